@@ -1,0 +1,1 @@
+//! Confines one process.
