@@ -1,2 +1,13 @@
-//! Placeholder until the first module lands.
+//! The spine of Countersign: decides what an agent may do, and keeps the order of the stations.
+//!
+//!     transport -> session -> catalog -> policy -> approval -> execution -> audit
+//!
+//! No sockets, no SQL, no processes here: those are ports, declared by the station that needs them
+//! and joined in the binary.
 #![forbid(unsafe_code)]
+
+pub mod audit;
+pub mod clock;
+pub mod error;
+pub mod ids;
+pub mod limits;

@@ -1,0 +1,126 @@
+//! One row of the record before it is linked into the chain.
+
+use serde_json::Value;
+
+use crate::clock::Timestamp;
+use crate::ids::{CorrelationId, EventId};
+
+macro_rules! names {
+    ($(#[$doc:meta])* $kind:ident { $($variant:ident $name:literal,)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        pub enum $kind { $($variant,)* }
+
+        impl $kind {
+            pub const ALL: &[Self] = &[$(Self::$variant,)*];
+            pub fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+            pub fn parse(text: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|it| it.as_str() == text)
+            }
+        }
+    };
+}
+
+names! {
+    /// Who did it.
+    ActorType {
+        Human "human",
+        Agent "agent",
+        System "system",
+    }
+}
+
+names! {
+    /// What happened. The set is closed; a new kind of event is a new variant.
+    EventType {
+        CommandReceived "command.received",
+        CommandValidated "command.validated",
+        CommandDispatched "command.dispatched",
+        CommandCompleted "command.completed",
+        ApprovalRequested "approval.requested",
+        ApprovalApproved "approval.approved",
+        ApprovalDenied "approval.denied",
+        ApprovalExpired "approval.expired",
+        ApprovalWithdrawn "approval.withdrawn",
+        PolicyChanged "policy.changed",
+        AuditCheckpoint "audit.checkpoint",
+        AuditPruned "audit.pruned",
+    }
+}
+
+names! {
+    /// Where an approval stands.
+    ApprovalState {
+        Pending "pending",
+        Approved "approved",
+        Denied "denied",
+        Expired "expired",
+        Withdrawn "withdrawn",
+        AutoApproved "auto-approved",
+        Applied "applied",
+        Failed "failed",
+    }
+}
+
+/// An actor, as recorded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Actor {
+    pub kind: ActorType,
+    pub id: String,
+}
+
+impl Actor {
+    pub fn system(id: &str) -> Self {
+        Self {
+            kind: ActorType::System,
+            id: id.to_owned(),
+        }
+    }
+}
+
+/// An event ready to be linked and written.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Draft {
+    pub event_id: EventId,
+    pub timestamp: Timestamp,
+    pub correlation_id: CorrelationId,
+    pub actor: Actor,
+    pub event_type: EventType,
+    pub approval_state: Option<ApprovalState>,
+    // INVARIANT: canonical JSON (RFC 8785) of an object.
+    payload: String,
+}
+
+impl Draft {
+    /// The payload must already be free of secrets (see [`super::redact`]).
+    pub fn new(
+        event_id: EventId,
+        timestamp: Timestamp,
+        correlation_id: CorrelationId,
+        actor: Actor,
+        event_type: EventType,
+        payload: &Value,
+    ) -> Self {
+        Self {
+            event_id,
+            timestamp,
+            correlation_id,
+            actor,
+            event_type,
+            approval_state: None,
+            payload: super::chain::canonical(payload),
+        }
+    }
+
+    #[must_use]
+    pub fn in_state(mut self, state: ApprovalState) -> Self {
+        self.approval_state = Some(state);
+        self
+    }
+
+    pub fn payload(&self) -> &str {
+        &self.payload
+    }
+}

@@ -1,0 +1,120 @@
+//! The record: what happened, in an order nobody can quietly change.
+//!
+//! This station makes events and declares the port they are written through; databases live in the
+//! store. An [`event::Draft`] holds a payload that is already redacted and canonical, so an adapter
+//! only links and writes it. *No record, no run*: [`Recorded`] is the receipt that execution asks for
+//! before it lets a program start, and only a durable append makes one.
+
+pub mod chain;
+pub mod command;
+pub mod event;
+pub mod redact;
+
+use std::future::Future;
+use std::pin::Pin;
+
+use crate::clock::Timestamp;
+use crate::ids::{CredentialId, EventId, RequestId};
+
+pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
+
+/// Port: the durable record.
+pub trait Record: Send + Sync + 'static {
+    /// Writes events and row changes as one durable transaction. The write goes on when the
+    /// returned future is dropped.
+    fn commit(&self, change: Change) -> Pending<Result<Committed, RecordError>>;
+
+    /// Finds what an earlier or open command left.
+    fn command(
+        &self,
+        owner: &CredentialId,
+        request_id: &RequestId,
+    ) -> Pending<Result<Option<StoredCommand>, RecordError>>;
+}
+
+/// One transaction on the record.
+#[derive(Clone, Debug, Default)]
+pub struct Change {
+    pub events: Vec<event::Draft>,
+    /// A command that is now open; refused when its owner already used the request id.
+    pub open: Option<OpenCommand>,
+    /// A command that has ended.
+    pub close: Option<CloseCommand>,
+}
+
+/// A command request whose end is not recorded yet. The sweeper closes what a crash left open.
+#[derive(Clone, PartialEq, Debug)]
+pub struct OpenCommand {
+    pub owner: CredentialId,
+    pub request_id: RequestId,
+    /// Digest of the request's content: the same id with other content is a conflict.
+    pub digest: String,
+    pub opened_at: Timestamp,
+    /// What the closing event of an abandoned command repeats: canonical JSON of the
+    /// CommandAuditRecord with status `failed` and code `ABANDONED`, less `audit_id` and `timestamp`.
+    pub abandoned: String,
+    pub correlation_id: crate::ids::CorrelationId,
+}
+
+/// The end of a command.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CloseCommand {
+    pub owner: CredentialId,
+    pub request_id: RequestId,
+    pub digest: String,
+    pub opened_at: Timestamp,
+    pub correlation_id: crate::ids::CorrelationId,
+    /// The structured result without its output, as JSON.
+    pub result: String,
+    /// Redacted output as kept (head and tail).
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+}
+
+/// What the store knows of a command.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StoredCommand {
+    pub request_id: RequestId,
+    pub digest: String,
+    pub opened_at: Timestamp,
+    pub end: Option<StoredEnd>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct StoredEnd {
+    pub result: String,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+}
+
+/// The receipt of a durable append.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Committed {
+    pub last_seq: u64,
+    pub last_event: Option<EventId>,
+}
+
+/// Why nothing was written.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum RecordError {
+    /// The owner has used this request id before.
+    #[error("request id `{0}` was used before")]
+    RequestIdTaken(RequestId),
+    /// The record cannot be written or read now.
+    #[error("the record is unavailable: {0}")]
+    Unavailable(String),
+}
+
+/// Proof that a call's opening is durably in the record.
+///
+/// Only this module makes one, from a [`Committed`]; execution cannot start a program without it.
+#[derive(Debug)]
+pub struct Recorded {
+    _sealed: (),
+}
+
+impl Recorded {
+    pub(crate) fn by(_receipt: &Committed) -> Self {
+        Self { _sealed: () }
+    }
+}

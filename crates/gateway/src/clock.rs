@@ -1,0 +1,84 @@
+//! The one place that reads the clock. Wall time is what the record says; how long something took
+//! is measured on the monotonic clock by whoever measures it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+/// A moment in UTC, printed as RFC 3339 with milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Timestamp(i64);
+
+/// Text that is not a moment in time.
+#[derive(Debug, thiserror::Error)]
+#[error("`{text}` is not an RFC 3339 time such as `2026-11-15T10:00:00Z`")]
+pub struct BadTimestamp {
+    text: String,
+}
+
+impl Timestamp {
+    pub fn from_millis(millis: i64) -> Self {
+        Self(millis)
+    }
+
+    pub fn as_millis(self) -> i64 {
+        self.0
+    }
+
+    pub fn parse(text: &str) -> Result<Self, BadTimestamp> {
+        text.parse::<jiff::Timestamp>()
+            .map(|moment| Self(moment.as_millisecond()))
+            .map_err(|_| BadTimestamp {
+                text: text.to_owned(),
+            })
+    }
+}
+
+impl fmt::Display for Timestamp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match jiff::Timestamp::from_millisecond(self.0) {
+            Ok(moment) => write!(f, "{moment:.3}"),
+            Err(_) => write!(f, "{}ms", self.0),
+        }
+    }
+}
+
+/// Tells the time; tests hold it still.
+#[derive(Clone, Debug)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    System,
+    Fixed(Arc<AtomicI64>),
+}
+
+impl Clock {
+    pub fn system() -> Self {
+        Self(Source::System)
+    }
+
+    pub fn fixed(at: Timestamp) -> Self {
+        Self(Source::Fixed(Arc::new(AtomicI64::new(at.0))))
+    }
+
+    pub fn now(&self) -> Timestamp {
+        match &self.0 {
+            Source::System => Timestamp(jiff::Timestamp::now().as_millisecond()),
+            Source::Fixed(at) => Timestamp(at.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_prints_with_milliseconds_and_reads_back() {
+        let moment = Timestamp::from_millis(1_763_203_326_007);
+        assert_eq!(moment.to_string(), "2025-11-15T10:42:06.007Z");
+        assert_eq!(Timestamp::parse(&moment.to_string()).unwrap(), moment);
+        assert!(Timestamp::parse("yesterday").is_err());
+    }
+}

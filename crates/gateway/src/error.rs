@@ -1,0 +1,199 @@
+//! The error table: one row per code, from which answers, documentation and tests are made.
+//!
+//! A [`Refusal`] is what a station says when a call goes no further: a code of the table, a sentence
+//! for the agent (what was wrong, what to try), and details for programs.
+
+use serde_json::{Map, Value};
+
+/// How a code reaches the client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Surface {
+    /// A JSON-RPC error.
+    Protocol,
+    /// A tool result with `isError`, and the status its structured content carries.
+    Tool(Status),
+}
+
+/// S0's result status, with the two states of a call that has not ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Status {
+    Ok,
+    Rejected,
+    Timeout,
+    Failed,
+    Running,
+    Pending,
+}
+
+impl Status {
+    pub const ALL: [Self; 6] = [
+        Self::Ok,
+        Self::Rejected,
+        Self::Timeout,
+        Self::Failed,
+        Self::Running,
+        Self::Pending,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Rejected => "rejected",
+            Self::Timeout => "timeout",
+            Self::Failed => "failed",
+            Self::Running => "running",
+            Self::Pending => "pending",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+
+    /// Whether a tool result with this status is an error to the client.
+    pub fn is_error(self) -> bool {
+        !matches!(self, Self::Ok | Self::Running)
+    }
+}
+
+macro_rules! table {
+    ($($code:ident $name:literal $rpc:literal $retry:ident $surface:expr, $template:literal;)*) => {
+        /// Every code a client can meet.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        pub enum ErrorCode { $($code,)* }
+
+        impl ErrorCode {
+            pub const ALL: &[Self] = &[$(Self::$code,)*];
+
+            /// The stable name, as in `error_code`.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$code => $name,)* }
+            }
+            pub fn json_rpc(self) -> i32 {
+                match self { $(Self::$code => $rpc,)* }
+            }
+            pub fn retryable(self) -> bool {
+                match self { $(Self::$code => table!(@$retry),)* }
+            }
+            pub fn surface(self) -> Surface {
+                match self { $(Self::$code => $surface,)* }
+            }
+            /// What the code means, in general.
+            pub fn template(self) -> &'static str {
+                match self { $(Self::$code => $template,)* }
+            }
+        }
+    };
+    (@retry) => { true };
+    (@final) => { false };
+}
+
+use Status::{Failed, Pending, Rejected, Timeout};
+use Surface::{Protocol, Tool};
+
+table! {
+    ParseError "PARSE_ERROR" -32700 final Protocol, "the message is not valid JSON";
+    InvalidRequest "INVALID_REQUEST" -32600 final Protocol, "the message is not a valid request";
+    DuplicateRequest "DUPLICATE_REQUEST" -32600 final Protocol, "this request id is already used for another request";
+    MethodNotFound "METHOD_NOT_FOUND" -32601 final Protocol, "the method does not exist here";
+    InvalidParams "INVALID_PARAMS" -32602 final Protocol, "the parameters do not fit the method";
+    UnknownTool "UNKNOWN_TOOL" -32602 final Protocol, "there is no such tool";
+    InternalError "INTERNAL_ERROR" -32603 retry Protocol, "something went wrong on our side";
+    Unauthenticated "UNAUTHENTICATED" -32001 final Protocol, "a valid token is needed";
+    Forbidden "FORBIDDEN" -32003 final Protocol, "this credential may not do that";
+    SessionNotInitialized "SESSION_NOT_INITIALIZED" -32002 retry Protocol, "the session has not been initialized";
+    SessionNotFound "SESSION_NOT_FOUND" -32004 retry Protocol, "there is no such session";
+    SessionExpired "SESSION_EXPIRED" -32004 retry Protocol, "the session has expired";
+    InvalidArguments "INVALID_ARGUMENTS" -32602 final Tool(Rejected), "the arguments do not fit the tool's schema";
+    CommandNotAllowed "COMMAND_NOT_ALLOWED" -32005 final Tool(Rejected), "the command is not on the allowlist";
+    WorkspaceIsolationViolation "WORKSPACE_ISOLATION_VIOLATION" -32006 final Tool(Rejected), "the working directory is outside the workspace";
+    CwdNotAllowed "CWD_NOT_ALLOWED" -32006 final Tool(Rejected), "the working directory is not allowed";
+    CwdNotFound "CWD_NOT_FOUND" -32006 final Tool(Rejected), "the working directory does not exist";
+    CommandTimeout "COMMAND_TIMEOUT" -32007 retry Tool(Timeout), "the command ran past its time limit and was ended";
+    CommandExitNonZero "COMMAND_EXIT_NON_ZERO" -32008 final Tool(Failed), "the command ended with a non-zero status";
+    CommandExecutionFailed "COMMAND_EXECUTION_FAILED" -32008 final Tool(Failed), "the command could not be started or was ended by a signal";
+    MemoryLimitExceeded "MEMORY_LIMIT_EXCEEDED" -32008 final Tool(Failed), "the command used more memory than it may";
+    ProcessLimitExceeded "PROCESS_LIMIT_EXCEEDED" -32008 final Tool(Failed), "the command started more processes than it may";
+    CpuLimitExceeded "CPU_LIMIT_EXCEEDED" -32008 final Tool(Failed), "the command used more CPU time than it may";
+    Conflict "CONFLICT" -32009 final Tool(Rejected), "the same id was used before with other content";
+    QueueFull "QUEUE_FULL" -32014 retry Tool(Rejected), "too many calls are waiting";
+    RateLimited "RATE_LIMITED" -32014 retry Protocol, "too many requests";
+    ResourceNotFound "RESOURCE_NOT_FOUND" -32002 final Protocol, "there is no such resource";
+    HeaderMismatch "HEADER_MISMATCH" -32020 final Protocol, "a header does not match the body";
+    MissingClientCapability "MISSING_CLIENT_CAPABILITY" -32021 final Protocol, "the client lacks a capability this needs";
+    UnsupportedProtocolVersion "UNSUPPORTED_PROTOCOL_VERSION" -32022 final Protocol, "this protocol version is not supported";
+    Cancelled "CANCELLED" -32008 final Tool(Failed), "the command was cancelled";
+    Abandoned "ABANDONED" -32008 final Tool(Failed), "the server stopped while the command was open";
+    NotFound "NOT_FOUND" -32004 final Tool(Rejected), "nothing is known under this id";
+    ApprovalDenied "APPROVAL_DENIED" -32010 final Tool(Rejected), "the act was not approved";
+    ApprovalExpired "APPROVAL_EXPIRED" -32011 final Tool(Rejected), "nobody approved the act in time";
+    ApprovalPending "APPROVAL_PENDING" -32012 retry Tool(Pending), "the act waits for a person";
+    PolicyDenied "POLICY_DENIED" -32013 final Tool(Rejected), "policy does not allow this";
+    SandboxUnavailable "SANDBOX_UNAVAILABLE" -32015 final Tool(Rejected), "a required layer of confinement is missing";
+    ConfigurationError "CONFIGURATION_ERROR" -32018 final Tool(Rejected), "the server's configuration has a problem";
+    LimitExceeded "LIMIT_EXCEEDED" -32019 final Tool(Rejected), "the request asks for more than the limit";
+    UpstreamError "UPSTREAM_ERROR" -32016 retry Tool(Failed), "another system failed";
+    AuditUnavailable "AUDIT_UNAVAILABLE" -32017 retry Tool(Rejected), "the record cannot be written, so nothing runs";
+}
+
+impl ErrorCode {
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|code| code.name() == name)
+    }
+}
+
+/// Why a call goes no further.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Refusal {
+    pub code: ErrorCode,
+    pub message: String,
+    pub details: Map<String, Value>,
+}
+
+impl Refusal {
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self {
+            code,
+            message: message.into(),
+            details: Map::new(),
+        }
+    }
+
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.details.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// The status a tool result of this refusal carries.
+    pub fn status(&self) -> Status {
+        match self.code.surface() {
+            Surface::Tool(status) => status,
+            Surface::Protocol => Status::Rejected,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique_and_codes_stay_in_their_ranges() {
+        let names: HashSet<_> = ErrorCode::ALL.iter().map(|code| code.name()).collect();
+        assert_eq!(names.len(), ErrorCode::ALL.len());
+        for code in ErrorCode::ALL {
+            let number = code.json_rpc();
+            let standard = number == -32700 || (-32603..=-32600).contains(&number);
+            let ours = (-32019..=-32001).contains(&number);
+            let of_the_protocol = (-32022..=-32020).contains(&number);
+            assert!(
+                standard || ours || of_the_protocol,
+                "{} has {number}",
+                code.name()
+            );
+            assert_eq!(ErrorCode::parse(code.name()), Some(*code));
+        }
+    }
+}

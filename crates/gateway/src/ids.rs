@@ -1,0 +1,129 @@
+//! The registry of identifiers. Each kind is its own type, so a request id never stands where an
+//! event id is meant. [`IdSource`] is the only place where fresh ones are made; tests hand in a
+//! counting one.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+macro_rules! ids {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(String);
+
+        impl $name {
+            /// Takes text that an edge has already checked, or that we stored ourselves.
+            pub fn trusted(text: impl Into<String>) -> Self {
+                Self(text.into())
+            }
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, "{}({})", stringify!($name), self.0)
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// Names one command request; the caller may choose it, else it is a ULID.
+    RequestId;
+    /// Ties everything that belongs to one call together, from the agent to the record.
+    CorrelationId;
+    /// One row of the record (UUIDv7). The closing event's id is also the `audit_id` of a command.
+    EventId;
+    /// The credential a caller presented; anonymous callers on this machine share one.
+    CredentialId;
+}
+
+/// Why a caller's `request_id` was not taken.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("`request_id` must be 1 to {max} printable characters without spaces", max = RequestId::LENGTH_MAX)]
+pub struct BadRequestId;
+
+impl RequestId {
+    pub const LENGTH_MAX: usize = 128;
+
+    /// Checks an id that came from a caller.
+    pub fn parse(text: &str) -> Result<Self, BadRequestId> {
+        let fits = !text.is_empty() && text.len() <= Self::LENGTH_MAX;
+        if fits && text.chars().all(|c| !c.is_whitespace() && !c.is_control()) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(BadRequestId)
+        }
+    }
+}
+
+/// Where fresh identifiers come from.
+#[derive(Clone, Debug)]
+pub struct IdSource(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    Random,
+    Counting(Arc<AtomicU64>),
+}
+
+impl IdSource {
+    pub fn random() -> Self {
+        Self(Source::Random)
+    }
+
+    /// Ids that count upwards, for tests that compare whole values.
+    pub fn counting() -> Self {
+        Self(Source::Counting(Arc::default()))
+    }
+
+    pub fn request(&self) -> RequestId {
+        RequestId(match &self.0 {
+            Source::Random => ulid::Ulid::generate().to_string(),
+            Source::Counting(next) => format!("{:026}", next.fetch_add(1, Ordering::Relaxed)),
+        })
+    }
+
+    pub fn event(&self) -> EventId {
+        EventId(self.uuid())
+    }
+
+    pub fn correlation(&self) -> CorrelationId {
+        CorrelationId(self.uuid())
+    }
+
+    fn uuid(&self) -> String {
+        match &self.0 {
+            // Version 7 sorts by time, which keeps the record's indexes append-mostly.
+            Source::Random => uuid::Uuid::now_v7().to_string(),
+            Source::Counting(next) => {
+                format!(
+                    "00000000-0000-7000-8000-{:012}",
+                    next.fetch_add(1, Ordering::Relaxed)
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_id_from_a_caller_is_checked() {
+        for good in ["a", "01JD", "x".repeat(128).as_str(), "é"] {
+            assert!(RequestId::parse(good).is_ok(), "{good}");
+        }
+        for bad in ["", " ", "a b", "a\nb", "a\0", "x".repeat(129).as_str()] {
+            assert_eq!(RequestId::parse(bad), Err(BadRequestId), "{bad:?}");
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Every bound of the gateway, by name. A bound that users may set is a default here and a key in
+//! the configuration.
+
+use std::time::Duration;
+
+/// Output kept of each stream, head and tail together (`output_limit_bytes`).
+pub const OUTPUT_BYTES_DEFAULT: usize = 1 << 20;
+/// A call that is not streamed answers within this time (`answer_within_ms`).
+pub const ANSWER_WITHIN_DEFAULT: Duration = Duration::from_millis(45_000);
+/// The longest a `command_status` call may wait.
+pub const STATUS_WAIT_MAX: Duration = Duration::from_millis(45_000);
+/// The longest page of output one `command_status` returns.
+pub const OUTPUT_PAGE_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a shell line.
+pub const LINE_BYTES_MAX: usize = 128 << 10;
+/// Bytes of one argument, as the kernel allows (`MAX_ARG_STRLEN`, less the final NUL).
+pub const ARGUMENT_BYTES_MAX: usize = (128 << 10) - 1;
+/// Bytes of all arguments and the environment together.
+pub const ARGUMENTS_BYTES_MAX: usize = 1 << 20;
+/// Arguments of one call.
+pub const ARGUMENTS_MAX: usize = 16_384;
+/// Bytes of `input`.
+pub const INPUT_BYTES_MAX: usize = 8 << 20;
+/// Variables in a call's `env`.
+pub const ENVIRONMENT_MAX: usize = 256;
+/// Characters of a justification.
+pub const JUSTIFICATION_CHARS_MAX: usize = 2_000;
+/// Calls that run or wait at once, beyond which the answer is `QUEUE_FULL`.
+pub const CALLS_IN_FLIGHT_MAX: usize = 256;
+/// Commands that run at once; more wait their turn.
+pub const COMMANDS_RUNNING_MAX: usize = 64;
+/// Ended commands whose unredacted output is kept in memory for `command_status`.
+pub const ENDED_COMMANDS_KEPT: usize = 256;
+/// How long closing the record is tried again before the caller hears `AUDIT_UNAVAILABLE`.
+pub const RECORD_CLOSE_PATIENCE: Duration = Duration::from_secs(5);
+/// Time between TERM and KILL.
+pub const TERMINATE_GRACE: Duration = Duration::from_millis(500);
+/// Time between two progress messages while a call is silent.
+pub const PROGRESS_EVERY: Duration = Duration::from_secs(5);
