@@ -28,9 +28,7 @@ impl Timestamp {
     pub fn parse(text: &str) -> Result<Self, BadTimestamp> {
         text.parse::<jiff::Timestamp>()
             .map(|moment| Self(moment.as_millisecond()))
-            .map_err(|_| BadTimestamp {
-                text: text.to_owned(),
-            })
+            .map_err(|_| BadTimestamp { text: text.to_owned() })
     }
 }
 

@@ -188,11 +188,7 @@ mod tests {
             let standard = number == -32700 || (-32603..=-32600).contains(&number);
             let ours = (-32019..=-32001).contains(&number);
             let of_the_protocol = (-32022..=-32020).contains(&number);
-            assert!(
-                standard || ours || of_the_protocol,
-                "{} has {number}",
-                code.name()
-            );
+            assert!(standard || ours || of_the_protocol, "{} has {number}", code.name());
             assert_eq!(ErrorCode::parse(code.name()), Some(*code));
         }
     }

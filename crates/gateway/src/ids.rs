@@ -104,10 +104,7 @@ impl IdSource {
             // Version 7 sorts by time, which keeps the record's indexes append-mostly.
             Source::Random => uuid::Uuid::now_v7().to_string(),
             Source::Counting(next) => {
-                format!(
-                    "00000000-0000-7000-8000-{:012}",
-                    next.fetch_add(1, Ordering::Relaxed)
-                )
+                format!("00000000-0000-7000-8000-{:012}", next.fetch_add(1, Ordering::Relaxed))
             }
         }
     }

@@ -6,7 +6,13 @@
 //! and joined in the binary.
 #![forbid(unsafe_code)]
 
+pub mod service;
+
 pub mod audit;
+pub mod catalog;
+pub mod execution;
+pub mod session;
+
 pub mod clock;
 pub mod error;
 pub mod ids;

@@ -171,14 +171,8 @@ mod tests {
     fn every_column_and_the_place_in_the_chain_change_the_hash() {
         let base = link(&Hash::GENESIS, 1, &ROW);
         let others = [
-            Columns {
-                chain: "other",
-                ..ROW
-            },
-            Columns {
-                event_id: "e2",
-                ..ROW
-            },
+            Columns { chain: "other", ..ROW },
+            Columns { event_id: "e2", ..ROW },
             Columns {
                 timestamp: "2026-11-15T10:00:00.001Z",
                 ..ROW

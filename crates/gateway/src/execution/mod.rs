@@ -1,0 +1,3 @@
+//! Execution: what runs, and what it left.
+
+pub mod output;

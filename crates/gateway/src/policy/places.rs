@@ -1,0 +1,133 @@
+//! Working directories: where a call wants to work, and whether it may.
+//!
+//! The directory is opened first and judged by the canonical path of what was opened; the child
+//! enters that same opened directory, so a swap in between changes nothing.
+
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::effective::Places;
+use crate::error::{ErrorCode, Refusal};
+
+/// A directory that is open, and its canonical path at that moment.
+#[derive(Clone, Debug)]
+pub struct OpenDirectory {
+    pub path: PathBuf,
+    pub handle: Arc<OwnedFd>,
+}
+
+/// Why a directory could not be opened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenFailure {
+    Missing,
+    NotADirectory,
+    Refused,
+}
+
+/// Port: the file system, as far as policy looks at it.
+pub trait Directories: Send + Sync {
+    /// Opens a directory, following links, and tells its canonical path.
+    fn open(&self, path: &Path) -> Result<OpenDirectory, OpenFailure>;
+}
+
+/// Where a call will work.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub cwd: OpenDirectory,
+    /// What the call may write below, and read whatever else is readable.
+    pub root: PathBuf,
+}
+
+/// Finds and judges the working directory of a call.
+pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories) -> Result<Place, Refusal> {
+    let roots = match cwd {
+        Some(_) => resolve_roots(places, directories)?,
+        None => None,
+    };
+    let wanted = match (cwd, &places.workspace_root) {
+        (Some(given), base) => base.as_ref().unwrap_or(&places.start).join(given),
+        (None, Some(root)) => root.clone(),
+        (None, None) => places.start.clone(),
+    };
+    let cwd = directories.open(&wanted).map_err(|failure| not_opened(&wanted, failure))?;
+    let workspace = match &places.workspace_root {
+        None => None,
+        Some(root) => Some(directories.open(root).map_err(|failure| unusable_workspace(root, failure))?.path),
+    };
+
+    let within_root = match &roots {
+        None => None,
+        Some(roots) => match roots.iter().find(|root| cwd.path.starts_with(root)) {
+            Some(root) => Some(root.clone()),
+            None => return Err(outside_roots(&cwd.path, roots)),
+        },
+    };
+    if let Some(workspace) = &workspace
+        && !cwd.path.starts_with(workspace)
+    {
+        return Err(outside_workspace(&cwd.path, workspace));
+    }
+    // Where both hold, the narrower of the two is what may be written.
+    let root = match (workspace, within_root) {
+        (Some(workspace), Some(root)) => if root.starts_with(&workspace) { root } else { workspace },
+        (Some(only), None) | (None, Some(only)) => only,
+        (None, None) => cwd.path.clone(),
+    };
+    Ok(Place { cwd, root })
+}
+
+fn resolve_roots(places: &Places, directories: &dyn Directories) -> Result<Option<Vec<PathBuf>>, Refusal> {
+    let Some(roots) = &places.cwd_roots else { return Ok(None) };
+    let resolved: Result<Vec<_>, _> = roots
+        .iter()
+        .map(|root| {
+            let absolute = places.start.join(root);
+            directories.open(&absolute).map(|open| open.path).map_err(|_| root)
+        })
+        .collect();
+    resolved.map(Some).map_err(|root| {
+        let message = format!(
+            "`ALLOWED_CWD_ROOTS` names `{}`, which is not a directory that can be resolved; the operator must correct it, \
+             calls without `cwd` still work",
+            root.display()
+        );
+        Refusal::new(ErrorCode::ConfigurationError, message)
+    })
+}
+
+fn not_opened(path: &Path, failure: OpenFailure) -> Refusal {
+    let shown = path.display();
+    match failure {
+        OpenFailure::Missing => Refusal::new(ErrorCode::CwdNotFound, format!("working directory `{shown}` does not exist")),
+        OpenFailure::NotADirectory => Refusal::new(ErrorCode::CwdNotFound, format!("`{shown}` is not a directory")),
+        OpenFailure::Refused => {
+            Refusal::new(ErrorCode::CwdNotAllowed, format!("working directory `{shown}` cannot be opened by the server"))
+        }
+    }
+}
+
+fn unusable_workspace(root: &Path, failure: OpenFailure) -> Refusal {
+    let why = match failure {
+        OpenFailure::Missing => "does not exist",
+        OpenFailure::NotADirectory => "is not a directory",
+        OpenFailure::Refused => "cannot be opened by the server",
+    };
+    Refusal::new(ErrorCode::ConfigurationError, format!("`workspace_root` `{}` {why}; the operator must correct it", root.display()))
+}
+
+fn outside_roots(path: &Path, roots: &[PathBuf]) -> Refusal {
+    let list: Vec<_> = roots.iter().map(|root| format!("`{}`", root.display())).collect();
+    let message =
+        format!("working directory `{}` is not allowed: it is outside {}", path.display(), list.join(" and "));
+    Refusal::new(ErrorCode::CwdNotAllowed, message)
+}
+
+fn outside_workspace(path: &Path, workspace: &Path) -> Refusal {
+    let message = format!(
+        "working directory `{}` is outside the workspace `{}`; use a directory inside it",
+        path.display(),
+        workspace.display()
+    );
+    Refusal::new(ErrorCode::WorkspaceIsolationViolation, message)
+}

@@ -1,0 +1,132 @@
+//! Who calls. A transport hands over a [`Caller`]; [`admit`] turns it into [`Admitted`], the first
+//! link of the proof chain, or refuses.
+
+use crate::audit::event::{Actor, ActorType};
+use crate::error::{ErrorCode, Refusal};
+use crate::ids::CredentialId;
+
+/// What a credential may do in general; policy decides the rest.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Role {
+    Agent,
+    Operator,
+    Approver,
+    Viewer,
+}
+
+impl Role {
+    pub const ALL: [Self; 4] = [Self::Agent, Self::Operator, Self::Approver, Self::Viewer];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Agent => "agent",
+            Self::Operator => "operator",
+            Self::Approver => "approver",
+            Self::Viewer => "viewer",
+        }
+    }
+
+    fn may_call_tools(self) -> bool {
+        match self {
+            Self::Agent | Self::Operator => true,
+            Self::Approver | Self::Viewer => false,
+        }
+    }
+}
+
+/// How the call reached us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Transport {
+    Stdio,
+    Terminal,
+}
+
+impl Transport {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Stdio => "stdio",
+            Self::Terminal => "terminal",
+        }
+    }
+}
+
+/// A caller as the transport knows it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Caller {
+    pub credential: CredentialId,
+    pub role: Role,
+    pub actor: Actor,
+    pub transport: Transport,
+}
+
+impl Caller {
+    /// The agent at the other end of our standard input. All anonymous agents on this machine are
+    /// one credential: they share request ids and results.
+    pub fn anonymous_agent(transport: Transport) -> Self {
+        Self {
+            credential: CredentialId::trusted("local"),
+            role: Role::Agent,
+            actor: Actor {
+                kind: ActorType::Agent,
+                id: "local".to_owned(),
+            },
+            transport,
+        }
+    }
+
+    /// The person at this terminal.
+    pub fn person(user: &str) -> Self {
+        Self {
+            credential: CredentialId::trusted(format!("user:{user}")),
+            role: Role::Operator,
+            actor: Actor {
+                kind: ActorType::Human,
+                id: user.to_owned(),
+            },
+            transport: Transport::Terminal,
+        }
+    }
+}
+
+/// A caller who may call tools.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Admitted {
+    // INVARIANT: the role may call tools; only `admit` makes one.
+    caller: Caller,
+}
+
+impl Admitted {
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+}
+
+/// Lets a caller in.
+pub fn admit(caller: Caller) -> Result<Admitted, Refusal> {
+    if caller.role.may_call_tools() {
+        Ok(Admitted { caller })
+    } else {
+        let message = format!(
+            "a token of role `{}` reads and decides, it does not call tools",
+            caller.role.as_str()
+        );
+        Err(Refusal::new(ErrorCode::Forbidden, message))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_agents_and_operators_call_tools() {
+        for role in Role::ALL {
+            let caller = Caller {
+                role,
+                ..Caller::person("ana")
+            };
+            let admitted = admit(caller).is_ok();
+            assert_eq!(admitted, matches!(role, Role::Agent | Role::Operator), "{role:?}");
+        }
+    }
+}
