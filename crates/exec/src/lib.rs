@@ -1,2 +1,21 @@
-//! Placeholder until the first module lands.
+//! The executor: runs cleared plans in the sandbox.
+//!
+//! [`Machine`] answers policy's questions about programs and directories; [`SandboxExecutor`] takes a
+//! cleared plan, has a keeper prepare it, and lets it start once the record is durable. Plain lines
+//! run in [`runner`], inside the sandbox.
 #![forbid(unsafe_code)]
+
+mod executor;
+mod profile;
+mod pool;
+mod running;
+
+mod environment;
+mod identity;
+mod runner;
+
+mod machine;
+
+pub use executor::SandboxExecutor;
+pub use machine::Machine;
+pub use pool::{Directories, StartError};

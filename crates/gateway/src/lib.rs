@@ -7,11 +7,24 @@
 #![forbid(unsafe_code)]
 
 pub mod service;
+pub mod spine;
+
+pub mod session;
+
+pub mod catalog;
+
+pub mod policy;
+
+pub mod approval;
+
+pub mod execution;
 
 pub mod audit;
-pub mod catalog;
-pub mod execution;
-pub mod session;
+
+pub mod tools;
+
+pub mod call;
+pub mod commands;
 
 pub mod clock;
 pub mod error;

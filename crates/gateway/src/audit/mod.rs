@@ -9,6 +9,7 @@ pub mod chain;
 pub mod command;
 pub mod event;
 pub mod redact;
+pub mod trace;
 
 use std::future::Future;
 use std::pin::Pin;
@@ -95,7 +96,7 @@ pub struct Committed {
 }
 
 /// Why nothing was written.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum RecordError {
     /// The owner has used this request id before.
     #[error("request id `{0}` was used before")]

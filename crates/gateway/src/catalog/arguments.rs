@@ -159,7 +159,7 @@ impl<'a> Arguments<'a> {
         for name in unknown {
             let known: Vec<_> = self.known.iter().map(|name| format!("`{name}`")).collect();
             self.problems
-                .push(format!("unknown field `{name}`; this tool takes {}", known.join(", ")));
+                .push(format!("unknown field `{name}` (this tool takes {})", known.join(", ")));
         }
         if self.problems.is_empty() {
             return Ok(());

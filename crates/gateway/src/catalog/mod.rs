@@ -1,4 +1,56 @@
 //! Which tools exist, who sees them, and how their arguments are read.
+//!
+//! [`resolve`] makes [`Resolved`], the second link of the proof chain: a caller, a tool it may call,
+//! and the call.
 
 pub mod arguments;
 pub mod definition;
+
+use crate::error::{ErrorCode, Refusal};
+use crate::policy::effective::EffectivePolicy;
+use crate::service::ToolCall;
+use crate::session::{Admitted, Caller};
+use crate::tools::exec::request::CommandTool;
+use crate::tools::exec::schema;
+use definition::ToolDefinition;
+
+/// The tools by kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Tool {
+    Command(CommandTool),
+    Status,
+    Cancel,
+}
+
+impl Tool {
+    fn by_name(name: &str) -> Option<Self> {
+        match name {
+            "command_status" => Some(Self::Status),
+            "command_cancel" => Some(Self::Cancel),
+            _ => CommandTool::ALL.into_iter().find(|tool| tool.name() == name).map(Self::Command),
+        }
+    }
+}
+
+/// A call to a tool that is there for its caller.
+pub struct Resolved {
+    pub(crate) admitted: Admitted,
+    pub(crate) tool: Tool,
+    pub(crate) call: ToolCall,
+}
+
+/// Finds the tool. One that is disabled is answered exactly like one that does not exist.
+pub fn resolve(policy: &EffectivePolicy, admitted: Admitted, call: ToolCall) -> Result<Resolved, Refusal> {
+    match Tool::by_name(&call.tool).filter(|_| policy.tool_enabled(&call.tool)) {
+        Some(tool) => Ok(Resolved { admitted, tool, call }),
+        None => {
+            let message = format!("tool `{}` is not in this catalog; tools/list shows what is", call.tool);
+            Err(Refusal::new(ErrorCode::UnknownTool, message))
+        }
+    }
+}
+
+/// The tools a caller sees.
+pub fn listed(policy: &EffectivePolicy, _caller: &Caller) -> Vec<ToolDefinition> {
+    schema::definitions().into_iter().filter(|tool| policy.tool_enabled(tool.name)).collect()
+}

@@ -114,6 +114,14 @@ pub struct CommandPolicy {
     pub helpers: Vec<(String, Vec<String>)>,
 }
 
+/// Bounds on one command's whole tree.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ResourceLimits {
+    pub cpu: Millicores,
+    pub memory: ByteCount,
+    pub pids: u64,
+}
+
 /// S1's ApprovalPolicy.
 #[derive(Clone, Debug)]
 pub struct ApprovalPolicy {
@@ -165,7 +173,7 @@ impl EffectivePolicy {
         let command = &self.command;
         let paths = |list: &[PathBuf]| list.iter().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>();
         let mut snapshot = json!({
-            "allowlist": command.allowlist.entries(),
+            "allowlist": allowlist(&command.allowlist),
             "timeout_seconds": command.timeout.as_secs_f64(),
             "timeout_seconds_max": command.timeout_max.as_secs_f64(),
             "cpu_limit": command.cpu_limit.to_string(),
@@ -208,6 +216,16 @@ impl EffectivePolicy {
     /// Whether a tool is offered at all; one entry that disables it is enough.
     pub fn tool_enabled(&self, tool: &str) -> bool {
         !self.tools.iter().any(|rule| rule.enabled == Some(false) && glob(&rule.pattern, tool))
+    }
+}
+
+fn allowlist(list: &Allowlist) -> Vec<String> {
+    match list {
+        Allowlist::Any => vec!["*".to_owned()],
+        Allowlist::Only(_) => {
+            let paths = list.paths().iter().map(|path| path.to_string_lossy().into_owned());
+            list.names().iter().cloned().chain(paths).collect()
+        }
     }
 }
 

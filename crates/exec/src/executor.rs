@@ -1,0 +1,199 @@
+//! The Executor port on the sandbox.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+
+use countersign_gateway::approval::Cleared;
+use countersign_gateway::audit::Pending;
+use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::execution::live::Live;
+use countersign_gateway::execution::{Ended, Executor, Gate, How};
+use countersign_gateway::policy::allowlist::FoundProgram;
+use countersign_gateway::policy::plan::{Plan, PlannedAct};
+use countersign_sandbox::program::Program;
+use countersign_sandbox::{Body, Launch, Options, Profile, Reply, Zygote, ZygoteError, wire};
+
+use crate::pool::{Directories, Keeper, Pool, StartError};
+use crate::running::{self, Pipes};
+use crate::runner::{ProgramRef, Script};
+use crate::{environment, identity, profile, runner};
+
+/// Runs plans through keepers.
+pub struct SandboxExecutor {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    pool: Arc<Pool>,
+    server_uid: u32,
+}
+
+impl SandboxExecutor {
+    /// Starts the zygote. To be called first thing, before threads, sockets or secrets exist.
+    pub fn start_zygote(directories: &Directories) -> Result<Zygote, ZygoteError> {
+        let temp_base = Some(directories.temporary.clone());
+        Zygote::start(Options { temp_base, namespaces: true, runner: Some(runner::run) })
+    }
+
+    pub fn new(zygote: Zygote, directories: Directories, server_uid: u32) -> Self {
+        Self { inner: Arc::new(Inner { pool: Arc::new(Pool::new(zygote, directories)), server_uid }) }
+    }
+
+    /// Makes a keeper for plans like this one before the first call needs it.
+    pub async fn warm(&self, plan: &Plan) {
+        if let Ok(profile) = self.inner.profile(plan)
+            && let Ok(keeper) = self.inner.pool.take(profile).await
+        {
+            self.inner.pool.give_back(keeper);
+        }
+    }
+}
+
+impl Executor for SandboxExecutor {
+    fn run(&self, cleared: Cleared, gate: Gate, live: Arc<Live>) -> Pending<Ended> {
+        let inner = self.inner.clone();
+        Box::pin(async move { inner.run(cleared.into_plan(), gate, &live).await })
+    }
+}
+
+/// How often a call asks for another keeper when the one it got had gone stale.
+const STALE_RETRIES: usize = 3;
+
+impl Inner {
+    async fn run(&self, plan: Plan, gate: Gate, live: &Live) -> Ended {
+        let prepared = match self.prepare(&plan).await {
+            Ok(prepared) => prepared,
+            Err(refusal) => return Ended { how: How::NotStarted(refusal), layers: Vec::new() },
+        };
+        let layers = profile::layers(&prepared.keeper.report.layers);
+        let Prepared { mut keeper, pipes } = prepared;
+        // The keeper sets the command up while the record is being written.
+        if let Err(error) = gate.open().await {
+            let _ = wire::send_control(keeper.socket.as_fd(), wire::ABORT);
+            return Ended { how: How::NotRecorded(error), layers: Vec::new() };
+        }
+        let (how, reply) = running::follow(&mut keeper.socket, pipes, &plan, live).await;
+        match reply {
+            Some(Reply::Exited(_) | Reply::LaunchFailed { .. } | Reply::Aborted) => self.pool.give_back(keeper),
+            Some(Reply::Stale) | None => drop(keeper),
+        }
+        Ended { how, layers }
+    }
+
+    /// Has a keeper prepare the plan, up to the gate.
+    async fn prepare(&self, plan: &Plan) -> Result<Prepared, Refusal> {
+        let profile = self.profile(plan)?;
+        let mut last = None;
+        for _ in 0..STALE_RETRIES {
+            let keeper = self.pool.take(profile.clone()).await.map_err(|error| unavailable(&error))?;
+            if let Some(refusal) = profile::refuse_exposed(&plan.place.root, &keeper.report.exposed) {
+                return Err(refusal);
+            }
+            let pipes = Pipes::new(plan.input.is_some()).map_err(|error| {
+                Refusal::new(ErrorCode::CommandExecutionFailed, format!("cannot make pipes for the command: {error}"))
+            })?;
+            match send(&keeper, plan, &pipes) {
+                Ok(()) => return Ok(Prepared { keeper, pipes: pipes.0 }),
+                Err(error) => last = Some(error),
+            }
+        }
+        let reason = last.map_or_else(String::new, |error| format!(": {error}"));
+        Err(Refusal::new(ErrorCode::SandboxUnavailable, format!("the sandbox did not take the command{reason}")))
+    }
+
+    fn profile(&self, plan: &Plan) -> Result<Profile, Refusal> {
+        let identity = identity::settle(&plan.identity, &plan.place.root, self.server_uid)
+            .map_err(|error| Refusal::new(ErrorCode::ConfigurationError, error.to_string()))?;
+        Ok(profile::of(plan, identity))
+    }
+}
+
+struct Prepared {
+    keeper: Keeper,
+    pipes: running::OurEnds,
+}
+
+fn unavailable(error: &StartError) -> Refusal {
+    let mut message = error.to_string();
+    let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
+    while let Some(inner) = cause {
+        message = format!("{message}: {inner}");
+        cause = inner.source();
+    }
+    Refusal::new(ErrorCode::SandboxUnavailable, format!("{message}; `countersign doctor` explains what this machine lacks"))
+}
+
+/// Sends the launch with its descriptors.
+fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::WireError> {
+    let env = environment::build(plan, &keeper.home, &keeper.tmp);
+    let mut launch = Launch {
+        argv: Vec::new(),
+        env,
+        cwd: c_string(plan.place.cwd.path.as_os_str().as_bytes()),
+        exec: profile::exec_rights(plan),
+        cpu_seconds: Some(cpu_seconds(plan)),
+        body: Body::Exec { script: None },
+    };
+    let mut fds: Vec<BorrowedFd<'_>> = vec![plan.place.cwd.handle.as_fd()];
+    fds.extend(pipes.theirs());
+    let opened: Vec<Arc<Program>>;
+    match &plan.act {
+        PlannedAct::Process { program, argv } => {
+            opened = vec![open(program)];
+            launch.argv = opened[0].arguments(argv.iter().map(|arg| c_string(arg.as_bytes())).collect());
+            launch.body = Body::Exec { script: opened[0].script_check() };
+        }
+        PlannedAct::Shell { bash, line } => {
+            opened = vec![open(bash)];
+            let argv = ["bash", "--norc", "--noprofile", "-c", line];
+            launch.argv = argv.iter().map(|arg| c_string(arg.as_bytes())).collect();
+        }
+        PlannedAct::Tree { tree, programs } => {
+            let mut distinct: Vec<Arc<Program>> = Vec::new();
+            let references = tree
+                .commands()
+                .zip(programs)
+                .map(|(command, program)| program.as_ref().map(|program| reference(&mut distinct, &command.name, open(program))))
+                .collect();
+            let script = Script { tree: tree.clone(), programs: references };
+            launch.body = Body::Run { payload: postcard::to_stdvec(&script).map_err(wire::WireError::Encode)? };
+            opened = distinct;
+        }
+    }
+    fds.extend(opened.iter().map(|program| program.executable()));
+    wire::send_launch(keeper.socket.as_fd(), &launch, &fds)
+}
+
+fn reference(distinct: &mut Vec<Arc<Program>>, name: &str, program: Arc<Program>) -> ProgramRef {
+    let lead = program.arguments(vec![c_string(name.as_bytes())]);
+    let script = program.script_check();
+    let index = distinct.iter().position(|other| Arc::ptr_eq(other, &program)).unwrap_or_else(|| {
+        distinct.push(program);
+        distinct.len() - 1
+    });
+    ProgramRef { index, lead, script }
+}
+
+/// The file that policy looked at.
+fn open(found: &FoundProgram) -> Arc<Program> {
+    found.opened.get::<Program>().expect("every program of a plan was opened by the machine")
+}
+
+/// Arguments hold no NUL: they were checked when the call was read.
+fn c_string(bytes: &[u8]) -> CString {
+    CString::new(bytes).expect("checked when the call was read")
+}
+
+/// What a command may burn before the kernel ends it: all its cores for all its time.
+fn cpu_seconds(plan: &Plan) -> u64 {
+    let cores = plan.limits.cpu.get().div_ceil(1_000).max(1);
+    (plan.timeout.as_secs() + 1).saturating_mul(cores)
+}
+
+/// An empty standard input.
+pub(crate) fn null() -> std::io::Result<OwnedFd> {
+    File::open("/dev/null").map(OwnedFd::from)
+}

@@ -1,0 +1,123 @@
+//! The machine as policy sees it: programs on the fixed path, and directories.
+//!
+//! A program is opened when it is first found and kept open; later finds only check that the file is
+//! still the one that was opened. What policy decided on is therefore the very file that runs.
+
+use std::collections::HashMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use countersign_gateway::policy::allowlist::{FoundProgram, Opened, Programs};
+use countersign_gateway::policy::places::{Directories, OpenDirectory, OpenFailure};
+use countersign_sandbox::directory::{self, DirectoryError};
+use countersign_sandbox::program::{self, Identity, Program};
+
+/// Programs and directories of this machine.
+pub struct Machine {
+    search_path: Vec<PathBuf>,
+    /// The search path with links resolved, to tell a link into it from a copy elsewhere.
+    trusted: Vec<PathBuf>,
+    opened: Mutex<HashMap<PathBuf, (Arc<Program>, FoundProgram)>>,
+}
+
+/// Programs kept open; beyond this many the table starts afresh.
+const OPEN_PROGRAMS_MAX: usize = 256;
+
+impl Machine {
+    pub fn new(search_path: Vec<PathBuf>) -> Self {
+        let trusted = search_path.iter().filter_map(|dir| fs::canonicalize(dir).ok()).collect();
+        Self { search_path, trusted, opened: Mutex::default() }
+    }
+
+    /// The program at a path, from the table if it is still the same file.
+    fn at(&self, requested: &Path) -> Option<FoundProgram> {
+        let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((program, found)) = opened.get(requested)
+            && is_current(program, requested)
+        {
+            return Some(found.clone());
+        }
+        let program = Arc::new(program::open(requested).ok()?);
+        let chain = program.exec_paths(&self.search_path).into_iter().filter(|path| *path != program.path).collect();
+        let parent = requested.parent().and_then(|parent| fs::canonicalize(parent).ok());
+        let found = FoundProgram {
+            path: program.path.clone(),
+            requested: requested.to_owned(),
+            on_trusted_path: parent.is_some_and(|parent| self.trusted.contains(&parent)),
+            interpreter_chain: chain,
+            opened: Opened::new(program.clone()),
+        };
+        if opened.len() >= OPEN_PROGRAMS_MAX {
+            opened.clear();
+        }
+        opened.insert(requested.to_owned(), (program, found.clone()));
+        Some(found)
+    }
+}
+
+impl Programs for Machine {
+    fn find(&self, word: &str) -> Option<FoundProgram> {
+        match word {
+            "" | "." | ".." => None,
+            absolute if absolute.starts_with('/') => self.at(Path::new(absolute)),
+            relative if relative.contains('/') => None,
+            name => self.search_path.iter().map(|dir| dir.join(name)).filter(|path| is_program(path)).find_map(|path| self.at(&path)),
+        }
+    }
+}
+
+impl Directories for Machine {
+    fn open(&self, path: &Path) -> Result<OpenDirectory, OpenFailure> {
+        match directory::open(path) {
+            Ok(opened) => Ok(OpenDirectory { path: opened.path, handle: Arc::new(opened.fd) }),
+            Err(DirectoryError::Missing { .. }) => Err(OpenFailure::Missing),
+            Err(DirectoryError::NotADirectory { .. }) => Err(OpenFailure::NotADirectory),
+            Err(DirectoryError::Open { .. }) => Err(OpenFailure::Refused),
+        }
+    }
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
+}
+
+/// Whether the opened file and its interpreters are still what their paths lead to.
+fn is_current(program: &Program, path: &Path) -> bool {
+    let same = fs::metadata(path).is_ok_and(|metadata| Identity::of(&metadata) == program.identity);
+    same && program.interpreter.as_ref().is_none_or(|it| is_current(&it.program, &it.program.path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_was_replaced_is_opened_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let tool = dir.path().join("tool");
+        let machine = Machine::new(vec![dir.path().to_owned()]);
+        fs::copy("/bin/true", &tool).unwrap();
+        let first = machine.find("tool").expect("found");
+        let again = machine.find("tool").expect("found");
+        assert!(Opened::same(&first.opened, &again.opened));
+        fs::remove_file(&tool).unwrap();
+        fs::copy("/bin/false", &tool).unwrap();
+        let replaced = machine.find("tool").expect("found");
+        assert!(!Opened::same(&first.opened, &replaced.opened));
+        fs::remove_file(&tool).unwrap();
+        assert!(machine.find("tool").is_none());
+    }
+
+    #[test]
+    fn a_link_elsewhere_is_not_on_the_trusted_path() {
+        let dir = tempfile::tempdir().unwrap();
+        let link = dir.path().join("ls");
+        std::os::unix::fs::symlink("/bin/ls", &link).unwrap();
+        let machine = Machine::new(vec!["/usr/bin".into(), "/bin".into()]);
+        assert!(machine.find("ls").expect("found").on_trusted_path);
+        assert!(!machine.find(link.to_str().unwrap()).expect("found").on_trusted_path);
+        assert!(machine.find("./ls").is_none());
+    }
+}

@@ -1,0 +1,174 @@
+//! Keepers, kept: making one costs milliseconds, so those that ended a call well wait for the next
+//! call of the same profile. A keeper serves one call at a time.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use countersign_sandbox::{Identity, Profile, Zygote, ZygoteError};
+use sha2::{Digest, Sha256};
+use tokio::net::UnixStream;
+
+/// Keepers that wait for work, over all profiles.
+const IDLE_MAX: usize = 16;
+
+/// Where private directories are made.
+#[derive(Clone, Debug)]
+pub struct Directories {
+    /// One home per workspace and user, kept between calls.
+    pub homes: PathBuf,
+    /// One temporary directory per keeper, emptied after each call; gone with the server.
+    pub temporary: PathBuf,
+}
+
+/// Why the sandbox could not be had.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("cannot make the private directory `{}`", path.display())]
+    Directory { path: PathBuf, source: io::Error },
+    #[error("cannot make a sandbox")]
+    Keeper(#[source] ZygoteError),
+    #[error("cannot talk to the sandbox")]
+    Socket(#[source] io::Error),
+}
+
+/// A keeper and what belongs to it.
+pub(crate) struct Keeper {
+    pub(crate) socket: UnixStream,
+    pub(crate) report: countersign_sandbox::KeeperReport,
+    pub(crate) home: PathBuf,
+    pub(crate) tmp: PathBuf,
+    profile: Arc<Profile>,
+}
+
+pub(crate) struct Pool {
+    zygote: Zygote,
+    directories: Directories,
+    next: AtomicU64,
+    idle: Mutex<HashMap<Arc<Profile>, Vec<Keeper>>>,
+}
+
+impl Pool {
+    pub(crate) fn new(zygote: Zygote, directories: Directories) -> Self {
+        Self { zygote, directories, next: AtomicU64::new(0), idle: Mutex::default() }
+    }
+
+    /// A keeper for a profile: one that waits, or a new one.
+    pub(crate) async fn take(self: &Arc<Self>, profile: Profile) -> Result<Keeper, StartError> {
+        if let Some(keeper) = self.idle().get_mut(&profile).and_then(Vec::pop) {
+            return Ok(keeper);
+        }
+        let pool = self.clone();
+        let made = tokio::task::spawn_blocking(move || pool.make(profile)).await;
+        made.map_err(|_| StartError::Socket(io::Error::other("the maker of sandboxes died")))?
+    }
+
+    /// Takes back a keeper whose call ended well.
+    pub(crate) fn give_back(&self, keeper: Keeper) {
+        if empty(&keeper.tmp).is_err() {
+            return;
+        }
+        let mut idle = self.idle();
+        if idle.values().map(Vec::len).sum::<usize>() >= IDLE_MAX {
+            // Whatever profile was used most rarely is as good as any: most servers have one.
+            let other = idle.iter().find(|(profile, keepers)| **profile != keeper.profile && !keepers.is_empty()).map(|(profile, _)| profile.clone());
+            match other {
+                Some(other) => drop(idle.remove(&other)),
+                None => return,
+            }
+        }
+        idle.entry(keeper.profile.clone()).or_default().push(keeper);
+    }
+
+    fn make(&self, profile: Profile) -> Result<Keeper, StartError> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let tmp = self.directories.temporary.join(format!("tmp-{number}"));
+        let home = self.directories.homes.join(home_name(&profile));
+        private_directory(&tmp, profile.identity.as_ref())?;
+        private_directory(&home, profile.identity.as_ref())?;
+        let complete = Profile { home: Some(home.clone()), tmp: Some(tmp.clone()), ..profile.clone() };
+        let handle = self.zygote.keeper(&complete).map_err(StartError::Keeper)?;
+        let socket = std::os::unix::net::UnixStream::from(handle.socket);
+        socket.set_nonblocking(true).map_err(StartError::Socket)?;
+        let socket = UnixStream::from_std(socket).map_err(StartError::Socket)?;
+        Ok(Keeper { socket, report: handle.report, home, tmp, profile: Arc::new(profile) })
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<Profile>, Vec<Keeper>>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Keeper {
+    fn drop(&mut self) {
+        let _ = empty(&self.tmp).and_then(|()| fs::remove_dir(&self.tmp));
+    }
+}
+
+/// Workspaces do not share a home, nor do users.
+fn home_name(profile: &Profile) -> String {
+    let mut digest = Sha256::new();
+    for root in &profile.roots {
+        digest.update(root.as_os_str().as_encoded_bytes());
+        digest.update([0]);
+    }
+    let hash: String = digest.finalize().iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+    match &profile.identity {
+        Some(identity) => format!("{hash}-{}", identity.uid),
+        None => hash,
+    }
+}
+
+fn private_directory(path: &Path, identity: Option<&Identity>) -> Result<(), StartError> {
+    let fail = |source| StartError::Directory { path: path.to_owned(), source };
+    match fs::DirBuilder::new().mode(0o700).create(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            // Not through a link that somebody may have left here.
+            if !fs::symlink_metadata(path).map_err(fail)?.is_dir() {
+                return Err(fail(error));
+            }
+        }
+        Err(error) => return Err(fail(error)),
+    }
+    match identity {
+        Some(identity) => std::os::unix::fs::lchown(path, Some(identity.uid), Some(identity.gid)).map_err(fail),
+        None => Ok(()),
+    }
+}
+
+/// Removes what a command left in its temporary directory, also what it made unreadable.
+fn empty(path: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            remove_tree(&entry.path())?;
+        } else {
+            fs::remove_file(entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+fn remove_tree(path: &Path) -> io::Result<()> {
+    if fs::remove_dir_all(path).is_ok() {
+        return Ok(());
+    }
+    open_up(path)?;
+    fs::remove_dir_all(path)
+}
+
+fn open_up(path: &Path) -> io::Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+    for entry in fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_up(&entry.path())?;
+        }
+    }
+    Ok(())
+}

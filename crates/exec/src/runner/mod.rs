@@ -1,0 +1,233 @@
+//! Runs a plain line without a shell: the tree that policy checked is what runs.
+//!
+//! This code runs in a process of its own that is already confined, so files for globs and
+//! redirections are opened with the command's rights, never with the server's. Programs are the
+//! descriptors that policy resolved; a name that was not found is reported the way a shell does.
+
+mod glob;
+mod streams;
+
+use std::ffi::CString;
+use std::io::Write as _;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use countersign_gateway::policy::line::tree::{Command, Joint, List, Pipeline, RUNNER_BUILTINS, Tree};
+use countersign_sandbox::runner::{self, Child, RunnerInput, Spawner};
+use countersign_sandbox::{Outcome, ScriptCheck, Step};
+use serde::{Deserialize, Serialize};
+
+use streams::Streams;
+
+/// What travels to the runner.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Script {
+    pub(crate) tree: Tree,
+    /// One entry for each command of the tree, in order.
+    pub(crate) programs: Vec<Option<ProgramRef>>,
+}
+
+/// A program among the descriptors that were passed.
+#[derive(Clone, Serialize, Deserialize)]
+pub(crate) struct ProgramRef {
+    pub(crate) index: usize,
+    /// What stands for `argv[0]`: for a `#!` script its interpreter and path.
+    pub(crate) lead: Vec<CString>,
+    pub(crate) script: Option<ScriptCheck>,
+}
+
+const NOT_FOUND: i32 = 127;
+const NOT_EXECUTABLE: i32 = 126;
+
+/// Runs one line; the result is the status of its last pipeline.
+pub(crate) fn run(input: RunnerInput<'_>) -> i32 {
+    let Ok(script) = postcard::from_bytes::<Script>(&input.payload) else {
+        complain("the line did not arrive whole");
+        return NOT_EXECUTABLE;
+    };
+    let Ok(spawner) = Spawner::new() else {
+        complain("no memory to start programs");
+        return NOT_EXECUTABLE;
+    };
+    let mut line = Line { programs: script.programs.into_iter(), fds: &input.programs, env: input.env, spawner };
+    script.tree.lists.iter().fold(0, |_, list| line.list(list))
+}
+
+struct Line<'a> {
+    /// Consumed in step with the commands, run or skipped.
+    programs: std::vec::IntoIter<Option<ProgramRef>>,
+    fds: &'a [BorrowedFd<'a>],
+    env: Vec<CString>,
+    spawner: Spawner,
+}
+
+impl Line<'_> {
+    fn list(&mut self, list: &List) -> i32 {
+        let mut status = self.pipeline(&list.first);
+        for (joint, pipeline) in &list.rest {
+            let due = match joint {
+                Joint::And => status == 0,
+                Joint::Or => status != 0,
+            };
+            if due {
+                status = self.pipeline(pipeline);
+            } else {
+                self.programs.by_ref().take(pipeline.commands.len()).for_each(drop);
+            }
+        }
+        status
+    }
+
+    fn pipeline(&mut self, pipeline: &Pipeline) -> i32 {
+        let programs: Vec<_> = self.programs.by_ref().take(pipeline.commands.len()).collect();
+        if let [command] = pipeline.commands.as_slice()
+            && RUNNER_BUILTINS.contains(&command.name.as_str())
+        {
+            return self.builtin(command, Where::Here);
+        }
+        let mut parts = Vec::with_capacity(programs.len());
+        let mut input = None;
+        let last = pipeline.commands.len() - 1;
+        for (index, (command, program)) in pipeline.commands.iter().zip(&programs).enumerate() {
+            let (output, next) = match (index < last).then(std::io::pipe).transpose() {
+                Ok(pipe) => pipe.map_or((None, None), |(reader, writer)| (Some(OwnedFd::from(writer)), Some(OwnedFd::from(reader)))),
+                Err(error) => {
+                    complain(&format!("cannot make a pipe: {error}"));
+                    return 1;
+                }
+            };
+            parts.push(self.start(command, program.as_ref(), input.take(), output));
+            input = next;
+        }
+        // Every part is waited for, so that none outlives the line; the last one gives the status.
+        parts.into_iter().map(Part::status).fold(0, |_, status| status)
+    }
+
+    /// Starts one command of a pipeline.
+    fn start(&mut self, command: &Command, program: Option<&ProgramRef>, input: Option<OwnedFd>, output: Option<OwnedFd>) -> Part {
+        let streams = match Streams::connect(input, output, &command.redirections) {
+            Ok(streams) => streams,
+            Err(message) => {
+                complain(&message);
+                return Part::Done(1);
+            }
+        };
+        let name = &command.name;
+        if RUNNER_BUILTINS.contains(&name.as_str()) {
+            return Part::Done(self.builtin(command, Where::InPipeline));
+        }
+        let Some(program) = program else {
+            streams.complain(&format!("{name}: command not found"));
+            return Part::Done(NOT_FOUND);
+        };
+        let mut argv = program.lead.clone();
+        argv.extend(command.args.iter().flat_map(glob::expand).filter_map(|word| CString::new(word).ok()));
+        let started = self.spawner.spawn(&runner::Command {
+            program: self.fds[program.index],
+            argv: &argv,
+            env: &self.env,
+            stdin: streams.stdin(),
+            stdout: streams.stdout(),
+            stderr: streams.stderr(),
+            script: program.script.as_ref(),
+        });
+        match started {
+            Ok(child) => Part::Running(child),
+            Err(error) => {
+                streams.complain(&format!("{name}: {}", reason(&error)));
+                Part::Done(NOT_EXECUTABLE)
+            }
+        }
+    }
+
+    fn builtin(&mut self, command: &Command, place: Where) -> i32 {
+        let streams = match Streams::connect(None, None, &command.redirections) {
+            Ok(streams) => streams,
+            Err(message) => {
+                complain(&message);
+                return 1;
+            }
+        };
+        match command.name.as_str() {
+            "false" => 1,
+            "cd" => match self.change_directory(command, place) {
+                Ok(()) => 0,
+                Err(message) => {
+                    streams.complain(&format!("cd: {message}"));
+                    1
+                }
+            },
+            _ => 0,
+        }
+    }
+
+    fn change_directory(&mut self, command: &Command, place: Where) -> Result<(), String> {
+        let words: Vec<_> = command.args.iter().flat_map(glob::expand).collect();
+        let target = match words.as_slice() {
+            [] => self.variable("HOME").ok_or("HOME not set")?,
+            [word] => word.clone(),
+            _ => return Err("too many arguments".to_owned()),
+        };
+        let failed = |error: std::io::Error| format!("{}: {error}", String::from_utf8_lossy(&target));
+        let path = std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&target));
+        match place {
+            // A part of a pipeline has a directory of its own, which ends with it.
+            Where::InPipeline => std::fs::read_dir(path).map(drop).map_err(failed),
+            Where::Here => {
+                std::env::set_current_dir(path).map_err(failed)?;
+                let now = std::env::current_dir().map_err(failed)?;
+                let entry = [b"PWD=", std::os::unix::ffi::OsStrExt::as_bytes(now.as_os_str())].concat();
+                self.env.retain(|variable| !variable.as_bytes().starts_with(b"PWD="));
+                self.env.extend(CString::new(entry).ok());
+                Ok(())
+            }
+        }
+    }
+
+    fn variable(&self, name: &str) -> Option<Vec<u8>> {
+        let prefix = format!("{name}=");
+        self.env.iter().find_map(|variable| variable.as_bytes().strip_prefix(prefix.as_bytes())).map(<[u8]>::to_vec)
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Where {
+    Here,
+    InPipeline,
+}
+
+/// One command of a pipeline, running or already done.
+enum Part {
+    Running(Child),
+    Done(i32),
+}
+
+impl Part {
+    fn status(self) -> i32 {
+        match self {
+            Self::Done(status) => status,
+            Self::Running(child) => match child.wait() {
+                Ok(Outcome::Code(code)) => code,
+                Ok(Outcome::Signal(signal)) => 128 + signal,
+                Err(_) => 1,
+            },
+        }
+    }
+}
+
+fn reason(error: &runner::SpawnError) -> String {
+    match error.step {
+        Step::Exec => std::io::Error::from_raw_os_error(error.errno).to_string(),
+        _ => error.to_string(),
+    }
+}
+
+/// Tells the reader of standard error; if nobody reads it there is nobody to tell.
+fn complain(message: &str) {
+    say(runner::standard_streams()[2], message);
+}
+
+fn say(stream: BorrowedFd<'_>, message: &str) {
+    if let Ok(copy) = stream.as_fd().try_clone_to_owned() {
+        let _ = writeln!(std::fs::File::from(copy), "{message}");
+    }
+}

@@ -1,0 +1,131 @@
+//! A command while it runs: its output so far, its end when it comes, and the way to cancel it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+use tokio::sync::watch;
+
+use super::output::Output;
+use crate::clock::Timestamp;
+use crate::ids::RequestId;
+use crate::service::Progress;
+use crate::tools::exec::request::{PageRequest, Stream};
+use crate::tools::exec::result::{CommandResult, StreamResult};
+
+/// One command, shared by the task that runs it and everyone who looks at it.
+pub struct Live {
+    pub request_id: RequestId,
+    pub digest: String,
+    pub started_at: Timestamp,
+    started: Instant,
+    stdout: Mutex<Output>,
+    stderr: Mutex<Output>,
+    progress: Option<Arc<dyn Progress>>,
+    cancel: watch::Sender<bool>,
+    end: watch::Sender<Option<Arc<CommandResult>>>,
+}
+
+impl Live {
+    pub fn new(
+        request_id: RequestId,
+        digest: String,
+        started_at: Timestamp,
+        output_limit: usize,
+        progress: Option<Arc<dyn Progress>>,
+    ) -> Self {
+        Self {
+            request_id,
+            digest,
+            started_at,
+            started: Instant::now(),
+            stdout: Mutex::new(Output::with_limit(output_limit)),
+            stderr: Mutex::new(Output::with_limit(output_limit)),
+            progress,
+            cancel: watch::Sender::new(false),
+            end: watch::Sender::new(None),
+        }
+    }
+
+    /// Takes output of the running command.
+    pub fn push(&self, stream: Stream, bytes: &[u8]) {
+        self.with(stream, |output| output.push(bytes));
+        if let Some(progress) = &self.progress {
+            progress.report(&String::from_utf8_lossy(bytes));
+        }
+    }
+
+    /// A sign of life for a client that waits with a progress token.
+    pub fn report(&self, message: &str) {
+        if let Some(progress) = &self.progress {
+            progress.report(message);
+        }
+    }
+
+    pub fn is_streamed(&self) -> bool {
+        self.progress.is_some()
+    }
+
+    pub fn duration_ms(&self) -> u64 {
+        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    pub fn cancel(&self) {
+        self.cancel.send_replace(true);
+    }
+
+    pub fn is_cancelled(&self) -> bool {
+        *self.cancel.borrow()
+    }
+
+    /// Resolves when somebody cancels the command.
+    pub async fn cancelled(&self) {
+        let mut cancel = self.cancel.subscribe();
+        // The sender lives as long as `self`, so this cannot fail while we wait.
+        let _ = cancel.wait_for(|cancelled| *cancelled).await;
+    }
+
+    /// Resolves when the command has ended and its record is closed.
+    pub async fn ended(&self) -> Arc<CommandResult> {
+        let mut end = self.end.subscribe();
+        loop {
+            if let Some(result) = end.borrow_and_update().clone() {
+                return result;
+            }
+            if end.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
+    pub fn end(&self) -> Option<Arc<CommandResult>> {
+        self.end.borrow().clone()
+    }
+
+    pub(crate) fn finish(&self, result: CommandResult) {
+        self.end.send_replace(Some(Arc::new(result)));
+    }
+
+    /// Both streams as they stand.
+    pub fn streams(&self) -> (StreamResult, StreamResult) {
+        (self.with(Stream::Stdout, |output| StreamResult::of(output)), self.with(Stream::Stderr, |output| StreamResult::of(output)))
+    }
+
+    /// What is kept of a stream.
+    pub fn head_and_tail(&self, stream: Stream) -> (Vec<u8>, Vec<u8>) {
+        self.with(stream, |output| (output.head().to_vec(), output.tail()))
+    }
+
+    /// Reads a page of one stream into a result.
+    pub fn fill_page(&self, result: &mut CommandResult, stream: Stream, page: PageRequest) {
+        self.with(stream, |output| result.show_page(output, stream, page));
+    }
+
+    fn with<T>(&self, stream: Stream, act: impl FnOnce(&mut Output) -> T) -> T {
+        let output = match stream {
+            Stream::Stdout => &self.stdout,
+            Stream::Stderr => &self.stderr,
+        };
+        // A push cannot leave an output half done, so a poisoned one is still whole.
+        act(&mut output.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}

@@ -1,0 +1,423 @@
+//! The decision: effective policy and request give allow, ask or deny, with the rule and its
+//! source. Nothing runs here, so `policy explain` is the same function.
+//!
+//! The order is fixed: where (working directory), how long, with which variables, which programs
+//! (allowlist), and only then whether somebody must be asked (tool matrix, requests for more, mode).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::allowlist::{self, Allowlist, FoundProgram, Programs, Use};
+use super::effective::{EffectivePolicy, Mode, ResourceLimits, ToolApproval};
+use super::line::tree::{RUNNER_BUILTINS, Tree};
+use super::line::{self, Line, Shape};
+use super::places::{self, Directories, Place};
+use super::plan::{ExecRights, Plan, PlannedAct, RunAs};
+use super::whitelist;
+use crate::error::{ErrorCode, Refusal};
+use crate::limits;
+use crate::tools::exec::request::{Act, CommandRequest};
+
+/// What policy looks at besides the request.
+pub struct Surroundings<'a> {
+    pub programs: &'a dyn Programs,
+    pub directories: &'a dyn Directories,
+    /// The server's own environment; only names that policy allows are passed on.
+    pub environment: &'a BTreeMap<String, String>,
+}
+
+/// The rule that decided, and where it came from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Rule {
+    pub name: String,
+    pub source: String,
+    pub reason: String,
+}
+
+/// Policy's answer. Ordered by severity in the order of its variants.
+#[must_use]
+#[derive(Debug)]
+pub enum Verdict {
+    Allow(Permit),
+    Ask(Question),
+    Deny(Denial),
+}
+
+/// May run as planned.
+#[derive(Debug)]
+pub struct Permit {
+    pub plan: Box<Plan>,
+    pub rule: Rule,
+    /// The whitelist answered for a person.
+    pub auto_approved: bool,
+}
+
+/// May run as planned if a person says so.
+#[derive(Debug)]
+pub struct Question {
+    plan: Box<Plan>,
+    pub rule: Rule,
+    /// The words that will run.
+    pub command: String,
+    pub justification: Option<String>,
+}
+
+impl Question {
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub(crate) fn into_plan(self) -> Box<Plan> {
+        self.plan
+    }
+}
+
+/// May not run.
+#[derive(Debug)]
+pub struct Denial {
+    pub refusal: Refusal,
+    pub rule: Rule,
+}
+
+impl Verdict {
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Allow(_) => "allow",
+            Self::Ask(_) => "ask",
+            Self::Deny(_) => "deny",
+        }
+    }
+
+    pub fn rule(&self) -> &Rule {
+        match self {
+            Self::Allow(permit) => &permit.rule,
+            Self::Ask(question) => &question.rule,
+            Self::Deny(denial) => &denial.rule,
+        }
+    }
+
+    pub fn plan(&self) -> Option<&Plan> {
+        match self {
+            Self::Allow(permit) => Some(&permit.plan),
+            Self::Ask(question) => Some(&question.plan),
+            Self::Deny(_) => None,
+        }
+    }
+}
+
+/// Decides one command request.
+pub fn decide(policy: &EffectivePolicy, request: &CommandRequest, around: &Surroundings<'_>) -> Verdict {
+    match plan(policy, request, around) {
+        Ok((plan, reading)) => judge(policy, request, plan, &reading),
+        Err(refusal) => {
+            let name = match refusal.code {
+                ErrorCode::CommandNotAllowed => "allowlist",
+                ErrorCode::CwdNotAllowed | ErrorCode::ConfigurationError => "allowed working directories",
+                ErrorCode::CwdNotFound | ErrorCode::WorkspaceIsolationViolation => "workspace",
+                ErrorCode::LimitExceeded => "limits",
+                _ => "command policy",
+            };
+            let rule = rule(name, policy, &refusal.message);
+            Verdict::Deny(Denial { refusal, rule })
+        }
+    }
+}
+
+/// The request's commands as read, for the whitelist.
+enum Reading {
+    Line(Box<Line>),
+    Argv { file: String, args: Vec<String> },
+}
+
+fn plan(policy: &EffectivePolicy, request: &CommandRequest, around: &Surroundings<'_>) -> Result<(Plan, Reading), Refusal> {
+    let place = places::settle(&policy.places, request.cwd.as_deref(), around.directories)?;
+    check_hidden(&place, &policy.places.hidden)?;
+    let timeout = settle_timeout(policy, request.timeout)?;
+    let env = settle_env(policy, request, around)?;
+    let (act, used, reading) = read_act(policy, request, &place, around)?;
+    let exec = exec_rights(policy, &act, &used, around);
+    let command = &policy.command;
+    let plan = Plan {
+        act,
+        place,
+        env,
+        input: request.input.clone(),
+        timeout,
+        sandbox: request.sandbox.unwrap_or(command.sandbox),
+        network: request.network.unwrap_or(command.network),
+        exec,
+        neutral_git: false,
+        limits: ResourceLimits { cpu: command.cpu_limit, memory: command.memory_limit, pids: command.pids_limit },
+        identity: RunAs { non_root: command.run_as_non_root, user: command.run_as.clone() },
+        require: command.require.clone(),
+        read_paths: command.read_paths.clone(),
+        hidden: policy.places.hidden.clone(),
+        search_path: command.path.clone(),
+    };
+    Ok((plan, reading))
+}
+
+/// Allow, ask or deny a plan that is possible: the strictest of what the rules say.
+fn judge(policy: &EffectivePolicy, request: &CommandRequest, plan: Plan, reading: &Reading) -> Verdict {
+    let command = &policy.command;
+    let ask = |plan: Plan, rule: Rule| {
+        Verdict::Ask(Question {
+            plan: Box::new(plan),
+            rule,
+            command: spoken(&request.act),
+            justification: request.justification.clone(),
+        })
+    };
+    match policy.tool_approval(request.tool.name()) {
+        (ToolApproval::Deny, matched) => {
+            let message = format!("policy denies the tool `{}`", request.tool.name());
+            return deny(matrix_rule(policy, matched, &message), message);
+        }
+        (ToolApproval::Required, matched) => {
+            let reason = format!("the tool `{}` needs approval", request.tool.name());
+            return ask(plan, matrix_rule(policy, matched, &reason));
+        }
+        (ToolApproval::None, _) => {}
+    }
+    let wants_more = plan.sandbox > command.sandbox || plan.network > command.network;
+    match (policy.approval.mode, wants_more) {
+        (Mode::Never, true) => {
+            let message = format!(
+                "this asks for more than policy gives (sandbox `{}`, network `{}`), and nobody is ever asked here; \
+                 run it without",
+                command.sandbox.as_str(),
+                command.network.as_str()
+            );
+            deny(rule("mode never", policy, "never asks"), message)
+        }
+        (Mode::Untrusted | Mode::OnRequest | Mode::OnFailure, true) => {
+            let reason = format!("asks for sandbox `{}`, network `{}`", plan.sandbox.as_str(), plan.network.as_str());
+            ask(plan, rule("request for more", policy, &reason))
+        }
+        (Mode::Never | Mode::OnRequest | Mode::OnFailure, false) => {
+            let name = format!("mode {}", policy.approval.mode.as_str());
+            let rule = rule(&name, policy, "allowed commands run confined");
+            Verdict::Allow(Permit { plan: Box::new(plan), rule, auto_approved: false })
+        }
+        (Mode::Untrusted, false) => match covering_rule(policy, request, reading) {
+            Some(rule) => {
+                let plan = narrowed(plan);
+                Verdict::Allow(Permit { plan: Box::new(plan), rule, auto_approved: true })
+            }
+            None => ask(plan, rule("mode untrusted", policy, "no whitelist rule covers every command of it")),
+        },
+    }
+}
+
+/// A command that the whitelist answered for may start only the programs it names, and git only as
+/// the workspace has not configured it.
+fn narrowed(mut plan: Plan) -> Plan {
+    plan.exec = ExecRights::Only { programs: with_chains(&named_programs(&plan.act)), workspace: false };
+    plan.neutral_git = true;
+    plan
+}
+
+fn covering_rule(policy: &EffectivePolicy, request: &CommandRequest, reading: &Reading) -> Option<Rule> {
+    if !request.env.is_empty() {
+        return None;
+    }
+    let rules = &policy.approval.whitelist;
+    let matched = match reading {
+        Reading::Line(line) => whitelist::covers_line(rules, line)?,
+        Reading::Argv { file, args } => whitelist::covers_argv(rules, file, args)?,
+    };
+    let first = matched.first()?;
+    let reasons: Vec<&str> = matched.iter().map(|index| rules[*index].reason.as_str()).collect();
+    Some(Rule {
+        name: format!("whitelist {}", rules[*first].pattern()),
+        source: rules[*first].source.clone(),
+        reason: reasons.join("; "),
+    })
+}
+
+fn check_hidden(place: &Place, hidden: &[PathBuf]) -> Result<(), Refusal> {
+    match hidden.iter().find(|path| place.root.starts_with(path) || place.cwd.path.starts_with(path)) {
+        None => Ok(()),
+        Some(path) => {
+            let message = format!("working directory `{}` is inside `{}`, which commands never see", place.cwd.path.display(), path.display());
+            Err(Refusal::new(ErrorCode::CwdNotAllowed, message))
+        }
+    }
+}
+
+fn settle_timeout(policy: &EffectivePolicy, asked: Option<Duration>) -> Result<Duration, Refusal> {
+    match asked {
+        None => Ok(policy.command.timeout),
+        Some(asked) if asked <= policy.command.timeout_max => Ok(asked),
+        Some(asked) => {
+            let max = policy.command.timeout_max;
+            let message = format!("a timeout of {} ms is above the maximum of {} ms", asked.as_millis(), max.as_millis());
+            Err(Refusal::new(ErrorCode::LimitExceeded, message).with("timeout_ms_max", max.as_millis() as u64))
+        }
+    }
+}
+
+fn settle_env(policy: &EffectivePolicy, request: &CommandRequest, around: &Surroundings<'_>) -> Result<Vec<(String, String)>, Refusal> {
+    let own = ["HOME", "PATH"];
+    if let Some(name) = request.env.keys().find(|name| own.contains(&name.as_str()) || allowlist::is_guarded_variable(name)) {
+        let message = format!("`env` may not set `{name}`: it changes which programs or libraries run");
+        return Err(Refusal::new(ErrorCode::PolicyDenied, message).with("variable", name.as_str()));
+    }
+    let passed = policy.command.env_allow.iter().filter_map(|name| around.environment.get_key_value(name));
+    let mut env: BTreeMap<&String, &String> = passed.collect();
+    env.extend(&request.env);
+    Ok(env.into_iter().map(|(name, value)| (name.clone(), value.clone())).collect())
+}
+
+/// Reads what is asked for and holds it against the allowlist.
+fn read_act(
+    policy: &EffectivePolicy,
+    request: &CommandRequest,
+    place: &Place,
+    around: &Surroundings<'_>,
+) -> Result<(PlannedAct, Vec<Use>, Reading), Refusal> {
+    let list = &policy.command.allowlist;
+    match &request.act {
+        Act::Argv { file, args } => {
+            let uses = allowlist::check_argv(file, args, list, around.programs).map_err(not_allowed)?;
+            let Some(program) = find(file, &place.cwd.path, around.programs) else {
+                return Err(not_found(file, &policy.command.path));
+            };
+            let argv: Vec<String> = std::iter::once(file).chain(args).cloned().collect();
+            let reading = Reading::Argv { file: file.clone(), args: args.clone() };
+            Ok((PlannedAct::Process { program, argv }, uses, reading))
+        }
+        Act::Line(text) => {
+            let line = line::read(text, line::Limits { text_bytes_max: limits::LINE_BYTES_MAX, ..line::Limits::STANDARD })
+                .map_err(|error| Refusal::new(ErrorCode::CommandNotAllowed, error.to_string()))?;
+            let uses = allowlist::check_line(&line, list, around.programs).map_err(not_allowed)?;
+            let act = match &line.shape {
+                Shape::Plain(tree) => plan_tree(tree, text, place, around)?,
+                Shape::NeedsShell(_) => shell(text, around)?,
+            };
+            Ok((act, uses, Reading::Line(Box::new(line))))
+        }
+    }
+}
+
+/// A plain line runs without a shell; a single plain command without even the runner.
+fn plan_tree(tree: &Tree, text: &str, place: &Place, around: &Surroundings<'_>) -> Result<PlannedAct, Refusal> {
+    let commands: Vec<_> = tree.commands().collect();
+    let is_builtin = |name: &str| RUNNER_BUILTINS.contains(&name);
+    // After `cd` a relative program name means another file than it does now.
+    let moves = commands.iter().any(|command| command.name == "cd");
+    if moves && commands.iter().any(|command| command.name.contains('/') && !command.name.starts_with('/')) {
+        return shell(text, around);
+    }
+    let programs: Vec<_> = commands
+        .iter()
+        .map(|command| if is_builtin(&command.name) { None } else { find(&command.name, &place.cwd.path, around.programs) })
+        .collect();
+    if let ([command], [Some(program)]) = (commands.as_slice(), programs.as_slice())
+        && command.redirections.is_empty()
+        && let Some(args) = command.args.iter().map(|word| word.literal()).collect::<Option<Vec<_>>>()
+    {
+        let argv = std::iter::once(command.name.clone()).chain(args).collect();
+        return Ok(PlannedAct::Process { program: program.clone(), argv });
+    }
+    Ok(PlannedAct::Tree { tree: tree.clone(), programs })
+}
+
+fn shell(text: &str, around: &Surroundings<'_>) -> Result<PlannedAct, Refusal> {
+    match around.programs.find("bash") {
+        Some(bash) => Ok(PlannedAct::Shell { bash, line: text.to_owned() }),
+        None => {
+            let message = "this line needs a shell, and there is no bash here; use plain commands, pipes and `&&`";
+            Err(Refusal::new(ErrorCode::CommandNotAllowed, message))
+        }
+    }
+}
+
+fn find(word: &str, cwd: &Path, programs: &dyn Programs) -> Option<FoundProgram> {
+    if word.contains('/') && !word.starts_with('/') {
+        programs.find(cwd.join(word).to_str()?)
+    } else {
+        programs.find(word)
+    }
+}
+
+/// What the kernel lets the command start: everything, or the list with its helpers.
+fn exec_rights(policy: &EffectivePolicy, act: &PlannedAct, used: &[Use], around: &Surroundings<'_>) -> ExecRights {
+    let list = &policy.command.allowlist;
+    if *list == Allowlist::Any {
+        return ExecRights::Any;
+    }
+    let listed: Vec<&str> = list.names().iter().map(String::as_str).chain(list.paths().iter().filter_map(|path| path.to_str())).collect();
+    let mut programs: Vec<FoundProgram> = listed.iter().filter_map(|entry| around.programs.find(entry)).collect();
+    programs.extend(used.iter().map(|used| used.program.clone()));
+    if let PlannedAct::Shell { bash, .. } = act {
+        programs.push(bash.clone());
+    }
+    let mut paths = with_chains(&programs);
+    let mut workspace = false;
+    for (_, helpers) in policy.command.helpers.iter().filter(|(name, _)| listed.contains(&name.as_str())) {
+        for helper in helpers {
+            if helper == "workspace" {
+                workspace = true;
+            } else if let Some(found) = around.programs.find(helper) {
+                paths.extend(with_chains(&[found]));
+            } else if helper.starts_with('/') {
+                // A directory of helper programs, such as git's own.
+                paths.push(PathBuf::from(helper));
+            }
+        }
+    }
+    paths.sort();
+    paths.dedup();
+    ExecRights::Only { programs: paths, workspace }
+}
+
+fn named_programs(act: &PlannedAct) -> Vec<FoundProgram> {
+    match act {
+        PlannedAct::Process { program, .. } => vec![program.clone()],
+        PlannedAct::Tree { programs, .. } => programs.iter().flatten().cloned().collect(),
+        PlannedAct::Shell { bash, .. } => vec![bash.clone()],
+    }
+}
+
+fn with_chains(programs: &[FoundProgram]) -> Vec<PathBuf> {
+    programs.iter().flat_map(|program| std::iter::once(&program.path).chain(&program.interpreter_chain)).cloned().collect()
+}
+
+fn not_allowed(refusal: allowlist::Refusal) -> Refusal {
+    Refusal::new(ErrorCode::CommandNotAllowed, refusal.to_string())
+}
+
+fn not_found(file: &str, path: &[PathBuf]) -> Refusal {
+    let searched: Vec<_> = path.iter().map(|dir| dir.to_string_lossy()).collect();
+    let message = if file.contains('/') {
+        format!("`{file}` does not exist or is not a program")
+    } else {
+        format!("no program `{file}` was found in {}", searched.join(":"))
+    };
+    Refusal::new(ErrorCode::CommandExecutionFailed, message)
+}
+
+fn deny(rule: Rule, message: String) -> Verdict {
+    Verdict::Deny(Denial { refusal: Refusal::new(ErrorCode::PolicyDenied, message), rule })
+}
+
+fn rule(name: &str, policy: &EffectivePolicy, reason: &str) -> Rule {
+    let source = policy.sources.last().cloned().unwrap_or_else(|| "defaults".to_owned());
+    Rule { name: name.to_owned(), source, reason: reason.to_owned() }
+}
+
+fn matrix_rule(policy: &EffectivePolicy, matched: Option<&super::effective::ToolRule>, reason: &str) -> Rule {
+    match matched {
+        Some(entry) => Rule { name: format!("tools {}", entry.pattern), source: entry.source.clone(), reason: reason.to_owned() },
+        None => rule("tools", policy, reason),
+    }
+}
+
+fn spoken(act: &Act) -> String {
+    match act {
+        Act::Line(line) => line.clone(),
+        Act::Argv { file, args } => line::canonical_argv(file, args),
+    }
+}

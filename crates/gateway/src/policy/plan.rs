@@ -1,0 +1,61 @@
+//! What will run, exactly, once it is cleared. Made by `decide` only; the executor adds nothing to it
+//! but the private directories.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::allowlist::FoundProgram;
+use super::effective::{ResourceLimits, Layer, Network, SandboxMode};
+use super::line::tree::Tree;
+use super::places::Place;
+
+/// A decided command.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub act: PlannedAct,
+    pub place: Place,
+    /// Variables besides the ones every command gets.
+    pub env: Vec<(String, String)>,
+    pub input: Option<String>,
+    pub timeout: Duration,
+    pub sandbox: SandboxMode,
+    pub network: Network,
+    pub exec: ExecRights,
+    /// Run git without anything the workspace could have configured.
+    pub neutral_git: bool,
+    pub limits: ResourceLimits,
+    pub identity: RunAs,
+    pub require: Vec<Layer>,
+    pub read_paths: Vec<PathBuf>,
+    pub hidden: Vec<PathBuf>,
+    pub search_path: Vec<PathBuf>,
+}
+
+#[derive(Clone, Debug)]
+pub enum PlannedAct {
+    /// One program by descriptor.
+    Process { program: FoundProgram, argv: Vec<String> },
+    /// A plain line, run by the confined runner. `programs` has one entry for each command of the
+    /// tree, in order; none for the runner's own builtins and for names that no program has.
+    Tree { tree: Tree, programs: Vec<Option<FoundProgram>> },
+    /// A line that needs a shell.
+    Shell { bash: FoundProgram, line: String },
+}
+
+/// Which programs the kernel lets the command start.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ExecRights {
+    Any,
+    Only {
+        programs: Vec<PathBuf>,
+        /// Programs in the workspace too.
+        workspace: bool,
+    },
+}
+
+/// Who the command runs as.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RunAs {
+    pub non_root: bool,
+    pub user: Option<String>,
+}

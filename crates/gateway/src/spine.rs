@@ -1,0 +1,209 @@
+//! One call from arrival to record.
+//!
+//!     transport -> session -> catalog -> policy -> approval -> execution -> audit
+//!
+//! [`Gateway::handle`] admits and resolves; [`Gateway::conduct`] takes a command through policy,
+//! approval, execution and the record. The record brackets the run: it is opened, durably, before a
+//! program may start, and closed before the caller hears anything.
+
+mod asking;
+mod closing;
+mod looking;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use crate::approval::{self, Approver, Settled};
+use crate::audit::command::CommandAuditRecord;
+use crate::audit::redact::Redactor;
+use crate::audit::trace::Trace;
+use crate::audit::{Change, OpenCommand, Pending, Record, Recorded};
+use crate::call::Step;
+use crate::catalog::{self, Resolved, Tool};
+use crate::catalog::definition::ToolDefinition;
+use crate::clock::Clock;
+use crate::commands::Commands;
+use crate::error::{ErrorCode, Refusal};
+use crate::execution::live::Live;
+use crate::execution::{Ended, Executor, Gate, How};
+use crate::ids::IdSource;
+use crate::limits;
+use crate::policy::allowlist::Programs;
+use crate::policy::decide::{self, Surroundings, Verdict};
+use crate::policy::effective::EffectivePolicy;
+use crate::policy::places::Directories;
+use crate::service::{Answer, Service, ToolCall};
+use crate::session::{self, Admitted, Caller};
+use crate::tools::exec::request::CommandRequest;
+
+/// The gateway: policy in force, the ports, and the commands of this process.
+pub struct Gateway {
+    ports: Ports,
+    settings: Settings,
+    policy: RwLock<Arc<InForce>>,
+    commands: Commands,
+    /// Turns at running; the rest wait.
+    turns: Arc<Semaphore>,
+}
+
+/// What the binary joins to the spine.
+pub struct Ports {
+    pub programs: Arc<dyn Programs + Send + Sync>,
+    pub directories: Arc<dyn Directories>,
+    pub approver: Arc<dyn Approver>,
+    pub executor: Arc<dyn Executor>,
+    pub record: Arc<dyn Record>,
+    pub environment: BTreeMap<String, String>,
+    pub redactor: Redactor,
+    pub clock: Clock,
+    pub ids: IdSource,
+}
+
+/// How the gateway answers.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    pub answer_within: Duration,
+    pub output_limit: usize,
+}
+
+/// A policy with the snapshot every record repeats.
+struct InForce {
+    policy: EffectivePolicy,
+    snapshot: Value,
+}
+
+impl Gateway {
+    pub fn new(policy: EffectivePolicy, settings: Settings, ports: Ports) -> Arc<Self> {
+        let snapshot = policy.snapshot();
+        Arc::new(Self {
+            ports,
+            settings,
+            policy: RwLock::new(Arc::new(InForce { policy, snapshot })),
+            commands: Commands::default(),
+            turns: Arc::new(Semaphore::new(limits::COMMANDS_RUNNING_MAX)),
+        })
+    }
+
+    /// Takes one call from a transport.
+    pub async fn handle(self: Arc<Self>, caller: Caller, call: ToolCall) -> Result<Answer, Refusal> {
+        let admitted = session::admit(caller)?;
+        let resolved = catalog::resolve(&self.in_force().policy, admitted, call)?;
+        let Resolved { admitted, tool, call } = resolved;
+        match tool {
+            Tool::Command(kind) => self.submit(admitted, kind, call).await,
+            Tool::Status => self.status(&admitted, &call).await,
+            Tool::Cancel => self.cancel(&admitted, &call).await,
+        }
+    }
+
+    /// Takes one admitted command through the stations; resolves when its record is closed.
+    async fn conduct(self: Arc<Self>, admitted: Admitted, request: CommandRequest, live: Arc<Live>) {
+        let in_force = self.in_force();
+        let mut trace = self.trace(&admitted);
+        trace.step(Step::Receive, &self.received(&admitted, &request, &live));
+
+        let verdict = decide::decide(&in_force.policy, &request, &self.surroundings());
+        let audit = self.audit_record(&request, &live, &verdict, &in_force);
+        let opening = self.opening(&admitted, &request, &live, &trace, &audit);
+        if let Verdict::Deny(denial) = verdict {
+            return self.refuse(&admitted, trace, &audit, &live, denial.refusal).await;
+        }
+        trace.step(Step::Validate, &self.validated(&verdict, &in_force.snapshot));
+
+        let (cleared, opening) = match self.settle(&admitted, &mut trace, verdict, opening, &live).await {
+            Ok((cleared, opening)) => (cleared, opening),
+            Err(refusal) => return self.refuse(&admitted, trace, &audit, &live, refusal).await,
+        };
+
+        // Closed only by drop: the semaphore lives as long as the gateway.
+        let _turn = self.turns.clone().acquire_owned().await;
+        trace.step(Step::Dispatch, &self.dispatched(&cleared));
+        let written = self.ports.record.commit(Change { events: trace.take(), open: opening, close: None });
+        let gate = Gate::new(Box::pin(async move { written.await.map(|receipt| Recorded::by(&receipt)) }));
+        let ended = self.ports.executor.run(*cleared, gate, live.clone()).await;
+        self.close(&admitted, trace, &audit, &live, ended).await;
+    }
+
+    /// Asks where the verdict says so. A question is in the record before anybody sees it, and the
+    /// command counts as open from then on.
+    async fn settle(
+        &self,
+        admitted: &Admitted,
+        trace: &mut Trace,
+        verdict: Verdict,
+        opening: OpenCommand,
+        live: &Live,
+    ) -> Result<(Box<approval::Cleared>, Option<OpenCommand>), Refusal> {
+        let Verdict::Ask(question) = &verdict else {
+            return match approval::settle(verdict, &*self.ports.approver).await {
+                Settled::Cleared { cleared, .. } => Ok((cleared, Some(opening))),
+                Settled::Refused { refusal, .. } => Err(refusal),
+            };
+        };
+        self.record_question(trace, question, opening).await?;
+        let settled = tokio::select! {
+            settled = approval::settle(verdict, &*self.ports.approver) => settled,
+            () = live.cancelled() => return Err(Refusal::new(ErrorCode::Cancelled, "the call was cancelled while its question was open")),
+        };
+        self.record_decision(admitted, trace, settled).map(|cleared| (cleared, None))
+    }
+
+    fn in_force(&self) -> Arc<InForce> {
+        self.policy.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn surroundings(&self) -> Surroundings<'_> {
+        Surroundings {
+            programs: &*self.ports.programs,
+            directories: &*self.ports.directories,
+            environment: &self.ports.environment,
+        }
+    }
+
+    fn trace(&self, admitted: &Admitted) -> Trace {
+        Trace::new(admitted.caller().actor.clone(), self.ports.ids.clone(), self.ports.clock.clone())
+    }
+
+    fn audit_record(&self, request: &CommandRequest, live: &Live, verdict: &Verdict, in_force: &InForce) -> CommandAuditRecord {
+        let programs: Vec<String> = verdict.plan().map(asking::program_paths).unwrap_or_default();
+        let cwd = verdict.plan().map(|plan| plan.place.cwd.path.to_string_lossy());
+        CommandAuditRecord::of(
+            live.request_id.clone(),
+            request,
+            &programs,
+            cwd.as_deref(),
+            in_force.snapshot.clone(),
+            &self.ports.redactor,
+        )
+    }
+}
+
+impl Service for Arc<Gateway> {
+    fn tools(&self, caller: &Caller) -> Vec<ToolDefinition> {
+        catalog::listed(&self.in_force().policy, caller)
+    }
+
+    fn call(&self, caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>> {
+        Box::pin(self.clone().handle(caller, call))
+    }
+
+    fn shutdown(&self) -> Pending<()> {
+        let gateway = self.clone();
+        Box::pin(async move {
+            let running = gateway.commands.close();
+            running.iter().for_each(|live| live.cancel());
+            for live in running {
+                live.ended().await;
+            }
+        })
+    }
+}
+
+/// What a call that never ran says.
+fn not_run(ended: &Ended) -> bool {
+    matches!(ended.how, How::NotStarted(_) | How::NotRecorded(_))
+}

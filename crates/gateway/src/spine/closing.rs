@@ -1,0 +1,198 @@
+//! The end of a call: its result, and the record of it, which is closed before anybody hears.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use super::asking::unrecorded;
+use super::{Gateway, not_run};
+use crate::audit::command::{CommandAuditRecord, End};
+use crate::audit::trace::Trace;
+use crate::audit::{Change, CloseCommand, RecordError};
+use crate::call::Step;
+use crate::error::{ErrorCode, Refusal, Status};
+use crate::execution::live::Live;
+use crate::execution::{Ended, How};
+use crate::policy::effective::Layer;
+use crate::session::Admitted;
+use crate::tools::exec::request::Stream;
+use crate::tools::exec::result::{CommandResult, ResultError};
+
+const CLOSE_RETRY: Duration = Duration::from_millis(50);
+
+impl Gateway {
+    /// Ends a call that never ran.
+    pub(super) async fn refuse(
+        &self,
+        admitted: &Admitted,
+        trace: Trace,
+        audit: &CommandAuditRecord,
+        live: &Arc<Live>,
+        refusal: Refusal,
+    ) {
+        let ended = Ended { how: How::NotStarted(refusal), layers: Vec::new() };
+        self.close(admitted, trace, audit, live, ended).await;
+    }
+
+    /// Writes the closing event and publishes the result. When the record cannot be closed the
+    /// caller hears that instead: an answer is never ahead of the record.
+    pub(super) async fn close(
+        &self,
+        admitted: &Admitted,
+        mut trace: Trace,
+        audit: &CommandAuditRecord,
+        live: &Arc<Live>,
+        ended: Ended,
+    ) {
+        let mut result = self.result(live, &ended);
+        if let How::NotRecorded(error) = &ended.how {
+            result.error = Some(unrecorded(error).into());
+            return self.publish(admitted, live, result);
+        }
+        let audit_id = self.ports.ids.event();
+        let at = self.ports.clock.now();
+        let message = result.error.as_ref().map(|error| self.ports.redactor.redact_text(&error.message));
+        let end = End {
+            status: result.status,
+            error_code: result.error.as_ref().map(|error| error.code.name()),
+            error_message: message.as_deref(),
+            exit_code: result.exit_code,
+            duration_ms: result.duration_ms,
+            sandbox: &result.sandbox,
+        };
+        trace.close(Step::Complete(result.status), audit_id.clone(), &audit.closed(&audit_id, at, &end));
+        result.audit_id = Some(audit_id);
+        let close = self.closing_row(admitted, &trace, live, &result);
+        let change = Change { events: trace.take(), open: None, close: Some(close) };
+        if let Err(error) = self.commit_patiently(change).await {
+            let mut refusal = unrecorded(&error);
+            if !not_run(&ended) {
+                refusal.message = format!("{error}; the command ran, but its end could not be recorded");
+            }
+            result = CommandResult { request_id: live.request_id.clone(), ..CommandResult::refused(live.request_id.clone(), at, refusal) };
+        }
+        self.publish(admitted, live, result);
+    }
+
+    async fn commit_patiently(&self, change: Change) -> Result<(), RecordError> {
+        let started = Instant::now();
+        loop {
+            match self.ports.record.commit(change.clone()).await {
+                Ok(_) => return Ok(()),
+                Err(RecordError::Unavailable(reason)) if started.elapsed() < crate::limits::RECORD_CLOSE_PATIENCE => {
+                    tracing::warn!(%reason, "the record cannot be closed, trying again");
+                    tokio::time::sleep(CLOSE_RETRY).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn publish(&self, admitted: &Admitted, live: &Arc<Live>, result: CommandResult) {
+        live.finish(result);
+        self.commands.ended(&admitted.caller().credential, live);
+    }
+
+    fn result(&self, live: &Live, ended: &Ended) -> CommandResult {
+        let (status, exit_code, error) = outcome(&ended.how, live);
+        let (stdout, stderr) = live.streams();
+        CommandResult {
+            request_id: live.request_id.clone(),
+            status,
+            exit_code,
+            stdout,
+            stderr,
+            error,
+            duration_ms: if not_run(ended) { 0 } else { live.duration_ms() },
+            started_at: live.started_at,
+            finished_at: Some(self.ports.clock.now().max(live.started_at)),
+            audit_id: None,
+            sandbox: ended.layers.iter().map(|layer| Layer::as_str(*layer)).collect(),
+            page: None,
+        }
+    }
+
+    fn closing_row(&self, admitted: &Admitted, trace: &Trace, live: &Live, result: &CommandResult) -> CloseCommand {
+        let (stdout, stdout_head) = self.kept(live, Stream::Stdout);
+        let (stderr, stderr_head) = self.kept(live, Stream::Stderr);
+        let mut facts = result.facts();
+        facts.insert("kept".to_owned(), json!({"stdout_head": stdout_head, "stderr_head": stderr_head}));
+        CloseCommand {
+            owner: admitted.caller().credential.clone(),
+            request_id: live.request_id.clone(),
+            digest: live.digest.clone(),
+            opened_at: live.started_at,
+            correlation_id: trace.correlation_id.clone(),
+            result: serde_json::Value::Object(facts).to_string(),
+            stdout,
+            stderr,
+        }
+    }
+
+    /// What is kept of a stream for later, without secrets, and how much of it is its head.
+    fn kept(&self, live: &Live, stream: Stream) -> (Vec<u8>, usize) {
+        let (head, tail) = live.head_and_tail(stream);
+        let clean = |bytes: Vec<u8>| match self.ports.redactor.redact_text(&String::from_utf8_lossy(&bytes)) {
+            std::borrow::Cow::Borrowed(_) => bytes,
+            std::borrow::Cow::Owned(text) => text.into_bytes(),
+        };
+        let head = clean(head);
+        let split = head.len();
+        ([head, clean(tail)].concat(), split)
+    }
+}
+
+fn outcome(how: &How, live: &Live) -> (Status, Option<i32>, Option<ResultError>) {
+    let failed = |code: ErrorCode, exit: Option<i32>, message: String| {
+        let refusal = Refusal::new(code, message);
+        (refusal.status(), exit, Some(refusal.into()))
+    };
+    let limit = |code: ErrorCode, exit: &Option<i32>| failed(code, *exit, format!("{}; it was ended", code.template()));
+    match how {
+        How::Exited(0) => (Status::Ok, Some(0), None),
+        How::Exited(code) => failed(ErrorCode::CommandExitNonZero, Some(*code), format!("the command ended with status {code}")),
+        How::Signalled(signal) => {
+            failed(ErrorCode::CommandExecutionFailed, None, format!("the command was ended by {}", signal_name(*signal)))
+        }
+        How::TimedOut => {
+            let message = format!(
+                "the command ran past its time limit and was ended after {} ms, with everything it started; \
+                 ask for more time if it needs it",
+                live.duration_ms()
+            );
+            failed(ErrorCode::CommandTimeout, None, message)
+        }
+        How::Cancelled => failed(ErrorCode::Cancelled, None, ErrorCode::Cancelled.template().to_owned()),
+        How::MemoryLimit(exit) => limit(ErrorCode::MemoryLimitExceeded, exit),
+        How::ProcessLimit(exit) => limit(ErrorCode::ProcessLimitExceeded, exit),
+        How::CpuLimit(exit) => limit(ErrorCode::CpuLimitExceeded, exit),
+        How::NotStarted(refusal) => (refusal.status(), None, Some(refusal.clone().into())),
+        How::NotRecorded(error) => {
+            let refusal = unrecorded(error);
+            (refusal.status(), None, Some(refusal.into()))
+        }
+    }
+}
+
+fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        14 => "SIGALRM",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        25 => "SIGXFSZ",
+        31 => "SIGSYS",
+        _ => return format!("signal {signal}"),
+    };
+    format!("signal {signal} ({name})")
+}

@@ -1,0 +1,148 @@
+//! S0's CommandExecutionResult with what the contract adds, and the two forms a client gets it in.
+
+use serde_json::{Map, Value, json};
+
+use super::yaml;
+use crate::clock::Timestamp;
+use crate::error::{ErrorCode, Refusal, Status};
+use super::request::{PageRequest, Stream};
+use crate::execution::output::{Output, Rendered, text};
+use crate::ids::{EventId, RequestId};
+use crate::service::Answer;
+
+/// The result of a command, or of how far it has come.
+#[derive(Clone, PartialEq, Debug)]
+pub struct CommandResult {
+    pub request_id: RequestId,
+    pub status: Status,
+    pub exit_code: Option<i32>,
+    pub stdout: StreamResult,
+    pub stderr: StreamResult,
+    pub error: Option<ResultError>,
+    pub duration_ms: u64,
+    pub started_at: Timestamp,
+    pub finished_at: Option<Timestamp>,
+    pub audit_id: Option<EventId>,
+    /// Layers of confinement in force.
+    pub sandbox: Vec<&'static str>,
+    /// Where a page of output starts and goes on, when one was asked for.
+    pub page: Option<PageBounds>,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub struct ResultError {
+    pub code: ErrorCode,
+    pub message: String,
+    pub details: Map<String, Value>,
+}
+
+impl From<Refusal> for ResultError {
+    fn from(refusal: Refusal) -> Self {
+        Self { code: refusal.code, message: refusal.message, details: refusal.details }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PageBounds {
+    pub offset: u64,
+    pub next: Option<u64>,
+}
+
+/// One stream in a result.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct StreamResult {
+    pub text: String,
+    pub bytes: u64,
+    pub truncated: bool,
+    pub lossy: bool,
+}
+
+impl StreamResult {
+    pub fn empty() -> Self {
+        Self { text: String::new(), bytes: 0, truncated: false, lossy: false }
+    }
+
+    pub fn of(output: &Output) -> Self {
+        let Rendered { text, truncated, lossy } = output.render();
+        Self { text, bytes: output.total(), truncated, lossy }
+    }
+}
+
+impl CommandResult {
+    /// The answer to a call that was refused before anything ran.
+    pub fn refused(request_id: RequestId, at: Timestamp, refusal: Refusal) -> Self {
+        Self {
+            request_id,
+            status: refusal.status(),
+            exit_code: None,
+            stdout: StreamResult::empty(),
+            stderr: StreamResult::empty(),
+            error: Some(refusal.into()),
+            duration_ms: 0,
+            started_at: at,
+            finished_at: Some(at),
+            audit_id: None,
+            sandbox: Vec::new(),
+            page: None,
+        }
+    }
+
+    /// Puts a page of one stream in the place of all of it.
+    pub fn show_page(&mut self, output: &Output, stream: Stream, page: PageRequest) {
+        let part = output.page(page.offset, page.limit);
+        let target = match stream {
+            Stream::Stdout => &mut self.stdout,
+            Stream::Stderr => &mut self.stderr,
+        };
+        (target.text, target.lossy) = text(part.bytes);
+        self.page = Some(PageBounds { offset: part.offset, next: part.next });
+    }
+
+    /// `structuredContent`; every field of the output schema is there.
+    pub fn structured(&self) -> Value {
+        let mut fields = self.facts();
+        fields.insert("stdout".into(), json!(self.stdout.text));
+        fields.insert("stderr".into(), json!(self.stderr.text));
+        Value::Object(fields)
+    }
+
+    /// Everything but the output.
+    pub fn facts(&self) -> Map<String, Value> {
+        let mut fields = Map::with_capacity(24);
+        let mut put = |name: &str, value: Value| {
+            fields.insert(name.to_owned(), value);
+        };
+        put("request_id", json!(self.request_id.as_str()));
+        put("status", json!(self.status.as_str()));
+        put("exit_code", json!(self.exit_code));
+        put("error_code", json!(self.error.as_ref().map(|error| error.code.name())));
+        put("error_message", json!(self.error.as_ref().map(|error| error.message.as_str())));
+        put("retryable", json!(self.error.as_ref().is_some_and(|error| error.code.retryable())));
+        put("duration_ms", json!(self.duration_ms));
+        put("started_at", json!(self.started_at.to_string()));
+        put("finished_at", json!(self.finished_at.map(|at| at.to_string())));
+        for (name, stream) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
+            put(&format!("{name}_bytes"), json!(stream.bytes));
+            put(&format!("{name}_truncated"), json!(stream.truncated));
+            put(&format!("{name}_lossy"), json!(stream.lossy));
+        }
+        put("audit_id", json!(self.audit_id.as_ref().map(EventId::as_str)));
+        put("sandbox", json!(self.sandbox));
+        if let Some(page) = self.page {
+            put("offset", json!(page.offset));
+            put("next_offset", json!(page.next));
+        }
+        if let Some(error) = &self.error
+            && !error.details.is_empty()
+        {
+            put("error_details", Value::Object(error.details.clone()));
+        }
+        fields
+    }
+
+    /// Both forms of the result, for a client that reads either.
+    pub fn answer(&self) -> Answer {
+        let structured = self.structured();
+        Answer { text: yaml::write(&structured), structured, is_error: self.status.is_error() }
+    }
+}

@@ -1,0 +1,3 @@
+//! The tools, one file or folder each.
+
+pub mod exec;
