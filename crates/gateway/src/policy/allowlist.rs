@@ -1,0 +1,126 @@
+//! Holds a line or an argument vector against the list of allowed commands.
+//!
+//! Every command of the syntax tree must be a known word that the list names, a free builtin, or a
+//! function whose body passed. Programs that launch others are checked by what they launch, and must
+//! be listed themselves. What cannot be told beforehand is refused. A listed shell or interpreter
+//! runs what it is given (`sh -c …`): listing it is the operator's choice and warned about at start;
+//! the kernel's EXECUTE list still holds then.
+//!
+//! With [`Allowlist::Any`] nothing is refused here; reading the line has found its syntax errors.
+
+mod builtins;
+mod checker;
+mod entries;
+mod launchers;
+#[cfg(test)]
+mod oracle;
+mod refusal;
+#[cfg(test)]
+mod tests;
+mod variables;
+
+use std::path::PathBuf;
+
+pub use entries::{Allowlist, AllowlistError};
+pub use refusal::{Refusal, Rule};
+pub use variables::{GUARDED_VARIABLES, is_guarded_variable};
+
+pub(super) use launchers::is_launcher;
+
+use super::line::{Arg, Line, Position};
+use checker::{Caller, Checker};
+
+/// The programs of the machine, as far as policy needs them.
+pub trait Programs {
+    /// The program a bare name means on the fixed trusted path, or an absolute path leads to.
+    /// Nothing for relative paths, for what does not exist and for what cannot be executed.
+    fn find(&self, word: &str) -> Option<FoundProgram>;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundProgram {
+    /// The file itself, all links resolved.
+    pub path: PathBuf,
+    /// The path it was found under: its last part is the name it runs as.
+    pub requested: PathBuf,
+    /// Whether `requested` lies in a directory of the trusted path (links of directories resolved).
+    /// A file of a listed name elsewhere, even a link to the right one, is another command.
+    pub on_trusted_path: bool,
+    /// For a `#!` script its interpreter, and the interpreter's own, outermost last.
+    pub interpreter_chain: Vec<PathBuf>,
+}
+
+/// A program that an accepted line would start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Use {
+    pub word: String,
+    pub program: FoundProgram,
+    /// Where it stands; nothing for an argument vector.
+    pub position: Option<Position>,
+}
+
+/// Checks every command of a line and names the programs it would start.
+pub fn check_line(
+    line: &Line,
+    list: &Allowlist,
+    programs: &dyn Programs,
+) -> Result<Vec<Use>, Refusal> {
+    let mut checker = Checker::new(list, programs);
+    if *list == Allowlist::Any {
+        for command in &line.commands {
+            checker.note(&command.name, Some(command.position));
+        }
+        return Ok(checker.uses);
+    }
+    let mut refusals = Vec::new();
+    for unclear in &line.unclear {
+        refusals.push(Refusal::new(
+            "",
+            Some(unclear.position),
+            Rule::Unclear(unclear.what),
+        ));
+    }
+    for assignment in &line.assignments {
+        if is_guarded_variable(&assignment.name) {
+            refusals.push(Refusal::new(
+                &assignment.name,
+                Some(assignment.position),
+                Rule::GuardedVariable,
+            ));
+        }
+    }
+    checker.define(&line.functions, &mut refusals);
+    for command in &line.commands {
+        let checked = checker.command(
+            &command.name,
+            &command.args,
+            Caller::Shell,
+            Some(command.position),
+        );
+        refusals.extend(checked.err());
+    }
+    // The first one in the text is the most useful to whoever wrote it; a command that is not
+    // listed says more than the oddity around it.
+    match refusals.into_iter().min_by_key(Refusal::order) {
+        Some(refusal) => Err(refusal),
+        None => Ok(checker.uses),
+    }
+}
+
+/// Checks a program with its arguments, which runs without any shell.
+pub fn check_argv(
+    file: &str,
+    args: &[String],
+    list: &Allowlist,
+    programs: &dyn Programs,
+) -> Result<Vec<Use>, Refusal> {
+    let mut checker = Checker::new(list, programs);
+    let name = Arg::Static(file.to_owned());
+    if *list == Allowlist::Any {
+        checker.note(&name, None);
+        return Ok(checker.uses);
+    }
+    let args: Vec<Arg> = args.iter().cloned().map(Arg::Static).collect();
+    checker.command(&name, &args, Caller::Program, None)?;
+    Ok(checker.uses)
+}

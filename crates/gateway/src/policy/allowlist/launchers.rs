@@ -1,0 +1,272 @@
+//! Programs that start other programs, and how to find what they start.
+//!
+//! Options are read exactly: unknown and abbreviated ones are refused, since each could move the
+//! place where the launched command begins. Everything before that place must be known text.
+
+mod find;
+mod table;
+
+use std::path::Path;
+
+use super::{FoundProgram, Refusal, Rule, is_guarded_variable};
+use crate::policy::line::{Arg, Position};
+use table::{LAUNCHERS, Launcher, Manner, REFUSED_LAUNCHERS};
+
+/// A command found in the arguments of a launcher.
+pub(super) struct Launched {
+    pub(super) name: Arg,
+    pub(super) args: Vec<Arg>,
+}
+
+/// A launcher that was recognised.
+#[derive(Clone, Copy)]
+pub(super) enum Known {
+    Listed(&'static Launcher),
+    Find,
+    Ssh,
+    Refused,
+}
+
+pub(super) enum Failure {
+    Guarded(String),
+    Unclear(&'static str),
+}
+
+impl Failure {
+    pub(super) fn refusal(self, launcher: &str, position: Option<Position>) -> Refusal {
+        match self {
+            Self::Guarded(name) => Refusal::new(&name, position, Rule::GuardedVariable),
+            Self::Unclear(why) => Refusal::new(launcher, position, Rule::UnclearLauncher(why)),
+        }
+    }
+}
+
+/// Whether a program launches others: by the name it runs as, or the name of the file it is.
+pub(super) fn find(program: &FoundProgram) -> Option<Known> {
+    [&program.requested, &program.path]
+        .into_iter()
+        .filter_map(|path| base_name(path))
+        .find_map(by_name)
+}
+
+/// Whether a bare name is the name of a launcher.
+pub(in crate::policy) fn is_launcher(name: &str) -> bool {
+    base_name(Path::new(name)).is_some_and(|name| match by_name(name) {
+        Some(Known::Listed(_) | Known::Ssh | Known::Refused) => true,
+        Some(Known::Find) | None => false,
+    })
+}
+
+fn by_name(name: &str) -> Option<Known> {
+    if name == "find" {
+        return Some(Known::Find);
+    }
+    if name == "ssh" {
+        return Some(Known::Ssh);
+    }
+    if REFUSED_LAUNCHERS.contains(&name) {
+        return Some(Known::Refused);
+    }
+    LAUNCHERS
+        .iter()
+        .find(|launcher| launcher.name == name)
+        .map(Known::Listed)
+}
+
+fn base_name(path: &Path) -> Option<&str> {
+    path.file_name()?.to_str()
+}
+
+/// The commands a launcher would start with these arguments.
+pub(super) fn launched(launcher: Known, args: &[Arg]) -> Result<Vec<Launched>, Failure> {
+    match launcher {
+        Known::Refused => Err(Failure::Unclear("it is refused under an allowlist")),
+        Known::Find => find::launched(args),
+        Known::Ssh => ssh(args),
+        Known::Listed(launcher) => listed(launcher, args),
+    }
+}
+
+fn listed(launcher: &Launcher, args: &[Arg]) -> Result<Vec<Launched>, Failure> {
+    let mut rest = Words { args };
+    let replaced = options(launcher, &mut rest)?;
+    for _ in 0..launcher.operands {
+        if rest.args.is_empty() {
+            return Ok(Vec::new());
+        }
+        rest.known()?;
+    }
+    if launcher.manner == Manner::SetsVariables {
+        assignments(&mut rest)?;
+    }
+    let Some((name, args)) = rest.args.split_first() else {
+        return match launcher.manner {
+            Manner::RunsEchoWithout => Ok(vec![Launched {
+                name: Arg::Static("echo".to_owned()),
+                args: Vec::new(),
+            }]),
+            Manner::RunsShellWithout => Err(Failure::Unclear("without a command it runs a shell")),
+            Manner::Plain | Manner::SetsVariables => Ok(Vec::new()),
+        };
+    };
+    let mut args = args.to_vec();
+    if launcher.manner == Manner::RunsEchoWithout {
+        if let Some(marker) = replaced {
+            if name.shown().contains(&marker) {
+                return Err(Failure::Unclear("its input would name the command"));
+            }
+            args = args.into_iter().map(|arg| replace(arg, &marker)).collect();
+        }
+        args.push(Arg::Computed {
+            prefix: String::new(),
+            written: "its input".to_owned(),
+        });
+    }
+    Ok(vec![Launched {
+        name: name.clone(),
+        args,
+    }])
+}
+
+/// An argument that holds the place of text from elsewhere is computed.
+fn replace(arg: Arg, marker: &str) -> Arg {
+    match arg.shown().find(marker) {
+        Some(index) => Arg::Computed {
+            prefix: arg.shown()[..index].to_owned(),
+            written: arg.shown().to_owned(),
+        },
+        None => arg,
+    }
+}
+
+/// Reads options up to the first word that is none; gives the replacement text of `xargs -I`.
+fn options(launcher: &Launcher, rest: &mut Words<'_>) -> Result<Option<String>, Failure> {
+    let mut replaced = None;
+    while let Some(first) = rest.args.first() {
+        let text = first
+            .known()
+            .ok_or(Failure::Unclear("a word before the command is computed"))?;
+        if text == "--" {
+            rest.known()?;
+            break;
+        }
+        if !text.starts_with('-') || text == "-" && launcher.name != "env" {
+            break;
+        }
+        rest.known()?;
+        if let Some(long) = text.strip_prefix("--") {
+            let (name, value) = match long.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (long, None),
+            };
+            if launcher.long_values.contains(&name) {
+                let value = match value {
+                    Some(value) => value,
+                    None => rest.known()?,
+                };
+                if name == "replace" {
+                    replaced = Some(value.to_owned());
+                }
+            } else if !launcher.long_flags.contains(&name) || value.is_some() {
+                return Err(Failure::Unclear("an option is not known"));
+            }
+        } else {
+            short_options(launcher, &text[1..], rest, &mut replaced)?;
+        }
+    }
+    Ok(replaced)
+}
+
+fn short_options(
+    launcher: &Launcher,
+    letters: &str,
+    rest: &mut Words<'_>,
+    replaced: &mut Option<String>,
+) -> Result<(), Failure> {
+    if launcher.name == "nice" && letters.chars().all(|c| c.is_ascii_digit()) {
+        return Ok(());
+    }
+    for (index, letter) in letters.char_indices() {
+        if launcher.flags.contains(letter) {
+            continue;
+        }
+        if !launcher.values.contains(letter) {
+            return Err(Failure::Unclear("an option is not known"));
+        }
+        let attached = &letters[index + letter.len_utf8()..];
+        let value = if attached.is_empty() {
+            rest.known()?
+        } else {
+            attached
+        };
+        if launcher.name == "xargs" && letter == 'I' {
+            *replaced = Some(value.to_owned());
+        }
+        if launcher.name == "strace" && value.starts_with(['|', '!']) {
+            return Err(Failure::Unclear("it writes into a command"));
+        }
+        return Ok(());
+    }
+    Ok(())
+}
+
+/// `NAME=VALUE` words before the command.
+fn assignments(rest: &mut Words<'_>) -> Result<(), Failure> {
+    while let Some(first) = rest.args.first() {
+        // The value may be computed, the name may not.
+        let Some((name, _)) = first.prefix().split_once('=') else {
+            if first.known().is_none() {
+                return Err(Failure::Unclear("a word before the command is computed"));
+            }
+            return Ok(());
+        };
+        if first.known().is_none() {
+            return Err(Failure::Unclear("a word before the command is computed"));
+        }
+        if is_guarded_variable(name) {
+            return Err(Failure::Guarded(name.to_owned()));
+        }
+        rest.args = &rest.args[1..];
+    }
+    Ok(())
+}
+
+/// A connection may be opened; options that run local programs and commands for the other side are
+/// text for a shell and refused.
+fn ssh(args: &[Arg]) -> Result<Vec<Launched>, Failure> {
+    let mut rest = Words { args };
+    let mut operands = 0;
+    while !rest.args.is_empty() {
+        let text = rest.known()?;
+        match text.strip_prefix('-') {
+            Some(letters)
+                if operands == 0 && letters.chars().all(|c| "46ACGnNqTtvVxy".contains(c)) => {}
+            Some("p" | "l" | "i") if operands == 0 => drop(rest.known()?),
+            Some(_) => return Err(Failure::Unclear("an option is not known")),
+            None => operands += 1,
+        }
+    }
+    if operands > 1 {
+        return Err(Failure::Unclear("it hands a command to another shell"));
+    }
+    Ok(Vec::new())
+}
+
+/// Arguments that are taken one by one.
+struct Words<'a> {
+    args: &'a [Arg],
+}
+
+impl<'a> Words<'a> {
+    /// Takes the next word, which must be known.
+    fn known(&mut self) -> Result<&'a str, Failure> {
+        let args: &'a [Arg] = self.args;
+        let (first, rest) = args
+            .split_first()
+            .ok_or(Failure::Unclear("an option lacks its value"))?;
+        self.args = rest;
+        first
+            .known()
+            .ok_or(Failure::Unclear("a word before the command is computed"))
+    }
+}

@@ -1,0 +1,134 @@
+//! Reading of shell lines: from text to what it would run.
+//!
+//! [`read`] gives a [`Line`]: its *shape* (a plain tree that runs without a shell, or the reason why
+//! a shell is needed), every simple command anywhere in it, and the other facts a list of allowed
+//! commands needs (assignments, functions, places this reader cannot see through). It decides
+//! nothing: a line that is unclear is still read, and [`super::allowlist`] refuses it. Only what is
+//! no shell text at all, or is too large to read safely, is an error here.
+
+mod arithmetic;
+mod canonical;
+mod guard;
+mod plain;
+mod position;
+#[cfg(test)]
+mod tests;
+pub mod tree;
+mod walk;
+mod word;
+
+pub use canonical::{canonical, canonical_argv};
+pub use guard::{Limits, LineError};
+pub use position::Position;
+
+/// A line that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Line {
+    pub shape: Shape,
+    /// Every simple command in the syntax tree, also inside substitutions and function bodies.
+    pub commands: Vec<CommandUse>,
+    pub assignments: Vec<AssignmentUse>,
+    pub functions: Vec<FunctionUse>,
+    /// Places where what bash would do is not fully known.
+    pub unclear: Vec<Unclear>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// Runs without a shell.
+    Plain(tree::Tree),
+    /// Needs bash, and why.
+    NeedsShell(&'static str),
+}
+
+/// One simple command: its words after quote removal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CommandUse {
+    pub name: Arg,
+    pub args: Vec<Arg>,
+    pub redirections: Vec<RedirectionUse>,
+    pub position: Position,
+}
+
+/// A word as far as it is known before the line runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Arg {
+    /// Exactly this text.
+    Static(String),
+    /// Becomes file names at run time, if any match; each begins with `prefix`.
+    Pattern { prefix: String, written: String },
+    /// Computed at run time. It begins with `prefix`; unquoted, it may become many words or none.
+    Computed { prefix: String, written: String },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RedirectionUse {
+    pub writes: bool,
+    pub target: Arg,
+}
+
+/// A variable set by `x=…`, `for x in`, `${x:=…}` or arithmetic. What builtins set stands in their
+/// arguments.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AssignmentUse {
+    pub name: String,
+    pub position: Position,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionUse {
+    pub name: String,
+    pub position: Position,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unclear {
+    pub what: &'static str,
+    pub position: Position,
+}
+
+/// Reads one line, which may hold many lines of text.
+pub fn read(text: &str, limits: Limits) -> Result<Line, LineError> {
+    let program = guard::parse(text, limits)?;
+    let facts = walk::walk(text, &program, limits)?;
+    let shape = match facts.unclear.first() {
+        Some(unclear) => Shape::NeedsShell(unclear.what),
+        None => match plain::build(text, &program) {
+            Ok(tree) => Shape::Plain(tree),
+            Err(reason) => Shape::NeedsShell(reason),
+        },
+    };
+    Ok(Line {
+        shape,
+        commands: facts.commands,
+        assignments: facts.assignments,
+        functions: facts.functions,
+        unclear: facts.unclear,
+    })
+}
+
+impl Arg {
+    /// The text of a word that is known.
+    pub fn known(&self) -> Option<&str> {
+        match self {
+            Self::Static(text) => Some(text),
+            Self::Pattern { .. } | Self::Computed { .. } => None,
+        }
+    }
+
+    /// The word for messages: its text, or what was written.
+    pub fn shown(&self) -> &str {
+        match self {
+            Self::Static(text) => text,
+            Self::Pattern { written, .. } | Self::Computed { written, .. } => written,
+        }
+    }
+
+    /// What the word certainly begins with.
+    pub fn prefix(&self) -> &str {
+        match self {
+            Self::Static(text) => text,
+            Self::Pattern { prefix, .. } | Self::Computed { prefix, .. } => prefix,
+        }
+    }
+}

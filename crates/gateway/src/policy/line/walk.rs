@@ -1,0 +1,312 @@
+//! Walks the whole syntax tree and collects what a line would run and set.
+//!
+//! Each arm is written out: a node the parser may gain later does not compile here until somebody
+//! has decided what it means. Text inside words is taken apart by [`super::word`], and what it runs
+//! is parsed and walked in turn.
+
+mod arguments;
+mod documents;
+mod numbers;
+mod words;
+
+use brush_parser::ast::{
+    AndOr, Command, CompoundCommand, CompoundList, CompoundListItem, ExtendedTestExpr,
+    FunctionDefinition, Pipeline, Program, RedirectList,
+};
+use brush_parser::{SourceSpan, ast};
+
+use super::guard::{self, Limits, LineError};
+use super::position::{Origin, Position};
+use super::word::Context;
+use super::{AssignmentUse, CommandUse, FunctionUse, Unclear};
+use numbers::Numbers;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    pub(super) commands: Vec<CommandUse>,
+    pub(super) assignments: Vec<AssignmentUse>,
+    pub(super) functions: Vec<FunctionUse>,
+    pub(super) unclear: Vec<Unclear>,
+    numbers: Numbers,
+}
+
+pub(super) fn walk(text: &str, program: &Program, limits: Limits) -> Result<Facts, LineError> {
+    let chars: Vec<char> = text.chars().collect();
+    let mut facts = Facts::default();
+    let mut walker = Walker {
+        whole: &chars,
+        local: &chars,
+        origin: Origin::WHOLE,
+        depth: 0,
+        limits,
+        facts: &mut facts,
+    };
+    walker.suspicious_text(text);
+    walker.program(program)?;
+    let untrusted = facts.numbers.unknown();
+    facts.unclear.extend(untrusted);
+    facts.unclear.sort_by_key(|unclear| unclear.position);
+    Ok(facts)
+}
+
+/// One text being walked: the whole line, or a substitution inside it.
+struct Walker<'a> {
+    whole: &'a [char],
+    local: &'a [char],
+    origin: Origin,
+    depth: usize,
+    limits: Limits,
+    facts: &'a mut Facts,
+}
+
+impl Walker<'_> {
+    /// Where two readers are known to part ways over the text as such.
+    fn suspicious_text(&mut self, text: &str) {
+        let control = |c: char| c.is_control() && !"\t\n\r".contains(c);
+        if let Some(index) = text.chars().position(control) {
+            self.unclear("a control character", self.at(index));
+        }
+        // Bash falls back from `((` to nested subshells, and here-documents are found or not found
+        // accordingly.
+        if text.contains("((") && text.contains("<<") {
+            self.unclear("`((` together with `<<`", Position::START);
+        }
+    }
+
+    fn program(&mut self, program: &Program) -> Result<(), LineError> {
+        for list in &program.complete_commands {
+            self.list(list)?;
+        }
+        Ok(())
+    }
+
+    fn list(&mut self, list: &CompoundList) -> Result<(), LineError> {
+        for CompoundListItem(and_or, _) in &list.0 {
+            self.pipeline(&and_or.first)?;
+            for item in &and_or.additional {
+                match item {
+                    AndOr::And(pipeline) | AndOr::Or(pipeline) => self.pipeline(pipeline)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn pipeline(&mut self, pipeline: &Pipeline) -> Result<(), LineError> {
+        for command in &pipeline.seq {
+            self.command(command)?;
+        }
+        Ok(())
+    }
+
+    fn command(&mut self, command: &Command) -> Result<(), LineError> {
+        match command {
+            Command::Simple(simple) => self.simple(simple),
+            Command::Compound(compound, redirections) => {
+                self.compound(compound)?;
+                self.redirections(redirections.as_ref())
+            }
+            Command::Function(function) => self.function(function),
+            Command::ExtendedTest(test, redirections) => {
+                self.test(&test.expr, &test.loc)?;
+                self.redirections(redirections.as_ref())
+            }
+        }
+    }
+
+    fn compound(&mut self, compound: &CompoundCommand) -> Result<(), LineError> {
+        match compound {
+            CompoundCommand::Arithmetic(command) => {
+                self.arithmetic(&command.expr.value, &command.loc)
+            }
+            CompoundCommand::ArithmeticForClause(clause) => {
+                let parts = [&clause.initializer, &clause.condition, &clause.updater];
+                for part in parts.into_iter().flatten() {
+                    self.arithmetic(&part.value, &clause.loc)?;
+                }
+                self.list(&clause.body.list)
+            }
+            CompoundCommand::BraceGroup(group) => self.list(&group.list),
+            CompoundCommand::Subshell(subshell) => self.list(&subshell.list),
+            CompoundCommand::ForClause(clause) => {
+                let at = self.span(&clause.loc);
+                let values = clause.values.as_deref().unwrap_or_default();
+                self.assign(&clause.variable_name, at);
+                let numeric = clause.values.is_some() && values.iter().all(numbers::is_number);
+                self.facts.numbers.assigned(&clause.variable_name, numeric);
+                if !arguments::is_name(&clause.variable_name) {
+                    self.unclear("a loop over something that is no name", at);
+                }
+                for value in values {
+                    self.word(value, Context::Word)?;
+                }
+                self.list(&clause.body.list)
+            }
+            CompoundCommand::CaseClause(clause) => {
+                self.word(&clause.value, Context::Word)?;
+                for item in &clause.cases {
+                    for pattern in &item.patterns {
+                        self.word(pattern, Context::Word)?;
+                    }
+                    if let Some(list) = &item.cmd {
+                        self.list(list)?;
+                    }
+                }
+                Ok(())
+            }
+            CompoundCommand::IfClause(clause) => {
+                self.list(&clause.condition)?;
+                self.list(&clause.then)?;
+                for part in clause.elses.iter().flatten() {
+                    if let Some(condition) = &part.condition {
+                        self.list(condition)?;
+                    }
+                    self.list(&part.body)?;
+                }
+                Ok(())
+            }
+            CompoundCommand::WhileClause(clause) | CompoundCommand::UntilClause(clause) => {
+                self.list(&clause.0)?;
+                self.list(&clause.1.list)
+            }
+            CompoundCommand::Coprocess(coprocess) => {
+                self.unclear("`coproc`", self.span(&coprocess.loc));
+                self.command(&coprocess.body)
+            }
+        }
+    }
+
+    fn function(&mut self, function: &FunctionDefinition) -> Result<(), LineError> {
+        let position = self.word_position(&function.fname);
+        self.facts.functions.push(FunctionUse {
+            name: function.fname.value.clone(),
+            position,
+        });
+        self.compound(&function.body.0)?;
+        self.redirections(function.body.1.as_ref())
+    }
+
+    fn test(&mut self, test: &ExtendedTestExpr, loc: &SourceSpan) -> Result<(), LineError> {
+        use ast::{BinaryPredicate as Binary, UnaryPredicate as Unary};
+        match test {
+            ExtendedTestExpr::And(left, right) | ExtendedTestExpr::Or(left, right) => {
+                self.test(left, loc)?;
+                self.test(right, loc)
+            }
+            ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => {
+                self.test(inner, loc)
+            }
+            ExtendedTestExpr::UnaryTest(predicate, word) => {
+                if matches!(
+                    predicate,
+                    Unary::ShellVariableIsSetAndAssigned | Unary::ShellVariableIsSetAndNameRef
+                ) {
+                    // The name may hold a subscript, and subscripts run commands.
+                    self.unclear("`[[ -v`", self.span(loc));
+                }
+                self.word(word, Context::Word).map(drop)
+            }
+            ExtendedTestExpr::BinaryTest(predicate, left, right) => {
+                self.word(left, Context::Word)?;
+                let context = match predicate {
+                    Binary::StringMatchesRegex | Binary::StringContainsSubstring => Context::Regex,
+                    Binary::ArithmeticEqualTo
+                    | Binary::ArithmeticNotEqualTo
+                    | Binary::ArithmeticLessThan
+                    | Binary::ArithmeticLessThanOrEqualTo
+                    | Binary::ArithmeticGreaterThan
+                    | Binary::ArithmeticGreaterThanOrEqualTo => {
+                        for side in [left, right] {
+                            self.arithmetic(side.value.trim_matches('"'), loc)?;
+                        }
+                        Context::Word
+                    }
+                    Binary::FilesReferToSameDeviceAndInodeNumbers
+                    | Binary::LeftFileIsNewerOrExistsWhenRightDoesNot
+                    | Binary::LeftFileIsOlderOrDoesNotExistWhenRightDoes
+                    | Binary::StringExactlyMatchesPattern
+                    | Binary::StringDoesNotExactlyMatchPattern
+                    | Binary::StringExactlyMatchesString
+                    | Binary::StringDoesNotExactlyMatchString
+                    | Binary::LeftSortsBeforeRight
+                    | Binary::LeftSortsAfterRight => Context::Word,
+                };
+                self.word(right, context).map(drop)
+            }
+        }
+    }
+
+    fn redirections(&mut self, list: Option<&RedirectList>) -> Result<(), LineError> {
+        for redirection in list.iter().flat_map(|list| &list.0) {
+            self.redirection(redirection)?;
+        }
+        Ok(())
+    }
+
+    /// Parses and walks a text found inside a word.
+    fn nested(&mut self, text: &str, origin: Origin) -> Result<(), LineError> {
+        let here = Position::at(self.whole, origin.fallback);
+        if self.depth >= self.limits.nesting_max {
+            return Err(LineError::TooDeep {
+                max: self.limits.nesting_max,
+            });
+        }
+        let local: Vec<char> = text.chars().collect();
+        let mut inner = Walker {
+            whole: self.whole,
+            local: &local,
+            origin,
+            depth: self.depth + 1,
+            limits: self.limits,
+            facts: self.facts,
+        };
+        // Where a here-document inside a substitution ends is told differently by every shell.
+        if text.replace("<<<", "").contains("<<") {
+            inner.unclear("a here-document inside a substitution", here);
+        }
+        match guard::parse_program(text, self.limits) {
+            Ok(program) => inner.program(&program),
+            Err(error @ (LineError::TooDeep { .. } | LineError::TooMany { .. })) => Err(error),
+            Err(
+                LineError::Empty
+                | LineError::TooLong { .. }
+                | LineError::Nul(_)
+                | LineError::Syntax { .. },
+            ) => {
+                inner.unclear("a substitution that is no shell syntax", here);
+                Ok(())
+            }
+        }
+    }
+
+    fn assign(&mut self, name: &str, position: Position) {
+        self.facts.assignments.push(AssignmentUse {
+            name: name.to_owned(),
+            position,
+        });
+    }
+
+    fn unclear(&mut self, what: &'static str, position: Position) {
+        self.facts.unclear.push(Unclear { what, position });
+    }
+
+    fn span(&self, span: &SourceSpan) -> Position {
+        self.at(self.settle(span.start.index))
+    }
+
+    fn at(&self, index: usize) -> Position {
+        Position::at(self.whole, self.origin.map(index))
+    }
+
+    /// The parser lets a token begin before a continued line that precedes it.
+    fn settle(&self, mut index: usize) -> usize {
+        loop {
+            match (self.local.get(index), self.local.get(index + 1)) {
+                (Some('\\'), Some('\n')) => index += 2,
+                (Some(' ' | '\t'), _) => index += 1,
+                _ => return index,
+            }
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! Simple commands: assignments before them, their words and redirections.
+
+use brush_parser::ast::{
+    Assignment, AssignmentName, AssignmentValue, CommandPrefixOrSuffixItem as Item,
+    IoFileRedirectKind, IoFileRedirectTarget, IoRedirect, SimpleCommand, Word,
+};
+
+use super::{Walker, numbers};
+use crate::policy::line::guard::LineError;
+use crate::policy::line::plain;
+use crate::policy::line::position::Position;
+use crate::policy::line::word::{Context, Part};
+use crate::policy::line::{Arg, CommandUse, RedirectionUse};
+
+/// Builtins whose arguments `x=…` are assignments.
+const DECLARING: [&str; 5] = ["export", "local", "declare", "typeset", "readonly"];
+
+impl Walker<'_> {
+    pub(super) fn simple(&mut self, simple: &SimpleCommand) -> Result<(), LineError> {
+        let mut redirections = Vec::new();
+        for item in simple.prefix.iter().flat_map(|prefix| &prefix.0) {
+            match item {
+                Item::IoRedirect(redirection) => {
+                    redirections.extend(self.redirection(redirection)?);
+                }
+                Item::AssignmentWord(assignment, word) => self.assignment(assignment, word)?,
+                Item::Word(word) => drop(self.arg(word)?),
+                Item::ProcessSubstitution(_, subshell) => self.list(&subshell.list)?,
+            }
+        }
+        let Some(word) = &simple.word_or_name else {
+            return Ok(());
+        };
+        let position = self.word_position(word);
+        let name = self.arg(word)?;
+        let declares = name.known().is_some_and(|name| DECLARING.contains(&name));
+        let mut args = Vec::new();
+        for item in simple.suffix.iter().flat_map(|suffix| &suffix.0) {
+            match item {
+                Item::IoRedirect(redirection) => {
+                    redirections.extend(self.redirection(redirection)?);
+                }
+                Item::Word(word) => args.push(self.arg(word)?),
+                Item::AssignmentWord(assignment, word) if declares => {
+                    self.assignment(assignment, word)?;
+                    args.push(Arg::Static(assigned_name(assignment).to_owned()));
+                }
+                Item::AssignmentWord(assignment, word) => {
+                    if matches!(assignment.value, AssignmentValue::Array(_)) {
+                        self.unclear("an array among arguments", position);
+                        self.assignment(assignment, word)?;
+                    }
+                    args.push(self.arg(word)?);
+                }
+                Item::ProcessSubstitution(_, subshell) => {
+                    self.list(&subshell.list)?;
+                    args.push(Arg::Computed {
+                        prefix: String::new(),
+                        written: "<(…)".to_owned(),
+                    });
+                }
+            }
+        }
+        if self.facts.commands.len() >= self.limits.commands_max {
+            return Err(LineError::TooMany {
+                max: self.limits.commands_max,
+            });
+        }
+        self.facts.commands.push(CommandUse {
+            name,
+            args,
+            redirections,
+            position,
+        });
+        Ok(())
+    }
+
+    fn arg(&mut self, word: &Word) -> Result<Arg, LineError> {
+        let parts = self.word(word, Context::Word)?;
+        // `{x}>file` sets the variable `x`; the parser takes `{x}` for a word.
+        let inner = word
+            .value
+            .strip_prefix('{')
+            .and_then(|w| w.strip_suffix('}'));
+        if inner.is_some_and(is_name) {
+            self.unclear("a name in braces", self.word_position(word));
+        }
+        Ok(describe(&parts, &word.value))
+    }
+
+    fn assignment(&mut self, assignment: &Assignment, word: &Word) -> Result<(), LineError> {
+        let position = self.word_position(word);
+        let name = assigned_name(assignment);
+        self.assign(name, position);
+        if let AssignmentName::ArrayElementName(_, subscript) = &assignment.name {
+            self.arithmetic_at(subscript, position)?;
+        }
+        match &assignment.value {
+            AssignmentValue::Scalar(value) => {
+                self.facts.numbers.assigned(name, numbers::is_number(value));
+                // The value stands at the end of the word; its own place is not recorded.
+                let origin = self.word_origin(word);
+                let skipped = word.value.chars().count() - value.value.chars().count();
+                self.text(&value.value, origin.inside(skipped, true), Context::Word)?;
+            }
+            AssignmentValue::Array(elements) => {
+                let mut numeric = true;
+                for (key, value) in elements {
+                    numeric &= numbers::is_number(value);
+                    if let Some(key) = key {
+                        self.arithmetic_at(&key.value, position)?;
+                    } else if value.value.starts_with('[') {
+                        // Bash reads a subscript up to its bracket, across blanks and comments.
+                        self.unclear("an array element that begins with `[`", position);
+                    }
+                    let origin = self.word_origin(word);
+                    let near = crate::policy::line::position::Origin {
+                        base: None,
+                        fallback: origin.fallback,
+                    };
+                    self.text(&value.value, near, Context::Word)?;
+                }
+                self.facts.numbers.assigned(name, numeric);
+            }
+        }
+        Ok(())
+    }
+
+    fn arithmetic_at(&mut self, text: &str, position: Position) -> Result<(), LineError> {
+        if text.contains(['\'', '"', '\\', '`', '$', ' ']) {
+            self.unclear("a subscript that is not understood", position);
+        }
+        self.arithmetic_text(text, position)
+    }
+
+    pub(super) fn redirection(
+        &mut self,
+        redirection: &IoRedirect,
+    ) -> Result<Option<RedirectionUse>, LineError> {
+        match redirection {
+            IoRedirect::File(_, kind, target) => {
+                let writes = match kind {
+                    IoFileRedirectKind::Read | IoFileRedirectKind::DuplicateInput => false,
+                    IoFileRedirectKind::Write
+                    | IoFileRedirectKind::Append
+                    | IoFileRedirectKind::ReadAndWrite
+                    | IoFileRedirectKind::Clobber
+                    | IoFileRedirectKind::DuplicateOutput => true,
+                };
+                match target {
+                    IoFileRedirectTarget::Filename(word)
+                    | IoFileRedirectTarget::Duplicate(word) => {
+                        let target = self.arg(word)?;
+                        Ok(Some(RedirectionUse { writes, target }))
+                    }
+                    IoFileRedirectTarget::Fd(_) => Ok(None),
+                    IoFileRedirectTarget::ProcessSubstitution(_, subshell) => {
+                        self.list(&subshell.list)?;
+                        Ok(None)
+                    }
+                }
+            }
+            IoRedirect::HereDocument(_, document) => {
+                self.here_document(document)?;
+                Ok(None)
+            }
+            IoRedirect::HereString(_, word) => {
+                self.arg(word)?;
+                Ok(None)
+            }
+            IoRedirect::OutputAndError(word, _) => {
+                let target = self.arg(word)?;
+                Ok(Some(RedirectionUse {
+                    writes: true,
+                    target,
+                }))
+            }
+        }
+    }
+}
+
+fn assigned_name(assignment: &Assignment) -> &str {
+    match &assignment.name {
+        AssignmentName::VariableName(name) | AssignmentName::ArrayElementName(name, _) => name,
+    }
+}
+
+pub(super) fn is_name(text: &str) -> bool {
+    let mut chars = text.chars();
+    chars
+        .next()
+        .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
+}
+
+/// What is known of a word before it runs.
+fn describe(parts: &[Part], written: &str) -> Arg {
+    let mut prefix = String::new();
+    for part in parts {
+        match part {
+            Part::Text(text) | Part::Quoted(text) => prefix.push_str(text),
+            Part::Expansion(_) => break,
+        }
+    }
+    let written = written.to_owned();
+    match plain::word(parts) {
+        Ok(word) => match word.literal() {
+            Some(text) => Arg::Static(text),
+            None => Arg::Pattern {
+                prefix: plain::literal_start(&word),
+                written,
+            },
+        },
+        // Braces and a tilde change the start of the word too.
+        Err(plain::NotPlain::Rewritten(_)) => Arg::Computed {
+            prefix: String::new(),
+            written,
+        },
+        Err(plain::NotPlain::Expanded(_)) => Arg::Computed { prefix, written },
+    }
+}

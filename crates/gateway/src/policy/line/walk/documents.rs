@@ -1,0 +1,50 @@
+//! Here-documents. Where one ends is told by its tag, and readers differ over unusual tags, so only
+//! usual ones are clear.
+
+use brush_parser::ast::IoHereDocument;
+
+use super::Walker;
+use crate::policy::line::guard::LineError;
+use crate::policy::line::word::Context;
+
+impl Walker<'_> {
+    pub(super) fn here_document(&mut self, document: &IoHereDocument) -> Result<(), LineError> {
+        let position = self.word_position(&document.here_end);
+        if !is_usual(&document.here_end.value) {
+            self.unclear("the tag of a here-document", position);
+        }
+        // A second document, or a word that goes over the end of the line, moves the place where
+        // the body begins.
+        let text: String = self.local.iter().collect();
+        if text.replace("<<<", "").matches("<<").count() > 1 {
+            self.unclear("more than one here-document", position);
+        }
+        let first = text.lines().find(|line| line.contains("<<"));
+        if first.is_none_or(|line| !is_closed(line)) {
+            self.unclear("the line a here-document begins on", position);
+        }
+        if document.requires_expansion {
+            self.word(&document.doc, Context::Body)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_usual(tag: &str) -> bool {
+    let inner = [('\'', '\''), ('"', '"')]
+        .iter()
+        .find_map(|(open, close)| tag.strip_prefix(*open)?.strip_suffix(*close))
+        .or_else(|| tag.strip_prefix('\\'))
+        .unwrap_or(tag);
+    !inner.is_empty()
+        && inner
+            .chars()
+            .all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
+}
+
+/// No quote, substitution or continuation is open at the end of the line.
+fn is_closed(line: &str) -> bool {
+    let even = |quote: char| line.matches(quote).count() % 2 == 0;
+    even('\'') && even('"') && !line.contains(['`', '\\', '#']) && !line.contains("$(")
+        || line.contains("<<\\") && !line.contains(['\'', '"', '`', '#']) && !line.ends_with('\\')
+}

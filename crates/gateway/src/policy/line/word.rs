@@ -1,0 +1,272 @@
+//! Takes one raw word apart by bash's own quoting rules.
+//!
+//! The grammar comes from the parser, the words do not: inside words the parser and bash disagree in
+//! places (`\$'…'`, single quotes in `"${x:-…}"`), and a word read differently from bash hides a
+//! command. So this reader follows bash, takes a narrow view, and reports whatever it does not fully
+//! understand as *odd*. An unquoted operator inside a word is odd too: it means that the two readers
+//! cut the line in different places.
+
+mod dollar;
+mod escapes;
+mod skip;
+
+/// What a word is made of and what it would run.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    pub(super) parts: Vec<Part>,
+    /// Command substitutions, with the index of their first character in the word when the text
+    /// is verbatim.
+    pub(super) programs: Vec<Nested>,
+    /// Arithmetic that bash evaluates while it expands the word, subscripts included.
+    pub(super) arithmetic: Vec<String>,
+    /// Variables set by `${x:=…}`.
+    pub(super) assigned: Vec<String>,
+    /// Plain `$x` and `${x}`, for arithmetic over them.
+    pub(super) referenced: Vec<String>,
+    /// What this reader does not understand.
+    pub(super) odd: Vec<&'static str>,
+}
+
+#[derive(Debug)]
+pub(super) struct Nested {
+    pub(super) text: String,
+    pub(super) index: Option<usize>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// Unquoted text: globs, braces and a leading tilde are live.
+    Text(String),
+    /// Text whose every character stands for itself.
+    Quoted(String),
+    /// Known at run time only. Quoted, it stays one word.
+    Expansion(Expansion),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expansion {
+    /// `$x`, `${…}`, `$(…)`.
+    Value,
+    /// `$((…))`: always a number.
+    Number,
+}
+
+/// The contexts a raw word can stand in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Context {
+    /// An ordinary word.
+    Word,
+    /// A regular expression after `=~`, where `|` and parentheses are text.
+    Regex,
+    /// The body of a here-document that expands, or an arithmetic text: quotes are text.
+    Body,
+}
+
+pub(super) fn parse(word: &str, context: Context) -> Parts {
+    let chars: Vec<char> = word.chars().collect();
+    let mut reader = Reader {
+        chars: &chars,
+        at: 0,
+        out: Parts::default(),
+    };
+    match context {
+        Context::Word => reader.unquoted(Until::End, |c| OPERATORS.contains(c)),
+        Context::Regex => reader.unquoted(Until::End, |c| ";&<>\n".contains(c)),
+        Context::Body => reader.body(),
+    }
+    reader.out
+}
+
+const OPERATORS: &str = ";&|()<> \t\n";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    End,
+    Brace,
+}
+
+struct Reader<'a> {
+    chars: &'a [char],
+    at: usize,
+    out: Parts,
+}
+
+impl Reader<'_> {
+    fn unquoted(&mut self, until: Until, refused: impl Fn(char) -> bool + Copy) {
+        while let Some(c) = self.peek(0) {
+            match c {
+                '}' if until == Until::Brace => return,
+                '\\' => self.escaped(),
+                '\'' => self.single_quoted(),
+                '"' => self.double_quoted(),
+                '$' => self.dollar(Quotes::None),
+                '`' => self.backquoted(Quotes::None),
+                '<' | '>' if self.peek(1) == Some('(') => {
+                    self.odd("a process substitution inside a word");
+                    self.text(c);
+                }
+                _ => {
+                    if refused(c) {
+                        self.odd("text that bash may split in another place");
+                    }
+                    self.text(c);
+                }
+            }
+        }
+    }
+
+    /// Text in which quotes are ordinary characters: here-documents and arithmetic.
+    fn body(&mut self) {
+        while let Some(c) = self.peek(0) {
+            match c {
+                '\\' => match self.peek(1) {
+                    Some(next @ ('$' | '`' | '\\')) => {
+                        self.quoted(&next.to_string());
+                        self.at += 2;
+                    }
+                    Some('\n') => {
+                        self.odd("a continued line in a here-document");
+                        self.at += 2;
+                    }
+                    Some(_) | None => self.text(c),
+                },
+                '$' => self.dollar(Quotes::Double),
+                '`' => self.backquoted(Quotes::Double),
+                _ => self.text(c),
+            }
+        }
+    }
+
+    fn escaped(&mut self) {
+        match self.peek(1) {
+            Some('\n') => {}
+            Some(c) => self.quoted(&c.to_string()),
+            None => self.odd("a backslash at the end of a word"),
+        }
+        self.at += 2;
+    }
+
+    fn single_quoted(&mut self) {
+        let start = self.at + 1;
+        match (start..self.chars.len()).find(|i| self.chars[*i] == '\'') {
+            Some(end) => {
+                let text: String = self.chars[start..end].iter().collect();
+                self.quoted(&text);
+                self.at = end + 1;
+            }
+            None => self.stop("a quote without its end"),
+        }
+    }
+
+    fn double_quoted(&mut self) {
+        self.at += 1;
+        self.quoted("");
+        loop {
+            match self.peek(0) {
+                None => return self.stop("a quote without its end"),
+                Some('"') => {
+                    self.at += 1;
+                    return;
+                }
+                Some('\\') => {
+                    match self.peek(1) {
+                        Some('\n') => {}
+                        Some(next @ ('$' | '`' | '"' | '\\')) => self.quoted(&next.to_string()),
+                        Some(next) => self.quoted(&format!("\\{next}")),
+                        None => return self.stop("a quote without its end"),
+                    }
+                    self.at += 2;
+                }
+                Some('$') => self.dollar(Quotes::Double),
+                Some('`') => self.backquoted(Quotes::Double),
+                Some(c) => {
+                    self.quoted(&c.to_string());
+                    self.at += 1;
+                }
+            }
+        }
+    }
+
+    /// An old-style substitution: a backslash before `$`, a backquote or a backslash goes away before
+    /// the text is read as a program.
+    fn backquoted(&mut self, quotes: Quotes) {
+        let start = self.at + 1;
+        let mut text = String::new();
+        let mut verbatim = true;
+        let mut at = start;
+        loop {
+            match self.chars.get(at) {
+                None => return self.stop("a backquote without its end"),
+                Some('`') => break,
+                Some('\\') => {
+                    verbatim = false;
+                    match self.chars.get(at + 1) {
+                        Some(c @ ('$' | '`' | '\\')) => text.push(*c),
+                        Some(c) => {
+                            text.push('\\');
+                            text.push(*c);
+                        }
+                        None => return self.stop("a backquote without its end"),
+                    }
+                    at += 2;
+                }
+                Some(c) => {
+                    text.push(*c);
+                    at += 1;
+                }
+            }
+        }
+        if quotes == Quotes::Double && text.contains(['"', '\\']) {
+            self.odd("quotes in backquotes inside quotes");
+        }
+        self.out.programs.push(Nested {
+            text,
+            index: Some(start).filter(|_| verbatim),
+        });
+        self.expansion(Expansion::Value);
+        self.at = at + 1;
+    }
+
+    fn peek(&self, ahead: usize) -> Option<char> {
+        self.chars.get(self.at + ahead).copied()
+    }
+
+    fn text(&mut self, c: char) {
+        match self.out.parts.last_mut() {
+            Some(Part::Text(text)) => text.push(c),
+            Some(Part::Quoted(_) | Part::Expansion(_)) | None => {
+                self.out.parts.push(Part::Text(c.to_string()));
+            }
+        }
+        self.at += 1;
+    }
+
+    fn quoted(&mut self, added: &str) {
+        match self.out.parts.last_mut() {
+            Some(Part::Quoted(text)) => text.push_str(added),
+            Some(Part::Text(_) | Part::Expansion(_)) | None => {
+                self.out.parts.push(Part::Quoted(added.to_owned()));
+            }
+        }
+    }
+
+    fn expansion(&mut self, expansion: Expansion) {
+        self.out.parts.push(Part::Expansion(expansion));
+    }
+
+    fn odd(&mut self, what: &'static str) {
+        self.out.odd.push(what);
+    }
+
+    /// Gives up on the rest of the word, which is odd and therefore refused.
+    fn stop(&mut self, what: &'static str) {
+        self.odd(what);
+        self.at = self.chars.len();
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quotes {
+    None,
+    Double,
+}

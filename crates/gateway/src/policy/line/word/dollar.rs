@@ -1,0 +1,239 @@
+//! What follows a dollar sign in a word.
+
+use super::{Expansion, Nested, Quotes, Reader, Until, escapes};
+
+/// Transformations that only change or describe a value. `P` is missing on purpose: it expands the
+/// value as a prompt, and prompts run commands.
+const TRANSFORMATIONS: &str = "UuLQEAaKk";
+
+impl Reader<'_> {
+    pub(super) fn dollar(&mut self, quotes: Quotes) {
+        match (self.peek(1), quotes) {
+            (Some('\''), Quotes::None) => self.ansi_quoted(),
+            (Some('"'), Quotes::None) => {
+                // A translated string: what it becomes depends on message catalogues.
+                self.expansion(Expansion::Value);
+                self.at += 1;
+                self.double_quoted();
+            }
+            (Some('('), _) => self.parenthesis(),
+            (Some('{'), _) => self.brace(quotes),
+            (Some('['), _) => self.stop("`$[`"),
+            (Some(c), _) if is_name_start(c) => {
+                self.at += 1;
+                let name = self.name();
+                self.out.referenced.push(name);
+                self.expansion(Expansion::Value);
+            }
+            (Some(c), _) if is_special(c) => {
+                self.expansion(if "#?$".contains(c) {
+                    Expansion::Number
+                } else {
+                    Expansion::Value
+                });
+                if !"#?$".contains(c) {
+                    self.out.referenced.push(c.to_string());
+                }
+                self.at += 2;
+            }
+            (Some(_) | None, Quotes::None) => self.text('$'),
+            (Some(_) | None, Quotes::Double) => {
+                self.quoted("$");
+                self.at += 1;
+            }
+        }
+    }
+
+    fn ansi_quoted(&mut self) {
+        let start = self.at + 2;
+        let mut end = start;
+        while let Some(c) = self.chars.get(end) {
+            match c {
+                '\'' => break,
+                '\\' => end += 2,
+                _ => end += 1,
+            }
+        }
+        if end >= self.chars.len() {
+            return self.stop("a quote without its end");
+        }
+        match escapes::decode(&self.chars[start..end]) {
+            Some(text) => self.quoted(&text),
+            None => {
+                self.odd("an escape in `$'…'` that is not understood");
+                self.expansion(Expansion::Value);
+            }
+        }
+        self.at = end + 1;
+    }
+
+    /// `$(…)` and `$((…))`. Where the two look alike bash decides by trying; that case is odd.
+    fn parenthesis(&mut self) {
+        let open = self.at + 1;
+        let Some(close) = self.skip_parenthesis(open) else {
+            return self.stop("a substitution without its end");
+        };
+        if self.chars.get(open + 1) == Some(&'(') {
+            if self.skip_parenthesis(open + 1) == close.checked_sub(1) {
+                let text = self.chars[open + 2..close - 1].iter().collect();
+                self.out.arithmetic.push(text);
+                self.expansion(Expansion::Number);
+                self.at = close + 1;
+                return;
+            }
+            self.odd("`$((` that is no arithmetic");
+        }
+        self.out.programs.push(Nested {
+            text: self.chars[open + 1..close].iter().collect(),
+            index: Some(open + 1),
+        });
+        self.expansion(Expansion::Value);
+        self.at = close + 1;
+    }
+
+    fn brace(&mut self, quotes: Quotes) {
+        self.at += 2;
+        self.expansion(Expansion::Value);
+        if self.peek(0) == Some('#') && self.peek(1).is_some_and(|c| c != '}') {
+            self.at += 1;
+            if self.parameter().is_some() && self.peek(0) == Some('}') {
+                self.at += 1;
+            } else {
+                self.stop("a length that is not understood");
+            }
+            return;
+        }
+        let Some(name) = self.parameter() else {
+            return self.stop("a parameter expansion that is not understood");
+        };
+        let colon = usize::from(self.peek(0) == Some(':'));
+        match (self.peek(0), self.peek(colon)) {
+            (Some('}'), _) => {
+                self.at += 1;
+                self.out.referenced.push(name);
+                return;
+            }
+            (_, Some('-' | '?' | '+')) => self.at += colon + 1,
+            (_, Some('=')) => {
+                self.at += colon + 1;
+                self.out.assigned.push(name);
+            }
+            (Some(':'), _) => return self.substring(),
+            (Some('@'), _) => return self.transformation(),
+            (Some('#' | '%' | '/' | '^' | ','), _) => self.at += 1,
+            (Some(_) | None, _) => {
+                return self.stop("a parameter expansion that is not understood");
+            }
+        }
+        self.operand(quotes);
+    }
+
+    /// A name, number or special parameter with an optional subscript.
+    fn parameter(&mut self) -> Option<String> {
+        let first = self.peek(0)?;
+        if is_name_start(first) {
+            let name = self.name();
+            if self.peek(0) == Some('[') {
+                self.subscript()?;
+            }
+            return Some(name);
+        }
+        if first.is_ascii_digit() {
+            let start = self.at;
+            while self.peek(0).is_some_and(|c| c.is_ascii_digit()) {
+                self.at += 1;
+            }
+            return Some(self.chars[start..self.at].iter().collect());
+        }
+        // `${!x}` reads the variable whose name `x` holds, and that name may hold a subscript that
+        // runs commands. It stays unknown here, and with it `${!x*}` and `${!x[@]}`.
+        if "@*#?-$".contains(first) {
+            self.at += 1;
+            return Some(first.to_string());
+        }
+        None
+    }
+
+    fn subscript(&mut self) -> Option<()> {
+        let start = self.at + 1;
+        let length = self.chars[start..].iter().position(|c| *c == ']')?;
+        let text: String = self.chars[start..start + length].iter().collect();
+        if text.contains(['[', '\'', '"', '\\', '`', '(']) {
+            return None;
+        }
+        if text != "@" && text != "*" {
+            self.out.arithmetic.push(text);
+        }
+        self.at = start + length + 1;
+        Some(())
+    }
+
+    fn substring(&mut self) {
+        let start = self.at + 1;
+        let Some(length) = self.chars[start..].iter().position(|c| *c == '}') else {
+            return self.stop("a substring without its end");
+        };
+        let text: String = self.chars[start..start + length].iter().collect();
+        if text.contains(['{', '\'', '"', '\\', '`', '$']) {
+            return self.stop("a substring that is not understood");
+        }
+        self.out.arithmetic.push(text);
+        self.at = start + length + 1;
+    }
+
+    fn transformation(&mut self) {
+        let known = self.peek(1).is_some_and(|c| TRANSFORMATIONS.contains(c));
+        if known && self.peek(2) == Some('}') {
+            self.at += 3;
+        } else {
+            self.stop("a transformation that is not understood");
+        }
+    }
+
+    /// The word after the operator of `${x:-…}` and its kin. Inside double quotes, what quotes mean
+    /// there differs between shells and versions, so quotes are odd.
+    fn operand(&mut self, quotes: Quotes) {
+        match quotes {
+            Quotes::None => self.unquoted(Until::Brace, |_| false),
+            Quotes::Double => loop {
+                match self.peek(0) {
+                    None | Some('}') => break,
+                    Some('\'' | '"' | '\\') => {
+                        return self.stop("quotes in an expansion inside quotes");
+                    }
+                    Some('$') => self.dollar(quotes),
+                    Some('`') => self.backquoted(quotes),
+                    Some(c) => {
+                        self.quoted(&c.to_string());
+                        self.at += 1;
+                    }
+                }
+            },
+        }
+        if self.peek(0) == Some('}') {
+            self.at += 1;
+        } else {
+            self.stop("an expansion without its end");
+        }
+    }
+
+    fn name(&mut self) -> String {
+        let start = self.at;
+        while self.peek(0).is_some_and(is_name_part) {
+            self.at += 1;
+        }
+        self.chars[start..self.at].iter().collect()
+    }
+}
+
+fn is_name_start(c: char) -> bool {
+    c.is_ascii_alphabetic() || c == '_'
+}
+
+fn is_name_part(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
+}
+
+fn is_special(c: char) -> bool {
+    c.is_ascii_digit() || "@*#?-$!".contains(c)
+}

@@ -1,0 +1,56 @@
+//! The escapes of `$'…'`.
+
+/// The text, or nothing where an escape is unknown, ends the string early or is no character.
+pub(super) fn decode(chars: &[char]) -> Option<String> {
+    let mut text = String::new();
+    let mut rest = chars.iter().copied().peekable();
+    while let Some(c) = rest.next() {
+        if c != '\\' {
+            text.push(c);
+            continue;
+        }
+        let escape = rest.next()?;
+        let mut number = |radix: u32, digits: usize, first: u32| {
+            let mut value = first;
+            for _ in 0..digits {
+                match rest.peek().and_then(|c| c.to_digit(radix)) {
+                    Some(digit) => {
+                        value = value * radix + digit;
+                        rest.next();
+                    }
+                    None => break,
+                }
+            }
+            value
+        };
+        let decoded = match escape {
+            'a' => '\x07',
+            'b' => '\x08',
+            'e' | 'E' => '\x1b',
+            'f' => '\x0c',
+            'n' => '\n',
+            'r' => '\r',
+            't' => '\t',
+            'v' => '\x0b',
+            '\\' | '\'' | '"' | '?' => escape,
+            'x' => ascii(number(16, 2, 0))?,
+            'u' => char::from_u32(number(16, 4, 0))?,
+            '0'..='7' => ascii(number(8, 2, escape.to_digit(8)?))?,
+            _ => return None,
+        };
+        // A NUL ends the string in bash, and what follows it disappears.
+        if decoded == '\0' {
+            return None;
+        }
+        text.push(decoded);
+    }
+    Some(text)
+}
+
+/// Escapes give bytes; above ASCII a byte alone is no character.
+fn ascii(value: u32) -> Option<char> {
+    u8::try_from(value)
+        .ok()
+        .filter(u8::is_ascii)
+        .map(char::from)
+}
