@@ -13,42 +13,24 @@ pub(super) enum Verdict {
     Refused(Rule, String),
 }
 
+#[rustfmt::skip]
 const FREE: [&str; 18] = [
-    "cd", ":", "true", "false", "test", "[", "printf", "read", "set", "shift", "local", "export",
-    "break", "continue", "return", "exit", "wait", "[[",
+    "cd", ":", "true", "false", "test", "[", "printf", "read", "set", "shift", "local",
+    "export", "break", "continue", "return", "exit", "wait", "[[",
 ];
 
 /// Builtins that run text, change how commands are found, or change how text is read.
+#[rustfmt::skip]
 const REFUSED: [&str; 19] = [
     "eval", "source", ".", "builtin", "enable", "trap", "alias", "unalias", "hash", "coproc",
     "bind", "complete", "compgen", "compopt", "fc", "shopt", "let", "history", "suspend",
 ];
 
+#[rustfmt::skip]
 const OTHERS: [&str; 24] = [
-    "echo",
-    "pwd",
-    "type",
-    "kill",
-    "jobs",
-    "fg",
-    "bg",
-    "disown",
-    "declare",
-    "typeset",
-    "readonly",
-    "unset",
-    "getopts",
-    "mapfile",
-    "readarray",
-    "times",
-    "ulimit",
-    "umask",
-    "dirs",
-    "pushd",
-    "popd",
-    "caller",
-    "help",
-    "logout",
+    "echo", "pwd", "type", "kill", "jobs", "fg", "bg", "disown", "declare", "typeset",
+    "readonly", "unset", "getopts", "mapfile", "readarray", "times", "ulimit", "umask", "dirs",
+    "pushd", "popd", "caller", "help", "logout",
 ];
 
 pub(super) fn is_builtin(word: &str) -> bool {

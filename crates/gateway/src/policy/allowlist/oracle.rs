@@ -1,1 +1,212 @@
+//! Bash itself as judge: what the checker accepts is run by a real bash whose path holds nothing but
+//! stubs that write down their names. No stub that is not listed may ever appear, whatever the line
+//! looks like. `PROPTEST_CASES` asks for more lines than the few thousand of an ordinary run.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+use super::{Allowlist, FoundProgram, Programs, check_line};
+use crate::policy::line::{Limits, read};
+
+const LISTED: [&str; 7] = ["ls", "git", "env", "xargs", "find", "timeout", "declare"];
+const STUBS: [&str; 6] = ["ls", "git", "id", "rm", "cat", "echo"];
+const REAL: [&str; 5] = ["env", "xargs", "find", "timeout", "nice"];
+
+/// Pieces that lines are glued together from, with every construct that has fooled a reader before.
+#[rustfmt::skip]
+const FRAGMENTS: [&str; 150] = [
+    "ls", "id", "id", " ", " ", ";", "\n", " && ", " | ", " || ", " & ", "$(", ")", "`", "\"",
+    "'", "\\", "${x:-", "}", "$x", "x=", "a=(", " <(", "(", "{ ", "; }", "#", " #", "<<E\n",
+    "\nE\n", "<<'E'\n", "((", "))", "$((", "[[ ", " ]]", "case x in x) ", " ;; esac", "if ",
+    "; then ", "; fi", "for x in ", "; do ", "; done", "f() { ", "f", "env ", "xargs ",
+    "find . -exec ", " \\;", " {} +", "! ", "time ", "coproc ", "eval ", "export ",
+    "printf -v ", "PATH=.", "PATH", "read ", "$'", "\\'", "\\x69d", "$\"", "<", ">", " 2>&1",
+    "&", "~", "*", "{ls,id}", "a[", "]", "=", "${!x}", "${x@P}", "$[", "'$(id)'", "'a[$(id)]'",
+    "-v ", "test ", "[ ", " ]", "declare ", "set -- ", "set -k", "local ", "function f ",
+    "\\\n", "\r", "\t", "timeout 5 ", "command ", "exec ", "$$", "\\$", "<<-E\n\t", "<<\\E\n",
+    "|&", "&>", "<<<", "{x}>y", "$@", "trap id EXIT", ".", "source ", "/dev/stdin", "<<E", "E",
+    "shopt -s extglob", "@(", "!(", "+(", "$(<", "${#", "${x#", "${x/", "/", ":", "${x:", "x",
+    "\"$(", ")\"", "\"${x:-", "}\"", "$((x", "((x=", "-eq ", "x='a[$(id)]'", "read x", "in",
+    "do", "{", "\n#", "''", "\"\"", "`ls`", "$(ls)", "while ", "until ", "; else ", "esac",
+    ";;", "\\\"", "\\`", "}'", "unset ", "wait ", "-p ", "${x:=",
+];
+
+/// Lines to start from; each is changed in a few places.
+#[rustfmt::skip]
+const SEEDS: [&str; 40] = [
+    "ls # ; id", "ls 'id;id' \"id;id\"", "ls \"a\\$(id)\" '`id`'", "ls \\`id\\` \\$\\(id\\)",
+    "ls <<'E'\n$(id)\nE\nls", "ls <<E\n\\$(id) id\nE\nls", "ls <<E\nid\nE",
+    "ls <<-E\n\tid\n\tE\nls", "for f in id; do ls \"$f\"; done",
+    "case id in id) ls;; 'id') git;; esac", "f() { ls id; }; f id", "x='id'; ls $x",
+    "a=(id 'id' [3]=id); ls ${a[1]}", "ls $'id\\'id' id", "ls \\$'a' 'id'", "ls $$'a' 'id'",
+    "ls \"${x:-id}\" ${x:-'id'}", "ls \"${x:-a b}\"; ls 'id'", "[[ id == i* && -n id ]]",
+    "[[ id =~ (a|id) ]]", "((1 + 2)); ls id", "ls $((1 + 2)) id",
+    "for ((i=0;i<2;i++)); do ls id; done", "if [ id = id ]; then ls id; fi", "env A=id ls id",
+    "find . -name id -exec ls id {} \\;", "ls | xargs ls id", "timeout 5 ls id",
+    "ls $(ls id # id)\n)", "ls $(ls id\n# id\n)", "ls `ls id`", "ls \"$(ls \"id\")\"",
+    "{ ls id; } > id", "ls > id 2>&1; ls < id", "ls {id,id}", "export A=id B; ls id",
+    "printf '%s' id; ls", "ls <(ls id)", "set -- id; ls \"$@\" $1",
+    "x=1; while ((x<3)); do ((x=x+1)); ls id; done",
+];
+
+struct Bench {
+    directory: tempfile::TempDir,
+}
+
+static BENCH: LazyLock<Bench> = LazyLock::new(Bench::new);
+
+impl Bench {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory for stubs");
+        let bench = Self { directory };
+        fs::create_dir(bench.bin()).expect("a directory for stubs");
+        for name in STUBS {
+            bench.stub(&bench.bin().join(name), name);
+        }
+        for name in REAL {
+            std::os::unix::fs::symlink(format!("/usr/bin/{name}"), bench.bin().join(name))
+                .expect("a link to a launcher");
+        }
+        bench
+    }
+
+    fn bin(&self) -> PathBuf {
+        self.directory.path().join("bin")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+
+    /// A program that writes down its name, and prints the name of a program that is not listed.
+    fn stub(&self, path: &Path, name: &str) {
+        let log = self.log();
+        let text = format!("#!/bin/sh\necho {name} >> {}\necho id\n", log.display());
+        fs::write(path, text).expect("a stub");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a stub");
+    }
+
+    /// The names of the stubs that ran.
+    fn run(&self, line: &str) -> Vec<String> {
+        let work = self.directory.path().join("work");
+        let _ = fs::remove_dir_all(&work);
+        fs::create_dir(&work).expect("a directory to work in");
+        // A planted program, and file names that are words of commands.
+        self.stub(&work.join("ls"), "planted");
+        for name in ["-exec", "id", ";", "x"] {
+            fs::write(work.join(name), "id\n").expect("a file");
+        }
+        let _ = fs::remove_file(self.log());
+        Command::new("/usr/bin/timeout")
+            .args([
+                "-k",
+                "1",
+                "2",
+                "/bin/bash",
+                "--norc",
+                "--noprofile",
+                "-c",
+                line,
+            ])
+            .env_clear()
+            .env("PATH", self.bin())
+            .env("FUNCNEST", "20")
+            .current_dir(&work)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status()
+            .expect("bash runs");
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        log.lines().map(str::to_owned).collect()
+    }
+}
+
+impl Programs for Bench {
+    fn find(&self, word: &str) -> Option<FoundProgram> {
+        let requested = self.bin().join(word);
+        let name = requested.file_name()?.to_str()?;
+        let known = STUBS.contains(&name) || REAL.contains(&name);
+        let here = requested.parent() == Some(&self.bin());
+        (known && here).then(|| FoundProgram {
+            path: requested.clone(),
+            on_trusted_path: true,
+            requested,
+            interpreter_chain: Vec::new(),
+        })
+    }
+}
+
+fn glued() -> impl Strategy<Value = String> {
+    prop::collection::vec(select(&FRAGMENTS[..]), 1..10).prop_map(|parts| parts.concat())
+}
+
+#[derive(Clone, Debug)]
+enum Edit {
+    Insert(prop::sample::Index, &'static str),
+    Remove(prop::sample::Index),
+    Swap(prop::sample::Index, prop::sample::Index),
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let index = any::<prop::sample::Index>;
+    prop_oneof![
+        4 => (index(), select(&FRAGMENTS[..])).prop_map(|(at, text)| Edit::Insert(at, text)),
+        2 => index().prop_map(Edit::Remove),
+        1 => (index(), index()).prop_map(|(from, to)| Edit::Swap(from, to)),
+    ]
+}
+
+fn changed() -> impl Strategy<Value = String> {
+    let seed = prop::collection::vec(select(&SEEDS[..]), 1..3);
+    let glue = select(&["; ", "\n", " ", "", " && "][..]);
+    (seed, glue, prop::collection::vec(edit(), 0..4)).prop_map(|(seeds, glue, edits)| {
+        let mut chars: Vec<char> = seeds.join(glue).chars().collect();
+        for edit in edits {
+            if chars.is_empty() {
+                break;
+            }
+            match edit {
+                Edit::Insert(at, text) => {
+                    let at = at.index(chars.len() + 1);
+                    chars.splice(at..at, text.chars());
+                }
+                Edit::Remove(at) => drop(chars.remove(at.index(chars.len()))),
+                Edit::Swap(from, to) => {
+                    let (from, to) = (from.index(chars.len()), to.index(chars.len()));
+                    chars.swap(from, to);
+                }
+            }
+        }
+        chars.into_iter().collect()
+    })
+}
+
+fn cases() -> u32 {
+    std::env::var("PROPTEST_CASES")
+        .ok()
+        .and_then(|cases| cases.parse().ok())
+        .unwrap_or(1_500)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn bash_runs_only_listed_programs(line in prop_oneof![2 => glued(), 3 => changed()]) {
+        let list = Allowlist::from_entries(&LISTED).expect("valid");
+        let Ok(read) = read(&line, Limits::STANDARD) else { return Ok(()) };
+        if check_line(&read, &list, &*BENCH).is_err() {
+            return Ok(());
+        }
+        for name in BENCH.run(&line) {
+            prop_assert!(LISTED.contains(&name.as_str()), "{:?} ran `{}`", line, name);
+        }
+    }
+}

@@ -1,1 +1,255 @@
+//! Shapes, trees and bounds of reading.
 
+use proptest::prelude::*;
+
+use super::tree::{Action, Piece, Tree, Word};
+use super::{Limits, Line, LineError, Shape, canonical, canonical_argv, read};
+
+fn line(text: &str) -> Line {
+    read(text, Limits::STANDARD).expect(text)
+}
+
+fn plain(text: &str) -> Tree {
+    match line(text).shape {
+        Shape::Plain(tree) => tree,
+        Shape::NeedsShell(reason) => panic!("{text:?} needs a shell: {reason}"),
+    }
+}
+
+#[track_caller]
+fn words(text: &str, expected: &[&str]) {
+    let tree = plain(text);
+    let command = tree.commands().next().expect("one command");
+    let mut found = vec![command.name.clone()];
+    found.extend(command.args.iter().map(Word::unmatched));
+    assert_eq!(found, expected, "{text:?}");
+}
+
+#[test]
+fn quotes_are_removed_as_bash_removes_them() {
+    words("ls 'a b' \"c d\" e\\ f", &["ls", "a b", "c d", "e f"]);
+    words("ls \"\" ''", &["ls", "", ""]);
+    words("ls \"a\\$b\\n\\\"c\"", &["ls", "a$b\\n\"c"]);
+    words("ls $'a\\tb\\x41\\101\\u00e9'", &["ls", "a\tbAA\u{e9}"]);
+    words("\"l\"s -'l'\\a", &["ls", "-la"]);
+    words("ls a\\\nb \\\n c", &["ls", "ab", "c"]);
+    words("ls # comment", &["ls"]);
+    words("ls a#b", &["ls", "a#b"]);
+    words("ls \r", &["ls", "\r"]);
+    words("ls {} HEAD@{1} a{b", &["ls", "{}", "HEAD@{1}", "a{b"]);
+    words("find . -exec x \\;", &["find", ".", "-exec", "x", ";"]);
+    words("ls a=b --x=$'y'", &["ls", "a=b", "--x=y"]);
+    words("[ -f x ]", &["[", "-f", "x", "]"]);
+    words("ls $ a$", &["ls", "$", "a$"]);
+}
+
+#[test]
+fn quoted_patterns_are_text() {
+    let tree = plain("ls *'*'\\*?[a-c!]\"[x]\"");
+    let command = tree.commands().next().expect("one command");
+    assert_eq!(
+        command.args[0].pieces,
+        [
+            Piece::AnyText,
+            Piece::Literal("**".to_owned()),
+            Piece::AnyChar,
+            Piece::OneOf {
+                negated: false,
+                ranges: vec![('a', 'c'), ('!', '!')],
+                written: "[a-c!]".to_owned(),
+            },
+            Piece::Literal("[x]".to_owned()),
+        ]
+    );
+}
+
+#[test]
+fn redirections_keep_their_order() {
+    let check = |text: &str, expected: &[(u32, Action)]| {
+        let tree = plain(text);
+        let command = tree.commands().next().expect("one command");
+        let found: Vec<(u32, Action)> = command
+            .redirections
+            .iter()
+            .map(|redirection| (redirection.fd, redirection.action.clone()))
+            .collect();
+        assert_eq!(found, expected, "{text:?}");
+    };
+    let file = || "f".to_owned();
+    check("ls > f", &[(1, Action::Write(file()))]);
+    check(">f ls", &[(1, Action::Write(file()))]);
+    check("ls >| f", &[(1, Action::Write(file()))]);
+    check("ls >> f", &[(1, Action::Append(file()))]);
+    check("ls < f", &[(0, Action::Read(file()))]);
+    check("ls <> f", &[(0, Action::ReadWrite(file()))]);
+    check(
+        "ls 2> f 1>&2",
+        &[(2, Action::Write(file())), (1, Action::CopyOf(2))],
+    );
+    check(
+        "ls > f 2>&1",
+        &[(1, Action::Write(file())), (2, Action::CopyOf(1))],
+    );
+    check(
+        "ls &> f",
+        &[(1, Action::Write(file())), (2, Action::CopyOf(1))],
+    );
+    check(
+        "ls &>> f",
+        &[(1, Action::Append(file())), (2, Action::CopyOf(1))],
+    );
+    check("ls 2>&-", &[(2, Action::Close)]);
+    check("ls <<< 'a b'", &[(0, Action::Text("a b\n".to_owned()))]);
+    check("ls <<E\na\nE", &[(0, Action::Text("a\n".to_owned()))]);
+    check("ls <<'E'\n$a\nE", &[(0, Action::Text("$a\n".to_owned()))]);
+    check("ls <<-E\n\ta\n\tE", &[(0, Action::Text("a\n".to_owned()))]);
+    check("ls |& wc", &[(2, Action::CopyOf(1))]);
+}
+
+#[test]
+fn plain_lines_keep_their_structure_and_travel() {
+    let tree = plain("a | b && c || d; e\nf");
+    assert_eq!(tree.lists.len(), 3);
+    assert_eq!(tree.lists[0].first.commands.len(), 2);
+    assert_eq!(tree.lists[0].rest.len(), 2);
+    let names: Vec<&str> = tree
+        .commands()
+        .map(|command| command.name.as_str())
+        .collect();
+    assert_eq!(names, ["a", "b", "c", "d", "e", "f"]);
+    let position = tree.lists[2].first.commands[0].position.to_string();
+    assert_eq!(position, "line 2, column 1");
+    let bytes = postcard::to_stdvec(&tree).expect("serializable");
+    let back: Tree = postcard::from_bytes(&bytes).expect("readable");
+    assert_eq!(back, tree);
+}
+
+#[test]
+fn everything_else_needs_a_shell() {
+    for text in [
+        "ls $x",
+        "ls \"$x\"",
+        "ls $(id)",
+        "ls `id`",
+        "x=1",
+        "x=1 ls",
+        "ls &",
+        "(ls)",
+        "{ ls; }",
+        "! ls",
+        "time ls",
+        "[[ a ]]",
+        "((1))",
+        "if ls; then ls; fi",
+        "for x in a; do ls; done",
+        "f() { ls; }",
+        "ls {a,b}",
+        "ls {1..3}",
+        "ls ~",
+        "ls ~/x",
+        "ls a=~/x",
+        "export x",
+        "cd",
+        "cd -",
+        "cd a b",
+        "cd a | ls",
+        "eval ls",
+        "exec ls",
+        "ls <(id)",
+        "ls > *.txt",
+        "ls 12> f",
+        "ls <<E\n$x\nE",
+        "ls [[:alpha:]]",
+        "ls $'\\c'",
+        "ls $\"x\"",
+        "> f",
+        "read x",
+        "set -e",
+        "ls a[\"b\"c]*",
+    ] {
+        let shape = line(text).shape;
+        assert!(matches!(shape, Shape::NeedsShell(_)), "{text:?}: {shape:?}");
+    }
+}
+
+#[test]
+fn text_that_cannot_be_read_is_refused() {
+    let check = |text: &str, expected: &str| {
+        let error = read(text, Limits::STANDARD).expect_err(text).to_string();
+        assert!(error.contains(expected), "{text:?}: {error}");
+    };
+    check("", "no command");
+    check("  \n# only\n", "no command");
+    check("ls 'a", "no shell syntax");
+    check("ls |", "no shell syntax");
+    check("ls (", "no shell syntax");
+    check("ls )", "no shell syntax");
+    check("if ls", "no shell syntax");
+    check(
+        "99999999999999999999>x ls",
+        "a descriptor that does not exist",
+    );
+    check("a\nls\0", "NUL character (line 2, column 3)");
+    check(&"a".repeat(65_537), "65537 bytes long, at most 65536");
+    check(&format!("ls {}", "$(".repeat(10_000)), "nests deeper");
+    check(&"(".repeat(5_000), "nests deeper");
+    check(&"ls <(".repeat(30), "nests deeper");
+    check(&"{ ".repeat(5_000), "nests deeper");
+    check(&"if ".repeat(5_000), "nests deeper");
+    check(&"case x in x) ".repeat(20), "nests deeper");
+    check(&"ls;".repeat(2_000), "more than 1024 commands");
+    let nested = |depth: usize| format!("ls {}ls{}", "\"$(ls ".repeat(depth), ")\"".repeat(depth));
+    assert!(read(&nested(12), Limits::STANDARD).is_ok());
+    assert_eq!(
+        read(&nested(13), Limits::STANDARD),
+        Err(LineError::TooDeep { max: 12 })
+    );
+    // A tilde or brace range beyond the integers of the parser is text like any other.
+    for text in ["ls ~99999999999999999999", "ls {1..99999999999999999999}"] {
+        assert!(read(text, Limits::STANDARD).is_ok(), "{text:?}");
+    }
+}
+
+#[test]
+fn openings_at_the_bound_fit_the_stack() {
+    for opening in ["$(", "${x:-", "$[", "\"$(", "\"${x:-"] {
+        let text = format!("ls {}", opening.repeat(190));
+        assert!(read(&text, Limits::STANDARD).is_err() || !line(&text).unclear.is_empty());
+        let text = format!("ls {}", "${x:-".repeat(190) + &"}".repeat(190));
+        assert!(read(&text, Limits::STANDARD).is_ok());
+    }
+}
+
+proptest! {
+    #[test]
+    fn reading_never_panics(text in "[ -~\\n\\t\\r\u{e9}\u{0}]{0,40}") {
+        let _ = read(&text, Limits::STANDARD);
+    }
+
+    #[test]
+    fn reading_shell_like_text_never_panics(
+        parts in prop::collection::vec(
+            prop::sample::select(vec![
+                "ls", " ", "$(", ")", "`", "\"", "'", "${", "}", "((", "))", "<<E\n", "E\n", "\n", ";", "&", "|",
+                "<(", ">", "[[", "]]", "{", "case", "esac", "in", "x", "=", "\\", "#", "$", "~9", "if", "then", "fi",
+                "for", "do", "done", "[", "]", "!", "*", "$'", "$[", "99999999999>",
+            ]),
+            0..24,
+        )
+    ) {
+        let _ = read(&parts.concat(), Limits::STANDARD);
+    }
+
+    #[test]
+    fn canonical_form_reads_back_to_the_same_words(
+        args in prop::collection::vec("[ -~\\n\\t\u{e9}]{0,8}", 0..5)
+    ) {
+        let text = canonical_argv("ls", &args);
+        let tree = plain(&text);
+        let command = tree.commands().next().expect("one command");
+        let read_back: Vec<String> = command.args.iter().map(Word::unmatched).collect();
+        prop_assert_eq!(&read_back, &args);
+        prop_assert!(command.args.iter().all(|word| word.literal().is_some()));
+        prop_assert_eq!(canonical(command), text);
+    }
+}

@@ -246,6 +246,7 @@ impl Walker<'_> {
 
     /// Parses and walks a text found inside a word.
     fn nested(&mut self, text: &str, origin: Origin) -> Result<(), LineError> {
+        let origin = self.locate(text, origin);
         let here = Position::at(self.whole, origin.fallback);
         if self.depth >= self.limits.nesting_max {
             return Err(LineError::TooDeep {
@@ -277,6 +278,26 @@ impl Walker<'_> {
                 inner.unclear("a substitution that is no shell syntax", here);
                 Ok(())
             }
+        }
+    }
+
+    /// A substitution whose place the parser did not keep is looked up in the text.
+    fn locate(&self, text: &str, origin: Origin) -> Origin {
+        let wanted: Vec<char> = text.chars().collect();
+        if origin.base.is_some() || wanted.is_empty() {
+            return origin;
+        }
+        let from = origin.fallback.max(1).min(self.whole.len());
+        let found = self.whole[from..]
+            .windows(wanted.len())
+            .zip(self.whole[from - 1..].iter())
+            .position(|(window, before)| "(`".contains(*before) && window == wanted);
+        match found {
+            Some(index) => Origin {
+                base: Some(from + index),
+                fallback: from + index,
+            },
+            None => origin,
         }
     }
 

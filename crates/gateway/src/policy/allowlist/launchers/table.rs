@@ -26,35 +26,12 @@ pub(in crate::policy::allowlist) struct Launcher {
 }
 
 /// Launchers whose command is text for a shell, or is found in another place than ours.
+#[rustfmt::skip]
 pub(super) const REFUSED_LAUNCHERS: [&str; 28] = [
-    "su",
-    "runuser",
-    "chroot",
-    "nsenter",
-    "parallel",
-    "script",
-    "watch",
-    "systemd-run",
-    "at",
-    "batch",
-    "crontab",
-    "bwrap",
-    "firejail",
-    "busybox",
-    "toybox",
-    "coreutils",
-    "setpriv",
-    "pkexec",
-    "machinectl",
-    "start-stop-daemon",
-    "capsh",
-    "proot",
-    "fakeroot",
-    "dbus-run-session",
-    "expect",
-    "unbuffer",
-    "gdb",
-    "ltrace",
+    "su", "runuser", "chroot", "nsenter", "parallel", "script", "watch", "systemd-run", "at",
+    "batch", "crontab", "bwrap", "firejail", "busybox", "toybox", "coreutils", "setpriv",
+    "pkexec", "machinectl", "start-stop-daemon", "capsh", "proot", "fakeroot",
+    "dbus-run-session", "expect", "unbuffer", "gdb", "ltrace",
 ];
 
 const PLAIN: Launcher = Launcher {
