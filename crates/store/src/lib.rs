@@ -1,2 +1,19 @@
-//! Placeholder until the first module lands.
+//! The record on disk: the gateway's port [`Record`](countersign_gateway::audit::Record) on SQLite.
+//!
+//! Rows are linked by hash, checkpoints over the chain are signed, and both can be proved without
+//! trusting the database: [`prove`] walks a chain, [`export`] writes it to a file that verifies
+//! alone. What an event means and what must stay out of it is decided in the gateway; this crate
+//! only keeps it.
 #![forbid(unsafe_code)]
+
+pub mod checkpoint;
+pub mod export;
+mod hex;
+pub mod key;
+mod process;
+pub mod prove;
+pub mod row;
+pub mod sqlite;
+mod witness;
+
+pub use sqlite::{Durability, Options, SqliteStore};

@@ -1,0 +1,264 @@
+//! The exported record: a file of JSON lines that proves itself, with no server and no database.
+//!
+//! The first line is the head (format, key, where the rows start and behind which hash), then come
+//! the rows, one object each, then the checkpoints, and last a signed line that says how far the
+//! file goes, so that a shortened file is noticed.
+
+use std::io::{self, BufRead, Write};
+
+use countersign_gateway::audit::chain::{self, Hash};
+use serde_json::{Value, json};
+
+use crate::checkpoint::Checkpoint;
+use crate::key::{self, Key};
+use crate::prove::{self, Fault, Flaw, Report, Walk};
+use crate::row::Row;
+
+const FORMAT: &str = "countersign-record";
+const VERSION: u64 = 1;
+/// Bytes of one line; a payload holds at most a few of the largest inputs.
+const LINE_BYTES_MAX: u64 = 256 << 20;
+
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    #[error(transparent)]
+    Flawed(#[from] Flaw),
+    #[error("the file cannot be read")]
+    Read { source: io::Error },
+    #[error("line {line} is not part of an exported record")]
+    Line { line: u64 },
+    #[error("the file was exported in version {found}, this program reads {VERSION}")]
+    Version { found: u64 },
+    #[error("the file is truncated: its signed last line is missing")]
+    EndMissing,
+    #[error("line {line}: the last line's signature is bad")]
+    EndSignature { line: u64 },
+    #[error("the file is signed by key `{found}`, expected `{expected}`")]
+    OtherKey { found: String, expected: String },
+}
+
+/// Proves an exported file. Without `expected_key` the file's own key is believed, and the report
+/// names it for the reader to compare.
+pub fn verify_file(reader: impl BufRead, expected_key: Option<&str>) -> Result<Report, FileError> {
+    let mut lines = Lines { reader, number: 0 };
+    let start = Start::from_json(&lines.next_json()?.ok_or(FileError::Line { line: 1 })?)?;
+    if let Some(expected) = expected_key
+        && expected != start.public_key
+    {
+        return Err(FileError::OtherKey {
+            found: start.public_key,
+            expected: expected.to_owned(),
+        });
+    }
+    let mut walk = Walk::new(start.first_seq, start.prev_hash, [].into());
+    let mut hashes = Vec::new();
+    let mut checkpoints = Vec::new();
+    loop {
+        let text = lines.next()?.ok_or(FileError::EndMissing)?;
+        let bad_line = FileError::Line { line: lines.number };
+        if let Some(rest) = text.strip_prefix(END) {
+            let end = rest
+                .strip_suffix('}')
+                .and_then(|it| serde_json::from_str(it).ok());
+            let end: Value = end.ok_or(bad_line)?;
+            if lines.next()?.is_some() {
+                return Err(FileError::Line { line: lines.number });
+            }
+            return conclude(start, &walk, &hashes, &checkpoints, &end, lines.number);
+        }
+        if let Some(rest) = text.strip_prefix(CHECKPOINT) {
+            let checkpoint = rest
+                .strip_suffix('}')
+                .and_then(|it| serde_json::from_str(it).ok())
+                .and_then(|it: Value| Checkpoint::from_json(&it));
+            checkpoints.push(checkpoint.ok_or(bad_line)?);
+            continue;
+        }
+        let row = Row::from_json(&text).ok_or(bad_line)?;
+        if row.seq > walk.next() && lines.holds_row(walk.next())? {
+            let written_at = row.seq;
+            return Err(Fault::Reordered { written_at }.at(walk.next()).into());
+        }
+        walk.step(&row.as_link())?;
+        hashes.push(row.hash);
+    }
+}
+
+fn conclude(
+    start: Start,
+    walk: &Walk,
+    hashes: &[Hash],
+    checkpoints: &[Checkpoint],
+    end: &Value,
+    line: u64,
+) -> Result<Report, FileError> {
+    let end = End::from_json(end).ok_or(FileError::Line { line })?;
+    if !key::is_signed(&start.public_key, &end.message(&start), &end.signature) {
+        return Err(FileError::EndSignature { line });
+    }
+    walk.finish(end.last_seq)?;
+    prove::prove_signatures(checkpoints, &start.public_key)?;
+    let first = start.first_seq;
+    if prove::start(first, checkpoints)? != start.prev_hash {
+        return Err(Fault::StartUnproven.at(first).into());
+    }
+    prove::prove_spacing(checkpoints, first, end.last_seq)?;
+    for checkpoint in checkpoints.iter().filter(|it| it.seq >= first) {
+        let place = usize::try_from(checkpoint.seq - first).unwrap_or(usize::MAX);
+        match hashes.get(place) {
+            Some(hash) if *hash == checkpoint.hash => {}
+            Some(_) => return Err(Fault::CheckpointMismatch.at(checkpoint.seq).into()),
+            None => {
+                let should_reach = checkpoint.seq;
+                return Err(Fault::Truncated { should_reach }.at(walk.next()).into());
+            }
+        }
+    }
+    if checkpoints.len() as u64 != end.checkpoints {
+        return Err(Fault::CheckpointMissing.at(end.last_seq).into());
+    }
+    Ok(Report {
+        chain: start.chain,
+        first_seq: first,
+        last_seq: end.last_seq,
+        last_hash: walk.prev(),
+        rows: hashes.len() as u64,
+        checkpoints: end.checkpoints,
+        public_key: start.public_key,
+    })
+}
+
+const CHECKPOINT: &str = "{\"checkpoint\":";
+const END: &str = "{\"end\":";
+
+/// The first line.
+pub(crate) struct Start {
+    pub(crate) public_key: String,
+    pub(crate) chain: String,
+    pub(crate) first_seq: u64,
+    pub(crate) last_seq: u64,
+    pub(crate) prev_hash: Hash,
+}
+
+impl Start {
+    pub(crate) fn write(&self, writer: &mut dyn Write) -> io::Result<()> {
+        writeln!(writer, "{}", self.to_json())
+    }
+
+    fn to_json(&self) -> Value {
+        json!({
+            "format": FORMAT, "version": VERSION, "public_key": self.public_key, "chain": self.chain,
+            "first_seq": self.first_seq, "last_seq": self.last_seq, "prev_hash": self.prev_hash.to_hex(),
+        })
+    }
+
+    fn from_json(value: &Value) -> Result<Self, FileError> {
+        let bad = FileError::Line { line: 1 };
+        if value["format"] != FORMAT {
+            return Err(bad);
+        }
+        match value["version"].as_u64() {
+            Some(VERSION) => {}
+            Some(found) => return Err(FileError::Version { found }),
+            None => return Err(bad),
+        }
+        let read = || {
+            Some(Self {
+                public_key: value["public_key"].as_str()?.to_owned(),
+                chain: value["chain"].as_str()?.to_owned(),
+                first_seq: value["first_seq"].as_u64().filter(|&seq| seq > 0)?,
+                last_seq: value["last_seq"].as_u64()?,
+                prev_hash: Hash::parse(value["prev_hash"].as_str()?)?,
+            })
+        };
+        read().ok_or(bad)
+    }
+}
+
+/// The last line. Its signature covers the first one too.
+pub(crate) struct End {
+    last_seq: u64,
+    last_hash: Hash,
+    checkpoints: u64,
+    signature: String,
+}
+
+impl End {
+    pub(crate) fn sign(key: &Key, start: &Start, last_hash: Hash, checkpoints: u64) -> Self {
+        let mut end = Self {
+            last_seq: start.last_seq,
+            last_hash,
+            checkpoints,
+            signature: String::new(),
+        };
+        end.signature = key.sign(&end.message(start));
+        end
+    }
+
+    pub(crate) fn write(&self, writer: &mut dyn Write) -> io::Result<()> {
+        let mut value = self.unsigned();
+        value["signature"] = self.signature.as_str().into();
+        writeln!(writer, "{END}{value}}}")
+    }
+
+    fn unsigned(&self) -> Value {
+        json!({
+            "last_seq": self.last_seq, "last_hash": self.last_hash.to_hex(),
+            "checkpoints": self.checkpoints,
+        })
+    }
+
+    fn from_json(value: &Value) -> Option<Self> {
+        Some(Self {
+            last_seq: value["last_seq"].as_u64()?,
+            last_hash: Hash::parse(value["last_hash"].as_str()?)?,
+            checkpoints: value["checkpoints"].as_u64()?,
+            signature: value["signature"].as_str()?.to_owned(),
+        })
+    }
+
+    fn message(&self, start: &Start) -> String {
+        let whole = json!({"start": start.to_json(), "end": self.unsigned()});
+        format!("countersign export 1\n{}", chain::canonical(&whole))
+    }
+}
+
+pub(crate) fn write_checkpoint(writer: &mut dyn Write, checkpoint: &Checkpoint) -> io::Result<()> {
+    writeln!(writer, "{CHECKPOINT}{}}}", checkpoint.to_json())
+}
+
+struct Lines<R> {
+    reader: R,
+    number: u64,
+}
+
+impl<R: BufRead> Lines<R> {
+    fn next(&mut self) -> Result<Option<String>, FileError> {
+        let mut text = String::new();
+        let read = io::Read::take(&mut self.reader, LINE_BYTES_MAX)
+            .read_line(&mut text)
+            .map_err(|source| FileError::Read { source })?;
+        self.number += 1;
+        if text.ends_with('\n') {
+            text.pop();
+        }
+        Ok((read > 0).then_some(text))
+    }
+
+    fn next_json(&mut self) -> Result<Option<Value>, FileError> {
+        let line = self.number + 1;
+        let text = self.next()?;
+        text.map(|it| serde_json::from_str(&it).map_err(|_| FileError::Line { line }))
+            .transpose()
+    }
+
+    /// Whether the row stands somewhere ahead; used once, to tell moved from missing.
+    fn holds_row(&mut self, seq: u64) -> Result<bool, FileError> {
+        while let Some(text) = self.next()? {
+            if Row::from_json(&text).is_some_and(|row| row.seq == seq) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+}

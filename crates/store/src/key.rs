@@ -1,0 +1,146 @@
+//! The key that signs checkpoints (Ed25519), kept in the state directory as one line of text.
+//!
+//! Whoever can read it can sign; the file is for its owner only. A record is judged by the public
+//! half, which travels with every checkpoint and export.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
+
+use crate::hex;
+
+pub const FILE_NAME: &str = "record-key";
+
+/// Signs checkpoints and exports.
+pub struct Key {
+    signing: SigningKey,
+    public: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum KeyError {
+    #[error("the signing key `{path}` cannot be read")]
+    Read { path: PathBuf, source: io::Error },
+    #[error("the signing key `{path}` cannot be created")]
+    Create { path: PathBuf, source: io::Error },
+    #[error("`{path}` does not hold a signing key")]
+    Malformed { path: PathBuf },
+}
+
+impl Key {
+    /// Reads the key, or makes one when the directory has none.
+    pub fn load_or_create(directory: &Path) -> Result<Self, KeyError> {
+        let path = directory.join(FILE_NAME);
+        match fs::read_to_string(&path) {
+            Ok(text) => Self::parse(&text, &path),
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                create(&path).map_err(|source| KeyError::Create {
+                    path: path.clone(),
+                    source,
+                })?;
+                // Two processes may start at once: the file that stands now is the one to use.
+                let text = fs::read_to_string(&path).map_err(|source| KeyError::Read {
+                    path: path.clone(),
+                    source,
+                })?;
+                Self::parse(&text, &path)
+            }
+            Err(source) => Err(KeyError::Read { path, source }),
+        }
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Self, KeyError> {
+        let seed = hex::decode(text.trim()).ok_or_else(|| KeyError::Malformed {
+            path: path.to_owned(),
+        })?;
+        Ok(Self::from_seed(&seed))
+    }
+
+    pub fn from_seed(seed: &[u8; 32]) -> Self {
+        let signing = SigningKey::from_bytes(seed);
+        let public = hex::encode(signing.verifying_key().as_bytes());
+        Self { signing, public }
+    }
+
+    /// The public half, in hexadecimal.
+    pub fn public(&self) -> &str {
+        &self.public
+    }
+
+    pub(crate) fn sign(&self, message: &str) -> String {
+        hex::encode(&self.signing.sign(message.as_bytes()).to_bytes())
+    }
+}
+
+/// Says whether `public` signed the message.
+pub(crate) fn is_signed(public: &str, message: &str, signature: &str) -> bool {
+    let Some(key) = hex::decode(public).and_then(|bytes| VerifyingKey::from_bytes(&bytes).ok())
+    else {
+        return false;
+    };
+    hex::decode(signature).is_some_and(|bytes| {
+        key.verify_strict(message.as_bytes(), &Signature::from_bytes(&bytes))
+            .is_ok()
+    })
+}
+
+/// Writes the whole file under another name first, so that nobody ever reads half a key.
+fn create(path: &Path) -> io::Result<()> {
+    let mut seed = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut seed)?;
+    let draft = path.with_extension(std::process::id().to_string());
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&draft)?;
+    file.write_all(hex::encode(&seed).as_bytes())?;
+    file.write_all(b"\n")?;
+    file.sync_all()?;
+    let linked = fs::hard_link(&draft, path);
+    fs::remove_file(&draft)?;
+    match linked {
+        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn the_key_is_made_once_and_is_its_owners_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = Key::load_or_create(dir.path()).unwrap();
+        let again = Key::load_or_create(dir.path()).unwrap();
+        assert_eq!(first.public(), again.public());
+        let mode = fs::metadata(dir.path().join(FILE_NAME)).unwrap();
+        assert_eq!(mode.permissions().mode() & 0o777, 0o600);
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_signature_holds_for_its_message_and_key_only() {
+        let key = Key::from_seed(&[7; 32]);
+        let signature = key.sign("message");
+        assert!(is_signed(key.public(), "message", &signature));
+        assert!(!is_signed(key.public(), "massage", &signature));
+        let other = Key::from_seed(&[8; 32]);
+        assert!(!is_signed(other.public(), "message", &signature));
+        assert!(!is_signed("zz", "message", "zz"));
+    }
+
+    #[test]
+    fn a_damaged_key_file_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(FILE_NAME), "abc").unwrap();
+        let refused = Key::load_or_create(dir.path());
+        assert!(matches!(refused, Err(KeyError::Malformed { .. })));
+    }
+}

@@ -1,0 +1,201 @@
+//! Proving a chain, row by row, without trusting whoever hands the rows in.
+//!
+//! A [`Walk`] goes forward from a known hash and holds each row against the one before it and each
+//! checkpoint against its row. The first thing that is wrong is a [`Flaw`], named by place and kind.
+//! No files and no SQL here: the live record and an exported file are walked alike.
+
+use std::collections::VecDeque;
+use std::fmt;
+
+use countersign_gateway::audit::chain::{Hash, link};
+
+use crate::checkpoint::{Checkpoint, EVERY_ROWS, Kind};
+use crate::row::Link;
+
+/// How far from its place a moved row is recognised.
+const MOVED_ROWS_MAX: u64 = 10_000;
+
+/// What a sound record looks like.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    pub chain: String,
+    pub first_seq: u64,
+    pub last_seq: u64,
+    pub last_hash: Hash,
+    pub rows: u64,
+    pub checkpoints: u64,
+    /// The key that signed the checkpoints, in hexadecimal.
+    pub public_key: String,
+}
+
+/// The first thing found wrong.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("row {seq}: {fault}")]
+pub struct Flaw {
+    pub seq: u64,
+    pub fault: Fault,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// The row is not what was linked.
+    Changed,
+    Missing,
+    /// The row was written at another place.
+    Reordered {
+        written_at: u64,
+    },
+    /// The row is sound in itself but names another row before it.
+    Unlinked,
+    /// The record ends here though it went on.
+    Truncated {
+        should_reach: u64,
+    },
+    /// The head row names another end than the rows have.
+    HeadChanged,
+    /// The checkpoint at this row is not signed by the record's key.
+    BadSignature,
+    /// The checkpoint at this row names another hash than the row has.
+    CheckpointMismatch,
+    /// No checkpoint where one is due.
+    CheckpointMissing,
+    /// Rows before this one are gone without a signed prune.
+    StartUnproven,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Changed => f.write_str("changed"),
+            Self::Missing => f.write_str("missing"),
+            Self::Reordered { written_at } => {
+                write!(f, "reordered, it was written as row {written_at}")
+            }
+            Self::Unlinked => f.write_str("changed, it does not follow the row before it"),
+            Self::Truncated { should_reach } => {
+                write!(f, "truncated, the record should reach row {should_reach}")
+            }
+            Self::HeadChanged => f.write_str("the head row was changed, it names another end"),
+            Self::BadSignature => f.write_str("bad signature of the checkpoint here"),
+            Self::CheckpointMismatch => {
+                f.write_str("changed, a signed checkpoint has another hash")
+            }
+            Self::CheckpointMissing => f.write_str("missing checkpoint, one is due by here"),
+            Self::StartUnproven => {
+                f.write_str("missing rows before it, and no signed prune covers them")
+            }
+        }
+    }
+}
+
+impl Fault {
+    pub(crate) fn at(self, seq: u64) -> Flaw {
+        Flaw { seq, fault: self }
+    }
+}
+
+/// A walk along the chain.
+pub(crate) struct Walk {
+    next: u64,
+    prev: Hash,
+    /// Checkpoints ahead, by place.
+    checkpoints: VecDeque<Checkpoint>,
+}
+
+impl Walk {
+    /// Starts before row `next`, behind the hash `prev`.
+    pub(crate) fn new(next: u64, prev: Hash, checkpoints: VecDeque<Checkpoint>) -> Self {
+        Self {
+            next,
+            prev,
+            checkpoints,
+        }
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// The hash of the last row.
+    pub(crate) fn prev(&self) -> Hash {
+        self.prev
+    }
+
+    pub(crate) fn step(&mut self, row: &Link<'_>) -> Result<(), Flaw> {
+        if row.seq > self.next {
+            return Err(Fault::Missing.at(self.next));
+        }
+        let linked = link(&self.prev, self.next, &row.columns);
+        if row.seq != self.next || row.prev_hash != self.prev || row.hash != linked {
+            return Err(judge(row, self.next));
+        }
+        while let Some(checkpoint) = self.checkpoints.front()
+            && checkpoint.seq <= row.seq
+        {
+            if checkpoint.seq == row.seq && checkpoint.hash != row.hash {
+                return Err(Fault::CheckpointMismatch.at(row.seq));
+            }
+            self.checkpoints.pop_front();
+        }
+        self.next += 1;
+        self.prev = row.hash;
+        Ok(())
+    }
+
+    /// Ends the walk; `last` is the row that it must have reached.
+    pub(crate) fn finish(&self, last: u64) -> Result<(), Flaw> {
+        let should_reach = self.checkpoints.back().map_or(last, |it| it.seq.max(last));
+        if should_reach >= self.next {
+            return Err(Fault::Truncated { should_reach }.at(self.next));
+        }
+        Ok(())
+    }
+}
+
+/// Says what happened to a row that does not fit.
+fn judge(row: &Link<'_>, place: u64) -> Flaw {
+    let fits = |seq: u64| link(&row.prev_hash, seq, &row.columns) == row.hash;
+    if fits(place) {
+        return Fault::Unlinked.at(place);
+    }
+    let near = place.saturating_sub(MOVED_ROWS_MAX).max(1)..=place + MOVED_ROWS_MAX;
+    match near.into_iter().find(|&seq| fits(seq)) {
+        Some(written_at) => Fault::Reordered { written_at }.at(place),
+        None => Fault::Changed.at(place),
+    }
+}
+
+pub(crate) fn prove_signatures(checkpoints: &[Checkpoint], public_key: &str) -> Result<(), Flaw> {
+    match checkpoints.iter().find(|it| !it.is_signed_by(public_key)) {
+        Some(forged) => Err(Fault::BadSignature.at(forged.seq)),
+        None => Ok(()),
+    }
+}
+
+/// Checks that no checkpoint is missing between `first` and `last`. They stand in the order of
+/// their places.
+pub(crate) fn prove_spacing(checkpoints: &[Checkpoint], first: u64, last: u64) -> Result<(), Flaw> {
+    let mut covered = first.saturating_sub(1);
+    for checkpoint in checkpoints.iter().filter(|it| it.seq >= first) {
+        if checkpoint.seq > covered + EVERY_ROWS {
+            break;
+        }
+        covered = checkpoint.seq;
+    }
+    if last >= covered + EVERY_ROWS {
+        return Err(Fault::CheckpointMissing.at(covered + EVERY_ROWS));
+    }
+    Ok(())
+}
+
+/// The hash before the first row: nothing, or what the last signed prune left.
+pub(crate) fn start(first: u64, checkpoints: &[Checkpoint]) -> Result<Hash, Flaw> {
+    if first == 1 {
+        return Ok(Hash::GENESIS);
+    }
+    checkpoints
+        .iter()
+        .find(|it| it.kind == Kind::Prune && it.seq + 1 == first)
+        .map(|it| it.hash)
+        .ok_or(Fault::StartUnproven.at(first))
+}

@@ -1,0 +1,55 @@
+//! The database's shape over time: a numbered list, each step applied once.
+//!
+//! To add one, write the next `.sql` file and append it to the list; a step that has shipped is
+//! never edited. The number of the last step applied is the database's `user_version`.
+
+use rusqlite::{Connection, TransactionBehavior};
+
+const STEPS: &[&str] = &[include_str!("0001_record.sql")];
+
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    #[error(
+        "the database has version {found}, this program knows {known}: it was written by a newer program"
+    )]
+    Newer { found: usize, known: usize },
+    #[error("the database's version cannot be read")]
+    Read { source: rusqlite::Error },
+    #[error("the database cannot be brought to version {to}")]
+    Apply { to: usize, source: rusqlite::Error },
+}
+
+/// Brings a database to the newest version, in one transaction.
+pub(super) fn apply(connection: &mut Connection) -> Result<(), MigrateError> {
+    if version(connection)? == STEPS.len() {
+        return Ok(());
+    }
+    let to = STEPS.len();
+    let failed = |source| MigrateError::Apply { to, source };
+    let transaction = connection
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .map_err(failed)?;
+    // Another process may have been first.
+    let from = version(&transaction)?;
+    for step in &STEPS[from..] {
+        transaction.execute_batch(step).map_err(failed)?;
+    }
+    transaction
+        .pragma_update(None, "user_version", i64::try_from(to).unwrap_or(i64::MAX))
+        .map_err(failed)?;
+    transaction.commit().map_err(failed)
+}
+
+fn version(connection: &Connection) -> Result<usize, MigrateError> {
+    let found = connection
+        .pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))
+        .map_err(|source| MigrateError::Read { source })?;
+    let found = usize::try_from(found).unwrap_or(usize::MAX);
+    if found > STEPS.len() {
+        return Err(MigrateError::Newer {
+            found,
+            known: STEPS.len(),
+        });
+    }
+    Ok(found)
+}

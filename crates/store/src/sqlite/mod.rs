@@ -1,0 +1,161 @@
+//! The record on SQLite: one file that all processes of a state directory share.
+//!
+//! Writing goes through one thread per process ([`writer`]), reading through connections of its own
+//! in short transactions. Methods that read, prove, export or prune block: call them off the async
+//! threads. Only [`site`] opens the file.
+
+pub mod dump;
+mod ledger;
+pub mod migrations;
+pub mod prune;
+pub mod query;
+mod readers;
+pub mod site;
+mod snapshot;
+mod sweep;
+mod trouble;
+pub mod verify;
+mod writer;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use countersign_gateway::audit::{Change, Committed, Pending, Record, RecordError, StoredCommand};
+use countersign_gateway::clock::Clock;
+use countersign_gateway::ids::{CredentialId, RequestId};
+use tokio::sync::oneshot;
+
+use readers::Readers;
+use site::{OpenError, Site};
+use writer::{Job, Rule};
+
+/// The one chain of a SQLite record.
+pub const CHAIN: &str = "main";
+/// How long a writer waits for another process.
+pub const BUSY_TIMEOUT: Duration = Duration::from_millis(5_000);
+/// Changes that may wait for the writer.
+const QUEUE_MAX: usize = 1_024;
+
+/// What an acknowledged write survives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durability {
+    /// The loss of power: every commit is flushed to the disk.
+    Power,
+    /// The death of the process; the last moments may be lost with the machine.
+    Process,
+}
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub durability: Durability,
+    pub clock: Clock,
+    pub busy_timeout: Duration,
+    /// A file that gets a copy of every checkpoint.
+    pub witness: Option<PathBuf>,
+}
+
+impl Options {
+    pub fn new(durability: Durability, clock: Clock) -> Self {
+        Self {
+            durability,
+            clock,
+            busy_timeout: BUSY_TIMEOUT,
+            witness: None,
+        }
+    }
+}
+
+/// The record of one state directory. Dropping it is the clean stop: what waits is written, the
+/// chain's end is signed.
+pub struct SqliteStore {
+    site: Arc<Site>,
+    readers: Arc<Readers>,
+    queue: Option<SyncSender<Box<Job>>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl SqliteStore {
+    /// Opens the record of a state directory, and creates what is missing.
+    pub fn open(directory: &Path, options: Options) -> Result<Self, OpenError> {
+        let (site, connection) = Site::prepare(directory, options)?;
+        let site = Arc::new(site);
+        let (queue, jobs) = sync_channel(QUEUE_MAX);
+        let writer = {
+            let site = Arc::clone(&site);
+            thread::Builder::new()
+                .name("record-writer".to_owned())
+                .spawn(move || writer::run(&site, connection, &jobs))
+                .map_err(|source| OpenError::Thread { source })?
+        };
+        Ok(Self {
+            readers: Arc::new(Readers::new(Arc::clone(&site))),
+            site,
+            queue: Some(queue),
+            writer: Some(writer),
+        })
+    }
+
+    /// The public half of the key that signs this record, in hexadecimal.
+    pub fn public_key(&self) -> &str {
+        self.site.key.public()
+    }
+
+    fn send(
+        &self,
+        change: Change,
+        rule: Rule,
+    ) -> Result<oneshot::Receiver<Result<Committed, RecordError>>, RecordError> {
+        let (job, outcome) = Job::new(change, rule);
+        let sentence = match self.queue.as_ref().map(|queue| queue.try_send(job)) {
+            Some(Ok(())) => return Ok(outcome),
+            Some(Err(TrySendError::Full(_))) => "too many changes wait to be written",
+            Some(Err(TrySendError::Disconnected(_))) | None => WRITER_GONE,
+        };
+        Err(RecordError::Unavailable(sentence.to_owned()))
+    }
+}
+
+const WRITER_GONE: &str = "the record's writer has stopped";
+
+impl Record for SqliteStore {
+    fn commit(&self, change: Change) -> Pending<Result<Committed, RecordError>> {
+        let sent = self.send(change, Rule::Always);
+        Box::pin(async move {
+            sent?
+                .await
+                .unwrap_or_else(|_| Err(RecordError::Unavailable(WRITER_GONE.to_owned())))
+        })
+    }
+
+    fn command(
+        &self,
+        owner: &CredentialId,
+        request_id: &RequestId,
+    ) -> Pending<Result<Option<StoredCommand>, RecordError>> {
+        let readers = Arc::clone(&self.readers);
+        let (owner, request_id) = (owner.clone(), request_id.clone());
+        Box::pin(async move {
+            tokio::task::spawn_blocking(move || readers.command(&owner, &request_id))
+                .await
+                .unwrap_or_else(|_| {
+                    Err(RecordError::Unavailable(
+                        "the reader was stopped".to_owned(),
+                    ))
+                })
+        })
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(writer) = self.writer.take()
+            && writer.join().is_err()
+        {
+            tracing::error!("the record's writer ended by a panic");
+        }
+    }
+}

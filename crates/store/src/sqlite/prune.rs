@@ -1,0 +1,158 @@
+//! Retention: old rows leave behind a signed checkpoint, so that the rest still verifies.
+//!
+//! The checkpoint comes first and is durable before the first row goes; deleting then proceeds in
+//! small transactions between the writers'. A prune that was cut short is finished by the next one.
+
+use countersign_gateway::audit::chain::Hash;
+use countersign_gateway::audit::event::{Actor, Draft, EventType};
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::IdSource;
+use rusqlite::{Connection, OptionalExtension};
+use serde_json::json;
+
+use super::ledger::Ledger;
+use super::{SqliteStore, snapshot, trouble};
+use crate::checkpoint::Kind;
+use crate::witness::Witness;
+
+/// Rows deleted in one transaction.
+const DELETE_ROWS: u64 = 2_000;
+const DAY_MILLIS: i64 = 86_400_000;
+
+/// What a prune did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pruned {
+    /// Place of the last row that is gone; 0 if none ever was.
+    pub up_to: u64,
+    pub rows: u64,
+    pub commands: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum PruneError {
+    #[error("the prune checkpoint cannot be written: {}", trouble::sentence(.source))]
+    Checkpoint { source: rusqlite::Error },
+    #[error("old rows cannot be deleted: {}", trouble::sentence(.source))]
+    Delete { source: rusqlite::Error },
+}
+
+impl SqliteStore {
+    /// Deletes what is older than `before`, except what an open command still needs.
+    pub fn prune(&self, before: Timestamp, ids: &IdSource) -> Result<Pruned, PruneError> {
+        let connection = self
+            .site
+            .connect()
+            .map_err(|source| PruneError::Checkpoint { source })?;
+        let up_to = self
+            .sign_prune(&connection, before, ids)
+            .map_err(|source| PruneError::Checkpoint { source })?;
+        delete(&connection, up_to, before).map_err(|source| PruneError::Delete { source })
+    }
+
+    /// The daily retention job.
+    pub fn prune_older_than(
+        &self,
+        days: u32,
+        now: Timestamp,
+        ids: &IdSource,
+    ) -> Result<Pruned, PruneError> {
+        let before = now.as_millis().saturating_sub(i64::from(days) * DAY_MILLIS);
+        self.prune(Timestamp::from_millis(before), ids)
+    }
+
+    /// Gives the place up to which rows may go.
+    fn sign_prune(
+        &self,
+        connection: &Connection,
+        before: Timestamp,
+        ids: &IdSource,
+    ) -> rusqlite::Result<u64> {
+        let mut ledger = Ledger::prepare(connection, &self.site)?;
+        let mut work = || {
+            let mut head = ledger.begin()?;
+            let pruned = snapshot::pruned(connection)?;
+            let Some((up_to, hash)) = last_old_row(connection, pruned, before)? else {
+                ledger.roll_back();
+                return Ok((pruned, Vec::new()));
+            };
+            let note = note(&self.site.options.clock.now(), ids, before, up_to);
+            ledger.append(&mut head, &note, &note.timestamp.to_string())?;
+            ledger.sign_at(up_to, hash, Kind::Prune)?;
+            head.checkpointed = head.checkpointed.max(up_to);
+            connection.execute(
+                "DELETE FROM checkpoints WHERE seq < ?1",
+                [up_to.cast_signed()],
+            )?;
+            Ok((up_to, ledger.commit(&head)?))
+        };
+        let outcome = work();
+        match outcome {
+            Ok((up_to, signed)) => {
+                Witness::new(self.site.options.witness.clone()).tell(signed);
+                Ok(up_to)
+            }
+            Err(error) => {
+                ledger.roll_back();
+                Err(error)
+            }
+        }
+    }
+}
+
+fn note(now: &Timestamp, ids: &IdSource, before: Timestamp, up_to: u64) -> Draft {
+    let payload = json!({"before": before.to_string(), "up_to_seq": up_to});
+    let actor = Actor::system("retention");
+    let kind = EventType::AuditPruned;
+    Draft::new(ids.event(), *now, ids.correlation(), actor, kind, &payload)
+}
+
+/// The last row of those at the start that are all old and that no open command needs.
+fn last_old_row(
+    connection: &Connection,
+    pruned: u64,
+    before: Timestamp,
+) -> rusqlite::Result<Option<(u64, Hash)>> {
+    // By place, not by the index on time: the scan ends at the first young row.
+    let first_kept = connection.query_row(
+        "SELECT min(coalesce((SELECT seq FROM flow_events NOT INDEXED
+                              WHERE seq > ?1 AND timestamp >= ?2 ORDER BY seq LIMIT 1), ?3),
+                    coalesce((SELECT min(seq) FROM flow_events WHERE seq > ?1 AND correlation_id IN
+                              (SELECT correlation_id FROM commands WHERE result IS NULL)), ?3))",
+        (pruned.cast_signed(), before.to_string(), i64::MAX),
+        |row| row.get::<_, i64>(0),
+    )?;
+    connection
+        .query_row(
+            "SELECT seq, hash FROM flow_events WHERE seq > ?1 AND seq < ?2 ORDER BY seq DESC LIMIT 1",
+            (pruned.cast_signed(), first_kept),
+            |row| {
+                let hash = Hash::from_bytes(row.get(1)?);
+                Ok((row.get::<_, i64>(0)?.cast_unsigned(), hash))
+            },
+        )
+        .optional()
+}
+
+fn delete(connection: &Connection, up_to: u64, before: Timestamp) -> rusqlite::Result<Pruned> {
+    let mut pruned = Pruned {
+        up_to,
+        rows: 0,
+        commands: 0,
+    };
+    loop {
+        let rows = connection.execute(
+            "DELETE FROM flow_events WHERE seq IN
+                 (SELECT seq FROM flow_events WHERE seq <= ?1 ORDER BY seq LIMIT ?2)",
+            [up_to.cast_signed(), DELETE_ROWS.cast_signed()],
+        )? as u64;
+        pruned.rows += rows;
+        if rows < DELETE_ROWS {
+            break;
+        }
+    }
+    pruned.commands = connection.execute(
+        "DELETE FROM commands WHERE result IS NOT NULL AND closed_at_ms < ?1",
+        [before.as_millis()],
+    )? as u64;
+    Ok(pruned)
+}

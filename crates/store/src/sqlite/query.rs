@@ -1,0 +1,198 @@
+//! Questions to the record: events and commands by what a person remembers of them.
+
+use countersign_gateway::audit::chain::Hash;
+use countersign_gateway::audit::event::EventType;
+use countersign_gateway::clock::Timestamp;
+use rusqlite::types::Value as SqlValue;
+use rusqlite::{Connection, params_from_iter};
+use serde_json::Value;
+
+use super::SqliteStore;
+use super::trouble;
+use crate::row::Row;
+
+/// Rows that a question returns when it names no limit.
+pub const LIMIT_DEFAULT: usize = 1_000;
+
+pub(super) const COLUMNS: &str = "chain, seq, event_id, timestamp, correlation_id, actor_type, \
+     actor_id, event_type, approval_state, payload, prev_hash, hash";
+
+/// What is asked for; every part that is set must hold.
+#[derive(Clone, Debug)]
+pub struct Filter {
+    pub event_type: Option<EventType>,
+    /// A command's status, or an approval's state.
+    pub status: Option<String>,
+    pub request_id: Option<String>,
+    pub correlation_id: Option<String>,
+    /// From this moment on.
+    pub from: Option<Timestamp>,
+    /// Before this moment.
+    pub to: Option<Timestamp>,
+    /// Rows behind this place only.
+    pub after: Option<u64>,
+    pub limit: usize,
+    pub pick: Pick,
+}
+
+/// Which rows are left out when there are more than the limit. The answer is oldest first either way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pick {
+    Oldest,
+    Newest,
+}
+
+impl Filter {
+    /// Everything, up to the usual limit.
+    pub fn everything() -> Self {
+        Self {
+            event_type: None,
+            status: None,
+            request_id: None,
+            correlation_id: None,
+            from: None,
+            to: None,
+            after: None,
+            limit: LIMIT_DEFAULT,
+            pick: Pick::Oldest,
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum QueryError {
+    #[error("the record cannot be read: {}", trouble::sentence(.source))]
+    Read { source: rusqlite::Error },
+    #[error("the payload of row {seq} is not JSON; `audit verify` tells more")]
+    Payload { seq: u64, source: serde_json::Error },
+}
+
+impl SqliteStore {
+    /// Events, oldest first.
+    pub fn query_events(&self, filter: &Filter) -> Result<Vec<Row>, QueryError> {
+        self.readers
+            .read(|connection| select(connection, filter, Subject::Events))
+            .map_err(|source| QueryError::Read { source })
+    }
+
+    /// Audit records of commands, oldest first: the payloads of their closing events.
+    pub fn query_commands(&self, filter: &Filter) -> Result<Vec<Value>, QueryError> {
+        self.readers
+            .read(|connection| select(connection, filter, Subject::Commands))
+            .map_err(|source| QueryError::Read { source })?
+            .into_iter()
+            .map(|row| {
+                serde_json::from_str(&row.payload).map_err(|source| QueryError::Payload {
+                    seq: row.seq,
+                    source,
+                })
+            })
+            .collect()
+    }
+
+    /// What was written behind a place, in order; at most the usual limit.
+    pub fn tail(&self, after: u64) -> Result<Vec<Row>, QueryError> {
+        self.query_events(&Filter {
+            after: Some(after),
+            ..Filter::everything()
+        })
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Subject {
+    Events,
+    Commands,
+}
+
+fn select(
+    connection: &Connection,
+    filter: &Filter,
+    subject: Subject,
+) -> rusqlite::Result<Vec<Row>> {
+    let (conditions, values) = conditions(filter, subject);
+    let direction = match filter.pick {
+        Pick::Oldest => "ASC",
+        Pick::Newest => "DESC",
+    };
+    let sql = format!(
+        "SELECT {COLUMNS} FROM flow_events WHERE {} ORDER BY seq {direction} LIMIT {}",
+        conditions.join(" AND "),
+        filter.limit,
+    );
+    let mut statement = connection.prepare(&sql)?;
+    let mut rows = statement
+        .query_map(params_from_iter(values), read_row)?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    if filter.pick == Pick::Newest {
+        rows.reverse();
+    }
+    Ok(rows)
+}
+
+fn conditions(filter: &Filter, subject: Subject) -> (Vec<&'static str>, Vec<SqlValue>) {
+    let mut conditions = Vec::new();
+    let mut values = Vec::new();
+    let mut add = |condition, given: Option<SqlValue>| {
+        if let Some(value) = given {
+            conditions.push(condition);
+            values.push(value);
+        }
+    };
+    let text = |given: &Option<String>| given.clone().map(SqlValue::from);
+    let moment = |given: Option<Timestamp>| given.map(|it| SqlValue::from(it.to_string()));
+    let after = filter.after.unwrap_or(0).cast_signed();
+    add("seq > ?", Some(SqlValue::from(after)));
+    add("correlation_id = ?", text(&filter.correlation_id));
+    add("timestamp >= ?", moment(filter.from));
+    add("timestamp < ?", moment(filter.to));
+    let event_type = filter
+        .event_type
+        .map(|it| SqlValue::from(it.as_str().to_owned()));
+    add("event_type = ?", event_type);
+    match subject {
+        Subject::Commands => {
+            add("payload ->> '$.request_id' = ?", text(&filter.request_id));
+            add("payload ->> '$.status' = ?", text(&filter.status));
+            // A literal, so that the index over closing events applies.
+            conditions.push("event_type = 'command.completed'");
+        }
+        Subject::Events => {
+            // Not every event of a call repeats its request id; they share its correlation.
+            add(
+                "correlation_id IN (
+                     SELECT correlation_id FROM flow_events
+                     WHERE event_type = 'command.completed' AND payload ->> '$.request_id' = ?
+                     UNION SELECT correlation_id FROM commands WHERE request_id = ?)",
+                text(&filter.request_id),
+            );
+            if let Some(request_id) = &filter.request_id {
+                values.push(request_id.clone().into());
+                conditions.push("coalesce(payload ->> '$.request_id', ?) = ?");
+                values.extend([request_id.clone().into(), request_id.clone().into()]);
+            }
+            if let Some(status) = &filter.status {
+                conditions.push("? IN (payload ->> '$.status', approval_state)");
+                values.push(status.clone().into());
+            }
+        }
+    }
+    (conditions, values)
+}
+
+pub(super) fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+    Ok(Row {
+        chain: row.get(0)?,
+        seq: row.get::<_, i64>(1)?.cast_unsigned(),
+        event_id: row.get(2)?,
+        timestamp: row.get(3)?,
+        correlation_id: row.get(4)?,
+        actor_type: row.get(5)?,
+        actor_id: row.get(6)?,
+        event_type: row.get(7)?,
+        approval_state: row.get(8)?,
+        payload: row.get(9)?,
+        prev_hash: Hash::from_bytes(row.get(10)?),
+        hash: Hash::from_bytes(row.get(11)?),
+    })
+}

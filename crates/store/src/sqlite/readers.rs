@@ -1,0 +1,82 @@
+//! Connections that read. They are made when needed and a few are kept; a failed one is dropped.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use countersign_gateway::audit::{RecordError, StoredCommand, StoredEnd};
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::{CredentialId, RequestId};
+use rusqlite::{Connection, OptionalExtension};
+
+use super::site::Site;
+use super::trouble;
+
+/// Connections kept for the next reader.
+const KEPT_MAX: usize = 2;
+
+pub(super) struct Readers {
+    site: Arc<Site>,
+    kept: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    pub(super) fn new(site: Arc<Site>) -> Self {
+        Self {
+            site,
+            kept: Mutex::default(),
+        }
+    }
+
+    /// Runs one short read. The connection goes back only when all went well.
+    pub(super) fn read<T>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
+    ) -> rusqlite::Result<T> {
+        let kept = self.lock().pop();
+        let connection = match kept {
+            Some(connection) => connection,
+            None => self.site.connect_reader()?,
+        };
+        let outcome = work(&connection)?;
+        let mut kept = self.lock();
+        if kept.len() < KEPT_MAX {
+            kept.push(connection);
+        }
+        Ok(outcome)
+    }
+
+    pub(super) fn command(
+        &self,
+        owner: &CredentialId,
+        request_id: &RequestId,
+    ) -> Result<Option<StoredCommand>, RecordError> {
+        self.read(|connection| {
+            connection
+                .prepare(
+                    "SELECT digest, opened_at_ms, result, stdout, stderr FROM commands
+                     WHERE owner = ?1 AND request_id = ?2",
+                )?
+                .query_row([owner.as_str(), request_id.as_str()], |row| {
+                    let end = match row.get(2)? {
+                        Some(result) => Some(StoredEnd {
+                            result,
+                            stdout: row.get::<_, Option<_>>(3)?.unwrap_or_default(),
+                            stderr: row.get::<_, Option<_>>(4)?.unwrap_or_default(),
+                        }),
+                        None => None,
+                    };
+                    Ok(StoredCommand {
+                        request_id: request_id.clone(),
+                        digest: row.get(0)?,
+                        opened_at: Timestamp::from_millis(row.get(1)?),
+                        end,
+                    })
+                })
+                .optional()
+        })
+        .map_err(|error| trouble::unavailable(&error))
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,174 @@
+//! The one door to the database file: where it is, who may read it, how a connection is set up.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use super::migrations::{self, MigrateError};
+use super::{Durability, Options};
+use crate::key::{Key, KeyError};
+use crate::process::Process;
+
+pub const FILE_NAME: &str = "record.db";
+
+/// Pages each connection may keep. Small: an idle process holds a few of these.
+const CACHE_KIBIBYTES: i64 = 2_048;
+
+/// Everything a connection needs, fixed at the start.
+pub(super) struct Site {
+    database: PathBuf,
+    pub(super) options: Options,
+    pub(super) key: Key,
+    pub(super) process: Process,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("the state directory `{path}` cannot be prepared")]
+    Directory { path: PathBuf, source: io::Error },
+    #[error(
+        "the state directory `{path}` is open to other users (mode {mode:o}) and holds other files; choose another or close it with `chmod 700`"
+    )]
+    Exposed { path: PathBuf, mode: u32 },
+    #[error("the database file `{path}` cannot be prepared")]
+    File { path: PathBuf, source: io::Error },
+    #[error("the database `{path}` cannot be opened")]
+    Connect {
+        path: PathBuf,
+        source: rusqlite::Error,
+    },
+    #[error(transparent)]
+    Migrate(#[from] MigrateError),
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error("the writer of the record cannot be started")]
+    Thread { source: io::Error },
+}
+
+impl Site {
+    /// Prepares directory, key and database, and gives the connection that writes.
+    pub(super) fn prepare(
+        directory: &Path,
+        options: Options,
+    ) -> Result<(Self, Connection), OpenError> {
+        close_directory(directory)?;
+        let database = directory.join(FILE_NAME);
+        create_file(&database, directory).map_err(|source| OpenError::File {
+            path: database.clone(),
+            source,
+        })?;
+        let site = Self {
+            key: Key::load_or_create(directory)?,
+            process: Process::current(),
+            database,
+            options,
+        };
+        let mut connection = site.connect().map_err(|source| OpenError::Connect {
+            path: site.database.clone(),
+            source,
+        })?;
+        migrations::apply(&mut connection)?;
+        Ok((site, connection))
+    }
+
+    /// A connection that may write. The file must exist: a database that was taken away is trouble,
+    /// not the start of an empty one.
+    pub(super) fn connect(&self) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.database, flags)?;
+        connection.busy_timeout(self.options.busy_timeout)?;
+        self.use_wal(&connection)?;
+        connection.pragma_update(None, "cache_size", -CACHE_KIBIBYTES)?;
+        let synchronous = match self.options.durability {
+            Durability::Power => "FULL",
+            Durability::Process => "NORMAL",
+        };
+        connection.pragma_update(None, "synchronous", synchronous)?;
+        Ok(connection)
+    }
+
+    /// A connection that only reads.
+    pub(super) fn connect_reader(&self) -> rusqlite::Result<Connection> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.database, flags)?;
+        connection.busy_timeout(self.options.busy_timeout)?;
+        connection.pragma_update(None, "cache_size", -CACHE_KIBIBYTES)?;
+        connection.pragma_update(None, "query_only", true)?;
+        Ok(connection)
+    }
+
+    /// Which file stands under the database's name now.
+    pub(super) fn identity(&self) -> io::Result<(u64, u64)> {
+        fs::metadata(&self.database).map(|file| (file.dev(), file.ino()))
+    }
+
+    /// The change to WAL does not wait for others by itself as other statements do.
+    fn use_wal(&self, connection: &Connection) -> rusqlite::Result<()> {
+        let patience = Instant::now() + self.options.busy_timeout;
+        loop {
+            let changed = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| {
+                row.get::<_, String>(0)
+            });
+            match changed {
+                Err(e) if e.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                    if Instant::now() >= patience {
+                        return Err(e);
+                    }
+                    thread::sleep(Duration::from_millis(5));
+                }
+                Err(e) => return Err(e),
+                Ok(_) => return Ok(()),
+            }
+        }
+    }
+}
+
+fn close_directory(path: &Path) -> Result<(), OpenError> {
+    let failed = |source| OpenError::Directory {
+        path: path.to_owned(),
+        source,
+    };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(path)
+        .map_err(failed)?;
+    let mode = fs::metadata(path).map_err(failed)?.permissions().mode() & 0o7777;
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    // Closing a directory that others use (say `/tmp`) would do more harm than refusing it.
+    let ours = path.join(FILE_NAME).exists();
+    if !ours && fs::read_dir(path).map_err(failed)?.next().is_some() {
+        return Err(OpenError::Exposed {
+            path: path.to_owned(),
+            mode,
+        });
+    }
+    fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(failed)
+}
+
+/// SQLite gives its log and shared memory the mode of the database, so that one is made first.
+fn create_file(path: &Path, directory: &Path) -> io::Result<()> {
+    match OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+    {
+        Ok(_) => File::open(directory)?.sync_all(),
+        Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
+            let mode = fs::metadata(path)?.permissions().mode();
+            if mode & 0o077 == 0 {
+                return Ok(());
+            }
+            fs::set_permissions(path, Permissions::from_mode(0o600))
+        }
+        Err(e) => Err(e),
+    }
+}

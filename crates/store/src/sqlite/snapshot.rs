@@ -1,0 +1,86 @@
+//! What the record says of itself at one moment: its head, its rows' ends and its checkpoints.
+
+use countersign_gateway::audit::chain::Hash;
+use rusqlite::{Connection, OptionalExtension};
+
+use super::CHAIN;
+use super::readers::Readers;
+use crate::checkpoint::{Checkpoint, Kind};
+
+pub(super) struct Snapshot {
+    /// Place and hash of the end, by the head row.
+    pub(super) head: Option<(u64, Hash)>,
+    /// Place of the last row.
+    pub(super) last_row: u64,
+    /// Place of the first row that must be there.
+    pub(super) first: u64,
+    /// In the order of their places.
+    pub(super) checkpoints: Vec<Checkpoint>,
+    /// Place of a checkpoint that cannot be read as one.
+    pub(super) unreadable: Option<u64>,
+}
+
+impl Snapshot {
+    pub(super) fn take(readers: &Readers) -> rusqlite::Result<Self> {
+        readers.read(|connection| {
+            let transaction = connection.unchecked_transaction()?;
+            let snapshot = Self::read(&transaction)?;
+            transaction.finish()?;
+            Ok(snapshot)
+        })
+    }
+
+    pub(super) fn read(connection: &Connection) -> rusqlite::Result<Self> {
+        let head = connection
+            .query_row(
+                "SELECT seq, hash FROM chain_heads WHERE chain = ?1",
+                [CHAIN],
+                |row| {
+                    let hash = Hash::from_bytes(row.get(1)?);
+                    Ok((row.get::<_, i64>(0)?.cast_unsigned(), hash))
+                },
+            )
+            .optional()?;
+        let pruned = pruned(connection)?;
+        let last_row = connection.query_row("SELECT max(seq) FROM flow_events", [], |row| {
+            row.get::<_, Option<i64>>(0)
+        })?;
+        let mut snapshot = Self {
+            head,
+            last_row: last_row.map_or(pruned, i64::cast_unsigned),
+            first: pruned + 1,
+            checkpoints: Vec::new(),
+            unreadable: None,
+        };
+        let mut statement = connection.prepare(
+            "SELECT seq, chain, hash, timestamp, kind, public_key, signature FROM checkpoints
+             ORDER BY seq, id",
+        )?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let seq = row.get::<_, i64>(0)?.cast_unsigned();
+            match Kind::parse(&row.get::<_, String>(4)?) {
+                Some(kind) => snapshot.checkpoints.push(Checkpoint {
+                    chain: row.get(1)?,
+                    seq,
+                    hash: Hash::from_bytes(row.get(2)?),
+                    timestamp: row.get(3)?,
+                    kind,
+                    public_key: row.get(5)?,
+                    signature: row.get(6)?,
+                }),
+                None => snapshot.unreadable = Some(seq),
+            }
+        }
+        Ok(snapshot)
+    }
+}
+
+/// Place of the last row that a prune allows to be missing; 0 if nothing was pruned.
+pub(super) fn pruned(connection: &Connection) -> rusqlite::Result<u64> {
+    connection.query_row(
+        "SELECT coalesce(max(seq), 0) FROM checkpoints WHERE kind = 'prune'",
+        [],
+        |row| row.get::<_, i64>(0).map(i64::cast_unsigned),
+    )
+}

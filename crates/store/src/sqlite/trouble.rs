@@ -1,0 +1,39 @@
+//! What SQLite's errors mean to someone who runs the gateway.
+
+use countersign_gateway::audit::RecordError;
+use rusqlite::ErrorCode;
+
+/// Says in a sentence why the record cannot be used now.
+pub(super) fn unavailable(error: &rusqlite::Error) -> RecordError {
+    RecordError::Unavailable(sentence(error))
+}
+
+pub(super) fn sentence(error: &rusqlite::Error) -> String {
+    let meaning = match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => "the disk is full",
+        Some(ErrorCode::ReadOnly) => "the database cannot be written, it is read-only",
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+            "another process keeps the database locked"
+        }
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            "the database file is damaged"
+        }
+        Some(ErrorCode::CannotOpen) => "the database file cannot be opened",
+        Some(ErrorCode::SystemIoFailure) => "the disk reports an error",
+        Some(ErrorCode::PermissionDenied) => "access to the database is denied",
+        _ => return error.to_string(),
+    };
+    format!("{meaning} ({error})")
+}
+
+/// Whether the connection is worth keeping after this error.
+pub(super) fn is_passing(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::ConstraintViolation)
+    )
+}
+
+pub(super) fn is_refusal(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::ConstraintViolation)
+}

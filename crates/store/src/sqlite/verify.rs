@@ -1,0 +1,264 @@
+//! Proving the live record, while others write to it.
+//!
+//! The record is proved as far as its head stood at the start, in ranges, each a read transaction of
+//! its own: a long one would keep the log from shrinking. Two threads each prove half of a long one.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use countersign_gateway::audit::chain::{Columns, Hash};
+use rusqlite::Connection;
+
+use super::readers::Readers;
+use super::snapshot::{self, Snapshot};
+use super::{CHAIN, SqliteStore, query, trouble};
+use crate::checkpoint::Checkpoint;
+use crate::prove::{self, Fault, Flaw, Report, Walk};
+use crate::row::Link;
+
+/// Rows read in one transaction.
+const RANGE_ROWS: u64 = 4_096;
+/// Below this one thread is faster than two.
+const SPLIT_ROWS_MIN: u64 = 8_192;
+
+/// Which rows to prove; the whole record when both ends are open.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Range {
+    pub first: Option<u64>,
+    pub last: Option<u64>,
+}
+
+impl Range {
+    pub const ALL: Self = Self {
+        first: None,
+        last: None,
+    };
+}
+
+/// How far proving has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Progress {
+    pub rows_done: u64,
+    pub rows_all: u64,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum VerifyError {
+    #[error(transparent)]
+    Flawed(#[from] Flaw),
+    #[error("the record cannot be read: {}", trouble::sentence(.source))]
+    Read { source: rusqlite::Error },
+}
+
+impl From<rusqlite::Error> for VerifyError {
+    fn from(source: rusqlite::Error) -> Self {
+        Self::Read { source }
+    }
+}
+
+impl SqliteStore {
+    /// Proves rows, head and checkpoints; the first flaw is the error.
+    pub fn verify(
+        &self,
+        range: Range,
+        progress: &(dyn Fn(Progress) + Sync),
+    ) -> Result<Report, VerifyError> {
+        loop {
+            let snapshot = Snapshot::take(&self.readers)?;
+            let first = snapshot.first;
+            let proof = Proof {
+                readers: &self.readers,
+                public_key: self.public_key(),
+                snapshot,
+                progress,
+                rows_done: AtomicU64::new(0),
+            };
+            let outcome = proof.run(range);
+            // Rows that a prune took meanwhile look like missing ones.
+            if outcome.is_err() && self.readers.read(snapshot::pruned)? + 1 != first {
+                continue;
+            }
+            return outcome;
+        }
+    }
+}
+
+struct Proof<'a> {
+    readers: &'a Readers,
+    public_key: &'a str,
+    snapshot: Snapshot,
+    progress: &'a (dyn Fn(Progress) + Sync),
+    rows_done: AtomicU64,
+}
+
+impl Proof<'_> {
+    fn run(&self, range: Range) -> Result<Report, VerifyError> {
+        let record = &self.snapshot;
+        if let Some(seq) = record.unreadable {
+            return Err(Fault::BadSignature.at(seq).into());
+        }
+        prove::prove_signatures(&record.checkpoints, self.public_key)?;
+        let (head, head_hash) = record.head.ok_or(Fault::HeadChanged.at(record.last_row))?;
+        let first = range.first.unwrap_or(record.first).max(record.first);
+        let last = range.last.unwrap_or(head).min(head);
+        let prev = if first == record.first {
+            prove::start(first, &record.checkpoints)?
+        } else {
+            self.hash_before(first)?
+        };
+        let rows_all = (last + 1).saturating_sub(first);
+        let reached = if rows_all >= SPLIT_ROWS_MIN {
+            self.walk_halves(first, last, prev)?
+        } else {
+            self.walk(first, last, prev)?
+        };
+        let whole = first == record.first && last == head;
+        if whole {
+            self.prove_end(head, head_hash, reached)?;
+            prove::prove_spacing(&record.checkpoints, first, head)?;
+        }
+        Ok(Report {
+            chain: CHAIN.to_owned(),
+            first_seq: first,
+            last_seq: last,
+            last_hash: reached,
+            rows: rows_all,
+            checkpoints: record.checkpoints.len() as u64,
+            public_key: self.public_key.to_owned(),
+        })
+    }
+
+    /// The head row must name the last row, and no checkpoint may lie beyond it.
+    fn prove_end(&self, head: u64, head_hash: Hash, reached: Hash) -> Result<(), Flaw> {
+        let beyond = self.snapshot.checkpoints.last().map_or(0, |it| it.seq);
+        if beyond > head {
+            return Err(Fault::Truncated {
+                should_reach: beyond,
+            }
+            .at(head + 1));
+        }
+        if self.snapshot.last_row != head || head_hash != reached {
+            return Err(Fault::HeadChanged.at(head));
+        }
+        Ok(())
+    }
+
+    fn walk_halves(&self, first: u64, last: u64, prev: Hash) -> Result<Hash, VerifyError> {
+        let middle = first + (last - first) / 2;
+        let before = match self.hash_before(middle) {
+            Ok(before) => before,
+            // The first half will tell what is wrong there.
+            Err(VerifyError::Flawed(_)) => return self.walk(first, last, prev),
+            Err(error) => return Err(error),
+        };
+        thread::scope(|scope| {
+            let second = scope.spawn(|| self.walk(middle, last, before));
+            let reached = self.walk(first, middle - 1, prev);
+            let second = second.join();
+            if reached? != before {
+                return Err(Fault::Unlinked.at(middle).into());
+            }
+            second.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        })
+    }
+
+    /// Proves the rows from `first` to `last`; gives the hash of the last.
+    fn walk(&self, first: u64, last: u64, prev: Hash) -> Result<Hash, VerifyError> {
+        let ahead: VecDeque<Checkpoint> = self
+            .snapshot
+            .checkpoints
+            .iter()
+            .filter(|it| (first..=last).contains(&it.seq))
+            .cloned()
+            .collect();
+        let mut walk = Walk::new(first, prev, ahead);
+        let rows_all = self.snapshot.last_row + 1 - self.snapshot.first;
+        while walk.next() <= last {
+            let from = walk.next();
+            let to = last.min(from + RANGE_ROWS - 1);
+            self.readers
+                .read(|connection| step_range(connection, &mut walk, from, to))??;
+            if walk.next() == from {
+                break;
+            }
+            let rows = walk.next() - from;
+            let rows_done = self.rows_done.fetch_add(rows, Ordering::Relaxed) + rows;
+            (self.progress)(Progress {
+                rows_done,
+                rows_all,
+            });
+        }
+        if walk.next() > last {
+            return Ok(walk.prev());
+        }
+        let fault = if self.snapshot.last_row >= walk.next() {
+            Fault::Missing
+        } else {
+            Fault::Truncated { should_reach: last }
+        };
+        Err(fault.at(walk.next()).into())
+    }
+
+    fn hash_before(&self, seq: u64) -> Result<Hash, VerifyError> {
+        let before = self.readers.read(|connection| {
+            let mut statement =
+                connection.prepare("SELECT hash FROM flow_events WHERE seq = ?1")?;
+            let mut rows = statement.query([(seq - 1).cast_signed()])?;
+            rows.next()?.map(|row| row.get(0)).transpose()
+        })?;
+        Ok(before
+            .map(Hash::from_bytes)
+            .ok_or(Fault::Missing.at(seq - 1))?)
+    }
+}
+
+/// Stops without a word when the rows end before `to`.
+fn step_range(
+    connection: &Connection,
+    walk: &mut Walk,
+    from: u64,
+    to: u64,
+) -> rusqlite::Result<Result<(), Flaw>> {
+    let sql = format!(
+        "SELECT {} FROM flow_events WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq",
+        query::COLUMNS
+    );
+    let mut statement = connection.prepare(&sql)?;
+    let mut rows = statement.query([from.cast_signed(), to.cast_signed()])?;
+    while let Some(row) = rows.next()? {
+        let seq = row.get::<_, i64>(1)?.cast_unsigned();
+        // Bytes that are no text are a change like any other.
+        let stepped = borrow(row, seq)
+            .ok_or(Fault::Changed.at(seq))
+            .and_then(|link| walk.step(&link));
+        if stepped.is_err() {
+            return Ok(stepped);
+        }
+    }
+    Ok(Ok(()))
+}
+
+fn borrow<'r>(row: &'r rusqlite::Row<'_>, seq: u64) -> Option<Link<'r>> {
+    let text = |column: usize| row.get_ref(column).ok()?.as_str().ok();
+    let hash = |column: usize| {
+        let bytes = row.get_ref(column).ok()?.as_blob().ok()?;
+        bytes.try_into().ok().map(Hash::from_bytes)
+    };
+    Some(Link {
+        seq,
+        columns: Columns {
+            chain: text(0)?,
+            event_id: text(2)?,
+            timestamp: text(3)?,
+            correlation_id: text(4)?,
+            actor_type: text(5)?,
+            actor_id: text(6)?,
+            event_type: text(7)?,
+            approval_state: row.get_ref(8).ok()?.as_str_or_null().ok()?,
+            payload: text(9)?,
+        },
+        prev_hash: hash(10)?,
+        hash: hash(11)?,
+    })
+}

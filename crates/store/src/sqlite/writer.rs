@@ -1,0 +1,291 @@
+//! The thread that writes. It takes whatever waits, writes it as one transaction and answers all
+//! (group commit without a timer): one caller pays one flush, many callers share it.
+//!
+//! Trouble is answered, never fatal: a connection that failed is dropped and the next change tries
+//! a new one, so the record comes back by itself.
+
+use std::sync::Arc;
+use std::sync::mpsc::Receiver;
+
+use countersign_gateway::audit::{Change, Committed, RecordError};
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::ledger::{Head, Ledger};
+use super::site::Site;
+use super::trouble;
+use crate::checkpoint::Kind;
+use crate::witness::Witness;
+
+/// Changes in one transaction.
+const BATCH_MAX: usize = 256;
+
+type Outcome = Result<Committed, RecordError>;
+
+/// A change that waits to be written.
+pub(super) struct Job {
+    change: Change,
+    // One per event, made by the caller: the writer is the narrow place.
+    timestamps: Vec<String>,
+    rule: Rule,
+    answer: oneshot::Sender<Outcome>,
+}
+
+/// When a change is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Rule {
+    Always,
+    /// Only if the command that it closes is still open; else it counts as done.
+    IfStillOpen,
+}
+
+impl Job {
+    pub(super) fn new(change: Change, rule: Rule) -> (Box<Self>, oneshot::Receiver<Outcome>) {
+        let (answer, outcome) = oneshot::channel();
+        let timestamps = change
+            .events
+            .iter()
+            .map(|draft| draft.timestamp.to_string())
+            .collect();
+        let job = Self {
+            change,
+            timestamps,
+            rule,
+            answer,
+        };
+        (Box::new(job), outcome)
+    }
+
+    fn answer(self, outcome: Outcome) {
+        // A caller that no longer waits is fine: the write went on without it.
+        let _ = self.answer.send(outcome);
+    }
+}
+
+/// Writes until nobody can send any more, then signs the chain's end.
+pub(super) fn run(site: &Arc<Site>, first: Connection, queue: &Receiver<Box<Job>>) {
+    let mut writer = Writer {
+        site,
+        queue,
+        witness: Witness::new(site.options.witness.clone()),
+        batch: Vec::new(),
+    };
+    let mut connection = Some(first);
+    let mut waiting = None;
+    loop {
+        let Some(open) = connection.take() else {
+            let Ok(job) = queue.recv() else { return };
+            match site.connect() {
+                Ok(open) => connection = Some(open),
+                Err(error) => {
+                    writer.batch.push(job);
+                    writer.refuse_all(&trouble::unavailable(&error));
+                    continue;
+                }
+            }
+            waiting = Some(job);
+            continue;
+        };
+        match writer.serve(&open, waiting.take()) {
+            After::Stopped => return,
+            After::Reconnect => {}
+        }
+    }
+}
+
+enum After {
+    Stopped,
+    Reconnect,
+}
+
+struct Writer<'a> {
+    site: &'a Site,
+    queue: &'a Receiver<Box<Job>>,
+    witness: Witness,
+    /// Jobs of the transaction under way.
+    batch: Vec<Box<Job>>,
+}
+
+impl Writer<'_> {
+    fn serve(&mut self, connection: &Connection, mut waiting: Option<Box<Job>>) -> After {
+        let identity = self.site.identity().ok();
+        let mut ledger = match Ledger::prepare(connection, self.site) {
+            Ok(ledger) => ledger,
+            Err(error) => {
+                self.batch.extend(waiting);
+                self.refuse_all(&trouble::unavailable(&error));
+                return After::Reconnect;
+            }
+        };
+        loop {
+            let job = match waiting.take() {
+                Some(job) => job,
+                None => match self.queue.recv() {
+                    Ok(job) => job,
+                    Err(_) => {
+                        self.stop(&mut ledger);
+                        return After::Stopped;
+                    }
+                },
+            };
+            // A file moved away would take rows that nobody finds again.
+            if self.site.identity().ok() != identity || identity.is_none() {
+                self.batch.push(job);
+                let sentence = "the database file was moved or deleted while in use";
+                self.refuse_all(&RecordError::Unavailable(sentence.to_owned()));
+                return After::Reconnect;
+            }
+            self.batch.push(job);
+            if let Err(error) = self.write(&mut ledger) {
+                ledger.roll_back();
+                tracing::warn!(%error, "the record was not written");
+                self.refuse_all(&trouble::unavailable(&error));
+                if !trouble::is_passing(&error) {
+                    return After::Reconnect;
+                }
+            }
+        }
+    }
+
+    /// Writes the jobs at hand and those that come in meanwhile.
+    fn write(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()> {
+        let mut head = ledger.begin()?;
+        let mut outcomes = Vec::with_capacity(8);
+        loop {
+            let job = &self.batch[outcomes.len()];
+            match apply(ledger, &mut head, job) {
+                Ok(outcome) => outcomes.push(outcome),
+                Err(error) if trouble::is_refusal(&error) => {
+                    ledger.roll_back();
+                    return self.write_singly(ledger);
+                }
+                Err(error) => return Err(error),
+            }
+            if outcomes.len() < self.batch.len() {
+                continue;
+            }
+            match (self.batch.len() < BATCH_MAX).then(|| self.queue.try_recv()) {
+                Some(Ok(job)) => self.batch.push(job),
+                Some(Err(_)) | None => return self.finish(ledger, &head, outcomes),
+            }
+        }
+    }
+
+    /// After a job that the database refuses: the others must not suffer for it.
+    fn write_singly(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()> {
+        let mut jobs = std::mem::take(&mut self.batch).into_iter();
+        while let Some(job) = jobs.next() {
+            self.batch.push(job);
+            let tried = ledger
+                .begin()
+                .and_then(|mut head| Ok((apply(ledger, &mut head, &self.batch[0])?, head)));
+            match tried {
+                Ok((outcome, head)) => {
+                    if let Err(error) = self.finish(ledger, &head, vec![outcome]) {
+                        self.batch.extend(jobs);
+                        return Err(error);
+                    }
+                }
+                Err(error) if trouble::is_refusal(&error) => {
+                    let written = already_written(ledger, &self.batch[0]);
+                    ledger.roll_back();
+                    let outcome = match written {
+                        Ok(Some(committed)) => Ok(committed),
+                        Ok(None) | Err(_) => Err(trouble::unavailable(&error)),
+                    };
+                    self.batch
+                        .drain(..)
+                        .for_each(|job| job.answer(outcome.clone()));
+                }
+                Err(error) => {
+                    self.batch.extend(jobs);
+                    return Err(error);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(
+        &mut self,
+        ledger: &mut Ledger<'_>,
+        head: &Head,
+        outcomes: Vec<Outcome>,
+    ) -> rusqlite::Result<()> {
+        let signed = ledger.commit(head)?;
+        for (job, outcome) in self.batch.drain(..).zip(outcomes) {
+            job.answer(outcome);
+        }
+        self.witness.tell(signed);
+        Ok(())
+    }
+
+    fn stop(&mut self, ledger: &mut Ledger<'_>) {
+        let signed = ledger.begin().and_then(|mut head| {
+            if head.seq > head.checkpointed {
+                ledger.checkpoint(&mut head, Kind::Stop)?;
+            }
+            ledger.commit(&head)
+        });
+        match signed {
+            Ok(signed) => self.witness.tell(signed),
+            Err(error) => {
+                ledger.roll_back();
+                tracing::warn!(%error, "the last checkpoint was not signed");
+            }
+        }
+    }
+
+    /// Also refuses what waits: each would wait for the same trouble again, one after the other.
+    fn refuse_all(&mut self, error: &RecordError) {
+        while let Ok(job) = self.queue.try_recv() {
+            self.batch.push(job);
+        }
+        for job in self.batch.drain(..) {
+            job.answer(Err(error.clone()));
+        }
+    }
+}
+
+/// Writes one change. A taken request id is found before anything of the change is written.
+fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
+    if let Some(open) = &job.change.open
+        && !ledger.open_command(open)?
+    {
+        let taken = open.request_id.clone();
+        return Ok(Err(RecordError::RequestIdTaken(taken)));
+    }
+    if let Some(close) = &job.change.close {
+        let closed = ledger.close_command(close)?;
+        if !closed && job.rule == Rule::IfStillOpen {
+            return Ok(Ok(Committed {
+                last_seq: head.seq,
+                last_event: None,
+            }));
+        }
+    }
+    for (draft, timestamp) in job.change.events.iter().zip(&job.timestamps) {
+        ledger.append(head, draft, timestamp)?;
+    }
+    Ok(Ok(receipt(head.seq, job)))
+}
+
+/// A change may come twice, when its caller did not wait for the answer; its events then stand
+/// in the record under the same ids.
+fn already_written(ledger: &mut Ledger<'_>, job: &Job) -> rusqlite::Result<Option<Committed>> {
+    let mut last = None;
+    for draft in &job.change.events {
+        match ledger.find(draft)? {
+            Some(seq) => last = Some(seq),
+            None => return Ok(None),
+        }
+    }
+    Ok(last.map(|seq| receipt(seq, job)))
+}
+
+fn receipt(last_seq: u64, job: &Job) -> Committed {
+    Committed {
+        last_seq,
+        last_event: job.change.events.last().map(|draft| draft.event_id.clone()),
+    }
+}
