@@ -26,11 +26,17 @@ pub(super) fn sentence(error: &rusqlite::Error) -> String {
     format!("{meaning} ({error})")
 }
 
-/// Whether the connection is worth keeping after this error.
+/// Whether the connection is worth keeping after this error. On a full disk it is: closing the last
+/// one moves the log into the database, which takes the space that was freed.
 pub(super) fn is_passing(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::ConstraintViolation)
+        Some(
+            ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+                | ErrorCode::DiskFull
+                | ErrorCode::ConstraintViolation
+        )
     )
 }
 

@@ -1,5 +1,13 @@
 //! The store's tests. [`port`] is written against the gateway's port and runs on every backend;
 //! the others look at what SQLite adds.
+#![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod bench;
+mod crash;
+mod export;
 mod port;
+mod prune;
+mod query;
+mod sweep;
+mod tamper;
+mod trouble;

@@ -8,7 +8,7 @@ use countersign_gateway::ids::RequestId;
 use countersign_store::row::Row;
 use serde_json::json;
 
-use crate::bench::{Bench, block_on, commit, events, fill, noon, owner, verify};
+use crate::bench::{Bench, block_on, commit, events, noon, owner, verify};
 
 /// A backend under test.
 trait Fixture: Sync {
@@ -221,13 +221,4 @@ fn many_callers_make_one_chain(fixture: &dyn Fixture) {
     });
     drop(record);
     assert_eq!(fixture.rows().len(), 200);
-}
-
-#[test]
-fn a_long_record_is_filled_in_large_changes() {
-    let bench = Bench::new();
-    let store = bench.open();
-    fill(&bench, &store, 2_500);
-    let report = verify(&store).unwrap();
-    assert_eq!((report.rows, report.checkpoints), (2_500, 2));
 }

@@ -1,0 +1,238 @@
+//! Trouble with the disk or with others is said in a sentence, and passes when its cause does.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::Duration;
+
+use countersign_gateway::audit::{Record, RecordError};
+use countersign_store::sqlite::site::OpenError;
+use countersign_store::{Options, SqliteStore};
+use serde_json::json;
+
+use crate::bench::{Bench, block_on, commit, events, verify};
+
+fn refusal(store: &SqliteStore, bench: &Bench) -> String {
+    match commit(store, bench.note(0)) {
+        Err(RecordError::Unavailable(sentence)) => sentence,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn impatient() -> Options {
+    Options {
+        busy_timeout: Duration::from_millis(50),
+        ..Bench::options()
+    }
+}
+
+#[test]
+fn a_lock_held_too_long_is_said_and_passes() {
+    let bench = Bench::new();
+    let store = SqliteStore::open(bench.path(), impatient()).unwrap();
+    commit(&store, bench.note(1)).unwrap();
+    let other = bench.sql();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let sentence = refusal(&store, &bench);
+    assert!(
+        sentence.starts_with("another process keeps the database locked"),
+        "{sentence}"
+    );
+    // Reading goes on meanwhile.
+    assert_eq!(store.tail(0).unwrap().len(), 1);
+    other.execute_batch("ROLLBACK").unwrap();
+    commit(&store, bench.note(2)).unwrap();
+    assert_eq!(verify(&store).unwrap().rows, 2);
+}
+
+#[test]
+fn all_that_wait_are_refused_together() {
+    let bench = Bench::new();
+    let store = SqliteStore::open(bench.path(), impatient()).unwrap();
+    let other = bench.sql();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let pending: Vec<_> = (0..500).map(|it| store.commit(bench.note(it))).collect();
+    for outcome in pending {
+        assert!(block_on(outcome).is_err());
+    }
+    other.execute_batch("ROLLBACK").unwrap();
+    commit(&store, bench.note(1)).unwrap();
+}
+
+#[test]
+fn more_than_the_queue_holds_is_refused_at_once() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let other = bench.sql();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let mut pending: Vec<_> = (0..1_100).map(|it| store.commit(bench.note(it))).collect();
+    let last = block_on(pending.pop().unwrap()).unwrap_err();
+    let sentence = "the record is unavailable: too many changes wait to be written";
+    assert_eq!(last.to_string(), sentence);
+    other.execute_batch("ROLLBACK").unwrap();
+    assert!(block_on(pending.swap_remove(0)).is_ok());
+}
+
+/// A file system of its own, small enough to fill. Needs root.
+struct Small(tempfile::TempDir);
+
+impl Small {
+    fn mount() -> Option<Self> {
+        let directory = tempfile::tempdir().unwrap();
+        Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "size=2m,mode=700", "tmpfs"])
+            .arg(directory.path())
+            .output()
+            .is_ok_and(|it| it.status.success())
+            .then_some(Self(directory))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0.path()).status();
+    }
+}
+
+#[test]
+fn a_full_disk_is_said_and_passes() {
+    let Some(small) = Small::mount() else {
+        println!("left out: a small file system needs the right to mount");
+        return;
+    };
+    let bench = Bench::new();
+    let store = SqliteStore::open(small.0.path(), Bench::options()).unwrap();
+    commit(&store, bench.note(1)).unwrap();
+    let ballast = small.0.path().join("ballast");
+    fs::write(&ballast, vec![0; 1 << 20]).unwrap();
+    let mut accepted = 1;
+    let big = || events(vec![bench.draft(&json!({"text": "x".repeat(10_000)}))]);
+    let sentence = loop {
+        match commit(&store, big()) {
+            Ok(_) => accepted += 1,
+            Err(error) => break error.to_string(),
+        }
+        assert!(accepted < 1_000, "the disk never filled");
+    };
+    let expected = "the record is unavailable: the disk is full";
+    assert!(sentence.starts_with(expected), "{sentence}");
+    assert!(commit(&store, big()).is_err());
+    fs::remove_file(&ballast).unwrap();
+    commit(&store, bench.note(2)).unwrap();
+    assert_eq!(verify(&store).unwrap().rows, accepted + 1);
+}
+
+#[test]
+fn a_file_taken_away_is_said_and_its_return_noticed() {
+    let bench = Bench::new();
+    let store = bench.open();
+    commit(&store, bench.note(1)).unwrap();
+    drop(store);
+    let store = bench.open();
+    commit(&store, bench.note(2)).unwrap();
+    let aside = bench.path().join("aside");
+    fs::create_dir(&aside).unwrap();
+    let names = ["record.db", "record.db-wal", "record.db-shm"];
+    for name in names {
+        fs::rename(bench.path().join(name), aside.join(name)).unwrap();
+    }
+    let sentence = refusal(&store, &bench);
+    assert!(sentence.contains("moved or deleted"), "{sentence}");
+    // No empty record takes its place.
+    let sentence = refusal(&store, &bench);
+    assert!(sentence.contains("cannot be opened"), "{sentence}");
+    for name in names {
+        fs::rename(aside.join(name), bench.path().join(name)).unwrap();
+    }
+    commit(&store, bench.note(3)).unwrap();
+    assert_eq!(verify(&store).unwrap().rows, 3);
+}
+
+#[test]
+fn a_damaged_file_is_said_and_its_repair_noticed() {
+    let bench = Bench::new();
+    drop(bench.open());
+    let good = fs::read(bench.database()).unwrap();
+    let store = bench.open();
+    commit(&store, bench.note(1)).unwrap();
+    drop(store);
+    fs::write(
+        bench.database(),
+        b"this is no database, whatever it says it is",
+    )
+    .unwrap();
+    let refused = SqliteStore::open(bench.path(), Bench::options());
+    assert!(matches!(refused, Err(OpenError::Connect { .. })));
+    fs::write(bench.database(), good).unwrap();
+    let store = bench.open();
+    commit(&store, bench.note(1)).unwrap();
+    verify(&store).unwrap();
+}
+
+#[test]
+fn pages_damaged_under_a_running_store_are_said() {
+    let bench = Bench::new();
+    let store = bench.open();
+    commit(&store, bench.note(1)).unwrap();
+    drop(store);
+    let store = bench.open();
+    let good = fs::read(bench.database()).unwrap();
+    let mut bad = good.clone();
+    bad[4096..].fill(0xa5);
+    fs::write(bench.database(), bad).unwrap();
+    let sentence = refusal(&store, &bench);
+    assert!(
+        sentence.starts_with("the database file is damaged"),
+        "{sentence}"
+    );
+    fs::write(bench.database(), good).unwrap();
+    commit(&store, bench.note(2)).unwrap();
+    assert_eq!(verify(&store).unwrap().rows, 2);
+}
+
+/// Says whether file modes bind this process at all; they do not bind root.
+fn modes_bind(bench: &Bench) -> bool {
+    let probe = bench.path().join("probe");
+    fs::write(&probe, "").unwrap();
+    fs::set_permissions(&probe, fs::Permissions::from_mode(0o400)).unwrap();
+    fs::OpenOptions::new().write(true).open(&probe).is_err()
+}
+
+#[test]
+fn a_read_only_place_is_refused_and_noticed_when_it_opens() {
+    let bench = Bench::new();
+    drop(bench.open());
+    if modes_bind(&bench) {
+        fs::set_permissions(bench.database(), fs::Permissions::from_mode(0o400)).unwrap();
+        assert!(SqliteStore::open(bench.path(), Bench::options()).is_err());
+        fs::set_permissions(bench.database(), fs::Permissions::from_mode(0o600)).unwrap();
+        drop(bench.open());
+        return;
+    }
+    let Some(small) = Small::mount() else {
+        println!("left out: a read-only file system needs the right to mount");
+        return;
+    };
+    let remount = |how: &str| {
+        let mut mount = Command::new("mount");
+        mount
+            .args(["-o", &format!("remount,{how}")])
+            .arg(small.0.path());
+        assert!(mount.status().unwrap().success());
+    };
+    drop(SqliteStore::open(small.0.path(), Bench::options()).unwrap());
+    remount("ro");
+    assert!(SqliteStore::open(small.0.path(), Bench::options()).is_err());
+    remount("rw");
+    let store = SqliteStore::open(small.0.path(), Bench::options()).unwrap();
+    commit(&store, bench.note(1)).unwrap();
+}
+
+#[test]
+fn a_missing_head_row_is_said() {
+    let bench = Bench::new();
+    drop(bench.open());
+    bench.force("DELETE FROM chain_heads");
+    let store = bench.open();
+    assert!(refusal(&store, &bench).contains("no rows"));
+}
