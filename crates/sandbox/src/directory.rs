@@ -1,0 +1,71 @@
+//! Opening the directory a command will work in, so that the check and the use are about the same thing.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// An opened directory and where it is.
+#[derive(Debug)]
+pub struct Directory {
+    pub fd: OwnedFd,
+    /// Canonical path of what was opened, as the kernel names it.
+    pub path: PathBuf,
+}
+
+/// Why a directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DirectoryError {
+    #[error("directory `{}` does not exist", path.display())]
+    Missing { path: PathBuf },
+    #[error("`{}` is not a directory", path.display())]
+    NotADirectory { path: PathBuf },
+    #[error("cannot open directory `{}`", path.display())]
+    Open { path: PathBuf, source: io::Error },
+}
+
+/// Opens a directory, following links, and asks the kernel what was opened.
+pub fn open(path: &Path) -> Result<Directory, DirectoryError> {
+    let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(path);
+    let fd: OwnedFd = match opened {
+        Ok(file) => file.into(),
+        Err(error) => {
+            let path = path.to_owned();
+            return Err(match error.raw_os_error() {
+                Some(libc::ENOENT) => DirectoryError::Missing { path },
+                Some(libc::ENOTDIR) => DirectoryError::NotADirectory { path },
+                _ => DirectoryError::Open { path, source: error },
+            });
+        }
+    };
+    let named = fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    match named {
+        // A directory removed after it was opened has no name any more, only this mark.
+        Ok(named) if named.to_string_lossy().ends_with(" (deleted)") && !named.exists() => Err(DirectoryError::Missing { path: path.to_owned() }),
+        Ok(named) => Ok(Directory { fd, path: named }),
+        Err(source) => Err(DirectoryError::Open { path: path.to_owned(), source }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_and_dots_are_resolved_to_what_was_opened() {
+        let base = tempfile::tempdir().unwrap();
+        let real = fs::canonicalize(base.path()).unwrap();
+        fs::create_dir(real.join("inside")).unwrap();
+        std::os::unix::fs::symlink("inside", real.join("link")).unwrap();
+        assert_eq!(open(&real.join("link/../link")).unwrap().path, real.join("inside"));
+    }
+
+    #[test]
+    fn missing_directories_and_files_are_told_apart() {
+        let base = tempfile::tempdir().unwrap();
+        fs::write(base.path().join("file"), "").unwrap();
+        assert!(matches!(open(&base.path().join("none")), Err(DirectoryError::Missing { .. })));
+        assert!(matches!(open(&base.path().join("file")), Err(DirectoryError::NotADirectory { .. })));
+    }
+}

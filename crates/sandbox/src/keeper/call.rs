@@ -1,0 +1,279 @@
+//! One call: from a launch to a reply, with nothing left running in between.
+
+use std::ffi::{CStr, CString, c_char};
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::Keeper;
+use super::child::{self, Note, Plan};
+use super::tree::Tree;
+use crate::landlock::{self, SHARED_MEMORY, SharedMemory};
+use crate::launch::{Body, Ending, ExecRights, Hits, Launch, Outcome, Reply, Step};
+use crate::runner::RunnerInput;
+use crate::sys::process::{Ended, Patience, Side, Waited, exit_now, fork_into, wait_for, wait_ready};
+use crate::sys::{self, errno_of, sockets};
+use crate::wire;
+
+/// Rulesets kept; a server has few different lists of programs.
+const RULESETS_MAX: usize = 16;
+/// A path without links, so that nothing can be swapped in on the way.
+const NO_LINKS: u64 = libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS;
+
+/// Where a started command stands.
+enum Started {
+    Running { pid: i32 },
+    Refused(Reply),
+}
+
+impl Keeper {
+    /// Runs one command and answers when its tree is gone; `None` when the server is.
+    pub(super) fn conduct(&mut self, launch: &Launch, fds: Vec<OwnedFd>) -> Option<Reply> {
+        if !self.guards.iter().all(super::mounts::Guard::holds) {
+            return Some(Reply::Stale);
+        }
+        let started = self.start(launch, fds).unwrap_or_else(|(step, errno)| Started::Refused(Reply::LaunchFailed { step, errno }));
+        let pid = match started {
+            Started::Refused(reply) => return Some(reply),
+            Started::Running { pid } => pid,
+        };
+        let main = self.attend(pid)?;
+        Some(Reply::Exited(self.ending(launch, &main)))
+    }
+
+    /// After the reply: what the next call must not inherit from this one.
+    pub(super) fn tidy(&mut self) {
+        self.counted = self.counters.read();
+        if self.shared_memory == SharedMemory::Private {
+            for entry in fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
+                let path = entry.path();
+                if fs::remove_file(&path).is_err() {
+                    let _ = fs::remove_dir_all(&path);
+                }
+            }
+        }
+    }
+
+    /// Starts the command. Our copies of its descriptors are closed when this returns, so that readers see
+    /// the end of the command's output when the command ends.
+    fn start(&mut self, launch: &Launch, fds: Vec<OwnedFd>) -> Result<Started, (Step, i32)> {
+        let [directory, stdin, stdout, stderr, programs @ ..] = fds.as_slice() else {
+            return Err((Step::Receive, libc::EBADF));
+        };
+        let own_directory = self.enterable(directory, &launch.cwd)?;
+        let argv = pointers(&launch.argv);
+        let envp = pointers(&launch.env);
+        let mut plan = Plan {
+            streams: [stdin.as_raw_fd(), stdout.as_raw_fd(), stderr.as_raw_fd()],
+            directory: own_directory.as_ref().unwrap_or(directory).as_raw_fd(),
+            gate: self.socket.as_raw_fd(),
+            ruleset: self.ruleset(&launch.exec)?,
+            uid: self.profile.identity.as_ref().map(|identity| identity.uid),
+            drops_capabilities: self.drops_capabilities,
+            cpu_seconds: launch.cpu_seconds,
+            data_bytes: self.profile.limits.memory_bytes.filter(|_| !self.counters.has_memory()),
+            first_out_of_memory: self.counters.has_memory(),
+            dies_with_keeper: self.tree == Tree::Descendants,
+            program: -1,
+            argv: argv.as_ptr(),
+            envp: envp.as_ptr(),
+            script: None,
+            note: Note::Running,
+        };
+        match &launch.body {
+            Body::Exec { script } => {
+                let (Some(program), false) = (programs.first(), launch.argv.is_empty()) else {
+                    return Err((Step::Receive, libc::EINVAL));
+                };
+                plan.program = program.as_raw_fd();
+                plan.script = script.as_ref().map(|script| (script.path.as_ptr(), script.identity));
+                self.execute(&mut plan, &launch.exec)
+            }
+            Body::Run { payload } => self.run(&plan, launch, payload, programs),
+        }
+    }
+
+    fn execute(&mut self, plan: &mut Plan, exec: &ExecRights) -> Result<Started, (Step, i32)> {
+        loop {
+            // SAFETY: the entry keeps to system calls and the plan, which lives until it has exec'ed or
+            // exited; a keeper has one thread.
+            let pid = unsafe { self.stack.run_child(child::execute, (&raw mut *plan).cast()) }.map_err(|error| (Step::Fork, errno_of(&error)))?;
+            // SAFETY: the child wrote through its own pointer to the plan.
+            let note = unsafe { std::ptr::read_volatile(&raw const plan.note) };
+            if note == Note::Running {
+                return Ok(Started::Running { pid });
+            }
+            let _ = wait_for(pid, Patience::Block);
+            match note {
+                // A program that was updated is another file than the one the kept rules name. The gate
+                // was passed, so the second try does not ask again.
+                Note::Failed { step: Step::Exec, errno: libc::EACCES } if plan.gate >= 0 && plan.ruleset >= 0 => {
+                    self.rulesets.retain(|(of, _)| of != exec);
+                    plan.ruleset = self.ruleset(exec)?;
+                    plan.gate = -1;
+                    plan.note = Note::Running;
+                }
+                Note::Failed { step, errno } => return Err((step, errno)),
+                Note::Aborted | Note::Running => return Ok(Started::Refused(Reply::Aborted)),
+            }
+        }
+    }
+
+    /// Forks a runner. Until it has passed the gate it alone reads our socket, and tells us by a pipe.
+    fn run(&mut self, plan: &Plan, launch: &Launch, payload: &[u8], programs: &[OwnedFd]) -> Result<Started, (Step, i32)> {
+        let fail = |error: io::Error| (Step::Fork, errno_of(&error));
+        let runner = self.runner.ok_or((Step::Exec, libc::ENOSYS))?;
+        let (mut progress, mut told) = io::pipe().map_err(fail)?;
+        let pid = match fork_into(0).map_err(fail)? {
+            Side::Parent { child } => child,
+            Side::Child => {
+                let ready = child::confine(plan);
+                let note = match ready {
+                    Err((step, errno)) => Note::Failed { step, errno },
+                    Ok(()) if child::pass_gate(plan.gate) => Note::Running,
+                    Ok(()) => Note::Aborted,
+                };
+                let _ = told.write_all(&encode(note));
+                if note != Note::Running {
+                    exit_now(127);
+                }
+                let keep: Vec<_> = programs.iter().map(AsFd::as_fd).collect();
+                if sys::keep_only(&keep).is_err() {
+                    exit_now(127);
+                }
+                child::unblock_signals();
+                let input = RunnerInput { payload: payload.to_vec(), env: launch.env.clone(), programs: keep };
+                exit_now(catch_unwind(AssertUnwindSafe(|| runner(input))).unwrap_or(125))
+            }
+        };
+        drop(told);
+        let mut bytes = Vec::new();
+        progress.read_to_end(&mut bytes).map_err(fail)?;
+        let note = decode(&bytes);
+        if note == Note::Running {
+            return Ok(Started::Running { pid });
+        }
+        let _ = wait_for(pid, Patience::Block);
+        match note {
+            Note::Failed { step, errno } => Err((step, errno)),
+            Note::Aborted | Note::Running => Ok(Started::Refused(Reply::Aborted)),
+        }
+    }
+
+    /// The working directory as this mount namespace sees it, when it sees it differently. The server's own
+    /// descriptor belongs to a mount outside, from which covered and protected files look as they always did.
+    fn enterable(&self, given: &OwnedFd, path: &CStr) -> Result<Option<OwnedFd>, (Step, i32)> {
+        if !self.in_mount_namespace {
+            return Ok(None);
+        }
+        let fail = |error: io::Error| (Step::Directory, errno_of(&error));
+        let found = sys::open_how(path, libc::O_PATH | libc::O_DIRECTORY, NO_LINKS).map_err(fail)?;
+        let identity = |fd: &OwnedFd| fs::File::from(fd.try_clone()?).metadata().map(|data| (data.dev(), data.ino()));
+        if identity(given).map_err(fail)? == identity(&found).map_err(fail)? {
+            Ok(Some(found))
+        } else {
+            // Moved or replaced since the server looked, or covered in here.
+            Err((Step::Directory, libc::ESTALE))
+        }
+    }
+
+    /// The ruleset for these programs, from the cache or newly made.
+    fn ruleset(&mut self, exec: &ExecRights) -> Result<i32, (Step, i32)> {
+        if !self.landlocked {
+            return Ok(-1);
+        }
+        if let Some((_, fd)) = self.rulesets.iter().find(|(of, _)| of == exec) {
+            return Ok(fd.as_raw_fd());
+        }
+        if let (ExecRights::Any, true) = (exec, self.profile.exec_list) {
+            return Err((Step::Rules, libc::EPERM));
+        }
+        let made = landlock::ruleset(&self.profile, exec, self.shared_memory).map_err(|error| (Step::Rules, errno_of(&error)))?;
+        if self.rulesets.len() == RULESETS_MAX {
+            self.rulesets.remove(0);
+        }
+        let fd = made.as_raw_fd();
+        self.rulesets.push((exec.clone(), made));
+        Ok(fd)
+    }
+
+    /// Waits for the main process, passes on what the server says meanwhile, and clears away the rest.
+    fn attend(&mut self, main: i32) -> Option<Ended> {
+        loop {
+            if wait_ready(self.socket.as_fd()).unwrap_or(false) {
+                let mut word = [0];
+                match sockets::receive(self.socket.as_fd(), &mut word, &mut Vec::new()) {
+                    Ok(1) if word == [wire::TERMINATE] => self.tree.signal(libc::SIGTERM),
+                    Ok(1) if word == [wire::KILL] => self.tree.signal(libc::SIGKILL),
+                    Ok(1) => {}
+                    _ => {
+                        let _ = self.tree.end();
+                        return None;
+                    }
+                }
+            }
+            let mut ended = None;
+            let others = loop {
+                match wait_for(-1, Patience::Look) {
+                    Ok(Waited::Ended(child)) if child.pid == main => ended = Some(child),
+                    Ok(Waited::Ended(_)) => {}
+                    Ok(Waited::StillRunning) => break true,
+                    Ok(Waited::NoChildren) | Err(_) => break false,
+                }
+            };
+            if let Some(main) = ended {
+                if others {
+                    let _ = self.tree.end();
+                }
+                return Some(main);
+            }
+        }
+    }
+
+    fn ending(&mut self, launch: &Launch, main: &Ended) -> Ending {
+        let mut hits = Hits::default();
+        if main.outcome != Outcome::Code(0) {
+            let now = self.counters.read();
+            hits.memory = now.0 > self.counted.0;
+            hits.pids = now.1 > self.counted.1;
+            hits.cpu = launch.cpu_seconds.is_some_and(|seconds| ran_out_of_cpu(main, seconds));
+        }
+        Ending { outcome: main.outcome, usage: main.usage, hits }
+    }
+}
+
+/// Whether the limit on CPU seconds ended this process or a child whose status it passed on.
+fn ran_out_of_cpu(main: &Ended, seconds: u64) -> bool {
+    let used = main.usage.user_us + main.usage.system_us >= seconds.saturating_mul(1_000_000);
+    match main.outcome {
+        Outcome::Signal(libc::SIGXCPU) => true,
+        Outcome::Signal(number) => number == libc::SIGKILL && used,
+        Outcome::Code(code) => (code == 128 + libc::SIGXCPU || code == 128 + libc::SIGKILL) && used,
+    }
+}
+
+fn pointers(strings: &[CString]) -> Vec<*const c_char> {
+    strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
+}
+
+/// A note as bytes for the pipe of a forked child.
+fn encode(note: Note) -> Vec<u8> {
+    let parts: (u8, Option<(Step, i32)>) = match note {
+        Note::Running => (0, None),
+        Note::Aborted => (1, None),
+        Note::Failed { step, errno } => (2, Some((step, errno))),
+    };
+    postcard::to_stdvec(&parts).unwrap_or_default()
+}
+
+/// Reads it back; a child that died without a word has not passed the gate.
+fn decode(bytes: &[u8]) -> Note {
+    match postcard::from_bytes::<(u8, Option<(Step, i32)>)>(bytes) {
+        Ok((0, None)) => Note::Running,
+        Ok((1, None)) => Note::Aborted,
+        Ok((_, Some((step, errno)))) => Note::Failed { step, errno },
+        Ok((_, None)) | Err(_) => Note::Failed { step: Step::Fork, errno: libc::ECHILD },
+    }
+}

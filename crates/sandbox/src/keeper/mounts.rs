@@ -1,0 +1,116 @@
+//! What a keeper's mount namespace changes about the file system: secrets are covered, files that steer other
+//! tools are read-only, writable places are not executable.
+//!
+//! Mounts of another namespace come off silently when somebody outside replaces the file below them. Each
+//! path therefore leaves a guard, which is asked before every launch whether it is still as it was.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::landlock::{SHARED_MEMORY, SharedMemory};
+use crate::profile::Profile;
+use crate::sys::mounts::{self, Presence};
+use crate::sys::c_path;
+
+/// What was done.
+pub(super) struct Covers {
+    pub(super) guards: Vec<Guard>,
+    pub(super) shared_memory: SharedMemory,
+}
+
+impl Covers {
+    pub(super) fn none() -> Covers {
+        Covers { guards: Vec::new(), shared_memory: SharedMemory::Host }
+    }
+}
+
+/// A path and what must still be true of it.
+pub(super) struct Guard {
+    path: CString,
+    expected: Presence,
+}
+
+impl Guard {
+    fn after(path: &Path) -> io::Result<Guard> {
+        let path = c_path(path)?;
+        let expected = mounts::presence(&path);
+        Ok(Guard { path, expected })
+    }
+
+    pub(super) fn holds(&self) -> bool {
+        mounts::presence(&self.path) == self.expected
+    }
+}
+
+/// Changes the mount namespace of this process as the profile asks.
+pub(super) fn arrange(profile: &Profile) -> io::Result<Covers> {
+    let mut covers = Covers::none();
+    if profile.noexec {
+        for path in profile.writable().filter(|path| path.exists()) {
+            mounts::pin(path)?;
+            mounts::add_attributes(path, mounts::NO_EXEC)?;
+        }
+    }
+    for path in &profile.protected {
+        if path.exists() {
+            pin_parents(profile, path)?;
+            mounts::pin(path)?;
+            mounts::add_attributes(path, mounts::READ_ONLY)?;
+        }
+        covers.guards.push(Guard::after(path)?);
+    }
+    // Private shared memory comes before the masks: one of them could be inside.
+    if !touches_shared_memory(profile) && Path::new(SHARED_MEMORY).is_dir() {
+        mounts::tmpfs(Path::new(SHARED_MEMORY), c"mode=1777,size=25%")?;
+        mounts::add_attributes(Path::new(SHARED_MEMORY), mounts::NO_EXEC)?;
+        covers.shared_memory = SharedMemory::Private;
+    }
+    for path in &profile.masked {
+        mask(path)?;
+        covers.guards.push(Guard::after(path)?);
+    }
+    Ok(covers)
+}
+
+/// Makes the directories between a protected path and its root mount points. Otherwise a parent could be
+/// moved aside and made anew without the protection.
+fn pin_parents(profile: &Profile, path: &Path) -> io::Result<()> {
+    let Some(root) = profile.writable().filter(|root| path.starts_with(root)).max_by_key(|root| root.as_os_str().len()) else {
+        return Ok(());
+    };
+    let mut parents: Vec<&Path> = path.ancestors().skip(1).take_while(|parent| *parent != root).collect();
+    parents.reverse();
+    for parent in parents {
+        if mounts::presence(&c_path(parent)?) != Presence::MountPoint {
+            mounts::pin(parent)?;
+        }
+    }
+    Ok(())
+}
+
+/// Covers a directory by an empty one and a file by an empty one.
+fn mask(path: &Path) -> io::Result<()> {
+    let Ok(found) = fs::metadata(path) else { return Ok(()) };
+    if found.is_dir() {
+        mounts::tmpfs(path, c"mode=0555,size=4k")?;
+    } else {
+        mounts::bind(Path::new("/dev/null"), path)?;
+    }
+    mounts::add_attributes(path, mounts::READ_ONLY)
+}
+
+fn touches_shared_memory(profile: &Profile) -> bool {
+    profile.writable().chain(profile.roots.iter().chain(&profile.read_paths).map(PathBuf::as_path)).any(|path| path.starts_with(SHARED_MEMORY))
+}
+
+/// Masked paths that commands can reach when nothing covers them.
+pub(super) fn exposed(profile: &Profile, landlocked: bool) -> Vec<PathBuf> {
+    const SYSTEM: &[&str] = &["/usr", "/etc", "/opt", "/proc", "/sys"];
+    let reachable = |masked: &Path| {
+        let opened = profile.writable().chain(profile.roots.iter().chain(&profile.read_paths).map(PathBuf::as_path));
+        !landlocked || opened.chain(SYSTEM.iter().map(Path::new)).any(|root| masked.starts_with(root) || root.starts_with(masked))
+    };
+    profile.masked.iter().filter(|masked| masked.exists() && reachable(masked)).cloned().collect()
+}

@@ -1,0 +1,194 @@
+//! File rules by Landlock: what a command may read, write and execute, TCP, abstract sockets and signals.
+//!
+//! A ruleset is built once per profile and list of programs by the keeper, which may look at every path; a
+//! child only restricts itself with the finished descriptor. Rules hold on files, not on names, so they
+//! survive renames, and paths that do not exist when the ruleset is built stay closed.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use crate::launch::ExecRights;
+use crate::profile::{Network, Profile};
+use crate::sys::check;
+
+const EXECUTE: u64 = 1 << 0;
+const WRITE_FILE: u64 = 1 << 1;
+const READ_FILE: u64 = 1 << 2;
+const READ_DIR: u64 = 1 << 3;
+const TRUNCATE: u64 = 1 << 14;
+const IOCTL_DEV: u64 = 1 << 15;
+
+const READ: u64 = READ_FILE | READ_DIR;
+/// Rights that make sense on a file; the kernel refuses others there.
+const ON_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
+
+const TCP_BIND_AND_CONNECT: u64 = 0b11;
+const SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS: u64 = 0b11;
+
+/// Programs, libraries and their data.
+const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store"];
+/// The same without directories of programs. What else lies in `/usr` and `/usr/local` is added by looking.
+const SYSTEM_WITHOUT_PROGRAMS: &[&str] = &["/lib", "/lib32", "/lib64", "/libx32", "/etc"];
+const PROGRAM_DIRECTORIES: &[&str] = &["bin", "sbin", "games", "local"];
+/// Kernel tables that libraries read at start (CPU topology, own maps). Other processes' entries in `/proc`
+/// stay closed: Landlock refuses them to a confined process.
+const KERNEL: &[&str] = &["/proc", "/sys"];
+/// Devices without memory of who wrote to them. No terminals: they could belong to the operator.
+const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+/// Where `/etc/resolv.conf` points to on systems with a resolver service.
+const RESOLVER: &[&str] = &["/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf"];
+/// Shared memory and semaphores; a private, emptied file system in a mount namespace.
+pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
+
+/// The highest Landlock version this crate knows the rights of.
+const ABI_KNOWN: u32 = 7;
+
+/// The kernel's Landlock version, 0 when there is none.
+pub fn abi() -> u32 {
+    const VERSION: u32 = 1;
+    // SAFETY: with this flag the kernel takes no attributes and returns a number.
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, VERSION) };
+    u32::try_from(version).unwrap_or(0)
+}
+
+/// Whether the private shared memory directory is there to be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum SharedMemory {
+    Private,
+    Host,
+}
+
+/// A finished ruleset for one profile and one list of programs.
+pub(crate) fn ruleset(profile: &Profile, exec: &ExecRights, shared_memory: SharedMemory) -> io::Result<OwnedFd> {
+    let rules = Rules::create(profile.network, abi().min(ABI_KNOWN))?;
+    let execute = match exec {
+        ExecRights::Any => EXECUTE,
+        ExecRights::Only(_) => 0,
+    };
+    match exec {
+        ExecRights::Any => rules.allow_all(SYSTEM.iter().map(Path::new), READ | EXECUTE)?,
+        ExecRights::Only(list) => {
+            rules.allow_all(SYSTEM_WITHOUT_PROGRAMS.iter().map(Path::new), READ)?;
+            rules.allow_all(beside_programs().iter().map(PathBuf::as_path), READ)?;
+            // Names in program directories are no secret and shells look for them.
+            rules.allow(Path::new("/usr"), READ_DIR)?;
+            rules.allow_all(list.paths(), READ | EXECUTE)?;
+        }
+    }
+    rules.allow_all(KERNEL.iter().map(Path::new), READ)?;
+    rules.allow(Path::new("/dev"), READ_DIR)?;
+    rules.allow_all(DEVICES.iter().map(Path::new), READ_FILE | WRITE_FILE | IOCTL_DEV)?;
+    if profile.network == Network::Allow {
+        rules.allow_all(RESOLVER.iter().map(Path::new), READ)?;
+    }
+    if shared_memory == SharedMemory::Private {
+        rules.allow(Path::new(SHARED_MEMORY), rules.handled & !EXECUTE)?;
+    }
+    rules.allow_all(profile.roots.iter().chain(&profile.read_paths).map(PathBuf::as_path), READ | execute)?;
+    rules.allow_all(profile.writable(), (rules.handled & !EXECUTE & !IOCTL_DEV) | execute)?;
+    Ok(rules.fd)
+}
+
+/// Everything in `/usr` and `/usr/local` that is not a directory of programs.
+fn beside_programs() -> Vec<PathBuf> {
+    let entries = |directory| fs::read_dir(directory).into_iter().flatten().flatten();
+    entries("/usr")
+        .chain(entries("/usr/local"))
+        .filter(|entry| !PROGRAM_DIRECTORIES.iter().any(|name| entry.file_name() == *name))
+        .map(|entry| entry.path())
+        .collect()
+}
+
+struct Rules {
+    fd: OwnedFd,
+    handled: u64,
+}
+
+impl Rules {
+    /// An empty ruleset: everything this kernel can handle is refused.
+    fn create(network: Network, abi: u32) -> io::Result<Rules> {
+        #[repr(C)]
+        struct Attributes {
+            fs: u64,
+            net: u64,
+            scoped: u64,
+        }
+        if abi == 0 {
+            return Err(io::Error::from_raw_os_error(libc::ENOSYS));
+        }
+        let handled = handled_fs(abi);
+        let attributes = Attributes {
+            fs: handled,
+            net: if network == Network::Deny { TCP_BIND_AND_CONNECT } else { 0 },
+            scoped: SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS,
+        };
+        // Older kernels know shorter structs and refuse longer ones with content.
+        let size = match abi {
+            0..=3 => 8,
+            4..=5 => 16,
+            _ => size_of::<Attributes>(),
+        };
+        // SAFETY: the struct outlives the call and is at least `size` bytes long.
+        let fd = check(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &raw const attributes, size, 0) })?;
+        // SAFETY: the kernel just gave us this descriptor and nobody else knows it.
+        Ok(Rules { fd: unsafe { OwnedFd::from_raw_fd(fd as RawFd) }, handled })
+    }
+
+    fn allow_all<'a>(&self, paths: impl Iterator<Item = &'a Path>, rights: u64) -> io::Result<()> {
+        paths.into_iter().try_for_each(|path| self.allow(path, rights))
+    }
+
+    /// Adds rights for a file or everything beneath a directory. A missing path gets none.
+    fn allow(&self, path: &Path, rights: u64) -> io::Result<()> {
+        #[repr(C, packed)]
+        struct PathBeneath {
+            allowed: u64,
+            parent: RawFd,
+        }
+        const PATH_BENEATH: u32 = 1;
+        let file = match fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path) {
+            Ok(file) => file,
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::EACCES)) => return Ok(()),
+            Err(error) => return Err(error),
+        };
+        let mut allowed = rights & self.handled;
+        if !file.metadata()?.is_dir() {
+            allowed &= ON_FILES;
+        }
+        if allowed == 0 {
+            return Ok(());
+        }
+        let rule = PathBeneath { allowed, parent: file.as_raw_fd() };
+        // SAFETY: the rule is a struct landlock_path_beneath_attr and both descriptors are open.
+        check(unsafe { libc::syscall(libc::SYS_landlock_add_rule, self.fd.as_raw_fd(), PATH_BENEATH, &raw const rule, 0) }).map(drop)
+    }
+}
+
+/// Every file right that a kernel of this version knows.
+fn handled_fs(abi: u32) -> u64 {
+    let count = match abi {
+        0 => 0,
+        1 => 13,
+        2 => 14,
+        3 | 4 => 15,
+        _ => 16,
+    };
+    (1 << count) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_version_adds_its_rights() {
+        assert_eq!(handled_fs(0), 0);
+        assert_eq!(handled_fs(1) & TRUNCATE, 0);
+        assert_eq!(handled_fs(3) & TRUNCATE, TRUNCATE);
+        assert_eq!(handled_fs(4) & IOCTL_DEV, 0);
+        assert_eq!(handled_fs(7), 0xffff);
+    }
+}

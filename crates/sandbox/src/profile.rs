@@ -1,0 +1,125 @@
+//! What a command may touch. A profile is complete before a keeper is made for it: nothing in here is
+//! looked up later, and nothing has a default that someone might forget to think about.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::Layer;
+
+/// How much of the file system a command may change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Mode {
+    /// Only the private home and temporary directory are writable.
+    ReadOnly,
+    /// The roots are writable too.
+    WorkspaceWrite,
+    /// Files, network and system calls are not confined. Limits, user, no-new-privs (without which the user
+    /// would be no promise) and tree ending stay.
+    DangerFullAccess,
+}
+
+/// Whether a command may use the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Network {
+    /// No socket of any family can be made.
+    Deny,
+    /// Internet sockets; local sockets stay refused.
+    Allow,
+}
+
+/// The user a command runs as.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Identity {
+    pub uid: u32,
+    pub gid: u32,
+    pub groups: Vec<u32>,
+}
+
+/// Bounds on the whole tree. `None` is no bound.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Limits {
+    pub memory_bytes: Option<u64>,
+    /// Thousandths of one CPU.
+    pub cpu_millicores: Option<u32>,
+    pub pids: Option<u32>,
+    /// Size of the largest file one process may write.
+    pub file_bytes: Option<u64>,
+    /// Open descriptors of one process.
+    pub open_files: u64,
+}
+
+/// Everything a keeper is made from. All paths are absolute and canonical.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Profile {
+    pub mode: Mode,
+    pub network: Network,
+    /// `None` keeps the server's user.
+    pub identity: Option<Identity>,
+    /// Writable in [`Mode::WorkspaceWrite`], readable in [`Mode::ReadOnly`].
+    pub roots: Vec<PathBuf>,
+    /// Readable besides the roots and the system directories.
+    pub read_paths: Vec<PathBuf>,
+    /// Covered by an empty read-only directory or file, also inside roots.
+    pub masked: Vec<PathBuf>,
+    /// Made read-only where they exist inside a root.
+    pub protected: Vec<PathBuf>,
+    /// Launches come with a list of programs; programs made at run time in memory are refused.
+    pub exec_list: bool,
+    /// Roots, home and temporary directory are mounted `noexec`.
+    pub noexec: bool,
+    /// Private and writable.
+    pub home: Option<PathBuf>,
+    /// Private and writable.
+    pub tmp: Option<PathBuf>,
+    pub limits: Limits,
+    /// Without these no keeper is made.
+    pub require: Vec<Layer>,
+}
+
+/// Why a profile makes no sense.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+pub enum ProfileError {
+    #[error("a command is never given to root by name; leave the user out to keep the server's")]
+    RootIdentity,
+    #[error("path `{0}` is not absolute")]
+    RelativePath(PathBuf),
+    #[error("`{0}` cannot be opened to the sandbox: it is or contains a whole system")]
+    RootTooWide(PathBuf),
+}
+
+impl Profile {
+    /// Paths that commands may write, in this mode.
+    pub(crate) fn writable(&self) -> impl Iterator<Item = &Path> {
+        let roots: &[PathBuf] = match self.mode {
+            Mode::ReadOnly => &[],
+            Mode::WorkspaceWrite | Mode::DangerFullAccess => &self.roots,
+        };
+        roots.iter().chain(&self.home).chain(&self.tmp).map(PathBuf::as_path)
+    }
+
+    /// True where files and system calls are confined.
+    pub(crate) fn confines(&self) -> bool {
+        match self.mode {
+            Mode::ReadOnly | Mode::WorkspaceWrite => true,
+            Mode::DangerFullAccess => false,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), ProfileError> {
+        if self.identity.as_ref().is_some_and(|identity| identity.uid == 0) {
+            return Err(ProfileError::RootIdentity);
+        }
+        let paths = [&self.roots, &self.read_paths, &self.masked, &self.protected];
+        for path in paths.into_iter().flatten().chain(&self.home).chain(&self.tmp) {
+            if !path.is_absolute() {
+                return Err(ProfileError::RelativePath(path.clone()));
+            }
+        }
+        // A root of `/` would hand out /proc and /dev for writing, which no other layer could take back.
+        match self.writable().find(|path| self.confines() && ["/", "/proc", "/dev", "/sys"].iter().any(|wide| Path::new(wide) == *path)) {
+            Some(wide) => Err(ProfileError::RootTooWide(wide.to_owned())),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! Which system calls are refused, and why.
+
+use super::Options;
+use super::program::{Rule, Test, Verdict};
+use crate::profile::Network;
+
+const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET) as u32;
+/// Only `unshare` takes this one; in `clone` the bit is part of the exit signal.
+const NEW_TIME_NAMESPACE: u32 = 0x80;
+const TIOCSETD: u32 = 0x5423;
+const TIOCSTI: u32 = 0x5412;
+const TIOCLINUX: u32 = 0x541C;
+const SOCKET_TYPE: u32 = 0xf;
+
+/// The deny list, in no particular order.
+pub(super) fn rules(options: Options) -> Vec<Rule> {
+    let mut rules: Vec<Rule> = refused_always().into_iter().map(|call| Rule::refuse(call, libc::EPERM)).collect();
+    // Programs that find these missing use older calls; the C library does so for clone3, whose flags are
+    // out of a filter's reach.
+    for call in [libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register] {
+        rules.push(Rule::refuse(call, libc::ENOSYS));
+    }
+    rules.push(Rule::refuse_if(libc::SYS_clone, 0, Test::AnyBit(NEW_NAMESPACES), libc::EPERM));
+    rules.push(Rule::refuse_if(libc::SYS_unshare, 0, Test::AnyBit(NEW_NAMESPACES | NEW_TIME_NAMESPACE), libc::EPERM));
+    // Typing into a terminal, and line disciplines, which are kernel code nobody tests.
+    rules.push(Rule::refuse_if(libc::SYS_ioctl, 1, Test::OneOf(&[TIOCSTI, TIOCLINUX, TIOCSETD]), libc::EPERM));
+    if options.refuse_memory_files {
+        rules.push(Rule::refuse(libc::SYS_memfd_create, libc::EPERM));
+    }
+    rules.push(socket(options.network));
+    rules
+}
+
+/// Calls without a use inside a sandbox.
+fn refused_always() -> Vec<libc::c_long> {
+    let mut calls = vec![
+        // Other processes: reading, writing, steering and cloning parts of them.
+        libc::SYS_ptrace,
+        libc::SYS_process_vm_readv,
+        libc::SYS_process_vm_writev,
+        libc::SYS_process_madvise,
+        libc::SYS_pidfd_getfd,
+        libc::SYS_kcmp,
+        // Mounts and namespaces, by the old and the new interface.
+        libc::SYS_mount,
+        libc::SYS_umount2,
+        libc::SYS_pivot_root,
+        libc::SYS_chroot,
+        libc::SYS_setns,
+        libc::SYS_open_tree,
+        libc::SYS_move_mount,
+        libc::SYS_fsopen,
+        libc::SYS_fsconfig,
+        libc::SYS_fsmount,
+        libc::SYS_fspick,
+        libc::SYS_mount_setattr,
+        // Files by handle pass by every directory permission.
+        libc::SYS_name_to_handle_at,
+        libc::SYS_open_by_handle_at,
+        // Keys belong to a user, not to a sandbox.
+        libc::SYS_add_key,
+        libc::SYS_request_key,
+        libc::SYS_keyctl,
+        // Large kernel surfaces with a history.
+        libc::SYS_bpf,
+        libc::SYS_userfaultfd,
+        libc::SYS_perf_event_open,
+        libc::SYS_fanotify_init,
+        libc::SYS_lookup_dcookie,
+        libc::SYS_vhangup,
+        libc::SYS_syslog,
+        // The machine itself.
+        libc::SYS_reboot,
+        libc::SYS_kexec_load,
+        libc::SYS_kexec_file_load,
+        libc::SYS_init_module,
+        libc::SYS_finit_module,
+        libc::SYS_delete_module,
+        libc::SYS_acct,
+        libc::SYS_swapon,
+        libc::SYS_swapoff,
+        libc::SYS_quotactl,
+        libc::SYS_quotactl_fd,
+        libc::SYS_settimeofday,
+        libc::SYS_clock_settime,
+        libc::SYS_clock_adjtime,
+        libc::SYS_adjtimex,
+        libc::SYS_sethostname,
+        libc::SYS_setdomainname,
+        libc::SYS_nfsservctl,
+    ];
+    #[cfg(target_arch = "x86_64")]
+    calls.extend([libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_uselib, libc::SYS_ustat]);
+    calls.sort_unstable();
+    calls.dedup();
+    calls
+}
+
+/// Sockets. Local ones are refused either way: Landlock of this age cannot tell a socket in the workspace
+/// from the container runtime's. `socketpair` reaches nobody and stays.
+fn socket(network: Network) -> Rule {
+    const FAMILY: u8 = 0;
+    const TYPE: u8 = 1;
+    const PROTOCOL: u8 = 2;
+    match network {
+        Network::Deny => Rule::refuse(libc::SYS_socket, libc::EACCES),
+        Network::Allow => Rule {
+            call: libc::SYS_socket as u32,
+            clauses: vec![
+                // Internet streams and datagrams, not raw ones, and not MPTCP, which Landlock's TCP rules miss.
+                vec![
+                    (FAMILY, Test::OneOf(&[libc::AF_INET as u32, libc::AF_INET6 as u32])),
+                    (TYPE, Test::MaskedOneOf(SOCKET_TYPE, &[libc::SOCK_STREAM as u32, libc::SOCK_DGRAM as u32])),
+                    (PROTOCOL, Test::OneOf(&[0, libc::IPPROTO_TCP as u32, libc::IPPROTO_UDP as u32])),
+                ],
+                // The C library's getifaddrs and address sorting ask the routing table by netlink; without
+                // capabilities that is reading only. Other netlink protocols stay closed.
+                vec![(FAMILY, Test::OneOf(&[libc::AF_NETLINK as u32])), (PROTOCOL, Test::OneOf(&[libc::NETLINK_ROUTE as u32]))],
+            ],
+            when_met: Verdict::Allow,
+            otherwise: Verdict::Errno(libc::EACCES),
+        },
+    }
+}

@@ -1,0 +1,110 @@
+//! Bytes and descriptors over a local stream socket.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use super::check;
+
+/// More descriptors than any message of ours carries; the kernel's own bound is 253.
+pub(crate) const DESCRIPTORS_MAX: usize = 250;
+
+#[repr(C, align(8))]
+struct Control([u8; control_bytes()]);
+
+const fn control_bytes() -> usize {
+    // SAFETY: arithmetic only.
+    unsafe { libc::CMSG_SPACE((DESCRIPTORS_MAX * size_of::<RawFd>()) as u32) as usize }
+}
+
+/// Sends the beginning of `bytes` together with all of `fds`; returns how many bytes went.
+pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+    if fds.len() > DESCRIPTORS_MAX {
+        return Err(io::Error::from_raw_os_error(libc::E2BIG));
+    }
+    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut control = Control([0; control_bytes()]);
+    // SAFETY: an all-zero msghdr is valid and empty.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    if !fds.is_empty() {
+        let payload = (fds.len() * size_of::<RawFd>()) as u32;
+        message.msg_control = control.0.as_mut_ptr().cast();
+        // SAFETY: arithmetic only.
+        message.msg_controllen = unsafe { libc::CMSG_SPACE(payload) } as _;
+        // SAFETY: the control buffer is aligned and large enough for one header with DESCRIPTORS_MAX
+        // descriptors, which was checked above.
+        unsafe {
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(payload) as _;
+            let mut place: *mut RawFd = libc::CMSG_DATA(header).cast();
+            for fd in fds {
+                place.write_unaligned(fd.as_raw_fd());
+                place = place.add(1);
+            }
+        }
+    }
+    // SAFETY: the message points at buffers that outlive the call.
+    check(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) } as i64).map(|sent| sent as usize)
+}
+
+/// Receives at most `bytes.len()` bytes and any descriptors that come with them; zero bytes is the end.
+pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
+    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let mut control = Control([0; control_bytes()]);
+    // SAFETY: an all-zero msghdr is valid and empty.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut part;
+    message.msg_iovlen = 1;
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = control.0.len() as _;
+    let received = loop {
+        // SAFETY: the message points at writable buffers that outlive the call.
+        match check(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) } as i64) {
+            Ok(received) => break received as usize,
+            Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
+            Err(error) => return Err(error),
+        }
+    };
+    // SAFETY: the kernel filled the control buffer with well-formed headers; each descriptor in it is new
+    // and ours alone.
+    unsafe {
+        let mut header = libc::CMSG_FIRSTHDR(&raw const message);
+        while !header.is_null() {
+            if (*header).cmsg_level == libc::SOL_SOCKET && (*header).cmsg_type == libc::SCM_RIGHTS {
+                let payload = (*header).cmsg_len as usize - libc::CMSG_LEN(0) as usize;
+                let place: *const RawFd = libc::CMSG_DATA(header).cast();
+                for index in 0..payload / size_of::<RawFd>() {
+                    fds.push(OwnedFd::from_raw_fd(place.add(index).read_unaligned()));
+                }
+            }
+            header = libc::CMSG_NXTHDR(&raw const message, header);
+        }
+    }
+    if message.msg_flags & libc::MSG_CTRUNC != 0 {
+        return Err(io::Error::from_raw_os_error(libc::EMFILE));
+    }
+    Ok(received)
+}
+
+/// Waits until the descriptor can be written.
+pub(crate) fn wait_writable(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one valid pollfd.
+    match check(unsafe { libc::poll(&raw mut poll, 1, -1) }) {
+        Err(error) if error.raw_os_error() != Some(libc::EINTR) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Waits until the descriptor can be read or its other end is gone.
+pub(crate) fn wait_readable(fd: BorrowedFd<'_>) -> io::Result<()> {
+    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one valid pollfd.
+    match check(unsafe { libc::poll(&raw mut poll, 1, -1) }) {
+        Err(error) if error.raw_os_error() != Some(libc::EINTR) => Err(error),
+        _ => Ok(()),
+    }
+}
