@@ -1,2 +1,13 @@
-//! Placeholder until the first module lands.
+//! The edge that speaks: MCP over standard input and output, and a small HTTP listener.
+//!
+//! Transports are thin. They cut bytes into messages and carry answers back; what a message means is
+//! said once, in `mcp`, over a call key of our own, so that a client's ids never decide where an
+//! answer goes. What a tool does is the gateway's business.
 #![forbid(unsafe_code)]
+
+mod mcp;
+
+pub mod http;
+pub mod stdio;
+
+pub mod limits;

@@ -1,0 +1,257 @@
+//! JSON-RPC frames: bytes in, a checked [`Incoming`] out.
+//!
+//! Whatever is wrong with a frame is a [`Malformed`], which knows the id to answer with. Methods and
+//! their parameters are not looked at here.
+
+use std::sync::Arc;
+
+use countersign_gateway::error::{ErrorCode, Refusal};
+use serde::{Deserialize, Serialize, Serializer};
+use serde_json::{Map, Number, Value};
+
+use crate::limits::ID_BYTES_MAX;
+
+/// One message, or several.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Incoming {
+    One(Message),
+    /// Members are checked one by one, so that one bad member does not spoil the rest.
+    Batch(Vec<Value>),
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) enum Message {
+    Request(Request),
+    Notification {
+        method: String,
+        params: Map<String, Value>,
+    },
+    /// An answer. We ask clients nothing, so nobody waits for it.
+    Response,
+}
+
+#[derive(Debug, PartialEq)]
+pub(crate) struct Request {
+    pub(crate) id: Id,
+    pub(crate) method: String,
+    pub(crate) params: Map<String, Value>,
+}
+
+/// A request id as the client wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Id {
+    Number(Number),
+    Text(Arc<str>),
+}
+
+/// A frame that is not a message.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Malformed {
+    /// None is answered with a null id.
+    pub(crate) id: Option<Id>,
+    pub(crate) refusal: Refusal,
+}
+
+/// Reads one frame.
+pub(crate) fn parse(bytes: &[u8], depth_max: usize) -> Result<Incoming, Malformed> {
+    if nests_deeper_than(bytes, depth_max) {
+        let message = format!("the message nests deeper than {depth_max} levels");
+        return Err(Malformed::unreadable(message));
+    }
+    // The depth is known to be small, so the parser's own guard, which stops one level short of
+    // what we promise and cannot be set, is not needed.
+    let mut reader = serde_json::Deserializer::from_slice(bytes);
+    reader.disable_recursion_limit();
+    let value = Value::deserialize(&mut reader)
+        .and_then(|value| reader.end().map(|()| value))
+        .map_err(|error| Malformed::unreadable(format!("the message is not valid JSON: {error}")))?;
+    match value {
+        Value::Array(members) => Ok(Incoming::Batch(members)),
+        other => message(other).map(Incoming::One),
+    }
+}
+
+/// Checks one JSON value that should be a message.
+pub(crate) fn message(value: Value) -> Result<Message, Malformed> {
+    let Value::Object(mut fields) = value else {
+        return Err(Malformed::invalid(None, "a message is a JSON object"));
+    };
+    let id = match fields.remove("id") {
+        None => None,
+        Some(value) => Some(Id::read(value)?),
+    };
+    if fields.get("jsonrpc").and_then(Value::as_str) != Some("2.0") {
+        return Err(Malformed::invalid(id, "`jsonrpc` must be \"2.0\""));
+    }
+    let method = match fields.remove("method") {
+        Some(Value::String(method)) if !method.is_empty() => method,
+        Some(_) => return Err(Malformed::invalid(id, "`method` must be text that is not empty")),
+        None if fields.contains_key("result") || fields.contains_key("error") => return Ok(Message::Response),
+        None => return Err(Malformed::invalid(id, "`method` is missing")),
+    };
+    let params = match fields.remove("params") {
+        None => Map::new(),
+        Some(Value::Object(params)) => params,
+        Some(_) if id.is_some() => {
+            let refusal = Refusal::new(ErrorCode::InvalidParams, "`params` must be an object");
+            return Err(Malformed { id, refusal });
+        }
+        // A bad notification gets no answer, and none of ours needs what it carries.
+        Some(_) => Map::new(),
+    };
+    Ok(match id {
+        Some(id) => Message::Request(Request { id, method, params }),
+        None => Message::Notification { method, params },
+    })
+}
+
+impl Id {
+    fn read(value: Value) -> Result<Self, Malformed> {
+        Self::try_from(value).map_err(|_| {
+            let message = format!("`id` must be an integer, or text of at most {ID_BYTES_MAX} bytes");
+            Malformed::invalid(None, &message)
+        })
+    }
+}
+
+/// A value that cannot be an id.
+#[derive(Debug)]
+pub(crate) struct NotAnId;
+
+impl TryFrom<Value> for Id {
+    type Error = NotAnId;
+
+    fn try_from(value: Value) -> Result<Self, NotAnId> {
+        match value {
+            Value::Number(number) if number.is_i64() || number.is_u64() => Ok(Self::Number(number)),
+            Value::String(text) if text.len() <= ID_BYTES_MAX => Ok(Self::Text(text.into())),
+            _ => Err(NotAnId),
+        }
+    }
+}
+
+impl Serialize for Id {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Number(number) => number.serialize(serializer),
+            Self::Text(text) => serializer.serialize_str(text),
+        }
+    }
+}
+
+impl Malformed {
+    pub(crate) fn invalid(id: Option<Id>, message: &str) -> Self {
+        Self {
+            id,
+            refusal: Refusal::new(ErrorCode::InvalidRequest, message),
+        }
+    }
+
+    fn unreadable(message: String) -> Self {
+        Self {
+            id: None,
+            refusal: Refusal::new(ErrorCode::ParseError, message),
+        }
+    }
+}
+
+/// Whether arrays and objects stand inside one another more than `depth_max` times.
+///
+/// Runs over the bytes without recursion. For as long as the text is valid JSON it sees the same
+/// strings and brackets as the parser, and the parser stops at the first byte that is not.
+fn nests_deeper_than(bytes: &[u8], depth_max: usize) -> bool {
+    let mut depth = 0_usize;
+    let mut in_text = false;
+    let mut escaped = false;
+    for byte in bytes {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            _ if in_text => {}
+            b'[' | b'{' => {
+                depth += 1;
+                if depth > depth_max {
+                    return true;
+                }
+            }
+            b']' | b'}' => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nested(levels: usize) -> String {
+        let arrays = levels - 2;
+        format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"a":{}{}}}}}"#,
+            "[".repeat(arrays),
+            "]".repeat(arrays)
+        )
+    }
+
+    #[test]
+    fn the_depth_limit_holds_exactly() {
+        for (levels, fits) in [(127, true), (128, true), (129, false), (100_000, false)] {
+            let parsed = parse(nested(levels).as_bytes(), 128);
+            assert_eq!(parsed.is_ok(), fits, "{levels} levels");
+            if let Err(malformed) = parsed {
+                assert_eq!(malformed.refusal.code, ErrorCode::ParseError);
+            }
+        }
+    }
+
+    #[test]
+    fn brackets_inside_text_do_not_nest() {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"a":"\"{}\\"}}}}"#,
+            "[".repeat(500)
+        );
+        assert!(parse(text.as_bytes(), 128).is_ok());
+    }
+
+    #[test]
+    fn only_integers_and_text_are_ids() {
+        for (id, fits) in [
+            ("1", true),
+            ("-1", true),
+            ("0", true),
+            ("18446744073709551615", true),
+            (r#""a""#, true),
+            (r#""""#, true),
+            ("null", false),
+            ("1.5", false),
+            ("1.0", false),
+            ("1e3", false),
+            ("18446744073709551616", false),
+            ("true", false),
+            ("[1]", false),
+            ("{}", false),
+        ] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"ping"}}"#);
+            match parse(text.as_bytes(), 128) {
+                Ok(_) => assert!(fits, "{id} was taken"),
+                Err(malformed) => {
+                    assert!(!fits, "{id} was refused");
+                    assert_eq!(
+                        (malformed.id, malformed.refusal.code),
+                        (None, ErrorCode::InvalidRequest)
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_long_id_is_refused() {
+        for (length, fits) in [(ID_BYTES_MAX, true), (ID_BYTES_MAX + 1, false)] {
+            let text = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#, "x".repeat(length));
+            assert_eq!(parse(text.as_bytes(), 128).is_ok(), fits, "{length}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! `tools/list` and the parameters of `tools/call`.
+
+use countersign_gateway::catalog::definition::ToolDefinition;
+use countersign_gateway::error::{ErrorCode, Refusal};
+use serde_json::{Map, Value, json};
+
+use super::jsonrpc::Id;
+use super::revision::Era;
+
+/// A `tools/call` whose parameters have the right shape. Whether they fit the tool is the gateway's
+/// question.
+pub(crate) struct CallRequest {
+    pub(crate) tool: String,
+    pub(crate) arguments: Map<String, Value>,
+    pub(crate) progress_token: Option<Id>,
+}
+
+impl CallRequest {
+    pub(crate) fn read(mut params: Map<String, Value>) -> Result<Self, Refusal> {
+        let tool = match params.remove("name") {
+            Some(Value::String(name)) => name,
+            Some(_) => return Err(invalid("`params.name` must be text")),
+            None => return Err(invalid("`params.name` is missing; it names the tool to call")),
+        };
+        let arguments = match params.remove("arguments") {
+            Some(Value::Object(arguments)) => arguments,
+            Some(_) => return Err(invalid("`params.arguments` must be an object")),
+            None => Map::new(),
+        };
+        let progress_token = match params.get_mut("_meta") {
+            None => None,
+            Some(Value::Object(meta)) => meta.remove("progressToken"),
+            Some(_) => return Err(invalid("`params._meta` must be an object")),
+        };
+        let progress_token = progress_token
+            .map(Id::try_from)
+            .transpose()
+            .map_err(|_| invalid("`progressToken` must be an integer or short text"))?;
+        Ok(Self {
+            tool,
+            arguments,
+            progress_token,
+        })
+    }
+}
+
+/// The tools as a revision knows them.
+pub(crate) fn list(tools: &[ToolDefinition], era: Era) -> Value {
+    tools.iter().map(|tool| describe(tool, era)).collect()
+}
+
+fn describe(tool: &ToolDefinition, era: Era) -> Value {
+    let mut fields = Map::new();
+    let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+    put("name", tool.name.into());
+    if era.has_structured_content() {
+        put("title", tool.title.into());
+    }
+    put("description", tool.description.into());
+    put("inputSchema", tool.input_schema.clone());
+    if era.has_structured_content() {
+        put("outputSchema", tool.output_schema.clone());
+    }
+    if era.has_annotations() {
+        let hints = json!({
+            "readOnlyHint": tool.hints.read_only,
+            "destructiveHint": tool.hints.destructive,
+            "idempotentHint": tool.hints.idempotent,
+            "openWorldHint": tool.hints.open_world,
+        });
+        put("annotations", hints);
+    }
+    if era.has_structured_content() {
+        put("_meta", json!({"countersign/version": tool.version}));
+    }
+    Value::Object(fields)
+}
+
+fn invalid(message: &str) -> Refusal {
+    Refusal::new(ErrorCode::InvalidParams, message)
+}

@@ -1,0 +1,162 @@
+//! Outgoing messages as they stand on the wire. Each becomes one line of bytes, newline excluded.
+
+use countersign_gateway::error::Refusal;
+use countersign_gateway::ids::CorrelationId;
+use countersign_gateway::service::Answer;
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+use super::jsonrpc::Id;
+use super::revision::Era;
+
+pub(crate) const NAME: &str = "countersign";
+const TITLE: &str = "Countersign";
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// Details the protocol expects directly in `error.data`.
+const LIFTED: [&str; 3] = ["supported", "requested", "uri"];
+
+/// Marks the answer to a request that had been made before.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Occasion {
+    First,
+    Duplicate,
+}
+
+pub(crate) fn result(id: &Id, result: &Value) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Response<'a> {
+        jsonrpc: &'static str,
+        id: &'a Id,
+        result: &'a Value,
+    }
+    bytes(&Response {
+        jsonrpc: "2.0",
+        id,
+        result,
+    })
+}
+
+pub(crate) fn error(id: Option<&Id>, code: i32, refusal: &Refusal, correlation: &CorrelationId) -> Vec<u8> {
+    let mut details = refusal.details.clone();
+    // A refusal that comes from further inside already has a name in the record.
+    let correlation = match details.remove("correlation_id") {
+        Some(Value::String(known)) => known,
+        _ => correlation.as_str().to_owned(),
+    };
+    let mut data = Map::new();
+    data.insert("errorCode".to_owned(), refusal.code.name().into());
+    for name in LIFTED {
+        if let Some(value) = details.get(name) {
+            data.insert(name.to_owned(), value.clone());
+        }
+    }
+    data.insert("details".to_owned(), Value::Object(details));
+    data.insert("retryable".to_owned(), refusal.code.retryable().into());
+    data.insert("correlation_id".to_owned(), correlation.into());
+    bytes(&json!({
+        "jsonrpc": "2.0",
+        "id": id,
+        "error": {"code": code, "message": refusal.message, "data": data},
+    }))
+}
+
+/// A tool's answer.
+pub(crate) fn answer(id: &Id, answer: &Answer, era: Era, occasion: Occasion) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Response<'a> {
+        jsonrpc: &'static str,
+        id: &'a Id,
+        result: CallToolResult<'a>,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct CallToolResult<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result_type: Option<&'static str>,
+        content: [Text<'a>; 1],
+        #[serde(skip_serializing_if = "Option::is_none")]
+        structured_content: Option<&'a Value>,
+        is_error: bool,
+        #[serde(rename = "_meta", skip_serializing_if = "Map::is_empty")]
+        meta: Map<String, Value>,
+    }
+    #[derive(Serialize)]
+    struct Text<'a> {
+        r#type: &'static str,
+        text: &'a str,
+    }
+    let mut meta = match era {
+        Era::Legacy(_) => Map::new(),
+        Era::Modern => modern_meta(),
+    };
+    if occasion == Occasion::Duplicate {
+        meta.insert("countersign/duplicate".to_owned(), Value::Bool(true));
+    }
+    bytes(&Response {
+        jsonrpc: "2.0",
+        id,
+        result: CallToolResult {
+            result_type: (era == Era::Modern).then_some("complete"),
+            content: [Text {
+                r#type: "text",
+                text: &answer.text,
+            }],
+            structured_content: Some(&answer.structured)
+                .filter(|content| era.has_structured_content() && !content.is_null()),
+            is_error: answer.is_error,
+            meta,
+        },
+    })
+}
+
+pub(crate) fn progress(token: &Id, progress: u64, message: Option<&str>) -> Vec<u8> {
+    #[derive(Serialize)]
+    struct Notification<'a> {
+        jsonrpc: &'static str,
+        method: &'static str,
+        params: ProgressParams<'a>,
+    }
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    struct ProgressParams<'a> {
+        progress_token: &'a Id,
+        progress: u64,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        message: Option<&'a str>,
+    }
+    bytes(&Notification {
+        jsonrpc: "2.0",
+        method: "notifications/progress",
+        params: ProgressParams {
+            progress_token: token,
+            progress,
+            message,
+        },
+    })
+}
+
+/// Who we are, in the words of a revision.
+pub(crate) fn server_info(era: Era) -> Value {
+    if era.has_structured_content() {
+        json!({"name": NAME, "title": TITLE, "version": VERSION})
+    } else {
+        json!({"name": NAME, "version": VERSION})
+    }
+}
+
+/// What every modern result carries beside its content.
+pub(crate) fn modern_meta() -> Map<String, Value> {
+    Map::from_iter([(
+        "io.modelcontextprotocol/serverInfo".to_owned(),
+        server_info(Era::Modern),
+    )])
+}
+
+pub(crate) fn capabilities() -> Value {
+    json!({"tools": {}, "resources": {}})
+}
+
+fn bytes(message: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(message).expect("messages have text keys and write to memory")
+}

@@ -1,0 +1,133 @@
+//! Messages on their way out: a queue that every call may fill, and the one task that empties it.
+
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::sync::Notify;
+
+use crate::mcp::outlet::Outlet;
+
+/// A buffer that grew beyond this for one burst is given back afterwards.
+const BUFFER_BYTES_KEPT: usize = 256 << 10;
+
+pub(super) struct Outbox {
+    queue: Mutex<Queue>,
+    /// Wakes the writer.
+    filled: Notify,
+    /// Wakes the reader, which stops while too much is pending.
+    emptied: Notify,
+    bytes_max: usize,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Whole lines.
+    waiting: Vec<u8>,
+    /// Bytes the writer has taken and not yet written.
+    leaving: usize,
+    closed: bool,
+}
+
+/// Writes what is put into the outbox, until it is closed and empty.
+pub(super) async fn write_all<W: AsyncWrite + Unpin>(outbox: Arc<Outbox>, mut output: W) -> io::Result<()> {
+    let mut lines = Vec::new();
+    while outbox.take(&mut lines).await {
+        output.write_all(&lines).await?;
+        output.flush().await?;
+        outbox.written();
+    }
+    Ok(())
+}
+
+impl Outbox {
+    pub(super) fn new(bytes_max: usize) -> Self {
+        Self {
+            queue: Mutex::default(),
+            filled: Notify::new(),
+            emptied: Notify::new(),
+            bytes_max,
+        }
+    }
+
+    /// Resolves when so little is pending that more requests may be read.
+    pub(super) async fn has_room(&self) {
+        loop {
+            if self.queue().pending() <= self.bytes_max {
+                return;
+            }
+            // There is one reader, and a permit is stored if the writer was faster.
+            self.emptied.notified().await;
+        }
+    }
+
+    /// Nothing is taken after this; what is waiting still leaves.
+    pub(super) fn close(&self) {
+        self.queue().closed = true;
+        self.filled.notify_one();
+    }
+
+    /// Moves everything that waits into `lines`. False when closed and empty.
+    async fn take(&self, lines: &mut Vec<u8>) -> bool {
+        lines.clear();
+        lines.shrink_to(BUFFER_BYTES_KEPT);
+        loop {
+            {
+                let mut queue = self.queue();
+                if !queue.waiting.is_empty() {
+                    std::mem::swap(&mut queue.waiting, lines);
+                    queue.leaving = lines.len();
+                    return true;
+                }
+                if queue.closed {
+                    return false;
+                }
+            }
+            self.filled.notified().await;
+        }
+    }
+
+    fn written(&self) {
+        self.queue().leaving = 0;
+        self.emptied.notify_one();
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn pending(&self) -> usize {
+        self.waiting.len() + self.leaving
+    }
+
+    fn push(&mut self, message: &[u8]) {
+        self.waiting.reserve(message.len() + 1);
+        self.waiting.extend_from_slice(message);
+        self.waiting.push(b'\n');
+    }
+}
+
+impl Outlet for Outbox {
+    fn send(&self, message: Vec<u8>) {
+        let mut queue = self.queue();
+        if queue.closed {
+            return;
+        }
+        queue.push(&message);
+        drop(queue);
+        self.filled.notify_one();
+    }
+
+    fn offer(&self, message: Vec<u8>) -> bool {
+        let mut queue = self.queue();
+        if queue.closed || queue.pending() + message.len() > self.bytes_max {
+            return false;
+        }
+        queue.push(&message);
+        drop(queue);
+        self.filled.notify_one();
+        true
+    }
+}

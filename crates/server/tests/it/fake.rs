@@ -1,0 +1,116 @@
+//! A gateway that answers as its tools' names say.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use countersign_gateway::audit::Pending;
+use countersign_gateway::catalog::definition::{Hints, ToolDefinition};
+use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::service::{Answer, Progress, Service, ToolCall};
+use countersign_gateway::session::Caller;
+use serde_json::json;
+use tokio::sync::Notify;
+
+#[derive(Default)]
+pub(crate) struct Fake {
+    pub(crate) calls: AtomicUsize,
+    pub(crate) cancelled: AtomicUsize,
+    pub(crate) shutdowns: AtomicUsize,
+    /// Lets calls of `wait` end, one for each permit.
+    pub(crate) gate: Arc<Notify>,
+    /// The last call's reporter, for reports that come too late.
+    pub(crate) reporter: Mutex<Option<Arc<dyn Progress>>>,
+}
+
+impl Fake {
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(Ordering::SeqCst)
+    }
+}
+
+/// Gives a `Fake` to the server and keeps it for the test.
+pub(crate) struct Shared(pub(crate) Arc<Fake>);
+
+impl Service for Shared {
+    fn tools(&self, _caller: &Caller) -> Vec<ToolDefinition> {
+        vec![ToolDefinition {
+            name: "echo",
+            title: "Echo",
+            description: "answers with its arguments",
+            input_schema: json!({"type": "object"}),
+            output_schema: json!({"type": "object", "properties": {"said": {}}}),
+            version: "1.2.3",
+            hints: Hints {
+                read_only: true,
+                destructive: false,
+                idempotent: true,
+                open_world: false,
+            },
+        }]
+    }
+
+    fn call(&self, _caller: Caller, mut call: ToolCall) -> Pending<Result<Answer, Refusal>> {
+        let fake = Arc::clone(&self.0);
+        let number = fake.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        *fake.reporter.lock().unwrap() = call.progress.clone();
+        Box::pin(async move {
+            match call.tool.as_str() {
+                "echo" => Ok(said(json!({"said": call.arguments, "call": number}))),
+                "wait" => {
+                    tokio::select! {
+                        () = fake.gate.notified() => Ok(said(json!({"waited": call.arguments, "call": number}))),
+                        () = call.cancel.cancelled() => {
+                            fake.cancelled.fetch_add(1, Ordering::SeqCst);
+                            Ok(Answer { is_error: true, ..said(json!({"error_code": "CANCELLED"})) })
+                        }
+                    }
+                }
+                "fail" => Ok(Answer {
+                    is_error: true,
+                    ..said(json!({"error_code": "COMMAND_EXIT_NON_ZERO"}))
+                }),
+                "big" => {
+                    let size = call.arguments["bytes"].as_u64().unwrap() as usize;
+                    Ok(said(json!({"big": "x".repeat(size)})))
+                }
+                "report" => {
+                    for message in ["one", "two", "three"] {
+                        if let Some(progress) = &call.progress {
+                            progress.report(message);
+                        }
+                        tokio::task::yield_now().await;
+                    }
+                    Ok(said(json!({})))
+                }
+                "flood" => {
+                    while let Some(progress) = &call.progress {
+                        progress.report(&"y".repeat(1 << 10));
+                        tokio::task::yield_now().await;
+                        if call.arguments.contains_key("once") {
+                            break;
+                        }
+                    }
+                    Ok(said(json!({})))
+                }
+                "panic" => panic!("a tool that breaks"),
+                unknown => {
+                    let message = format!("there is no tool `{unknown}`");
+                    Err(Refusal::new(ErrorCode::UnknownTool, message).with("tool", unknown))
+                }
+            }
+        })
+    }
+
+    fn shutdown(&self) -> Pending<()> {
+        self.0.shutdowns.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async {})
+    }
+}
+
+fn said(structured: serde_json::Value) -> Answer {
+    Answer {
+        text: structured.to_string(),
+        structured,
+        is_error: false,
+    }
+}
