@@ -1,1 +1,6 @@
+//! The binary.
+#![forbid(unsafe_code)]
+
+mod config;
+
 fn main() {}

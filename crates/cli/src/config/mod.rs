@@ -1,0 +1,9 @@
+//! Configuration.
+mod origin;
+mod tree;
+mod shape;
+mod quantity;
+mod keys;
+mod tighten;
+mod file;
+mod trust;

@@ -1,0 +1,419 @@
+//! What "tighter" means, key by key, and how far a hand that may only tighten gets.
+//!
+//! `narrow` joins what is in force with what such a source wants. The result is never wider than
+//! what is in force; lists are met item by item, so the part that tightens counts even when another
+//! part is refused. Everything refused comes back with its place and the reason.
+//!
+//! Which order a key has stands in the table of keys; what the orders mean stands here:
+//!
+//! | rule | tighter is |
+//! |---|---|
+//! | `Owner` | nothing: only the operator, or a file the operator trusted, sets it |
+//! | `Credential` | as `Owner`, but the server's environment may give it where no file does |
+//! | `Lower`, `LowerCpu`, `LowerMemory` | the smaller amount |
+//! | `LowerOrNone` | the smaller amount; unset is no bound and so the widest |
+//! | `Higher` | the larger amount |
+//! | `Order` | the earlier word of the list |
+//! | `True`, `False` | that truth value |
+//! | `Programs` | fewer programs; `*` is the widest |
+//! | `Subset` / `Superset` | fewer / more items |
+//! | `Inside` | fewer or deeper paths, by canonical components |
+//! | `Workspace` | the same directory or one inside it |
+//! | `Helpers` | fewer programs, fewer helpers of each |
+//! | `Mode` | see `mode_is_tighter` |
+//! | `Whitelist` | rules switched off |
+//! | `Tools` | every entry counts and the strictest wins, so adding one can only tighten |
+//! | `Address` | a loopback address, or another port of the same host |
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value as Json, json};
+
+use super::origin::Position;
+use super::quantity;
+use super::tree::Node;
+
+/// How a key is compared.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Rule {
+    Owner,
+    Credential,
+    Lower,
+    LowerCpu,
+    LowerMemory,
+    LowerOrNone,
+    Higher,
+    Order(&'static [&'static str]),
+    True,
+    False,
+    Programs,
+    Subset,
+    Superset,
+    Inside,
+    Workspace,
+    Helpers,
+    Mode,
+    Whitelist,
+    Tools,
+    Address,
+}
+
+/// The outcome: the value to hold from now on, if it changes, and what was refused.
+#[derive(Default, PartialEq, Debug)]
+pub(super) struct Narrowed {
+    pub(super) value: Option<Json>,
+    pub(super) refused: Vec<(Option<Position>, String)>,
+}
+
+/// Joins what is in force with what a source that may only tighten wants.
+pub(super) fn narrow(rule: Rule, held: &Json, wanted: &Node) -> Narrowed {
+    let new = wanted.to_json();
+    if new == *held && !matches!(rule, Rule::Whitelist | Rule::Tools) {
+        return Narrowed { value: Some(new), refused: Vec::new() };
+    }
+    match rule {
+        Rule::Owner => Narrowed::refuse(wanted, "only the operator's file or a trusted file may set it"),
+        Rule::Credential if held.is_null() => Narrowed::take(new),
+        Rule::Credential => Narrowed::refuse(wanted, "the operator's file sets it already"),
+        Rule::Lower => Narrowed::when(number(&new) <= number(held), new, wanted, || format!("only {held} or less is tighter")),
+        Rule::LowerOrNone => {
+            let tighter = held.is_null() || (!new.is_null() && number(&new) <= number(held));
+            Narrowed::when(tighter, new, wanted, || format!("only {held} or less is tighter"))
+        }
+        Rule::Higher => Narrowed::when(number(&new) >= number(held), new, wanted, || format!("only {held} or more is tighter")),
+        Rule::LowerCpu => amounts(quantity::millicores, held, new, wanted),
+        Rule::LowerMemory => amounts(quantity::bytes, held, new, wanted),
+        Rule::Order(words) => {
+            let rank = |word: &Json| words.iter().position(|known| Some(*known) == word.as_str()).unwrap_or(words.len());
+            let why = || format!("`{}` is wider than `{}`", text(&new), text(held));
+            Narrowed::when(rank(&new) <= rank(held), new.clone(), wanted, why)
+        }
+        Rule::True => Narrowed::when(new == json!(true), new, wanted, || "only `true` is tighter".to_owned()),
+        Rule::False => Narrowed::when(new == json!(false), new, wanted, || "only `false` is tighter".to_owned()),
+        Rule::Programs if contains(held, "*") => Narrowed::take(new),
+        Rule::Programs if contains(&new, "*") => Narrowed::refuse(wanted, "`*` would allow any program"),
+        Rule::Programs | Rule::Subset => subset(held, wanted),
+        Rule::Superset => superset(held, wanted),
+        Rule::Inside => inside(held, wanted),
+        Rule::Workspace => workspace(held, wanted),
+        Rule::Helpers => helpers(held, wanted),
+        Rule::Mode => {
+            let tighter = mode_is_tighter(text(&new), text(held));
+            Narrowed::when(tighter, new.clone(), wanted, || format!("`{}` is not stricter than `{}` for every request", text(&new), text(held)))
+        }
+        Rule::Whitelist => whitelist(wanted),
+        Rule::Tools => tools(held, wanted),
+        Rule::Address => {
+            let why = || format!("`{}` is neither loopback nor the host of `{}`", text(&new), text(held));
+            Narrowed::when(is_loopback(text(&new)) || host(text(&new)) == host(text(held)), new.clone(), wanted, why)
+        }
+    }
+}
+
+/// Whether mode `new` refuses or asks wherever mode `held` does, for every kind of request.
+///
+/// | request | untrusted | on-request | on-failure | never |
+/// |---|---|---|---|---|
+/// | on the whitelist | runs | runs | runs | runs |
+/// | allowed, not on the whitelist | asks | runs | runs | runs |
+/// | wants more than policy gives | asks | asks | asks | denied |
+/// | failed by the confinement | fails | fails | asks to run without | fails |
+///
+/// Denied is stricter than asks, asks than runs; a question that could end in an unconfined run is
+/// milder than a plain failure. So `untrusted` and `never` are each stricter than `on-request`, and
+/// that is stricter than `on-failure`, but neither of the two is stricter than the other: `never`
+/// runs what `untrusted` asks about, and `untrusted` asks about what `never` denies. A change
+/// between them is refused in both directions.
+fn mode_is_tighter(new: &str, held: &str) -> bool {
+    match held {
+        "on-failure" => true,
+        "on-request" => new != "on-failure",
+        _ => new == held,
+    }
+}
+
+impl Narrowed {
+    fn take(value: Json) -> Self {
+        Self { value: Some(value), refused: Vec::new() }
+    }
+
+    fn refuse(wanted: &Node, reason: impl Into<String>) -> Self {
+        Self { value: None, refused: vec![(wanted.at, reason.into())] }
+    }
+
+    fn when(tighter: bool, value: Json, wanted: &Node, reason: impl FnOnce() -> String) -> Self {
+        if tighter { Self::take(value) } else { Self::refuse(wanted, reason()) }
+    }
+}
+
+fn amounts(read: fn(&str) -> Result<u64, String>, held: &Json, new: Json, wanted: &Node) -> Narrowed {
+    let tighter = matches!((read(text(&new)), read(text(held))), (Ok(new), Ok(held)) if new <= held);
+    Narrowed::when(tighter, new, wanted, || format!("only `{}` or less is tighter", text(held)))
+}
+
+fn subset(held: &Json, wanted: &Node) -> Narrowed {
+    let mut narrowed = Narrowed::default();
+    let mut kept = Vec::new();
+    for item in wanted.items() {
+        let value = item.to_json();
+        if array(held).contains(&value) {
+            kept.push(value);
+        } else {
+            narrowed.refused.push((item.at, format!("`{}` is not in the list it may narrow", text(&value))));
+        }
+    }
+    narrowed.value = Some(Json::Array(kept));
+    narrowed
+}
+
+fn superset(held: &Json, wanted: &Node) -> Narrowed {
+    let new = wanted.to_json();
+    let missing: Vec<_> = array(held).iter().filter(|item| !array(&new).contains(item)).cloned().collect();
+    let mut narrowed = Narrowed::default();
+    if !missing.is_empty() {
+        let names: Vec<_> = missing.iter().map(|item| format!("`{}`", text(item))).collect();
+        narrowed.refused.push((wanted.at, format!("{} cannot be left out and is kept", names.join(", "))));
+    }
+    narrowed.value = Some(Json::Array(missing.into_iter().chain(array(&new).iter().cloned()).collect()));
+    narrowed
+}
+
+fn inside(held: &Json, wanted: &Node) -> Narrowed {
+    let mut narrowed = Narrowed::default();
+    let mut kept = Vec::new();
+    for item in wanted.items() {
+        let value = item.to_json();
+        match array(held).iter().find_map(|outer| contained(text(outer), text(&value))) {
+            Some(path) => kept.push(json!(path.to_string_lossy())),
+            None => narrowed.refused.push((item.at, format!("`{}` is not inside a path that is readable already", text(&value)))),
+        }
+    }
+    narrowed.value = Some(Json::Array(kept));
+    narrowed
+}
+
+fn workspace(held: &Json, wanted: &Node) -> Narrowed {
+    let new = wanted.to_json();
+    match held.as_str().map(|outer| contained(outer, text(&new))) {
+        None => Narrowed::take(new),
+        Some(Some(path)) => Narrowed::take(json!(path.to_string_lossy())),
+        Some(None) => Narrowed::refuse(wanted, format!("`{}` is not inside `{}`", text(&new), text(held))),
+    }
+}
+
+/// The canonical inner path, where it lies inside the outer one. The canonical form is what is kept:
+/// a link that is turned elsewhere afterwards must not carry the permission along.
+fn contained(outer: &str, inner: &str) -> Option<PathBuf> {
+    if outer == inner {
+        return Some(PathBuf::from(inner));
+    }
+    let real = Path::new(inner).canonicalize().ok()?;
+    real.starts_with(Path::new(outer).canonicalize().ok()?).then_some(real)
+}
+
+fn helpers(held: &Json, wanted: &Node) -> Narrowed {
+    let mut narrowed = Narrowed::default();
+    let mut kept = serde_json::Map::new();
+    for pair in wanted.pairs() {
+        match held.get(&pair.name) {
+            None => narrowed.refused.push((pair.at, format!("`{}` has no helpers to narrow", pair.name))),
+            Some(known) => {
+                let mut inner = subset(known, &pair.node);
+                narrowed.refused.append(&mut inner.refused);
+                kept.insert(pair.name.clone(), inner.value.unwrap_or_else(|| json!([])));
+            }
+        }
+    }
+    narrowed.value = Some(Json::Object(kept));
+    narrowed
+}
+
+/// The entries that may be added: those that switch a rule off.
+fn whitelist(wanted: &Node) -> Narrowed {
+    let mut narrowed = Narrowed::default();
+    let mut kept = Vec::new();
+    for item in wanted.items() {
+        let rule = item.to_json();
+        if rule["enabled"] == json!(false) {
+            kept.push(rule);
+        } else {
+            let reason = format!("rule `{}` would run commands unasked; a rule here can only be switched off", text(&rule["pattern"]));
+            narrowed.refused.push((item.at, reason));
+        }
+    }
+    narrowed.value = Some(Json::Array(kept));
+    narrowed
+}
+
+/// All entries count; those that a stricter entry of the same name makes pointless are pointed out.
+fn tools(held: &Json, wanted: &Node) -> Narrowed {
+    let strictness = |approval: &Json| {
+        super::keys::TOOL_APPROVALS.iter().position(|word| Some(*word) == approval.as_str()).unwrap_or(0)
+    };
+    let mut narrowed = Narrowed::take(wanted.to_json());
+    for pair in wanted.pairs() {
+        let new = pair.node.to_json();
+        for rule in array(held).iter().filter(|rule| rule["pattern"] == json!(pair.name)) {
+            if new["approval"].is_string() && strictness(&new["approval"]) < strictness(&rule["approval"]) {
+                let reason = format!("`{}` stays at `{}`, the stricter", pair.name, text(&rule["approval"]));
+                narrowed.refused.push((pair.at, reason));
+            }
+            if new["enabled"] == json!(true) && rule["enabled"] == json!(false) {
+                narrowed.refused.push((pair.at, format!("`{}` stays disabled", pair.name)));
+            }
+        }
+    }
+    narrowed
+}
+
+pub(super) fn is_loopback(address: &str) -> bool {
+    let host = host(address);
+    host == "localhost" || host.parse::<std::net::IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+fn host(address: &str) -> &str {
+    let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+    host.trim_start_matches('[').trim_end_matches(']')
+}
+
+fn contains(list: &Json, word: &str) -> bool {
+    array(list).iter().any(|item| item.as_str() == Some(word))
+}
+
+fn array(value: &Json) -> &[Json] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn number(value: &Json) -> f64 {
+    value.as_f64().unwrap_or(f64::INFINITY)
+}
+
+fn text(value: &Json) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::keys;
+
+    /// `refused` counts what was refused; the value is what is in force afterwards.
+    fn check(key: &str, held: Json, wanted: Json, expected: Json, refused: usize) {
+        let rule = keys::find(key).expect(key).rule;
+        let narrowed = narrow(rule, &held, &Node::from_json(&wanted));
+        assert_eq!(narrowed.refused.len(), refused, "{key} {held} <- {wanted}: {:?}", narrowed.refused);
+        assert_eq!(narrowed.value.unwrap_or(held.clone()), expected, "{key} {held} <- {wanted}");
+    }
+
+    #[test]
+    fn single_values_move_one_way_only() {
+        for (key, wide, narrow) in [
+            ("command_policy.timeout_seconds", json!(30), json!(5)),
+            ("command_policy.timeout_seconds_max", json!(600), json!(0.5)),
+            ("command_policy.cpu_limit", json!("1"), json!("999m")),
+            ("command_policy.memory_limit", json!("1Gi"), json!("1G")),
+            ("command_policy.pids_limit", json!(256), json!(8)),
+            ("command_policy.run_as_non_root", json!(false), json!(true)),
+            ("command_policy.audit_retention_days", json!(90), json!(365)),
+            ("command_policy.sandbox", json!("danger-full-access"), json!("workspace-write")),
+            ("command_policy.sandbox", json!("workspace-write"), json!("read-only")),
+            ("command_policy.network", json!("allow"), json!("deny")),
+            ("approval_policy.timeout_ms", json!(null), json!(1000)),
+            ("approval_policy.timeout_ms", json!(1000), json!(10)),
+            ("approvals.self", json!("allow"), json!("deny")),
+            ("quorum", json!(1), json!(2)),
+            ("answer_within_ms", json!(45000), json!(1000)),
+            ("output_limit_bytes", json!(1048576), json!(10)),
+            ("shutdown_grace_ms", json!(10000), json!(10)),
+            ("sessions.ttl_seconds", json!(86400), json!(60)),
+            ("limits.body_bytes", json!(4194304), json!(100)),
+            ("limits.line_bytes", json!(16777216), json!(100)),
+            ("limits.depth", json!(128), json!(4)),
+            ("limits.requests_per_second", json!(null), json!(5)),
+            ("limits.burst", json!(10), json!(5)),
+            ("limits.sessions_max", json!(100), json!(5)),
+            ("jobs.maxProcesses", json!(null), json!(1)),
+            ("auth.anonymous_agents", json!(true), json!(false)),
+            ("audit.durability", json!("process"), json!("power")),
+            ("listen", json!("0.0.0.0:7420"), json!("127.0.0.1:7420")),
+        ] {
+            check(key, wide.clone(), narrow.clone(), narrow.clone(), 0);
+            check(key, narrow.clone(), wide, narrow, 1);
+        }
+    }
+
+    #[test]
+    fn lists_are_met_item_by_item() {
+        let programs = "command_policy.allowlist";
+        check(programs, json!(["*"]), json!(["git"]), json!(["git"]), 0);
+        check(programs, json!(["git", "ls"]), json!(["git", "rm"]), json!(["git"]), 1);
+        check(programs, json!(["git"]), json!(["*"]), json!(["git"]), 1);
+        check(programs, json!(["git"]), json!(["rm"]), json!([]), 1);
+        check("command_policy.env_allow", json!(["LANG", "TERM"]), json!(["TERM", "AWS_KEY"]), json!(["TERM"]), 1);
+        check("command_policy.require", json!(["landlock"]), json!(["landlock", "netns"]), json!(["landlock", "netns"]), 0);
+        check("command_policy.require", json!(["landlock"]), json!(["netns"]), json!(["landlock", "netns"]), 1);
+        check("audit.redact_patterns", json!(["a"]), json!([]), json!(["a"]), 1);
+        check("command_policy.helpers", json!({"cargo": ["rustc", "cc"]}), json!({"cargo": ["rustc"]}), json!({"cargo": ["rustc"]}), 0);
+        check("command_policy.helpers", json!({"cargo": ["cc"]}), json!({"cargo": ["sh"], "git": ["sh"]}), json!({"cargo": []}), 2);
+    }
+
+    #[test]
+    fn never_and_untrusted_do_not_replace_each_other() {
+        for (held, wanted, taken) in [
+            ("on-failure", "on-request", true),
+            ("on-failure", "untrusted", true),
+            ("on-failure", "never", true),
+            ("on-request", "untrusted", true),
+            ("on-request", "never", true),
+            ("on-request", "on-failure", false),
+            ("untrusted", "never", false),
+            ("untrusted", "on-request", false),
+            ("never", "untrusted", false),
+            ("never", "on-request", false),
+            ("never", "never", true),
+        ] {
+            let expected = if taken { wanted } else { held };
+            check("approval_policy.mode", json!(held), json!(wanted), json!(expected), usize::from(!taken));
+        }
+    }
+
+    #[test]
+    fn whitelist_rules_are_only_switched_off() {
+        let off = json!({"pattern": "^git log", "enabled": false});
+        check("approval_policy.whitelist", json!([]), json!([off, {"pattern": "^rm"}]), json!([off]), 1);
+        check("approval_policy.whitelist", json!([]), json!([{"pattern": "^rm", "enabled": true}]), json!([]), 1);
+    }
+
+    #[test]
+    fn a_stricter_tool_entry_stays_and_the_milder_one_is_named() {
+        let held = json!([{"pattern": "x", "approval": "deny", "enabled": false}]);
+        let narrowed = narrow(Rule::Tools, &held, &Node::from_json(&json!({"x": {"approval": "none", "enabled": true}})));
+        assert_eq!(narrowed.refused.len(), 2);
+    }
+
+    #[test]
+    fn what_is_the_operators_stays_the_operators() {
+        for key in ["approvers", "agents", "tool_files", "command_policy.path", "command_policy.run_as", "audit.witness", "github.token"] {
+            check(key, json!(null), json!("x"), json!(null), 1);
+        }
+        check("callbacks.token", json!(null), json!("x"), json!("x"), 0);
+        check("callbacks.token", json!("y"), json!("x"), json!("y"), 1);
+    }
+
+    #[test]
+    fn paths_are_compared_where_they_really_lead() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path().canonicalize().unwrap();
+        let path = |name: &str| json!(root.join(name).to_str().unwrap());
+        std::fs::create_dir_all(root.join("work/inner")).unwrap();
+        std::fs::create_dir_all(root.join("workshop")).unwrap();
+        std::os::unix::fs::symlink(root.join("workshop"), root.join("work/link")).unwrap();
+        check("workspace_root", path("work"), path("work/inner"), path("work/inner"), 0);
+        for outside in ["workshop", "work/link", "work/../workshop", "work/missing", ""] {
+            check("workspace_root", path("work"), path(outside), path("work"), 1);
+            check("command_policy.read_paths", json!([path("work")]), json!([path(outside)]), json!([]), 1);
+        }
+        check("workspace_root", json!(null), path("work"), path("work"), 0);
+        check("command_policy.read_paths", json!([path("work")]), json!([path("work/inner")]), json!([path("work/inner")]), 0);
+    }
+}

@@ -1,0 +1,254 @@
+//! YAML as a tree in which every value knows its line and column.
+//!
+//! Nothing is judged here. The shapes do that afterwards, over the whole tree, so that one run
+//! reports every problem; only a syntax error ends the reading at once.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{self, MapAccess, SeqAccess, Visitor};
+use serde_json::{Number, Value as Json};
+use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
+use serde_saphyr::{Location, Spanned};
+
+use super::origin::Position;
+
+/// A value and where it stands; values that no file wrote stand nowhere.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Node {
+    pub(super) at: Option<Position>,
+    pub(super) value: Value,
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Value {
+    Null,
+    Bool(bool),
+    Number(Number),
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<Pair>),
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Pair {
+    pub(super) at: Option<Position>,
+    pub(super) name: String,
+    pub(super) node: Node,
+}
+
+/// Text that is not YAML.
+#[derive(PartialEq, Debug)]
+pub(super) struct SyntaxError {
+    pub(super) at: Option<Position>,
+    pub(super) message: String,
+}
+
+/// Reads one document; an empty one is null.
+pub(super) fn read(text: &str) -> Result<Node, SyntaxError> {
+    let nothing = text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+    if nothing {
+        return Ok(Node { at: None, value: Value::Null });
+    }
+    let options = serde_saphyr::options! {
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        merge_keys: MergeKeyPolicy::Error,
+        // Without this, `no` and `on` in a list of names would turn into truth values.
+        strict_booleans: true,
+        with_snippet: false,
+    };
+    serde_saphyr::from_str_with_options::<Node>(text, options).map_err(|error| SyntaxError {
+        at: error.location().and_then(position),
+        message: one_line(&error.without_snippet().to_string()),
+    })
+}
+
+impl Node {
+    pub(super) fn nowhere(value: Value) -> Self {
+        Self { at: None, value }
+    }
+
+    pub(super) fn from_json(json: &Json) -> Self {
+        Self::nowhere(match json {
+            Json::Null => Value::Null,
+            Json::Bool(it) => Value::Bool(*it),
+            Json::Number(it) => Value::Number(it.clone()),
+            Json::String(it) => Value::Text(it.clone()),
+            Json::Array(items) => Value::List(items.iter().map(Self::from_json).collect()),
+            Json::Object(pairs) => {
+                let pair = |(name, value): (&String, &Json)| Pair { at: None, name: name.clone(), node: Self::from_json(value) };
+                Value::Map(pairs.iter().map(pair).collect())
+            }
+        })
+    }
+
+    pub(super) fn to_json(&self) -> Json {
+        match &self.value {
+            Value::Null => Json::Null,
+            Value::Bool(it) => Json::Bool(*it),
+            Value::Number(it) => Json::Number(it.clone()),
+            Value::Text(it) => Json::String(it.clone()),
+            Value::List(items) => Json::Array(items.iter().map(Self::to_json).collect()),
+            Value::Map(pairs) => {
+                Json::Object(pairs.iter().map(|pair| (pair.name.clone(), pair.node.to_json())).collect())
+            }
+        }
+    }
+
+    /// The value under a name, where this is a map that has it.
+    pub(super) fn get(&self, name: &str) -> Option<&Node> {
+        match &self.value {
+            Value::Map(pairs) => pairs.iter().find(|pair| pair.name == name).map(|pair| &pair.node),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) => None,
+        }
+    }
+
+    pub(super) fn items(&self) -> &[Node] {
+        match &self.value {
+            Value::List(items) => items,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Map(_) => &[],
+        }
+    }
+
+    pub(super) fn pairs(&self) -> &[Pair] {
+        match &self.value {
+            Value::Map(pairs) => pairs,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) => &[],
+        }
+    }
+
+    pub(super) fn text(&self) -> Option<&str> {
+        match &self.value {
+            Value::Text(text) => Some(text),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Map(_) => None,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Node {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let spanned = Spanned::<Value>::deserialize(deserializer)?;
+        Ok(Self { at: position(spanned.referenced), value: spanned.value })
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(AnyValue)
+    }
+}
+
+struct AnyValue;
+
+impl<'de> Visitor<'de> for AnyValue {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: de::Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
+        Value::deserialize(deserializer)
+    }
+
+    fn visit_bool<E>(self, it: bool) -> Result<Value, E> {
+        Ok(Value::Bool(it))
+    }
+
+    fn visit_i64<E>(self, it: i64) -> Result<Value, E> {
+        Ok(Value::Number(it.into()))
+    }
+
+    fn visit_u64<E>(self, it: u64) -> Result<Value, E> {
+        Ok(Value::Number(it.into()))
+    }
+
+    fn visit_f64<E: de::Error>(self, it: f64) -> Result<Value, E> {
+        Number::from_f64(it).map(Value::Number).ok_or_else(|| E::custom("a number must be finite"))
+    }
+
+    fn visit_str<E>(self, it: &str) -> Result<Value, E> {
+        Ok(Value::Text(it.to_owned()))
+    }
+
+    fn visit_string<E>(self, it: String) -> Result<Value, E> {
+        Ok(Value::Text(it))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Value, A::Error> {
+        let mut items = Vec::new();
+        while let Some(item) = list.next_element::<Node>()? {
+            items.push(item);
+        }
+        Ok(Value::List(items))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+        let mut pairs = Vec::new();
+        while let Some(name) = map.next_key::<Spanned<String>>()? {
+            pairs.push(Pair { at: position(name.referenced), name: name.value, node: map.next_value()? });
+        }
+        Ok(Value::Map(pairs))
+    }
+}
+
+fn position(location: Location) -> Option<Position> {
+    (location.line() > 0).then(|| Position { line: location.line(), column: location.column() })
+}
+
+/// The parser's message without its own position, which is given apart, and without line breaks.
+fn one_line(message: &str) -> String {
+    let first = message.lines().next().unwrap_or_default();
+    let plain = first.strip_prefix("error: ").unwrap_or(first);
+    let plain = match plain.split_once(": ") {
+        Some((lead, rest)) if lead.starts_with("line ") => rest,
+        _ => plain,
+    };
+    let plain = plain.split(" at line ").next().unwrap_or(plain);
+    plain.trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(line: u64, column: u64) -> Option<Position> {
+        Some(Position { line, column })
+    }
+
+    #[test]
+    fn keys_and_values_know_their_place() {
+        let tree = read("# head\na: 1\nb:\n  - x\n  - {c: null, d: no}\n").unwrap();
+        let pairs = tree.pairs();
+        assert_eq!((pairs[0].at, pairs[0].node.at), (at(2, 1), at(2, 4)));
+        assert_eq!((pairs[1].at, pairs[1].node.items()[0].at), (at(3, 1), at(4, 5)));
+        let inner = &pairs[1].node.items()[1];
+        assert_eq!(inner.get("c").unwrap().at, at(5, 9));
+        assert_eq!(inner.get("d").unwrap().text(), Some("no"));
+        assert_eq!(tree.to_json(), serde_json::json!({"a": 1, "b": ["x", {"c": null, "d": "no"}]}));
+    }
+
+    #[test]
+    fn nothing_but_comments_is_null() {
+        for text in ["", "\n\n", "# only\n  # comments\n"] {
+            assert_eq!(read(text).unwrap().value, Value::Null, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_yaml_says_where() {
+        for (text, line) in [("a: 1\na: 2\n", 2), ("a: [1\nb: 2\n", 2), ("a: &x 1\nb: {<<: 3}\n", 2)] {
+            let error = read(text).unwrap_err();
+            assert_eq!(error.at.map(|at| at.line), Some(line), "{text:?}: {error:?}");
+            assert!(!error.message.contains('\n'), "{error:?}");
+        }
+    }
+}
