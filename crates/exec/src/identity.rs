@@ -13,7 +13,7 @@ const NOBODY: u32 = 65_534;
 
 /// Why the configured user cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-pub enum IdentityError {
+pub(crate) enum IdentityError {
     #[error("`run_as` names `{0}`, which is not a user of this machine")]
     UnknownUser(String),
     #[error("`run_as` names `{0}`, which is root; commands are not run as root")]

@@ -18,4 +18,7 @@ mod machine;
 
 pub use executor::SandboxExecutor;
 pub use machine::Machine;
-pub use pool::{Directories, StartError};
+pub use pool::Directories;
+/// The parts of the sandbox that the binary handles itself: the process to fork first, and what
+/// this machine offers.
+pub use countersign_sandbox::{Zygote, ZygoteError, probe};

@@ -27,7 +27,7 @@ pub struct Directories {
 
 /// Why the sandbox could not be had.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub(crate) enum StartError {
     #[error("cannot make the private directory `{}`", path.display())]
     Directory { path: PathBuf, source: io::Error },
     #[error("cannot make a sandbox")]

@@ -34,7 +34,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    fn of(metadata: &fs::Metadata) -> Identity {
+    pub fn of(metadata: &fs::Metadata) -> Identity {
         Identity {
             device: metadata.dev(),
             inode: metadata.ino(),

@@ -14,6 +14,7 @@ mod entries;
 mod launchers;
 #[cfg(test)]
 mod oracle;
+mod opened;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ mod variables;
 use std::path::PathBuf;
 
 pub use entries::{Allowlist, AllowlistError};
+pub use opened::Opened;
 pub use refusal::{Refusal, Rule};
 pub use variables::{GUARDED_VARIABLES, is_guarded_variable};
 
@@ -48,6 +50,8 @@ pub struct FoundProgram {
     pub on_trusted_path: bool,
     /// For a `#!` script its interpreter, and the interpreter's own, outermost last.
     pub interpreter_chain: Vec<PathBuf>,
+    /// The file, held open by whoever found it: what was checked is what runs.
+    pub opened: Opened,
 }
 
 /// A program that an accepted line would start.

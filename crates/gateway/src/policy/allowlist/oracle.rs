@@ -139,6 +139,7 @@ impl Programs for Bench {
             on_trusted_path: true,
             requested,
             interpreter_chain: Vec::new(),
+            opened: crate::policy::allowlist::Opened::default(),
         })
     }
 }

@@ -34,6 +34,7 @@ impl Programs for Machine {
             requested: PathBuf::from(directory).join(name),
             on_trusted_path: trusted,
             interpreter_chain: Vec::new(),
+            opened: crate::policy::allowlist::Opened::default(),
         })
     }
 }

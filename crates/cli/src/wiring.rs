@@ -1,0 +1,76 @@
+//! The one place where ports and adapters meet.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use countersign_exec::{Directories, Machine, SandboxExecutor, Zygote};
+use countersign_gateway::approval::Approver;
+use countersign_gateway::audit::redact::Redactor;
+use countersign_gateway::clock::Clock;
+use countersign_gateway::ids::IdSource;
+use countersign_gateway::policy::effective::EffectivePolicy;
+use countersign_gateway::spine::{Gateway, Ports, Settings};
+
+use countersign_store::sqlite::{Options, SqliteStore};
+
+/// What a command of ours that runs others needs before anything else: a zygote forked while this
+/// process was small, and the directories it was told of.
+pub(crate) struct Launchpad {
+    pub(crate) zygote: Zygote,
+    pub(crate) directories: Directories,
+}
+
+impl Launchpad {
+    pub(crate) fn prepare() -> anyhow::Result<Self> {
+        let directories = crate::private::directories(uid() == 0)?;
+        let zygote = SandboxExecutor::start_zygote(&directories).context("cannot start the sandbox's helper process")?;
+        Ok(Self { zygote, directories })
+    }
+}
+
+/// Everything the gateway is made of.
+pub(crate) struct Parts {
+    pub(crate) policy: EffectivePolicy,
+    pub(crate) settings: Settings,
+    pub(crate) redactor: Redactor,
+    pub(crate) approver: Arc<dyn Approver>,
+    pub(crate) record: Arc<SqliteStore>,
+}
+
+pub(crate) fn gateway(parts: Parts, launchpad: Launchpad) -> Arc<Gateway> {
+    let machine = Arc::new(Machine::new(parts.policy.command.path.clone()));
+    let environment: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| parts.policy.command.env_allow.contains(name))
+        .collect();
+    let executor = SandboxExecutor::new(launchpad.zygote, launchpad.directories, uid());
+    let ports = Ports {
+        programs: machine.clone(),
+        directories: machine,
+        approver: parts.approver,
+        executor: Arc::new(executor),
+        record: parts.record,
+        environment,
+        redactor: parts.redactor,
+        clock: Clock::system(),
+        ids: IdSource::random(),
+    };
+    Gateway::new(parts.policy, parts.settings, ports)
+}
+
+/// Opens the record and closes what a crash left open.
+pub(crate) fn record(state_dir: &Path, options: Options) -> anyhow::Result<SqliteStore> {
+    let clock = options.clock.clone();
+    let store = SqliteStore::open(state_dir, options).context("cannot open the record")?;
+    store.sweep_abandoned(clock.now(), &IdSource::random()).context("cannot close what an earlier server left open")?;
+    Ok(store)
+}
+
+/// The user this process runs as.
+pub(crate) fn uid() -> u32 {
+    use std::os::unix::fs::MetadataExt as _;
+    // The owner of our own entry in /proc is who we are; no unsafe call is needed to ask.
+    std::fs::metadata("/proc/self").map_or(u32::MAX, |metadata| metadata.uid())
+}
