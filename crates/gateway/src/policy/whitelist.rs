@@ -1,1 +1,269 @@
-//! x
+//! Commands that need no question.
+//!
+//! A rule is a pattern from a configuration, or a read-only program known here. It is held against
+//! each command of a plain line in canonical form, never against the raw text, and every command
+//! must be covered. Never covered, whatever the rules say: lines that need a shell, redirections
+//! that open files (but `/dev/null`), calls with an environment of their own, launchers, and words
+//! that could become options when a pattern meets file names.
+//!
+//! A pattern matches from the first word on and ends where a word ends: `^ls` does not cover `lsof`.
+//! For programs known to have options that write files or run programs (see [`cautions`]) those
+//! options are never covered by a pattern either, unless it is *exact*: anchored at both ends with
+//! nothing but literal text in between, so that whoever wrote it saw the whole command.
+
+mod builtin;
+pub mod cautions;
+#[cfg(test)]
+mod tests;
+
+use regex::Regex;
+use thiserror::Error;
+
+pub use builtin::{READ_ONLY, ReadOnly, builtin_rules};
+
+use super::allowlist::is_launcher;
+use super::line::tree::{Action, Command, Piece, Redirection};
+use super::line::{Limits, Line, Shape, canonical, canonical_argv, read};
+
+/// One rule of the whitelist.
+#[derive(Clone, Debug)]
+pub struct WhitelistRule {
+    matcher: Matcher,
+    pub reason: String,
+    pub enabled: bool,
+    pub source: Source,
+}
+
+/// Where a rule was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    BuiltIn,
+    Global,
+    Project,
+    Task,
+}
+
+#[derive(Clone, Debug)]
+enum Matcher {
+    Pattern { regex: Regex, exact: bool },
+    ReadOnly(&'static ReadOnly),
+}
+
+/// A rule as it is written in a configuration.
+#[derive(Clone, Debug)]
+pub struct RuleText<'a> {
+    pub pattern: &'a str,
+    pub reason: &'a str,
+    pub enabled: bool,
+    pub source: Source,
+    /// Lines the rule must cover.
+    pub matches: &'a [String],
+    /// Lines it must not cover.
+    pub not_matches: &'a [String],
+}
+
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum WhitelistError {
+    #[error("`{pattern}` is no regular expression: {why}")]
+    Pattern { pattern: String, why: String },
+    #[error("`{pattern}` does not cover its example `{example}`")]
+    Uncovered { pattern: String, example: String },
+    #[error("`{pattern}` covers `{example}`, which it must not")]
+    Covered { pattern: String, example: String },
+}
+
+/// What is asked about.
+#[derive(Clone, Copy, Debug)]
+pub struct Candidate<'a> {
+    pub command: Asked<'a>,
+    pub environment: Environment,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Asked<'a> {
+    Line(&'a Line),
+    Argv { file: &'a str, args: &'a [String] },
+}
+
+/// Whether the call brings variables of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Environment {
+    Built,
+    GivenByCall,
+}
+
+/// The index of the rule that covers each command, in the order of the line; nothing if any command
+/// is not covered.
+pub fn covers(rules: &[WhitelistRule], candidate: Candidate<'_>) -> Option<Vec<usize>> {
+    match candidate.environment {
+        Environment::Built => {}
+        Environment::GivenByCall => return None,
+    }
+    match candidate.command {
+        Asked::Argv { file, args } => {
+            let words = Words::of_argv(file, args);
+            Some(vec![covering(rules, &words)?])
+        }
+        Asked::Line(line) => match &line.shape {
+            Shape::NeedsShell(_) => None,
+            Shape::Plain(tree) => tree
+                .commands()
+                .map(|command| covering(rules, &Words::of_command(command)?))
+                .collect(),
+        },
+    }
+}
+
+fn covering(rules: &[WhitelistRule], words: &Words) -> Option<usize> {
+    if is_launcher(&words.name) {
+        return None;
+    }
+    rules
+        .iter()
+        .position(|rule| rule.enabled && rule.covers(words))
+}
+
+impl WhitelistRule {
+    /// Makes a rule and holds it against its own examples.
+    pub fn new(text: &RuleText<'_>) -> Result<Self, WhitelistError> {
+        let pattern = text.pattern.to_owned();
+        let regex = Regex::new(text.pattern).map_err(|error| WhitelistError::Pattern {
+            pattern: pattern.clone(),
+            why: first_line(&error.to_string()),
+        })?;
+        let rule = Self {
+            matcher: Matcher::Pattern {
+                regex,
+                exact: is_exact(text.pattern),
+            },
+            reason: text.reason.to_owned(),
+            enabled: text.enabled,
+            source: text.source,
+        };
+        for example in text.matches {
+            if !rule.covers_example(example) {
+                let example = example.clone();
+                return Err(WhitelistError::Uncovered { pattern, example });
+            }
+        }
+        for example in text.not_matches {
+            if rule.covers_example(example) {
+                let example = example.clone();
+                return Err(WhitelistError::Covered { pattern, example });
+            }
+        }
+        Ok(rule)
+    }
+
+    /// The rule for explanations: its pattern, or the program and what it excludes.
+    pub fn explained(&self) -> String {
+        match &self.matcher {
+            Matcher::Pattern { regex, .. } => regex.as_str().to_owned(),
+            Matcher::ReadOnly(program) => program.explained(),
+        }
+    }
+
+    fn covers_example(&self, example: &str) -> bool {
+        let enabled = Self {
+            enabled: true,
+            ..self.clone()
+        };
+        read(example, Limits::STANDARD).is_ok_and(|line| {
+            let candidate = Candidate {
+                command: Asked::Line(&line),
+                environment: Environment::Built,
+            };
+            covers(std::slice::from_ref(&enabled), candidate).is_some()
+        })
+    }
+
+    fn covers(&self, words: &Words) -> bool {
+        match &self.matcher {
+            Matcher::Pattern { regex, exact } => {
+                let matched = regex
+                    .find(&words.canonical)
+                    .is_some_and(|found| is_whole(&words.canonical, found.start(), found.end()));
+                matched && (*exact || cautions::allow(words))
+            }
+            Matcher::ReadOnly(program) => program.covers(words) && cautions::allow(words),
+        }
+    }
+}
+
+/// One command as rules see it.
+#[derive(Debug)]
+pub struct Words {
+    name: String,
+    args: Vec<String>,
+    /// Whether an argument may become several file names.
+    patterned: bool,
+    canonical: String,
+}
+
+impl Words {
+    fn of_argv(file: &str, args: &[String]) -> Self {
+        Self {
+            name: file.to_owned(),
+            args: args.to_vec(),
+            patterned: false,
+            canonical: canonical_argv(file, args),
+        }
+    }
+
+    /// Nothing for commands that are never covered.
+    fn of_command(command: &Command) -> Option<Self> {
+        let harmless = command.redirections.iter().all(is_harmless);
+        // A file name can begin with a dash, and a pattern that begins with one piece of text that
+        // does not cannot become an option.
+        let steady = command.args.iter().all(|word| {
+            word.literal().is_some()
+                || matches!(word.pieces.first(), Some(Piece::Literal(text)) if !text.starts_with('-'))
+        });
+        (harmless && steady).then(|| Self {
+            name: command.name.clone(),
+            args: command.args.iter().map(|word| word.unmatched()).collect(),
+            patterned: command.args.iter().any(|word| word.literal().is_none()),
+            canonical: canonical(command),
+        })
+    }
+}
+
+fn is_harmless(redirection: &Redirection) -> bool {
+    match &redirection.action {
+        Action::Write(path) | Action::Append(path) => path == "/dev/null",
+        Action::CopyOf(_) | Action::Text(_) => true,
+        Action::Read(_) | Action::ReadWrite(_) | Action::Close => false,
+    }
+}
+
+/// The match begins with the command and ends with a word.
+fn is_whole(text: &str, start: usize, end: usize) -> bool {
+    start == 0
+        && end > 0
+        && (end == text.len() || text[end..].starts_with(' ') || text[..end].ends_with(' '))
+}
+
+/// `^` and `$` around text in which every special character is escaped.
+fn is_exact(pattern: &str) -> bool {
+    let Some(inner) = pattern
+        .strip_prefix('^')
+        .and_then(|rest| rest.strip_suffix('$'))
+    else {
+        return false;
+    };
+    let mut chars = inner.chars();
+    while let Some(c) = chars.next() {
+        let literal = match c {
+            '\\' => chars.next().is_some_and(|c| c.is_ascii_punctuation()),
+            _ => !".*+?()[]{}|^$".contains(c),
+        };
+        if !literal {
+            return false;
+        }
+    }
+    true
+}
+
+fn first_line(text: &str) -> String {
+    text.lines().last().unwrap_or_default().trim().to_owned()
+}

@@ -1,0 +1,206 @@
+//! Programs that only read, as data. The options to be careful with stand in [`super::cautions`].
+
+use super::cautions::{CAUTIONS, git_subcommand};
+use super::{Matcher, Source, WhitelistRule, Words};
+
+/// A program that only reads when used in one of these ways.
+#[derive(Debug)]
+pub struct ReadOnly {
+    pub program: &'static str,
+    pub usage: Usage,
+}
+
+#[derive(Debug)]
+pub enum Usage {
+    /// Any arguments but those to be careful with.
+    Any,
+    /// No argument that is no option: with one, the program changes something.
+    OptionsOnly,
+    /// Git with one of these subcommands.
+    Subcommands(&'static [Subcommand]),
+}
+
+#[derive(Debug)]
+pub struct Subcommand {
+    pub name: &'static str,
+    /// The arguments it may have; nothing for any.
+    pub args: Option<&'static [&'static str]>,
+}
+
+const fn any(name: &'static str) -> Subcommand {
+    Subcommand { name, args: None }
+}
+
+const fn only(name: &'static str, args: &'static [&'static str]) -> Subcommand {
+    Subcommand {
+        name,
+        args: Some(args),
+    }
+}
+
+const fn reads(program: &'static str) -> ReadOnly {
+    ReadOnly {
+        program,
+        usage: Usage::Any,
+    }
+}
+
+const GIT: [Subcommand; 24] = [
+    any("status"),
+    any("diff"),
+    any("log"),
+    any("show"),
+    any("rev-parse"),
+    any("rev-list"),
+    any("ls-files"),
+    any("ls-tree"),
+    any("cat-file"),
+    any("blame"),
+    any("shortlog"),
+    any("describe"),
+    any("show-ref"),
+    any("for-each-ref"),
+    any("merge-base"),
+    any("name-rev"),
+    any("grep"),
+    any("diff-tree"),
+    any("count-objects"),
+    only(
+        "branch",
+        &[
+            "--list",
+            "-l",
+            "-a",
+            "--all",
+            "-r",
+            "--remotes",
+            "-v",
+            "-vv",
+            "--show-current",
+        ],
+    ),
+    only("tag", &["--list", "-l"]),
+    only("remote", &["-v", "--verbose"]),
+    only("stash", &["list"]),
+    only("worktree", &["list", "--porcelain"]),
+];
+
+pub const READ_ONLY: [ReadOnly; 47] = [
+    ReadOnly {
+        program: "git",
+        usage: Usage::Subcommands(&GIT),
+    },
+    reads("ls"),
+    reads("cat"),
+    reads("head"),
+    reads("tail"),
+    reads("wc"),
+    reads("grep"),
+    reads("egrep"),
+    reads("fgrep"),
+    reads("rg"),
+    reads("find"),
+    reads("echo"),
+    reads("printf"),
+    reads("pwd"),
+    reads("which"),
+    reads("true"),
+    reads("false"),
+    reads("test"),
+    reads("stat"),
+    reads("file"),
+    reads("du"),
+    reads("df"),
+    reads("basename"),
+    reads("dirname"),
+    reads("realpath"),
+    reads("readlink"),
+    reads("uname"),
+    reads("whoami"),
+    reads("id"),
+    reads("nproc"),
+    reads("sort"),
+    reads("uniq"),
+    reads("cut"),
+    reads("tr"),
+    reads("comm"),
+    reads("diff"),
+    reads("cmp"),
+    reads("nl"),
+    reads("tac"),
+    reads("seq"),
+    reads("od"),
+    reads("md5sum"),
+    reads("sha1sum"),
+    reads("sha256sum"),
+    reads("tree"),
+    reads("jq"),
+    ReadOnly {
+        program: "date",
+        usage: Usage::OptionsOnly,
+    },
+];
+
+/// The whitelist without any configuration.
+pub fn builtin_rules() -> Vec<WhitelistRule> {
+    READ_ONLY
+        .iter()
+        .map(|program| WhitelistRule {
+            matcher: Matcher::ReadOnly(program),
+            reason: "only reads".to_owned(),
+            enabled: true,
+            source: Source::BuiltIn,
+        })
+        .collect()
+}
+
+impl ReadOnly {
+    pub(super) fn covers(&self, words: &Words) -> bool {
+        if words.name != self.program {
+            return false;
+        }
+        match &self.usage {
+            Usage::Any => true,
+            Usage::OptionsOnly => words
+                .args
+                .iter()
+                .all(|arg| arg.starts_with('-') || arg.starts_with('+')),
+            Usage::Subcommands(known) => {
+                let Some((name, args)) = git_subcommand(&words.args) else {
+                    return false;
+                };
+                known.iter().any(|subcommand| {
+                    subcommand.name == name
+                        && subcommand.args.is_none_or(|allowed| {
+                            args.iter().all(|arg| allowed.contains(&arg.as_str()))
+                        })
+                        && (name != "stash" && name != "worktree"
+                            || args.first().is_some_and(|a| a == "list"))
+                })
+            }
+        }
+    }
+
+    /// The rule in words: program, subcommands, and the options it leaves out.
+    pub(super) fn explained(&self) -> String {
+        let mut text = self.program.to_owned();
+        match &self.usage {
+            Usage::Any => {}
+            Usage::OptionsOnly => text.push_str(" with options only"),
+            Usage::Subcommands(known) => {
+                let names: Vec<&str> = known.iter().map(|subcommand| subcommand.name).collect();
+                text.push_str(&format!(" ({})", names.join(", ")));
+            }
+        }
+        if let Some(caution) = CAUTIONS.iter().find(|c| c.program == self.program) {
+            let mut left_out: Vec<String> =
+                caution.letters.chars().map(|c| format!("-{c}")).collect();
+            left_out.extend(caution.long.iter().map(|long| format!("--{long}")));
+            left_out.extend(caution.words.iter().map(|word| (*word).to_owned()));
+            if !left_out.is_empty() {
+                text.push_str(&format!(" without {}", left_out.join(" ")));
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,178 @@
+//! Options that write files or run programs, for programs that are otherwise harmless.
+//!
+//! Long options may be abbreviated in most of these programs, so any beginning of a listed name
+//! counts. A word that only looks like such an option, being the value of another, counts as well:
+//! then a person is asked, which is the safe side.
+
+use std::path::Path;
+
+use super::Words;
+
+/// What is not covered for one program.
+#[derive(Debug)]
+pub struct Caution {
+    pub program: &'static str,
+    /// Letters after a single dash, also in a cluster.
+    pub letters: &'static str,
+    /// Long options without their dashes.
+    pub long: &'static [&'static str],
+    /// Whole words, wherever they stand.
+    pub words: &'static [&'static str],
+    /// Text that must not stand inside any word.
+    pub inside: &'static [&'static str],
+    /// How many words may be no options; the next one would be written to.
+    pub operands_max: Option<usize>,
+}
+
+const NONE: Caution = Caution {
+    program: "",
+    letters: "",
+    long: &[],
+    words: &[],
+    inside: &[],
+    operands_max: None,
+};
+
+/// Options of git before the subcommand that change nothing that matters here.
+const GIT_GLOBAL: [&str; 3] = ["--no-pager", "-P", "--no-optional-locks"];
+
+#[rustfmt::skip]
+pub const CAUTIONS: [Caution; 20] = [
+    Caution {
+        program: "git",
+        letters: "O",
+        long: &[
+            "output", "output-directory", "ext-diff", "textconv", "paginate", "pager", "exec-path",
+            "exec", "config", "config-env", "git-dir", "work-tree", "namespace", "upload-pack",
+            "receive-pack", "open-files-in-pager", "ext-grep", "filters", "show-signature",
+            "recurse-submodules", "run", "extcmd", "tool", "template", "edit", "mailmap-file",
+            "contents", "attr-source",
+        ],
+        words: &[
+            "bisect", "difftool", "mergetool", "filter-branch", "submodule", "send-email",
+            "instaweb", "web--browse", "gui", "citool", "hook", "maintenance", "daemon", "shell",
+        ],
+        // Signatures are checked by a program that the configuration names.
+        inside: &["%G", "%(signature", "ext::"],
+        ..NONE
+    },
+    Caution {
+        program: "find",
+        words: &[
+            "-exec", "-execdir", "-ok", "-okdir", "-delete", "-fprint", "-fprint0", "-fprintf", "-fls",
+        ],
+        ..NONE
+    },
+    Caution { program: "fd", letters: "xX", long: &["exec", "exec-batch"], ..NONE },
+    Caution {
+        program: "rg",
+        letters: "z",
+        long: &["pre", "hostname-bin", "search-zip"],
+        ..NONE
+    },
+    Caution {
+        program: "sort",
+        letters: "oTS",
+        long: &["output", "compress-program", "temporary-directory", "buffer-size"],
+        ..NONE
+    },
+    Caution { program: "uniq", operands_max: Some(1), ..NONE },
+    Caution { program: "tree", letters: "oR", long: &["output"], ..NONE },
+    Caution { program: "diff", letters: "l", long: &["paginate"], ..NONE },
+    Caution { program: "date", letters: "s", long: &["set"], ..NONE },
+    Caution {
+        program: "file",
+        letters: "CmzZS",
+        long: &["compile", "magic-file", "uncompress", "uncompress-noreport", "no-sandbox"],
+        ..NONE
+    },
+    Caution {
+        program: "sed",
+        letters: "insfE",
+        long: &["in-place", "file", "expression", "quiet", "silent", "separate"],
+        ..NONE
+    },
+    Caution {
+        program: "tar",
+        letters: "IFxcruA",
+        long: &[
+            "to-command", "checkpoint-action", "use-compress-program", "info-script",
+            "new-volume-script", "rsh-command", "rmt-command", "extract", "get", "create", "append",
+            "update", "delete", "catenate", "concatenate",
+        ],
+        ..NONE
+    },
+    Caution { program: "rsync", letters: "e", long: &["rsh", "rsync-path"], ..NONE },
+    Caution {
+        program: "curl",
+        letters: "oOKTDc",
+        long: &[
+            "output", "remote-name", "remote-name-all", "config", "upload-file", "dump-header",
+            "cookie-jar", "output-dir", "trace", "trace-ascii", "stderr",
+        ],
+        ..NONE
+    },
+    Caution {
+        program: "wget",
+        letters: "OoaPi",
+        long: &["output-document", "output-file", "append-output", "directory-prefix", "use-askpass", "execute"],
+        ..NONE
+    },
+    Caution { program: "man", letters: "PpHC", long: &["pager", "preprocessor", "html", "config-file"], ..NONE },
+    Caution { program: "less", letters: "oO", long: &["log-file"], inside: &["!", "|"], ..NONE },
+    Caution {
+        program: "cargo",
+        long: &["config", "manifest-path", "target-dir"],
+        letters: "Z",
+        ..NONE
+    },
+    Caution { program: "make", letters: "fCEI", long: &["file", "makefile", "directory", "eval", "include-dir"], inside: &["="], ..NONE },
+    Caution { program: "xxd", operands_max: Some(1), letters: "r", ..NONE },
+];
+
+/// Whether nothing in the command is an option to be careful with.
+pub(super) fn allow(words: &Words) -> bool {
+    let name = Path::new(&words.name)
+        .file_name()
+        .and_then(|name| name.to_str())
+        .unwrap_or(&words.name);
+    let Some(caution) = CAUTIONS.iter().find(|caution| caution.program == name) else {
+        return true;
+    };
+    if name == "git" && git_subcommand(&words.args).is_none() {
+        return false;
+    }
+    let operands = words
+        .args
+        .iter()
+        .filter(|arg| !arg.starts_with('-') || *arg == "-");
+    let in_bounds = caution
+        .operands_max
+        .is_none_or(|max| !words.patterned && operands.count() <= max);
+    in_bounds && words.args.iter().all(|arg| caution.allows(arg))
+}
+
+/// The subcommand of git and what follows it, if only harmless options stand before.
+pub(super) fn git_subcommand(args: &[String]) -> Option<(&str, &[String])> {
+    let index = args
+        .iter()
+        .position(|arg| !GIT_GLOBAL.contains(&arg.as_str()))?;
+    let subcommand = args.get(index)?;
+    (!subcommand.starts_with('-')).then(|| (subcommand.as_str(), &args[index + 1..]))
+}
+
+impl Caution {
+    fn allows(&self, arg: &str) -> bool {
+        if self.words.contains(&arg) || self.inside.iter().any(|text| arg.contains(text)) {
+            return false;
+        }
+        if let Some(long) = arg.strip_prefix("--") {
+            let name = long.split('=').next().unwrap_or_default();
+            return name.is_empty() || !self.long.iter().any(|listed| listed.starts_with(name));
+        }
+        match arg.strip_prefix('-') {
+            Some(letters) => !letters.contains(|c| self.letters.contains(c)),
+            None => true,
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! What runs without a question, and what never does.
+
+use super::{
+    Asked, Candidate, Environment, RuleText, Source, WhitelistError, WhitelistRule, builtin_rules,
+    covers,
+};
+use crate::policy::line::{Limits, read};
+
+fn rule(pattern: &str) -> WhitelistRule {
+    WhitelistRule::new(&text(pattern)).expect("a pattern")
+}
+
+fn text(pattern: &str) -> RuleText<'_> {
+    RuleText {
+        pattern,
+        reason: "test",
+        enabled: true,
+        source: Source::Global,
+        matches: &[],
+        not_matches: &[],
+    }
+}
+
+fn covered(rules: &[WhitelistRule], line: &str) -> bool {
+    read(line, Limits::STANDARD).is_ok_and(|line| {
+        let candidate = Candidate {
+            command: Asked::Line(&line),
+            environment: Environment::Built,
+        };
+        covers(rules, candidate).is_some()
+    })
+}
+
+#[test]
+fn a_pattern_covers_each_command_or_the_line_is_asked_about() {
+    let rules = [rule("^git status")];
+    for line in [
+        "git status",
+        "git status -s",
+        "git  'status'",
+        "git status; git status -s | git status",
+        "git status 2>/dev/null",
+        "git status 2>&1",
+        "git --no-pager status",
+    ] {
+        assert_eq!(
+            covered(&rules, line),
+            line != "git --no-pager status",
+            "{line:?}"
+        );
+    }
+    for line in [
+        "git status; rm -rf x",
+        "git status $(id)",
+        "git status > ../x",
+        "git status >> x",
+        "git status && id",
+        "git status | sh",
+        "git status &",
+        "X=1 git status",
+        "(git status)",
+        "git status `id`",
+        "git status \"$x\"",
+        "git statusx",
+        "git status-x",
+        "'git status'",
+        "./git status",
+        "git status < x",
+        "git status <> x",
+        "git status 2> x",
+        "git status &> x",
+        "! git status",
+        "id; git status",
+        "git status *",
+        "git status --output=x",
+        "git status --out x",
+        "git status --ext-diff",
+        "git status\nid",
+        "env git status",
+        "time git status",
+        "git -c core.fsmonitor=id status",
+        "git status {a,b}",
+        "git status ~",
+    ] {
+        assert!(!covered(&rules, line), "{line:?}");
+    }
+}
+
+#[test]
+fn patterns_begin_with_the_command_and_end_with_a_word() {
+    for (pattern, line, expected) in [
+        ("^ls", "lsof", false),
+        ("^ls", "ls -l", true),
+        ("^ls ", "ls -l", true),
+        ("^ls ", "ls", false),
+        ("ls", "rm ls", false),
+        ("^cargo (test|build)", "cargo test --all", true),
+        ("^cargo (test|build)", "cargo tests", false),
+        ("^npm run test:.*", "npm run test:unit", true),
+        ("^git", "git -c alias.x='!id' x", false),
+        ("^git", "git --exec-path=. status", false),
+        ("^git", "git -p log", false),
+        ("^git", "git grep -Oid x", false),
+        ("^git", "git grep --open-files=id x", false),
+        ("^git", "git bisect run id", false),
+        ("^git log", "git log --format=%G?", false),
+        ("^git log", "git log --te", false),
+        ("^find", "find . -exec id \\;", false),
+        ("^find", "find . -delete", false),
+        ("^find", "find . -fprint x", false),
+        ("^find", "find src -name '*.rs'", true),
+        ("^rg", "rg --pre id x", false),
+        ("^rg", "rg --pretty x", true),
+        ("^sort", "sort -o x y", false),
+        ("^sort", "sort --out=x y", false),
+        ("^sort", "sort -ro x", false),
+        ("^env", "env id", false),
+        ("^xargs", "xargs id", false),
+        ("^sudo", "sudo id", false),
+        (".*", "timeout 5 id", false),
+        ("^git diff --output=x$", "git diff --output=x", true),
+        ("^git diff --output=.$", "git diff --output=x", false),
+        ("^ls src/.*", "ls src/*.rs", true),
+        ("^ls .*", "ls *.rs", false),
+        ("^ls .*", "ls [-]x", false),
+    ] {
+        assert_eq!(
+            covered(&[rule(pattern)], line),
+            expected,
+            "{pattern} and {line:?}"
+        );
+    }
+}
+
+#[test]
+fn the_built_in_list_only_reads() {
+    let rules = builtin_rules();
+    for line in [
+        "ls",
+        "ls -l",
+        "git status",
+        "git diff HEAD~1 -- src",
+        "git log --oneline -5",
+        "git show HEAD",
+        "git log -p",
+        "cat a b | head -5 | wc -l",
+        "grep -rn x src",
+        "rg x",
+        "find . -name '*.rs'",
+        "pwd",
+        "echo hi",
+        "git branch -a",
+        "git branch",
+        "git remote -v",
+        "git stash list",
+        "sort x | uniq -c",
+        "git --no-pager log",
+        "git grep -n x",
+        "tail -F x",
+        "date",
+        "date +%s",
+        "ls 2>/dev/null",
+        "which git",
+        "git status || true",
+        "git blame x",
+        "uniq x",
+        "git diff --no-ext-diff",
+        "git log --grep='a; id'",
+    ] {
+        assert!(covered(&rules, line), "{line:?}");
+    }
+    for line in [
+        "lsof",
+        "git",
+        "git push",
+        "git commit",
+        "git branch x",
+        "git branch -D x",
+        "git tag x",
+        "git stash",
+        "git stash drop",
+        "git remote add x y",
+        "git -c a=b status",
+        "git -C /x status",
+        "git diff --output=x",
+        "git diff --outpu x",
+        "git log --ext-diff",
+        "git show --textconv",
+        "git show --t",
+        "git -p log",
+        "git grep -O x",
+        "git grep -nO x",
+        "git cat-file --filters x",
+        "find . -exec id \\;",
+        "find . -ok id \\;",
+        "find . -delete",
+        "find . -fls x",
+        "rg --pre=id x",
+        "rg --p id",
+        "rg -z x",
+        "rg --hostname-bin id",
+        "sort -o x",
+        "sort --compress-program=id",
+        "uniq a b",
+        "uniq a*",
+        "tree -o x",
+        "date -s x",
+        "date 0101",
+        "file -C x",
+        "rm x",
+        "sed -i s/a/b/ x",
+        "awk 1 x",
+        "/usr/bin/ls",
+        "./ls",
+        "ls > x",
+        "cat < x",
+        "ls *",
+        "ls $HOME",
+        "env",
+        "env ls",
+        "xargs ls",
+        "git worktree add x",
+        "git remote update",
+        "tee x",
+        "diff -l a b",
+        "git log --show-signature",
+        "git for-each-ref --format='%(signature)'",
+        "git config -l",
+        "cd x",
+        "time ls",
+        "git ls-files --exec x",
+        "ls; id x; rm y",
+    ] {
+        assert!(!covered(&rules, line), "{line:?}");
+    }
+}
+
+#[test]
+fn calls_with_an_environment_are_asked_about() {
+    let rules = builtin_rules();
+    let args = ["status".to_owned()];
+    let asked = Asked::Argv {
+        file: "git",
+        args: &args,
+    };
+    let with = |environment| {
+        covers(
+            &rules,
+            Candidate {
+                command: asked,
+                environment,
+            },
+        )
+    };
+    assert_eq!(with(Environment::Built), Some(vec![0]));
+    assert_eq!(with(Environment::GivenByCall), None);
+    let odd = ["status; id".to_owned()];
+    let asked = Asked::Argv {
+        file: "git",
+        args: &odd,
+    };
+    let candidate = Candidate {
+        command: asked,
+        environment: Environment::Built,
+    };
+    assert_eq!(covers(&[rule("^git status")], candidate), None);
+}
+
+#[test]
+fn rules_are_checked_against_their_examples() {
+    let covers = ["git status".to_owned()];
+    let leaves = ["git push".to_owned()];
+    let examples = |pattern| {
+        WhitelistRule::new(&RuleText {
+            matches: &covers,
+            not_matches: &leaves,
+            ..text(pattern)
+        })
+        .map(|rule| rule.explained())
+        .map_err(|error| error.to_string())
+    };
+    assert_eq!(examples("^git status"), Ok("^git status".to_owned()));
+    assert_eq!(
+        examples("^git diff"),
+        Err("`^git diff` does not cover its example `git status`".to_owned())
+    );
+    assert_eq!(
+        examples("^git"),
+        Err("`^git` covers `git push`, which it must not".to_owned())
+    );
+    let broken = WhitelistRule::new(&text("(")).expect_err("no pattern");
+    assert!(matches!(broken, WhitelistError::Pattern { .. }), "{broken}");
+    let mut disabled = rule("^git status");
+    disabled.enabled = false;
+    assert!(!covered(&[disabled], "git status"));
+}
+
+#[test]
+fn built_in_rules_explain_themselves() {
+    let rules = builtin_rules();
+    let find = rules
+        .iter()
+        .map(WhitelistRule::explained)
+        .find(|text| text.starts_with("find"));
+    assert_eq!(
+        find.as_deref(),
+        Some("find without -exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls")
+    );
+}
