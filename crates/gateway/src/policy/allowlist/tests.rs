@@ -409,6 +409,9 @@ fn loader_and_interpreter_variables_cannot_be_set() {
         refused(list, line, "is refused: ");
     }
     for line in [
+        "ls >&1\\$\\(id\\)",
+        "ls >& 'x$(id)'",
+        "ls <&$x",
         "ls {PATH}>x",
         "ls {fd}<x",
         "coproc ls",

@@ -148,8 +148,16 @@ impl Walker<'_> {
                     | IoFileRedirectKind::DuplicateOutput => true,
                 };
                 match target {
-                    IoFileRedirectTarget::Filename(word)
-                    | IoFileRedirectTarget::Duplicate(word) => {
+                    IoFileRedirectTarget::Filename(word) => {
+                        let target = self.arg(word)?;
+                        Ok(Some(RedirectionUse { writes, target }))
+                    }
+                    IoFileRedirectTarget::Duplicate(word) => {
+                        // Bash expands this word twice: `ls >&x\$\(id\)` runs `id`.
+                        let plain = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
+                        if !word.value.chars().all(plain) {
+                            self.unclear("a target of `>&`", self.word_position(word));
+                        }
                         let target = self.arg(word)?;
                         Ok(Some(RedirectionUse { writes, target }))
                     }
