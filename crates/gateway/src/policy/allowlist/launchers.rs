@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::{FoundProgram, Refusal, Rule, is_guarded_variable};
 use crate::policy::line::{Arg, Position};
-use table::{LAUNCHERS, Launcher, Manner, REFUSED_LAUNCHERS};
+use table::{LAUNCHERS, Launcher, MANY_IN_ONE, Manner, REFUSED_LAUNCHERS};
 
 /// A command found in the arguments of a launcher.
 pub(super) struct Launched {
@@ -41,12 +41,12 @@ impl Failure {
     }
 }
 
-/// Whether a program launches others: by the name it runs as, or the name of the file it is.
+/// Whether a program launches others: by the name it runs as, or by the file it is. A file that is
+/// many programs is the one it is called as.
 pub(super) fn find(program: &FoundProgram) -> Option<Known> {
-    [&program.requested, &program.path]
-        .into_iter()
-        .filter_map(|path| base_name(path))
-        .find_map(by_name)
+    let called = base_name(&program.requested)?;
+    let file = base_name(&program.path).filter(|file| !MANY_IN_ONE.contains(file));
+    by_name(called).or_else(|| by_name(file?))
 }
 
 /// Whether a bare name is the name of a launcher.

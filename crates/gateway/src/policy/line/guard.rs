@@ -79,15 +79,16 @@ pub(super) fn parse_program(text: &str, limits: Limits) -> Result<Program, LineE
     };
     check_descriptors(text)?;
     let run = || {
-        let tokens = brush_parser::uncached_tokenize_str(text, &options.tokenizer_options())
-            .map_err(|_| LineError::Syntax {
-                what: "a quote, substitution or here-document has no end",
-                position: Position::START,
-            })?;
-        check_depth(&tokens, limits)?;
-        Parser::new(text.as_bytes(), &options)
-            .parse_program()
-            .map_err(|error| syntax(&error))
+        match brush_parser::uncached_tokenize_str(text, &options.tokenizer_options()) {
+            Ok(tokens) => {
+                check_depth(&tokens, limits)?;
+                brush_parser::parse_tokens(&tokens, &options).map_err(|error| syntax(&error))
+            }
+            // The parser proper knows where the text went wrong; it stops at the same place.
+            Err(_) => Parser::new(text.as_bytes(), &options)
+                .parse_program()
+                .map_err(|error| syntax(&error)),
+        }
     };
     catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(LineError::Syntax {
         what: "the parser gave up",
@@ -145,12 +146,16 @@ fn check_descriptors(text: &str) -> Result<(), LineError> {
     Ok(())
 }
 
+/// Operators in one `[[ … ]]`.
+const TESTS_MAX: usize = 64;
+
 /// Depth as the grammar sees it. A `case` without its last `;;` and a process substitution are
 /// tried twice by the parser, so four of them inside each other already cost sixteen times.
 fn check_depth(tokens: &[Token], limits: Limits) -> Result<(), LineError> {
     let mut open: Vec<bool> = Vec::new();
     let mut words = 0_usize;
     let mut cases = 0_usize;
+    let mut tested: Option<usize> = None;
     let mut before = "";
     for token in tokens {
         let text = match token {
@@ -164,18 +169,27 @@ fn check_depth(tokens: &[Token], limits: Limits) -> Result<(), LineError> {
             }
             Token::Word(text, _) => {
                 match text.as_str() {
-                    "{" | "if" | "for" | "while" | "until" | "coproc" | "function" => words += 1,
+                    "{" | "if" | "for" | "while" | "until" | "coproc" => words += 1,
                     "}" | "fi" | "done" => words = words.saturating_sub(1),
                     "case" => cases += 1,
                     "esac" => cases = cases.saturating_sub(1),
+                    "[[" => tested = Some(0),
+                    "]]" => tested = None,
                     _ => {}
                 }
                 text
             }
         };
         before = text;
+        // Inside `[[ … ]]` every operator is one more level of the tree.
+        if let Some(operators) = &mut tested {
+            *operators += usize::from(matches!(text.as_str(), "!" | "&&" | "||"));
+        }
         let twice = cases + open.iter().filter(|process| **process).count();
-        if open.len() + words + cases > 2 * limits.nesting_max || twice > 4 {
+        if open.len() + words + cases > 2 * limits.nesting_max
+            || twice > 4
+            || tested > Some(TESTS_MAX)
+        {
             return Err(LineError::TooDeep {
                 max: limits.nesting_max,
             });

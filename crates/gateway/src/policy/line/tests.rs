@@ -197,6 +197,12 @@ fn text_that_cannot_be_read_is_refused() {
     check(&"{ ".repeat(5_000), "nests deeper");
     check(&"if ".repeat(5_000), "nests deeper");
     check(&"case x in x) ".repeat(20), "nests deeper");
+    check(&format!("[[ {}a ]]", "! ".repeat(20_000)), "nests deeper");
+    check(
+        &format!("[[ a{} ]]", " || a".repeat(10_000)),
+        "nests deeper",
+    );
+    check(&"coproc ".repeat(5_000), "nests deeper");
     check(&"ls;".repeat(2_000), "more than 1024 commands");
     let nested = |depth: usize| format!("ls {}ls{}", "\"$(ls ".repeat(depth), ")\"".repeat(depth));
     assert!(read(&nested(12), Limits::STANDARD).is_ok());

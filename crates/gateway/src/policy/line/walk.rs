@@ -67,11 +67,6 @@ impl Walker<'_> {
         if let Some(index) = text.chars().position(control) {
             self.unclear("a control character", self.at(index));
         }
-        // Bash falls back from `((` to nested subshells, and here-documents are found or not found
-        // accordingly.
-        if text.contains("((") && text.contains("<<") {
-            self.unclear("`((` together with `<<`", Position::START);
-        }
     }
 
     fn program(&mut self, program: &Program) -> Result<(), LineError> {

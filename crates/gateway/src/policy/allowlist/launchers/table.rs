@@ -34,6 +34,9 @@ pub(super) const REFUSED_LAUNCHERS: [&str; 28] = [
     "dbus-run-session", "expect", "unbuffer", "gdb", "ltrace",
 ];
 
+/// Files that hold many programs under many names.
+pub(super) const MANY_IN_ONE: [&str; 3] = ["busybox", "toybox", "coreutils"];
+
 const PLAIN: Launcher = Launcher {
     name: "",
     flags: "",

@@ -23,6 +23,12 @@ impl Walker<'_> {
                 Item::IoRedirect(redirection) => {
                     redirections.extend(self.redirection(redirection)?);
                 }
+                // `IFS= read -r x` splits its own input and nothing else.
+                Item::AssignmentWord(assignment, word)
+                    if assigned_name(assignment) == "IFS" && is_read(simple) =>
+                {
+                    self.word(word, Context::Word)?;
+                }
                 Item::AssignmentWord(assignment, word) => self.assignment(assignment, word)?,
                 Item::Word(word) => drop(self.arg(word)?),
                 Item::ProcessSubstitution(_, subshell) => self.list(&subshell.list)?,
@@ -185,6 +191,13 @@ impl Walker<'_> {
             }
         }
     }
+}
+
+fn is_read(simple: &SimpleCommand) -> bool {
+    simple
+        .word_or_name
+        .as_ref()
+        .is_some_and(|word| word.value == "read")
 }
 
 fn assigned_name(assignment: &Assignment) -> &str {

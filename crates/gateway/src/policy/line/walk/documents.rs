@@ -14,10 +14,15 @@ impl Walker<'_> {
             self.unclear("the tag of a here-document", position);
         }
         // A second document, or a word that goes over the end of the line, moves the place where
-        // the body begins.
+        // the body begins. What stands in the body itself does not count.
         let text: String = self.local.iter().collect();
-        if text.replace("<<<", "").matches("<<").count() > 1 {
+        let body = &document.doc.value;
+        if openings(&text) > openings(body) + 1 {
             self.unclear("more than one here-document", position);
+        }
+        // Bash falls back from `((` to nested subshells, and finds the document accordingly.
+        if text.matches("((").count() > body.matches("((").count() {
+            self.unclear("`((` together with `<<`", position);
         }
         let first = text.lines().find(|line| line.contains("<<"));
         if first.is_none_or(|line| !is_closed(line)) {
@@ -28,6 +33,11 @@ impl Walker<'_> {
         }
         Ok(())
     }
+}
+
+/// Operators of here-documents, wherever they stand.
+fn openings(text: &str) -> usize {
+    text.replace("<<<", "").matches("<<").count()
 }
 
 fn is_usual(tag: &str) -> bool {
