@@ -103,7 +103,10 @@ struct Writer<'a> {
     queue: &'a Receiver<Box<Job>>,
     witness: Witness,
     /// Jobs of the transaction under way.
-    #[expect(clippy::vec_box, reason = "they come boxed, which keeps the queue small")]
+    #[expect(
+        clippy::vec_box,
+        reason = "they come boxed, which keeps the queue small"
+    )]
     batch: Vec<Box<Job>>,
 }
 

@@ -1,0 +1,162 @@
+//! Measures the record: appends by 1, 8 and 64 callers, proving, and opening.
+//!
+//!     cargo run --release -p countersign-store --example record_bench -- [--json] [--process] [DIR]
+//!
+//! DIR decides which disk is measured; the numbers mean little on a memory file system.
+#![allow(clippy::print_stdout)]
+
+use std::error::Error;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use countersign_gateway::audit::event::{Actor, ActorType, Draft, EventType};
+use countersign_gateway::audit::{Change, Record};
+use countersign_gateway::clock::Clock;
+use countersign_gateway::ids::IdSource;
+use countersign_store::sqlite::verify::Range;
+use countersign_store::{Durability, Options, SqliteStore};
+use serde_json::{Value, json};
+
+const SLOT: Duration = Duration::from_millis(1_500);
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+fn main() -> Outcome<()> {
+    let mut durability = Durability::Power;
+    let mut as_json = false;
+    let mut place = std::env::temp_dir();
+    for argument in std::env::args().skip(1) {
+        match argument.as_str() {
+            "--json" => as_json = true,
+            "--process" => durability = Durability::Process,
+            path => place = path.into(),
+        }
+    }
+    let options = Options::new(durability, Clock::system());
+    let mut results = Vec::new();
+    for callers in [1, 8, 64] {
+        results.push(appends(&place, &options, callers)?);
+    }
+    for rows in [1_000, 10_000, 100_000] {
+        results.extend(proof(&place, &options, rows)?);
+    }
+    if as_json {
+        println!("{}", Value::from(results));
+        return Ok(());
+    }
+    for result in &results {
+        let numbers = result.as_object().into_iter().flatten();
+        let cells: Vec<_> = numbers
+            .map(|(name, value)| format!("{name} {value}"))
+            .collect();
+        println!("{}", cells.join("  "));
+    }
+    Ok(())
+}
+
+/// One event per append, each acknowledged before the caller sends the next.
+fn appends(place: &Path, options: &Options, callers: usize) -> Outcome<Value> {
+    let directory = tempfile::tempdir_in(place)?;
+    let store = Arc::new(SqliteStore::open(directory.path(), options.clone())?);
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let latencies = runtime.block_on(async {
+        let tasks: Vec<_> = (0..callers)
+            .map(|_| {
+                let store = Arc::clone(&store);
+                tokio::spawn(async move {
+                    let ids = IdSource::random();
+                    let mut taken = Vec::new();
+                    let start = Instant::now();
+                    while start.elapsed() < SLOT {
+                        let change = change(&ids, 1);
+                        let sent = Instant::now();
+                        store.commit(change).await?;
+                        taken.push(sent.elapsed());
+                    }
+                    Ok::<_, countersign_gateway::audit::RecordError>(taken)
+                })
+            })
+            .collect();
+        let mut all = Vec::new();
+        for task in tasks {
+            all.extend(task.await??);
+        }
+        Outcome::Ok(all)
+    })?;
+    Ok(summary("append", callers, latencies))
+}
+
+fn proof(place: &Path, options: &Options, rows: usize) -> Outcome<Vec<Value>> {
+    let directory = tempfile::tempdir_in(place)?;
+    let store = SqliteStore::open(directory.path(), options.clone())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let ids = IdSource::random();
+    for _ in 0..rows / 500 {
+        runtime.block_on(store.commit(change(&ids, 500)))?;
+    }
+    let start = Instant::now();
+    let report = store.verify(Range::ALL, &|_| ())?;
+    let took = start.elapsed();
+    let mut results = vec![json!({
+        "measure": "verify", "rows": report.rows, "ms": millis(took),
+        "rows_per_second": whole(report.rows as f64 / took.as_secs_f64()),
+    })];
+    drop(store);
+    let mut opened = Vec::new();
+    for _ in 0..30 {
+        let start = Instant::now();
+        let store = SqliteStore::open(directory.path(), options.clone())?;
+        opened.push(start.elapsed());
+        drop(store);
+    }
+    opened.sort_unstable();
+    results.push(json!({"measure": "open", "rows": rows, "p50_ms": millis(opened[15])}));
+    Ok(results)
+}
+
+/// Events of about the size that a command leaves.
+fn change(ids: &IdSource, events: usize) -> Change {
+    let draft = |_| {
+        let payload = json!({
+            "request_id": ids.request().as_str(), "command": "cargo test --workspace --all-features",
+            "status": "ok", "working_directory": "/home/somebody/projects/countersign",
+            "policy_snapshot": {"mode": "untrusted", "rules": ["git status", "ls", "cat"], "note": "x".repeat(340)},
+        });
+        let actor = Actor {
+            kind: ActorType::Agent,
+            id: "local".to_owned(),
+        };
+        let kind = EventType::CommandReceived;
+        Draft::new(
+            ids.event(),
+            Clock::system().now(),
+            ids.correlation(),
+            actor,
+            kind,
+            &payload,
+        )
+    };
+    Change {
+        events: (0..events).map(draft).collect(),
+        ..Change::default()
+    }
+}
+
+fn summary(measure: &str, callers: usize, mut latencies: Vec<Duration>) -> Value {
+    latencies.sort_unstable();
+    let at = |per_mille: usize| millis(latencies[(latencies.len() - 1) * per_mille / 1_000]);
+    json!({
+        "measure": measure, "callers": callers,
+        "per_second": whole(latencies.len() as f64 / SLOT.as_secs_f64()),
+        "p50_ms": at(500), "p99_ms": at(990), "p999_ms": at(999),
+    })
+}
+
+fn millis(time: Duration) -> f64 {
+    (time.as_secs_f64() * 1e5).round() / 1e2
+}
+
+fn whole(number: f64) -> u64 {
+    number.round() as u64
+}
