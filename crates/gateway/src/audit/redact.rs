@@ -1,1 +1,358 @@
-//! Redaction.
+//! Redaction: secrets leave a text before the text is recorded.
+//!
+//! Four kinds are known: values that the operator's environment marks as secret, tokens by their
+//! shape, values by the name they are given to (`--password X`, `API_KEY=X`, `{"token": X}`), and what
+//! the operator's patterns match. Pure: nothing is read from the environment here. Finding nothing
+//! allocates nothing; a text without secrets is handed back as it came. What is kept is the name, so
+//! that a reader sees that a secret was given, and to what.
+
+mod name;
+
+use std::borrow::Cow;
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::Regex;
+use serde_json::{Map, Value};
+
+use name::ends_with;
+pub use name::is_secret_name;
+
+/// What stands where a secret stood.
+pub const REPLACEMENT: &str = "[redacted]";
+/// Shorter secret values are not searched for: they would be found everywhere.
+pub const VALUE_BYTES_MIN: usize = 6;
+
+/// What this installation holds secret beyond what is known by shape and name.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// Whatever these match is a secret.
+    pub patterns: Vec<Regex>,
+    /// Values of secret environment variables.
+    pub secret_values: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Redactor {
+    patterns: Vec<Regex>,
+    values: Option<Regex>,
+}
+
+impl Redactor {
+    pub fn new(config: Config) -> Self {
+        Self {
+            patterns: config.patterns,
+            values: any_of(config.secret_values),
+        }
+    }
+
+    pub fn redact_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        let mut spans = Vec::new();
+        let wholes = self.patterns.iter().chain(&self.values).chain([&*TOKENS]);
+        for pattern in wholes {
+            spans.extend(pattern.find_iter(text).map(|found| found.range()));
+        }
+        spans.extend(
+            USER_INFO
+                .find_iter(text)
+                .filter_map(|it| password(it.as_str(), it.start())),
+        );
+        spans.extend(
+            BEARER
+                .find_iter(text)
+                .map(|it| it.end()..token_end(text, it.end())),
+        );
+        let mut resume = 0;
+        while let Some(found) = ASSIGNMENT.find_at(text, resume) {
+            resume = found.end();
+            if is_secret_name(name_in(found.as_str())) {
+                let span = assigned(text, found.range());
+                resume = resume.max(span.end);
+                spans.push(span);
+            }
+        }
+        replace(text, spans)
+    }
+
+    /// Arguments of a program: a secret may stand in the argument behind its name.
+    pub fn redact_args(&self, args: &[String]) -> Vec<String> {
+        let mut redacted = Vec::with_capacity(args.len());
+        let mut expected = Expected::Anything;
+        for arg in args {
+            let value = match expected {
+                Expected::Secret if !arg.starts_with("--") => REPLACEMENT.to_owned(),
+                Expected::UserAndPassword => {
+                    user_and_password(arg).unwrap_or_else(|| self.redact_argument(arg))
+                }
+                Expected::Secret | Expected::Anything => self.redact_argument(arg),
+            };
+            redacted.push(value);
+            expected = expected_after(arg);
+        }
+        redacted
+    }
+
+    /// A copy in which no string holds a secret, and no secret name a value.
+    pub fn redact_json(&self, value: &Value) -> Value {
+        match value {
+            Value::String(text) => Value::from(self.redact_text(text).into_owned()),
+            Value::Array(items) if items.iter().all(Value::is_string) => {
+                let texts: Vec<_> = items
+                    .iter()
+                    .filter_map(|item| item.as_str().map(str::to_owned))
+                    .collect();
+                Value::from(self.redact_args(&texts))
+            }
+            Value::Array(items) => items.iter().map(|item| self.redact_json(item)).collect(),
+            Value::Object(fields) => Value::Object(self.redact_fields(fields)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
+        }
+    }
+
+    fn redact_fields(&self, fields: &Map<String, Value>) -> Map<String, Value> {
+        let redacted = fields.iter().map(|(name, value)| {
+            let value = if is_secret_name(name) {
+                blank(value)
+            } else {
+                self.redact_json(value)
+            };
+            (self.redact_text(name).into_owned(), value)
+        });
+        redacted.collect()
+    }
+
+    /// Unlike in a text, a value given in one argument reaches to its end, spaces included.
+    fn redact_argument(&self, arg: &str) -> String {
+        match arg.split_once('=') {
+            Some((name, value)) if !value.is_empty() && is_name(name) && is_secret_name(name) => {
+                format!("{name}={REPLACEMENT}")
+            }
+            _ => self.redact_text(arg).into_owned(),
+        }
+    }
+}
+
+/// Tokens by their shape.
+static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
+    let shapes = [
+        // Private keys, cut ones too.
+        r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\z)",
+        r"(?-u:\b)gh[pousr]_[A-Za-z0-9]{16,}",
+        r"(?-u:\b)github_pat_[A-Za-z0-9_]{16,}",
+        r"(?-u:\b)glpat-[A-Za-z0-9_\-]{16,}",
+        r"(?-u:\b)(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?-u:\b)",
+        r"(?-u:\b)xox[abeoprs]-[A-Za-z0-9\-]{10,}",
+        r"(?-u:\b)xapp-[A-Za-z0-9\-]{10,}",
+        r"hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_\-]{10,}",
+        // OpenAI, Anthropic and those who write alike.
+        r"(?-u:\b)sk-[A-Za-z0-9_\-]{16,}",
+        r"(?-u:\b)[rs]k_(?:live|test)_[A-Za-z0-9]{10,}",
+        r"(?-u:\b)whsec_[A-Za-z0-9]{16,}",
+        r"(?-u:\b)eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{4,}\.[A-Za-z0-9_\-]*",
+        r"(?-u:\b)AIza[A-Za-z0-9_\-]{30,}",
+        r"(?-u:\b)ya29\.[A-Za-z0-9_\-]{16,}",
+        r"(?-u:\b)npm_[A-Za-z0-9]{30,}",
+        r"(?-u:\b)pypi-[A-Za-z0-9_\-]{30,}",
+        r"(?-u:\b)hf_[A-Za-z0-9]{30,}",
+        r"(?-u:\b)do[opr]_v1_[a-f0-9]{30,}",
+        r"(?-u:\b)SG\.[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,}",
+        r"(?-u:\b)AGE-SECRET-KEY-1[A-Z0-9]{30,}",
+    ];
+    compiled(&shapes.join("|"))
+});
+
+/// A name that may be a secret's, and what stands between it and the value.
+static ASSIGNMENT: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r#"[A-Za-z0-9_.\-]*(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat)[A-Za-z0-9_.\-]*\\?["']?[ \t]*(?:=>|:=|[=:])[ \t]*"#,
+    )
+});
+
+/// `user:password@` of an address.
+static USER_INFO: LazyLock<Regex> = LazyLock::new(|| compiled(r#"://[^\s/?#"'<>]*@"#));
+
+static BEARER: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?-u:\b)(?i-u:bearer)[ \t]+"));
+
+/// Words in front of a credential in a header.
+const SCHEMES: &[&str] = &[
+    "bearer",
+    "basic",
+    "token",
+    "digest",
+    "negotiate",
+    "apikey",
+    "aws4-hmac-sha256",
+];
+
+fn compiled(pattern: &str) -> Regex {
+    Regex::new(pattern).expect("a pattern written in this file is tried by every test")
+}
+
+/// One pattern for all values; the longest first, so that none hides in another.
+fn any_of(mut values: Vec<String>) -> Option<Regex> {
+    for value in &mut values {
+        value.truncate(value.trim_end().len());
+    }
+    values.retain(|value| value.len() >= VALUE_BYTES_MIN);
+    values.sort_unstable_by_key(|value| std::cmp::Reverse(value.len()));
+    if values.is_empty() {
+        return None;
+    }
+    let escaped: Vec<_> = values.iter().map(|value| regex::escape(value)).collect();
+    // Only the size of all values together can fail here; then each text is withheld as a whole.
+    let pattern = regex::RegexBuilder::new(&escaped.join("|"))
+        .size_limit(64 << 20)
+        .build();
+    Some(pattern.unwrap_or_else(|_| compiled("(?s).+")))
+}
+
+/// The name at the start of what [`ASSIGNMENT`] found.
+fn name_in(found: &str) -> &str {
+    let end = found
+        .find(|c: char| !is_name_char(c))
+        .unwrap_or(found.len());
+    &found[..end]
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(is_name_char)
+}
+
+fn is_name_char(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
+}
+
+/// The value that follows a name and its separator.
+fn assigned(text: &str, found: Range<usize>) -> Range<usize> {
+    let start = found.end;
+    let rest = &text[start..];
+    for quote in ["\\\"", "\"", "'"] {
+        if let Some(inner) = rest.strip_prefix(quote) {
+            let from = start + quote.len();
+            return from..from + closing(inner, quote);
+        }
+    }
+    let name = name_in(&text[found]);
+    if ends_with(name, "cookie") {
+        let end = rest.find(['\n', '\r', '"', '\'']).unwrap_or(rest.len());
+        return start..start + end;
+    }
+    let first = token_end(text, start);
+    let behind = text[first..].trim_start_matches([' ', '\t']);
+    let is_scheme = SCHEMES
+        .iter()
+        .any(|it| text[start..first].eq_ignore_ascii_case(it));
+    if is_scheme && !behind.is_empty() {
+        // What a scheme needs may be several words; all of them up to the end of the header.
+        let from = text.len() - behind.len();
+        let end = behind.find(['\n', '\r', '"', '\'']).unwrap_or(behind.len());
+        return from..from + end;
+    }
+    start..first
+}
+
+/// Where a quoted value ends; an escaped quote does not end it.
+fn closing(inner: &str, quote: &str) -> usize {
+    let mut from = 0;
+    while let Some(at) = inner[from..].find(quote) {
+        let end = from + at;
+        if quote.starts_with('\\') || !inner[..end].ends_with('\\') {
+            return end;
+        }
+        from = end + quote.len();
+    }
+    inner.len()
+}
+
+fn token_end(text: &str, start: usize) -> usize {
+    let stops = |c: char| {
+        c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '&' | ';' | ',' | '|' | '<' | '>')
+    };
+    text[start..]
+        .find(stops)
+        .map_or(text.len(), |at| start + at)
+}
+
+/// The secret part of `://user:password@`; without a colon the user may be a token.
+fn password(found: &str, at: usize) -> Option<Range<usize>> {
+    const TOKEN_CHARS_MIN: usize = 20;
+    let inner = &found[3..found.len() - 1];
+    let range = match inner.split_once(':') {
+        Some((user, password)) if !password.is_empty() => 3 + user.len() + 1..found.len() - 1,
+        None if inner.len() >= TOKEN_CHARS_MIN => 3..found.len() - 1,
+        Some(_) | None => return None,
+    };
+    Some(at + range.start..at + range.end)
+}
+
+/// Puts the replacement in place of all spans, overlapping ones together.
+fn replace(text: &str, mut spans: Vec<Range<usize>>) -> Cow<'_, str> {
+    spans.retain(|span| !span.is_empty() && &text[span.clone()] != REPLACEMENT);
+    if spans.is_empty() {
+        return Cow::Borrowed(text);
+    }
+    spans.sort_unstable_by_key(|span| (span.start, span.end));
+    let mut redacted = String::with_capacity(text.len());
+    let mut done = 0;
+    let mut open: Option<Range<usize>> = None;
+    for span in spans {
+        match &mut open {
+            Some(current) if span.start < current.end => current.end = current.end.max(span.end),
+            _ => {
+                if let Some(current) = open.replace(span) {
+                    redacted.push_str(&text[done..current.start]);
+                    redacted.push_str(REPLACEMENT);
+                    done = current.end;
+                }
+            }
+        }
+    }
+    if let Some(current) = open {
+        redacted.push_str(&text[done..current.start]);
+        redacted.push_str(REPLACEMENT);
+        done = current.end;
+    }
+    redacted.push_str(&text[done..]);
+    Cow::Owned(redacted)
+}
+
+/// What the argument behind this one holds.
+#[derive(Clone, Copy)]
+enum Expected {
+    Anything,
+    Secret,
+    UserAndPassword,
+}
+
+fn expected_after(arg: &str) -> Expected {
+    match arg {
+        "-u" | "--user" | "--proxy-user" => Expected::UserAndPassword,
+        _ if arg.starts_with("--") && is_name(arg) && is_secret_name(arg) => Expected::Secret,
+        _ => Expected::Anything,
+    }
+}
+
+fn user_and_password(arg: &str) -> Option<String> {
+    let (user, password) = arg.split_once(':')?;
+    // `1000:1000` is a user and a group.
+    let numeric = password.bytes().all(|byte| byte.is_ascii_digit());
+    (!numeric).then(|| format!("{user}:{REPLACEMENT}"))
+}
+
+/// The value of a secret field, however deep it goes; its shape may stay.
+fn blank(value: &Value) -> Value {
+    match value {
+        Value::String(_) | Value::Number(_) => Value::from(REPLACEMENT),
+        Value::Array(items) => items.iter().map(blank).collect(),
+        Value::Object(fields) => {
+            let blanked = fields
+                .iter()
+                .map(|(name, value)| (name.clone(), blank(value)));
+            Value::Object(blanked.collect())
+        }
+        Value::Null | Value::Bool(_) => value.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,111 @@
+//! Names that hold secrets: of variables, options, headers and fields.
+
+/// Whether a variable, option or field of this name holds a secret.
+pub fn is_secret_name(name: &str) -> bool {
+    let mut before = "";
+    let mut words = 0;
+    let mut found = false;
+    for word in Words(name) {
+        words += 1;
+        let is = |list: &[&str]| list.iter().any(|it| word.eq_ignore_ascii_case(it));
+        found = if is(&["key", "keys"]) {
+            found || KEY_OWNERS.iter().any(|it| before.eq_ignore_ascii_case(it))
+        } else if is(&["pwd"]) {
+            // `PWD` itself is where a shell stands.
+            found || words > 1
+        } else if is(DESCRIPTIONS) {
+            false
+        } else {
+            found || is(SECRET_WORDS) || SECRET_ENDINGS.iter().any(|it| ends_with(word, it))
+        };
+        before = word;
+    }
+    found || before.eq_ignore_ascii_case("auth")
+}
+
+const SECRET_WORDS: &[&str] = &[
+    "secrets",
+    "credential",
+    "credentials",
+    "authorization",
+    "cookie",
+    "bearer",
+    "jwt",
+    "pat",
+    "passcode",
+];
+/// Also at the end of a longer word, as in `PGPASSWORD`.
+const SECRET_ENDINGS: &[&str] = &[
+    "password",
+    "passwd",
+    "passphrase",
+    "secret",
+    "token",
+    "apikey",
+    "accesskey",
+    "privatekey",
+    "secretkey",
+    "authkey",
+];
+/// `key` is a secret behind one of these.
+const KEY_OWNERS: &[&str] = &[
+    "api",
+    "access",
+    "account",
+    "auth",
+    "client",
+    "deploy",
+    "encryption",
+    "host",
+    "master",
+    "private",
+    "secret",
+    "server",
+    "service",
+    "shared",
+    "signing",
+    "ssh",
+    "storage",
+    "token",
+];
+/// A name that ends like this speaks about a secret without holding it, as in `TOKEN_FILE`.
+const DESCRIPTIONS: &[&str] = &[
+    "count", "enabled", "expires", "file", "length", "limit", "max", "min", "mode", "name", "path",
+    "policy", "required", "size", "ttl", "type", "url",
+];
+
+pub(super) fn ends_with(word: &str, ending: &str) -> bool {
+    word.len()
+        .checked_sub(ending.len())
+        .and_then(|at| word.get(at..))
+        .is_some_and(|tail| tail.eq_ignore_ascii_case(ending))
+}
+
+/// The words of a name: `apiKey`, `API_KEY` and `api-key` are two each.
+struct Words<'n>(&'n str);
+
+impl<'n> Iterator for Words<'n> {
+    type Item = &'n str;
+
+    fn next(&mut self) -> Option<&'n str> {
+        let name = self
+            .0
+            .trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+        if name.is_empty() {
+            return None;
+        }
+        let bytes = name.as_bytes();
+        let ends = |at: usize| {
+            let (before, here) = (bytes[at - 1], bytes[at]);
+            !here.is_ascii_alphanumeric()
+                || before.is_ascii_lowercase() && here.is_ascii_uppercase()
+                || before.is_ascii_uppercase()
+                    && here.is_ascii_uppercase()
+                    && bytes.get(at + 1).is_some_and(u8::is_ascii_lowercase)
+        };
+        let end = (1..bytes.len()).find(|&at| ends(at)).unwrap_or(bytes.len());
+        let (word, rest) = name.split_at(end);
+        self.0 = rest;
+        Some(word)
+    }
+}
