@@ -34,10 +34,11 @@ fn main() -> Outcome<()> {
         }
     }
     let options = Options::new(durability, Clock::system());
-    let mut results = Vec::new();
+    let mut results = vec![memory(&place, &options)?];
     for callers in [1, 8, 64] {
-        results.push(appends(&place, &options, callers)?);
+        results.push(appends(&place, &options, callers, 1)?);
     }
+    results.push(appends(&place, &options, 2, 2)?);
     for rows in [1_000, 10_000, 100_000] {
         results.extend(proof(&place, &options, rows)?);
     }
@@ -55,15 +56,30 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// One event per append, each acknowledged before the caller sends the next.
-fn appends(place: &Path, options: &Options, callers: usize) -> Outcome<Value> {
+/// What a process that opened the record and waits holds in memory. Asked first, before the others
+/// leave their traces.
+fn memory(place: &Path, options: &Options) -> Outcome<Value> {
     let directory = tempfile::tempdir_in(place)?;
-    let store = Arc::new(SqliteStore::open(directory.path(), options.clone())?);
+    let store = SqliteStore::open(directory.path(), options.clone())?;
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    drop(store);
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let resident = line.unwrap_or_default().trim().to_owned();
+    Ok(json!({"measure": "memory", "resident": resident}))
+}
+
+/// One event per append, each acknowledged before the caller sends the next. Several stores on one
+/// file contend as several processes do.
+fn appends(place: &Path, options: &Options, callers: usize, stores: usize) -> Outcome<Value> {
+    let directory = tempfile::tempdir_in(place)?;
+    let stores = (0..stores)
+        .map(|_| SqliteStore::open(directory.path(), options.clone()).map(Arc::new))
+        .collect::<Result<Vec<_>, _>>()?;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let latencies = runtime.block_on(async {
         let tasks: Vec<_> = (0..callers)
-            .map(|_| {
-                let store = Arc::clone(&store);
+            .map(|caller| {
+                let store = Arc::clone(&stores[caller % stores.len()]);
                 tokio::spawn(async move {
                     let ids = IdSource::random();
                     let mut taken = Vec::new();
@@ -84,7 +100,7 @@ fn appends(place: &Path, options: &Options, callers: usize) -> Outcome<Value> {
         }
         Outcome::Ok(all)
     })?;
-    Ok(summary("append", callers, latencies))
+    Ok(summary(callers, stores.len(), latencies))
 }
 
 fn proof(place: &Path, options: &Options, rows: usize) -> Outcome<Vec<Value>> {
@@ -143,11 +159,11 @@ fn change(ids: &IdSource, events: usize) -> Change {
     }
 }
 
-fn summary(measure: &str, callers: usize, mut latencies: Vec<Duration>) -> Value {
+fn summary(callers: usize, stores: usize, mut latencies: Vec<Duration>) -> Value {
     latencies.sort_unstable();
     let at = |per_mille: usize| millis(latencies[(latencies.len() - 1) * per_mille / 1_000]);
     json!({
-        "measure": measure, "callers": callers,
+        "measure": "append", "callers": callers, "stores": stores,
         "per_second": whole(latencies.len() as f64 / SLOT.as_secs_f64()),
         "p50_ms": at(500), "p99_ms": at(990), "p999_ms": at(999),
     })

@@ -169,7 +169,7 @@ static ASSIGNMENT: LazyLock<Regex> = LazyLock::new(|| {
 });
 
 /// `user:password@` of an address.
-static USER_INFO: LazyLock<Regex> = LazyLock::new(|| compiled(r#"://[^\s/?#"'<>]*@"#));
+static USER_INFO: LazyLock<Regex> = LazyLock::new(|| compiled(r#"://[^ \t\r\n/?#"'<>]*@"#));
 
 static BEARER: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?-u:\b)(?i-u:bearer)[ \t]+"));
 

@@ -4,13 +4,16 @@
 //! file. A checkpoint that falls due is signed in the same transaction, so two processes can neither
 //! skip nor repeat one; a signature costs a few microseconds in a thousand rows.
 
+use std::thread;
+use std::time::{Duration, Instant};
+
 use countersign_gateway::audit::chain::{Columns, Hash, link};
 use countersign_gateway::audit::event::Draft;
 use countersign_gateway::audit::{CloseCommand, OpenCommand};
 use rusqlite::{Connection, OptionalExtension, Statement, params};
 
-use super::CHAIN;
 use super::site::Site;
+use super::{CHAIN, trouble};
 use crate::checkpoint::{self, Checkpoint, Kind};
 
 /// Where the chain ends.
@@ -86,7 +89,7 @@ impl<'c> Ledger<'c> {
 
     pub(super) fn begin(&mut self) -> rusqlite::Result<Head> {
         self.signed.clear();
-        self.begin.execute([])?;
+        self.take_turn()?;
         self.head.query_row([CHAIN], |row| {
             Ok(Head {
                 seq: row.get::<_, i64>(0)?.cast_unsigned(),
@@ -94,6 +97,28 @@ impl<'c> Ledger<'c> {
                 checkpointed: row.get::<_, i64>(2)?.cast_unsigned(),
             })
         })
+    }
+
+    /// Waits for the right to write. SQLite itself would sleep for milliseconds, several times as
+    /// long as another process needs for its commit.
+    fn take_turn(&mut self) -> rusqlite::Result<()> {
+        const PAUSE_MIN: Duration = Duration::from_micros(50);
+        const PAUSE_MAX: Duration = Duration::from_millis(5);
+        let patience = self.site.options.busy_timeout;
+        let deadline = Instant::now() + patience;
+        let mut pause = PAUSE_MIN;
+        self.connection.busy_timeout(Duration::ZERO)?;
+        let turn = loop {
+            match self.begin.execute([]) {
+                Err(error) if trouble::is_busy(&error) && Instant::now() < deadline => {
+                    thread::sleep(pause);
+                    pause = (pause * 5 / 4).min(PAUSE_MAX);
+                }
+                turn => break turn,
+            }
+        };
+        self.connection.busy_timeout(patience)?;
+        turn.map(|_| ())
     }
 
     /// Ends the transaction; gives the checkpoints that are now part of the record.

@@ -7,7 +7,7 @@ use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CredentialId, RequestId};
 use rusqlite::{Connection, OptionalExtension};
 
-use super::site::Site;
+use super::site::{Identity, Site};
 use super::trouble;
 
 /// Connections kept for the next reader.
@@ -15,7 +15,13 @@ const KEPT_MAX: usize = 2;
 
 pub(super) struct Readers {
     site: Arc<Site>,
-    kept: Mutex<Vec<Connection>>,
+    kept: Mutex<Vec<Kept>>,
+}
+
+/// A connection, and the file that it reads.
+struct Kept {
+    file: Identity,
+    connection: Connection,
 }
 
 impl Readers {
@@ -31,15 +37,19 @@ impl Readers {
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
     ) -> rusqlite::Result<T> {
-        let kept = self.lock().pop();
+        let file = self.site.identity().ok();
+        // One whose file was replaced would go on reading the old one.
+        let kept = self.lock().pop().filter(|it| Some(it.file) == file);
         let connection = match kept {
-            Some(connection) => connection,
+            Some(kept) => kept.connection,
             None => self.site.connect_reader()?,
         };
         let outcome = work(&connection)?;
         let mut kept = self.lock();
-        if kept.len() < KEPT_MAX {
-            kept.push(connection);
+        if let Some(file) = file
+            && kept.len() < KEPT_MAX
+        {
+            kept.push(Kept { file, connection });
         }
         Ok(outcome)
     }
@@ -76,7 +86,7 @@ impl Readers {
         .map_err(|error| trouble::unavailable(&error))
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Connection>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

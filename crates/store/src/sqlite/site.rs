@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, OpenFlags};
 
 use super::migrations::{self, MigrateError};
-use super::{Durability, Options};
+use super::{Durability, Options, trouble};
 use crate::key::{Key, KeyError};
 use crate::process::Process;
 
@@ -18,6 +18,16 @@ pub const FILE_NAME: &str = "record.db";
 
 /// Pages each connection may keep. Small: an idle process holds a few of these.
 const CACHE_KIBIBYTES: i64 = 2_048;
+
+/// The log is cut back to this size once nobody needs more of it.
+const LOG_BYTES_KEPT: i64 = 16 << 20;
+
+/// A file, whatever its name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Identity {
+    device: u64,
+    inode: u64,
+}
 
 /// Everything a connection needs, fixed at the start.
 pub(super) struct Site {
@@ -84,6 +94,7 @@ impl Site {
         connection.busy_timeout(self.options.busy_timeout)?;
         self.use_wal(&connection)?;
         connection.pragma_update(None, "cache_size", -CACHE_KIBIBYTES)?;
+        connection.pragma_update(None, "journal_size_limit", LOG_BYTES_KEPT)?;
         let synchronous = match self.options.durability {
             Durability::Power => "FULL",
             Durability::Process => "NORMAL",
@@ -103,8 +114,11 @@ impl Site {
     }
 
     /// Which file stands under the database's name now.
-    pub(super) fn identity(&self) -> io::Result<(u64, u64)> {
-        fs::metadata(&self.database).map(|file| (file.dev(), file.ino()))
+    pub(super) fn identity(&self) -> io::Result<Identity> {
+        fs::metadata(&self.database).map(|file| Identity {
+            device: file.dev(),
+            inode: file.ino(),
+        })
     }
 
     /// The change to WAL does not wait for others by itself as other statements do.
@@ -115,7 +129,7 @@ impl Site {
                 row.get::<_, String>(0)
             });
             match changed {
-                Err(e) if e.sqlite_error_code() == Some(ErrorCode::DatabaseBusy) => {
+                Err(e) if trouble::is_busy(&e) => {
                     if Instant::now() >= patience {
                         return Err(e);
                     }

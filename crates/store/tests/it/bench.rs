@@ -22,6 +22,11 @@ pub(crate) fn noon() -> Timestamp {
     Timestamp::parse(NOON).unwrap()
 }
 
+/// Just after everything happened.
+pub(crate) fn later() -> Timestamp {
+    Timestamp::from_millis(noon().as_millis() + 1)
+}
+
 pub(crate) fn owner() -> CredentialId {
     CredentialId::trusted("local")
 }

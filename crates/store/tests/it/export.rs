@@ -4,7 +4,7 @@ use countersign_store::SqliteStore;
 use countersign_store::export::{FileError, verify_file};
 use countersign_store::prove::{Fault, Report};
 
-use crate::bench::{Bench, fill, noon, verify};
+use crate::bench::{Bench, fill, later, verify};
 
 fn exported(store: &SqliteStore) -> String {
     let mut bytes = Vec::new();
@@ -47,8 +47,7 @@ fn an_empty_and_a_pruned_record_export_too() {
     let store = bench.open();
     assert_eq!(read(&exported(&store)).unwrap().rows, 0);
     fill(&bench, &store, 30);
-    let later = countersign_gateway::clock::Timestamp::from_millis(noon().as_millis() + 1);
-    store.prune(later, &bench.ids).unwrap();
+    store.prune(later(), &bench.ids).unwrap();
     let report = read(&exported(&store)).unwrap();
     assert_eq!((report.first_seq, report.rows), (31, 1));
 }

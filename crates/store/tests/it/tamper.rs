@@ -4,7 +4,7 @@ use countersign_store::SqliteStore;
 use countersign_store::prove::{Fault, Flaw};
 use countersign_store::sqlite::verify::{Range, VerifyError};
 
-use crate::bench::{Bench, commit, fill, verify};
+use crate::bench::{Bench, commit, fill, later, verify};
 
 const ROWS: u64 = 20;
 
@@ -207,6 +207,27 @@ fn long_records_are_proved_by_two_threads_alike() {
         let delete = format!("DELETE FROM flow_events WHERE seq = {seq}");
         assert_eq!(flaw_of(LONG, &delete), at(seq, Fault::Missing));
     }
+}
+
+#[test]
+fn a_record_is_proved_while_others_write_and_prune() {
+    let bench = Bench::new();
+    let store = bench.open();
+    fill(&bench, &store, 3_000);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            for number in 0..1_500 {
+                commit(&store, bench.note(number)).unwrap();
+                if number % 300 == 0 {
+                    store.prune(later(), &bench.ids).unwrap();
+                }
+            }
+        });
+        while !writing.is_finished() {
+            verify(&store).unwrap();
+        }
+    });
+    verify(&store).unwrap();
 }
 
 #[test]
