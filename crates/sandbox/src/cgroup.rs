@@ -28,9 +28,15 @@ pub struct Cgroups {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Hierarchy {
-    V2 { base: PathBuf },
+    V2 {
+        base: PathBuf,
+    },
     /// One directory per controller; some may be missing.
-    V1 { memory: Option<PathBuf>, pids: Option<PathBuf>, cpu: Option<PathBuf> },
+    V1 {
+        memory: Option<PathBuf>,
+        pids: Option<PathBuf>,
+        cpu: Option<PathBuf>,
+    },
     Missing,
 }
 
@@ -55,7 +61,11 @@ impl Cgroups {
         let place = |root: PathBuf, path: &str| {
             // Inside a container the path may be one of the host's; the mount then is our own cgroup.
             let nested = root.join(path.trim_start_matches('/'));
-            if nested.is_dir() && !path.contains("..") { nested } else { root }
+            if nested.is_dir() && !path.contains("..") {
+                nested
+            } else {
+                root
+            }
         };
         let lines = own.lines().filter_map(|line| {
             let mut parts = line.splitn(3, ':').skip(1);
@@ -64,11 +74,17 @@ impl Cgroups {
         let (mut v2, mut memory, mut pids, mut cpu) = (None, None, None, None);
         for (controllers, path) in lines {
             if controllers.is_empty() {
-                let root = if mount.join("unified").is_dir() { mount.join("unified") } else { mount.to_owned() };
+                let root = if mount.join("unified").is_dir() {
+                    mount.join("unified")
+                } else {
+                    mount.to_owned()
+                };
                 v2 = Some(place(root, path));
             }
             for controller in controllers.split(',') {
-                let found = Some(mount.join(controller)).filter(|root| root.is_dir()).map(|root| place(root, path));
+                let found = Some(mount.join(controller))
+                    .filter(|root| root.is_dir())
+                    .map(|root| place(root, path));
                 match controller {
                     "memory" => memory = found,
                     "pids" => pids = found,
@@ -79,7 +95,11 @@ impl Cgroups {
         }
         let usable = v2.filter(|base| {
             let offered = fs::read_to_string(base.join("cgroup.controllers")).unwrap_or_default();
-            ["memory", "pids"].iter().all(|wanted| offered.split_whitespace().any(|controller| controller == *wanted))
+            ["memory", "pids"].iter().all(|wanted| {
+                offered
+                    .split_whitespace()
+                    .any(|controller| controller == *wanted)
+            })
         });
         let hierarchy = match usable {
             Some(base) => Hierarchy::V2 { base },
@@ -91,7 +111,10 @@ impl Cgroups {
 
     /// The hierarchy of this process.
     pub fn of_this_process() -> Cgroups {
-        Cgroups::discover(Path::new(MOUNT), &fs::read_to_string("/proc/self/cgroup").unwrap_or_default())
+        Cgroups::discover(
+            Path::new(MOUNT),
+            &fs::read_to_string("/proc/self/cgroup").unwrap_or_default(),
+        )
     }
 
     /// A short name for messages.
@@ -108,7 +131,11 @@ impl Cgroups {
         if let Hierarchy::V2 { base } = &self.hierarchy {
             open_controllers(base, server);
         }
-        Leaf::create(&self.hierarchy, &format!("{PREFIX}{server}-{number}"), limits)
+        Leaf::create(
+            &self.hierarchy,
+            &format!("{PREFIX}{server}-{number}"),
+            limits,
+        )
     }
 
     /// Removes leaves of servers that no longer run.
@@ -118,9 +145,14 @@ impl Cgroups {
             Hierarchy::V1 { memory, pids, cpu } => memory.iter().chain(pids).chain(cpu).collect(),
             Hierarchy::Missing => Vec::new(),
         };
-        for entry in bases.into_iter().flat_map(|base| fs::read_dir(base).into_iter().flatten().flatten()) {
+        for entry in bases
+            .into_iter()
+            .flat_map(|base| fs::read_dir(base).into_iter().flatten().flatten())
+        {
             let name = entry.file_name();
-            let owner = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
+            let owner = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(PREFIX)?.split('-').next()?.parse().ok());
             if owner.is_some_and(|server| !is_alive(server)) {
                 // A leaf with processes in it cannot be removed, which is as it should be.
                 let _ = fs::remove_dir(entry.path());
@@ -139,7 +171,11 @@ fn open_controllers(base: &Path, server: i32) {
         let given = fs::read_to_string(&control).unwrap_or_default();
         wanted
             .iter()
-            .filter(|word| !given.split_whitespace().any(|controller| controller == &word[1..]))
+            .filter(|word| {
+                !given
+                    .split_whitespace()
+                    .any(|controller| controller == &word[1..])
+            })
             .try_for_each(|word| fs::write(&control, word))
     };
     if hand_down().is_err() {
@@ -158,7 +194,13 @@ mod tests {
     use super::*;
 
     pub(crate) fn limits() -> Limits {
-        Limits { memory_bytes: Some(64 << 20), cpu_millicores: Some(1500), pids: Some(32), file_bytes: None, open_files: 64 }
+        Limits {
+            memory_bytes: Some(64 << 20),
+            cpu_millicores: Some(1500),
+            pids: Some(32),
+            file_bytes: None,
+            open_files: 64,
+        }
     }
 
     /// A directory that looks like a version 2 mount.
@@ -176,7 +218,9 @@ mod tests {
         let (mount, cgroups) = fake_v2("/service");
         assert_eq!(cgroups.version(), "v2");
         let leaf = cgroups.create(77, 3, &limits()).unwrap();
-        let read = |file: &str| fs::read_to_string(mount.path().join("service/countersign-77-3").join(file)).ok();
+        let read = |file: &str| {
+            fs::read_to_string(mount.path().join("service/countersign-77-3").join(file)).ok()
+        };
         assert_eq!(read("memory.max").as_deref(), Some("67108864"));
         assert_eq!(read("memory.swap.max").as_deref(), Some("0"));
         assert_eq!(read("pids.max").as_deref(), Some("33"));
@@ -192,7 +236,11 @@ mod tests {
         let (mount, cgroups) = fake_v2("/");
         let leaf = cgroups.create(77, 0, &limits()).unwrap();
         let directory = mount.path().join("countersign-77-0");
-        fs::write(directory.join("memory.events"), "low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\n").unwrap();
+        fs::write(
+            directory.join("memory.events"),
+            "low 0\nhigh 0\nmax 9\noom 2\noom_kill 1\n",
+        )
+        .unwrap();
         fs::write(directory.join("pids.events"), "max 4\n").unwrap();
         let counters = leaf.counters();
         assert_eq!(counters.read(), (1, 4));
@@ -205,7 +253,10 @@ mod tests {
         let mount = tempfile::tempdir().unwrap();
         let cgroups = Cgroups::discover(mount.path(), "0::/\n");
         assert_eq!(cgroups.version(), "none");
-        assert!(matches!(cgroups.create(1, 0, &limits()), Err(CgroupError::Missing)));
+        assert!(matches!(
+            cgroups.create(1, 0, &limits()),
+            Err(CgroupError::Missing)
+        ));
     }
 
     #[test]
@@ -216,6 +267,13 @@ mod tests {
         }
         cgroups.remove_stale(|server| server == 11);
         let left = |name: &str| mount.path().join(name).exists();
-        assert_eq!([left("countersign-10-0"), left("countersign-11-0"), left("other-10-0")], [false, true, true]);
+        assert_eq!(
+            [
+                left("countersign-10-0"),
+                left("countersign-11-0"),
+                left("other-10-0")
+            ],
+            [false, true, true]
+        );
     }
 }

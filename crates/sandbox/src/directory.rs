@@ -27,7 +27,10 @@ pub enum DirectoryError {
 
 /// Opens a directory, following links, and asks the kernel what was opened.
 pub fn open(path: &Path) -> Result<Directory, DirectoryError> {
-    let opened = fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(path);
+    let opened = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
+        .open(path);
     let fd: OwnedFd = match opened {
         Ok(file) => file.into(),
         Err(error) => {
@@ -35,16 +38,26 @@ pub fn open(path: &Path) -> Result<Directory, DirectoryError> {
             return Err(match error.raw_os_error() {
                 Some(libc::ENOENT) => DirectoryError::Missing { path },
                 Some(libc::ENOTDIR) => DirectoryError::NotADirectory { path },
-                _ => DirectoryError::Open { path, source: error },
+                _ => DirectoryError::Open {
+                    path,
+                    source: error,
+                },
             });
         }
     };
     let named = fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
     match named {
         // A directory removed after it was opened has no name any more, only this mark.
-        Ok(named) if named.to_string_lossy().ends_with(" (deleted)") && !named.exists() => Err(DirectoryError::Missing { path: path.to_owned() }),
+        Ok(named) if named.to_string_lossy().ends_with(" (deleted)") && !named.exists() => {
+            Err(DirectoryError::Missing {
+                path: path.to_owned(),
+            })
+        }
         Ok(named) => Ok(Directory { fd, path: named }),
-        Err(source) => Err(DirectoryError::Open { path: path.to_owned(), source }),
+        Err(source) => Err(DirectoryError::Open {
+            path: path.to_owned(),
+            source,
+        }),
     }
 }
 
@@ -58,14 +71,23 @@ mod tests {
         let real = fs::canonicalize(base.path()).unwrap();
         fs::create_dir(real.join("inside")).unwrap();
         std::os::unix::fs::symlink("inside", real.join("link")).unwrap();
-        assert_eq!(open(&real.join("link/../link")).unwrap().path, real.join("inside"));
+        assert_eq!(
+            open(&real.join("link/../link")).unwrap().path,
+            real.join("inside")
+        );
     }
 
     #[test]
     fn missing_directories_and_files_are_told_apart() {
         let base = tempfile::tempdir().unwrap();
         fs::write(base.path().join("file"), "").unwrap();
-        assert!(matches!(open(&base.path().join("none")), Err(DirectoryError::Missing { .. })));
-        assert!(matches!(open(&base.path().join("file")), Err(DirectoryError::NotADirectory { .. })));
+        assert!(matches!(
+            open(&base.path().join("none")),
+            Err(DirectoryError::Missing { .. })
+        ));
+        assert!(matches!(
+            open(&base.path().join("file")),
+            Err(DirectoryError::NotADirectory { .. })
+        ));
     }
 }

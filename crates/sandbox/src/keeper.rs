@@ -26,9 +26,9 @@ use crate::runner::Runner;
 use crate::sys::process::{Stack, exit_now};
 use crate::wire;
 
-pub(crate) use setup::namespace_flags;
 pub(crate) use child::{check_script, execute_descriptor};
 use mounts::Guard;
+pub(crate) use setup::namespace_flags;
 use tree::Tree;
 
 /// What the zygote gives a new keeper.
@@ -98,7 +98,9 @@ impl Keeper {
                 // The server is gone or speaks no sense; nothing runs at this point.
                 Ok(None) | Err(_) => return,
             };
-            let Some(reply) = self.conduct(&launch, fds) else { return };
+            let Some(reply) = self.conduct(&launch, fds) else {
+                return;
+            };
             if wire::send(self.socket.as_fd(), &reply, &[]).is_err() {
                 return;
             }

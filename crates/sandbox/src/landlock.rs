@@ -29,7 +29,18 @@ const TCP_BIND_AND_CONNECT: u64 = 0b11;
 const SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS: u64 = 0b11;
 
 /// Programs, libraries and their data.
-const SYSTEM: &[&str] = &["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix/store"];
+const SYSTEM: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix/store",
+];
 /// The same without directories of programs. What else lies in `/usr` and `/usr/local` is added by looking.
 const SYSTEM_WITHOUT_PROGRAMS: &[&str] = &["/lib", "/lib32", "/lib64", "/libx32", "/etc"];
 const PROGRAM_DIRECTORIES: &[&str] = &["bin", "sbin", "games", "local"];
@@ -37,9 +48,20 @@ const PROGRAM_DIRECTORIES: &[&str] = &["bin", "sbin", "games", "local"];
 /// stay closed: Landlock refuses them to a confined process.
 const KERNEL: &[&str] = &["/proc", "/sys"];
 /// Devices without memory of who wrote to them. No terminals: they could belong to the operator.
-const DEVICES: &[&str] = &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+const DEVICES: &[&str] = &[
+    "/dev/null",
+    "/dev/zero",
+    "/dev/full",
+    "/dev/random",
+    "/dev/urandom",
+    "/dev/tty",
+];
 /// Where `/etc/resolv.conf` points to on systems with a resolver service.
-const RESOLVER: &[&str] = &["/run/systemd/resolve", "/run/resolvconf", "/run/NetworkManager/resolv.conf"];
+const RESOLVER: &[&str] = &[
+    "/run/systemd/resolve",
+    "/run/resolvconf",
+    "/run/NetworkManager/resolv.conf",
+];
 /// Shared memory and semaphores; a private, emptied file system in a mount namespace.
 pub(crate) const SHARED_MEMORY: &str = "/dev/shm";
 
@@ -50,7 +72,14 @@ const ABI_KNOWN: u32 = 7;
 pub fn abi() -> u32 {
     const VERSION: u32 = 1;
     // SAFETY: with this flag the kernel takes no attributes and returns a number.
-    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, VERSION) };
+    let version = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            std::ptr::null::<u8>(),
+            0,
+            VERSION,
+        )
+    };
     u32::try_from(version).unwrap_or(0)
 }
 
@@ -62,7 +91,11 @@ pub(crate) enum SharedMemory {
 }
 
 /// A finished ruleset for one profile and one list of programs.
-pub(crate) fn ruleset(profile: &Profile, exec: &ExecRights, shared_memory: SharedMemory) -> io::Result<OwnedFd> {
+pub(crate) fn ruleset(
+    profile: &Profile,
+    exec: &ExecRights,
+    shared_memory: SharedMemory,
+) -> io::Result<OwnedFd> {
     let rules = Rules::create(profile.network, abi().min(ABI_KNOWN))?;
     let execute = match exec {
         ExecRights::Any => EXECUTE,
@@ -80,15 +113,28 @@ pub(crate) fn ruleset(profile: &Profile, exec: &ExecRights, shared_memory: Share
     }
     rules.allow_all(KERNEL.iter().map(Path::new), READ)?;
     rules.allow(Path::new("/dev"), READ_DIR)?;
-    rules.allow_all(DEVICES.iter().map(Path::new), READ_FILE | WRITE_FILE | IOCTL_DEV)?;
+    rules.allow_all(
+        DEVICES.iter().map(Path::new),
+        READ_FILE | WRITE_FILE | IOCTL_DEV,
+    )?;
     if profile.network == Network::Allow {
         rules.allow_all(RESOLVER.iter().map(Path::new), READ)?;
     }
     if shared_memory == SharedMemory::Private {
         rules.allow(Path::new(SHARED_MEMORY), rules.handled & !EXECUTE)?;
     }
-    rules.allow_all(profile.roots.iter().chain(&profile.read_paths).map(PathBuf::as_path), READ | execute)?;
-    rules.allow_all(profile.writable(), (rules.handled & !EXECUTE & !IOCTL_DEV) | execute)?;
+    rules.allow_all(
+        profile
+            .roots
+            .iter()
+            .chain(&profile.read_paths)
+            .map(PathBuf::as_path),
+        READ | execute,
+    )?;
+    rules.allow_all(
+        profile.writable(),
+        (rules.handled & !EXECUTE & !IOCTL_DEV) | execute,
+    )?;
     Ok(rules.fd)
 }
 
@@ -97,7 +143,11 @@ fn beside_programs() -> Vec<PathBuf> {
     let entries = |directory| fs::read_dir(directory).into_iter().flatten().flatten();
     entries("/usr")
         .chain(entries("/usr/local"))
-        .filter(|entry| !PROGRAM_DIRECTORIES.iter().any(|name| entry.file_name() == *name))
+        .filter(|entry| {
+            !PROGRAM_DIRECTORIES
+                .iter()
+                .any(|name| entry.file_name() == *name)
+        })
         .map(|entry| entry.path())
         .collect()
 }
@@ -122,7 +172,11 @@ impl Rules {
         let handled = handled_fs(abi);
         let attributes = Attributes {
             fs: handled,
-            net: if network == Network::Deny { TCP_BIND_AND_CONNECT } else { 0 },
+            net: if network == Network::Deny {
+                TCP_BIND_AND_CONNECT
+            } else {
+                0
+            },
             scoped: SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS,
         };
         // Older kernels know shorter structs and refuse longer ones with content.
@@ -132,13 +186,25 @@ impl Rules {
             _ => size_of::<Attributes>(),
         };
         // SAFETY: the struct outlives the call and is at least `size` bytes long.
-        let fd = check(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &raw const attributes, size, 0) })?;
+        let fd = check(unsafe {
+            libc::syscall(
+                libc::SYS_landlock_create_ruleset,
+                &raw const attributes,
+                size,
+                0,
+            )
+        })?;
         // SAFETY: the kernel just gave us this descriptor and nobody else knows it.
-        Ok(Rules { fd: unsafe { OwnedFd::from_raw_fd(fd as RawFd) }, handled })
+        Ok(Rules {
+            fd: unsafe { OwnedFd::from_raw_fd(fd as RawFd) },
+            handled,
+        })
     }
 
     fn allow_all<'a>(&self, paths: impl Iterator<Item = &'a Path>, rights: u64) -> io::Result<()> {
-        paths.into_iter().try_for_each(|path| self.allow(path, rights))
+        paths
+            .into_iter()
+            .try_for_each(|path| self.allow(path, rights))
     }
 
     /// Adds rights for a file or everything beneath a directory. A missing path gets none.
@@ -149,9 +215,20 @@ impl Rules {
             parent: RawFd,
         }
         const PATH_BENEATH: u32 = 1;
-        let file = match fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path) {
+        let file = match fs::OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_PATH)
+            .open(path)
+        {
             Ok(file) => file,
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::EACCES)) => return Ok(()),
+            Err(error)
+                if matches!(
+                    error.raw_os_error(),
+                    Some(libc::ENOENT | libc::ENOTDIR | libc::EACCES)
+                ) =>
+            {
+                return Ok(());
+            }
             Err(error) => return Err(error),
         };
         let mut allowed = rights & self.handled;
@@ -161,9 +238,21 @@ impl Rules {
         if allowed == 0 {
             return Ok(());
         }
-        let rule = PathBeneath { allowed, parent: file.as_raw_fd() };
+        let rule = PathBeneath {
+            allowed,
+            parent: file.as_raw_fd(),
+        };
         // SAFETY: the rule is a struct landlock_path_beneath_attr and both descriptors are open.
-        check(unsafe { libc::syscall(libc::SYS_landlock_add_rule, self.fd.as_raw_fd(), PATH_BENEATH, &raw const rule, 0) }).map(drop)
+        check(unsafe {
+            libc::syscall(
+                libc::SYS_landlock_add_rule,
+                self.fd.as_raw_fd(),
+                PATH_BENEATH,
+                &raw const rule,
+                0,
+            )
+        })
+        .map(drop)
     }
 }
 

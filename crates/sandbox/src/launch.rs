@@ -61,7 +61,10 @@ pub struct ExecList {
 impl ExecList {
     /// The list of these paths. Relative ones are left out: they would mean something else to a keeper.
     pub fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        let mut paths: Vec<PathBuf> = paths.into_iter().filter(|path| path.is_absolute()).collect();
+        let mut paths: Vec<PathBuf> = paths
+            .into_iter()
+            .filter(|path| path.is_absolute())
+            .collect();
         paths.sort();
         paths.dedup();
         let mut joined = Vec::new();
@@ -73,7 +76,10 @@ impl ExecList {
     }
 
     pub fn paths(&self) -> impl Iterator<Item = &Path> {
-        self.joined.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(|path| Path::new(OsStr::from_bytes(path)))
+        self.joined
+            .split(|byte| *byte == 0)
+            .filter(|path| !path.is_empty())
+            .map(|path| Path::new(OsStr::from_bytes(path)))
     }
 }
 
@@ -159,9 +165,20 @@ mod tests {
 
     #[test]
     fn exec_lists_with_the_same_programs_are_equal() {
-        let one = ExecList::new(["/usr/bin/ls".into(), "/usr/bin/cat".into(), "relative".into()]);
-        let two = ExecList::new(["/usr/bin/cat".into(), "/usr/bin/ls".into(), "/usr/bin/ls".into()]);
+        let one = ExecList::new([
+            "/usr/bin/ls".into(),
+            "/usr/bin/cat".into(),
+            "relative".into(),
+        ]);
+        let two = ExecList::new([
+            "/usr/bin/cat".into(),
+            "/usr/bin/ls".into(),
+            "/usr/bin/ls".into(),
+        ]);
         assert_eq!(one, two);
-        assert_eq!(one.paths().collect::<Vec<_>>(), [Path::new("/usr/bin/cat"), Path::new("/usr/bin/ls")]);
+        assert_eq!(
+            one.paths().collect::<Vec<_>>(),
+            [Path::new("/usr/bin/cat"), Path::new("/usr/bin/ls")]
+        );
     }
 }

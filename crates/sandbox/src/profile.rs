@@ -95,7 +95,11 @@ impl Profile {
             Mode::ReadOnly => &[],
             Mode::WorkspaceWrite | Mode::DangerFullAccess => &self.roots,
         };
-        roots.iter().chain(&self.home).chain(&self.tmp).map(PathBuf::as_path)
+        roots
+            .iter()
+            .chain(&self.home)
+            .chain(&self.tmp)
+            .map(PathBuf::as_path)
     }
 
     /// True where files and system calls are confined.
@@ -107,17 +111,31 @@ impl Profile {
     }
 
     pub(crate) fn check(&self) -> Result<(), ProfileError> {
-        if self.identity.as_ref().is_some_and(|identity| identity.uid == 0) {
+        if self
+            .identity
+            .as_ref()
+            .is_some_and(|identity| identity.uid == 0)
+        {
             return Err(ProfileError::RootIdentity);
         }
         let paths = [&self.roots, &self.read_paths, &self.masked, &self.protected];
-        for path in paths.into_iter().flatten().chain(&self.home).chain(&self.tmp) {
+        for path in paths
+            .into_iter()
+            .flatten()
+            .chain(&self.home)
+            .chain(&self.tmp)
+        {
             if !path.is_absolute() {
                 return Err(ProfileError::RelativePath(path.clone()));
             }
         }
         // A root of `/` would hand out /proc and /dev for writing, which no other layer could take back.
-        match self.writable().find(|path| self.confines() && ["/", "/proc", "/dev", "/sys"].iter().any(|wide| Path::new(wide) == *path)) {
+        match self.writable().find(|path| {
+            self.confines()
+                && ["/", "/proc", "/dev", "/sys"]
+                    .iter()
+                    .any(|wide| Path::new(wide) == *path)
+        }) {
             Some(wide) => Err(ProfileError::RootTooWide(wide.to_owned())),
             None => Ok(()),
         }

@@ -81,9 +81,14 @@ pub enum ProgramError {
 /// Resolves a plain name in these directories; the first executable file wins.
 pub fn find(name: &str, directories: &[PathBuf]) -> Result<Program, ProgramError> {
     if name.is_empty() || name.contains('/') || name == "." || name == ".." {
-        return Err(ProgramError::NotFound { name: name.to_owned() });
+        return Err(ProgramError::NotFound {
+            name: name.to_owned(),
+        });
     }
-    for directory in directories.iter().filter(|directory| directory.is_absolute()) {
+    for directory in directories
+        .iter()
+        .filter(|directory| directory.is_absolute())
+    {
         match open(&directory.join(name)) {
             Ok(program) => return Ok(program),
             Err(ProgramError::Open { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
@@ -91,7 +96,9 @@ pub fn find(name: &str, directories: &[PathBuf]) -> Result<Program, ProgramError
             Err(error) => return Err(error),
         }
     }
-    Err(ProgramError::NotFound { name: name.to_owned() })
+    Err(ProgramError::NotFound {
+        name: name.to_owned(),
+    })
 }
 
 /// Opens the program at a path.
@@ -100,36 +107,63 @@ pub fn open(path: &Path) -> Result<Program, ProgramError> {
 }
 
 fn open_at_depth(path: &Path, depth: usize) -> Result<Program, ProgramError> {
-    let fail = |source| ProgramError::Open { path: path.to_owned(), source };
+    let fail = |source| ProgramError::Open {
+        path: path.to_owned(),
+        source,
+    };
     let canonical = fs::canonicalize(path).map_err(fail)?;
     let mut file = File::open(&canonical).map_err(fail)?;
     let metadata = file.metadata().map_err(fail)?;
     if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
-        return Err(ProgramError::NotExecutable { path: path.to_owned() });
+        return Err(ProgramError::NotExecutable {
+            path: path.to_owned(),
+        });
     }
     let mut head = Vec::with_capacity(FIRST_LINE_BYTES);
-    file.by_ref().take(FIRST_LINE_BYTES as u64).read_to_end(&mut head).map_err(fail)?;
+    file.by_ref()
+        .take(FIRST_LINE_BYTES as u64)
+        .read_to_end(&mut head)
+        .map_err(fail)?;
     let interpreter = match parse_first_line(&head) {
         None => None,
-        Some(_) if depth == SCRIPT_DEPTH_MAX => return Err(ProgramError::Interpreter { path: canonical }),
+        Some(_) if depth == SCRIPT_DEPTH_MAX => {
+            return Err(ProgramError::Interpreter { path: canonical });
+        }
         Some((interpreter, argument)) => {
-            let program = open_at_depth(&interpreter, depth + 1).map_err(|_| ProgramError::Interpreter { path: canonical.clone() })?;
+            let program =
+                open_at_depth(&interpreter, depth + 1).map_err(|_| ProgramError::Interpreter {
+                    path: canonical.clone(),
+                })?;
             Some(Box::new(Interpreter { program, argument }))
         }
     };
     let loader = elf::loader(&file, &head);
-    Ok(Program { file, path: canonical, identity: Identity::of(&metadata), loader, interpreter })
+    Ok(Program {
+        file,
+        path: canonical,
+        identity: Identity::of(&metadata),
+        loader,
+        interpreter,
+    })
 }
 
 /// The interpreter and its one argument, if these bytes begin a script.
 fn parse_first_line(head: &[u8]) -> Option<(PathBuf, Option<CString>)> {
-    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+    let line = head
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
     let line = line.trim_ascii();
-    let end = line.iter().position(|byte| matches!(byte, b' ' | b'\t')).unwrap_or(line.len());
+    let end = line
+        .iter()
+        .position(|byte| matches!(byte, b' ' | b'\t'))
+        .unwrap_or(line.len());
     let (interpreter, argument) = line.split_at(end);
     let argument = argument.trim_ascii();
     let path = PathBuf::from(std::ffi::OsStr::from_bytes(interpreter));
-    let argument = (!argument.is_empty()).then(|| CString::new(argument).ok()).flatten();
+    let argument = (!argument.is_empty())
+        .then(|| CString::new(argument).ok())
+        .flatten();
     path.is_absolute().then_some((path, argument))
 }
 
@@ -144,9 +178,12 @@ impl Program {
 
     /// The arguments to execute it with, made from the ones meant for the program.
     pub fn arguments(&self, argv: Vec<CString>) -> Vec<CString> {
-        let Some(interpreter) = &self.interpreter else { return argv };
+        let Some(interpreter) = &self.interpreter else {
+            return argv;
+        };
         let script = CString::new(self.path.as_os_str().as_bytes()).unwrap_or_default();
-        let name = CString::new(interpreter.program.path.as_os_str().as_bytes()).unwrap_or_default();
+        let name =
+            CString::new(interpreter.program.path.as_os_str().as_bytes()).unwrap_or_default();
         let mut full = vec![name];
         full.extend(interpreter.argument.clone());
         full.push(script);
@@ -158,7 +195,10 @@ impl Program {
     pub fn script_check(&self) -> Option<ScriptCheck> {
         self.interpreter.as_ref()?;
         let path = CString::new(self.path.as_os_str().as_bytes()).ok()?;
-        Some(ScriptCheck { path, identity: self.identity })
+        Some(ScriptCheck {
+            path,
+            identity: self.identity,
+        })
     }
 
     /// Every file that must be executable for this program to run: itself, its loader, and the same of its
@@ -168,9 +208,19 @@ impl Program {
         paths.extend(self.loader.clone());
         if let Some(interpreter) = &self.interpreter {
             paths.extend(interpreter.program.exec_paths(directories));
-            if interpreter.program.path.file_name().is_some_and(|name| name == "env") {
-                let words = interpreter.argument.iter().flat_map(|argument| argument.to_str().unwrap_or("").split_whitespace());
-                let named = words.map(|word| word.trim_matches(['"', '\''])).find(|word| !word.starts_with('-') && !word.contains('='));
+            if interpreter
+                .program
+                .path
+                .file_name()
+                .is_some_and(|name| name == "env")
+            {
+                let words = interpreter
+                    .argument
+                    .iter()
+                    .flat_map(|argument| argument.to_str().unwrap_or("").split_whitespace());
+                let named = words
+                    .map(|word| word.trim_matches(['"', '\'']))
+                    .find(|word| !word.starts_with('-') && !word.contains('='));
                 if let Some(Ok(program)) = named.map(|name| find(name, directories)) {
                     paths.extend(program.exec_paths(directories));
                 }
@@ -192,9 +242,16 @@ mod tests {
     fn a_name_is_found_on_the_given_path_only() {
         let ls = find("ls", &bin()).unwrap();
         assert!(ls.path.is_absolute());
-        assert!(ls.loader.as_ref().is_some_and(|loader| loader.exists()), "{:?}", ls.loader);
+        assert!(
+            ls.loader.as_ref().is_some_and(|loader| loader.exists()),
+            "{:?}",
+            ls.loader
+        );
         for name in ["./ls", "/bin/ls", "", "..", "no-such-program-here"] {
-            assert!(matches!(find(name, &bin()), Err(ProgramError::NotFound { .. })), "{name}");
+            assert!(
+                matches!(find(name, &bin()), Err(ProgramError::NotFound { .. })),
+                "{name}"
+            );
         }
         assert!(find("ls", &["relative".into()]).is_err());
     }
@@ -204,13 +261,25 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("script");
         fs::write(&path, "#!/usr/bin/env -S sh -e\necho\n").unwrap();
-        assert!(matches!(open(&path), Err(ProgramError::NotExecutable { .. })));
+        assert!(matches!(
+            open(&path),
+            Err(ProgramError::NotExecutable { .. })
+        ));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         let script = open(&path).unwrap();
         let argv = script.arguments(vec![c"script".into(), c"one".into()]);
-        let canonical = CString::new(fs::canonicalize(&path).unwrap().as_os_str().as_bytes()).unwrap();
+        let canonical =
+            CString::new(fs::canonicalize(&path).unwrap().as_os_str().as_bytes()).unwrap();
         let env = fs::canonicalize("/usr/bin/env").unwrap();
-        assert_eq!(argv, [CString::new(env.as_os_str().as_bytes()).unwrap(), c"-S sh -e".into(), canonical, c"one".into()]);
+        assert_eq!(
+            argv,
+            [
+                CString::new(env.as_os_str().as_bytes()).unwrap(),
+                c"-S sh -e".into(),
+                canonical,
+                c"one".into()
+            ]
+        );
         assert!(script.script_check().is_some());
         let sh = fs::canonicalize("/bin/sh").unwrap();
         assert!(script.exec_paths(&bin()).contains(&sh));
@@ -229,11 +298,19 @@ mod tests {
     #[test]
     fn first_lines_are_read_like_the_kernel_does() {
         let check = |line: &[u8], expected: Option<(&str, Option<&str>)>| {
-            let expected = expected.map(|(path, argument)| (PathBuf::from(path), argument.map(|text| CString::new(text).unwrap())));
+            let expected = expected.map(|(path, argument)| {
+                (
+                    PathBuf::from(path),
+                    argument.map(|text| CString::new(text).unwrap()),
+                )
+            });
             assert_eq!(parse_first_line(line), expected, "{line:?}");
         };
         check(b"#!/bin/sh\n", Some(("/bin/sh", None)));
-        check(b"#! \t/bin/sh -e  -u \nrest", Some(("/bin/sh", Some("-e  -u"))));
+        check(
+            b"#! \t/bin/sh -e  -u \nrest",
+            Some(("/bin/sh", Some("-e  -u"))),
+        );
         check(b"#!sh\n", None);
         check(b"#!\n", None);
         check(b"\x7fELF", None);

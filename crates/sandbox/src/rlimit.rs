@@ -26,24 +26,41 @@ pub(crate) fn set_inherited(limits: &Limits, count: ProcessCount) -> io::Result<
     if let Some(bytes) = limits.file_bytes {
         sys::set_rlimit(libc::RLIMIT_FSIZE, bytes)?;
     }
-    let Some(pids) = limits.pids else { return Ok(()) };
+    let Some(pids) = limits.pids else {
+        return Ok(());
+    };
     match count {
         ProcessCount::Cgroup => Ok(()),
         // The keeper is one of them.
         ProcessCount::OwnUserNamespace => sys::set_rlimit(libc::RLIMIT_NPROC, u64::from(pids) + 1),
-        ProcessCount::SharedUser { uid } => sys::set_rlimit(libc::RLIMIT_NPROC, threads_of(uid) + u64::from(pids)),
+        ProcessCount::SharedUser { uid } => {
+            sys::set_rlimit(libc::RLIMIT_NPROC, threads_of(uid) + u64::from(pids))
+        }
     }
 }
 
 /// How many threads a user has right now; the kernel counts threads, not processes.
 fn threads_of(uid: u32) -> u64 {
-    let statuses = fs::read_dir("/proc").into_iter().flatten().flatten().filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok());
-    statuses.filter(|status| field(status, "Uid:") == Some(u64::from(uid))).filter_map(|status| field(&status, "Threads:")).sum()
+    let statuses = fs::read_dir("/proc")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok());
+    statuses
+        .filter(|status| field(status, "Uid:") == Some(u64::from(uid)))
+        .filter_map(|status| field(&status, "Threads:"))
+        .sum()
 }
 
 /// The first number after a name in a `status` file.
 fn field(status: &str, name: &str) -> Option<u64> {
-    status.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))?
+        .split_whitespace()
+        .next()?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]

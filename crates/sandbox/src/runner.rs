@@ -64,12 +64,20 @@ pub fn standard_streams() -> [BorrowedFd<'static>; 3] {
 
 impl Spawner {
     pub fn new() -> io::Result<Spawner> {
-        Ok(Spawner { stack: Stack::new()? })
+        Ok(Spawner {
+            stack: Stack::new()?,
+        })
     }
 
     /// Starts a program; returns when it runs.
     pub fn spawn(&mut self, command: &Command<'_>) -> Result<Child, SpawnError> {
-        let pointers = |strings: &[CString]| -> Vec<*const c_char> { strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect() };
+        let pointers = |strings: &[CString]| -> Vec<*const c_char> {
+            strings
+                .iter()
+                .map(|string| string.as_ptr())
+                .chain([std::ptr::null()])
+                .collect()
+        };
         let (argv, envp) = (pointers(command.argv), pointers(command.env));
         let mut plan = Plan {
             // A stream could be one of 0 to 2 itself and be overwritten before its turn.
@@ -77,13 +85,18 @@ impl Spawner {
             program: command.program.as_raw_fd(),
             argv: argv.as_ptr(),
             envp: envp.as_ptr(),
-            script: command.script.map(|script| (script.path.as_ptr(), script.identity)),
+            script: command
+                .script
+                .map(|script| (script.path.as_ptr(), script.identity)),
             failure: None,
         };
         // SAFETY: the entry keeps to system calls and the plan, which lives until the child has exec'ed or
         // exited; a runner has one thread.
         let started = unsafe { self.stack.run_child(start, (&raw mut plan).cast()) };
-        let pid = started.map_err(|error| SpawnError { step: Step::Fork, errno: errno_of(&error) })?;
+        let pid = started.map_err(|error| SpawnError {
+            step: Step::Fork,
+            errno: errno_of(&error),
+        })?;
         // SAFETY: the child wrote through its own pointer to the plan.
         match unsafe { std::ptr::read_volatile(&raw const plan.failure) } {
             None => Ok(Child(pid)),
@@ -100,7 +113,9 @@ impl Child {
     pub fn wait(self) -> io::Result<Outcome> {
         match wait_for(self.0, Patience::Block)? {
             Waited::Ended(ended) => Ok(ended.outcome),
-            Waited::StillRunning | Waited::NoChildren => Err(io::Error::from_raw_os_error(libc::ECHILD)),
+            Waited::StillRunning | Waited::NoChildren => {
+                Err(io::Error::from_raw_os_error(libc::ECHILD))
+            }
         }
     }
 }
@@ -146,7 +161,15 @@ fn connect(plan: &Plan) -> Result<(), (Step, i32)> {
         }
     }
     // SAFETY: takes integers only. Without it a program would inherit the other programs' descriptors.
-    if unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) } == -1 {
+    if unsafe {
+        libc::syscall(
+            libc::SYS_close_range,
+            3,
+            u32::MAX,
+            libc::CLOSE_RANGE_CLOEXEC,
+        )
+    } == -1
+    {
         // SAFETY: the thread's own error number.
         return Err((Step::Close, unsafe { *libc::__errno_location() }));
     }

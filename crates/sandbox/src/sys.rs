@@ -26,7 +26,8 @@ pub(crate) fn errno_of(error: &io::Error) -> i32 {
 
 /// A path as the kernel takes it.
 pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+    CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
 /// Opens a path with `openat2`, so that the way it may be resolved can be limited.
@@ -37,10 +38,20 @@ pub(crate) fn open_how(path: &std::ffi::CStr, flags: i32, resolve: u64) -> io::R
         mode: u64,
         resolve: u64,
     }
-    let how = OpenHow { flags: (flags | libc::O_CLOEXEC) as u64, mode: 0, resolve };
+    let how = OpenHow {
+        flags: (flags | libc::O_CLOEXEC) as u64,
+        mode: 0,
+        resolve,
+    };
     // SAFETY: the path is NUL-terminated and `how` is a struct open_how of the size that is passed.
     let fd = check(unsafe {
-        libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, path.as_ptr(), &raw const how, size_of::<OpenHow>())
+        libc::syscall(
+            libc::SYS_openat2,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            &raw const how,
+            size_of::<OpenHow>(),
+        )
     })?;
     // SAFETY: the kernel just gave us this descriptor and nobody else knows it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
@@ -49,7 +60,16 @@ pub(crate) fn open_how(path: &std::ffi::CStr, flags: i32, resolve: u64) -> io::R
 /// Forbids others to read or trace this process; `false` allows it for a moment.
 pub(crate) fn set_dumpable(dumpable: bool) -> io::Result<()> {
     // SAFETY: takes integers only.
-    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(dumpable), 0, 0, 0) }).map(drop)
+    check(unsafe {
+        libc::prctl(
+            libc::PR_SET_DUMPABLE,
+            libc::c_ulong::from(dumpable),
+            0,
+            0,
+            0,
+        )
+    })
+    .map(drop)
 }
 
 /// The name shown by `ps`.
@@ -73,7 +93,9 @@ pub(crate) fn set_child_subreaper() -> io::Result<()> {
 pub(crate) fn empty_bounding_set() -> io::Result<()> {
     for capability in 0..64 {
         // SAFETY: takes integers only.
-        let dropped = check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability as libc::c_ulong, 0, 0, 0) });
+        let dropped = check(unsafe {
+            libc::prctl(libc::PR_CAPBSET_DROP, capability as libc::c_ulong, 0, 0, 0)
+        });
         match dropped {
             Ok(_) => {}
             // Past the last capability this kernel knows.
@@ -82,7 +104,16 @@ pub(crate) fn empty_bounding_set() -> io::Result<()> {
         }
     }
     // SAFETY: takes integers only.
-    check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) }).map(drop)
+    check(unsafe {
+        libc::prctl(
+            libc::PR_CAP_AMBIENT,
+            libc::PR_CAP_AMBIENT_CLEAR_ALL,
+            0,
+            0,
+            0,
+        )
+    })
+    .map(drop)
 }
 
 /// Replaces the groups of this single-threaded process. The C library's functions would also do it for
@@ -95,19 +126,30 @@ pub(crate) fn set_groups(gid: u32, groups: &[u32]) -> io::Result<()> {
 }
 
 pub(crate) fn set_rlimit(resource: libc::__rlimit_resource_t, limit: u64) -> io::Result<()> {
-    let mut current = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    let mut current = libc::rlimit64 {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     // SAFETY: `current` is a valid rlimit64 to write to.
     check(unsafe { libc::prlimit64(0, resource, std::ptr::null(), &raw mut current) })?;
     // A hard limit can be lowered by anybody and raised by nobody we want to be.
     let limit = limit.min(current.rlim_max);
-    let wanted = libc::rlimit64 { rlim_cur: limit, rlim_max: limit };
+    let wanted = libc::rlimit64 {
+        rlim_cur: limit,
+        rlim_max: limit,
+    };
     // SAFETY: `wanted` is a valid rlimit64 to read from.
-    check(unsafe { libc::prlimit64(0, resource, &raw const wanted, std::ptr::null_mut()) }).map(drop)
+    check(unsafe { libc::prlimit64(0, resource, &raw const wanted, std::ptr::null_mut()) })
+        .map(drop)
 }
 
 /// Closes every descriptor from 3 on except these.
 pub(crate) fn keep_only(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let mut keep: Vec<u32> = keep.iter().map(|fd| fd.as_raw_fd() as u32).filter(|fd| *fd > 2).collect();
+    let mut keep: Vec<u32> = keep
+        .iter()
+        .map(|fd| fd.as_raw_fd() as u32)
+        .filter(|fd| *fd > 2)
+        .collect();
     keep.sort_unstable();
     let mut from = 3u32;
     for fd in keep.into_iter().chain([u32::MAX]) {
@@ -123,7 +165,10 @@ pub(crate) fn keep_only(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
 
 /// Puts `/dev/null` in the place of the three standard streams.
 pub(crate) fn null_streams() -> io::Result<()> {
-    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+    let null = std::fs::OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open("/dev/null")?;
     for stream in 0..3 {
         // SAFETY: takes integers only; the standard streams of a fresh fork belong to nobody.
         check(unsafe { libc::dup2(null.as_raw_fd(), stream) })?;

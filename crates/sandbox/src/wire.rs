@@ -54,7 +54,11 @@ pub enum WireError {
 }
 
 /// Sends a launch and its descriptors (working directory, stdin, stdout, stderr, programs).
-pub fn send_launch(socket: BorrowedFd<'_>, launch: &Launch, fds: &[BorrowedFd<'_>]) -> Result<(), WireError> {
+pub fn send_launch(
+    socket: BorrowedFd<'_>,
+    launch: &Launch,
+    fds: &[BorrowedFd<'_>],
+) -> Result<(), WireError> {
     send_frame(socket, &encode_launch(launch)?, fds)
 }
 
@@ -76,17 +80,26 @@ pub fn encode_launch(launch: &Launch) -> Result<Vec<u8>, WireError> {
 
 /// Sends the beginning of a frame with its descriptors and returns how many bytes went; the rest follows by
 /// ordinary writes. Does not wait on a non-blocking socket.
-pub fn send_part(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+pub fn send_part(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<usize> {
     sockets::send(socket, bytes, fds)
 }
 
 /// The reply at the start of what was read so far and its length, or `None` when more must be read.
 pub fn decode_reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>, WireError> {
-    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Ok(None) };
+    let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
+        return Ok(None);
+    };
     let end = HEADER_BYTES + body_bytes(header)?;
     match bytes.get(HEADER_BYTES..end) {
         None => Ok(None),
-        Some(body) => Ok(Some((postcard::from_bytes(body).map_err(WireError::Decode)?, end))),
+        Some(body) => Ok(Some((
+            postcard::from_bytes(body).map_err(WireError::Decode)?,
+            end,
+        ))),
     }
 }
 
@@ -95,26 +108,40 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, WireError> {
     frame = postcard::to_extend(value, frame).map_err(WireError::Encode)?;
     let body = frame.len() - HEADER_BYTES;
     match u32::try_from(body) {
-        Ok(length) if body <= FRAME_BYTES_MAX => frame[1..HEADER_BYTES].copy_from_slice(&length.to_le_bytes()),
+        Ok(length) if body <= FRAME_BYTES_MAX => {
+            frame[1..HEADER_BYTES].copy_from_slice(&length.to_le_bytes())
+        }
         _ => return Err(WireError::TooLong(body)),
     }
     Ok(frame)
 }
 
-pub(crate) fn send<T: Serialize>(socket: BorrowedFd<'_>, value: &T, fds: &[BorrowedFd<'_>]) -> Result<(), WireError> {
+pub(crate) fn send<T: Serialize>(
+    socket: BorrowedFd<'_>,
+    value: &T,
+    fds: &[BorrowedFd<'_>],
+) -> Result<(), WireError> {
     send_frame(socket, &encode(value)?, fds)
 }
 
-fn send_frame(socket: BorrowedFd<'_>, mut bytes: &[u8], mut fds: &[BorrowedFd<'_>]) -> Result<(), WireError> {
+fn send_frame(
+    socket: BorrowedFd<'_>,
+    mut bytes: &[u8],
+    mut fds: &[BorrowedFd<'_>],
+) -> Result<(), WireError> {
     while !bytes.is_empty() {
         match sockets::send(socket, bytes, fds) {
             Ok(sent) => {
                 bytes = &bytes[sent..];
                 fds = &[];
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => sockets::wait_writable(socket).map_err(WireError::Send)?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                sockets::wait_writable(socket).map_err(WireError::Send)?
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(WireError::Closed),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                return Err(WireError::Closed);
+            }
             Err(error) => return Err(WireError::Send(error)),
         }
     }
@@ -123,7 +150,10 @@ fn send_frame(socket: BorrowedFd<'_>, mut bytes: &[u8], mut fds: &[BorrowedFd<'_
 
 /// The next frame with its descriptors; `None` when the other end closed between two frames. Control bytes
 /// that came too late for the launch they were meant for are skipped.
-pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, fds: &mut Vec<OwnedFd>) -> Result<Option<T>, WireError> {
+pub(crate) fn receive<T: DeserializeOwned>(
+    socket: BorrowedFd<'_>,
+    fds: &mut Vec<OwnedFd>,
+) -> Result<Option<T>, WireError> {
     let mut header = [0; HEADER_BYTES];
     let mut filled = 0;
     while filled < HEADER_BYTES {
@@ -132,7 +162,10 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, fds: &mut Vec
             0 => return Err(WireError::Closed),
             count => filled += count,
         }
-        let late = header[..filled].iter().take_while(|byte| matches!(**byte, GO | ABORT | TERMINATE | KILL)).count();
+        let late = header[..filled]
+            .iter()
+            .take_while(|byte| matches!(**byte, GO | ABORT | TERMINATE | KILL))
+            .count();
         header.copy_within(late..filled, 0);
         filled -= late;
     }
@@ -144,14 +177,22 @@ pub(crate) fn receive<T: DeserializeOwned>(socket: BorrowedFd<'_>, fds: &mut Vec
             count => filled += count,
         }
     }
-    postcard::from_bytes(&body).map(Some).map_err(WireError::Decode)
+    postcard::from_bytes(&body)
+        .map(Some)
+        .map_err(WireError::Decode)
 }
 
-fn receive_some(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, WireError> {
+fn receive_some(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    fds: &mut Vec<OwnedFd>,
+) -> Result<usize, WireError> {
     loop {
         match sockets::receive(socket, bytes, fds) {
             Ok(count) => return Ok(count),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => sockets::wait_readable(socket).map_err(WireError::Receive)?,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                sockets::wait_readable(socket).map_err(WireError::Receive)?
+            }
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(0),
             Err(error) => return Err(WireError::Receive(error)),
         }
@@ -183,7 +224,10 @@ mod tests {
         }
         send(here.as_fd(), &Reply::Aborted, &[there.as_fd()]).unwrap();
         let mut fds = Vec::new();
-        assert_eq!(receive(there.as_fd(), &mut fds).unwrap(), Some(Reply::Aborted));
+        assert_eq!(
+            receive(there.as_fd(), &mut fds).unwrap(),
+            Some(Reply::Aborted)
+        );
         assert_eq!(fds.len(), 1);
         drop(here);
         assert_eq!(receive::<Reply>(there.as_fd(), &mut fds).unwrap(), None);
@@ -191,7 +235,10 @@ mod tests {
 
     #[test]
     fn a_reply_is_decoded_from_pieces() {
-        let reply = Reply::LaunchFailed { step: Step::Exec, errno: 2 };
+        let reply = Reply::LaunchFailed {
+            step: Step::Exec,
+            errno: 2,
+        };
         let frame = encode(&reply).unwrap();
         for end in 0..frame.len() {
             assert!(decode_reply(&frame[..end]).unwrap().is_none());
@@ -201,7 +248,13 @@ mod tests {
 
     #[test]
     fn foreign_and_endless_frames_are_refused() {
-        assert!(matches!(decode_reply(&[1, 0, 0, 0, 0]), Err(WireError::UnknownTag(1))));
-        assert!(matches!(decode_reply(&[FRAME, 255, 255, 255, 255]), Err(WireError::TooLong(_))));
+        assert!(matches!(
+            decode_reply(&[1, 0, 0, 0, 0]),
+            Err(WireError::UnknownTag(1))
+        ));
+        assert!(matches!(
+            decode_reply(&[FRAME, 255, 255, 255, 255]),
+            Err(WireError::TooLong(_))
+        ));
     }
 }

@@ -76,7 +76,10 @@ impl Zygote {
         let server = std::process::id() as i32;
         match fork_threaded().map_err(ZygoteError::Start)? {
             Side::Child => service::run(theirs, &options, server),
-            Side::Parent { child } => Ok(Zygote { socket: Mutex::new(ours), pid: child }),
+            Side::Parent { child } => Ok(Zygote {
+                socket: Mutex::new(ours),
+                pid: child,
+            }),
         }
     }
 
@@ -88,12 +91,22 @@ impl Zygote {
     /// Asks for a keeper. Blocks for a few milliseconds.
     pub fn keeper(&self, profile: &Profile) -> Result<KeeperHandle, ZygoteError> {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        wire::send(socket.as_fd(), &Request { profile: profile.clone() }, &[])?;
+        wire::send(
+            socket.as_fd(),
+            &Request {
+                profile: profile.clone(),
+            },
+            &[],
+        )?;
         let mut fds = Vec::new();
         match wire::receive(socket.as_fd(), &mut fds)?.ok_or(WireError::Closed)? {
             Answer::Made { pid, report } => {
                 let socket = fds.pop().ok_or(WireError::Closed)?;
-                Ok(KeeperHandle { socket, pid, report })
+                Ok(KeeperHandle {
+                    socket,
+                    pid,
+                    report,
+                })
             }
             Answer::BadProfile(error) => Err(error.into()),
             Answer::Failed(error) => Err(error.into()),

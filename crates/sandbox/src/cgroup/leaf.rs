@@ -30,8 +30,16 @@ pub struct Counters {
 }
 
 impl Leaf {
-    pub(super) fn create(hierarchy: &Hierarchy, name: &str, limits: &Limits) -> Result<Leaf, CgroupError> {
-        let mut leaf = Leaf { directories: Vec::new(), memory_events: None, pids_events: None };
+    pub(super) fn create(
+        hierarchy: &Hierarchy,
+        name: &str,
+        limits: &Limits,
+    ) -> Result<Leaf, CgroupError> {
+        let mut leaf = Leaf {
+            directories: Vec::new(),
+            memory_events: None,
+            pids_events: None,
+        };
         let made = leaf.fill(hierarchy, name, limits);
         if made.is_err() {
             leaf.remove();
@@ -39,7 +47,12 @@ impl Leaf {
         made.map(|()| leaf)
     }
 
-    fn fill(&mut self, hierarchy: &Hierarchy, name: &str, limits: &Limits) -> Result<(), CgroupError> {
+    fn fill(
+        &mut self,
+        hierarchy: &Hierarchy,
+        name: &str,
+        limits: &Limits,
+    ) -> Result<(), CgroupError> {
         match hierarchy {
             Hierarchy::Missing => return Err(CgroupError::Missing),
             Hierarchy::V2 { base } => {
@@ -53,25 +66,42 @@ impl Leaf {
                     set(&leaf, "pids.max", with_keeper(pids))?;
                 }
                 if let Some(quota) = limits.cpu_millicores {
-                    set(&leaf, "cpu.max", format!("{} {CPU_PERIOD_US}", quota_us(quota)))?;
+                    set(
+                        &leaf,
+                        "cpu.max",
+                        format!("{} {CPU_PERIOD_US}", quota_us(quota)),
+                    )?;
                 }
                 self.memory_events = Some(leaf.join("memory.events"));
                 self.pids_events = Some(leaf.join("pids.events"));
             }
             Hierarchy::V1 { memory, pids, cpu } => {
                 if let Some(bytes) = limits.memory_bytes {
-                    let leaf = self.add(memory.as_ref().ok_or(CgroupError::Controller { controller: "memory" })?, name)?;
+                    let leaf = self.add(
+                        memory.as_ref().ok_or(CgroupError::Controller {
+                            controller: "memory",
+                        })?,
+                        name,
+                    )?;
                     set(&leaf, "memory.limit_in_bytes", bytes)?;
                     let _ = set(&leaf, "memory.memsw.limit_in_bytes", bytes);
                     self.memory_events = Some(leaf.join("memory.oom_control"));
                 }
                 if let Some(limit) = limits.pids {
-                    let leaf = self.add(pids.as_ref().ok_or(CgroupError::Controller { controller: "pids" })?, name)?;
+                    let leaf = self.add(
+                        pids.as_ref()
+                            .ok_or(CgroupError::Controller { controller: "pids" })?,
+                        name,
+                    )?;
                     set(&leaf, "pids.max", with_keeper(limit))?;
                     self.pids_events = Some(leaf.join("pids.events"));
                 }
                 if let Some(quota) = limits.cpu_millicores {
-                    let leaf = self.add(cpu.as_ref().ok_or(CgroupError::Controller { controller: "cpu" })?, name)?;
+                    let leaf = self.add(
+                        cpu.as_ref()
+                            .ok_or(CgroupError::Controller { controller: "cpu" })?,
+                        name,
+                    )?;
                     set(&leaf, "cpu.cfs_period_us", CPU_PERIOD_US)?;
                     set(&leaf, "cpu.cfs_quota_us", quota_us(quota))?;
                 }
@@ -105,7 +135,10 @@ impl Leaf {
     /// Opens the counters of limit hits.
     pub fn counters(&self) -> Counters {
         let open = |path: &Option<PathBuf>| path.as_ref().and_then(|path| File::open(path).ok());
-        Counters { memory: open(&self.memory_events), pids: open(&self.pids_events) }
+        Counters {
+            memory: open(&self.memory_events),
+            pids: open(&self.pids_events),
+        }
     }
 
     /// Removes the leaf after its last process is gone.
@@ -113,7 +146,9 @@ impl Leaf {
         for directory in &self.directories {
             for _ in 0..REMOVE_ATTEMPTS {
                 match fs::remove_dir(directory) {
-                    Err(error) if error.raw_os_error() == Some(libc::EBUSY) => std::thread::sleep(Duration::from_millis(2)),
+                    Err(error) if error.raw_os_error() == Some(libc::EBUSY) => {
+                        std::thread::sleep(Duration::from_millis(2))
+                    }
                     _ => break,
                 }
             }
@@ -134,10 +169,17 @@ impl Counters {
 
 fn count(file: &Option<File>, name: &str) -> u64 {
     let mut text = [0; 512];
-    let length = file.as_ref().and_then(|file| file.read_at(&mut text, 0).ok()).unwrap_or(0);
+    let length = file
+        .as_ref()
+        .and_then(|file| file.read_at(&mut text, 0).ok())
+        .unwrap_or(0);
     let text = std::str::from_utf8(&text[..length]).unwrap_or("");
-    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+    let value = text
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value
+        .and_then(|value| value.trim().parse().ok())
+        .unwrap_or(0)
 }
 
 fn set(leaf: &Path, file: &str, value: impl ToString) -> Result<(), CgroupError> {

@@ -13,7 +13,9 @@ use super::tree::Tree;
 use crate::landlock::{self, SHARED_MEMORY, SharedMemory};
 use crate::launch::{Body, Ending, ExecRights, Hits, Launch, Outcome, Reply, Step};
 use crate::runner::RunnerInput;
-use crate::sys::process::{Ended, Patience, Side, Waited, exit_now, fork_into, wait_for, wait_ready};
+use crate::sys::process::{
+    Ended, Patience, Side, Waited, exit_now, fork_into, wait_for, wait_ready,
+};
 use crate::sys::{self, errno_of, sockets};
 use crate::wire;
 
@@ -34,7 +36,9 @@ impl Keeper {
         if !self.guards.iter().all(super::mounts::Guard::holds) {
             return Some(Reply::Stale);
         }
-        let started = self.start(launch, fds).unwrap_or_else(|(step, errno)| Started::Refused(Reply::LaunchFailed { step, errno }));
+        let started = self
+            .start(launch, fds)
+            .unwrap_or_else(|(step, errno)| Started::Refused(Reply::LaunchFailed { step, errno }));
         let pid = match started {
             Started::Refused(reply) => return Some(reply),
             Started::Running { pid } => pid,
@@ -73,7 +77,11 @@ impl Keeper {
             uid: self.profile.identity.as_ref().map(|identity| identity.uid),
             drops_capabilities: self.drops_capabilities,
             cpu_seconds: launch.cpu_seconds,
-            data_bytes: self.profile.limits.memory_bytes.filter(|_| !self.counters.has_memory()),
+            data_bytes: self
+                .profile
+                .limits
+                .memory_bytes
+                .filter(|_| !self.counters.has_memory()),
             first_out_of_memory: self.counters.has_memory(),
             dies_with_keeper: self.tree == Tree::Descendants,
             program: -1,
@@ -88,7 +96,9 @@ impl Keeper {
                     return Err((Step::Receive, libc::EINVAL));
                 };
                 plan.program = program.as_raw_fd();
-                plan.script = script.as_ref().map(|script| (script.path.as_ptr(), script.identity));
+                plan.script = script
+                    .as_ref()
+                    .map(|script| (script.path.as_ptr(), script.identity));
                 self.execute(&mut plan, &launch.exec)
             }
             Body::Run { payload } => self.run(&plan, launch, payload, programs),
@@ -99,7 +109,11 @@ impl Keeper {
         loop {
             // SAFETY: the entry keeps to system calls and the plan, which lives until it has exec'ed or
             // exited; a keeper has one thread.
-            let pid = unsafe { self.stack.run_child(child::execute, (&raw mut *plan).cast()) }.map_err(|error| (Step::Fork, errno_of(&error)))?;
+            let pid = unsafe {
+                self.stack
+                    .run_child(child::execute, (&raw mut *plan).cast())
+            }
+            .map_err(|error| (Step::Fork, errno_of(&error)))?;
             // SAFETY: the child wrote through its own pointer to the plan.
             let note = unsafe { std::ptr::read_volatile(&raw const plan.note) };
             if note == Note::Running {
@@ -109,7 +123,10 @@ impl Keeper {
             match note {
                 // A program that was updated is another file than the one the kept rules name. The gate
                 // was passed, so the second try does not ask again.
-                Note::Failed { step: Step::Exec, errno: libc::EACCES } if plan.gate >= 0 && plan.ruleset >= 0 => {
+                Note::Failed {
+                    step: Step::Exec,
+                    errno: libc::EACCES,
+                } if plan.gate >= 0 && plan.ruleset >= 0 => {
                     self.rulesets.retain(|(of, _)| of != exec);
                     plan.ruleset = self.ruleset(exec)?;
                     plan.gate = -1;
@@ -122,7 +139,13 @@ impl Keeper {
     }
 
     /// Forks a runner. Until it has passed the gate it alone reads our socket, and tells us by a pipe.
-    fn run(&mut self, plan: &Plan, launch: &Launch, payload: &[u8], programs: &[OwnedFd]) -> Result<Started, (Step, i32)> {
+    fn run(
+        &mut self,
+        plan: &Plan,
+        launch: &Launch,
+        payload: &[u8],
+        programs: &[OwnedFd],
+    ) -> Result<Started, (Step, i32)> {
         let fail = |error: io::Error| (Step::Fork, errno_of(&error));
         let runner = self.runner.ok_or((Step::Exec, libc::ENOSYS))?;
         let (mut progress, mut told) = io::pipe().map_err(fail)?;
@@ -144,7 +167,11 @@ impl Keeper {
                     exit_now(127);
                 }
                 child::unblock_signals();
-                let input = RunnerInput { payload: payload.to_vec(), env: launch.env.clone(), programs: keep };
+                let input = RunnerInput {
+                    payload: payload.to_vec(),
+                    env: launch.env.clone(),
+                    programs: keep,
+                };
                 exit_now(catch_unwind(AssertUnwindSafe(|| runner(input))).unwrap_or(125))
             }
         };
@@ -169,8 +196,13 @@ impl Keeper {
             return Ok(None);
         }
         let fail = |error: io::Error| (Step::Directory, errno_of(&error));
-        let found = sys::open_how(path, libc::O_PATH | libc::O_DIRECTORY, NO_LINKS).map_err(fail)?;
-        let identity = |fd: &OwnedFd| fs::File::from(fd.try_clone()?).metadata().map(|data| (data.dev(), data.ino()));
+        let found =
+            sys::open_how(path, libc::O_PATH | libc::O_DIRECTORY, NO_LINKS).map_err(fail)?;
+        let identity = |fd: &OwnedFd| {
+            fs::File::from(fd.try_clone()?)
+                .metadata()
+                .map(|data| (data.dev(), data.ino()))
+        };
         if identity(given).map_err(fail)? == identity(&found).map_err(fail)? {
             Ok(Some(found))
         } else {
@@ -190,7 +222,8 @@ impl Keeper {
         if let (ExecRights::Any, true) = (exec, self.profile.exec_list) {
             return Err((Step::Rules, libc::EPERM));
         }
-        let made = landlock::ruleset(&self.profile, exec, self.shared_memory).map_err(|error| (Step::Rules, errno_of(&error)))?;
+        let made = landlock::ruleset(&self.profile, exec, self.shared_memory)
+            .map_err(|error| (Step::Rules, errno_of(&error)))?;
         if self.rulesets.len() == RULESETS_MAX {
             self.rulesets.remove(0);
         }
@@ -238,9 +271,15 @@ impl Keeper {
             let now = self.counters.read();
             hits.memory = now.0 > self.counted.0;
             hits.pids = now.1 > self.counted.1;
-            hits.cpu = launch.cpu_seconds.is_some_and(|seconds| ran_out_of_cpu(main, seconds));
+            hits.cpu = launch
+                .cpu_seconds
+                .is_some_and(|seconds| ran_out_of_cpu(main, seconds));
         }
-        Ending { outcome: main.outcome, usage: main.usage, hits }
+        Ending {
+            outcome: main.outcome,
+            usage: main.usage,
+            hits,
+        }
     }
 }
 
@@ -255,7 +294,11 @@ fn ran_out_of_cpu(main: &Ended, seconds: u64) -> bool {
 }
 
 fn pointers(strings: &[CString]) -> Vec<*const c_char> {
-    strings.iter().map(|string| string.as_ptr()).chain([std::ptr::null()]).collect()
+    strings
+        .iter()
+        .map(|string| string.as_ptr())
+        .chain([std::ptr::null()])
+        .collect()
 }
 
 /// A note as bytes for the pipe of a forked child.
@@ -274,6 +317,9 @@ fn decode(bytes: &[u8]) -> Note {
         Ok((0, None)) => Note::Running,
         Ok((1, None)) => Note::Aborted,
         Ok((_, Some((step, errno)))) => Note::Failed { step, errno },
-        Ok((_, None)) | Err(_) => Note::Failed { step: Step::Fork, errno: libc::ECHILD },
+        Ok((_, None)) | Err(_) => Note::Failed {
+            step: Step::Fork,
+            errno: libc::ECHILD,
+        },
     }
 }

@@ -44,7 +44,10 @@ pub(super) enum Note {
     /// Nothing went wrong: the program runs.
     Running,
     Aborted,
-    Failed { step: Step, errno: i32 },
+    Failed {
+        step: Step,
+        errno: i32,
+    },
 }
 
 type Failure = (Step, i32);
@@ -104,11 +107,24 @@ pub(super) fn confine(plan: &Plan) -> Result<(), Failure> {
         drop_capabilities()?;
     }
     if plan.dies_with_keeper {
-        act!(Step::User, libc::SYS_prctl, libc::PR_SET_PDEATHSIG, libc::SIGKILL, 0, 0, 0);
+        act!(
+            Step::User,
+            libc::SYS_prctl,
+            libc::PR_SET_PDEATHSIG,
+            libc::SIGKILL,
+            0,
+            0,
+            0
+        );
     }
     act!(Step::Directory, libc::SYS_fchdir, plan.directory);
     if plan.ruleset >= 0 {
-        act!(Step::Landlock, libc::SYS_landlock_restrict_self, plan.ruleset, 0);
+        act!(
+            Step::Landlock,
+            libc::SYS_landlock_restrict_self,
+            plan.ruleset,
+            0
+        );
     }
     Ok(())
 }
@@ -134,12 +150,26 @@ pub(super) fn pass_gate(gate: RawFd) -> bool {
 pub(super) fn unblock_signals() {
     let none = 0u64;
     // SAFETY: reads eight bytes, the kernel's size of a signal set on 64-bit machines.
-    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_SETMASK, &raw const none, std::ptr::null_mut::<u64>(), 8) };
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const none,
+            std::ptr::null_mut::<u64>(),
+            8,
+        )
+    };
 }
 
 fn exec(plan: &Plan) -> Result<(), Failure> {
     // Everything is close-on-exec already; this holds even if one day something is not.
-    act!(Step::Close, libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+    act!(
+        Step::Close,
+        libc::SYS_close_range,
+        3,
+        u32::MAX,
+        libc::CLOSE_RANGE_CLOEXEC
+    );
     if let Some((path, identity)) = plan.script {
         check_script(path, identity)?;
     }
@@ -148,8 +178,20 @@ fn exec(plan: &Plan) -> Result<(), Failure> {
 }
 
 /// Replaces the calling process by an opened program.
-pub(crate) fn execute_descriptor(program: RawFd, argv: *const *const c_char, envp: *const *const c_char) -> Result<(), Failure> {
-    act!(Step::Exec, libc::SYS_execveat, program, c"".as_ptr(), argv, envp, libc::AT_EMPTY_PATH);
+pub(crate) fn execute_descriptor(
+    program: RawFd,
+    argv: *const *const c_char,
+    envp: *const *const c_char,
+) -> Result<(), Failure> {
+    act!(
+        Step::Exec,
+        libc::SYS_execveat,
+        program,
+        c"".as_ptr(),
+        argv,
+        envp,
+        libc::AT_EMPTY_PATH
+    );
     Ok(())
 }
 
@@ -169,12 +211,26 @@ pub(crate) fn check_script(path: *const c_char, expected: Identity) -> Result<()
         modified_s: found.st_mtime,
         modified_ns: found.st_mtime_nsec,
     };
-    if found == expected { Ok(()) } else { Err((Step::Script, libc::ESTALE)) }
+    if found == expected {
+        Ok(())
+    } else {
+        Err((Step::Script, libc::ESTALE))
+    }
 }
 
 fn limit(resource: libc::__rlimit_resource_t, soft: u64, hard: u64) -> Result<(), Failure> {
-    let wanted = libc::rlimit64 { rlim_cur: soft, rlim_max: hard };
-    act!(Step::Rlimits, libc::SYS_prlimit64, 0, resource, &raw const wanted, std::ptr::null_mut::<libc::rlimit64>());
+    let wanted = libc::rlimit64 {
+        rlim_cur: soft,
+        rlim_max: hard,
+    };
+    act!(
+        Step::Rlimits,
+        libc::SYS_prlimit64,
+        0,
+        resource,
+        &raw const wanted,
+        std::ptr::null_mut::<libc::rlimit64>()
+    );
     Ok(())
 }
 
@@ -182,7 +238,12 @@ fn drop_capabilities() -> Result<(), Failure> {
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0];
     let none = [0u32; 6];
-    act!(Step::Capabilities, libc::SYS_capset, header.as_ptr(), none.as_ptr());
+    act!(
+        Step::Capabilities,
+        libc::SYS_capset,
+        header.as_ptr(),
+        none.as_ptr()
+    );
     Ok(())
 }
 
@@ -191,7 +252,12 @@ fn prefer_for_out_of_memory() {
     const FILE: &CStr = c"/proc/self/oom_score_adj";
     // SAFETY: opens, writes and closes by raw calls; the path and the text are static.
     unsafe {
-        let file = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, FILE.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        let file = libc::syscall(
+            libc::SYS_openat,
+            libc::AT_FDCWD,
+            FILE.as_ptr(),
+            libc::O_WRONLY | libc::O_CLOEXEC,
+        );
         if file >= 0 {
             libc::syscall(libc::SYS_write, file, c"500".as_ptr(), 3);
             libc::syscall(libc::SYS_close, file);

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use crate::landlock::{SHARED_MEMORY, SharedMemory};
 use crate::profile::Profile;
-use crate::sys::mounts::{self, Presence};
 use crate::sys::c_path;
+use crate::sys::mounts::{self, Presence};
 
 /// What was done.
 pub(super) struct Covers {
@@ -22,7 +22,10 @@ pub(super) struct Covers {
 
 impl Covers {
     pub(super) fn none() -> Covers {
-        Covers { guards: Vec::new(), shared_memory: SharedMemory::Host }
+        Covers {
+            guards: Vec::new(),
+            shared_memory: SharedMemory::Host,
+        }
     }
 }
 
@@ -77,10 +80,18 @@ pub(super) fn arrange(profile: &Profile) -> io::Result<Covers> {
 /// Makes the directories between a protected path and its root mount points. Otherwise a parent could be
 /// moved aside and made anew without the protection.
 fn pin_parents(profile: &Profile, path: &Path) -> io::Result<()> {
-    let Some(root) = profile.writable().filter(|root| path.starts_with(root)).max_by_key(|root| root.as_os_str().len()) else {
+    let Some(root) = profile
+        .writable()
+        .filter(|root| path.starts_with(root))
+        .max_by_key(|root| root.as_os_str().len())
+    else {
         return Ok(());
     };
-    let mut parents: Vec<&Path> = path.ancestors().skip(1).take_while(|parent| *parent != root).collect();
+    let mut parents: Vec<&Path> = path
+        .ancestors()
+        .skip(1)
+        .take_while(|parent| *parent != root)
+        .collect();
     parents.reverse();
     for parent in parents {
         if mounts::presence(&c_path(parent)?) != Presence::MountPoint {
@@ -92,7 +103,9 @@ fn pin_parents(profile: &Profile, path: &Path) -> io::Result<()> {
 
 /// Covers a directory by an empty one and a file by an empty one.
 fn mask(path: &Path) -> io::Result<()> {
-    let Ok(found) = fs::metadata(path) else { return Ok(()) };
+    let Ok(found) = fs::metadata(path) else {
+        return Ok(());
+    };
     if found.is_dir() {
         mounts::tmpfs(path, c"mode=0555,size=4k")?;
     } else {
@@ -102,15 +115,38 @@ fn mask(path: &Path) -> io::Result<()> {
 }
 
 fn touches_shared_memory(profile: &Profile) -> bool {
-    profile.writable().chain(profile.roots.iter().chain(&profile.read_paths).map(PathBuf::as_path)).any(|path| path.starts_with(SHARED_MEMORY))
+    profile
+        .writable()
+        .chain(
+            profile
+                .roots
+                .iter()
+                .chain(&profile.read_paths)
+                .map(PathBuf::as_path),
+        )
+        .any(|path| path.starts_with(SHARED_MEMORY))
 }
 
 /// Masked paths that commands can reach when nothing covers them.
 pub(super) fn exposed(profile: &Profile, landlocked: bool) -> Vec<PathBuf> {
     const SYSTEM: &[&str] = &["/usr", "/etc", "/opt", "/proc", "/sys"];
     let reachable = |masked: &Path| {
-        let opened = profile.writable().chain(profile.roots.iter().chain(&profile.read_paths).map(PathBuf::as_path));
-        !landlocked || opened.chain(SYSTEM.iter().map(Path::new)).any(|root| masked.starts_with(root) || root.starts_with(masked))
+        let opened = profile.writable().chain(
+            profile
+                .roots
+                .iter()
+                .chain(&profile.read_paths)
+                .map(PathBuf::as_path),
+        );
+        !landlocked
+            || opened
+                .chain(SYSTEM.iter().map(Path::new))
+                .any(|root| masked.starts_with(root) || root.starts_with(masked))
     };
-    profile.masked.iter().filter(|masked| masked.exists() && reachable(masked)).cloned().collect()
+    profile
+        .masked
+        .iter()
+        .filter(|masked| masked.exists() && reachable(masked))
+        .cloned()
+        .collect()
 }

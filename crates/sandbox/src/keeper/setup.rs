@@ -32,7 +32,13 @@ pub(crate) fn namespace_flags(profile: &Profile, namespaces: &Namespaces) -> i32
 }
 
 pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> {
-    let Seat { profile, namespaces, leaf, socket, runner } = seat;
+    let Seat {
+        profile,
+        namespaces,
+        leaf,
+        socket,
+        runner,
+    } = seat;
     let has_namespaces = !matches!(namespaces, Namespaces::None(_));
     let has_user_namespace = matches!(namespaces, Namespaces::User { .. });
     if let Namespaces::User { uid, gid } = namespaces {
@@ -41,9 +47,15 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
     let is_root = sys::effective_uid() == 0;
     // Leaving a cgroup out is a weaker sandbox but not a broken one; entering a limited one and failing is.
     if let Ok(leaf) = &leaf {
-        leaf.enter().map_err(|_| SetupError::Act { act: Act::EnterCgroup, errno: libc::EACCES })?;
+        leaf.enter().map_err(|_| SetupError::Act {
+            act: Act::EnterCgroup,
+            errno: libc::EACCES,
+        })?;
     }
-    let counters = leaf.as_ref().map(|leaf| leaf.counters()).unwrap_or_default();
+    let counters = leaf
+        .as_ref()
+        .map(|leaf| leaf.counters())
+        .unwrap_or_default();
     let mut covers = mounts::Covers::none();
     if has_namespaces {
         sys::mounts::make_private().map_err(failed(Act::PrivateMounts))?;
@@ -58,7 +70,10 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
         (Ok(_), _) => ProcessCount::Cgroup,
         (Err(_), Namespaces::User { .. }) => ProcessCount::OwnUserNamespace,
         (Err(_), _) => {
-            let uid = profile.identity.as_ref().map_or_else(sys::effective_uid, |identity| identity.uid);
+            let uid = profile
+                .identity
+                .as_ref()
+                .map_or_else(sys::effective_uid, |identity| identity.uid);
             ProcessCount::SharedUser { uid }
         }
     };
@@ -78,10 +93,20 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
     let landlocked = profile.confines() && landlock::abi() > 0;
     let filtered = profile.confines() && seccomp::available();
     let report = report(&profile, &namespaces, &leaf, &covers, is_root);
-    for layer in profile.require.iter().filter(|layer| !report.layers.contains(layer)) {
+    for layer in profile
+        .require
+        .iter()
+        .filter(|layer| !report.layers.contains(layer))
+    {
         let reason = report.missing.iter().find(|(missing, _)| missing == layer);
-        let reason = reason.map_or_else(|| "this profile does not use it".to_owned(), |(_, reason)| reason.clone());
-        return Err(SetupError::Required { layer: *layer, reason });
+        let reason = reason.map_or_else(
+            || "this profile does not use it".to_owned(),
+            |(_, reason)| reason.clone(),
+        );
+        return Err(SetupError::Required {
+            layer: *layer,
+            reason,
+        });
     }
     let stack = Stack::new().map_err(failed(Act::Stack))?;
     // Last, because it refuses the very calls that the steps above are made of.
@@ -90,7 +115,11 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
     }
     let keeper = Keeper {
         socket,
-        tree: if has_namespaces { Tree::Namespace } else { Tree::Descendants },
+        tree: if has_namespaces {
+            Tree::Namespace
+        } else {
+            Tree::Descendants
+        },
         counted: counters.read(),
         counters,
         shared_memory: covers.shared_memory,
@@ -107,7 +136,10 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
 }
 
 fn failed(act: Act) -> impl Fn(io::Error) -> SetupError {
-    move |error| SetupError::Act { act, errno: sys::errno_of(&error) }
+    move |error| SetupError::Act {
+        act,
+        errno: sys::errno_of(&error),
+    }
 }
 
 /// Maps this user and group to themselves. The kernel lets a process without rights do this only for its
@@ -128,17 +160,28 @@ fn report(
     covers: &mounts::Covers,
     is_root: bool,
 ) -> KeeperReport {
-    let mut layers = vec![Layer::Session, Layer::Rlimits, Layer::NoNewPrivs, Layer::Guardian];
+    let mut layers = vec![
+        Layer::Session,
+        Layer::Rlimits,
+        Layer::NoNewPrivs,
+        Layer::Guardian,
+    ];
     let mut missing = Vec::new();
     let mut note = |layer: Layer, reason: Result<(), String>| match reason {
         Ok(()) => layers.push(layer),
         Err(reason) => missing.push((layer, reason)),
     };
-    note(Layer::Cgroup, leaf.as_ref().map(|_| ()).map_err(String::clone));
+    note(
+        Layer::Cgroup,
+        leaf.as_ref().map(|_| ()).map_err(String::clone),
+    );
     if profile.identity.is_some() && is_root {
         note(Layer::Uid, Ok(()));
     } else if is_root {
-        note(Layer::Uid, Err("commands run as root because no other user was asked for".to_owned()));
+        note(
+            Layer::Uid,
+            Err("commands run as root because no other user was asked for".to_owned()),
+        );
     }
     let spaces = match namespaces {
         Namespaces::None(reason) => Err(reason.clone()),
@@ -154,18 +197,33 @@ fn report(
         if !profile.protected.is_empty() {
             note(Layer::ProtectedPaths, spaces.clone());
         }
-        let rules = if landlock::abi() > 0 { Ok(()) } else { Err("this kernel has no landlock".to_owned()) };
+        let rules = if landlock::abi() > 0 {
+            Ok(())
+        } else {
+            Err("this kernel has no landlock".to_owned())
+        };
         note(Layer::Landlock, rules.clone());
         if profile.exec_list {
             note(Layer::ExecList, rules.clone());
         }
-        let filter = if seccomp::available() { Ok(()) } else { Err("this kernel has no system call filters".to_owned()) };
+        let filter = if seccomp::available() {
+            Ok(())
+        } else {
+            Err("this kernel has no system call filters".to_owned())
+        };
         note(Layer::Seccomp, filter);
         if spaces.is_err() {
             exposed = mounts::exposed(profile, rules.is_ok());
         }
     } else {
-        for layer in [Layer::Landlock, Layer::Seccomp, Layer::Netns, Layer::Mountns, Layer::ProtectedPaths, Layer::ExecList] {
+        for layer in [
+            Layer::Landlock,
+            Layer::Seccomp,
+            Layer::Netns,
+            Layer::Mountns,
+            Layer::ProtectedPaths,
+            Layer::ExecList,
+        ] {
             note(layer, Err("off in danger-full-access".to_owned()));
         }
         exposed = mounts::exposed(profile, false);
@@ -173,5 +231,9 @@ fn report(
     debug_assert!(covers.shared_memory == SharedMemory::Host || spaces.is_ok());
     layers.sort();
     missing.sort();
-    KeeperReport { layers, missing, exposed }
+    KeeperReport {
+        layers,
+        missing,
+        exposed,
+    }
 }

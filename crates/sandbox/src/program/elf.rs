@@ -19,7 +19,11 @@ pub(super) fn loader(file: &File, head: &[u8]) -> Option<PathBuf> {
     let entries = u16::from_le_bytes(*head.get(56..)?.first_chunk()?).min(SEGMENTS_MAX);
     for index in 0..entries {
         let mut entry = [0; 56];
-        file.read_exact_at(&mut entry, table.checked_add(u64::from(index) * u64::from(entry_bytes))?).ok()?;
+        file.read_exact_at(
+            &mut entry,
+            table.checked_add(u64::from(index) * u64::from(entry_bytes))?,
+        )
+        .ok()?;
         if u32::from_le_bytes(*entry.first_chunk()?) == PT_INTERP {
             let offset = u64::from_le_bytes(*entry[8..].first_chunk()?);
             let bytes = u64::from_le_bytes(*entry[32..].first_chunk()?).min(LOADER_BYTES_MAX);

@@ -29,11 +29,19 @@ pub(super) struct Rule {
 
 impl Rule {
     pub(super) fn refuse(call: libc::c_long, errno: i32) -> Rule {
-        Rule { call: call as u32, clauses: Vec::new(), when_met: Verdict::Errno(errno), otherwise: Verdict::Allow }
+        Rule {
+            call: call as u32,
+            clauses: Vec::new(),
+            when_met: Verdict::Errno(errno),
+            otherwise: Verdict::Allow,
+        }
     }
 
     pub(super) fn refuse_if(call: libc::c_long, argument: u8, test: Test, errno: i32) -> Rule {
-        Rule { clauses: vec![vec![(argument, test)]], ..Rule::refuse(call, errno) }
+        Rule {
+            clauses: vec![vec![(argument, test)]],
+            ..Rule::refuse(call, errno)
+        }
     }
 }
 
@@ -90,7 +98,10 @@ fn search(rules: &[&Rule]) -> Vec<sock_filter> {
             let low_code = search(low);
             let mut code = match u8::try_from(low_code.len()) {
                 Ok(distance) => vec![branch(IF_AT_LEAST, high[0].call, distance, 0)],
-                Err(_) => vec![branch(IF_AT_LEAST, high[0].call, 0, 1), plain(JUMP, low_code.len() as u32)],
+                Err(_) => vec![
+                    branch(IF_AT_LEAST, high[0].call, 0, 1),
+                    plain(JUMP, low_code.len() as u32),
+                ],
             };
             code.extend(low_code);
             code.extend(search(high));
@@ -140,7 +151,12 @@ fn ask(index: u8, test: Test, rest: usize) -> Vec<sock_filter> {
 }
 
 fn plain(code: u16, k: u32) -> sock_filter {
-    sock_filter { code, jt: 0, jf: 0, k }
+    sock_filter {
+        code,
+        jt: 0,
+        jf: 0,
+        k,
+    }
 }
 
 fn branch(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
@@ -191,7 +207,10 @@ mod tests {
     }
 
     fn filter(network: Network) -> Vec<sock_filter> {
-        assemble(&table::rules(super::super::Options { network, refuse_memory_files: true }))
+        assemble(&table::rules(super::super::Options {
+            network,
+            refuse_memory_files: true,
+        }))
     }
 
     const ALLOW: u32 = libc::SECCOMP_RET_ALLOW;
@@ -201,7 +220,10 @@ mod tests {
 
     #[test]
     fn every_rule_is_found_and_no_other_number_is() {
-        let rules = table::rules(super::super::Options { network: Network::Deny, refuse_memory_files: true });
+        let rules = table::rules(super::super::Options {
+            network: Network::Deny,
+            refuse_memory_files: true,
+        });
         let program = assemble(&rules);
         for number in 0..1000 {
             let expected = match rules.iter().find(|rule| rule.call == number) {
@@ -209,15 +231,25 @@ mod tests {
                 Some(rule) => verdict(rule.otherwise).k,
                 None => ALLOW,
             };
-            assert_eq!(run(&program, OURS, number, [0; 3]), expected, "call {number}");
+            assert_eq!(
+                run(&program, OURS, number, [0; 3]),
+                expected,
+                "call {number}"
+            );
         }
     }
 
     #[test]
     fn foreign_architectures_and_x32_numbers_are_refused() {
         let program = filter(Network::Deny);
-        assert_eq!(run(&program, 0x4000_0003, 0, [0; 3]), libc::SECCOMP_RET_KILL_PROCESS);
-        assert_eq!(run(&program, OURS, X32 | libc::SYS_ptrace as u32, [0; 3]), errno(libc::ENOSYS));
+        assert_eq!(
+            run(&program, 0x4000_0003, 0, [0; 3]),
+            libc::SECCOMP_RET_KILL_PROCESS
+        );
+        assert_eq!(
+            run(&program, OURS, X32 | libc::SYS_ptrace as u32, [0; 3]),
+            errno(libc::ENOSYS)
+        );
         assert_eq!(run(&program, OURS, X32 | 1, [0; 3]), errno(libc::ENOSYS));
     }
 
@@ -225,17 +257,46 @@ mod tests {
     fn namespaces_are_refused_and_threads_are_not() {
         let program = filter(Network::Deny);
         let clone = libc::SYS_clone as u32;
-        assert_eq!(run(&program, OURS, clone, [libc::CLONE_VM as u32 | libc::SIGCHLD as u32, 0, 0]), ALLOW);
-        assert_eq!(run(&program, OURS, clone, [libc::CLONE_NEWUSER as u32, 0, 0]), errno(libc::EPERM));
-        assert_eq!(run(&program, OURS, libc::SYS_unshare as u32, [libc::CLONE_FILES as u32, 0, 0]), ALLOW);
-        assert_eq!(run(&program, OURS, libc::SYS_unshare as u32, [0x80, 0, 0]), errno(libc::EPERM));
+        assert_eq!(
+            run(
+                &program,
+                OURS,
+                clone,
+                [libc::CLONE_VM as u32 | libc::SIGCHLD as u32, 0, 0]
+            ),
+            ALLOW
+        );
+        assert_eq!(
+            run(&program, OURS, clone, [libc::CLONE_NEWUSER as u32, 0, 0]),
+            errno(libc::EPERM)
+        );
+        assert_eq!(
+            run(
+                &program,
+                OURS,
+                libc::SYS_unshare as u32,
+                [libc::CLONE_FILES as u32, 0, 0]
+            ),
+            ALLOW
+        );
+        assert_eq!(
+            run(&program, OURS, libc::SYS_unshare as u32, [0x80, 0, 0]),
+            errno(libc::EPERM)
+        );
     }
 
     #[test]
     fn sockets_follow_the_network_choice() {
         let socket = libc::SYS_socket as u32;
-        let (inet, unix, netlink) = (libc::AF_INET as u32, libc::AF_UNIX as u32, libc::AF_NETLINK as u32);
-        let (stream, raw) = (libc::SOCK_STREAM as u32 | libc::SOCK_CLOEXEC as u32, libc::SOCK_RAW as u32);
+        let (inet, unix, netlink) = (
+            libc::AF_INET as u32,
+            libc::AF_UNIX as u32,
+            libc::AF_NETLINK as u32,
+        );
+        let (stream, raw) = (
+            libc::SOCK_STREAM as u32 | libc::SOCK_CLOEXEC as u32,
+            libc::SOCK_RAW as u32,
+        );
         let table = [
             ([inet, stream, 0], ALLOW),
             ([libc::AF_INET6 as u32, libc::SOCK_DGRAM as u32, 17], ALLOW),
@@ -247,8 +308,15 @@ mod tests {
             ([libc::AF_VSOCK as u32, stream, 0], errno(libc::EACCES)),
         ];
         for (arguments, expected) in table {
-            assert_eq!(run(&filter(Network::Allow), OURS, socket, arguments), expected, "{arguments:?}");
-            assert_eq!(run(&filter(Network::Deny), OURS, socket, arguments), errno(libc::EACCES));
+            assert_eq!(
+                run(&filter(Network::Allow), OURS, socket, arguments),
+                expected,
+                "{arguments:?}"
+            );
+            assert_eq!(
+                run(&filter(Network::Deny), OURS, socket, arguments),
+                errno(libc::EACCES)
+            );
         }
     }
 }

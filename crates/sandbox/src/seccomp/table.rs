@@ -20,16 +20,39 @@ const SOCKET_TYPE: u32 = 0xf;
 
 /// The deny list, in no particular order.
 pub(super) fn rules(options: Options) -> Vec<Rule> {
-    let mut rules: Vec<Rule> = refused_always().into_iter().map(|call| Rule::refuse(call, libc::EPERM)).collect();
+    let mut rules: Vec<Rule> = refused_always()
+        .into_iter()
+        .map(|call| Rule::refuse(call, libc::EPERM))
+        .collect();
     // Programs that find these missing use older calls; the C library does so for clone3, whose flags are
     // out of a filter's reach.
-    for call in [libc::SYS_clone3, libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register] {
+    for call in [
+        libc::SYS_clone3,
+        libc::SYS_io_uring_setup,
+        libc::SYS_io_uring_enter,
+        libc::SYS_io_uring_register,
+    ] {
         rules.push(Rule::refuse(call, libc::ENOSYS));
     }
-    rules.push(Rule::refuse_if(libc::SYS_clone, 0, Test::AnyBit(NEW_NAMESPACES), libc::EPERM));
-    rules.push(Rule::refuse_if(libc::SYS_unshare, 0, Test::AnyBit(NEW_NAMESPACES | NEW_TIME_NAMESPACE), libc::EPERM));
+    rules.push(Rule::refuse_if(
+        libc::SYS_clone,
+        0,
+        Test::AnyBit(NEW_NAMESPACES),
+        libc::EPERM,
+    ));
+    rules.push(Rule::refuse_if(
+        libc::SYS_unshare,
+        0,
+        Test::AnyBit(NEW_NAMESPACES | NEW_TIME_NAMESPACE),
+        libc::EPERM,
+    ));
     // Typing into a terminal, and line disciplines, which are kernel code nobody tests.
-    rules.push(Rule::refuse_if(libc::SYS_ioctl, 1, Test::OneOf(&[TIOCSTI, TIOCLINUX, TIOCSETD]), libc::EPERM));
+    rules.push(Rule::refuse_if(
+        libc::SYS_ioctl,
+        1,
+        Test::OneOf(&[TIOCSTI, TIOCLINUX, TIOCSETD]),
+        libc::EPERM,
+    ));
     if options.refuse_memory_files {
         rules.push(Rule::refuse(libc::SYS_memfd_create, libc::EPERM));
     }
@@ -96,7 +119,13 @@ fn refused_always() -> Vec<libc::c_long> {
         libc::SYS_nfsservctl,
     ];
     #[cfg(target_arch = "x86_64")]
-    calls.extend([libc::SYS_iopl, libc::SYS_ioperm, libc::SYS_modify_ldt, libc::SYS_uselib, libc::SYS_ustat]);
+    calls.extend([
+        libc::SYS_iopl,
+        libc::SYS_ioperm,
+        libc::SYS_modify_ldt,
+        libc::SYS_uselib,
+        libc::SYS_ustat,
+    ]);
     calls.sort_unstable();
     calls.dedup();
     calls
@@ -115,13 +144,28 @@ fn socket(network: Network) -> Rule {
             clauses: vec![
                 // Internet streams and datagrams, not raw ones, and not MPTCP, which Landlock's TCP rules miss.
                 vec![
-                    (FAMILY, Test::OneOf(&[libc::AF_INET as u32, libc::AF_INET6 as u32])),
-                    (TYPE, Test::MaskedOneOf(SOCKET_TYPE, &[libc::SOCK_STREAM as u32, libc::SOCK_DGRAM as u32])),
-                    (PROTOCOL, Test::OneOf(&[0, libc::IPPROTO_TCP as u32, libc::IPPROTO_UDP as u32])),
+                    (
+                        FAMILY,
+                        Test::OneOf(&[libc::AF_INET as u32, libc::AF_INET6 as u32]),
+                    ),
+                    (
+                        TYPE,
+                        Test::MaskedOneOf(
+                            SOCKET_TYPE,
+                            &[libc::SOCK_STREAM as u32, libc::SOCK_DGRAM as u32],
+                        ),
+                    ),
+                    (
+                        PROTOCOL,
+                        Test::OneOf(&[0, libc::IPPROTO_TCP as u32, libc::IPPROTO_UDP as u32]),
+                    ),
                 ],
                 // The C library's getifaddrs and address sorting ask the routing table by netlink; without
                 // capabilities that is reading only. Other netlink protocols stay closed.
-                vec![(FAMILY, Test::OneOf(&[libc::AF_NETLINK as u32])), (PROTOCOL, Test::OneOf(&[libc::NETLINK_ROUTE as u32]))],
+                vec![
+                    (FAMILY, Test::OneOf(&[libc::AF_NETLINK as u32])),
+                    (PROTOCOL, Test::OneOf(&[libc::NETLINK_ROUTE as u32])),
+                ],
             ],
             when_met: Verdict::Allow,
             otherwise: Verdict::Errno(libc::EACCES),

@@ -11,7 +11,13 @@ use super::{c_path, check};
 pub(crate) const READ_ONLY: u64 = libc::MOUNT_ATTR_RDONLY;
 pub(crate) const NO_EXEC: u64 = libc::MOUNT_ATTR_NOEXEC;
 
-fn mount(source: &CStr, target: &CStr, kind: Option<&CStr>, flags: libc::c_ulong, data: Option<&CStr>) -> io::Result<()> {
+fn mount(
+    source: &CStr,
+    target: &CStr,
+    kind: Option<&CStr>,
+    flags: libc::c_ulong,
+    data: Option<&CStr>,
+) -> io::Result<()> {
     // SAFETY: all strings are NUL-terminated and outlive the call; null is allowed for the absent ones.
     check(unsafe {
         libc::mount(
@@ -32,7 +38,13 @@ pub(crate) fn make_private() -> io::Result<()> {
 
 /// A `/proc` that shows the pid namespace of this process.
 pub(crate) fn fresh_proc() -> io::Result<()> {
-    mount(c"proc", c"/proc", Some(c"proc"), libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC, None)
+    mount(
+        c"proc",
+        c"/proc",
+        Some(c"proc"),
+        libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC,
+        None,
+    )
 }
 
 /// Makes `path` a mount point of what it already is. A mount point can be neither renamed nor removed.
@@ -41,18 +53,35 @@ pub(crate) fn pin(path: &Path) -> io::Result<()> {
 }
 
 pub(crate) fn bind(source: &Path, target: &Path) -> io::Result<()> {
-    mount(&c_path(source)?, &c_path(target)?, None, libc::MS_BIND | libc::MS_REC, None)
+    mount(
+        &c_path(source)?,
+        &c_path(target)?,
+        None,
+        libc::MS_BIND | libc::MS_REC,
+        None,
+    )
 }
 
 /// An empty memory file system.
 pub(crate) fn tmpfs(target: &Path, options: &CStr) -> io::Result<()> {
-    mount(c"tmpfs", &c_path(target)?, Some(c"tmpfs"), libc::MS_NOSUID | libc::MS_NODEV, Some(options))
+    mount(
+        c"tmpfs",
+        &c_path(target)?,
+        Some(c"tmpfs"),
+        libc::MS_NOSUID | libc::MS_NODEV,
+        Some(options),
+    )
 }
 
 /// Adds attributes to the mount at `path` and to every mount below it.
 pub(crate) fn add_attributes(path: &Path, attributes: u64) -> io::Result<()> {
     let path = c_path(path)?;
-    let change = libc::mount_attr { attr_set: attributes, attr_clr: 0, propagation: 0, userns_fd: 0 };
+    let change = libc::mount_attr {
+        attr_set: attributes,
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
     // SAFETY: the path is NUL-terminated and `change` is a struct mount_attr of the size that is passed.
     check(unsafe {
         libc::syscall(
@@ -81,7 +110,13 @@ pub(crate) fn presence(path: &CStr) -> Presence {
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
     // SAFETY: the path is NUL-terminated and `found` is writable.
     let result = unsafe {
-        libc::statx(libc::AT_FDCWD, path.as_ptr(), libc::AT_SYMLINK_NOFOLLOW, libc::STATX_TYPE, &raw mut found)
+        libc::statx(
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            libc::AT_SYMLINK_NOFOLLOW,
+            libc::STATX_TYPE,
+            &raw mut found,
+        )
     };
     if result != 0 {
         Presence::Absent

@@ -18,7 +18,11 @@ pub(crate) fn fork_into(namespaces: i32) -> io::Result<Side> {
     // SAFETY: without CLONE_VM this is a fork: the child has its own copy of everything. All pointers are
     // null, so the order of the last arguments, which differs by architecture, does not matter.
     let pid = check(unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) })?;
-    Ok(if pid == 0 { Side::Child } else { Side::Parent { child: pid as i32 } })
+    Ok(if pid == 0 {
+        Side::Child
+    } else {
+        Side::Parent { child: pid as i32 }
+    })
 }
 
 /// Forks a process that may have threads. The child must touch no lock but the allocator's.
@@ -26,7 +30,11 @@ pub(crate) fn fork_threaded() -> io::Result<Side> {
     // SAFETY: callers keep to allocation and system calls in the child; the C library's own fork makes
     // the allocator usable there.
     let pid = check(unsafe { libc::fork() })?;
-    Ok(if pid == 0 { Side::Child } else { Side::Parent { child: pid as i32 } })
+    Ok(if pid == 0 {
+        Side::Child
+    } else {
+        Side::Parent { child: pid as i32 }
+    })
 }
 
 /// Ends this process without running anything that was registered for its end.
@@ -81,9 +89,15 @@ pub(crate) fn wait_for(which: i32, patience: Patience) -> io::Result<Waited> {
                 } else {
                     Outcome::Code(libc::WEXITSTATUS(status))
                 };
-                return Ok(Waited::Ended(Ended { pid: pid as i32, outcome, usage: usage(&used) }));
+                return Ok(Waited::Ended(Ended {
+                    pid: pid as i32,
+                    outcome,
+                    usage: usage(&used),
+                }));
             }
-            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => return Ok(Waited::NoChildren),
+            Err(error) if error.raw_os_error() == Some(libc::ECHILD) => {
+                return Ok(Waited::NoChildren);
+            }
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
             Err(error) => return Err(error),
         }
@@ -113,7 +127,8 @@ pub(crate) fn block_signals() -> io::Result<()> {
     // SAFETY: `all` is a valid set.
     unsafe { libc::sigfillset(&raw mut all) };
     // SAFETY: reads a valid set and writes nothing.
-    check(unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut()) }).map(drop)
+    check(unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut()) })
+        .map(drop)
 }
 
 /// Sets every disposition to the default, which children then inherit, except for the end of a child: that
@@ -121,16 +136,26 @@ pub(crate) fn block_signals() -> io::Result<()> {
 pub(crate) fn default_signals() -> io::Result<()> {
     extern "C" fn nothing(_: libc::c_int) {}
     for number in 1..=64 {
-        // SAFETY: an all-zero sigaction is the default disposition with an empty mask.
-        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-        if number == libc::SIGCHLD {
-            action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
-        }
-        // SAFETY: reads a valid sigaction; the handler does nothing and is always safe to run. Numbers that
-        // cannot be set (KILL, STOP, the C library's own) fail and stay as they are.
-        unsafe { libc::sigaction(number, &raw const action, std::ptr::null_mut()) };
+        // The kernel's struct sigaction: default handler, no flags, empty mask. Asked directly, because the
+        // C library would keep two numbers for itself and programs would inherit how somebody left them.
+        let default = [0u64; 4];
+        // SAFETY: reads a valid struct; numbers that cannot be set (KILL, STOP) fail and stay as they are.
+        unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                number,
+                default.as_ptr(),
+                std::ptr::null_mut::<u64>(),
+                8,
+            )
+        };
     }
-    Ok(())
+    // SAFETY: an all-zero sigaction is valid, with an empty mask.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+    // SAFETY: the handler does nothing and is always safe to run.
+    check(unsafe { libc::sigaction(libc::SIGCHLD, &raw const action, std::ptr::null_mut()) })
+        .map(drop)
 }
 
 /// Waits until the descriptor can be read or a child has ended, whichever is first; true for the former.
@@ -143,7 +168,11 @@ pub(crate) fn wait_ready(fd: BorrowedFd<'_>) -> io::Result<bool> {
         libc::sigfillset(&raw mut mask);
         libc::sigdelset(&raw mut mask, libc::SIGCHLD);
     }
-    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut poll = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
     // SAFETY: one pollfd, no timeout, a valid mask.
     match check(unsafe { libc::ppoll(&raw mut poll, 1, std::ptr::null(), &raw const mask) }) {
         Ok(_) => Ok(poll.revents != 0),
@@ -189,7 +218,11 @@ impl Stack {
     ///
     /// `entry` must use nothing but system calls and memory reachable through `argument`, which must point
     /// at what it expects, and must end in an execution or an exit. The caller must be single-threaded.
-    pub(crate) unsafe fn run_child(&mut self, entry: extern "C" fn(*mut libc::c_void) -> libc::c_int, argument: *mut libc::c_void) -> io::Result<i32> {
+    pub(crate) unsafe fn run_child(
+        &mut self,
+        entry: extern "C" fn(*mut libc::c_void) -> libc::c_int,
+        argument: *mut libc::c_void,
+    ) -> io::Result<i32> {
         let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
         // SAFETY: the stack grows down from the end of our mapping, which is aligned and used by nobody
         // else: `&mut self` excludes a second child. The rest is the caller's promise.

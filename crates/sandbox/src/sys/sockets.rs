@@ -17,11 +17,18 @@ const fn control_bytes() -> usize {
 }
 
 /// Sends the beginning of `bytes` together with all of `fds`; returns how many bytes went.
-pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
+pub(crate) fn send(
+    socket: BorrowedFd<'_>,
+    bytes: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<usize> {
     if fds.len() > DESCRIPTORS_MAX {
         return Err(io::Error::from_raw_os_error(libc::E2BIG));
     }
-    let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut part = libc::iovec {
+        iov_base: bytes.as_ptr().cast_mut().cast(),
+        iov_len: bytes.len(),
+    };
     let mut control = Control([0; control_bytes()]);
     // SAFETY: an all-zero msghdr is valid and empty.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -47,12 +54,22 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
         }
     }
     // SAFETY: the message points at buffers that outlive the call.
-    check(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) } as i64).map(|sent| sent as usize)
+    check(
+        unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) } as i64,
+    )
+    .map(|sent| sent as usize)
 }
 
 /// Receives at most `bytes.len()` bytes and any descriptors that come with them; zero bytes is the end.
-pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
-    let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+pub(crate) fn receive(
+    socket: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    fds: &mut Vec<OwnedFd>,
+) -> io::Result<usize> {
+    let mut part = libc::iovec {
+        iov_base: bytes.as_mut_ptr().cast(),
+        iov_len: bytes.len(),
+    };
     let mut control = Control([0; control_bytes()]);
     // SAFETY: an all-zero msghdr is valid and empty.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -62,7 +79,10 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<Ow
     message.msg_controllen = control.0.len() as _;
     let received = loop {
         // SAFETY: the message points at writable buffers that outlive the call.
-        match check(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) } as i64) {
+        match check(unsafe {
+            libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC)
+        } as i64)
+        {
             Ok(received) => break received as usize,
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
             Err(error) => return Err(error),
@@ -91,7 +111,11 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<Ow
 
 /// Waits until the descriptor can be written.
 pub(crate) fn wait_writable(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    let mut poll = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLOUT,
+        revents: 0,
+    };
     // SAFETY: one valid pollfd.
     match check(unsafe { libc::poll(&raw mut poll, 1, -1) }) {
         Err(error) if error.raw_os_error() != Some(libc::EINTR) => Err(error),
@@ -101,7 +125,11 @@ pub(crate) fn wait_writable(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Waits until the descriptor can be read or its other end is gone.
 pub(crate) fn wait_readable(fd: BorrowedFd<'_>) -> io::Result<()> {
-    let mut poll = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let mut poll = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
     // SAFETY: one valid pollfd.
     match check(unsafe { libc::poll(&raw mut poll, 1, -1) }) {
         Err(error) if error.raw_os_error() != Some(libc::EINTR) => Err(error),

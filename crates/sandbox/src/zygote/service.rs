@@ -11,7 +11,10 @@ use crate::cgroup::{Cgroups, Leaf};
 use crate::keeper::report::{Act, KeeperReport, SetupError};
 use crate::keeper::{self, Namespaces, Seat};
 use crate::profile::Profile;
-use crate::sys::process::{Patience, Side, Waited, block_signals, default_signals, exit_now, fork_into, new_session, wait_for, wait_ready};
+use crate::sys::process::{
+    Patience, Side, Waited, block_signals, default_signals, exit_now, fork_into, new_session,
+    wait_for, wait_ready,
+};
 use crate::sys::{self, errno_of};
 use crate::wire;
 
@@ -32,7 +35,13 @@ pub(super) fn run(socket: UnixStream, options: &Options, server: i32) -> ! {
         }
         let cgroups = Cgroups::of_this_process();
         cgroups.remove_stale(is_alive);
-        let mut service = Service { options, server, cgroups, made: 0, keepers: Vec::new() };
+        let mut service = Service {
+            options,
+            server,
+            cgroups,
+            made: 0,
+            keepers: Vec::new(),
+        };
         service.serve(&socket);
         service.close();
     }));
@@ -59,7 +68,10 @@ impl Service<'_> {
             if !readable {
                 continue;
             }
-            let Ok(Some(Request { profile })) = wire::receive(socket.as_fd(), &mut Vec::new()) else { return };
+            let Ok(Some(Request { profile })) = wire::receive(socket.as_fd(), &mut Vec::new())
+            else {
+                return;
+            };
             let sent = match self.make(profile) {
                 Ok((keeper, answer)) => wire::send(socket.as_fd(), &answer, &[keeper.as_fd()]),
                 Err(answer) => wire::send(socket.as_fd(), &answer, &[]),
@@ -74,7 +86,11 @@ impl Service<'_> {
     fn make(&mut self, profile: Profile) -> Result<(UnixStream, Answer), Answer> {
         profile.check().map_err(Answer::BadProfile)?;
         let (uid, gid) = (sys::effective_uid(), sys::effective_gid());
-        if let Some(identity) = profile.identity.as_ref().filter(|identity| uid != 0 && identity.uid != uid) {
+        if let Some(identity) = profile
+            .identity
+            .as_ref()
+            .filter(|identity| uid != 0 && identity.uid != uid)
+        {
             return Err(Answer::Failed(SetupError::OtherUser { uid: identity.uid }));
         }
         let best = match (self.options.namespaces, uid) {
@@ -84,19 +100,31 @@ impl Service<'_> {
         };
         let has_any = !matches!(best, Namespaces::None(_));
         let made = match self.try_make(&profile, best) {
-            Err(error) if has_any && error.blames_namespaces() => self.try_make(&profile, Namespaces::None(error.to_string())),
+            Err(error) if has_any && error.blames_namespaces() => {
+                self.try_make(&profile, Namespaces::None(error.to_string()))
+            }
             made => made,
         };
         let (socket, pid, report) = made.map_err(Answer::Failed)?;
         Ok((socket, Answer::Made { pid, report }))
     }
 
-    fn try_make(&mut self, profile: &Profile, namespaces: Namespaces) -> Result<(UnixStream, i32, KeeperReport), SetupError> {
-        let failed = |error: io::Error| SetupError::Act { act: Act::Fork, errno: errno_of(&error) };
+    fn try_make(
+        &mut self,
+        profile: &Profile,
+        namespaces: Namespaces,
+    ) -> Result<(UnixStream, i32, KeeperReport), SetupError> {
+        let failed = |error: io::Error| SetupError::Act {
+            act: Act::Fork,
+            errno: errno_of(&error),
+        };
         let (server_end, keeper_end) = UnixStream::pair().map_err(failed)?;
         let (mut status, told) = io::pipe().map_err(failed)?;
         self.made += 1;
-        let leaf = self.cgroups.create(self.server, self.made, &profile.limits).map_err(|error| describe(&error));
+        let leaf = self
+            .cgroups
+            .create(self.server, self.made, &profile.limits)
+            .map_err(|error| describe(&error));
         let flags = keeper::namespace_flags(profile, &namespaces);
         let pid = match fork_into(flags) {
             Err(error) => {
@@ -109,7 +137,13 @@ impl Service<'_> {
                 if sys::keep_only(&[keeper_end.as_fd(), told.as_fd()]).is_err() {
                     exit_now(70);
                 }
-                let seat = Seat { profile: profile.clone(), namespaces, leaf, socket: keeper_end, runner: self.options.runner };
+                let seat = Seat {
+                    profile: profile.clone(),
+                    namespaces,
+                    leaf,
+                    socket: keeper_end,
+                    runner: self.options.runner,
+                };
                 keeper::enter(seat, told)
             }
             Ok(Side::Parent { child }) => child,
@@ -117,10 +151,11 @@ impl Service<'_> {
         drop((keeper_end, told));
         let mut bytes = Vec::new();
         let read = status.read_to_end(&mut bytes);
-        let report = match read.map(|_| postcard::from_bytes::<Result<KeeperReport, SetupError>>(&bytes)) {
-            Ok(Ok(report)) => report,
-            Ok(Err(_)) | Err(_) => Err(SetupError::Died),
-        };
+        let report =
+            match read.map(|_| postcard::from_bytes::<Result<KeeperReport, SetupError>>(&bytes)) {
+                Ok(Ok(report)) => report,
+                Ok(Err(_)) | Err(_) => Err(SetupError::Died),
+            };
         match report {
             Ok(report) => {
                 self.keepers.push((pid, leaf.ok()));

@@ -1,0 +1,341 @@
+//! What a command can read and write.
+
+use std::fs;
+use std::path::PathBuf;
+
+use countersign_sandbox::{Layer, Mode, Reply};
+
+use crate::setting::{ALL, Setting, WITH_NAMESPACES, in_settings};
+use crate::support::{NOBODY, Server, has, sh};
+
+#[test]
+fn the_workspace_is_writable_and_the_rest_is_not() {
+    in_settings(
+        "files::the_workspace_is_writable_and_the_rest_is_not",
+        ALL,
+        |setting| {
+            let server = Server::start(setting);
+            let keeper = server.keeper(&server.profile());
+            let sh = |line: &str| sh(&keeper, &server.workspace, line);
+            assert_eq!(
+                sh("echo inside > new && mkdir d && mv new d/ && cat d/new && rm -r d").succeeded(),
+                "inside\n"
+            );
+            let outside = server.outside.display();
+            for line in [
+                format!("cat {outside}/secret"),
+                format!("ls {outside}"),
+                format!("echo x > {outside}/new"),
+                format!("mkdir {outside}/d"),
+                format!("rm -f {outside}/secret && test ! -e {outside}/secret"),
+                format!("ln {outside}/secret here && cat here"),
+                format!("ln -s {outside}/secret link; cat link"),
+                "ls /root".to_owned(),
+                "ls /home".to_owned(),
+                "echo x > /tmp/countersign-test-file".to_owned(),
+                "echo x > /etc/countersign-test-file".to_owned(),
+            ] {
+                sh(&line).refused("the secret");
+            }
+            assert_eq!(
+                fs::read_to_string(server.outside.join("secret")).unwrap(),
+                "the secret"
+            );
+            sh("ls / >/dev/null").refused("x");
+            sh("cat /etc/passwd >/dev/null && ls /usr/bin >/dev/null").succeeded();
+        },
+    );
+}
+
+#[test]
+fn read_only_leaves_the_temporary_directory() {
+    in_settings(
+        "files::read_only_leaves_the_temporary_directory",
+        ALL,
+        |setting| {
+            let server = Server::start(setting);
+            server.file("note", "hello", 0o644);
+            let mut profile = server.profile();
+            profile.mode = Mode::ReadOnly;
+            let keeper = server.keeper(&profile);
+            let tmp = profile.tmp.unwrap();
+            let sh = |line: &str| sh(&keeper, &server.workspace, line);
+            assert_eq!(sh("cat note").succeeded(), "hello");
+            sh("echo x > new").refused("x");
+            sh("rm note").refused("x");
+            sh(&format!("echo x > {}/new", tmp.display())).succeeded();
+        },
+    );
+}
+
+#[test]
+fn read_paths_open_what_they_name() {
+    in_settings("files::read_paths_open_what_they_name", ALL, |setting| {
+        let server = Server::start(setting);
+        let mut profile = server.profile();
+        profile.read_paths = vec![server.outside.clone()];
+        let keeper = server.keeper(&profile);
+        assert_eq!(
+            sh(
+                &keeper,
+                &server.workspace,
+                &format!("cat {}/secret", server.outside.display())
+            )
+            .succeeded(),
+            "the secret"
+        );
+        sh(
+            &keeper,
+            &server.workspace,
+            &format!("echo x > {}/new", server.outside.display()),
+        )
+        .refused("x");
+    });
+}
+
+fn with_state_directory(server: &Server) -> PathBuf {
+    server.file("state/key", "the secret", 0o644);
+    server.file("config.yaml", "the secret", 0o644);
+    server.workspace.join("state")
+}
+
+#[test]
+fn masked_paths_inside_the_workspace_are_empty() {
+    in_settings(
+        "files::masked_paths_inside_the_workspace_are_empty",
+        WITH_NAMESPACES,
+        |setting| {
+            let server = Server::start(setting);
+            let state = with_state_directory(&server);
+            let mut profile = server.profile();
+            profile.masked = vec![
+                state,
+                server.workspace.join("config.yaml"),
+                server.workspace.join("absent"),
+            ];
+            let keeper = server.keeper(&profile);
+            if !has(&keeper, Layer::Mountns) {
+                return;
+            }
+            assert!(keeper.report.exposed.is_empty());
+            let sh = |line: &str| sh(&keeper, &server.workspace, line);
+            assert_eq!(sh("ls -A state; cat config.yaml").succeeded(), "");
+            for line in [
+                "cat state/key",
+                "echo x > state/new",
+                "echo x > config.yaml; grep . config.yaml",
+                "mv state elsewhere",
+                "rmdir state",
+                "cat ./state/../state/key",
+            ] {
+                sh(line).refused("the secret");
+            }
+            assert_eq!(
+                fs::read_to_string(server.workspace.join("config.yaml")).unwrap(),
+                "the secret"
+            );
+        },
+    );
+}
+
+#[test]
+fn the_working_directory_does_not_lead_past_the_masks() {
+    in_settings(
+        "files::the_working_directory_does_not_lead_past_the_masks",
+        WITH_NAMESPACES,
+        |setting| {
+            let server = Server::start(setting);
+            let state = with_state_directory(&server);
+            server.file("sub/x", "", 0o644);
+            let mut profile = server.profile();
+            profile.masked = vec![state.clone()];
+            let keeper = server.keeper(&profile);
+            sh(&keeper, &server.workspace.join("sub"), "cat ../state/key").refused("the secret");
+            // The masked directory itself is another one inside than the one the server opened.
+            let program = crate::support::find("ls");
+            let done = crate::support::run(
+                &keeper,
+                &crate::support::launch(&program, &state, &["ls"]),
+                &[program.executable()],
+            );
+            assert!(matches!(done.reply, Reply::LaunchFailed { .. }), "{done:?}");
+        },
+    );
+}
+
+#[test]
+fn masks_that_cannot_be_had_are_reported() {
+    in_settings(
+        "files::masks_that_cannot_be_had_are_reported",
+        &[Setting::RootPlain, Setting::UserPlain],
+        |setting| {
+            let server = Server::start(setting);
+            let state = with_state_directory(&server);
+            let mut profile = server.profile();
+            profile.masked = vec![state.clone(), server.outside.clone()];
+            // What lies outside is closed by Landlock without any mask.
+            assert_eq!(server.keeper(&profile).report.exposed, [state]);
+        },
+    );
+}
+
+#[test]
+fn protected_paths_stay_as_they_are() {
+    in_settings(
+        "files::protected_paths_stay_as_they_are",
+        WITH_NAMESPACES,
+        |setting| {
+            let server = Server::start(setting);
+            server.file(".git/config", "original", 0o644);
+            server.file(".git/hooks/pre-commit", "original", 0o755);
+            server.file(".git/index", "", 0o644);
+            let mut profile = server.profile();
+            profile.protected = [".git/hooks", ".git/config", ".countersign"]
+                .map(|path| server.workspace.join(path))
+                .to_vec();
+            let keeper = server.keeper(&profile);
+            if !has(&keeper, Layer::ProtectedPaths) {
+                return;
+            }
+            let sh = |line: &str| sh(&keeper, &server.workspace, line);
+            for line in [
+                "echo bad > .git/config",
+                "echo bad > .git/hooks/pre-commit",
+                "echo bad > .git/hooks/post-merge",
+                "echo bad > c && mv c .git/config",
+                "rm .git/config",
+                "mv .git gone && mkdir -p .git/hooks && echo bad > .git/hooks/pre-commit",
+                "mv .git/hooks gone",
+                "rm -rf .git/hooks",
+            ] {
+                sh(line).refused("bad");
+            }
+            assert_eq!(
+                sh("cat .git/config .git/hooks/pre-commit").succeeded(),
+                "originaloriginal"
+            );
+            sh("echo fine > .git/index.lock && mv .git/index.lock .git/index").succeeded();
+        },
+    );
+}
+
+#[test]
+fn a_keeper_whose_protection_came_off_refuses_to_run() {
+    in_settings(
+        "files::a_keeper_whose_protection_came_off_refuses_to_run",
+        WITH_NAMESPACES,
+        |setting| {
+            let server = Server::start(setting);
+            server.file(".git/config", "original", 0o644);
+            let mut profile = server.profile();
+            profile.protected = [".git/config", ".git/hooks"]
+                .map(|path| server.workspace.join(path))
+                .to_vec();
+            let keeper = server.keeper(&profile);
+            sh(&keeper, &server.workspace, "true").succeeded();
+            // The user's own git replaces the file, and the mount on it is gone.
+            server.file(".git/config.lock", "edited", 0o644);
+            fs::rename(
+                server.workspace.join(".git/config.lock"),
+                server.workspace.join(".git/config"),
+            )
+            .unwrap();
+            assert_eq!(sh(&keeper, &server.workspace, "true").reply, Reply::Stale);
+
+            let keeper = server.keeper(&profile);
+            sh(&keeper, &server.workspace, "echo bad > .git/config").refused("bad");
+            // Something to protect that was not there before.
+            sh(&keeper, &server.workspace, "mkdir .git/hooks").succeeded();
+            assert_eq!(sh(&keeper, &server.workspace, "true").reply, Reply::Stale);
+        },
+    );
+}
+
+#[test]
+fn shared_memory_works_and_is_forgotten_between_calls() {
+    in_settings(
+        "files::shared_memory_works_and_is_forgotten_between_calls",
+        WITH_NAMESPACES,
+        |setting| {
+            let server = Server::start(setting);
+            let keeper = server.keeper(&server.profile());
+            assert_eq!(
+                sh(
+                    &keeper,
+                    &server.workspace,
+                    "mkdir /dev/shm/d && echo x > /dev/shm/d/f && cat /dev/shm/d/f"
+                )
+                .succeeded(),
+                "x\n"
+            );
+            assert_eq!(
+                sh(&keeper, &server.workspace, "ls -A /dev/shm").succeeded(),
+                ""
+            );
+        },
+    );
+}
+
+#[test]
+fn full_access_keeps_the_user_and_says_what_is_off() {
+    in_settings(
+        "files::full_access_keeps_the_user_and_says_what_is_off",
+        ALL,
+        |setting| {
+            let server = Server::start(setting);
+            let mut profile = server.profile();
+            profile.mode = Mode::DangerFullAccess;
+            profile.require = vec![Layer::NoNewPrivs, Layer::Rlimits];
+            let keeper = server.keeper(&profile);
+            for layer in [
+                Layer::Landlock,
+                Layer::Seccomp,
+                Layer::Netns,
+                Layer::Mountns,
+            ] {
+                assert!(!keeper.report.layers.contains(&layer), "{layer}");
+                assert!(
+                    keeper
+                        .report
+                        .missing
+                        .iter()
+                        .any(|(missing, _)| *missing == layer),
+                    "{layer}"
+                );
+            }
+            assert_eq!(
+                sh(
+                    &keeper,
+                    &server.workspace,
+                    &format!("cat {}/secret", server.outside.display())
+                )
+                .succeeded(),
+                "the secret"
+            );
+            if setting.is_root() {
+                assert_eq!(
+                    sh(&keeper, &server.workspace, "id -u").succeeded().trim(),
+                    NOBODY.to_string()
+                );
+            }
+            profile.require = vec![Layer::Landlock];
+            assert!(server.zygote.keeper(&profile).is_err());
+        },
+    );
+}
+
+#[test]
+fn a_root_that_is_everything_is_refused() {
+    in_settings(
+        "files::a_root_that_is_everything_is_refused",
+        &[Setting::Root, Setting::User],
+        |setting| {
+            let server = Server::start(setting);
+            let mut profile = server.profile();
+            profile.roots = vec!["/".into()];
+            assert!(server.zygote.keeper(&profile).is_err());
+            profile.roots = vec!["relative".into()];
+            assert!(server.zygote.keeper(&profile).is_err());
+        },
+    );
+}

@@ -1,0 +1,14 @@
+//! The sandbox against the real kernel: every layer, every attack we know, every way to end.
+//!
+//! Tests run in each setting this machine allows (root or ordinary user, with namespaces or without). A
+//! setting or layer that is missing is skipped loudly; with COUNTERSIGN_REQUIRE_LAYERS=all it fails.
+
+mod attacks;
+mod ending;
+mod exec_list;
+mod files;
+mod launching;
+mod limits;
+mod runner;
+mod setting;
+mod support;
