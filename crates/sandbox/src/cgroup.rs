@@ -55,6 +55,18 @@ pub enum CgroupError {
     Controller { controller: &'static str },
 }
 
+impl CgroupError {
+    /// The kernel's error number behind it.
+    pub(crate) fn errno(&self) -> i32 {
+        match self {
+            CgroupError::Create { source, .. }
+            | CgroupError::Limit { source, .. }
+            | CgroupError::Enter { source, .. } => crate::sys::errno_of(source),
+            CgroupError::Missing | CgroupError::Controller { .. } => libc::ENOENT,
+        }
+    }
+}
+
 impl Cgroups {
     /// Finds the hierarchy mounted at `mount`, given the contents of `/proc/self/cgroup`.
     pub fn discover(mount: &Path, own: &str) -> Cgroups {
@@ -126,16 +138,13 @@ impl Cgroups {
         }
     }
 
-    /// Makes a leaf for a keeper of this server, with its limits set, empty.
-    pub fn create(&self, server: i32, number: u32, limits: &Limits) -> Result<Leaf, CgroupError> {
+    /// Makes a leaf for a keeper of this server, with its limits set, empty. The name must be new among the
+    /// server's leaves.
+    pub fn create(&self, server: i32, name: &str, limits: &Limits) -> Result<Leaf, CgroupError> {
         if let Hierarchy::V2 { base } = &self.hierarchy {
             open_controllers(base, server);
         }
-        Leaf::create(
-            &self.hierarchy,
-            &format!("{PREFIX}{server}-{number}"),
-            limits,
-        )
+        Leaf::create(&self.hierarchy, &format!("{PREFIX}{server}-{name}"), limits)
     }
 
     /// Removes leaves of servers that no longer run.
@@ -217,7 +226,7 @@ mod tests {
     fn version_2_limits_are_written_before_anyone_enters() {
         let (mount, cgroups) = fake_v2("/service");
         assert_eq!(cgroups.version(), "v2");
-        let leaf = cgroups.create(77, 3, &limits()).unwrap();
+        let leaf = cgroups.create(77, "3", &limits()).unwrap();
         let read = |file: &str| {
             fs::read_to_string(mount.path().join("service/countersign-77-3").join(file)).ok()
         };
@@ -234,7 +243,7 @@ mod tests {
     #[test]
     fn version_2_counters_are_read_by_name() {
         let (mount, cgroups) = fake_v2("/");
-        let leaf = cgroups.create(77, 0, &limits()).unwrap();
+        let leaf = cgroups.create(77, "0", &limits()).unwrap();
         let directory = mount.path().join("countersign-77-0");
         fs::write(
             directory.join("memory.events"),
@@ -254,7 +263,7 @@ mod tests {
         let cgroups = Cgroups::discover(mount.path(), "0::/\n");
         assert_eq!(cgroups.version(), "none");
         assert!(matches!(
-            cgroups.create(1, 0, &limits()),
+            cgroups.create(1, "0", &limits()),
             Err(CgroupError::Missing)
         ));
     }

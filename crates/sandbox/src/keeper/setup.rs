@@ -47,9 +47,9 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
     let is_root = sys::effective_uid() == 0;
     // Leaving a cgroup out is a weaker sandbox but not a broken one; entering a limited one and failing is.
     if let Ok(leaf) = &leaf {
-        leaf.enter().map_err(|_| SetupError::Act {
+        leaf.enter().map_err(|error| SetupError::Act {
             act: Act::EnterCgroup,
-            errno: libc::EACCES,
+            errno: error.errno(),
         })?;
     }
     let counters = leaf
@@ -93,21 +93,7 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
     let landlocked = profile.confines() && landlock::abi() > 0;
     let filtered = profile.confines() && seccomp::available();
     let report = report(&profile, &namespaces, &leaf, &covers, is_root);
-    for layer in profile
-        .require
-        .iter()
-        .filter(|layer| !report.layers.contains(layer))
-    {
-        let reason = report.missing.iter().find(|(missing, _)| missing == layer);
-        let reason = reason.map_or_else(
-            || "this profile does not use it".to_owned(),
-            |(_, reason)| reason.clone(),
-        );
-        return Err(SetupError::Required {
-            layer: *layer,
-            reason,
-        });
-    }
+    require(&profile.require, &report)?;
     let stack = Stack::new().map_err(failed(Act::Stack))?;
     // Last, because it refuses the very calls that the steps above are made of.
     if filtered {
@@ -133,6 +119,22 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
         profile,
     };
     Ok((keeper, report))
+}
+
+/// The first layer that must be there and is not.
+fn require(layers: &[Layer], report: &KeeperReport) -> Result<(), SetupError> {
+    let Some(layer) = layers.iter().find(|layer| !report.layers.contains(layer)) else {
+        return Ok(());
+    };
+    let known = report.missing.iter().find(|(missing, _)| missing == layer);
+    let reason = match known {
+        Some((_, reason)) => reason.clone(),
+        None => "this profile does not use it".to_owned(),
+    };
+    Err(SetupError::Required {
+        layer: *layer,
+        reason,
+    })
 }
 
 fn failed(act: Act) -> impl Fn(io::Error) -> SetupError {

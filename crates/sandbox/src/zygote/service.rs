@@ -121,9 +121,11 @@ impl Service<'_> {
         let (server_end, keeper_end) = UnixStream::pair().map_err(failed)?;
         let (mut status, told) = io::pipe().map_err(failed)?;
         self.made += 1;
+        // One server may have started more than one zygote.
+        let name = format!("{}-{}", std::process::id(), self.made);
         let leaf = self
             .cgroups
-            .create(self.server, self.made, &profile.limits)
+            .create(self.server, &name, &profile.limits)
             .map_err(|error| describe(&error));
         let flags = keeper::namespace_flags(profile, &namespaces);
         let pid = match fork_into(flags) {

@@ -62,7 +62,7 @@ fn layers_are_reported_as_they_are() {
                     .any(|(missing, why)| *missing == layer && !why.is_empty());
                 assert_eq!(
                     explained,
-                    !expected && !(layer == Layer::Uid),
+                    !expected && layer != Layer::Uid,
                     "{layer} in {setting:?}: {report:?}"
                 );
             }

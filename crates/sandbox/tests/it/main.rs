@@ -3,6 +3,9 @@
 //! Tests run in each setting this machine allows (root or ordinary user, with namespaces or without). A
 //! setting or layer that is missing is skipped loudly; with COUNTERSIGN_REQUIRE_LAYERS=all it fails.
 
+// Helpers of tests may fail as loudly as tests.
+#![allow(clippy::unwrap_used, clippy::print_stderr)]
+
 mod attacks;
 mod ending;
 mod exec_list;
