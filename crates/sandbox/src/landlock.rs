@@ -43,7 +43,7 @@ const SYSTEM: &[&str] = &[
 ];
 /// The same without directories of programs. What else lies in `/usr` and `/usr/local` is added by looking.
 const SYSTEM_WITHOUT_PROGRAMS: &[&str] = &["/lib", "/lib32", "/lib64", "/libx32", "/etc"];
-const PROGRAM_DIRECTORIES: &[&str] = &["bin", "sbin", "games", "local"];
+const PROGRAM_DIRECTORIES: &[&str] = &["bin", "sbin", "libexec", "games", "local"];
 /// Kernel tables that libraries read at start (CPU topology, own maps). Other processes' entries in `/proc`
 /// stay closed: Landlock refuses them to a confined process.
 const KERNEL: &[&str] = &["/proc", "/sys"];

@@ -57,6 +57,15 @@ pub(crate) fn open_how(path: &std::ffi::CStr, flags: i32, resolve: u64) -> io::R
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }
 
+/// Device and number of an opened file.
+pub(crate) fn identity(fd: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
+    // SAFETY: an all-zero stat is a valid value to be overwritten.
+    let mut found: libc::stat = unsafe { std::mem::zeroed() };
+    // SAFETY: the descriptor is open and `found` is writable.
+    check(unsafe { libc::fstat(fd.as_raw_fd(), &raw mut found) })?;
+    Ok((found.st_dev, found.st_ino))
+}
+
 /// Forbids others to read or trace this process; `false` allows it for a moment.
 pub(crate) fn set_dumpable(dumpable: bool) -> io::Result<()> {
     // SAFETY: takes integers only.

@@ -4,7 +4,6 @@ use std::ffi::{CStr, CString, c_char};
 use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::Keeper;
@@ -198,12 +197,9 @@ impl Keeper {
         let fail = |error: io::Error| (Step::Directory, errno_of(&error));
         let found =
             sys::open_how(path, libc::O_PATH | libc::O_DIRECTORY, NO_LINKS).map_err(fail)?;
-        let identity = |fd: &OwnedFd| {
-            fs::File::from(fd.try_clone()?)
-                .metadata()
-                .map(|data| (data.dev(), data.ino()))
-        };
-        if identity(given).map_err(fail)? == identity(&found).map_err(fail)? {
+        if sys::identity(given.as_fd()).map_err(fail)?
+            == sys::identity(found.as_fd()).map_err(fail)?
+        {
             Ok(Some(found))
         } else {
             // Moved or replaced since the server looked, or covered in here.

@@ -1,8 +1,9 @@
 //! What a keeper's mount namespace changes about the file system: secrets are covered, files that steer other
 //! tools are read-only, writable places are not executable.
 //!
-//! Mounts of another namespace come off silently when somebody outside replaces the file below them. Each
-//! path therefore leaves a guard, which is asked before every launch whether it is still as it was.
+//! Mounts of another namespace come off silently when somebody outside replaces the file below them, and
+//! Landlock's rules stay with a directory that was moved away. Each path therefore leaves a guard, which is
+//! asked before every launch whether it is still as it was.
 
 use std::ffi::CString;
 use std::fs;
@@ -17,6 +18,8 @@ use crate::sys::mounts::{self, Presence};
 /// What was done.
 pub(super) struct Covers {
     pub(super) guards: Vec<Guard>,
+    /// A protected path that is reached by a link, which could be replaced: mounts hold files, not links.
+    pub(super) linked: Option<PathBuf>,
     pub(super) shared_memory: SharedMemory,
 }
 
@@ -24,6 +27,7 @@ impl Covers {
     pub(super) fn none() -> Covers {
         Covers {
             guards: Vec::new(),
+            linked: None,
             shared_memory: SharedMemory::Host,
         }
     }
@@ -62,6 +66,10 @@ pub(super) fn arrange(profile: &Profile) -> io::Result<Covers> {
             mounts::pin(path)?;
             mounts::add_attributes(path, mounts::READ_ONLY)?;
         }
+        let leads_elsewhere = fs::canonicalize(path).is_ok_and(|real| real != *path);
+        if leads_elsewhere || path.is_symlink() {
+            covers.linked.get_or_insert_with(|| path.clone());
+        }
         covers.guards.push(Guard::after(path)?);
     }
     // Private shared memory comes before the masks: one of them could be inside.
@@ -75,6 +83,17 @@ pub(super) fn arrange(profile: &Profile) -> io::Result<Covers> {
         covers.guards.push(Guard::after(path)?);
     }
     Ok(covers)
+}
+
+/// Guards for the directories that Landlock's rules are about.
+pub(super) fn guard_roots(profile: &Profile) -> io::Result<Vec<Guard>> {
+    let opened = profile
+        .roots
+        .iter()
+        .chain(&profile.read_paths)
+        .chain(&profile.home)
+        .chain(&profile.tmp);
+    opened.map(|path| Guard::after(path)).collect()
 }
 
 /// Makes the directories between a protected path and its root mount points. Otherwise a parent could be
@@ -94,7 +113,7 @@ fn pin_parents(profile: &Profile, path: &Path) -> io::Result<()> {
         .collect();
     parents.reverse();
     for parent in parents {
-        if mounts::presence(&c_path(parent)?) != Presence::MountPoint {
+        if !matches!(mounts::presence(&c_path(parent)?), Presence::MountPoint(..)) {
             mounts::pin(parent)?;
         }
     }

@@ -69,8 +69,10 @@ impl SetupError {
     pub(crate) fn blames_namespaces(&self) -> bool {
         match self {
             SetupError::Act { act, .. } => match act {
-                Act::Fork | Act::MapUser | Act::PrivateMounts | Act::MountProc | Act::Cover => true,
-                Act::EnterCgroup
+                Act::Fork | Act::MapUser | Act::PrivateMounts | Act::MountProc => true,
+                // Covering fails by what a workspace contains; a command must not weaken the next one that way.
+                Act::Cover
+                | Act::EnterCgroup
                 | Act::Reaper
                 | Act::Rlimits
                 | Act::Groups

@@ -7,7 +7,7 @@ use super::report::{Act, KeeperReport, SetupError};
 use super::tree::Tree;
 use super::{Keeper, Namespaces, Seat, mounts};
 use crate::Layer;
-use crate::landlock::{self, SharedMemory};
+use crate::landlock;
 use crate::profile::{Network, Profile};
 use crate::rlimit::{self, ProcessCount};
 use crate::seccomp;
@@ -66,6 +66,9 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
     } else {
         sys::set_child_subreaper().map_err(failed(Act::Reaper))?;
     }
+    covers
+        .guards
+        .extend(mounts::guard_roots(&profile).map_err(failed(Act::Cover))?);
     let count = match (&leaf, &namespaces) {
         (Ok(_), _) => ProcessCount::Cgroup,
         (Err(_), Namespaces::User { .. }) => ProcessCount::OwnUserNamespace,
@@ -83,7 +86,7 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
         sys::set_groups(identity.gid, &identity.groups).map_err(failed(Act::Groups))?;
     }
     // Root that was asked for together with full access is given whole.
-    let drops_capabilities = profile.confines() || profile.identity.is_some();
+    let drops_capabilities = profile.confines() || profile.identity.is_some() || has_user_namespace;
     if drops_capabilities && (is_root || has_user_namespace) {
         sys::empty_bounding_set().map_err(failed(Act::BoundingSet))?;
     }
@@ -197,7 +200,14 @@ fn report(
             note(Layer::Netns, spaces.clone());
         }
         if !profile.protected.is_empty() {
-            note(Layer::ProtectedPaths, spaces.clone());
+            let links = match &covers.linked {
+                None => Ok(()),
+                Some(path) => Err(format!(
+                    "`{}` is reached by a symbolic link",
+                    path.display()
+                )),
+            };
+            note(Layer::ProtectedPaths, spaces.clone().and(links));
         }
         let rules = if landlock::abi() > 0 {
             Ok(())
@@ -230,7 +240,6 @@ fn report(
         }
         exposed = mounts::exposed(profile, false);
     }
-    debug_assert!(covers.shared_memory == SharedMemory::Host || spaces.is_ok());
     layers.sort();
     missing.sort();
     KeeperReport {

@@ -100,29 +100,28 @@ pub(crate) fn add_attributes(path: &Path, attributes: u64) -> io::Result<()> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Presence {
     Absent,
-    Present,
-    MountPoint,
+    /// The device and number of the file that is there.
+    Present(u32, u32, u64),
+    MountPoint(u32, u32, u64),
 }
 
-/// Looks whether something is at `path` and whether it is mounted there.
+/// Looks which file is at `path` and whether it is mounted there.
 pub(crate) fn presence(path: &CStr) -> Presence {
     // SAFETY: an all-zero statx is a valid value to be overwritten.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    let (flags, wanted) = (
+        libc::AT_SYMLINK_NOFOLLOW,
+        libc::STATX_TYPE | libc::STATX_INO,
+    );
     // SAFETY: the path is NUL-terminated and `found` is writable.
-    let result = unsafe {
-        libc::statx(
-            libc::AT_FDCWD,
-            path.as_ptr(),
-            libc::AT_SYMLINK_NOFOLLOW,
-            libc::STATX_TYPE,
-            &raw mut found,
-        )
-    };
+    let result =
+        unsafe { libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, wanted, &raw mut found) };
+    let (major, minor, inode) = (found.stx_dev_major, found.stx_dev_minor, found.stx_ino);
     if result != 0 {
         Presence::Absent
     } else if found.stx_attributes & libc::STATX_ATTR_MOUNT_ROOT as u64 != 0 {
-        Presence::MountPoint
+        Presence::MountPoint(major, minor, inode)
     } else {
-        Presence::Present
+        Presence::Present(major, minor, inode)
     }
 }

@@ -339,3 +339,45 @@ fn a_root_that_is_everything_is_refused() {
         },
     );
 }
+
+#[test]
+fn a_protected_path_behind_a_link_is_said_not_to_be_protected() {
+    in_settings(
+        "files::a_protected_path_behind_a_link_is_said_not_to_be_protected",
+        WITH_NAMESPACES,
+        |setting| {
+            let server = Server::start(setting);
+            server.file("hooks/pre-commit", "original", 0o755);
+            server.file(".git/index", "", 0o644);
+            std::os::unix::fs::symlink("../hooks", server.workspace.join(".git/hooks")).unwrap();
+            let mut profile = server.profile();
+            profile.protected = vec![server.workspace.join(".git/hooks")];
+            let keeper = server.keeper(&profile);
+            assert!(
+                !keeper.report.layers.contains(&Layer::ProtectedPaths),
+                "{:?}",
+                keeper.report
+            );
+            sh(&keeper, &server.workspace, "echo bad > hooks/pre-commit").refused("bad");
+            profile.require.push(Layer::ProtectedPaths);
+            assert!(server.zygote.keeper(&profile).is_err());
+        },
+    );
+}
+
+#[test]
+fn a_workspace_that_was_replaced_asks_for_a_new_keeper() {
+    in_settings(
+        "files::a_workspace_that_was_replaced_asks_for_a_new_keeper",
+        ALL,
+        |setting| {
+            let server = Server::start(setting);
+            let keeper = server.keeper(&server.profile());
+            sh(&keeper, &server.workspace, "true").succeeded();
+            fs::rename(&server.workspace, server.base.path().join("old")).unwrap();
+            fs::create_dir(&server.workspace).unwrap();
+            assert_eq!(sh(&keeper, &server.workspace, "true").reply, Reply::Stale);
+            sh(&server.keeper(&server.profile()), &server.workspace, "ls").succeeded();
+        },
+    );
+}
