@@ -4,5 +4,7 @@ mod client;
 mod fake;
 
 mod calls;
+mod duplicates;
 mod framing;
 mod lifecycle;
+mod modern;
