@@ -4,7 +4,10 @@ mod client;
 mod fake;
 
 mod calls;
+mod descriptors;
 mod duplicates;
 mod framing;
 mod lifecycle;
 mod modern;
+mod pressure;
+mod properties;
