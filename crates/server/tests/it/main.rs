@@ -7,6 +7,7 @@ mod calls;
 mod descriptors;
 mod duplicates;
 mod framing;
+mod http;
 mod lifecycle;
 mod modern;
 mod pressure;

@@ -1,0 +1,104 @@
+//! Keeps web pages away from a listener on loopback.
+//!
+//! A page in the user's browser can reach loopback ports, by a name that its own DNS points there or
+//! by a plain cross-site request. Browsers always say which name and which site: requests that name
+//! anything but this machine are refused. Ports are not compared, since a forwarded port is the
+//! user's own doing.
+
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::Response;
+use countersign_gateway::error::{ErrorCode, Refusal};
+
+use super::{Server, refusal};
+
+pub(super) async fn loopback_only(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
+    match check(
+        request.uri().authority().map(|authority| authority.as_str()),
+        request.headers(),
+    ) {
+        Ok(()) => next.run(request).await,
+        Err(message) => {
+            let refusal = Refusal::new(ErrorCode::Forbidden, message);
+            refusal::answer(StatusCode::FORBIDDEN, refusal, &server.options.ids)
+        }
+    }
+}
+
+fn check(authority: Option<&str>, headers: &HeaderMap) -> Result<(), &'static str> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = hosts.next().and_then(|host| host.to_str().ok());
+    let named = [authority, host];
+    let ours = named.iter().flatten().all(|name| is_this_machine(name));
+    if host.is_none() || hosts.next().is_some() || !ours {
+        return Err("this listener answers only to `localhost` and loopback addresses in `Host`");
+    }
+    let foreign = |origin: &str| !origin.split_once("://").is_some_and(|(_, host)| is_this_machine(host));
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    if origins.any(|origin| origin.to_str().map_or(true, foreign)) {
+        return Err("requests from pages of other sites are refused");
+    }
+    Ok(())
+}
+
+/// Whether `host` or `host:port` means this machine, whatever DNS says.
+fn is_this_machine(authority: &str) -> bool {
+    let (host, port) = match authority.strip_prefix('[') {
+        Some(bracketed) => match bracketed.split_once(']') {
+            Some((host, rest)) => (host, rest),
+            None => return false,
+        },
+        None => match authority.find(':') {
+            Some(colon) => authority.split_at(colon),
+            None => (authority, ""),
+        },
+    };
+    let port_is_sane = match port.strip_prefix(':') {
+        Some(digits) => digits.bytes().all(|byte| byte.is_ascii_digit()),
+        None => port.is_empty(),
+    };
+    let loopback = if authority.starts_with('[') {
+        host.parse::<Ipv6Addr>().is_ok_and(|address| address.is_loopback())
+    } else {
+        host.eq_ignore_ascii_case("localhost") || host.parse::<Ipv4Addr>().is_ok_and(|address| address.is_loopback())
+    };
+    port_is_sane && loopback
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_of_this_machine_pass() {
+        for (name, ours) in [
+            ("localhost", true),
+            ("LOCALHOST:7420", true),
+            ("127.0.0.1", true),
+            ("127.0.0.1:7420", true),
+            ("127.9.9.9:1", true),
+            ("[::1]", true),
+            ("[::1]:7420", true),
+            ("", false),
+            ("example.com", false),
+            ("localhost.example.com", false),
+            ("localhost:7420.example.com", false),
+            ("127.0.0.1.example.com", false),
+            ("127.0.0.1:7420@example.com", false),
+            ("user@localhost", false),
+            ("0.0.0.0", false),
+            ("[::]", false),
+            ("::1", false),
+            ("[::1", false),
+            ("[::1]x", false),
+            ("[127.0.0.1]", false),
+            ("192.168.1.1", false),
+        ] {
+            assert_eq!(is_this_machine(name), ours, "{name}");
+        }
+    }
+}
