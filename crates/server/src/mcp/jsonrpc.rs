@@ -49,7 +49,7 @@ pub(crate) enum Id {
 pub(crate) struct Malformed {
     /// None is answered with a null id.
     pub(crate) id: Option<Id>,
-    pub(crate) refusal: Refusal,
+    pub(crate) refusal: Box<Refusal>,
 }
 
 /// Reads one frame.
@@ -94,7 +94,7 @@ pub(crate) fn message(value: Value) -> Result<Message, Malformed> {
         Some(Value::Object(params)) => params,
         Some(_) if id.is_some() => {
             let refusal = Refusal::new(ErrorCode::InvalidParams, "`params` must be an object");
-            return Err(Malformed { id, refusal });
+            return Err(Malformed::new(id, refusal));
         }
         // A bad notification gets no answer, and none of ours needs what it carries.
         Some(_) => Map::new(),
@@ -140,18 +140,17 @@ impl Serialize for Id {
 }
 
 impl Malformed {
+    pub(crate) fn new(id: Option<Id>, refusal: Refusal) -> Self {
+        let refusal = Box::new(refusal);
+        Self { id, refusal }
+    }
+
     pub(crate) fn invalid(id: Option<Id>, message: &str) -> Self {
-        Self {
-            id,
-            refusal: Refusal::new(ErrorCode::InvalidRequest, message),
-        }
+        Self::new(id, Refusal::new(ErrorCode::InvalidRequest, message))
     }
 
     fn unreadable(message: String) -> Self {
-        Self {
-            id: None,
-            refusal: Refusal::new(ErrorCode::ParseError, message),
-        }
+        Self::new(None, Refusal::new(ErrorCode::ParseError, message))
     }
 }
 

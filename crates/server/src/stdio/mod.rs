@@ -141,7 +141,7 @@ async fn read_all<R: AsyncRead + Unpin>(
                 let max = options.line_bytes_max;
                 let message = format!("a line has at most {max} bytes; this one was skipped");
                 let refusal = Refusal::new(ErrorCode::InvalidRequest, message).with("line_bytes_max", max);
-                connection.refuse_frame(Malformed { id: None, refusal }, Reply::to(&outlet));
+                connection.refuse_frame(Malformed::new(None, refusal), Reply::to(&outlet));
             }
             None => return Ok(()),
         }

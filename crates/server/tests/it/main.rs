@@ -1,4 +1,6 @@
 //! The protocol over byte streams, with a service that does what each test needs.
+// Helpers of tests fail as loudly as tests do.
+#![allow(clippy::unwrap_used)]
 
 mod client;
 mod fake;
