@@ -171,6 +171,11 @@ fn examine(entry: &Entry, faults: &mut Faults) {
         "command_policy.allowlist" if entry.node.items().is_empty() => {
             faults.push((entry.node.at, format!("`{path}` must name at least one program")));
         }
+        "command_policy.allowlist" if entry.node.items().len() > 1 => {
+            for item in entry.node.items().iter().filter(|item| item.text() == Some("*")) {
+                faults.push((item.at, format!("`{path}`: `*` is any program and stands alone")));
+            }
+        }
         "command_policy.helpers" => {
             for pair in entry.node.pairs().iter().filter(|pair| !shape::program(&pair.name)) {
                 faults.push((pair.at, format!("`{path}` must name programs, not `{}`", pair.name)));
@@ -259,7 +264,7 @@ mod tests {
     fn each_bad_value_is_one_problem() {
         for text in [
             "[]", "just text", "a: [", "quorum: 0", "quorum: 1.5", "quorum: -1", "listen: 7420", "listen: ':1'", "listen: 'host:99999'",
-            "command_policy: {allowlist: [./ls]}", "command_policy: {allowlist: [git, git]}", "command_policy: {allowlist: ['']}",
+            "command_policy: {allowlist: [./ls]}", "command_policy: {allowlist: [git, git]}", "command_policy: {allowlist: ['']}", "command_policy: {allowlist: ['*', ls]}", "command_policy: {allowlist: [git status]}",
             "command_policy: {audit_retention_days: 0}", "command_policy: {memory_limit: 1gb}", "command_policy: {path: 'bin:/usr/bin'}",
             "command_policy: {path: ''}", "command_policy: {helpers: {./x: [cc]}}", "command_policy: {run_as_non_root: yes}",
             "approval_policy: {mode: always}", "approval_policy: {timeout_ms: 0}", "approval_policy: {whitelist: [{pattern: '('}]}",

@@ -1,9 +1,38 @@
-//! Configuration.
-mod origin;
-mod tree;
+//! Configuration: many sources, one checked value.
+//!
+//! `load` finds the files, the environment and the flags, reads them all, merges them weakest first
+//! and answers with `Settings`, or with every problem at once. Nothing here opens sockets, databases
+//! or processes. Words: a *layer* is what one source says; a source *sets* or only *tightens*; a
+//! *problem* stops the start, a *warning* says what was left out.
+
+mod load;
+mod settings;
+
+mod surroundings;
+mod file;
+mod environment;
+mod trust;
+
+mod keys;
 mod shape;
 mod quantity;
-mod keys;
+mod tree;
+
+mod merge;
 mod tighten;
-mod file;
-mod trust;
+mod check;
+mod hidden;
+mod origin;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use load::{find_state_dir, load};
+pub(crate) use merge::{Effective, Held};
+pub(crate) use origin::{Origin, Position, Problem, Problems, Source, Warning};
+pub(crate) use settings::{
+    ApprovalSettings, AuditSettings, CommandSettings, LimitSettings, PlaceSettings, Secret, Settings, Tls, ToolEntry,
+    WhitelistEntry,
+};
+pub(crate) use surroundings::{Flags, Surroundings};
+pub(crate) use trust::trust;

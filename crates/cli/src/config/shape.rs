@@ -263,8 +263,9 @@ fn search_path<'a>(parts: impl Iterator<Item = &'a str>, bases: &Bases) -> Resul
 }
 
 pub(super) fn program(text: &str) -> bool {
-    let plain = !text.is_empty() && text.trim() == text && !text.contains('\0');
-    plain && (text.starts_with('/') || !text.contains('/')) && !matches!(text, "." | "..")
+    let name = !text.contains('/') && !text.contains(char::is_whitespace) && !matches!(text, "" | "." | "..");
+    let path = text.starts_with('/') && !text.ends_with('/') && text.trim() == text;
+    (name || path) && !text.contains('\0')
 }
 
 /// HOST:PORT, without asking the network what the host is.
