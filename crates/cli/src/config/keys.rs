@@ -181,7 +181,8 @@ pub(super) const KEYS: &[Key] = &[
     key("auth.anonymous_agents", Shape::Flag, Rule::False, "true", "agents on loopback need no token"),
 
     key("audit.durability", Shape::Words(DURABILITY_SAFEST_FIRST), Rule::Order(DURABILITY_SAFEST_FIRST), r#""power""#, "power | process: what a row survives before the call goes on"),
-    key("audit.redact_patterns", Shape::Unique(&Shape::Pattern), Rule::Superset, "[]", "text that is hidden in the record"),
+    // Not a superset: a project that hides `.*` would erase its own traces.
+    key("audit.redact_patterns", Shape::Unique(&Shape::Pattern), Rule::Owner, "[]", "text that is hidden in the record"),
     unset("audit.witness", Shape::Text, Rule::Owner, "/mnt/witness/countersign.jsonl", "a file or URL that is given each signed checkpoint"),
 
     unset("callbacks.token", Shape::Secret, Rule::Credential, "callback-token", "turns the callback routes on"),

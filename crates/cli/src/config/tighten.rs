@@ -352,7 +352,7 @@ mod tests {
         check("command_policy.env_allow", json!(["LANG", "TERM"]), json!(["TERM", "AWS_KEY"]), json!(["TERM"]), 1);
         check("command_policy.require", json!(["landlock"]), json!(["landlock", "netns"]), json!(["landlock", "netns"]), 0);
         check("command_policy.require", json!(["landlock"]), json!(["netns"]), json!(["landlock", "netns"]), 1);
-        check("audit.redact_patterns", json!(["a"]), json!([]), json!(["a"]), 1);
+        check("audit.redact_patterns", json!(["a"]), json!(["a", ".*"]), json!(["a"]), 1);
         check("command_policy.helpers", json!({"cargo": ["rustc", "cc"]}), json!({"cargo": ["rustc"]}), json!({"cargo": ["rustc"]}), 0);
         check("command_policy.helpers", json!({"cargo": ["cc"]}), json!({"cargo": ["sh"], "git": ["sh"]}), json!({"cargo": []}), 2);
     }

@@ -19,7 +19,7 @@ fn the_operators_file_sets_what_it_says() {
     assert!(settings.audit.redact_patterns[0].is_match("x tok_abc"));
     assert_eq!((settings.audit.durability.as_str(), settings.limits.requests_per_second), ("process", Some(2.5)));
     let file = world.path("home/.config/countersign/config.yaml");
-    assert_eq!(origin(&settings, "command_policy.network"), format!("operator file {}, line 2, column 69", file.display()));
+    assert_eq!(origin(&settings, "command_policy.network"), format!("operator file {}, line 2, column 65", file.display()));
     assert_eq!(origin(&settings, "command_policy.pids_limit"), "default");
     assert!(settings.warnings.is_empty());
 }
