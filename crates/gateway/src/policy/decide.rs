@@ -4,17 +4,17 @@
 //! The order is fixed: where (working directory), how long, with which variables, which programs
 //! (allowlist), and only then whether somebody must be asked (tool matrix, requests for more, mode).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::allowlist::{self, Allowlist, FoundProgram, Programs, Use};
 use super::effective::{EffectivePolicy, Mode, ResourceLimits, ToolApproval};
-use super::line::tree::{RUNNER_BUILTINS, Tree};
+use super::line::tree::{Action, RUNNER_BUILTINS, Redirection, Tree};
 use super::line::{self, Line, Shape};
 use super::places::{self, Directories, Place};
 use super::plan::{ExecRights, Plan, PlannedAct, RunAs};
-use super::whitelist;
+use super::whitelist::{self, Asked, Candidate, Environment};
 use crate::error::{ErrorCode, Refusal};
 use crate::limits;
 use crate::tools::exec::request::{Act, CommandRequest};
@@ -219,20 +219,19 @@ fn narrowed(mut plan: Plan) -> Plan {
 }
 
 fn covering_rule(policy: &EffectivePolicy, request: &CommandRequest, reading: &Reading) -> Option<Rule> {
-    if !request.env.is_empty() {
-        return None;
-    }
     let rules = &policy.approval.whitelist;
-    let matched = match reading {
-        Reading::Line(line) => whitelist::covers_line(rules, line)?,
-        Reading::Argv { file, args } => whitelist::covers_argv(rules, file, args)?,
+    let command = match reading {
+        Reading::Line(line) => Asked::Line(line),
+        Reading::Argv { file, args } => Asked::Argv { file, args },
     };
-    let first = matched.first()?;
-    let reasons: Vec<&str> = matched.iter().map(|index| rules[*index].reason.as_str()).collect();
+    let environment = if request.env.is_empty() { Environment::Built } else { Environment::GivenByCall };
+    let matched = whitelist::covers(rules, Candidate { command, environment })?;
+    let first = &rules[*matched.first()?];
+    let reasons: BTreeSet<&str> = matched.iter().map(|index| rules[*index].reason.as_str()).collect();
     Some(Rule {
-        name: format!("whitelist {}", rules[*first].pattern()),
-        source: rules[*first].source.clone(),
-        reason: reasons.join("; "),
+        name: format!("whitelist `{}`", first.explained()),
+        source: first.source.as_str().to_owned(),
+        reason: reasons.into_iter().collect::<Vec<_>>().join("; "),
     })
 }
 
@@ -305,6 +304,13 @@ fn read_act(
 fn plan_tree(tree: &Tree, text: &str, place: &Place, around: &Surroundings<'_>) -> Result<PlannedAct, Refusal> {
     let commands: Vec<_> = tree.commands().collect();
     let is_builtin = |name: &str| RUNNER_BUILTINS.contains(&name);
+    // The runner knows the three standard streams; anything further is a shell's business.
+    let beyond = |redirection: &Redirection| {
+        redirection.fd > 2 || matches!(redirection.action, Action::Close) || matches!(redirection.action, Action::CopyOf(fd) if fd > 2)
+    };
+    if commands.iter().any(|command| command.redirections.iter().any(beyond)) {
+        return shell(text, around);
+    }
     // After `cd` a relative program name means another file than it does now.
     let moves = commands.iter().any(|command| command.name == "cd");
     if moves && commands.iter().any(|command| command.name.contains('/') && !command.name.starts_with('/')) {

@@ -167,40 +167,62 @@ pub struct EffectivePolicy {
 }
 
 impl EffectivePolicy {
-    /// What goes into the record as `policy_snapshot`: S0's fields, what else decides, the sources,
-    /// and a digest over all of it.
-    pub fn snapshot(&self) -> Value {
+    /// Everything that decides, in one value: what `policy.changed` records, so that the digest in
+    /// a decision's record leads to the whole policy.
+    pub fn content(&self) -> Value {
         let command = &self.command;
+        let mut content = self.s0_fields();
         let paths = |list: &[PathBuf]| list.iter().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>();
-        let mut snapshot = json!({
-            "allowlist": allowlist(&command.allowlist),
-            "timeout_seconds": command.timeout.as_secs_f64(),
+        let helpers: serde_json::Map<_, _> = command.helpers.iter().map(|(name, list)| (name.clone(), json!(list))).collect();
+        let rule = |rule: &WhitelistRule| {
+            json!({"rule": rule.explained(), "reason": rule.reason, "enabled": rule.enabled, "source": rule.source.as_str()})
+        };
+        let tool = |rule: &ToolRule| {
+            json!({"pattern": rule.pattern, "approval": rule.approval.map(ToolApproval::as_str), "enabled": rule.enabled})
+        };
+        let more = json!({
             "timeout_seconds_max": command.timeout_max.as_secs_f64(),
-            "cpu_limit": command.cpu_limit.to_string(),
-            "memory_limit": command.memory_limit.to_string(),
             "pids_limit": command.pids_limit,
-            "run_as_non_root": command.run_as_non_root,
             "run_as": command.run_as,
-            "workspace_root": self.places.workspace_root.as_ref().map(|root| root.to_string_lossy()),
             "allowed_cwd_roots": self.places.cwd_roots.as_deref().map(paths),
-            "audit_retention_days": command.audit_retention_days,
-            "sandbox": command.sandbox.as_str(),
-            "network": command.network.as_str(),
             "env_allow": command.env_allow,
             "require": command.require.iter().map(|layer| layer.as_str()).collect::<Vec<_>>(),
             "path": paths(&command.path),
             "read_paths": paths(&command.read_paths),
-            "helpers": command.helpers.iter().map(|(name, list)| (name.clone(), json!(list))).collect::<serde_json::Map<_, _>>(),
-            "approval_mode": self.approval.mode.as_str(),
+            "helpers": helpers,
             "approval_timeout_ms": self.approval.timeout.map(|timeout| timeout.as_millis() as u64),
-            "whitelist": self.approval.whitelist.iter().map(WhitelistRule::snapshot).collect::<Vec<_>>(),
-            "tools": self.tools.iter().map(|rule| json!({
-                "pattern": rule.pattern, "approval": rule.approval.map(ToolApproval::as_str), "enabled": rule.enabled,
-            })).collect::<Vec<_>>(),
-            "sources": self.sources,
+            "whitelist": self.approval.whitelist.iter().map(rule).collect::<Vec<_>>(),
+            "tools": self.tools.iter().map(tool).collect::<Vec<_>>(),
         });
-        snapshot["digest"] = json!(chain::digest(&snapshot));
+        if let (Value::Object(content), Value::Object(more)) = (&mut content, more) {
+            content.extend(more);
+        }
+        content
+    }
+
+    /// What every command's record repeats as `policy_snapshot`: S0's fields, the mode, the sources,
+    /// and the digest of the whole policy.
+    pub fn snapshot(&self) -> Value {
+        let mut snapshot = self.s0_fields();
+        snapshot["digest"] = json!(chain::digest(&self.content()));
         snapshot
+    }
+
+    fn s0_fields(&self) -> Value {
+        let command = &self.command;
+        json!({
+            "allowlist": allowlist(&command.allowlist),
+            "timeout_seconds": command.timeout.as_secs_f64(),
+            "cpu_limit": command.cpu_limit.to_string(),
+            "memory_limit": command.memory_limit.to_string(),
+            "run_as_non_root": command.run_as_non_root,
+            "workspace_root": self.places.workspace_root.as_ref().map(|root| root.to_string_lossy()),
+            "audit_retention_days": command.audit_retention_days,
+            "sandbox": command.sandbox.as_str(),
+            "network": command.network.as_str(),
+            "approval_mode": self.approval.mode.as_str(),
+            "sources": self.sources,
+        })
     }
 
     /// What the matrix says of a tool: the strictest of the entries that match.

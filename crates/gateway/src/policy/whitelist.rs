@@ -43,6 +43,17 @@ pub enum Source {
     Task,
 }
 
+impl Source {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::BuiltIn => "built-in",
+            Self::Global => "operator",
+            Self::Project => "project",
+            Self::Task => "task",
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 enum Matcher {
     Pattern { regex: Regex, exact: bool },
