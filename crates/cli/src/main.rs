@@ -1,6 +1,7 @@
-//! The binary.
+//! The binary: reads the command line and the configuration, joins the parts, runs.
 #![forbid(unsafe_code)]
 
+#[expect(dead_code, unused_imports, reason = "the commands read it")]
 mod config;
 mod private;
 mod wiring;

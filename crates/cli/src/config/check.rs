@@ -15,7 +15,11 @@ pub(super) fn settle(effective: &mut Effective, problems: &mut Vec<Problem>, war
     let allowlist = effective.held("command_policy.allowlist");
     if allowlist.value.as_array().is_some_and(Vec::is_empty) {
         let reason = "nothing is left of the list, so no program may run".to_owned();
-        let warning = Warning { origin: allowlist.origin.clone(), key: "command_policy.allowlist".to_owned(), reason };
+        let warning = Warning {
+            origin: allowlist.origin.clone(),
+            key: "command_policy.allowlist".to_owned(),
+            reason,
+        };
         warnings.push(warning);
     }
 }
@@ -31,8 +35,14 @@ fn timeouts(effective: &mut Effective, problems: &mut Vec<Problem>) {
     if timeout.origin.source < max.origin.source {
         effective.set(TIMEOUT, max.value, max.origin);
     } else {
-        let message = format!("`{TIMEOUT}` is {}, more than `{TIMEOUT_MAX}`, which is {}", timeout.value, max.value);
-        problems.push(Problem { origin: timeout.origin, message });
+        let message = format!(
+            "`{TIMEOUT}` is {}, more than `{TIMEOUT_MAX}`, which is {}",
+            timeout.value, max.value
+        );
+        problems.push(Problem {
+            origin: timeout.origin,
+            message,
+        });
     }
 }
 
@@ -40,7 +50,10 @@ fn both_or_neither(effective: &Effective, one: &str, other: &str, problems: &mut
     for (given, missing) in [(one, other), (other, one)] {
         let held = effective.held(given);
         if !held.value.is_null() && effective.value(missing).is_null() {
-            problems.push(Problem { origin: held.origin.clone(), message: format!("`{given}` needs `{missing}` too") });
+            problems.push(Problem {
+                origin: held.origin.clone(),
+                message: format!("`{given}` needs `{missing}` too"),
+            });
         }
     }
 }

@@ -50,17 +50,31 @@ pub(super) fn apply(
     if let Some(token) = surroundings.variables.get(CALLBACK_TOKEN) {
         let origin = Origin::of(variable(CALLBACK_TOKEN));
         if token.trim().is_empty() {
-            problems.push(Problem { origin, message: "must not be empty; unset it to keep the callback routes off".to_owned() });
+            problems.push(Problem {
+                origin,
+                message: "must not be empty; unset it to keep the callback routes off".to_owned(),
+            });
         } else {
             // By name: the value itself has no business in a value that is printed.
-            give("callbacks.token", &json!({"env": CALLBACK_TOKEN}), &origin.source, Hand::Tightens, effective, warnings);
+            give(
+                "callbacks.token",
+                &json!({"env": CALLBACK_TOKEN}),
+                &origin.source,
+                Hand::Tightens,
+                effective,
+                warnings,
+            );
         }
     }
     if let Some(address) = &flags.listen {
         listen(address, operator_exists, effective, problems, warnings);
         sources.push(Source::Flag("--listen".to_owned()).to_string());
     }
-    Outside { database: database(surroundings, flags), cwd_roots, sources }
+    Outside {
+        database: database(surroundings, flags),
+        cwd_roots,
+        sources,
+    }
 }
 
 fn allowed_commands(
@@ -71,12 +85,19 @@ fn allowed_commands(
     warnings: &mut Vec<Warning>,
 ) {
     let source = variable(ALLOWED_COMMANDS);
-    let warn = |key: &str, reason: &str| Warning { origin: Origin::of(source.clone()), key: key.to_owned(), reason: reason.to_owned() };
+    let warn = |key: &str, reason: &str| Warning {
+        origin: Origin::of(source.clone()),
+        key: key.to_owned(),
+        reason: reason.to_owned(),
+    };
     let mut programs: Vec<&str> = Vec::new();
     for program in list.split(',').map(str::trim).filter(|program| !program.is_empty()) {
         if !shape::program(program) {
             let message = format!("must name programs by a bare name or an absolute path, not `{program}`");
-            problems.push(Problem { origin: Origin::of(source.clone()), message });
+            problems.push(Problem {
+                origin: Origin::of(source.clone()),
+                message,
+            });
         } else if !programs.contains(&program) {
             programs.push(program);
         }
@@ -84,10 +105,20 @@ fn allowed_commands(
     if programs.contains(&"*") {
         programs = vec!["*"];
     }
-    give("command_policy.allowlist", &json!(programs), &source, hand, effective, warnings);
+    give(
+        "command_policy.allowlist",
+        &json!(programs),
+        &source,
+        hand,
+        effective,
+        warnings,
+    );
     match hand {
         Hand::Sets => {
-            for (key, implied) in [("approval_policy.mode", json!("never")), ("workspace_root", json!(null))] {
+            for (key, implied) in [
+                ("approval_policy.mode", json!("never")),
+                ("workspace_root", json!(null)),
+            ] {
                 if effective.is_default(key) {
                     effective.set(key, implied, Origin::of(source.clone()));
                 }
@@ -103,8 +134,16 @@ fn allowed_commands(
 
 /// Unset and empty mean no restriction. A list of nothing but commas is neither, and allows nothing.
 fn cwd_roots(surroundings: &Surroundings) -> Option<Vec<PathBuf>> {
-    let list = surroundings.variable(ALLOWED_CWD_ROOTS).filter(|list| !list.trim().is_empty())?;
-    Some(list.split(',').map(str::trim).filter(|root| !root.is_empty()).map(PathBuf::from).collect())
+    let list = surroundings
+        .variable(ALLOWED_CWD_ROOTS)
+        .filter(|list| !list.trim().is_empty())?;
+    Some(
+        list.split(',')
+            .map(str::trim)
+            .filter(|root| !root.is_empty())
+            .map(PathBuf::from)
+            .collect(),
+    )
 }
 
 /// The flag is typed by who starts the server, so it holds unless the operator's file itself names
@@ -117,21 +156,42 @@ fn listen(
     warnings: &mut Vec<Warning>,
 ) {
     let source = Source::Flag("--listen".to_owned());
-    let bases = Bases { file: PathBuf::new(), project: PathBuf::new(), home: None };
+    let bases = Bases {
+        file: PathBuf::new(),
+        project: PathBuf::new(),
+        home: None,
+    };
     let mut faults = Vec::new();
     let key = keys::find("listen").expect("the table has `listen`");
-    let Some(node) = key.shape.check("--listen", &Node::from_json(&json!(address)), &bases, &mut faults) else {
-        problems.extend(faults.into_iter().map(|(_, message)| Problem { origin: Origin::of(source.clone()), message }));
+    let Some(node) = key
+        .shape
+        .check("--listen", &Node::from_json(&json!(address)), &bases, &mut faults)
+    else {
+        problems.extend(faults.into_iter().map(|(_, message)| Problem {
+            origin: Origin::of(source.clone()),
+            message,
+        }));
         return;
     };
     let named = matches!(effective.held("listen").origin.source, Source::Operator(_));
-    let hand = if operator_exists && named { Hand::Tightens } else { Hand::Sets };
+    let hand = if operator_exists && named {
+        Hand::Tightens
+    } else {
+        Hand::Sets
+    };
     give("listen", &node.to_json(), &source, hand, effective, warnings);
 }
 
 fn database(surroundings: &Surroundings, flags: &Flags) -> Option<(String, Origin)> {
-    let flag = flags.database.clone().map(|url| (url, Origin::of(Source::Flag("--database".to_owned()))));
-    flag.or_else(|| surroundings.variable(DATABASE).map(|url| (url.to_owned(), Origin::of(variable(DATABASE)))))
+    let flag = flags
+        .database
+        .clone()
+        .map(|url| (url, Origin::of(Source::Flag("--database".to_owned()))));
+    flag.or_else(|| {
+        surroundings
+            .variable(DATABASE)
+            .map(|url| (url.to_owned(), Origin::of(variable(DATABASE))))
+    })
 }
 
 fn variable(name: &str) -> Source {
@@ -147,6 +207,10 @@ fn give(
     warnings: &mut Vec<Warning>,
 ) {
     let key = keys::find(path).expect("callers name keys of the table");
-    let entry = Entry { key, at: None, node: Node::from_json(value) };
+    let entry = Entry {
+        key,
+        at: None,
+        node: Node::from_json(value),
+    };
     effective.apply_entry(&entry, source, hand, warnings);
 }

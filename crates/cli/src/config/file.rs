@@ -37,7 +37,14 @@ pub(super) fn fetch(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let named = |error: std::io::Error| format!("cannot be read: {error}");
     let facts = match std::fs::metadata(path) {
         Ok(facts) => facts,
-        Err(error) if matches!(error.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory) => return Ok(None),
+        Err(error)
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
+            ) =>
+        {
+            return Ok(None);
+        }
         Err(error) => return Err(named(error)),
     };
     // Opening a pipe would wait for a writer.
@@ -70,8 +77,14 @@ pub(super) fn parse(bytes: &[u8], source: &Source, bases: &Bases, problems: &mut
         },
     };
     faults.sort_by_key(|(at, _)| *at);
-    problems.extend(faults.into_iter().map(|(at, message)| Problem { origin: Origin::at(source, at), message }));
-    Layer { source: source.clone(), entries }
+    problems.extend(faults.into_iter().map(|(at, message)| Problem {
+        origin: Origin::at(source, at),
+        message,
+    }));
+    Layer {
+        source: source.clone(),
+        entries,
+    }
 }
 
 fn walk(tree: &Node, bases: &Bases, faults: &mut Faults) -> Vec<Entry> {
@@ -113,8 +126,15 @@ fn section(outer: &Pair, bases: &Bases, faults: &mut Faults, entries: &mut Vec<E
         match named(&outer.name, &pair.name) {
             Some(key) => entries.extend(entry(key, pair, bases, faults)),
             None => {
-                let known = KEYS.iter().map(Key::split).filter(|(section, _)| *section == outer.name).map(|(_, name)| name);
-                faults.push((pair.at, shape::unknown(&format!("{}.{}", outer.name, pair.name), &pair.name, known)));
+                let known = KEYS
+                    .iter()
+                    .map(Key::split)
+                    .filter(|(section, _)| *section == outer.name)
+                    .map(|(_, name)| name);
+                faults.push((
+                    pair.at,
+                    shape::unknown(&format!("{}.{}", outer.name, pair.name), &pair.name, known),
+                ));
             }
         }
     }
@@ -132,7 +152,8 @@ fn named(section: &str, name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|key| {
         let (inside, plain) = key.split();
         let form = name.strip_prefix(plain);
-        inside == section && (name == plain || (matches!(key.shape, Shape::Secret) && matches!(form, Some("_env" | "_file"))))
+        inside == section
+            && (name == plain || (matches!(key.shape, Shape::Secret) && matches!(form, Some("_env" | "_file"))))
     })
 }
 
@@ -149,8 +170,15 @@ fn entry(key: &'static Key, pair: &Pair, bases: &Bases, faults: &mut Faults) -> 
     let node = match form {
         None => checked,
         Some(form) => {
-            let inner = Pair { at: checked.at, name: form.to_owned(), node: checked };
-            Node { at: inner.at, value: Value::Map(vec![inner]) }
+            let inner = Pair {
+                at: checked.at,
+                name: form.to_owned(),
+                node: checked,
+            };
+            Node {
+                at: inner.at,
+                value: Value::Map(vec![inner]),
+            }
         }
     };
     Some(Entry { key, at: pair.at, node })
@@ -158,8 +186,17 @@ fn entry(key: &'static Key, pair: &Pair, bases: &Bases, faults: &mut Faults) -> 
 
 fn one_form_each(entries: &[Entry], faults: &mut Faults) {
     for (index, entry) in entries.iter().enumerate() {
-        if entries[..index].iter().any(|earlier| earlier.key.path == entry.key.path) {
-            faults.push((entry.at, format!("`{}` is given twice; use one of the value, `_env` and `_file`", entry.key.path)));
+        if entries[..index]
+            .iter()
+            .any(|earlier| earlier.key.path == entry.key.path)
+        {
+            faults.push((
+                entry.at,
+                format!(
+                    "`{}` is given twice; use one of the value, `_env` and `_file`",
+                    entry.key.path
+                ),
+            ));
         }
     }
 }
@@ -190,7 +227,12 @@ fn examine(entry: &Entry, faults: &mut Faults) {
             unique_names(path, &entry.node, faults);
         }
         "agents" => {
-            for item in entry.node.items().iter().filter(|item| item.get("command").is_some_and(|it| it.items().is_empty())) {
+            for item in entry
+                .node
+                .items()
+                .iter()
+                .filter(|item| item.get("command").is_some_and(|it| it.items().is_empty()))
+            {
                 faults.push((item.at, "`agents.command` must name a program".to_owned()));
             }
             unique_names(path, &entry.node, faults);
@@ -204,7 +246,10 @@ fn unique_names(path: &str, list: &Node, faults: &mut Faults) {
     let name = |item: &Node| item.get("name").and_then(Node::text).map(str::to_owned);
     for (index, item) in list.items().iter().enumerate() {
         if list.items()[..index].iter().any(|earlier| name(earlier) == name(item)) {
-            faults.push((item.at, format!("`{path}` has two entries named `{}`", name(item).unwrap_or_default())));
+            faults.push((
+                item.at,
+                format!("`{path}` has two entries named `{}`", name(item).unwrap_or_default()),
+            ));
         }
     }
 }
@@ -212,12 +257,18 @@ fn unique_names(path: &str, list: &Node, faults: &mut Faults) {
 /// A rule's own examples, against its pattern alone. Whether the line as a whole would run unasked
 /// is the policy's question.
 fn examples_hold(rule: &Node, faults: &mut Faults) {
-    let Some(Ok(pattern)) = rule.get("pattern").and_then(Node::text).map(regex::Regex::new) else { return };
+    let Some(Ok(pattern)) = rule.get("pattern").and_then(Node::text).map(regex::Regex::new) else {
+        return;
+    };
     for (field, expected) in [("match", true), ("not_match", false)] {
         for example in rule.get(field).map_or(&[][..], Node::items) {
             let text = example.text().unwrap_or_default();
             if pattern.is_match(text) != expected {
-                let said = if expected { "does not match its example" } else { "matches its counter-example" };
+                let said = if expected {
+                    "does not match its example"
+                } else {
+                    "matches its counter-example"
+                };
                 faults.push((example.at, format!("pattern `{pattern}` {said} `{text}`")));
             }
         }
@@ -229,9 +280,18 @@ mod tests {
     use super::*;
 
     fn load(text: &str) -> (Layer, Vec<String>) {
-        let bases = Bases { file: "/etc/c".into(), project: "/srv/p".into(), home: Some("/home/u".into()) };
+        let bases = Bases {
+            file: "/etc/c".into(),
+            project: "/srv/p".into(),
+            home: Some("/home/u".into()),
+        };
         let mut problems = Vec::new();
-        let layer = parse(text.as_bytes(), &Source::Operator("/etc/c/config.yaml".into()), &bases, &mut problems);
+        let layer = parse(
+            text.as_bytes(),
+            &Source::Operator("/etc/c/config.yaml".into()),
+            &bases,
+            &mut problems,
+        );
         (layer, problems.iter().map(Problem::to_string).collect())
     }
 
@@ -247,13 +307,25 @@ mod tests {
             [
                 format!("{file}: line 1, column 1: `workspace_rot` is not a known key; did you mean `workspace_root`?"),
                 format!("{file}: line 3, column 14: `command_policy.allowlist` must name at least one program"),
-                format!("{file}: line 4, column 20: `command_policy.timeout_seconds` must be a number greater than 0, not `0`"),
-                format!("{file}: line 5, column 14: `command_policy.cpu_limit` must be cores such as `2`, `0.5` or `500m`, not `lots`"),
-                format!("{file}: line 6, column 12: `command_policy.sandbox` must be one of `read-only`, `workspace-write`, `danger-full-access`, not `read-onyl`; did you mean `read-only`?"),
-                format!("{file}: line 7, column 3: `command_policy.requires` is not a known key; did you mean `require`?"),
-                format!("{file}: line 8, column 13: `command_policy.require` must be one of `session`, `rlimits`, `cgroup`, `uid`, `no-new-privs`, `landlock`, `exec-list`, `seccomp`, `netns`, `mountns`, `protected-paths`, `pidns`, `guardian`, not `landlok`; did you mean `landlock`?"),
+                format!(
+                    "{file}: line 4, column 20: `command_policy.timeout_seconds` must be a number greater than 0, not `0`"
+                ),
+                format!(
+                    "{file}: line 5, column 14: `command_policy.cpu_limit` must be cores such as `2`, `0.5` or `500m`, not `lots`"
+                ),
+                format!(
+                    "{file}: line 6, column 12: `command_policy.sandbox` must be one of `read-only`, `workspace-write`, `danger-full-access`, not `read-onyl`; did you mean `read-only`?"
+                ),
+                format!(
+                    "{file}: line 7, column 3: `command_policy.requires` is not a known key; did you mean `require`?"
+                ),
+                format!(
+                    "{file}: line 8, column 13: `command_policy.require` must be one of `session`, `rlimits`, `cgroup`, `uid`, `no-new-privs`, `landlock`, `exec-list`, `seccomp`, `netns`, `mountns`, `protected-paths`, `pidns`, `guardian`, not `landlok`; did you mean `landlock`?"
+                ),
                 format!("{file}: line 9, column 18: `command_policy.env_allow` lists `A` twice"),
-                format!("{file}: line 9, column 21: `command_policy.env_allow` must name environment variables, not `1B`"),
+                format!(
+                    "{file}: line 9, column 21: `command_policy.env_allow` must name environment variables, not `1B`"
+                ),
                 format!("{file}: line 10, column 18: `approval_policy` must be a map"),
                 format!("{file}: line 11, column 1: `colour` is not a known key"),
             ]
@@ -263,18 +335,51 @@ mod tests {
     #[test]
     fn each_bad_value_is_one_problem() {
         for text in [
-            "[]", "just text", "a: [", "quorum: 0", "quorum: 1.5", "quorum: -1", "listen: 7420", "listen: ':1'", "listen: 'host:99999'",
-            "command_policy: {allowlist: [./ls]}", "command_policy: {allowlist: [git, git]}", "command_policy: {allowlist: ['']}", "command_policy: {allowlist: ['*', ls]}", "command_policy: {allowlist: [git status]}",
-            "command_policy: {audit_retention_days: 0}", "command_policy: {memory_limit: 1gb}", "command_policy: {path: 'bin:/usr/bin'}",
-            "command_policy: {path: ''}", "command_policy: {helpers: {./x: [cc]}}", "command_policy: {run_as_non_root: yes}",
-            "approval_policy: {mode: always}", "approval_policy: {timeout_ms: 0}", "approval_policy: {whitelist: [{pattern: '('}]}",
-            "approval_policy: {whitelist: [{reason: x}]}", "approval_policy: {whitelist: [{pattern: x, enabld: true}]}",
-            "approval_policy: {whitelist: [{pattern: ^ls, match: [cat]}]}", "approval_policy: {whitelist: [{pattern: ^ls, not_match: [lsof]}]}",
-            "tools: {x: {approval: maybe}}", "tools: {x: required}", "approvers: [{name: a, type: http}]",
-            "approvers: [{name: a, type: client}, {name: a, type: client}]", "agents: [{name: a}]", "agents: [{name: a, command: []}]",
-            "policies: {labels: {l: {runtime: half}}}", "policies: {agents: {a: {tools: {t: {actions: [fly]}}}}}", "policies: {agent: {}}",
-            "audit: {durability: sometimes}", "audit: {redact_patterns: ['[']}", "callbacks: {token: ''}", "callbacks: {token: a, token_env: B}",
-            "github: {api_url: ftp://x}", "limits: {depth: null}", "jobs: {maxProcesses: many}", "auth: {anonymous_agents: 1}", "tool_files: x",
+            "[]",
+            "just text",
+            "a: [",
+            "quorum: 0",
+            "quorum: 1.5",
+            "quorum: -1",
+            "listen: 7420",
+            "listen: ':1'",
+            "listen: 'host:99999'",
+            "command_policy: {allowlist: [./ls]}",
+            "command_policy: {allowlist: [git, git]}",
+            "command_policy: {allowlist: ['']}",
+            "command_policy: {allowlist: ['*', ls]}",
+            "command_policy: {allowlist: [git status]}",
+            "command_policy: {audit_retention_days: 0}",
+            "command_policy: {memory_limit: 1gb}",
+            "command_policy: {path: 'bin:/usr/bin'}",
+            "command_policy: {path: ''}",
+            "command_policy: {helpers: {./x: [cc]}}",
+            "command_policy: {run_as_non_root: yes}",
+            "approval_policy: {mode: always}",
+            "approval_policy: {timeout_ms: 0}",
+            "approval_policy: {whitelist: [{pattern: '('}]}",
+            "approval_policy: {whitelist: [{reason: x}]}",
+            "approval_policy: {whitelist: [{pattern: x, enabld: true}]}",
+            "approval_policy: {whitelist: [{pattern: ^ls, match: [cat]}]}",
+            "approval_policy: {whitelist: [{pattern: ^ls, not_match: [lsof]}]}",
+            "tools: {x: {approval: maybe}}",
+            "tools: {x: required}",
+            "approvers: [{name: a, type: http}]",
+            "approvers: [{name: a, type: client}, {name: a, type: client}]",
+            "agents: [{name: a}]",
+            "agents: [{name: a, command: []}]",
+            "policies: {labels: {l: {runtime: half}}}",
+            "policies: {agents: {a: {tools: {t: {actions: [fly]}}}}}",
+            "policies: {agent: {}}",
+            "audit: {durability: sometimes}",
+            "audit: {redact_patterns: ['[']}",
+            "callbacks: {token: ''}",
+            "callbacks: {token: a, token_env: B}",
+            "github: {api_url: ftp://x}",
+            "limits: {depth: null}",
+            "jobs: {maxProcesses: many}",
+            "auth: {anonymous_agents: 1}",
+            "tool_files: x",
         ] {
             let (_, problems) = load(text);
             assert_eq!(problems.len(), 1, "{text}: {problems:#?}");
@@ -286,18 +391,54 @@ mod tests {
         for (text, key, expected) in [
             ("workspace_root: .", "workspace_root", serde_json::json!("/srv/p")),
             ("workspace_root: ~/w", "workspace_root", serde_json::json!("/home/u/w")),
-            ("command_policy: {read_paths: [tools, /opt/x, '~/.cargo']}", "command_policy.read_paths", serde_json::json!(["/etc/c/tools", "/opt/x", "/home/u/.cargo"])),
-            ("command_policy: {path: '/a:/b'}", "command_policy.path", serde_json::json!(["/a", "/b"])),
-            ("command_policy: {cpu_limit: 2}", "command_policy.cpu_limit", serde_json::json!("2")),
-            ("command_policy: {cpu_limit: 0.5}", "command_policy.cpu_limit", serde_json::json!("0.5")),
-            ("github: {token_env: GH}", "github.token", serde_json::json!({"env": "GH"})),
-            ("github: {token_file: t}", "github.token", serde_json::json!({"file": "/etc/c/t"})),
-            ("callbacks: {token: s3}", "callbacks.token", serde_json::json!({"value": "s3"})),
-            ("approval_policy: {timeout_ms: null}", "approval_policy.timeout_ms", serde_json::json!(null)),
+            (
+                "command_policy: {read_paths: [tools, /opt/x, '~/.cargo']}",
+                "command_policy.read_paths",
+                serde_json::json!(["/etc/c/tools", "/opt/x", "/home/u/.cargo"]),
+            ),
+            (
+                "command_policy: {path: '/a:/b'}",
+                "command_policy.path",
+                serde_json::json!(["/a", "/b"]),
+            ),
+            (
+                "command_policy: {cpu_limit: 2}",
+                "command_policy.cpu_limit",
+                serde_json::json!("2"),
+            ),
+            (
+                "command_policy: {cpu_limit: 0.5}",
+                "command_policy.cpu_limit",
+                serde_json::json!("0.5"),
+            ),
+            (
+                "github: {token_env: GH}",
+                "github.token",
+                serde_json::json!({"env": "GH"}),
+            ),
+            (
+                "github: {token_file: t}",
+                "github.token",
+                serde_json::json!({"file": "/etc/c/t"}),
+            ),
+            (
+                "callbacks: {token: s3}",
+                "callbacks.token",
+                serde_json::json!({"value": "s3"}),
+            ),
+            (
+                "approval_policy: {timeout_ms: null}",
+                "approval_policy.timeout_ms",
+                serde_json::json!(null),
+            ),
         ] {
             let (layer, problems) = load(text);
             assert!(problems.is_empty(), "{text}: {problems:?}");
-            assert_eq!(layer.entry(key).map(|entry| entry.node.to_json()), Some(expected), "{text}");
+            assert_eq!(
+                layer.entry(key).map(|entry| entry.node.to_json()),
+                Some(expected),
+                "{text}"
+            );
         }
     }
 
@@ -305,7 +446,10 @@ mod tests {
     fn an_empty_file_or_section_says_nothing() {
         for text in ["", "# nothing\n", "command_policy:\n  # timeout_seconds: 3\n", "---\n"] {
             let (layer, problems) = load(text);
-            assert!(layer.entries.is_empty() && problems.is_empty(), "{text:?}: {problems:?}");
+            assert!(
+                layer.entries.is_empty() && problems.is_empty(),
+                "{text:?}: {problems:?}"
+            );
         }
     }
 }

@@ -5,26 +5,74 @@ use std::path::{Path, PathBuf};
 /// Under the user's home: what lets its reader act as the user somewhere else.
 pub(super) const CREDENTIALS_UNDER_HOME: &[&str] = &[
     // Keys and passwords
-    ".ssh", ".gnupg", ".password-store", ".local/share/keyrings", ".local/share/kwalletd", ".pki", ".netrc", ".authinfo",
-    ".authinfo.gpg", ".config/sops", ".config/age", ".config/op", ".config/Bitwarden CLI", ".vault-token",
+    ".ssh",
+    ".gnupg",
+    ".password-store",
+    ".local/share/keyrings",
+    ".local/share/kwalletd",
+    ".pki",
+    ".netrc",
+    ".authinfo",
+    ".authinfo.gpg",
+    ".config/sops",
+    ".config/age",
+    ".config/op",
+    ".config/Bitwarden CLI",
+    ".vault-token",
     // Clouds and clusters
-    ".aws", ".azure", ".config/gcloud", ".config/doctl", ".oci", ".kube", ".docker", ".config/containers/auth.json",
-    ".config/helm", ".terraform.d/credentials.tfrc.json", ".terraformrc",
+    ".aws",
+    ".azure",
+    ".config/gcloud",
+    ".config/doctl",
+    ".oci",
+    ".kube",
+    ".docker",
+    ".config/containers/auth.json",
+    ".config/helm",
+    ".terraform.d/credentials.tfrc.json",
+    ".terraformrc",
     // Code hosts and package registries
-    ".git-credentials", ".config/git/credentials", ".config/gh", ".config/glab-cli", ".config/hub", ".npmrc", ".yarnrc.yml",
-    ".pypirc", ".config/pip/pip.conf", ".cargo/credentials", ".cargo/credentials.toml", ".gem/credentials", ".m2/settings.xml",
-    ".gradle/gradle.properties", ".nuget/NuGet/NuGet.Config", ".composer/auth.json", ".config/composer/auth.json",
+    ".git-credentials",
+    ".config/git/credentials",
+    ".config/gh",
+    ".config/glab-cli",
+    ".config/hub",
+    ".npmrc",
+    ".yarnrc.yml",
+    ".pypirc",
+    ".config/pip/pip.conf",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".gem/credentials",
+    ".m2/settings.xml",
+    ".gradle/gradle.properties",
+    ".nuget/NuGet/NuGet.Config",
+    ".composer/auth.json",
+    ".config/composer/auth.json",
     // Databases
-    ".pgpass", ".my.cnf", ".mylogin.cnf",
+    ".pgpass",
+    ".my.cnf",
+    ".mylogin.cnf",
     // Agents and browsers, which keep sessions
-    ".claude", ".claude.json", ".codex", ".config/anthropic", ".mozilla", ".config/google-chrome", ".config/chromium",
+    ".claude",
+    ".claude.json",
+    ".codex",
+    ".config/anthropic",
+    ".mozilla",
+    ".config/google-chrome",
+    ".config/chromium",
 ];
 
 /// All hidden places: the state directory, the configuration in use, credentials under the home.
 pub(super) fn places(state_dir: &Path, configuration: &[PathBuf], home: Option<&Path>) -> Vec<PathBuf> {
-    let credentials = home.into_iter().flat_map(|home| CREDENTIALS_UNDER_HOME.iter().map(|name| home.join(name)));
+    let credentials = home
+        .into_iter()
+        .flat_map(|home| CREDENTIALS_UNDER_HOME.iter().map(|name| home.join(name)));
     let mut places: Vec<PathBuf> = Vec::new();
-    for place in std::iter::once(state_dir.to_owned()).chain(configuration.iter().cloned()).chain(credentials) {
+    for place in std::iter::once(state_dir.to_owned())
+        .chain(configuration.iter().cloned())
+        .chain(credentials)
+    {
         if !places.contains(&place) {
             places.push(place);
         }

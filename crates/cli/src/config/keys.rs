@@ -31,8 +31,19 @@ pub(super) fn find(path: &str) -> Option<&'static Key> {
 }
 
 pub(super) const LAYERS: &[&str] = &[
-    "session", "rlimits", "cgroup", "uid", "no-new-privs", "landlock", "exec-list", "seccomp", "netns", "mountns",
-    "protected-paths", "pidns", "guardian",
+    "session",
+    "rlimits",
+    "cgroup",
+    "uid",
+    "no-new-privs",
+    "landlock",
+    "exec-list",
+    "seccomp",
+    "netns",
+    "mountns",
+    "protected-paths",
+    "pidns",
+    "guardian",
 ];
 pub(super) const SANDBOX_NARROWEST_FIRST: &[&str] = &["read-only", "workspace-write", "danger-full-access"];
 pub(super) const NETWORK_NARROWEST_FIRST: &[&str] = &["deny", "allow"];
@@ -43,11 +54,19 @@ pub(super) const MODES: &[&str] = &["untrusted", "on-request", "on-failure", "ne
 pub(super) const TOOL_APPROVALS: &[&str] = &["none", "required", "deny"];
 
 const fn field(name: &'static str, shape: Shape) -> Field {
-    Field { name, shape, required: false }
+    Field {
+        name,
+        shape,
+        required: false,
+    }
 }
 
 const fn needed(name: &'static str, shape: Shape) -> Field {
-    Field { name, shape, required: true }
+    Field {
+        name,
+        shape,
+        required: true,
+    }
 }
 
 const TEXTS: Shape = Shape::List(&Shape::Text);
@@ -77,33 +96,51 @@ const APPROVER: Shape = Shape::Fields(&[
 
 const AGENT: Shape = Shape::Fields(&[
     needed("name", Shape::Text),
-    field("driver", Shape::Words(&["codex-app-server", "codex-exec", "claude-stream", "acp", "jsonl"])),
+    field(
+        "driver",
+        Shape::Words(&["codex-app-server", "codex-exec", "claude-stream", "acp", "jsonl"]),
+    ),
     field("type", Shape::Words(&["mcp", "exec"])),
     needed("command", TEXTS),
     field("env", Shape::Map(&Shape::Text)),
     field("input", Shape::Words(&["closed", "open"])),
-    field("eventParsing", Shape::Fields(&[
-        field("format", Shape::Words(&["json-rpc", "jsonl", "custom"])),
-        field("lineDelimited", Shape::Flag),
-        field("eventTypeField", Shape::Text),
-        field("parser", TEXTS),
-    ])),
-    field("healthCheck", Shape::Fields(&[
-        field("method", Shape::Words(&["process-alive", "heartbeat", "custom"])),
-        field("interval", Shape::Whole(1)),
-        field("timeout", Shape::Whole(1)),
-        field("command", TEXTS),
-    ])),
+    field(
+        "eventParsing",
+        Shape::Fields(&[
+            field("format", Shape::Words(&["json-rpc", "jsonl", "custom"])),
+            field("lineDelimited", Shape::Flag),
+            field("eventTypeField", Shape::Text),
+            field("parser", TEXTS),
+        ]),
+    ),
+    field(
+        "healthCheck",
+        Shape::Fields(&[
+            field("method", Shape::Words(&["process-alive", "heartbeat", "custom"])),
+            field("interval", Shape::Whole(1)),
+            field("timeout", Shape::Whole(1)),
+            field("command", TEXTS),
+        ]),
+    ),
 ]);
 
 const TOOL_POLICIES: Shape = Shape::Map(&Shape::Fields(&[
     field("approval", Shape::Words(TOOL_APPROVALS)),
-    field("actions", Shape::List(&Shape::Words(&["read", "write", "approve-required"]))),
-    field("scope", Shape::TextOr(&Shape::Words(&["namespace", "cluster", "repository"]), &Shape::Fields(&[
-        field("namespace", Shape::TextOr(&Shape::Text, &TEXTS)),
-        field("cluster", Shape::TextOr(&Shape::Text, &TEXTS)),
-        field("repository", Shape::TextOr(&Shape::Text, &TEXTS)),
-    ]))),
+    field(
+        "actions",
+        Shape::List(&Shape::Words(&["read", "write", "approve-required"])),
+    ),
+    field(
+        "scope",
+        Shape::TextOr(
+            &Shape::Words(&["namespace", "cluster", "repository"]),
+            &Shape::Fields(&[
+                field("namespace", Shape::TextOr(&Shape::Text, &TEXTS)),
+                field("cluster", Shape::TextOr(&Shape::Text, &TEXTS)),
+                field("repository", Shape::TextOr(&Shape::Text, &TEXTS)),
+            ]),
+        ),
+    ),
     field("roles", TEXTS),
     field("labels", TEXTS),
 ]));
@@ -115,16 +152,33 @@ const POLICY_OF_LABEL: Shape = Shape::Fields(&[
     field("agent", Shape::Text),
     field("runtime", Shape::Words(&["full-env", "code-only"])),
 ]);
-const POLICY_OF_PROJECT: Shape =
-    Shape::Fields(&[field("tools", TOOL_POLICIES), field("repositories", TEXTS), field("namespace", Shape::Text)]);
+const POLICY_OF_PROJECT: Shape = Shape::Fields(&[
+    field("tools", TOOL_POLICIES),
+    field("repositories", TEXTS),
+    field("namespace", Shape::Text),
+]);
 
 const fn key(path: &'static str, shape: Shape, rule: Rule, default: &'static str, about: &'static str) -> Key {
-    Key { path, shape, rule, default, example: "", about }
+    Key {
+        path,
+        shape,
+        rule,
+        default,
+        example: "",
+        about,
+    }
 }
 
 /// A key that is unset unless somebody writes it.
 const fn unset(path: &'static str, shape: Shape, rule: Rule, example: &'static str, about: &'static str) -> Key {
-    Key { path, shape, rule, default: "null", example, about }
+    Key {
+        path,
+        shape,
+        rule,
+        default: "null",
+        example,
+        about,
+    }
 }
 
 /// The table, in the order in which `config init` writes it.
@@ -202,16 +256,26 @@ mod tests {
 
     #[test]
     fn every_default_and_example_has_its_own_shape() {
-        let bases = Bases { file: "/c".into(), project: "/p".into(), home: None };
+        let bases = Bases {
+            file: "/c".into(),
+            project: "/p".into(),
+            home: None,
+        };
         for key in KEYS {
             let default: serde_json::Value = serde_json::from_str(key.default).expect(key.path);
             let mut faults = Vec::new();
             if !default.is_null() {
-                let checked = key.shape.check(key.path, &Node::from_json(&default), &bases, &mut faults);
+                let checked = key
+                    .shape
+                    .check(key.path, &Node::from_json(&default), &bases, &mut faults);
                 assert_eq!(checked.map(|node| node.to_json()), Some(default), "{}", key.path);
             } else {
                 let example = crate::config::tree::read(key.example).expect(key.path);
-                assert!(key.shape.check(key.path, &example, &bases, &mut faults).is_some(), "{}: {faults:?}", key.path);
+                assert!(
+                    key.shape.check(key.path, &example, &bases, &mut faults).is_some(),
+                    "{}: {faults:?}",
+                    key.path
+                );
             }
         }
     }
@@ -221,7 +285,12 @@ mod tests {
         for key in KEYS {
             let (section, _) = key.split();
             assert!(find(section).is_none(), "{}", key.path);
-            assert_eq!(KEYS.iter().filter(|other| other.path == key.path).count(), 1, "{}", key.path);
+            assert_eq!(
+                KEYS.iter().filter(|other| other.path == key.path).count(),
+                1,
+                "{}",
+                key.path
+            );
         }
     }
 }

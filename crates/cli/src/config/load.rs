@@ -51,7 +51,13 @@ pub(crate) fn load(surroundings: &Surroundings, flags: &Flags) -> Result<Setting
 fn gather(surroundings: &Surroundings, flags: &Flags, problems: &mut Vec<Problem>) -> Option<Gathered> {
     let mut warnings = Vec::new();
     let state = state_dir(surroundings, flags, problems);
-    let files = files(surroundings, flags, state.as_ref().map(|(dir, _)| dir.as_path()), problems, &mut warnings);
+    let files = files(
+        surroundings,
+        flags,
+        state.as_ref().map(|(dir, _)| dir.as_path()),
+        problems,
+        &mut warnings,
+    );
     let operator_exists = files.iter().any(|layer| matches!(layer.source, Source::Operator(_)));
 
     let mut effective = Effective::defaults();
@@ -61,7 +67,14 @@ fn gather(surroundings: &Surroundings, flags: &Flags, problems: &mut Vec<Problem
         effective.apply(layer, hand_of(&layer.source, operator_exists), &mut warnings);
     }
     let mut sources: Vec<String> = files.iter().map(|layer| layer.source.to_string()).collect();
-    let outside = environment::apply(surroundings, flags, operator_exists, &mut effective, problems, &mut warnings);
+    let outside = environment::apply(
+        surroundings,
+        flags,
+        operator_exists,
+        &mut effective,
+        problems,
+        &mut warnings,
+    );
     sources.extend(outside.sources);
     sources.insert(0, Source::Default.to_string());
 
@@ -94,21 +107,32 @@ fn hand_of(source: &Source, operator_exists: bool) -> Hand {
 /// The state directory for these flags and this environment.
 pub(crate) fn find_state_dir(surroundings: &Surroundings, flags: &Flags) -> Result<PathBuf, Problems> {
     let mut problems = Vec::new();
-    state_dir(surroundings, flags, &mut problems).map(|(dir, _)| dir).ok_or(Problems(problems))
+    state_dir(surroundings, flags, &mut problems)
+        .map(|(dir, _)| dir)
+        .ok_or(Problems(problems))
 }
 
 fn state_dir(surroundings: &Surroundings, flags: &Flags, problems: &mut Vec<Problem>) -> Option<(PathBuf, Origin)> {
-    let flag = flags.state_dir.as_ref().map(|dir| (dir.clone(), Source::Flag("--state-dir".to_owned())));
+    let flag = flags
+        .state_dir
+        .as_ref()
+        .map(|dir| (dir.clone(), Source::Flag("--state-dir".to_owned())));
     let variable = || {
         let dir = surroundings.variable("COUNTERSIGN_STATE_DIR")?;
-        Some((PathBuf::from(dir), Source::Environment("COUNTERSIGN_STATE_DIR".to_owned())))
+        Some((
+            PathBuf::from(dir),
+            Source::Environment("COUNTERSIGN_STATE_DIR".to_owned()),
+        ))
     };
     let default = || surroundings.default_state_dir().map(|dir| (dir, Source::Default));
     match flag.or_else(variable).or_else(default) {
         Some((dir, source)) => Some((surroundings.current_dir.join(dir), Origin::of(source))),
         None => {
             let message = "there is no home directory for the state directory; give `--state-dir`".to_owned();
-            problems.push(Problem { origin: Origin::of(Source::Default), message });
+            problems.push(Problem {
+                origin: Origin::of(Source::Default),
+                message,
+            });
             None
         }
     }
@@ -127,10 +151,17 @@ fn files(
         read(path, |path, _| Source::Operator(path), surroundings, here, problems)
     };
     let mut own_problems = Vec::new();
-    let own = surroundings.operator_file().and_then(|path| operator(&path, &mut own_problems));
-    let named = flags.config.clone().or_else(|| surroundings.variable("COUNTERSIGN_CONFIG").map(PathBuf::from));
+    let own = surroundings
+        .operator_file()
+        .and_then(|path| operator(&path, &mut own_problems));
+    let named = flags
+        .config
+        .clone()
+        .or_else(|| surroundings.variable("COUNTERSIGN_CONFIG").map(PathBuf::from));
     let named = named.map(|path| here.join(path));
-    let replaces = named.as_ref().is_some_and(|path| own.is_none() || !inside(path, &workspace(own.as_ref(), here)));
+    let replaces = named
+        .as_ref()
+        .is_some_and(|path| own.is_none() || !inside(path, &workspace(own.as_ref(), here)));
 
     let mut layers = Vec::new();
     match &named {
@@ -141,14 +172,27 @@ fn files(
         }
     }
     let project = workspace(layers.first(), here);
-    let trusted = state_dir.map(|dir| trusted(dir, &project, problems, warnings)).unwrap_or_default();
+    let trusted = state_dir
+        .map(|dir| trusted(dir, &project, problems, warnings))
+        .unwrap_or_default();
     if let Some(path) = named.filter(|_| !replaces) {
-        let source = |path: PathBuf, bytes: &[u8]| Source::Named { trusted: trusted.holds(&path, bytes), path };
-        layers.extend(required(&path, problems, |path, problems| read(path, source, surroundings, &project, problems)));
+        let source = |path: PathBuf, bytes: &[u8]| Source::Named {
+            trusted: trusted.holds(&path, bytes),
+            path,
+        };
+        layers.extend(required(&path, problems, |path, problems| {
+            read(path, source, surroundings, &project, problems)
+        }));
     }
     let path = project.join(PROJECT_FILE);
-    if !layers.iter().any(|layer| layer.source.file().is_some_and(|other| same(other, &path))) {
-        let source = |path: PathBuf, bytes: &[u8]| Source::Project { trusted: trusted.holds(&path, bytes), path };
+    if !layers
+        .iter()
+        .any(|layer| layer.source.file().is_some_and(|other| same(other, &path)))
+    {
+        let source = |path: PathBuf, bytes: &[u8]| Source::Project {
+            trusted: trusted.holds(&path, bytes),
+            path,
+        };
         layers.extend(read(&path, source, surroundings, &project, problems));
     }
     layers
@@ -157,7 +201,9 @@ fn files(
 /// The workspace that the operator's file names, else the current directory.
 fn workspace(operator: Option<&Layer>, here: &Path) -> PathBuf {
     let entry = operator.and_then(|layer| layer.entry("workspace_root"));
-    entry.and_then(|entry| entry.node.text()).map_or_else(|| here.to_owned(), PathBuf::from)
+    entry
+        .and_then(|entry| entry.node.text())
+        .map_or_else(|| here.to_owned(), PathBuf::from)
 }
 
 /// A file that was asked for by name must be there.
@@ -169,7 +215,10 @@ fn required(
     let before = problems.len();
     let layer = read(path, problems);
     if layer.is_none() && problems.len() == before {
-        problems.push(Problem { origin: Origin::of(Source::Operator(path.to_owned())), message: "does not exist".to_owned() });
+        problems.push(Problem {
+            origin: Origin::of(Source::Operator(path.to_owned())),
+            message: "does not exist".to_owned(),
+        });
     }
     layer
 }
@@ -186,11 +235,18 @@ fn read(
         Ok(None) => None,
         Ok(Some(bytes)) => {
             let file = path.parent().unwrap_or(path).to_owned();
-            let bases = Bases { file, project: project.to_owned(), home: surroundings.home.clone() };
+            let bases = Bases {
+                file,
+                project: project.to_owned(),
+                home: surroundings.home.clone(),
+            };
             Some(file::parse(&bytes, &source(path.to_owned(), &bytes), &bases, problems))
         }
         Err(message) => {
-            problems.push(Problem { origin: Origin::of(Source::Operator(path.to_owned())), message });
+            problems.push(Problem {
+                origin: Origin::of(Source::Operator(path.to_owned())),
+                message,
+            });
             None
         }
     }
@@ -202,7 +258,11 @@ fn trusted(state_dir: &Path, workspace: &Path, problems: &mut Vec<Problem>, warn
     match Trusted::read(state_dir) {
         Ok(trusted) if !trusted.is_empty() && inside(state_dir, workspace) => {
             let reason = "trusted files are not believed, since the state directory is inside the workspace".to_owned();
-            warnings.push(Warning { origin, key: "state_dir".to_owned(), reason });
+            warnings.push(Warning {
+                origin,
+                key: "state_dir".to_owned(),
+                reason,
+            });
             Trusted::default()
         }
         Ok(trusted) => trusted,
@@ -215,10 +275,12 @@ fn trusted(state_dir: &Path, workspace: &Path, problems: &mut Vec<Problem>, warn
 
 /// Whether a path lies in a directory, links followed as far as the path exists.
 pub(super) fn inside(path: &Path, directory: &Path) -> bool {
-    let real = |path: &Path| path.ancestors().find_map(|part| {
-        let rest = path.strip_prefix(part).ok()?;
-        part.canonicalize().ok().map(|real| real.join(rest))
-    });
+    let real = |path: &Path| {
+        path.ancestors().find_map(|part| {
+            let rest = path.strip_prefix(part).ok()?;
+            part.canonicalize().ok().map(|real| real.join(rest))
+        })
+    };
     match (real(path), real(directory)) {
         (Some(path), Some(directory)) => path.starts_with(directory),
         _ => false,

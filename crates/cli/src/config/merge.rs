@@ -2,7 +2,7 @@
 //!
 //! A layer either *sets* its keys or may only *tighten* them. Two keys gather instead of replacing:
 //! whitelist rules, where a later entry with the same pattern replaces the earlier one, and the tool
-//! matrix, of which every entry counts.
+//! matrix, which becomes a list of which every entry counts.
 
 use std::collections::BTreeMap;
 
@@ -38,10 +38,21 @@ pub(crate) struct Effective {
 impl Effective {
     pub(super) fn defaults() -> Self {
         let held = |key: &super::keys::Key| {
-            let value = serde_json::from_str(key.default).expect("a test reads every default of the table");
-            (key.path, Held { value, origin: Origin::of(Source::Default) })
+            let value = match key.rule {
+                Rule::Tools => json!([]),
+                _ => serde_json::from_str(key.default).expect("a test reads every default of the table"),
+            };
+            (
+                key.path,
+                Held {
+                    value,
+                    origin: Origin::of(Source::Default),
+                },
+            )
         };
-        Self { held: KEYS.iter().map(held).collect() }
+        Self {
+            held: KEYS.iter().map(held).collect(),
+        }
     }
 
     pub(super) fn held(&self, path: &str) -> &Held {
@@ -77,28 +88,29 @@ impl Effective {
             Hand::Sets => Some(entry.node.to_json()),
             Hand::Tightens => {
                 let narrowed = narrow(key.rule, self.value(key.path), &entry.node);
-                let warn = |(at, reason)| Warning { origin: Origin::at(source, at), key: key.path.to_owned(), reason };
+                let warn = |(at, reason)| Warning {
+                    origin: Origin::at(source, at),
+                    key: key.path.to_owned(),
+                    reason,
+                };
                 warnings.extend(narrowed.refused.into_iter().map(warn));
                 narrowed.value
             }
         };
         let Some(value) = taken else { return };
-        let (value, changed) = match key.rule {
+        let value = match key.rule {
             Rule::Whitelist => gather_rules(self.value(key.path), &value, source),
             Rule::Tools => gather_tools(self.value(key.path), &entry.node, source),
-            _ => {
-                // A hand that only repeats what is in force is not where the value comes from.
-                let changed = hand == Hand::Sets || value != *self.value(key.path) || self.is_default(key.path);
-                (value, changed)
-            }
+            _ => value,
         };
-        if changed {
+        // A hand that only repeats what an operator said is not where the value comes from.
+        if hand == Hand::Sets || value != *self.value(key.path) || self.is_default(key.path) {
             self.set(key.path, value, Origin::at(source, entry.at));
         }
     }
 }
 
-fn gather_rules(held: &Json, added: &Json, source: &Source) -> (Json, bool) {
+fn gather_rules(held: &Json, added: &Json, source: &Source) -> Json {
     let mut rules = held.as_array().cloned().unwrap_or_default();
     let added = added.as_array().map_or(&[][..], Vec::as_slice);
     for rule in added {
@@ -109,10 +121,10 @@ fn gather_rules(held: &Json, added: &Json, source: &Source) -> (Json, bool) {
             None => rules.push(rule),
         }
     }
-    (Json::Array(rules), !added.is_empty())
+    Json::Array(rules)
 }
 
-fn gather_tools(held: &Json, added: &Node, source: &Source) -> (Json, bool) {
+fn gather_tools(held: &Json, added: &Node, source: &Source) -> Json {
     let mut rules = held.as_array().cloned().unwrap_or_default();
     for pair in added.pairs() {
         let mut rule = json!({"pattern": pair.name});
@@ -122,5 +134,5 @@ fn gather_tools(held: &Json, added: &Node, source: &Source) -> (Json, bool) {
         rule["source"] = json!(source.to_string());
         rules.push(rule);
     }
-    (Json::Array(rules), !added.pairs().is_empty())
+    Json::Array(rules)
 }

@@ -8,21 +8,27 @@
 mod load;
 mod settings;
 
-mod surroundings;
-mod file;
 mod environment;
+mod file;
+mod surroundings;
 mod trust;
 
+pub(crate) mod init;
+pub(crate) mod schema;
+pub(crate) mod show;
+
 mod keys;
-mod shape;
 mod quantity;
+mod shape;
 mod tree;
 
-mod merge;
-mod tighten;
 mod check;
 mod hidden;
+mod merge;
 mod origin;
+mod tighten;
+mod toolchains;
+mod yaml;
 
 #[cfg(test)]
 mod tests;

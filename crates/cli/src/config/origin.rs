@@ -20,9 +20,15 @@ pub(crate) enum Source {
     /// The operator's file.
     Operator(PathBuf),
     /// A file named by `--config` that the workspace contains while the operator has a file too.
-    Named { path: PathBuf, trusted: bool },
+    Named {
+        path: PathBuf,
+        trusted: bool,
+    },
     /// The project's `.countersign/config.yaml`.
-    Project { path: PathBuf, trusted: bool },
+    Project {
+        path: PathBuf,
+        trusted: bool,
+    },
     Environment(String),
     Flag(String),
 }
@@ -63,7 +69,10 @@ impl Origin {
     }
 
     pub(crate) fn at(source: &Source, at: Option<Position>) -> Self {
-        Self { source: source.clone(), at }
+        Self {
+            source: source.clone(),
+            at,
+        }
     }
 
     /// How a message about this place begins.
@@ -163,7 +172,11 @@ fn distance(a: &str, b: &str) -> usize {
                 let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
                 let edited = replaced.min(rows[i - 1][j] + 1).min(rows[i][j - 1] + 1);
                 let swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
-                if swapped { edited.min(rows[i - 2][j - 2] + 1) } else { edited }
+                if swapped {
+                    edited.min(rows[i - 2][j - 2] + 1)
+                } else {
+                    edited
+                }
             };
         }
     }

@@ -50,10 +50,23 @@ mod tests {
 
     #[test]
     fn amounts_are_read_or_refused() {
-        for (text, expected) in [("1", Some(1_000)), ("500m", Some(500)), ("0.5", Some(500)), ("0", None), ("+5m", None), ("", None)] {
+        for (text, expected) in [
+            ("1", Some(1_000)),
+            ("500m", Some(500)),
+            ("0.5", Some(500)),
+            ("0", None),
+            ("+5m", None),
+            ("", None),
+        ] {
             assert_eq!(millicores(text).ok(), expected, "{text}");
         }
-        for (text, expected) in [("1Gi", Some(1 << 30)), ("1.5Ki", Some(1536)), ("100M", Some(100_000_000)), ("1gb", None), ("Gi", None)] {
+        for (text, expected) in [
+            ("1Gi", Some(1 << 30)),
+            ("1.5Ki", Some(1536)),
+            ("100M", Some(100_000_000)),
+            ("1gb", None),
+            ("Gi", None),
+        ] {
             assert_eq!(bytes(text).ok(), expected, "{text}");
         }
     }

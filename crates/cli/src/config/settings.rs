@@ -138,7 +138,16 @@ pub(crate) enum Secret {
 impl Settings {
     /// Gives types to what was gathered; cross-checks may add problems.
     pub(super) fn build(gathered: Gathered, surroundings: &Surroundings, problems: &mut Vec<Problem>) -> Option<Self> {
-        let Gathered { mut effective, state_dir, state_dir_origin, database, cwd_roots, operator_file, sources, mut warnings } = gathered;
+        let Gathered {
+            mut effective,
+            state_dir,
+            state_dir_origin,
+            database,
+            cwd_roots,
+            operator_file,
+            sources,
+            mut warnings,
+        } = gathered;
         check::settle(&mut effective, problems, &mut warnings);
         let ours: Vec<PathBuf> = surroundings.config_dir().into_iter().chain(operator_file).collect();
         let read = Reader(&effective);
@@ -150,8 +159,13 @@ impl Settings {
         };
         let workspace = places.workspace_root.as_ref().unwrap_or(&places.start);
         if inside(&state_dir, workspace) {
-            let reason = "the state directory is inside the workspace; commands run only where it can be masked".to_owned();
-            warnings.push(Warning { origin: state_dir_origin.clone(), key: "state_dir".to_owned(), reason });
+            let reason =
+                "the state directory is inside the workspace; commands run only where it can be masked".to_owned();
+            warnings.push(Warning {
+                origin: state_dir_origin.clone(),
+                key: "state_dir".to_owned(),
+                reason,
+            });
         }
         Some(Self {
             command: read.command(),
@@ -164,7 +178,10 @@ impl Settings {
             shutdown_grace: read.millis("shutdown_grace_ms")?,
             session_ttl: Duration::from_secs(read.whole("sessions.ttl_seconds")),
             listen: read.text("listen"),
-            tls: read.path("tls.cert").zip(read.path("tls.key")).map(|(cert, key)| Tls { cert, key }),
+            tls: read
+                .path("tls.cert")
+                .zip(read.path("tls.key"))
+                .map(|(cert, key)| Tls { cert, key }),
             anonymous_agents: read.flag("auth.anonymous_agents"),
             callback_token: Secret::of(effective.value("callbacks.token")),
             places,
@@ -197,7 +214,9 @@ impl Secret {
     fn of(value: &Json) -> Option<Self> {
         let part = |name: &str| value.get(name).and_then(Json::as_str).map(str::to_owned);
         let plain = part("value").map(Self::Value);
-        plain.or_else(|| part("env").map(Self::Variable)).or_else(|| part("file").map(PathBuf::from).map(Self::File))
+        plain
+            .or_else(|| part("env").map(Self::Variable))
+            .or_else(|| part("file").map(PathBuf::from).map(Self::File))
     }
 
     /// The secret itself, without the line end that editors leave in files.
@@ -213,7 +232,11 @@ impl Secret {
                 Err(error) => anyhow::bail!("secret file `{}` cannot be read: {error}", path.display()),
             },
         };
-        if text.is_empty() { anyhow::bail!("a secret is empty") } else { Ok(text) }
+        if text.is_empty() {
+            anyhow::bail!("a secret is empty")
+        } else {
+            Ok(text)
+        }
     }
 }
 
@@ -233,7 +256,12 @@ struct Reader<'a>(&'a Effective);
 impl Reader<'_> {
     fn command(&self) -> CommandSettings {
         let value = self.0.value("command_policy.helpers");
-        let helpers = value.as_object().into_iter().flatten().map(|(name, list)| (name.clone(), texts(list))).collect();
+        let helpers = value
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(name, list)| (name.clone(), texts(list)))
+            .collect();
         CommandSettings {
             allowlist: texts(self.0.value("command_policy.allowlist")),
             timeout: self.seconds("command_policy.timeout_seconds"),
@@ -258,7 +286,11 @@ impl Reader<'_> {
         ApprovalSettings {
             mode: self.text("approval_policy.mode"),
             timeout: self.millis("approval_policy.timeout_ms"),
-            whitelist: self.list("approval_policy.whitelist").iter().map(whitelist_entry).collect(),
+            whitelist: self
+                .list("approval_policy.whitelist")
+                .iter()
+                .map(whitelist_entry)
+                .collect(),
             self_approval: self.text("approvals.self") == "allow",
             quorum: self.whole("quorum"),
         }
@@ -268,7 +300,10 @@ impl Reader<'_> {
         let patterns = texts(self.0.value("audit.redact_patterns"));
         AuditSettings {
             durability: self.text("audit.durability"),
-            redact_patterns: patterns.iter().filter_map(|pattern| regex::Regex::new(pattern).ok()).collect(),
+            redact_patterns: patterns
+                .iter()
+                .filter_map(|pattern| regex::Regex::new(pattern).ok())
+                .collect(),
             witness: self.maybe("audit.witness"),
         }
     }
@@ -305,11 +340,17 @@ impl Reader<'_> {
     }
 
     fn flag(&self, path: &str) -> bool {
-        self.0.value(path).as_bool().expect("the shape is a truth value and the default is set")
+        self.0
+            .value(path)
+            .as_bool()
+            .expect("the shape is a truth value and the default is set")
     }
 
     fn whole(&self, path: &str) -> u64 {
-        self.0.value(path).as_u64().expect("the shape is a whole number and the default is set")
+        self.0
+            .value(path)
+            .as_u64()
+            .expect("the shape is a whole number and the default is set")
     }
 
     fn millis(&self, path: &str) -> Option<Duration> {
@@ -323,7 +364,12 @@ impl Reader<'_> {
 }
 
 fn texts(list: &Json) -> Vec<String> {
-    list.as_array().into_iter().flatten().filter_map(Json::as_str).map(str::to_owned).collect()
+    list.as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Json::as_str)
+        .map(str::to_owned)
+        .collect()
 }
 
 fn field(rule: &Json, name: &str) -> Option<String> {

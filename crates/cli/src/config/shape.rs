@@ -144,7 +144,8 @@ impl Shape {
         match self {
             Self::Words(words) if words.contains(&text) => kept(),
             Self::Words(words) => {
-                let hint = nearest(text, words.iter().copied()).map_or_else(String::new, |word| format!("; did you mean `{word}`?"));
+                let hint = nearest(text, words.iter().copied())
+                    .map_or_else(String::new, |word| format!("; did you mean `{word}`?"));
                 Err(format!("must be one of {}, not `{text}`{hint}", quoted(words)))
             }
             Self::Path if !empty => absolute(text, &bases.file, bases),
@@ -155,10 +156,18 @@ impl Shape {
             },
             Self::Address if address(text) => kept(),
             Self::Address => Err(format!("must be an address such as `127.0.0.1:7420`, not `{text}`")),
-            Self::Url if ["http://", "https://"].iter().any(|lead| text.len() > lead.len() && text.starts_with(lead)) => kept(),
+            Self::Url
+                if ["http://", "https://"]
+                    .iter()
+                    .any(|lead| text.len() > lead.len() && text.starts_with(lead)) =>
+            {
+                kept()
+            }
             Self::Url => Err(format!("must be an http or https address, not `{text}`")),
             Self::Program if program(text) => kept(),
-            Self::Program => Err(format!("must name programs by a bare name or an absolute path, not `{text}`")),
+            Self::Program => Err(format!(
+                "must name programs by a bare name or an absolute path, not `{text}`"
+            )),
             Self::Variable if variable(text) => kept(),
             Self::Variable => Err(format!("must name environment variables, not `{text}`")),
             Self::Text | Self::Secret | Self::Path | Self::ProjectPath if empty => Err("must not be empty".to_owned()),
@@ -169,10 +178,18 @@ impl Shape {
 
 fn list(key: &str, node: &Node, inner: &Shape, bases: &Bases, faults: &mut Faults) -> Option<Value> {
     let Value::List(items) = &node.value else {
-        faults.push((node.at, format!("`{key}` must be a list, not {}", describe(&node.value))));
+        faults.push((
+            node.at,
+            format!("`{key}` must be a list, not {}", describe(&node.value)),
+        ));
         return None;
     };
-    Some(Value::List(items.iter().filter_map(|item| inner.check(key, item, bases, faults)).collect()))
+    Some(Value::List(
+        items
+            .iter()
+            .filter_map(|item| inner.check(key, item, bases, faults))
+            .collect(),
+    ))
 }
 
 fn repeated(key: &str, value: &Value, faults: &mut Faults) {
@@ -186,7 +203,13 @@ fn repeated(key: &str, value: &Value, faults: &mut Faults) {
 
 fn map(key: &str, node: &Node, inner: &Shape, bases: &Bases, faults: &mut Faults) -> Option<Value> {
     let Value::Map(pairs) = &node.value else {
-        faults.push((node.at, format!("`{key}` must be a map of names to values, not {}", describe(&node.value))));
+        faults.push((
+            node.at,
+            format!(
+                "`{key}` must be a map of names to values, not {}",
+                describe(&node.value)
+            ),
+        ));
         return None;
     };
     let mut checked = Vec::new();
@@ -195,7 +218,11 @@ fn map(key: &str, node: &Node, inner: &Shape, bases: &Bases, faults: &mut Faults
             faults.push((pair.at, format!("`{key}` has an empty name")));
         }
         if let Some(node) = inner.check(&format!("{key}.{}", pair.name), &pair.node, bases, faults) {
-            checked.push(Pair { at: pair.at, name: pair.name.clone(), node });
+            checked.push(Pair {
+                at: pair.at,
+                name: pair.name.clone(),
+                node,
+            });
         }
     }
     Some(Value::Map(checked))
@@ -209,15 +236,32 @@ fn record(key: &str, node: &Node, fields: &'static [Field], bases: &Bases, fault
     let mut checked = Vec::new();
     for pair in pairs {
         match fields.iter().find(|field| field.name == pair.name) {
-            None => faults.push((pair.at, unknown(&format!("{key}.{}", pair.name), &pair.name, fields.iter().map(|field| field.name)))),
+            None => faults.push((
+                pair.at,
+                unknown(
+                    &format!("{key}.{}", pair.name),
+                    &pair.name,
+                    fields.iter().map(|field| field.name),
+                ),
+            )),
             Some(field) => {
-                if let Some(node) = field.shape.check(&format!("{key}.{}", field.name), &pair.node, bases, faults) {
-                    checked.push(Pair { at: pair.at, name: pair.name.clone(), node });
+                if let Some(node) = field
+                    .shape
+                    .check(&format!("{key}.{}", field.name), &pair.node, bases, faults)
+                {
+                    checked.push(Pair {
+                        at: pair.at,
+                        name: pair.name.clone(),
+                        node,
+                    });
                 }
             }
         }
     }
-    for field in fields.iter().filter(|field| field.required && node.get(field.name).is_none()) {
+    for field in fields
+        .iter()
+        .filter(|field| field.required && node.get(field.name).is_none())
+    {
         faults.push((node.at, format!("`{key}` needs `{}`", field.name)));
     }
     Some(Value::Map(checked))
@@ -234,7 +278,10 @@ pub(super) fn unknown<'a>(path: &str, name: &str, known: impl IntoIterator<Item 
 /// Seconds that a duration can hold.
 pub(super) fn seconds(number: &Number) -> Option<std::time::Duration> {
     let limit = f64::from(u32::MAX);
-    number.as_f64().filter(|it| *it > 0.0 && *it <= limit).map(std::time::Duration::from_secs_f64)
+    number
+        .as_f64()
+        .filter(|it| *it > 0.0 && *it <= limit)
+        .map(std::time::Duration::from_secs_f64)
 }
 
 fn absolute(text: &str, base: &Path, bases: &Bases) -> Result<Value, String> {
@@ -253,7 +300,9 @@ fn search_path<'a>(parts: impl Iterator<Item = &'a str>, bases: &Bases) -> Resul
     let mut directories = Vec::new();
     for part in parts {
         // An empty or relative part would mean the working directory, which agents write to.
-        let Value::Text(path) = absolute(part, Path::new(""), bases)? else { continue };
+        let Value::Text(path) = absolute(part, Path::new(""), bases)? else {
+            continue;
+        };
         if !Path::new(&path).is_absolute() {
             return Err(format!("must hold absolute directories, not `{part}`"));
         }
@@ -270,13 +319,16 @@ pub(super) fn program(text: &str) -> bool {
 
 /// HOST:PORT, without asking the network what the host is.
 fn address(text: &str) -> bool {
-    let host_and_port = |(host, port): (&str, &str)| !host.is_empty() && !host.contains(':') && port.parse::<u16>().is_ok();
+    let host_and_port =
+        |(host, port): (&str, &str)| !host.is_empty() && !host.contains(':') && port.parse::<u16>().is_ok();
     text.parse::<std::net::SocketAddr>().is_ok() || text.rsplit_once(':').is_some_and(host_and_port)
 }
 
 fn variable(text: &str) -> bool {
     let mut letters = text.chars();
-    letters.next().is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
+    letters
+        .next()
+        .is_some_and(|first| first.is_ascii_alphabetic() || first == '_')
         && letters.all(|letter| letter.is_ascii_alphanumeric() || letter == '_')
 }
 
@@ -301,7 +353,11 @@ fn describe(value: &Value) -> String {
 }
 
 fn quoted(words: &[&str]) -> String {
-    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+    words
+        .iter()
+        .map(|word| format!("`{word}`"))
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 /// The last line of the regex crate's drawing, which names the fault.

@@ -29,7 +29,9 @@ impl Surroundings {
     pub(crate) fn of_this_process() -> anyhow::Result<Self> {
         let text = |it: std::ffi::OsString| it.to_string_lossy().into_owned();
         Ok(Self {
-            variables: std::env::vars_os().map(|(name, value)| (text(name), text(value))).collect(),
+            variables: std::env::vars_os()
+                .map(|(name, value)| (text(name), text(value)))
+                .collect(),
             current_dir: std::env::current_dir().context("the current directory cannot be found")?,
             home: std::env::home_dir().filter(|home| home.is_absolute()),
         })
@@ -37,7 +39,10 @@ impl Surroundings {
 
     /// A variable that is set and not empty.
     pub(crate) fn variable(&self, name: &str) -> Option<&str> {
-        self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
+        self.variables
+            .get(name)
+            .map(String::as_str)
+            .filter(|value| !value.is_empty())
     }
 
     /// The operator's file, whether it exists or not.
@@ -46,17 +51,22 @@ impl Surroundings {
     }
 
     pub(crate) fn config_dir(&self) -> Option<PathBuf> {
-        self.xdg("XDG_CONFIG_HOME", ".config").map(|dir| dir.join("countersign"))
+        self.xdg("XDG_CONFIG_HOME", ".config")
+            .map(|dir| dir.join("countersign"))
     }
 
     /// The state directory where neither a flag nor a variable names one.
     pub(crate) fn default_state_dir(&self) -> Option<PathBuf> {
-        self.xdg("XDG_STATE_HOME", ".local/state").map(|dir| dir.join("countersign"))
+        self.xdg("XDG_STATE_HOME", ".local/state")
+            .map(|dir| dir.join("countersign"))
     }
 
     /// A base directory; a relative one is to be ignored, the XDG rules say.
     fn xdg(&self, variable: &str, under_home: &str) -> Option<PathBuf> {
-        let named = self.variable(variable).map(PathBuf::from).filter(|dir| dir.is_absolute());
+        let named = self
+            .variable(variable)
+            .map(PathBuf::from)
+            .filter(|dir| dir.is_absolute());
         named.or_else(|| self.home.as_ref().map(|home| home.join(under_home)))
     }
 }

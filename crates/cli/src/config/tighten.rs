@@ -69,27 +69,41 @@ pub(super) struct Narrowed {
 pub(super) fn narrow(rule: Rule, held: &Json, wanted: &Node) -> Narrowed {
     let new = wanted.to_json();
     if new == *held && !matches!(rule, Rule::Whitelist | Rule::Tools) {
-        return Narrowed { value: Some(new), refused: Vec::new() };
+        return Narrowed {
+            value: Some(new),
+            refused: Vec::new(),
+        };
     }
     match rule {
         Rule::Owner => Narrowed::refuse(wanted, "only the operator's file or a trusted file may set it"),
         Rule::Credential if held.is_null() => Narrowed::take(new),
         Rule::Credential => Narrowed::refuse(wanted, "the operator's file sets it already"),
-        Rule::Lower => Narrowed::when(number(&new) <= number(held), new, wanted, || format!("only {held} or less is tighter")),
+        Rule::Lower => Narrowed::when(number(&new) <= number(held), new, wanted, || {
+            format!("only {held} or less is tighter")
+        }),
         Rule::LowerOrNone => {
             let tighter = held.is_null() || (!new.is_null() && number(&new) <= number(held));
             Narrowed::when(tighter, new, wanted, || format!("only {held} or less is tighter"))
         }
-        Rule::Higher => Narrowed::when(number(&new) >= number(held), new, wanted, || format!("only {held} or more is tighter")),
+        Rule::Higher => Narrowed::when(number(&new) >= number(held), new, wanted, || {
+            format!("only {held} or more is tighter")
+        }),
         Rule::LowerCpu => amounts(quantity::millicores, held, new, wanted),
         Rule::LowerMemory => amounts(quantity::bytes, held, new, wanted),
         Rule::Order(words) => {
-            let rank = |word: &Json| words.iter().position(|known| Some(*known) == word.as_str()).unwrap_or(words.len());
+            let rank = |word: &Json| {
+                words
+                    .iter()
+                    .position(|known| Some(*known) == word.as_str())
+                    .unwrap_or(words.len())
+            };
             let why = || format!("`{}` is wider than `{}`", text(&new), text(held));
             Narrowed::when(rank(&new) <= rank(held), new.clone(), wanted, why)
         }
         Rule::True => Narrowed::when(new == json!(true), new, wanted, || "only `true` is tighter".to_owned()),
-        Rule::False => Narrowed::when(new == json!(false), new, wanted, || "only `false` is tighter".to_owned()),
+        Rule::False => Narrowed::when(new == json!(false), new, wanted, || {
+            "only `false` is tighter".to_owned()
+        }),
         Rule::Programs if contains(held, "*") => Narrowed::take(new),
         Rule::Programs if contains(&new, "*") => Narrowed::refuse(wanted, "`*` would allow any program"),
         Rule::Programs | Rule::Subset => subset(held, wanted),
@@ -99,13 +113,24 @@ pub(super) fn narrow(rule: Rule, held: &Json, wanted: &Node) -> Narrowed {
         Rule::Helpers => helpers(held, wanted),
         Rule::Mode => {
             let tighter = mode_is_tighter(text(&new), text(held));
-            Narrowed::when(tighter, new.clone(), wanted, || format!("`{}` is not stricter than `{}` for every request", text(&new), text(held)))
+            Narrowed::when(tighter, new.clone(), wanted, || {
+                format!(
+                    "`{}` is not stricter than `{}` for every request",
+                    text(&new),
+                    text(held)
+                )
+            })
         }
         Rule::Whitelist => whitelist(wanted),
         Rule::Tools => tools(held, wanted),
         Rule::Address => {
             let why = || format!("`{}` is neither loopback nor the host of `{}`", text(&new), text(held));
-            Narrowed::when(is_loopback(text(&new)) || host(text(&new)) == host(text(held)), new.clone(), wanted, why)
+            Narrowed::when(
+                is_loopback(text(&new)) || host(text(&new)) == host(text(held)),
+                new.clone(),
+                wanted,
+                why,
+            )
         }
     }
 }
@@ -134,21 +159,33 @@ fn mode_is_tighter(new: &str, held: &str) -> bool {
 
 impl Narrowed {
     fn take(value: Json) -> Self {
-        Self { value: Some(value), refused: Vec::new() }
+        Self {
+            value: Some(value),
+            refused: Vec::new(),
+        }
     }
 
     fn refuse(wanted: &Node, reason: impl Into<String>) -> Self {
-        Self { value: None, refused: vec![(wanted.at, reason.into())] }
+        Self {
+            value: None,
+            refused: vec![(wanted.at, reason.into())],
+        }
     }
 
     fn when(tighter: bool, value: Json, wanted: &Node, reason: impl FnOnce() -> String) -> Self {
-        if tighter { Self::take(value) } else { Self::refuse(wanted, reason()) }
+        if tighter {
+            Self::take(value)
+        } else {
+            Self::refuse(wanted, reason())
+        }
     }
 }
 
 fn amounts(read: fn(&str) -> Result<u64, String>, held: &Json, new: Json, wanted: &Node) -> Narrowed {
     let tighter = matches!((read(text(&new)), read(text(held))), (Ok(new), Ok(held)) if new <= held);
-    Narrowed::when(tighter, new, wanted, || format!("only `{}` or less is tighter", text(held)))
+    Narrowed::when(tighter, new, wanted, || {
+        format!("only `{}` or less is tighter", text(held))
+    })
 }
 
 fn subset(held: &Json, wanted: &Node) -> Narrowed {
@@ -159,7 +196,9 @@ fn subset(held: &Json, wanted: &Node) -> Narrowed {
         if array(held).contains(&value) {
             kept.push(value);
         } else {
-            narrowed.refused.push((item.at, format!("`{}` is not in the list it may narrow", text(&value))));
+            narrowed
+                .refused
+                .push((item.at, format!("`{}` is not in the list it may narrow", text(&value))));
         }
     }
     narrowed.value = Some(Json::Array(kept));
@@ -168,13 +207,22 @@ fn subset(held: &Json, wanted: &Node) -> Narrowed {
 
 fn superset(held: &Json, wanted: &Node) -> Narrowed {
     let new = wanted.to_json();
-    let missing: Vec<_> = array(held).iter().filter(|item| !array(&new).contains(item)).cloned().collect();
+    let missing: Vec<_> = array(held)
+        .iter()
+        .filter(|item| !array(&new).contains(item))
+        .cloned()
+        .collect();
     let mut narrowed = Narrowed::default();
     if !missing.is_empty() {
         let names: Vec<_> = missing.iter().map(|item| format!("`{}`", text(item))).collect();
-        narrowed.refused.push((wanted.at, format!("{} cannot be left out and is kept", names.join(", "))));
+        narrowed.refused.push((
+            wanted.at,
+            format!("{} cannot be left out and is kept", names.join(", ")),
+        ));
     }
-    narrowed.value = Some(Json::Array(missing.into_iter().chain(array(&new).iter().cloned()).collect()));
+    narrowed.value = Some(Json::Array(
+        missing.into_iter().chain(array(&new).iter().cloned()).collect(),
+    ));
     narrowed
 }
 
@@ -183,9 +231,15 @@ fn inside(held: &Json, wanted: &Node) -> Narrowed {
     let mut kept = Vec::new();
     for item in wanted.items() {
         let value = item.to_json();
-        match array(held).iter().find_map(|outer| contained(text(outer), text(&value))) {
+        match array(held)
+            .iter()
+            .find_map(|outer| contained(text(outer), text(&value)))
+        {
             Some(path) => kept.push(json!(path.to_string_lossy())),
-            None => narrowed.refused.push((item.at, format!("`{}` is not inside a path that is readable already", text(&value)))),
+            None => narrowed.refused.push((
+                item.at,
+                format!("`{}` is not inside a path that is readable already", text(&value)),
+            )),
         }
     }
     narrowed.value = Some(Json::Array(kept));
@@ -216,7 +270,9 @@ fn helpers(held: &Json, wanted: &Node) -> Narrowed {
     let mut kept = serde_json::Map::new();
     for pair in wanted.pairs() {
         match held.get(&pair.name) {
-            None => narrowed.refused.push((pair.at, format!("`{}` has no helpers to narrow", pair.name))),
+            None => narrowed
+                .refused
+                .push((pair.at, format!("`{}` has no helpers to narrow", pair.name))),
             Some(known) => {
                 let mut inner = subset(known, &pair.node);
                 narrowed.refused.append(&mut inner.refused);
@@ -237,7 +293,10 @@ fn whitelist(wanted: &Node) -> Narrowed {
         if rule["enabled"] == json!(false) {
             kept.push(rule);
         } else {
-            let reason = format!("rule `{}` would run commands unasked; a rule here can only be switched off", text(&rule["pattern"]));
+            let reason = format!(
+                "rule `{}` would run commands unasked; a rule here can only be switched off",
+                text(&rule["pattern"])
+            );
             narrowed.refused.push((item.at, reason));
         }
     }
@@ -248,7 +307,10 @@ fn whitelist(wanted: &Node) -> Narrowed {
 /// All entries count; those that a stricter entry of the same name makes pointless are pointed out.
 fn tools(held: &Json, wanted: &Node) -> Narrowed {
     let strictness = |approval: &Json| {
-        super::keys::TOOL_APPROVALS.iter().position(|word| Some(*word) == approval.as_str()).unwrap_or(0)
+        super::keys::TOOL_APPROVALS
+            .iter()
+            .position(|word| Some(*word) == approval.as_str())
+            .unwrap_or(0)
     };
     let mut narrowed = Narrowed::take(wanted.to_json());
     for pair in wanted.pairs() {
@@ -259,7 +321,9 @@ fn tools(held: &Json, wanted: &Node) -> Narrowed {
                 narrowed.refused.push((pair.at, reason));
             }
             if new["enabled"] == json!(true) && rule["enabled"] == json!(false) {
-                narrowed.refused.push((pair.at, format!("`{}` stays disabled", pair.name)));
+                narrowed
+                    .refused
+                    .push((pair.at, format!("`{}` stays disabled", pair.name)));
             }
         }
     }
@@ -301,8 +365,17 @@ mod tests {
     fn check(key: &str, held: Json, wanted: Json, expected: Json, refused: usize) {
         let rule = keys::find(key).expect(key).rule;
         let narrowed = narrow(rule, &held, &Node::from_json(&wanted));
-        assert_eq!(narrowed.refused.len(), refused, "{key} {held} <- {wanted}: {:?}", narrowed.refused);
-        assert_eq!(narrowed.value.unwrap_or(held.clone()), expected, "{key} {held} <- {wanted}");
+        assert_eq!(
+            narrowed.refused.len(),
+            refused,
+            "{key} {held} <- {wanted}: {:?}",
+            narrowed.refused
+        );
+        assert_eq!(
+            narrowed.value.unwrap_or(held.clone()),
+            expected,
+            "{key} {held} <- {wanted}"
+        );
     }
 
     #[test]
@@ -315,7 +388,11 @@ mod tests {
             ("command_policy.pids_limit", json!(256), json!(8)),
             ("command_policy.run_as_non_root", json!(false), json!(true)),
             ("command_policy.audit_retention_days", json!(90), json!(365)),
-            ("command_policy.sandbox", json!("danger-full-access"), json!("workspace-write")),
+            (
+                "command_policy.sandbox",
+                json!("danger-full-access"),
+                json!("workspace-write"),
+            ),
             ("command_policy.sandbox", json!("workspace-write"), json!("read-only")),
             ("command_policy.network", json!("allow"), json!("deny")),
             ("approval_policy.timeout_ms", json!(null), json!(1000)),
@@ -349,12 +426,48 @@ mod tests {
         check(programs, json!(["git", "ls"]), json!(["git", "rm"]), json!(["git"]), 1);
         check(programs, json!(["git"]), json!(["*"]), json!(["git"]), 1);
         check(programs, json!(["git"]), json!(["rm"]), json!([]), 1);
-        check("command_policy.env_allow", json!(["LANG", "TERM"]), json!(["TERM", "AWS_KEY"]), json!(["TERM"]), 1);
-        check("command_policy.require", json!(["landlock"]), json!(["landlock", "netns"]), json!(["landlock", "netns"]), 0);
-        check("command_policy.require", json!(["landlock"]), json!(["netns"]), json!(["landlock", "netns"]), 1);
-        check("audit.redact_patterns", json!(["a"]), json!(["a", ".*"]), json!(["a"]), 1);
-        check("command_policy.helpers", json!({"cargo": ["rustc", "cc"]}), json!({"cargo": ["rustc"]}), json!({"cargo": ["rustc"]}), 0);
-        check("command_policy.helpers", json!({"cargo": ["cc"]}), json!({"cargo": ["sh"], "git": ["sh"]}), json!({"cargo": []}), 2);
+        check(
+            "command_policy.env_allow",
+            json!(["LANG", "TERM"]),
+            json!(["TERM", "AWS_KEY"]),
+            json!(["TERM"]),
+            1,
+        );
+        check(
+            "command_policy.require",
+            json!(["landlock"]),
+            json!(["landlock", "netns"]),
+            json!(["landlock", "netns"]),
+            0,
+        );
+        check(
+            "command_policy.require",
+            json!(["landlock"]),
+            json!(["netns"]),
+            json!(["landlock", "netns"]),
+            1,
+        );
+        check(
+            "audit.redact_patterns",
+            json!(["a"]),
+            json!(["a", ".*"]),
+            json!(["a"]),
+            1,
+        );
+        check(
+            "command_policy.helpers",
+            json!({"cargo": ["rustc", "cc"]}),
+            json!({"cargo": ["rustc"]}),
+            json!({"cargo": ["rustc"]}),
+            0,
+        );
+        check(
+            "command_policy.helpers",
+            json!({"cargo": ["cc"]}),
+            json!({"cargo": ["sh"], "git": ["sh"]}),
+            json!({"cargo": []}),
+            2,
+        );
     }
 
     #[test]
@@ -373,27 +486,57 @@ mod tests {
             ("never", "never", true),
         ] {
             let expected = if taken { wanted } else { held };
-            check("approval_policy.mode", json!(held), json!(wanted), json!(expected), usize::from(!taken));
+            check(
+                "approval_policy.mode",
+                json!(held),
+                json!(wanted),
+                json!(expected),
+                usize::from(!taken),
+            );
         }
     }
 
     #[test]
     fn whitelist_rules_are_only_switched_off() {
         let off = json!({"pattern": "^git log", "enabled": false});
-        check("approval_policy.whitelist", json!([]), json!([off, {"pattern": "^rm"}]), json!([off]), 1);
-        check("approval_policy.whitelist", json!([]), json!([{"pattern": "^rm", "enabled": true}]), json!([]), 1);
+        check(
+            "approval_policy.whitelist",
+            json!([]),
+            json!([off, {"pattern": "^rm"}]),
+            json!([off]),
+            1,
+        );
+        check(
+            "approval_policy.whitelist",
+            json!([]),
+            json!([{"pattern": "^rm", "enabled": true}]),
+            json!([]),
+            1,
+        );
     }
 
     #[test]
     fn a_stricter_tool_entry_stays_and_the_milder_one_is_named() {
         let held = json!([{"pattern": "x", "approval": "deny", "enabled": false}]);
-        let narrowed = narrow(Rule::Tools, &held, &Node::from_json(&json!({"x": {"approval": "none", "enabled": true}})));
+        let narrowed = narrow(
+            Rule::Tools,
+            &held,
+            &Node::from_json(&json!({"x": {"approval": "none", "enabled": true}})),
+        );
         assert_eq!(narrowed.refused.len(), 2);
     }
 
     #[test]
     fn what_is_the_operators_stays_the_operators() {
-        for key in ["approvers", "agents", "tool_files", "command_policy.path", "command_policy.run_as", "audit.witness", "github.token"] {
+        for key in [
+            "approvers",
+            "agents",
+            "tool_files",
+            "command_policy.path",
+            "command_policy.run_as",
+            "audit.witness",
+            "github.token",
+        ] {
             check(key, json!(null), json!("x"), json!(null), 1);
         }
         check("callbacks.token", json!(null), json!("x"), json!("x"), 0);
@@ -408,12 +551,30 @@ mod tests {
         std::fs::create_dir_all(root.join("work/inner")).unwrap();
         std::fs::create_dir_all(root.join("workshop")).unwrap();
         std::os::unix::fs::symlink(root.join("workshop"), root.join("work/link")).unwrap();
-        check("workspace_root", path("work"), path("work/inner"), path("work/inner"), 0);
+        check(
+            "workspace_root",
+            path("work"),
+            path("work/inner"),
+            path("work/inner"),
+            0,
+        );
         for outside in ["workshop", "work/link", "work/../workshop", "work/missing", ""] {
             check("workspace_root", path("work"), path(outside), path("work"), 1);
-            check("command_policy.read_paths", json!([path("work")]), json!([path(outside)]), json!([]), 1);
+            check(
+                "command_policy.read_paths",
+                json!([path("work")]),
+                json!([path(outside)]),
+                json!([]),
+                1,
+            );
         }
         check("workspace_root", json!(null), path("work"), path("work"), 0);
-        check("command_policy.read_paths", json!([path("work")]), json!([path("work/inner")]), json!([path("work/inner")]), 0);
+        check(
+            "command_policy.read_paths",
+            json!([path("work")]),
+            json!([path("work/inner")]),
+            json!([path("work/inner")]),
+            0,
+        );
     }
 }

@@ -46,9 +46,14 @@ pub(super) struct SyntaxError {
 
 /// Reads one document; an empty one is null.
 pub(super) fn read(text: &str) -> Result<Node, SyntaxError> {
-    let nothing = text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
+    let nothing = text
+        .lines()
+        .all(|line| line.trim().is_empty() || line.trim_start().starts_with('#'));
     if nothing {
-        return Ok(Node { at: None, value: Value::Null });
+        return Ok(Node {
+            at: None,
+            value: Value::Null,
+        });
     }
     let options = serde_saphyr::options! {
         duplicate_keys: DuplicateKeyPolicy::Error,
@@ -76,7 +81,11 @@ impl Node {
             Json::String(it) => Value::Text(it.clone()),
             Json::Array(items) => Value::List(items.iter().map(Self::from_json).collect()),
             Json::Object(pairs) => {
-                let pair = |(name, value): (&String, &Json)| Pair { at: None, name: name.clone(), node: Self::from_json(value) };
+                let pair = |(name, value): (&String, &Json)| Pair {
+                    at: None,
+                    name: name.clone(),
+                    node: Self::from_json(value),
+                };
                 Value::Map(pairs.iter().map(pair).collect())
             }
         })
@@ -89,9 +98,12 @@ impl Node {
             Value::Number(it) => Json::Number(it.clone()),
             Value::Text(it) => Json::String(it.clone()),
             Value::List(items) => Json::Array(items.iter().map(Self::to_json).collect()),
-            Value::Map(pairs) => {
-                Json::Object(pairs.iter().map(|pair| (pair.name.clone(), pair.node.to_json())).collect())
-            }
+            Value::Map(pairs) => Json::Object(
+                pairs
+                    .iter()
+                    .map(|pair| (pair.name.clone(), pair.node.to_json()))
+                    .collect(),
+            ),
         }
     }
 
@@ -128,7 +140,10 @@ impl Node {
 impl<'de> Deserialize<'de> for Node {
     fn deserialize<D: de::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let spanned = Spanned::<Value>::deserialize(deserializer)?;
-        Ok(Self { at: position(spanned.referenced), value: spanned.value })
+        Ok(Self {
+            at: position(spanned.referenced),
+            value: spanned.value,
+        })
     }
 }
 
@@ -172,7 +187,9 @@ impl<'de> Visitor<'de> for AnyValue {
     }
 
     fn visit_f64<E: de::Error>(self, it: f64) -> Result<Value, E> {
-        Number::from_f64(it).map(Value::Number).ok_or_else(|| E::custom("a number must be finite"))
+        Number::from_f64(it)
+            .map(Value::Number)
+            .ok_or_else(|| E::custom("a number must be finite"))
     }
 
     fn visit_str<E>(self, it: &str) -> Result<Value, E> {
@@ -194,14 +211,21 @@ impl<'de> Visitor<'de> for AnyValue {
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
         let mut pairs = Vec::new();
         while let Some(name) = map.next_key::<Spanned<String>>()? {
-            pairs.push(Pair { at: position(name.referenced), name: name.value, node: map.next_value()? });
+            pairs.push(Pair {
+                at: position(name.referenced),
+                name: name.value,
+                node: map.next_value()?,
+            });
         }
         Ok(Value::Map(pairs))
     }
 }
 
 fn position(location: Location) -> Option<Position> {
-    (location.line() > 0).then(|| Position { line: location.line(), column: location.column() })
+    (location.line() > 0).then(|| Position {
+        line: location.line(),
+        column: location.column(),
+    })
 }
 
 /// The parser's message without its own position, which is given apart, and without line breaks.
@@ -233,7 +257,10 @@ mod tests {
         let inner = &pairs[1].node.items()[1];
         assert_eq!(inner.get("c").unwrap().at, at(5, 9));
         assert_eq!(inner.get("d").unwrap().text(), Some("no"));
-        assert_eq!(tree.to_json(), serde_json::json!({"a": 1, "b": ["x", {"c": null, "d": "no"}]}));
+        assert_eq!(
+            tree.to_json(),
+            serde_json::json!({"a": 1, "b": ["x", {"c": null, "d": "no"}]})
+        );
     }
 
     #[test]

@@ -24,7 +24,9 @@ pub(super) struct Trusted(BTreeMap<String, String>);
 /// Trusts a file as it is now. The path and digest that were stored come back.
 pub(crate) fn trust(state_dir: &Path, path: &Path) -> anyhow::Result<(PathBuf, String)> {
     let shown = path.display();
-    let real = path.canonicalize().with_context(|| format!("`{shown}` cannot be trusted"))?;
+    let real = path
+        .canonicalize()
+        .with_context(|| format!("`{shown}` cannot be trusted"))?;
     let bytes = match file::fetch(&real) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => bail!("`{shown}` does not exist"),
@@ -33,7 +35,9 @@ pub(crate) fn trust(state_dir: &Path, path: &Path) -> anyhow::Result<(PathBuf, S
     let digest = sha256(&bytes);
     let mut trusted = Trusted::read(state_dir).map_err(anyhow::Error::msg)?;
     trusted.0.insert(real.to_string_lossy().into_owned(), digest.clone());
-    trusted.write(state_dir).with_context(|| format!("cannot write `{}`", state_dir.join(FILE_NAME).display()))?;
+    trusted
+        .write(state_dir)
+        .with_context(|| format!("cannot write `{}`", state_dir.join(FILE_NAME).display()))?;
     Ok((real, digest))
 }
 
@@ -42,12 +46,16 @@ impl Trusted {
     pub(super) fn read(state_dir: &Path) -> Result<Self, String> {
         let path = state_dir.join(FILE_NAME);
         let fault = |reason: &str| format!("`{}` {reason}", path.display());
-        let Some(bytes) = file::fetch(&path).map_err(|reason| fault(&reason))? else { return Ok(Self::default()) };
+        let Some(bytes) = file::fetch(&path).map_err(|reason| fault(&reason))? else {
+            return Ok(Self::default());
+        };
         // Whoever can write the list decides what is trusted, so it must be the operator alone.
         if std::fs::metadata(&path).is_ok_and(|facts| facts.mode() & 0o022 != 0) {
             return Err(fault("can be written by others; its mode must be 0600"));
         }
-        serde_json::from_slice(&bytes).map(Self).map_err(|_| fault("is not a list of trusted files"))
+        serde_json::from_slice(&bytes)
+            .map(Self)
+            .map_err(|_| fault("is not a list of trusted files"))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -56,14 +64,21 @@ impl Trusted {
 
     pub(super) fn holds(&self, path: &Path, bytes: &[u8]) -> bool {
         let Ok(real) = path.canonicalize() else { return false };
-        self.0.get(&*real.to_string_lossy()).is_some_and(|digest| *digest == sha256(bytes))
+        self.0
+            .get(&*real.to_string_lossy())
+            .is_some_and(|digest| *digest == sha256(bytes))
     }
 
     fn write(&self, state_dir: &Path) -> std::io::Result<()> {
         DirBuilder::new().recursive(true).mode(0o700).create(state_dir)?;
         let text = serde_json::to_string_pretty(&self.0)?;
         let draft = state_dir.join(format!("{FILE_NAME}.{}", std::process::id()));
-        let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&draft)?;
+        let mut out = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&draft)?;
         out.write_all(text.as_bytes())?;
         out.sync_all()?;
         std::fs::rename(&draft, state_dir.join(FILE_NAME))
@@ -71,11 +86,13 @@ impl Trusted {
 }
 
 fn sha256(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().fold(String::with_capacity(64), |mut hex, byte| {
-        // Writing to a string cannot fail.
-        let _ = write!(hex, "{byte:02x}");
-        hex
-    })
+    Sha256::digest(bytes)
+        .iter()
+        .fold(String::with_capacity(64), |mut hex, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
 }
 
 #[cfg(test)]
@@ -85,7 +102,11 @@ mod tests {
     #[test]
     fn a_changed_or_moved_file_is_untrusted_again() {
         let dir = tempfile::tempdir().unwrap();
-        let (state, path, other) = (dir.path().join("state"), dir.path().join("a.yaml"), dir.path().join("b.yaml"));
+        let (state, path, other) = (
+            dir.path().join("state"),
+            dir.path().join("a.yaml"),
+            dir.path().join("b.yaml"),
+        );
         std::fs::write(&path, "quorum: 2\n").unwrap();
         std::fs::write(&other, "quorum: 2\n").unwrap();
         assert!(!Trusted::read(&state).unwrap().holds(&path, b"quorum: 2\n"));

@@ -11,22 +11,40 @@ fn the_operators_file_sets_what_it_says() {
     );
     let settings = world.settings();
     assert!(is(&settings.places.workspace_root, &world.path("work/inner")));
-    assert_eq!((settings.command.sandbox.as_str(), settings.command.network.as_str()), ("danger-full-access", "allow"));
+    assert_eq!(
+        (settings.command.sandbox.as_str(), settings.command.network.as_str()),
+        ("danger-full-access", "allow")
+    );
     assert_eq!(settings.command.timeout.as_millis(), 1500);
     assert_eq!(settings.approval.mode, "on-failure");
-    assert_eq!((settings.approval.whitelist[0].pattern.as_str(), settings.approval.whitelist[0].enabled), ("^make$", true));
+    assert_eq!(
+        (
+            settings.approval.whitelist[0].pattern.as_str(),
+            settings.approval.whitelist[0].enabled
+        ),
+        ("^make$", true)
+    );
     assert_eq!(settings.tools[0].approval.as_deref(), Some("required"));
     assert!(settings.audit.redact_patterns[0].is_match("x tok_abc"));
-    assert_eq!((settings.audit.durability.as_str(), settings.limits.requests_per_second), ("process", Some(2.5)));
+    assert_eq!(
+        (settings.audit.durability.as_str(), settings.limits.requests_per_second),
+        ("process", Some(2.5))
+    );
     let file = world.path("home/.config/countersign/config.yaml");
-    assert_eq!(origin(&settings, "command_policy.network"), format!("operator file {}, line 2, column 65", file.display()));
+    assert_eq!(
+        origin(&settings, "command_policy.network"),
+        format!("operator file {}, line 2, column 65", file.display())
+    );
     assert_eq!(origin(&settings, "command_policy.pids_limit"), "default");
     assert!(settings.warnings.is_empty());
 }
 
 #[test]
 fn all_files_are_checked_before_anything_is_said() {
-    let world = World::new().operator("quorum: none\ncommand_policy: {pids: 3}\n").project("mode: never\n").variable("ALLOWED_COMMANDS", "a/b");
+    let world = World::new()
+        .operator("quorum: none\ncommand_policy: {pids: 3}\n")
+        .project("mode: never\n")
+        .variable("ALLOWED_COMMANDS", "a/b");
     assert_eq!(
         world.problems(),
         [
@@ -40,7 +58,9 @@ fn all_files_are_checked_before_anything_is_said() {
 
 #[test]
 fn a_named_file_takes_the_place_of_the_operators() {
-    let mut world = World::new().operator("not even known: 1\n").variable("COUNTERSIGN_CONFIG", "/nowhere.yaml");
+    let mut world = World::new()
+        .operator("not even known: 1\n")
+        .variable("COUNTERSIGN_CONFIG", "/nowhere.yaml");
     world.flags.config = Some(world.write("elsewhere/c.yaml", "command_policy: {network: allow}\n"));
     let settings = world.settings();
     assert_eq!(settings.command.network, "allow");
@@ -58,7 +78,10 @@ fn a_named_file_that_agents_can_write_does_not_replace_the_operators() {
     let mut world = World::new().operator("quorum: 2\n");
     world.flags.config = Some(world.write("work/c.yaml", loose));
     let settings = world.settings();
-    assert_eq!((settings.command.network.as_str(), settings.command.sandbox.as_str()), ("deny", "read-only"));
+    assert_eq!(
+        (settings.command.network.as_str(), settings.command.sandbox.as_str()),
+        ("deny", "read-only")
+    );
     assert_eq!((settings.approval.quorum, settings.warnings.len()), (2, 1));
     assert_eq!(world.trusting("work/c.yaml").settings().command.network, "allow");
 }
@@ -67,20 +90,34 @@ fn a_named_file_that_agents_can_write_does_not_replace_the_operators() {
 fn a_timeout_follows_a_lowered_maximum_but_not_its_own() {
     let max = "command_policy: {timeout_seconds_max: 10}\n";
     assert_eq!(World::new().operator(max).settings().command.timeout.as_secs(), 10);
-    let project = World::new().operator("command_policy: {timeout_seconds: 20}\n").project(max).settings();
-    assert_eq!((project.command.timeout.as_secs(), project.command.timeout_max.as_secs()), (10, 10));
-    for text in ["command_policy: {timeout_seconds: 20, timeout_seconds_max: 10}\n", "command_policy: {timeout_seconds: 900}\n"] {
+    let project = World::new()
+        .operator("command_policy: {timeout_seconds: 20}\n")
+        .project(max)
+        .settings();
+    assert_eq!(
+        (project.command.timeout.as_secs(), project.command.timeout_max.as_secs()),
+        (10, 10)
+    );
+    for text in [
+        "command_policy: {timeout_seconds: 20, timeout_seconds_max: 10}\n",
+        "command_policy: {timeout_seconds: 900}\n",
+    ] {
         assert_eq!(World::new().operator(text).problems().len(), 1, "{text}");
     }
 }
 
 #[test]
 fn a_certificate_needs_its_key() {
-    assert_eq!(World::new().operator("tls: {cert: a.pem}\n").problems(), [
-        "/home/.config/countersign/config.yaml: line 1, column 7: `tls.cert` needs `tls.key` too"
-    ]);
+    assert_eq!(
+        World::new().operator("tls: {cert: a.pem}\n").problems(),
+        ["/home/.config/countersign/config.yaml: line 1, column 7: `tls.cert` needs `tls.key` too"]
+    );
     let settings = World::new().operator("tls: {cert: a.pem, key: /k.pem}\n").settings();
-    assert!(settings.tls.is_some_and(|tls| tls.key == Path::new("/k.pem") && tls.cert.ends_with("countersign/a.pem")));
+    assert!(
+        settings
+            .tls
+            .is_some_and(|tls| tls.key == Path::new("/k.pem") && tls.cert.ends_with("countersign/a.pem"))
+    );
 }
 
 #[test]
@@ -98,7 +135,13 @@ fn keys_that_nothing_reads_yet_are_kept() {
     let text = "approvers: [{name: a, type: client}]\ngithub: {token_env: GH_TOKEN}\npolicies: {labels: {'run:dev': {agent_key: dev, tools: {'*': {approval: deny}}}}}\n";
     let settings = World::new().operator(text).settings();
     assert_eq!(settings.held("approvers").unwrap().value[0]["type"], "client");
-    assert_eq!(settings.held("policies.labels").unwrap().value["run:dev"]["tools"]["*"]["approval"], "deny");
-    assert_eq!(settings.secret("github.token"), Some(crate::config::Secret::Variable("GH_TOKEN".to_owned())));
+    assert_eq!(
+        settings.held("policies.labels").unwrap().value["run:dev"]["tools"]["*"]["approval"],
+        "deny"
+    );
+    assert_eq!(
+        settings.secret("github.token"),
+        Some(crate::config::Secret::Variable("GH_TOKEN".to_owned()))
+    );
     assert!(settings.held("no.such.key").is_none());
 }

@@ -4,6 +4,7 @@ mod environment;
 mod files;
 mod project;
 mod property;
+mod shipped;
 
 use std::path::{Path, PathBuf};
 
@@ -23,9 +24,16 @@ impl World {
         for name in ["home", "work/inner", "elsewhere"] {
             std::fs::create_dir_all(root.join(name)).unwrap();
         }
-        let surroundings =
-            Surroundings { variables: Default::default(), current_dir: root.join("work"), home: Some(root.join("home")) };
-        Self { dir, surroundings, flags: Flags::default() }
+        let surroundings = Surroundings {
+            variables: Default::default(),
+            current_dir: root.join("work"),
+            home: Some(root.join("home")),
+        };
+        Self {
+            dir,
+            surroundings,
+            flags: Flags::default(),
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -74,14 +82,21 @@ impl World {
 
     fn problems(&self) -> Vec<String> {
         let problems = self.load().err().map_or_else(Vec::new, |problems| problems.0);
-        problems.iter().map(|problem| problem.to_string().replace(&*self.path("").to_string_lossy(), "/")).collect()
+        problems
+            .iter()
+            .map(|problem| problem.to_string().replace(&*self.path("").to_string_lossy(), "/"))
+            .collect()
     }
 }
 
 /// Warnings as text, with the world's own directory cut off.
 fn warnings(world: &World, settings: &Settings) -> Vec<String> {
     let root = world.path("");
-    settings.warnings.iter().map(|warning| warning.to_string().replace(&*root.to_string_lossy(), "/")).collect()
+    settings
+        .warnings
+        .iter()
+        .map(|warning| warning.to_string().replace(&*root.to_string_lossy(), "/"))
+        .collect()
 }
 
 fn origin(settings: &Settings, key: &str) -> String {

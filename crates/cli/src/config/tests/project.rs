@@ -9,29 +9,51 @@ const LOOSE: &str = "command_policy:\n  network: allow\n  sandbox: danger-full-a
 fn a_project_tightens_and_what_would_loosen_is_named() {
     let world = World::new().project(LOOSE);
     let settings = world.settings();
-    assert_eq!((settings.command.network.as_str(), settings.command.sandbox.as_str()), ("deny", "workspace-write"));
-    assert_eq!((settings.command.timeout.as_secs(), settings.approval.mode.as_str()), (5, "untrusted"));
-    let rules: Vec<_> = settings.approval.whitelist.iter().map(|rule| (rule.pattern.as_str(), rule.enabled)).collect();
+    assert_eq!(
+        (settings.command.network.as_str(), settings.command.sandbox.as_str()),
+        ("deny", "workspace-write")
+    );
+    assert_eq!(
+        (settings.command.timeout.as_secs(), settings.approval.mode.as_str()),
+        (5, "untrusted")
+    );
+    let rules: Vec<_> = settings
+        .approval
+        .whitelist
+        .iter()
+        .map(|rule| (rule.pattern.as_str(), rule.enabled))
+        .collect();
     assert_eq!(rules, [("^git log", false)]);
     let file = "/work/.countersign/config.yaml";
     assert_eq!(
         warnings(&world, &settings),
         [
             format!("{file}: line 2, column 12: `command_policy.network`: `allow` is wider than `deny`"),
-            format!("{file}: line 3, column 12: `command_policy.sandbox`: `danger-full-access` is wider than `workspace-write`"),
-            format!("{file}: line 6, column 9: `approval_policy.mode`: `never` is not stricter than `untrusted` for every request"),
-            format!("{file}: line 7, column 15: `approval_policy.whitelist`: rule `^rm` would run commands unasked; a rule here can only be switched off"),
+            format!(
+                "{file}: line 3, column 12: `command_policy.sandbox`: `danger-full-access` is wider than `workspace-write`"
+            ),
+            format!(
+                "{file}: line 6, column 9: `approval_policy.mode`: `never` is not stricter than `untrusted` for every request"
+            ),
+            format!(
+                "{file}: line 7, column 15: `approval_policy.whitelist`: rule `^rm` would run commands unasked; a rule here can only be switched off"
+            ),
         ]
     );
 }
 
 #[test]
 fn a_trusted_file_sets_until_it_changes() {
-    let world = World::new().operator("approval_policy: {mode: on-request}\n").project(LOOSE);
+    let world = World::new()
+        .operator("approval_policy: {mode: on-request}\n")
+        .project(LOOSE);
     assert_eq!(world.settings().command.network, "deny");
     let world = world.trusting("work/.countersign/config.yaml");
     let settings = world.settings();
-    assert_eq!((settings.command.network.as_str(), settings.approval.mode.as_str()), ("allow", "never"));
+    assert_eq!(
+        (settings.command.network.as_str(), settings.approval.mode.as_str()),
+        ("allow", "never")
+    );
     assert!(settings.warnings.is_empty());
     assert!(origin(&settings, "command_policy.network").starts_with("trusted project file "));
     let world = world.project(&format!("{LOOSE}# one more line\n"));
@@ -45,12 +67,18 @@ fn trust_is_not_believed_from_inside_the_workspace() {
     trust(&world.path("work/state"), &world.path("work/.countersign/config.yaml")).unwrap();
     let settings = world.settings();
     assert_eq!(settings.command.network, "deny");
-    assert!(warnings(&world, &settings).iter().any(|warning| warning.contains("trusted files are not believed")));
+    assert!(
+        warnings(&world, &settings)
+            .iter()
+            .any(|warning| warning.contains("trusted files are not believed"))
+    );
 }
 
 #[test]
 fn the_project_is_that_of_the_workspace() {
-    let world = World::new().operator("workspace_root: ../elsewhere\n").project("quorum: 5\n");
+    let world = World::new()
+        .operator("workspace_root: ../elsewhere\n")
+        .project("quorum: 5\n");
     world.write("elsewhere/.countersign/config.yaml", "quorum: 3\nworkspace_root: .\n");
     let settings = world.settings();
     assert_eq!(settings.approval.quorum, 3);
@@ -67,11 +95,27 @@ fn a_project_cannot_leave_the_workspace() {
 
 #[test]
 fn tool_entries_of_all_sources_count() {
-    let world = World::new().operator("tools: {a: {approval: required}}\n").project("tools: {a: {approval: none}, b: {enabled: false}}\n");
+    let world = World::new()
+        .operator("tools: {a: {approval: required}}\n")
+        .project("tools: {a: {approval: none}, b: {enabled: false}}\n");
     let settings = world.settings();
-    let entries: Vec<_> = settings.tools.iter().map(|it| (it.pattern.as_str(), it.approval.as_deref(), it.enabled)).collect();
-    assert_eq!(entries, [("a", Some("required"), None), ("a", Some("none"), None), ("b", None, Some(false))]);
-    assert_eq!(warnings(&world, &settings), ["/work/.countersign/config.yaml: line 1, column 9: `tools`: `a` stays at `required`, the stricter"]);
+    let entries: Vec<_> = settings
+        .tools
+        .iter()
+        .map(|it| (it.pattern.as_str(), it.approval.as_deref(), it.enabled))
+        .collect();
+    assert_eq!(
+        entries,
+        [
+            ("a", Some("required"), None),
+            ("a", Some("none"), None),
+            ("b", None, Some(false))
+        ]
+    );
+    assert_eq!(
+        warnings(&world, &settings),
+        ["/work/.countersign/config.yaml: line 1, column 9: `tools`: `a` stays at `required`, the stricter"]
+    );
     assert!(settings.tools[2].source.starts_with("project file "));
 }
 
@@ -80,6 +124,12 @@ fn a_later_rule_with_the_same_pattern_takes_the_place_of_the_earlier() {
     let world = World::new()
         .operator("approval_policy: {whitelist: [{pattern: ^make, reason: r}, {pattern: ^ls}]}\n")
         .project("approval_policy: {whitelist: [{pattern: ^make, enabled: false}]}\n");
-    let rules: Vec<_> = world.settings().approval.whitelist.into_iter().map(|rule| (rule.pattern, rule.enabled)).collect();
+    let rules: Vec<_> = world
+        .settings()
+        .approval
+        .whitelist
+        .into_iter()
+        .map(|rule| (rule.pattern, rule.enabled))
+        .collect();
     assert_eq!(rules, [("^make".to_owned(), false), ("^ls".to_owned(), true)]);
 }
