@@ -6,6 +6,7 @@
 //! *problem* stops the start, a *warning* says what was left out.
 
 mod load;
+mod secret;
 mod settings;
 
 mod environment;
@@ -36,8 +37,9 @@ mod tests;
 pub(crate) use load::{find_state_dir, load};
 pub(crate) use merge::{Effective, Held};
 pub(crate) use origin::{Origin, Position, Problem, Problems, Source, Warning};
+pub(crate) use secret::Secret;
 pub(crate) use settings::{
-    ApprovalSettings, AuditSettings, CommandSettings, LimitSettings, PlaceSettings, Secret, Settings, Tls, ToolEntry,
+    ApprovalSettings, AuditSettings, CommandSettings, LimitSettings, PlaceSettings, Settings, Tls, ToolEntry,
     WhitelistEntry,
 };
 pub(crate) use surroundings::{Flags, Surroundings};
