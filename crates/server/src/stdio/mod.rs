@@ -90,12 +90,14 @@ where
 {
     let outbox = Arc::new(Outbox::new(OUTBOX_BYTES_MAX));
     let connection = Connection::new(Arc::clone(&service), caller, options.ids.clone(), options.depth_max);
-    let lines = Lines::new(input, options.line_bytes_max);
+    // Kept until the last answer has left: one socket may be both input and output, and letting go of
+    // the input makes it blocking again.
+    let mut lines = Lines::new(input, options.line_bytes_max);
     let mut writer = tokio::spawn(outbox::write_all(Arc::clone(&outbox), output));
 
     let mut written = None;
     let ended = tokio::select! {
-        ended = read_all(lines, &connection, &outbox, &options) => ended,
+        ended = read_all(&mut lines, &connection, &outbox, &options) => ended,
         // The client closed our output: there is nobody left to work for.
         result = &mut writer => {
             written = Some(result);
@@ -124,7 +126,7 @@ where
 }
 
 async fn read_all<R: AsyncRead + Unpin>(
-    mut lines: Lines<R>,
+    lines: &mut Lines<R>,
     connection: &Connection,
     outbox: &Arc<Outbox>,
     options: &StdioOptions,
