@@ -166,6 +166,14 @@ impl WhitelistRule {
         Ok(rule)
     }
 
+    /// What an entry that takes this rule's place names: its pattern, or the program of a built-in one.
+    pub fn name(&self) -> &str {
+        match &self.matcher {
+            Matcher::Pattern { regex, .. } => regex.as_str(),
+            Matcher::ReadOnly(program) => program.program,
+        }
+    }
+
     /// The rule for explanations: its pattern, or the program and what it excludes.
     pub fn explained(&self) -> String {
         match &self.matcher {

@@ -10,7 +10,7 @@ pub enum Allowlist {
     /// `*`
     Any,
     /// Names and absolute paths.
-    // INVARIANT: not empty, entries trimmed and unique; made by `from_entries` only.
+    // INVARIANT: entries trimmed and unique; made by `from_entries` and `nothing` only.
     Only(Entries),
 }
 
@@ -65,6 +65,12 @@ impl Allowlist {
             (_, true) => Err(AllowlistError::AnyAmongOthers),
             (_, false) => Ok(Self::Only(only)),
         }
+    }
+
+    /// The list that allows nothing: what is left when one list is narrowed by another that shares
+    /// no entry with it.
+    pub fn nothing() -> Self {
+        Self::Only(Entries { names: Vec::new(), paths: Vec::new() })
     }
 
     /// The list from a comma list such as `ALLOWED_COMMANDS`.

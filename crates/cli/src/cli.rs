@@ -1,0 +1,200 @@
+//! What can be typed: commands, options and their help.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::Flags;
+
+/// Stands between AI agents and this machine: policy, approval, confinement, record.
+#[derive(Parser, Debug)]
+#[command(name = "countersign", version, propagate_version = true, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Global {
+    /// Configuration to use instead of the operator's file.
+    #[arg(long, global = true, value_name = "FILE", env = "COUNTERSIGN_CONFIG")]
+    config: Option<PathBuf>,
+    /// Where the record and other state live.
+    #[arg(long, global = true, value_name = "DIR", env = "COUNTERSIGN_STATE_DIR")]
+    state_dir: Option<PathBuf>,
+}
+
+impl Global {
+    pub(crate) fn flags(&self) -> Flags {
+        Flags { config: self.config.clone(), state_dir: self.state_dir.clone(), ..Flags::default() }
+    }
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Speak MCP on standard input and output, for desktop clients.
+    Stdio,
+    /// Run the server: health, readiness, and a page that says what is running.
+    Serve(Serve),
+    /// Run one command through policy, approval, sandbox and record.
+    #[command(after_help = "The exit code is the command's own; 124 on timeout, 126 when it was refused.")]
+    Exec(Exec),
+    /// Read, prove, export and prune the record.
+    #[command(subcommand)]
+    Audit(Audit),
+    /// Check a policy, or ask what would happen, without running anything.
+    #[command(subcommand)]
+    Policy(Policy),
+    /// Write, show, describe or trust configuration.
+    #[command(subcommand)]
+    Config(Config),
+    /// Tell what this machine supports, and what to do about what is missing.
+    Doctor {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print a completion script for a shell.
+    Completions { shell: clap_complete::Shell },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Serve {
+    /// Address to listen on [default: 127.0.0.1:7420].
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) listen: Option<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Exec {
+    /// Where to run; the workspace when left out.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<String>,
+    /// Ends the command after this time.
+    #[arg(long, value_name = "N")]
+    pub(crate) timeout_ms: Option<u64>,
+    /// The program and its arguments.
+    #[arg(last = true, required = true, value_name = "FILE ARGS")]
+    pub(crate) argv: Vec<String>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Audit {
+    /// Follow the record as it grows.
+    Tail {
+        /// Print one JSON object a line.
+        #[arg(long)]
+        json: bool,
+        /// How many of the last events to begin with.
+        #[arg(long, value_name = "N", default_value_t = 10)]
+        last: usize,
+        /// Print the last events and stop.
+        #[arg(long)]
+        no_follow: bool,
+    },
+    /// Find events or command records, oldest first.
+    Query(AuditQuery),
+    /// Prove that nothing was changed, removed, reordered or cut off.
+    Verify {
+        /// An exported file; the live record when left out.
+        file: Option<PathBuf>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Write the record as JSON Lines that verify without a server.
+    Export {
+        /// Where to write; standard output when left out.
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Remove old rows behind a signed checkpoint; the rest still verifies.
+    Prune {
+        /// Everything before this time, such as `2026-11-15T10:00:00Z`.
+        #[arg(long, value_name = "T")]
+        before: String,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct AuditQuery {
+    /// What to read.
+    #[arg(long, value_enum, default_value = "command")]
+    pub(crate) kind: AuditKind,
+    /// At most this many.
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    pub(crate) limit: usize,
+    /// Only with this status.
+    #[arg(long, value_name = "S")]
+    pub(crate) status: Option<String>,
+    /// Only of this request.
+    #[arg(long, value_name = "R")]
+    pub(crate) request_id: Option<String>,
+    /// Only of this call.
+    #[arg(long, value_name = "C")]
+    pub(crate) correlation_id: Option<String>,
+    /// Print a JSON array.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum AuditKind {
+    Event,
+    Command,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Policy {
+    /// Check a configuration file and tell every problem.
+    Check { file: PathBuf },
+    /// Tell what would happen to a command, and by which rule.
+    Explain {
+        /// The tool it would be called through; with `execute_command` the one argument is the line.
+        #[arg(long, value_name = "T", default_value = "execute_process")]
+        tool: String,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+        /// Where it would run.
+        #[arg(long, value_name = "DIR")]
+        cwd: Option<String>,
+        /// The program and its arguments, or the line.
+        #[arg(last = true, required = true, value_name = "FILE ARGS")]
+        argv: Vec<String>,
+    },
+    /// Show the policy in force.
+    Show {
+        /// What all sources together came to (the only view there is).
+        #[arg(long)]
+        effective: bool,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Config {
+    /// Write a commented configuration with every key and its default.
+    Init {
+        /// Overwrite a file that is there.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Show every setting and where it came from.
+    Show {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print the JSON Schema of the configuration file.
+    Schema,
+    /// Trust a project's file as it is now; a changed file is untrusted again.
+    Trust { file: PathBuf },
+}

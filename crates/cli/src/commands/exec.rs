@@ -1,0 +1,172 @@
+//! `exec`: one command through the whole pipeline, from a terminal.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead as _, BufReader, IsTerminal as _, Read as _, Write as _};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use countersign_gateway::approval::{Approver, Decision, NobodyToAsk};
+use countersign_gateway::audit::Pending;
+use countersign_gateway::limits;
+use countersign_gateway::policy::decide::Question;
+use countersign_gateway::service::{Answer, Cancel, Service as _, ToolCall};
+use countersign_gateway::session::Caller;
+use serde_json::{Map, Value, json};
+
+use crate::cli::Exec;
+use crate::config::Flags;
+use crate::start::{self, Started};
+use crate::wiring::Launchpad;
+
+const TIMED_OUT: u8 = 124;
+const REFUSED: u8 = 126;
+
+pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::Result<ExitCode> {
+    let started = Started::load(flags)?;
+    start::warn(&started);
+    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".to_owned());
+    let approver: Arc<dyn Approver> = match terminal() {
+        Some(terminal) if started.policy.approval.self_approval => Arc::new(AskTerminal { terminal, user: user.clone() }),
+        Some(_) | None => Arc::new(NobodyToAsk),
+    };
+    let arguments = arguments(exec)?;
+    start::runtime()?.block_on(async {
+        let mut stop = Box::pin(start::stop_signal()?);
+        let gateway = match started.gateway(launchpad, approver).await {
+            Ok(gateway) => Arc::new(gateway),
+            Err(error) => {
+                start::say(&format!("countersign: refused: {error:#}"));
+                return Ok(ExitCode::from(REFUSED));
+            }
+        };
+        let (cancel_handle, cancel) = Cancel::new();
+        let call = ToolCall { tool: "execute_process".to_owned(), arguments, progress: None, cancel };
+        let mut answer = gateway.call(Caller::person(&user), call);
+        let answer = tokio::select! {
+            answer = &mut answer => answer,
+            () = &mut stop => {
+                cancel_handle.cancel();
+                answer.await
+            }
+        };
+        let answer = match answer {
+            Ok(answer) => wait_for_end(&gateway, &user, answer).await,
+            Err(refusal) => anyhow::bail!(refusal.message),
+        };
+        gateway.shutdown().await;
+        finish(&answer)
+    })
+}
+
+fn arguments(exec: &Exec) -> anyhow::Result<Map<String, Value>> {
+    let mut arguments = Map::new();
+    let (file, args) = exec.argv.split_first().context("name a program behind `--`")?;
+    arguments.insert("file".to_owned(), json!(file));
+    arguments.insert("args".to_owned(), json!(args));
+    if let Some(cwd) = &exec.cwd {
+        arguments.insert("cwd".to_owned(), json!(cwd));
+    }
+    if let Some(timeout) = exec.timeout_ms {
+        arguments.insert("timeout_ms".to_owned(), json!(timeout));
+    }
+    if let Some(input) = piped_input()? {
+        arguments.insert("input".to_owned(), json!(input));
+    }
+    Ok(arguments)
+}
+
+/// What stands on our standard input, unless a person does.
+fn piped_input() -> anyhow::Result<Option<String>> {
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        return Ok(None);
+    }
+    let mut input = Vec::new();
+    stdin.lock().take(limits::INPUT_BYTES_MAX as u64 + 1).read_to_end(&mut input).context("cannot read standard input")?;
+    anyhow::ensure!(input.len() <= limits::INPUT_BYTES_MAX, "standard input is longer than {} bytes", limits::INPUT_BYTES_MAX);
+    if input.is_empty() {
+        return Ok(None);
+    }
+    String::from_utf8(input).map(Some).context("standard input is not UTF-8")
+}
+
+/// A long command answers `running`; here it is waited for.
+async fn wait_for_end(gateway: &Arc<Arc<countersign_gateway::spine::Gateway>>, user: &str, mut answer: Answer) -> Answer {
+    while answer.structured["status"] == "running" {
+        let mut arguments = Map::new();
+        arguments.insert("request_id".to_owned(), answer.structured["request_id"].clone());
+        arguments.insert("wait_ms".to_owned(), json!(limits::STATUS_WAIT_MAX.as_millis() as u64));
+        let call = ToolCall { tool: "command_status".to_owned(), arguments, progress: None, cancel: Cancel::never() };
+        match gateway.call(Caller::person(user), call).await {
+            Ok(next) => answer = next,
+            Err(_) => break,
+        }
+    }
+    answer
+}
+
+/// Passes the output on and turns the result into an exit code.
+fn finish(answer: &Answer) -> anyhow::Result<ExitCode> {
+    let result = &answer.structured;
+    let text = |name: &str| result[name].as_str().unwrap_or_default();
+    std::io::stdout().write_all(text("stdout").as_bytes()).and_then(|()| std::io::stdout().flush()).context("cannot write standard output")?;
+    std::io::stderr().write_all(text("stderr").as_bytes()).context("cannot write standard error")?;
+    let explain = |word: &str| start::say(&format!("countersign: {word}: {}", text("error_message")));
+    let code = match text("status") {
+        "ok" => 0,
+        "timeout" => {
+            explain("timeout");
+            TIMED_OUT
+        }
+        "failed" => match result["exit_code"].as_i64().and_then(|code| u8::try_from(code).ok()) {
+            Some(code) if text("error_code") == "COMMAND_EXIT_NON_ZERO" => code,
+            code => {
+                explain("failed");
+                code.filter(|code| *code != 0).unwrap_or(1)
+            }
+        },
+        _ => {
+            explain("refused");
+            REFUSED
+        }
+    };
+    Ok(ExitCode::from(code))
+}
+
+/// The terminal itself, whatever standard input is.
+fn terminal() -> Option<Arc<File>> {
+    let terminal = OpenOptions::new().read(true).write(true).open("/dev/tty").ok()?;
+    terminal.is_terminal().then(|| Arc::new(terminal))
+}
+
+/// Asks the person who typed the command.
+struct AskTerminal {
+    terminal: Arc<File>,
+    user: String,
+}
+
+impl Approver for AskTerminal {
+    fn ask(&self, question: &Question) -> Pending<Decision> {
+        let text = format!(
+            "\n{} wants to run\n\n    {}\n\nin {}\nasked because: {}\n\nrun it? [y/N] ",
+            self.user,
+            question.command,
+            question.plan().place.cwd.path.display(),
+            question.rule.reason
+        );
+        let (terminal, by) = (self.terminal.clone(), self.user.clone());
+        Box::pin(async move {
+            let answered = tokio::task::spawn_blocking(move || {
+                (&*terminal).write_all(text.as_bytes())?;
+                let mut line = String::new();
+                BufReader::new(&*terminal).read_line(&mut line).map(|_| line)
+            });
+            match answered.await {
+                Ok(Ok(line)) if matches!(line.trim(), "y" | "Y" | "yes") => Decision::Approved { by, reason: "self-approved on the terminal".to_owned() },
+                Ok(Ok(_)) => Decision::Denied { by, reason: "denied on the terminal".to_owned() },
+                Ok(Err(_)) | Err(_) => Decision::Denied { by, reason: "the terminal could not be asked".to_owned() },
+            }
+        })
+    }
+}

@@ -1,0 +1,28 @@
+//! `stdio`: MCP on standard input and output. Standard output carries the protocol only.
+
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use countersign_gateway::approval::NobodyToAsk;
+use countersign_gateway::session::{Caller, Transport};
+use countersign_server::stdio::{StdioOptions, serve_stdio};
+
+use crate::config::Flags;
+use crate::start::{self, Started};
+use crate::wiring::Launchpad;
+
+pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
+    let started = Started::load(flags)?;
+    start::warn(&started);
+    let options = StdioOptions {
+        line_bytes_max: started.settings.limits.line_bytes,
+        depth_max: started.settings.limits.depth,
+        ..StdioOptions::standard()
+    };
+    start::runtime()?.block_on(async {
+        let shutdown = start::stop_signal()?;
+        let gateway = started.gateway(launchpad, Arc::new(NobodyToAsk)).await?;
+        let caller = Caller::anonymous_agent(Transport::Stdio);
+        serve_stdio(Arc::new(gateway), caller, options, shutdown).await.context("cannot go on serving")
+    })
+}

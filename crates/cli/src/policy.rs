@@ -1,0 +1,93 @@
+//! From settings to the policy the gateway decides by.
+
+use anyhow::Context as _;
+use countersign_gateway::policy::allowlist::Allowlist;
+use countersign_gateway::policy::effective::{
+    ApprovalPolicy, CommandPolicy, EffectivePolicy, Layer, Mode, Network, Places, SandboxMode, ToolApproval, ToolRule,
+};
+use countersign_gateway::policy::quantity::{ByteCount, Millicores};
+use countersign_gateway::policy::whitelist::{RuleText, Source, WhitelistRule, builtin_rules};
+
+use crate::config::{Settings, WhitelistEntry};
+
+/// Gives checked settings their types. What fails here is something only the policy itself can
+/// judge, such as a whitelist rule that does not meet its own examples.
+pub(crate) fn effective(settings: &Settings) -> anyhow::Result<EffectivePolicy> {
+    let command = &settings.command;
+    Ok(EffectivePolicy {
+        command: CommandPolicy {
+            allowlist: allowlist(&command.allowlist)?,
+            timeout: command.timeout,
+            timeout_max: command.timeout_max,
+            cpu_limit: Millicores::parse(&command.cpu_limit)?,
+            memory_limit: ByteCount::parse(&command.memory_limit)?,
+            pids_limit: command.pids_limit,
+            run_as_non_root: command.run_as_non_root,
+            run_as: command.run_as.clone(),
+            audit_retention_days: command.audit_retention_days,
+            sandbox: word(SandboxMode::parse, &command.sandbox)?,
+            network: word(Network::parse, &command.network)?,
+            env_allow: command.env_allow.clone(),
+            require: command.require.iter().map(|layer| word(Layer::parse, layer)).collect::<Result<_, _>>()?,
+            path: command.path.clone(),
+            read_paths: command.read_paths.clone(),
+            helpers: command.helpers.clone(),
+        },
+        approval: ApprovalPolicy {
+            mode: word(Mode::parse, &settings.approval.mode)?,
+            timeout: settings.approval.timeout,
+            whitelist: whitelist(&settings.approval.whitelist)?,
+            self_approval: settings.approval.self_approval,
+        },
+        places: Places {
+            workspace_root: settings.places.workspace_root.clone(),
+            cwd_roots: settings.places.cwd_roots.clone(),
+            start: settings.places.start.clone(),
+            hidden: settings.places.hidden.clone(),
+        },
+        tools: settings
+            .tools
+            .iter()
+            .map(|entry| {
+                Ok(ToolRule {
+                    pattern: entry.pattern.clone(),
+                    approval: entry.approval.as_deref().map(|text| word(ToolApproval::parse, text)).transpose()?,
+                    enabled: entry.enabled,
+                    source: entry.source.clone(),
+                })
+            })
+            .collect::<anyhow::Result<_>>()?,
+        sources: settings.sources.clone(),
+    })
+}
+
+fn allowlist(entries: &[String]) -> anyhow::Result<Allowlist> {
+    if entries.is_empty() {
+        return Ok(Allowlist::nothing());
+    }
+    Allowlist::from_entries(entries).context("`allowlist` cannot be used")
+}
+
+/// The built-in rules first; an entry that names one of them takes its place.
+fn whitelist(entries: &[WhitelistEntry]) -> anyhow::Result<Vec<WhitelistRule>> {
+    let mut rules = builtin_rules();
+    for entry in entries {
+        let source = if entry.source.contains("project file") { Source::Project } else { Source::Global };
+        let rule = WhitelistRule::new(&RuleText {
+            pattern: &entry.pattern,
+            reason: entry.reason.as_deref().unwrap_or("configured"),
+            enabled: entry.enabled,
+            source,
+            matches: &entry.matching,
+            not_matches: &entry.not_matching,
+        })
+        .context("a rule of `whitelist` cannot be used")?;
+        rules.retain(|known| known.name() != entry.pattern);
+        rules.push(rule);
+    }
+    Ok(rules)
+}
+
+fn word<T>(parse: impl Fn(&str) -> Option<T>, text: &str) -> anyhow::Result<T> {
+    parse(text).with_context(|| format!("`{text}` is not a word of the policy"))
+}

@@ -1,0 +1,112 @@
+//! What every command that serves or runs something begins with: settings, policy, record, signals.
+
+use std::future::Future;
+use std::io::Write as _;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use countersign_gateway::approval::Approver;
+use countersign_gateway::audit::Record as _;
+use countersign_gateway::audit::redact::{self, Redactor, is_secret_name};
+use countersign_gateway::clock::Clock;
+use countersign_gateway::policy::effective::EffectivePolicy;
+use countersign_gateway::spine::{Gateway, Settings as SpineSettings};
+use countersign_store::{Durability, Options, SqliteStore};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::{self, Flags, Problems, Settings, Surroundings};
+use crate::policy;
+use crate::wiring::{self, Launchpad, Parts};
+
+/// Settings and the policy they came to.
+pub(crate) struct Started {
+    pub(crate) settings: Settings,
+    pub(crate) policy: EffectivePolicy,
+    surroundings: Surroundings,
+}
+
+/// The configuration cannot be used; exit code 2.
+#[derive(Debug)]
+pub(crate) struct BadConfiguration(pub(crate) Problems);
+
+impl std::fmt::Display for BadConfiguration {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the configuration has problems:\n{}", self.0)
+    }
+}
+
+impl std::error::Error for BadConfiguration {}
+
+impl Started {
+    pub(crate) fn load(flags: &Flags) -> anyhow::Result<Self> {
+        let surroundings = Surroundings::of_this_process()?;
+        let settings = config::load(&surroundings, flags).map_err(BadConfiguration)?;
+        let policy = policy::effective(&settings)?;
+        Ok(Self { settings, policy, surroundings })
+    }
+
+    pub(crate) fn record(&self) -> anyhow::Result<Arc<SqliteStore>> {
+        let durability = match self.settings.audit.durability.as_str() {
+            "process" => Durability::Process,
+            _ => Durability::Power,
+        };
+        let mut options = Options::new(durability, Clock::system());
+        options.witness = self.settings.audit.witness.as_ref().map(Into::into);
+        wiring::record(&self.settings.state_dir, options).map(Arc::new)
+    }
+
+    /// Joins everything; the policy in force is in the record before the first call.
+    pub(crate) async fn gateway(&self, launchpad: Launchpad, approver: Arc<dyn Approver>) -> anyhow::Result<Arc<Gateway>> {
+        let record = self.record()?;
+        let parts = Parts {
+            policy: self.policy.clone(),
+            settings: SpineSettings {
+                answer_within: self.settings.answer_within,
+                output_limit: self.settings.output_limit_bytes,
+            },
+            redactor: self.redactor(),
+            approver,
+            record,
+        };
+        Ok(wiring::gateway(parts, launchpad))
+    }
+
+    /// Knows the values of this process's secret variables besides the usual shapes of secrets.
+    fn redactor(&self) -> Redactor {
+        let secret = self.surroundings.variables.iter().filter(|(name, _)| is_secret_name(name));
+        Redactor::new(redact::Config {
+            patterns: self.settings.audit.redact_patterns.clone(),
+            secret_values: secret.map(|(_, value)| value.clone()).collect(),
+        })
+    }
+}
+
+/// Tells the operator what was left out of the configuration, on standard error.
+pub(crate) fn warn(started: &Started) {
+    for warning in &started.settings.warnings {
+        say(&format!("warning: {warning}"));
+    }
+}
+
+/// One line on standard error.
+pub(crate) fn say(line: &str) {
+    // Nobody reading standard error is no reason to stop.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// One thread runs everything: a call then never waits for another thread to wake up.
+pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop")
+}
+
+/// Resolves at SIGTERM or SIGINT.
+pub(crate) fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+    let mut terminate = signal(SignalKind::terminate()).context("cannot listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("cannot listen for SIGINT")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
