@@ -97,6 +97,9 @@ fn conclude(
         return Err(FileError::EndSignature { line });
     }
     walk.finish(end.last_seq)?;
+    if walk.prev() != end.last_hash {
+        return Err(Fault::CheckpointMismatch.at(end.last_seq).into());
+    }
     prove::prove_signatures(checkpoints, &start.public_key)?;
     let first = start.first_seq;
     if prove::start(first, checkpoints)? != start.prev_hash {

@@ -55,7 +55,7 @@ pub enum Fault {
     HeadChanged,
     /// The checkpoint at this row is not signed by the record's key.
     BadSignature,
-    /// The checkpoint at this row names another hash than the row has.
+    /// A signed statement about this row, a checkpoint or a file's end, names another hash.
     CheckpointMismatch,
     /// No checkpoint where one is due.
     CheckpointMissing,
@@ -78,7 +78,7 @@ impl fmt::Display for Fault {
             Self::HeadChanged => f.write_str("the head row was changed, it names another end"),
             Self::BadSignature => f.write_str("bad signature of the checkpoint here"),
             Self::CheckpointMismatch => {
-                f.write_str("changed, a signed checkpoint has another hash")
+                f.write_str("changed, what was signed here has another hash")
             }
             Self::CheckpointMissing => f.write_str("missing checkpoint, one is due by here"),
             Self::StartUnproven => {

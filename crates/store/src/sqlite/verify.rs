@@ -156,6 +156,7 @@ impl Proof<'_> {
             let second = scope.spawn(|| self.walk(middle, last, before));
             let reached = self.walk(first, middle - 1, prev);
             let second = second.join();
+            // Read twice, so it may have been changed in between.
             if reached? != before {
                 return Err(Fault::Unlinked.at(middle).into());
             }

@@ -107,6 +107,29 @@ fn rows_cut_from_the_end_are_missed_by_the_signed_line() {
 }
 
 #[test]
+fn without_any_checkpoint_the_signed_line_alone_holds_the_rows() {
+    // Two running records under one key: their files differ in their rows and last lines only.
+    let [one, other] = [Bench::new(), Bench::new()];
+    drop(one.open());
+    std::fs::copy(
+        one.path().join("record-key"),
+        other.path().join("record-key"),
+    )
+    .unwrap();
+    let [one, other] = [one, other].map(|bench| {
+        let store = bench.open();
+        fill(&bench, &store, 5);
+        let text = exported(&store);
+        text.lines().map(str::to_owned).collect::<Vec<_>>()
+    });
+    assert_eq!((one.len(), &one[0]), (7, &other[0]));
+    let cut = [&one[..5], &one[6..]].concat();
+    assert_eq!(fault_of(&cut), Fault::Truncated { should_reach: 5 });
+    let swapped = [&one[..1], &other[1..6], &one[6..]].concat();
+    assert_eq!(fault_of(&swapped), Fault::CheckpointMismatch);
+}
+
+#[test]
 fn the_first_and_last_line_are_under_a_signature() {
     for (line, from, to) in [
         (0, "\"last_seq\":20", "\"last_seq\":19"),
