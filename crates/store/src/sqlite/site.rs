@@ -2,6 +2,7 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -156,9 +157,13 @@ fn close_directory(path: &Path) -> Result<(), OpenError> {
     if mode & 0o077 == 0 {
         return Ok(());
     }
-    // Closing a directory that others use (say `/tmp`) would do more harm than refusing it.
-    let ours = path.join(FILE_NAME).exists();
-    if !ours && fs::read_dir(path).map_err(failed)?.next().is_some() {
+    // Closing a directory that others use (say `/tmp`) would do more harm than refusing it. One
+    // listing decides: another process may be filling the directory at this moment.
+    let names = fs::read_dir(path)
+        .and_then(Iterator::collect::<io::Result<Vec<_>>>)
+        .map_err(failed)?;
+    let is_ours = |entry: &fs::DirEntry| entry.file_name().as_bytes().starts_with(b"record");
+    if !names.is_empty() && !names.iter().any(is_ours) {
         return Err(OpenError::Exposed {
             path: path.to_owned(),
             mode,
