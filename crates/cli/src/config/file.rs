@@ -6,6 +6,8 @@ mod tests;
 use std::io::Read;
 use std::path::Path;
 
+use countersign_gateway::policy::whitelist::{self, RuleText, WhitelistRule};
+
 use super::keys::{KEYS, Key};
 use super::origin::{Origin, Position, Problem, Source};
 use super::shape::{self, Bases, Faults, Shape};
@@ -257,22 +259,27 @@ fn unique_names(path: &str, list: &Node, faults: &mut Faults) {
     }
 }
 
-/// A rule's own examples, against its pattern alone. Whether the line as a whole would run unasked
-/// is the policy's question.
+/// A rule's own examples, each held against the rule the way the policy would.
 fn examples_hold(rule: &Node, faults: &mut Faults) {
-    let Some(Ok(pattern)) = rule.get("pattern").and_then(Node::text).map(regex::Regex::new) else {
-        return;
-    };
-    for (field, expected) in [("match", true), ("not_match", false)] {
+    let pattern = rule.get("pattern").and_then(Node::text).unwrap_or_default();
+    for (field, covered) in [("match", true), ("not_match", false)] {
         for example in rule.get(field).map_or(&[][..], Node::items) {
-            let text = example.text().unwrap_or_default();
-            if pattern.is_match(text) != expected {
-                let said = if expected {
-                    "does not match its example"
-                } else {
-                    "matches its counter-example"
-                };
-                faults.push((example.at, format!("pattern `{pattern}` {said} `{text}`")));
+            let line = [example.text().unwrap_or_default().to_owned()];
+            let (matches, not_matches) = if covered {
+                (&line[..], &[][..])
+            } else {
+                (&[][..], &line[..])
+            };
+            let text = RuleText {
+                pattern,
+                reason: "",
+                enabled: true,
+                source: whitelist::Source::Global,
+                matches,
+                not_matches,
+            };
+            if let Err(error) = WhitelistRule::new(&text) {
+                faults.push((example.at, format!("rule {error}")));
             }
         }
     }

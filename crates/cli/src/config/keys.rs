@@ -250,6 +250,8 @@ pub(super) const KEYS: &[Key] = &[
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::config::shape::Bases;
     use crate::config::tree::Node;
@@ -278,6 +280,20 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn the_table_and_the_gateway_know_the_same_words() {
+        use countersign_gateway::policy::effective::{Layer, Mode, Network, SandboxMode, ToolApproval};
+        fn check<T>(listed: &[&str], known: &[(&str, T)]) {
+            let known: BTreeSet<_> = known.iter().map(|(word, _)| *word).collect();
+            assert_eq!(listed.iter().copied().collect::<BTreeSet<_>>(), known);
+        }
+        check(LAYERS, Layer::WORDS);
+        check(SANDBOX_NARROWEST_FIRST, SandboxMode::WORDS);
+        check(NETWORK_NARROWEST_FIRST, Network::WORDS);
+        check(MODES, Mode::WORDS);
+        check(TOOL_APPROVALS, ToolApproval::WORDS);
     }
 
     #[test]

@@ -19,7 +19,6 @@ pub(crate) mod schema;
 pub(crate) mod show;
 
 mod keys;
-mod quantity;
 mod shape;
 mod tree;
 

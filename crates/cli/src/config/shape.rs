@@ -5,10 +5,10 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use countersign_gateway::policy::quantity::{ByteCount, Millicores};
 use serde_json::Number;
 
 use super::origin::nearest;
-use super::quantity;
 use super::tree::{Node, Pair, Value};
 
 /// What a value may be.
@@ -117,11 +117,15 @@ impl Shape {
             (Self::Positive, _) => must("a number greater than 0"),
             (Self::Cpu, Value::Text(_) | Value::Number(_)) => {
                 let text = scalar_text(&node.value);
-                quantity::millicores(&text).map(|_| Value::Text(text))
+                Millicores::parse(&text)
+                    .map_err(|_| format!("must be cores such as `2`, `0.5` or `500m`, not `{text}`"))?;
+                Ok(Value::Text(text))
             }
             (Self::Memory, Value::Text(_) | Value::Number(_)) => {
                 let text = scalar_text(&node.value);
-                quantity::bytes(&text).map(|_| Value::Text(text))
+                ByteCount::parse(&text)
+                    .map_err(|_| format!("must be bytes such as `1Gi`, `512M` or `1048576`, not `{text}`"))?;
+                Ok(Value::Text(text))
             }
             (Self::Cpu, _) => must("cores such as `2` or `500m`"),
             (Self::Memory, _) => must("bytes such as `1Gi` or `512M`"),

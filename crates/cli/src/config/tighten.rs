@@ -30,10 +30,10 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
+use countersign_gateway::policy::quantity::{ByteCount, Millicores};
 use serde_json::{Value as Json, json};
 
 use super::origin::Position;
-use super::quantity;
 use super::tree::Node;
 
 /// How a key is compared.
@@ -91,8 +91,18 @@ pub(super) fn narrow(rule: Rule, held: &Json, wanted: &Node) -> Narrowed {
         Rule::Higher => Narrowed::when(number(&new) >= number(held), new, wanted, || {
             format!("only {held} or more is tighter")
         }),
-        Rule::LowerCpu => amounts(quantity::millicores, held, new, wanted),
-        Rule::LowerMemory => amounts(quantity::bytes, held, new, wanted),
+        Rule::LowerCpu => amounts(
+            |text| Millicores::parse(text).map(Millicores::get).ok(),
+            held,
+            new,
+            wanted,
+        ),
+        Rule::LowerMemory => amounts(
+            |text| ByteCount::parse(text).map(ByteCount::get).ok(),
+            held,
+            new,
+            wanted,
+        ),
         Rule::Order(words) => {
             let rank = |word: &Json| {
                 words
@@ -184,8 +194,8 @@ impl Narrowed {
     }
 }
 
-fn amounts(read: fn(&str) -> Result<u64, String>, held: &Json, new: Json, wanted: &Node) -> Narrowed {
-    let tighter = matches!((read(text(&new)), read(text(held))), (Ok(new), Ok(held)) if new <= held);
+fn amounts(read: fn(&str) -> Option<u64>, held: &Json, new: Json, wanted: &Node) -> Narrowed {
+    let tighter = matches!((read(text(&new)), read(text(held))), (Some(new), Some(held)) if new <= held);
     Narrowed::when(tighter, new, wanted, || {
         format!("only `{}` or less is tighter", text(held))
     })

@@ -80,7 +80,7 @@ fn each_bad_value_is_one_problem() {
         "approval_policy: {whitelist: [{reason: x}]}",
         "approval_policy: {whitelist: [{pattern: x, enabld: true}]}",
         "approval_policy: {whitelist: [{pattern: ^ls, match: [cat]}]}",
-        "approval_policy: {whitelist: [{pattern: ^ls, not_match: [lsof]}]}",
+        "approval_policy: {whitelist: [{pattern: ^ls, not_match: [ls -l]}]}",
         "tools: {x: {approval: maybe}}",
         "tools: {x: required}",
         "approvers: [{name: a, type: http}]",
