@@ -34,12 +34,8 @@ mod yaml;
 mod tests;
 
 pub(crate) use load::{find_state_dir, load};
-pub(crate) use merge::{Effective, Held};
-pub(crate) use origin::{Origin, Position, Problem, Problems, Source, Warning};
-pub(crate) use secret::Secret;
-pub(crate) use settings::{
-    ApprovalSettings, AuditSettings, CommandSettings, LimitSettings, PlaceSettings, Settings, Tls, ToolEntry,
-    WhitelistEntry,
-};
+pub(crate) use merge::Held;
+pub(crate) use origin::{Problems, Warning};
+pub(crate) use settings::{Settings, WhitelistEntry};
 pub(crate) use surroundings::{Flags, Surroundings};
 pub(crate) use trust::trust;

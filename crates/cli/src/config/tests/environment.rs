@@ -198,7 +198,7 @@ fn the_callback_token_comes_from_the_environment_or_the_file_and_is_never_empty(
         .variable("COUNTERSIGN_CALLBACK_TOKEN", "other");
     assert_eq!(
         both.settings().callback_token,
-        Some(crate::config::Secret::Value("mine".to_owned()))
+        Some(crate::config::secret::Secret::Value("mine".to_owned()))
     );
     assert_eq!(both.settings().warnings.len(), 1);
     assert_eq!(

@@ -141,7 +141,7 @@ fn keys_that_nothing_reads_yet_are_kept() {
     );
     assert_eq!(
         settings.secret("github.token"),
-        Some(crate::config::Secret::Variable("GH_TOKEN".to_owned()))
+        Some(crate::config::secret::Secret::Variable("GH_TOKEN".to_owned()))
     );
     assert!(settings.held("no.such.key").is_none());
 }
