@@ -267,6 +267,7 @@ fn trusted(state_dir: &Path, workspace: &Path, problems: &mut Vec<Problem>, warn
         }
         Ok(trusted) => trusted,
         Err(message) => {
+            let origin = Origin::of(Source::Operator(state_dir.to_owned()));
             problems.push(Problem { origin, message });
             Trusted::default()
         }
