@@ -9,7 +9,7 @@ use brush_parser::ast::Program;
 use brush_parser::{Parser, ParserOptions, SourcePosition, Token};
 use thiserror::Error;
 
-use super::position::Position;
+use super::position::{Position, Source};
 
 /// How much text is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,8 +59,7 @@ pub(super) fn parse(text: &str, limits: Limits) -> Result<Program, LineError> {
         });
     }
     if let Some(index) = text.chars().position(|c| c == '\0') {
-        let chars: Vec<char> = text.chars().collect();
-        return Err(LineError::Nul(Position::at(&chars, index)));
+        return Err(LineError::Nul(Source::new(text).at(index)));
     }
     check_openings(text)?;
     let program = parse_program(text, limits)?;
@@ -135,10 +134,9 @@ fn check_descriptors(text: &str) -> Result<(), LineError> {
     let mut digits = 0;
     for (index, c) in text.chars().enumerate() {
         if (c == '<' || c == '>') && digits > 9 {
-            let chars: Vec<char> = text.chars().collect();
             return Err(LineError::Syntax {
                 what: "a descriptor that does not exist",
-                position: Position::at(&chars, index),
+                position: Source::new(text).at(index),
             });
         }
         digits = if c.is_ascii_digit() { digits + 1 } else { 0 };
@@ -149,9 +147,16 @@ fn check_descriptors(text: &str) -> Result<(), LineError> {
 /// Operators in one `[[ … ]]`.
 const TESTS_MAX: usize = 64;
 
+/// Parentheses that are open at a `;`. The parser tries each of them as arithmetic and as a
+/// subshell, which doubles its work every time.
+const UNCLOSED_MAX: usize = 4;
+
 /// Depth as the grammar sees it. A `case` without its last `;;` and a process substitution are
 /// tried twice by the parser, so four of them inside each other already cost sixteen times.
 fn check_depth(tokens: &[Token], limits: Limits) -> Result<(), LineError> {
+    let too_deep = LineError::TooDeep {
+        max: limits.nesting_max,
+    };
     let mut open: Vec<bool> = Vec::new();
     let mut words = 0_usize;
     let mut cases = 0_usize;
@@ -163,6 +168,7 @@ fn check_depth(tokens: &[Token], limits: Limits) -> Result<(), LineError> {
                 match text.as_str() {
                     "(" => open.push(before == "<" || before == ">"),
                     ")" => drop(open.pop()),
+                    ";" if open.len() > UNCLOSED_MAX => return Err(too_deep),
                     _ => {}
                 }
                 text
@@ -190,10 +196,11 @@ fn check_depth(tokens: &[Token], limits: Limits) -> Result<(), LineError> {
             || twice > 4
             || tested > Some(TESTS_MAX)
         {
-            return Err(LineError::TooDeep {
-                max: limits.nesting_max,
-            });
+            return Err(too_deep);
         }
+    }
+    if open.len() > UNCLOSED_MAX {
+        return Err(too_deep);
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use brush_parser::ast::{
     IoFileRedirectTarget, IoRedirect, Program, SeparatorOperator, SimpleCommand,
 };
 
-use super::position::Position;
+use super::position::{Position, Source};
 use super::tree::{
     Action, Command, Joint, List, Piece, Pipeline, RUNNER_BUILTINS, Redirection, Tree, Word,
 };
@@ -36,19 +36,19 @@ const SHELL_BUILTINS: [&str; 46] = [
 const STATEFUL_BUILTINS: [&str; 5] = ["times", "type", "ulimit", "umask", "kill"];
 
 pub(super) fn build(text: &str, program: &Program) -> Result<Tree, &'static str> {
-    let chars: Vec<char> = text.chars().collect();
+    let source = Source::new(text);
     let mut lists = Vec::new();
     for CompoundListItem(and_or, separator) in program.complete_commands.iter().flat_map(|c| &c.0) {
         match separator {
             SeparatorOperator::Async => return Err("a background command"),
             SeparatorOperator::Sequence => {}
         }
-        let first = pipeline(&chars, &and_or.first)?;
+        let first = pipeline(&source, &and_or.first)?;
         let mut rest = Vec::new();
         for item in &and_or.additional {
             rest.push(match item {
-                AndOr::And(next) => (Joint::And, pipeline(&chars, next)?),
-                AndOr::Or(next) => (Joint::Or, pipeline(&chars, next)?),
+                AndOr::And(next) => (Joint::And, pipeline(&source, next)?),
+                AndOr::Or(next) => (Joint::Or, pipeline(&source, next)?),
             });
         }
         lists.push(List { first, rest });
@@ -56,7 +56,7 @@ pub(super) fn build(text: &str, program: &Program) -> Result<Tree, &'static str>
     Ok(Tree { lists })
 }
 
-fn pipeline(text: &[char], pipeline: &ast::Pipeline) -> Result<Pipeline, &'static str> {
+fn pipeline(text: &Source, pipeline: &ast::Pipeline) -> Result<Pipeline, &'static str> {
     if pipeline.bang {
         return Err("`!`");
     }
@@ -78,7 +78,7 @@ fn pipeline(text: &[char], pipeline: &ast::Pipeline) -> Result<Pipeline, &'stati
     Ok(Pipeline { commands })
 }
 
-fn command(text: &[char], simple: &SimpleCommand) -> Result<Command, &'static str> {
+fn command(text: &Source, simple: &SimpleCommand) -> Result<Command, &'static str> {
     let mut redirections = Vec::new();
     let mut args = Vec::new();
     for item in simple.prefix.iter().flat_map(|prefix| &prefix.0) {
@@ -104,10 +104,10 @@ fn command(text: &[char], simple: &SimpleCommand) -> Result<Command, &'static st
     }
     let position = name.loc.as_ref().map_or(Position::START, |span| {
         let mut index = span.start.index;
-        while text.get(index..index + 2) == Some(&['\\', '\n']) {
+        while text.chars.get(index..index + 2) == Some(&['\\', '\n']) {
             index += 2;
         }
-        Position::at(text, index)
+        text.at(index)
     });
     let name = read_word(&name.value)?
         .literal()

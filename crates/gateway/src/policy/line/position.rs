@@ -13,16 +13,41 @@ pub struct Position {
 
 impl Position {
     pub const START: Self = Self { line: 1, column: 1 };
+}
 
-    /// The position of the character with this index in the whole text.
-    pub(super) fn at(text: &[char], index: usize) -> Self {
-        let before = &text[..index.min(text.len())];
-        let line = 1 + before.iter().filter(|c| **c == '\n').count();
-        let column = 1 + before.iter().rev().take_while(|c| **c != '\n').count();
-        Self {
+/// A text by characters, with the places where its lines begin.
+#[derive(Debug)]
+pub(super) struct Source {
+    pub(super) chars: Vec<char>,
+    starts: Vec<usize>,
+}
+
+impl Source {
+    pub(super) fn new(text: &str) -> Self {
+        let chars: Vec<char> = text.chars().collect();
+        let breaks = chars.iter().enumerate().filter(|(_, c)| **c == '\n');
+        let starts = std::iter::once(0)
+            .chain(breaks.map(|(index, _)| index + 1))
+            .collect();
+        Self { chars, starts }
+    }
+
+    /// The position of the character with this index.
+    pub(super) fn at(&self, index: usize) -> Position {
+        let index = index.min(self.chars.len());
+        let line = self.starts.partition_point(|start| *start <= index);
+        let start = self.starts.get(line - 1).copied().unwrap_or_default();
+        Position {
             line: u32::try_from(line).unwrap_or(u32::MAX),
-            column: u32::try_from(column).unwrap_or(u32::MAX),
+            column: u32::try_from(index - start + 1).unwrap_or(u32::MAX),
         }
+    }
+
+    /// The index of the character at a position of this text.
+    pub(super) fn index(&self, position: Position) -> usize {
+        let line = usize::try_from(position.line).unwrap_or(usize::MAX);
+        let column = usize::try_from(position.column).unwrap_or(usize::MAX);
+        self.starts.get(line - 1).copied().unwrap_or_default() + column - 1
     }
 }
 

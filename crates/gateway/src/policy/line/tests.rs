@@ -202,6 +202,11 @@ fn text_that_cannot_be_read_is_refused() {
         &format!("[[ a{} ]]", " || a".repeat(10_000)),
         "nests deeper",
     );
+    check(&"((".repeat(8), "nests deeper");
+    check(
+        &format!("{}ls;{}", "(".repeat(12), ")".repeat(12)),
+        "nests deeper",
+    );
     check(&"coproc ".repeat(5_000), "nests deeper");
     check(&"ls;".repeat(2_000), "more than 1024 commands");
     let nested = |depth: usize| format!("ls {}ls{}", "\"$(ls ".repeat(depth), ")\"".repeat(depth));
@@ -257,5 +262,29 @@ proptest! {
         prop_assert_eq!(&read_back, &args);
         prop_assert!(command.args.iter().all(|word| word.literal().is_some()));
         prop_assert_eq!(canonical(command), text);
+    }
+}
+
+/// Each of these once cost the parser or the walk more than its length.
+#[test]
+fn the_largest_texts_come_to_an_end() {
+    let full = |unit: &str| unit.repeat(65_000 / unit.len());
+    for text in [
+        full("a "),
+        full("a;"),
+        full("a=b "),
+        full("a <<E\nE\n"),
+        full("((a "),
+        full("f() { a; };"),
+        format!("a {}", full(">a ")),
+        format!("a=({})", full("b ")),
+        format!("ls {}", full("[a")),
+        format!("ls {}", full("`\\a`")),
+        format!("{}{}", "((".repeat(12), full("a ")),
+        format!("{}{}", "case a in b) ".repeat(4), full("a;")),
+        format!("{}{}", "ls <(".repeat(4), full("a;")),
+        format!("ls {}{}{}", "$(".repeat(12), full("a "), ")".repeat(12)),
+    ] {
+        let _ = read(&text, Limits::STANDARD);
     }
 }

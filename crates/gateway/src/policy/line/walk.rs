@@ -16,7 +16,7 @@ use brush_parser::ast::{
 use brush_parser::{SourceSpan, ast};
 
 use super::guard::{self, Limits, LineError};
-use super::position::{Origin, Position};
+use super::position::{Origin, Position, Source};
 use super::word::Context;
 use super::{AssignmentUse, CommandUse, FunctionUse, Unclear};
 use numbers::Numbers;
@@ -29,14 +29,19 @@ pub(super) struct Facts {
     pub(super) functions: Vec<FunctionUse>,
     pub(super) unclear: Vec<Unclear>,
     numbers: Numbers,
+    lookups: usize,
+    documents: usize,
 }
 
+/// How often the whole text is searched for the place of a substitution.
+const LOOKUPS_MAX: usize = 64;
+
 pub(super) fn walk(text: &str, program: &Program, limits: Limits) -> Result<Facts, LineError> {
-    let chars: Vec<char> = text.chars().collect();
+    let source = Source::new(text);
     let mut facts = Facts::default();
     let mut walker = Walker {
-        whole: &chars,
-        local: &chars,
+        whole: &source,
+        local: &source.chars,
         origin: Origin::WHOLE,
         depth: 0,
         limits,
@@ -52,7 +57,7 @@ pub(super) fn walk(text: &str, program: &Program, limits: Limits) -> Result<Fact
 
 /// One text being walked: the whole line, or a substitution inside it.
 struct Walker<'a> {
-    whole: &'a [char],
+    whole: &'a Source,
     local: &'a [char],
     origin: Origin,
     depth: usize,
@@ -242,7 +247,7 @@ impl Walker<'_> {
     /// Parses and walks a text found inside a word.
     fn nested(&mut self, text: &str, origin: Origin) -> Result<(), LineError> {
         let origin = self.locate(text, origin);
-        let here = Position::at(self.whole, origin.fallback);
+        let here = self.whole.at(origin.fallback);
         if self.depth >= self.limits.nesting_max {
             return Err(LineError::TooDeep {
                 max: self.limits.nesting_max,
@@ -277,15 +282,17 @@ impl Walker<'_> {
     }
 
     /// A substitution whose place the parser did not keep is looked up in the text.
-    fn locate(&self, text: &str, origin: Origin) -> Origin {
+    fn locate(&mut self, text: &str, origin: Origin) -> Origin {
         let wanted: Vec<char> = text.chars().collect();
-        if origin.base.is_some() || wanted.is_empty() {
+        if origin.base.is_some() || wanted.is_empty() || self.facts.lookups >= LOOKUPS_MAX {
             return origin;
         }
-        let from = origin.fallback.max(1).min(self.whole.len());
-        let found = self.whole[from..]
+        self.facts.lookups += 1;
+        let whole = &self.whole.chars;
+        let from = origin.fallback.max(1).min(whole.len());
+        let found = whole[from..]
             .windows(wanted.len())
-            .zip(self.whole[from - 1..].iter())
+            .zip(whole[from - 1..].iter())
             .position(|(window, before)| "(`".contains(*before) && window == wanted);
         match found {
             Some(index) => Origin {
@@ -312,7 +319,7 @@ impl Walker<'_> {
     }
 
     fn at(&self, index: usize) -> Position {
-        Position::at(self.whole, self.origin.map(index))
+        self.whole.at(self.origin.map(index))
     }
 
     /// The parser lets a token begin before a continued line that precedes it.

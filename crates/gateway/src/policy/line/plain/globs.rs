@@ -6,20 +6,23 @@ use crate::policy::line::word::Part;
 /// The pieces, or nothing where a bracket holds more than characters and ranges.
 pub(super) fn pieces(parts: &[Part]) -> Option<Vec<Piece>> {
     let live: Vec<(char, bool)> = parts.iter().flat_map(live).collect();
+    let last_close = live.iter().rposition(|live| *live == (']', true));
     let mut pieces = Vec::new();
     let mut at = 0;
     while let Some((c, unquoted)) = live.get(at) {
         match (c, unquoted) {
             ('*', true) => pieces.push(Piece::AnyText),
             ('?', true) => pieces.push(Piece::AnyChar),
-            ('[', true) => match bracket(&live[at..])? {
-                Some((length, piece)) => {
-                    pieces.push(piece);
-                    at += length;
-                    continue;
+            ('[', true) if last_close.is_some_and(|close| close > at) => {
+                match bracket(&live[at..])? {
+                    Some((length, piece)) => {
+                        pieces.push(piece);
+                        at += length;
+                        continue;
+                    }
+                    None => literal(&mut pieces, '['),
                 }
-                None => literal(&mut pieces, '['),
-            },
+            }
             (c, _) => literal(&mut pieces, *c),
         }
         at += 1;

@@ -8,7 +8,7 @@ use brush_parser::ast::{
 use super::{Walker, numbers};
 use crate::policy::line::guard::LineError;
 use crate::policy::line::plain;
-use crate::policy::line::position::Position;
+use crate::policy::line::position::{Origin, Position};
 use crate::policy::line::word::{Context, Part};
 use crate::policy::line::{Arg, CommandUse, RedirectionUse};
 
@@ -111,6 +111,10 @@ impl Walker<'_> {
             }
             AssignmentValue::Array(elements) => {
                 let mut numeric = true;
+                let near = Origin {
+                    base: None,
+                    fallback: self.word_origin(word).fallback,
+                };
                 for (key, value) in elements {
                     numeric &= numbers::is_number(value);
                     if let Some(key) = key {
@@ -119,11 +123,6 @@ impl Walker<'_> {
                         // Bash reads a subscript up to its bracket, across blanks and comments.
                         self.unclear("an array element that begins with `[`", position);
                     }
-                    let origin = self.word_origin(word);
-                    let near = crate::policy::line::position::Origin {
-                        base: None,
-                        fallback: origin.fallback,
-                    };
                     self.text(&value.value, near, Context::Word)?;
                 }
                 self.facts.numbers.assigned(name, numeric);

@@ -13,25 +13,34 @@ impl Walker<'_> {
         if !is_usual(&document.here_end.value) {
             self.unclear("the tag of a here-document", position);
         }
-        // A second document, or a word that goes over the end of the line, moves the place where
-        // the body begins. What stands in the body itself does not count.
-        let text: String = self.local.iter().collect();
-        let body = &document.doc.value;
-        if openings(&text) > openings(body) + 1 {
+        self.facts.documents += 1;
+        if self.facts.documents > 1 {
             self.unclear("more than one here-document", position);
-        }
-        // Bash falls back from `((` to nested subshells, and finds the document accordingly.
-        if text.matches("((").count() > body.matches("((").count() {
-            self.unclear("`((` together with `<<`", position);
-        }
-        let first = text.lines().find(|line| line.contains("<<"));
-        if first.is_none_or(|line| !is_closed(line)) {
-            self.unclear("the line a here-document begins on", position);
+        } else if let Some(what) = self.unusual_place(&document.doc.value) {
+            self.unclear(what, position);
         }
         if document.requires_expansion {
             self.word(&document.doc, Context::Body)?;
         }
         Ok(())
+    }
+
+    /// A second document, or a word that goes over the end of the line, moves the place where the
+    /// body begins. What stands in the body itself does not count.
+    fn unusual_place(&self, body: &str) -> Option<&'static str> {
+        let text: String = self.local.iter().collect();
+        if openings(&text) > openings(body) + 1 {
+            return Some("more than one here-document");
+        }
+        // Bash falls back from `((` to nested subshells, and finds the document accordingly.
+        if text.matches("((").count() > body.matches("((").count() {
+            return Some("`((` together with `<<`");
+        }
+        let first = text.lines().find(|line| line.contains("<<"));
+        if first.is_none_or(|line| !is_closed(line)) {
+            return Some("the line a here-document begins on");
+        }
+        None
     }
 }
 
@@ -54,7 +63,7 @@ fn is_usual(tag: &str) -> bool {
 
 /// No quote, substitution or continuation is open at the end of the line.
 fn is_closed(line: &str) -> bool {
-    let even = |quote: char| line.matches(quote).count() % 2 == 0;
+    let line = line.replace("<<\\", "<<").replace("<<-\\", "<<-");
+    let even = |quote: char| line.matches(quote).count().is_multiple_of(2);
     even('\'') && even('"') && !line.contains(['`', '\\', '#']) && !line.contains("$(")
-        || line.contains("<<\\") && !line.contains(['\'', '"', '`', '#']) && !line.ends_with('\\')
 }

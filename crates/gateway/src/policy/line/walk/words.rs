@@ -23,7 +23,7 @@ impl Walker<'_> {
         context: Context,
     ) -> Result<Vec<Part>, LineError> {
         let parts = word::parse(text, context);
-        let here = Position::at(self.whole, origin.fallback);
+        let here = self.whole.at(origin.fallback);
         for what in parts.odd {
             self.unclear(what, here);
         }
@@ -56,7 +56,7 @@ impl Walker<'_> {
             self.assign(&name, here);
             self.facts.numbers.read(name, here);
         }
-        let index = self.whole_index(here);
+        let index = self.whole.index(here);
         let origin = Origin {
             base: None,
             fallback: index,
@@ -79,7 +79,7 @@ impl Walker<'_> {
     }
 
     pub(super) fn word_position(&self, word: &Word) -> Position {
-        Position::at(self.whole, self.word_origin(word).fallback)
+        self.whole.at(self.word_origin(word).fallback)
     }
 
     /// Where a word begins, and whether its text stands in the source letter by letter.
@@ -96,18 +96,6 @@ impl Walker<'_> {
             .get(start..)
             .is_some_and(|rest| starts_with(rest, &word.value));
         self.origin.inside(start, verbatim)
-    }
-
-    fn whole_index(&self, position: Position) -> usize {
-        let line = usize::try_from(position.line).unwrap_or(usize::MAX) - 1;
-        let column = usize::try_from(position.column).unwrap_or(usize::MAX) - 1;
-        let before: usize = self
-            .whole
-            .split(|c| *c == '\n')
-            .take(line)
-            .map(|line| line.len() + 1)
-            .sum();
-        before + column
     }
 }
 
