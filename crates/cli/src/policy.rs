@@ -1,5 +1,7 @@
 //! From settings to the policy the gateway decides by.
 
+use std::path::PathBuf;
+
 use anyhow::Context as _;
 use countersign_gateway::policy::allowlist::Allowlist;
 use countersign_gateway::policy::effective::{
@@ -30,7 +32,7 @@ pub(crate) fn effective(settings: &Settings) -> anyhow::Result<EffectivePolicy> 
             env_allow: command.env_allow.clone(),
             require: command.require.iter().map(|layer| word(Layer::parse, layer)).collect::<Result<_, _>>()?,
             path: command.path.clone(),
-            read_paths: command.read_paths.clone(),
+            read_paths: canonical(&command.read_paths),
             helpers: command.helpers.clone(),
         },
         approval: ApprovalPolicy {
@@ -43,7 +45,7 @@ pub(crate) fn effective(settings: &Settings) -> anyhow::Result<EffectivePolicy> 
             workspace_root: settings.places.workspace_root.clone(),
             cwd_roots: settings.places.cwd_roots.clone(),
             start: settings.places.start.clone(),
-            hidden: settings.places.hidden.clone(),
+            hidden: both_names(&settings.places.hidden),
         },
         tools: settings
             .tools
@@ -59,6 +61,21 @@ pub(crate) fn effective(settings: &Settings) -> anyhow::Result<EffectivePolicy> 
             .collect::<anyhow::Result<_>>()?,
         sources: settings.sources.clone(),
     })
+}
+
+/// Paths as the kernel names them; what does not exist stays as written.
+fn canonical(paths: &[PathBuf]) -> Vec<PathBuf> {
+    paths.iter().map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())).collect()
+}
+
+/// A secret place that is reached through a link is hidden under both names, once and for all here,
+/// so that no call has to resolve links again.
+fn both_names(paths: &[PathBuf]) -> Vec<PathBuf> {
+    let mut names: Vec<PathBuf> = canonical(paths);
+    names.extend(paths.iter().cloned());
+    names.sort();
+    names.dedup();
+    names
 }
 
 fn allowlist(entries: &[String]) -> anyhow::Result<Allowlist> {

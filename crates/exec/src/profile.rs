@@ -1,6 +1,5 @@
 //! From a plan to the sandbox's own words.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use countersign_gateway::error::{ErrorCode, Refusal};
@@ -35,9 +34,9 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
         },
         identity,
         protected: PROTECTED.iter().map(|name| root.join(name)).filter(|path| path.exists()).collect(),
-        masked: plan.hidden.iter().filter_map(|path| fs::canonicalize(path).ok()).filter(|path| within(path)).collect(),
+        masked: plan.hidden.iter().filter(|path| within(path) && path.exists()).cloned().collect(),
         roots: vec![root],
-        read_paths: plan.read_paths.iter().filter_map(|path| fs::canonicalize(path).ok()).collect(),
+        read_paths: plan.read_paths.iter().filter(|path| path.exists()).cloned().collect(),
         exec_list,
         noexec,
         home: None,

@@ -50,7 +50,8 @@ words! {
 }
 
 words! {
-    /// S1's approval modes, strictest first.
+    /// S1's approval modes. `never` and `untrusted` cannot be compared: one never asks, the other asks
+    /// for nearly everything.
     Mode {
         /// Never asks: what policy does not allow is denied.
         Never "never",
