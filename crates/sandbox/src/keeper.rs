@@ -64,6 +64,8 @@ pub(crate) struct Keeper {
     in_mount_namespace: bool,
     landlocked: bool,
     drops_capabilities: bool,
+    /// The profile's limit, or ours where that is lower: nobody can raise it.
+    open_files: u64,
     /// Finished rulesets by what they allow to execute, the latest last.
     rulesets: Vec<(ExecRights, OwnedFd)>,
     stack: Stack,

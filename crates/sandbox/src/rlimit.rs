@@ -1,6 +1,6 @@
 //! Limits on single processes. Those that are the same for every launch are set on the keeper once and
-//! inherited; CPU seconds and data size belong to the child, because the keeper lives longer and is itself
-//! no part of the command.
+//! inherited; CPU seconds, data size and open files belong to the child, because the keeper lives longer,
+//! receives more descriptors and is itself no part of the command.
 
 use std::fs;
 use std::io;
@@ -22,7 +22,6 @@ pub(crate) enum ProcessCount {
 /// Sets what every launch of this keeper inherits.
 pub(crate) fn set_inherited(limits: &Limits, count: ProcessCount) -> io::Result<()> {
     sys::set_rlimit(libc::RLIMIT_CORE, 0)?;
-    sys::set_rlimit(libc::RLIMIT_NOFILE, limits.open_files)?;
     if let Some(bytes) = limits.file_bytes {
         sys::set_rlimit(libc::RLIMIT_FSIZE, bytes)?;
     }

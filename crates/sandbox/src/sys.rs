@@ -134,15 +134,20 @@ pub(crate) fn set_groups(gid: u32, groups: &[u32]) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_setresgid, gid, gid, gid) }).map(drop)
 }
 
-pub(crate) fn set_rlimit(resource: libc::__rlimit_resource_t, limit: u64) -> io::Result<()> {
+/// The most that a limit of this process can be set to.
+pub(crate) fn hard_limit(resource: libc::__rlimit_resource_t) -> io::Result<u64> {
     let mut current = libc::rlimit64 {
         rlim_cur: 0,
         rlim_max: 0,
     };
     // SAFETY: `current` is a valid rlimit64 to write to.
     check(unsafe { libc::prlimit64(0, resource, std::ptr::null(), &raw mut current) })?;
-    // A hard limit can be lowered by anybody and raised by nobody we want to be.
-    let limit = limit.min(current.rlim_max);
+    Ok(current.rlim_max)
+}
+
+/// Lowers a limit. A hard limit can be lowered by anybody and raised by nobody we want to be.
+pub(crate) fn set_rlimit(resource: libc::__rlimit_resource_t, limit: u64) -> io::Result<()> {
+    let limit = limit.min(hard_limit(resource)?);
     let wanted = libc::rlimit64 {
         rlim_cur: limit,
         rlim_max: limit,

@@ -81,6 +81,7 @@ impl Keeper {
                 .limits
                 .memory_bytes
                 .filter(|_| !self.counters.has_memory()),
+            open_files: self.open_files,
             first_out_of_memory: self.counters.has_memory(),
             dies_with_keeper: self.tree == Tree::Descendants,
             program: -1,

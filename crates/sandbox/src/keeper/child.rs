@@ -27,6 +27,7 @@ pub(super) struct Plan {
     pub(super) drops_capabilities: bool,
     pub(super) cpu_seconds: Option<u64>,
     pub(super) data_bytes: Option<u64>,
+    pub(super) open_files: u64,
     /// Under a memory cgroup the command is to be killed, never its keeper, which is in there too.
     pub(super) first_out_of_memory: bool,
     /// Without a pid namespace the death of the keeper would not be the death of its child.
@@ -97,6 +98,7 @@ pub(super) fn confine(plan: &Plan) -> Result<(), Failure> {
     if let Some(bytes) = plan.data_bytes {
         limit(libc::RLIMIT_DATA, bytes, bytes)?;
     }
+    limit(libc::RLIMIT_NOFILE, plan.open_files, plan.open_files)?;
     if plan.first_out_of_memory {
         prefer_for_out_of_memory();
     }

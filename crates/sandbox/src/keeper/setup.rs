@@ -97,6 +97,7 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
     let filtered = profile.confines() && seccomp::available();
     let report = report(&profile, &namespaces, &leaf, &covers, is_root);
     require(&profile.require, &report)?;
+    let most_files = sys::hard_limit(libc::RLIMIT_NOFILE).map_err(failed(Act::Rlimits))?;
     let stack = Stack::new().map_err(failed(Act::Stack))?;
     // Last, because it refuses the very calls that the steps above are made of.
     if filtered {
@@ -116,6 +117,7 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
         in_mount_namespace: has_namespaces && profile.confines(),
         landlocked,
         drops_capabilities,
+        open_files: profile.limits.open_files.min(most_files),
         rulesets: Vec::new(),
         stack,
         runner,

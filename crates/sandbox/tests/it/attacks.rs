@@ -25,6 +25,7 @@ fn say(result: i64) -> i32 {
     } else {
         "open".to_owned()
     };
+    // SAFETY: writes a valid buffer to a stream that is open.
     unsafe { libc::write(1, text.as_ptr().cast(), text.len()) };
     0
 }
@@ -33,6 +34,7 @@ type Attack = fn() -> i64;
 
 macro_rules! call {
     ($($argument:expr),+) => {
+        // SAFETY: every attack is a call that the kernel checks; none is given memory to write to.
         || unsafe { libc::syscall($($argument),+) }
     };
 }
@@ -40,8 +42,6 @@ macro_rules! call {
 fn path(text: &'static CStr) -> *const libc::c_char {
     text.as_ptr()
 }
-
-const PARENT_IS_ME: i64 = 0;
 
 /// Name, what is tried, and the errors that count as refused.
 const ATTACKS: &[(&str, Attack, &[i32])] = &[
@@ -116,24 +116,20 @@ const ATTACKS: &[(&str, Attack, &[i32])] = &[
     ),
     (
         "ptrace-keeper",
-        call!(libc::SYS_ptrace, libc::PTRACE_SEIZE, libc::getppid(), 0, 0),
+        call!(libc::SYS_ptrace, libc::PTRACE_SEIZE, parent(), 0, 0),
         &[libc::EPERM],
     ),
     (
         "read-keeper",
-        || unsafe { open_keeper("mem") },
+        || open_keeper("mem"),
         &[libc::EACCES, libc::EPERM],
     ),
     (
         "keeper-environment",
-        || unsafe { open_keeper("environ") },
+        || open_keeper("environ"),
         &[libc::EACCES, libc::EPERM],
     ),
-    (
-        "signal-keeper",
-        || unsafe { signal_keeper() },
-        &[libc::EPERM],
-    ),
+    ("signal-keeper", signal_keeper, &[libc::EPERM]),
     (
         "mount",
         call!(
@@ -209,7 +205,7 @@ const ATTACKS: &[(&str, Attack, &[i32])] = &[
     ),
     (
         "process-vm",
-        call!(libc::SYS_process_vm_readv, libc::getppid(), 0, 0, 0, 0, 0),
+        call!(libc::SYS_process_vm_readv, parent(), 0, 0, 0, 0, 0),
         &[libc::EPERM],
     ),
 ];
@@ -217,27 +213,31 @@ const ATTACKS: &[(&str, Attack, &[i32])] = &[
 /// Only with a list of programs: a program in memory is no file that Landlock could refuse.
 const MEMORY_FILE: &str = "memfd";
 
-unsafe fn open_keeper(file: &str) -> i64 {
-    let path = format!("/proc/{}/{file}\0", unsafe { libc::getppid() });
+fn parent() -> i32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::getppid() }
+}
+
+fn open_keeper(file: &str) -> i64 {
+    let path = format!("/proc/{}/{file}\0", parent());
+    // SAFETY: the path is NUL-terminated.
     i64::from(unsafe { libc::open(path.as_ptr().cast(), libc::O_RDONLY) })
 }
 
-unsafe fn signal_keeper() -> i64 {
-    let result = i64::from(unsafe { libc::kill(libc::getppid(), libc::SIGTERM) });
+fn signal_keeper() -> i64 {
+    // SAFETY: takes integers only.
+    let result = i64::from(unsafe { libc::kill(parent(), libc::SIGTERM) });
     // The first process of a pid namespace can be signalled by its own user to no effect: the kernel drops it.
-    if result == PARENT_IS_ME && unsafe { libc::getppid() } == 1 {
-        unsafe { refuse() }
-    } else {
-        result
+    if result == 0 && parent() == 1 {
+        // SAFETY: the thread's own error number.
+        unsafe { *libc::__errno_location() = libc::EPERM };
+        return -1;
     }
-}
-
-unsafe fn refuse() -> i64 {
-    unsafe { *libc::__errno_location() = libc::EPERM };
-    -1
+    result
 }
 
 pub(crate) fn memory_file() -> i32 {
+    // SAFETY: the name is NUL-terminated.
     say(unsafe { libc::syscall(libc::SYS_memfd_create, path(c"x"), 0) })
 }
 

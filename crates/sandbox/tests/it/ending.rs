@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use countersign_sandbox::{KeeperHandle, Outcome, directory, wire};
 
-use crate::setting::{ALL, Setting, in_settings};
+use crate::setting::{ALL, Setting, am_root, in_settings};
 use crate::support::{Pending, Server, control, find, launch, send, sh};
 
 /// Ways to hide from whoever ends a command; each leaves a process behind that runs `sleep` with this argument.
@@ -172,8 +172,7 @@ fn closing_the_keeper_ends_what_it_runs() {
     );
 }
 
-/// A server in a process of its own, which is then killed. The child of the fork keeps to what a fork of a
-/// threaded process may do, plus what `Zygote` itself promises to survive.
+/// Starts a server in a process of its own and kills it.
 fn killed_server(setting: Setting) {
     let base = tempfile::tempdir().unwrap();
     let temp_base = base.path().join("temp-base");
@@ -261,10 +260,7 @@ fn server_to_be_killed() {
         return;
     };
     let variable = |name: &str| std::env::var(name).unwrap();
-    let setting = match (
-        unsafe { libc::geteuid() } == 0,
-        variable("COUNTERSIGN_TEST_PLAIN") == "0",
-    ) {
+    let setting = match (am_root(), variable("COUNTERSIGN_TEST_PLAIN") == "0") {
         (true, true) => Setting::Root,
         (true, false) => Setting::RootPlain,
         (false, true) => Setting::User,

@@ -124,6 +124,7 @@ fn masked_paths_inside_the_workspace_are_empty() {
                 "cat state/key",
                 "echo x > state/new",
                 "echo x > config.yaml; grep . config.yaml",
+                "chmod 777 state && echo x > state/new",
                 "mv state elsewhere",
                 "rmdir state",
                 "cat ./state/../state/key",

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 
 use countersign_sandbox::{Launch, Layer, Outcome, Reply, Step, directory, wire};
 
-use crate::setting::{ALL, Setting, WITH_NAMESPACES, in_settings};
+use crate::setting::{ALL, Setting, WITH_NAMESPACES, in_settings, own_uid};
 use crate::support::{self, Server, c, control, exec, find, has, launch, run, send, sh};
 use countersign_sandbox::ExecRights;
 
@@ -211,7 +211,7 @@ fn the_user_is_dropped_with_every_capability() {
             let uid = if setting.is_root() {
                 support::NOBODY
             } else {
-                unsafe { libc::geteuid() }
+                own_uid()
             }
             .to_string();
             assert_eq!(field("Uid:"), vec![uid.as_str(); 4]);
