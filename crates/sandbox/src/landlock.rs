@@ -195,10 +195,8 @@ impl Rules {
             )
         })?;
         // SAFETY: the kernel just gave us this descriptor and nobody else knows it.
-        Ok(Rules {
-            fd: unsafe { OwnedFd::from_raw_fd(fd as RawFd) },
-            handled,
-        })
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+        Ok(Rules { fd, handled })
     }
 
     fn allow_all<'a>(&self, paths: impl Iterator<Item = &'a Path>, rights: u64) -> io::Result<()> {

@@ -13,6 +13,8 @@
 //!
 //! This is the only crate with `unsafe`. It decides nothing about policy and knows no other crate of ours.
 
+#![deny(clippy::undocumented_unsafe_blocks)]
+
 mod layer;
 mod profile;
 

@@ -15,3 +15,4 @@ mod limits;
 mod runner;
 mod setting;
 mod support;
+mod tools;
