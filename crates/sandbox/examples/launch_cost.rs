@@ -22,7 +22,7 @@ use countersign_sandbox::{
 struct Row {
     name: &'static str,
     micros: Vec<f64>,
-    run: Box<dyn Fn()>,
+    run: Box<dyn Fn() + Send>,
 }
 
 fn main() {
@@ -125,6 +125,32 @@ fn main() {
             at(0.99)
         );
     }
+    for _ in 0..3 {
+        let spawns = (0..8)
+            .map(|_| Box::new(spawn) as Box<dyn Fn() + Send>)
+            .collect();
+        let keepers = (0..8)
+            .map(|_| launcher(&zygote, &confined(), Kind::Exec))
+            .collect();
+        let (bare, kept) = (
+            per_second(rounds / 8, spawns),
+            per_second(rounds / 8, keepers),
+        );
+        println!(
+            "8 in flight, per second: posix_spawn {bare:.0}, keepers with all layers {kept:.0}"
+        );
+    }
+}
+
+/// Calls per second of eight at once.
+fn per_second(rounds: usize, runs: Vec<Box<dyn Fn() + Send>>) -> f64 {
+    let (start, count) = (Instant::now(), runs.len() * rounds);
+    std::thread::scope(|scope| {
+        for run in runs {
+            scope.spawn(move || (0..rounds).for_each(|_| run()));
+        }
+    });
+    count as f64 / start.elapsed().as_secs_f64()
 }
 
 fn spawn() {
@@ -143,7 +169,7 @@ enum Kind {
     Run,
 }
 
-fn launcher(zygote: &Zygote, profile: &Profile, kind: Kind) -> Box<dyn Fn()> {
+fn launcher(zygote: &Zygote, profile: &Profile, kind: Kind) -> Box<dyn Fn() + Send> {
     let keeper: KeeperHandle = zygote.keeper(profile).unwrap();
     let directories = [PathBuf::from("/usr/bin")];
     let program = program::find("true", &directories).unwrap();
