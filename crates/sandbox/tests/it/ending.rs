@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use countersign_sandbox::{KeeperHandle, Outcome, directory, wire};
@@ -47,9 +48,15 @@ fn survivors() -> Vec<String> {
         .collect()
 }
 
-/// Told apart from the same test in another process.
+/// Told apart from other tests, in this process and in others.
 fn mark() -> String {
-    format!("98765.{}", std::process::id())
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    thread_local!(static NUMBER: u32 = NEXT.fetch_add(1, Ordering::Relaxed));
+    format!(
+        "98765.{}{:03}",
+        std::process::id(),
+        NUMBER.with(|number| *number)
+    )
 }
 
 fn marked(line: &str) -> String {
@@ -309,7 +316,11 @@ fn a_finished_zygote_leaves_no_cgroup_and_no_temporary_files() {
             let server = Server::start(setting);
             let keeper = server.keeper(&server.profile());
             sh(&keeper, &server.workspace, "true").succeeded();
-            let own = format!("countersign-{}-", std::process::id());
+            let own = format!(
+                "countersign-{}-{}-",
+                std::process::id(),
+                server.zygote.pid()
+            );
             let leaves = || {
                 walk(Path::new("/sys/fs/cgroup/pids"), 2)
                     .into_iter()
