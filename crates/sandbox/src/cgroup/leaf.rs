@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::{CgroupError, Hierarchy};
 use crate::profile::Limits;
+use crate::sys;
 
 /// Length of the window in which a CPU share is counted.
 const CPU_PERIOD_US: u64 = 100_000;
@@ -18,6 +19,8 @@ const REMOVE_ATTEMPTS: u32 = 50;
 #[derive(Debug)]
 pub struct Leaf {
     directories: Vec<PathBuf>,
+    /// The one of them that only holds a share of CPU time.
+    cpu_share: Option<PathBuf>,
     memory_events: Option<PathBuf>,
     pids_events: Option<PathBuf>,
 }
@@ -37,6 +40,7 @@ impl Leaf {
     ) -> Result<Leaf, CgroupError> {
         let mut leaf = Leaf {
             directories: Vec::new(),
+            cpu_share: None,
             memory_events: None,
             pids_events: None,
         };
@@ -104,6 +108,7 @@ impl Leaf {
                     )?;
                     set(&leaf, "cpu.cfs_period_us", CPU_PERIOD_US)?;
                     set(&leaf, "cpu.cfs_quota_us", quota_us(quota))?;
+                    self.cpu_share = Some(leaf);
                 }
             }
         }
@@ -127,9 +132,19 @@ impl Leaf {
         for directory in &self.directories {
             let path = directory.join("cgroup.procs");
             // Zero is whoever writes it, whatever its number is in which namespace.
-            fs::write(&path, "0").map_err(|source| CgroupError::Enter { path, source })?;
+            match fs::write(&path, "0") {
+                Ok(()) => {}
+                // A share of CPU time is for ordinary processes: the kernel takes no real-time one in, and
+                // would not slow it down either. The other limits hold for both.
+                Err(source) if source.raw_os_error() == Some(libc::EINVAL) && self.is_share(directory) && sys::is_real_time() => {}
+                Err(source) => return Err(CgroupError::Enter { path, source }),
+            }
         }
         Ok(())
+    }
+
+    fn is_share(&self, directory: &Path) -> bool {
+        self.cpu_share.as_deref() == Some(directory)
     }
 
     /// Opens the counters of limit hits.

@@ -6,6 +6,7 @@
 
 pub mod dump;
 mod ledger;
+mod log;
 pub mod migrations;
 pub mod prune;
 pub mod query;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::log::Log;
 use super::migrations::{self, MigrateError};
 use super::{Durability, Options, trouble};
 use crate::key::{Key, KeyError};
@@ -32,7 +33,7 @@ pub(super) struct Identity {
 
 /// Everything a connection needs, fixed at the start.
 pub(super) struct Site {
-    database: PathBuf,
+    pub(super) database: PathBuf,
     pub(super) options: Options,
     pub(super) key: Key,
     pub(super) process: Process,
@@ -101,6 +102,7 @@ impl Site {
             Durability::Process => "NORMAL",
         };
         connection.pragma_update(None, "synchronous", synchronous)?;
+        Log::configure(&connection)?;
         Ok(connection)
     }
 
@@ -111,6 +113,7 @@ impl Site {
         connection.busy_timeout(self.options.busy_timeout)?;
         connection.pragma_update(None, "cache_size", -CACHE_KIBIBYTES)?;
         connection.pragma_update(None, "query_only", true)?;
+        Log::configure(&connection)?;
         Ok(connection)
     }
 

@@ -5,13 +5,14 @@
 //! a new one, so the record comes back by itself.
 
 use std::sync::Arc;
-use std::sync::mpsc::Receiver;
+use std::sync::mpsc::{Receiver, TryRecvError};
 
 use countersign_gateway::audit::{Change, Committed, RecordError};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::ledger::{Head, Ledger};
+use super::log::{Log, Queue};
 use super::site::Site;
 use super::trouble;
 use crate::checkpoint::Kind;
@@ -56,6 +57,13 @@ impl Job {
         (Box::new(job), outcome)
     }
 
+    /// What it brings to the database, roughly.
+    fn bytes(&self) -> usize {
+        let events: usize = self.change.events.iter().map(|draft| draft.payload().len()).sum();
+        let close = self.change.close.as_ref().map_or(0, |close| close.stdout.len() + close.stderr.len());
+        events + close
+    }
+
     fn answer(self, outcome: Outcome) {
         // A caller that no longer waits is fine: the write went on without it.
         let _ = self.answer.send(outcome);
@@ -69,6 +77,7 @@ pub(super) fn run(site: &Arc<Site>, first: Connection, queue: &Receiver<Box<Job>
         queue,
         witness: Witness::new(site.options.witness.clone()),
         batch: Vec::new(),
+        written_bytes: 0,
     };
     let mut connection = Some(first);
     let mut waiting = None;
@@ -108,11 +117,14 @@ struct Writer<'a> {
         reason = "they come boxed, which keeps the queue small"
     )]
     batch: Vec<Box<Job>>,
+    /// What the last transaction brought to the database.
+    written_bytes: usize,
 }
 
 impl Writer<'_> {
     fn serve(&mut self, connection: &Connection, mut waiting: Option<Box<Job>>) -> After {
         let identity = self.site.identity().ok();
+        let mut log = Log::new(self.site);
         let mut ledger = match Ledger::prepare(connection, self.site) {
             Ok(ledger) => ledger,
             Err(error) => {
@@ -124,10 +136,11 @@ impl Writer<'_> {
         loop {
             let job = match waiting.take() {
                 Some(job) => job,
-                None => match self.queue.recv() {
-                    Ok(job) => job,
-                    Err(_) => {
+                None => match self.next(connection, &mut log) {
+                    Some(job) => job,
+                    None => {
                         self.stop(&mut ledger);
+                        log.copy(connection);
                         return After::Stopped;
                     }
                 },
@@ -140,13 +153,31 @@ impl Writer<'_> {
                 return After::Reconnect;
             }
             self.batch.push(job);
-            if let Err(error) = self.write(&mut ledger) {
+            self.written_bytes = 0;
+            let written = self.write(&mut ledger);
+            log.wrote(self.written_bytes);
+            if let Err(error) = written {
                 ledger.roll_back();
                 tracing::warn!(%error, "the record was not written");
                 self.refuse_all(&trouble::unavailable(&error));
                 if !trouble::is_passing(&error) {
                     return After::Reconnect;
                 }
+            }
+        }
+    }
+
+    /// The next job; upkeep of the log is done where it keeps nobody waiting.
+    fn next(&self, connection: &Connection, log: &mut Log) -> Option<Box<Job>> {
+        match self.queue.try_recv() {
+            Ok(job) => {
+                log.upkeep(connection, Queue::Waiting);
+                Some(job)
+            }
+            Err(TryRecvError::Disconnected) => None,
+            Err(TryRecvError::Empty) => {
+                log.upkeep(connection, Queue::Empty);
+                self.queue.recv().ok()
             }
         }
     }
@@ -218,6 +249,7 @@ impl Writer<'_> {
     ) -> rusqlite::Result<()> {
         let signed = ledger.commit(head)?;
         for (job, outcome) in self.batch.drain(..).zip(outcomes) {
+            self.written_bytes += job.bytes();
             job.answer(outcome);
         }
         self.witness.tell(signed);
