@@ -39,7 +39,8 @@ pub(crate) enum Command {
     /// Run the server: health, readiness, and a page that says what is running.
     Serve(Serve),
     /// Run one command through policy, approval, sandbox and record.
-    #[command(after_help = "The exit code is the command's own; 124 on timeout, 126 when it was refused.")]
+    #[command(after_help = "The exit code is the command's own; 124 on timeout, 126 when it was refused.\n\n\
+                            Example:\n  countersign exec --timeout-ms 60000 -- git status --short")]
     Exec(Exec),
     /// Read, prove, export and prune the record.
     #[command(subcommand)]
@@ -95,6 +96,7 @@ pub(crate) enum Audit {
         no_follow: bool,
     },
     /// Find events or command records, oldest first.
+    #[command(after_help = "Example:\n  countersign audit query --status rejected --limit 20")]
     Query(AuditQuery),
     /// Prove that nothing was changed, removed, reordered or cut off.
     Verify {
@@ -126,10 +128,10 @@ pub(crate) struct AuditQuery {
     /// What to read.
     #[arg(long, value_enum, default_value = "command")]
     pub(crate) kind: AuditKind,
-    /// At most this many.
+    /// At most this many, the latest.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) limit: usize,
-    /// Only with this status.
+    /// Only with this status: ok, rejected, timeout or failed; for events also an approval's state.
     #[arg(long, value_name = "S")]
     pub(crate) status: Option<String>,
     /// Only of this request.
@@ -154,20 +156,8 @@ pub(crate) enum Policy {
     /// Check a configuration file and tell every problem.
     Check { file: PathBuf },
     /// Tell what would happen to a command, and by which rule.
-    Explain {
-        /// The tool it would be called through; with `execute_command` the one argument is the line.
-        #[arg(long, value_name = "T", default_value = "execute_process")]
-        tool: String,
-        /// Print JSON.
-        #[arg(long)]
-        json: bool,
-        /// Where it would run.
-        #[arg(long, value_name = "DIR")]
-        cwd: Option<String>,
-        /// The program and its arguments, or the line.
-        #[arg(last = true, required = true, value_name = "FILE ARGS")]
-        argv: Vec<String>,
-    },
+    #[command(after_help = "Example:\n  countersign policy explain --tool execute_command -- 'git log | head -3'")]
+    Explain(Explain),
     /// Show the policy in force.
     Show {
         /// What all sources together came to (the only view there is).
@@ -177,6 +167,22 @@ pub(crate) enum Policy {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Explain {
+    /// The tool it would be called through; with `execute_command` the one argument is the line.
+    #[arg(long, value_name = "T", default_value = "execute_process")]
+    pub(crate) tool: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Where it would run.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) cwd: Option<String>,
+    /// The program and its arguments, or the line.
+    #[arg(last = true, required = true, value_name = "FILE ARGS")]
+    pub(crate) argv: Vec<String>,
 }
 
 #[derive(Subcommand, Debug)]

@@ -8,24 +8,41 @@ mod start;
 mod wiring;
 
 mod config;
+mod interpreters;
 mod policy;
 mod private;
+mod terminal;
 
 use std::process::ExitCode;
 
 use clap::Parser as _;
 
 use cli::{Cli, Command};
-use start::BadConfiguration;
+use start::{BadConfiguration, BadUsage};
+use terminal::ReaderGone;
 use wiring::Launchpad;
 
+const FAILED: u8 = 1;
+const NOT_UNDERSTOOD: u8 = 2;
+
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) if error.use_stderr() => {
+            let text = error.render().to_string();
+            start::say(&format!("countersign: {}", text.trim_start_matches("error: ").trim_end()));
+            return ExitCode::from(NOT_UNDERSTOOD);
+        }
+        // `--help` and `--version` come back as errors too.
+        Err(help) => help.exit(),
+    };
     match run(&cli) {
         Ok(code) => code,
+        Err(error) if error.is::<ReaderGone>() => ExitCode::SUCCESS,
         Err(error) => {
             start::say(&format!("countersign: {error:#}"));
-            ExitCode::from(if error.is::<BadConfiguration>() { 2 } else { 1 })
+            let understood = !error.is::<BadConfiguration>() && !error.is::<BadUsage>();
+            ExitCode::from(if understood { FAILED } else { NOT_UNDERSTOOD })
         }
     }
 }
@@ -37,7 +54,11 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Stdio => commands::stdio::run(&flags, Launchpad::prepare()?)?,
         Command::Exec(exec) => return commands::exec::run(&flags, exec, Launchpad::prepare()?),
         Command::Serve(serve) => commands::serve::run(&config::Flags { listen: serve.listen.clone(), ..flags })?,
-        _ => anyhow::bail!("not here yet"),
+        Command::Audit(audit) => return commands::audit::run(&flags, audit),
+        Command::Policy(policy) => commands::policy::run(&flags, policy)?,
+        Command::Config(command) => commands::config::run(&flags, command)?,
+        Command::Doctor { json } => return commands::doctor::run(&flags, *json),
+        Command::Completions { shell } => commands::completions::run(*shell)?,
     }
     Ok(ExitCode::SUCCESS)
 }

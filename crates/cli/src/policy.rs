@@ -8,9 +8,9 @@ use countersign_gateway::policy::effective::{
     ApprovalPolicy, CommandPolicy, EffectivePolicy, Layer, Mode, Network, Places, SandboxMode, ToolApproval, ToolRule,
 };
 use countersign_gateway::policy::quantity::{ByteCount, Millicores};
-use countersign_gateway::policy::whitelist::{RuleText, Source, WhitelistRule, builtin_rules};
+use countersign_gateway::policy::whitelist::{RuleText, Source, WhitelistError, WhitelistRule, builtin_rules};
 
-use crate::config::{Settings, WhitelistEntry};
+use crate::config::{Problem, Settings, WhitelistEntry};
 
 /// Gives checked settings their types. What fails here is something only the policy itself can
 /// judge, such as a whitelist rule that does not meet its own examples.
@@ -89,20 +89,30 @@ fn allowlist(entries: &[String]) -> anyhow::Result<Allowlist> {
 fn whitelist(entries: &[WhitelistEntry]) -> anyhow::Result<Vec<WhitelistRule>> {
     let mut rules = builtin_rules();
     for entry in entries {
-        let source = if entry.source.contains("project file") { Source::Project } else { Source::Global };
-        let rule = WhitelistRule::new(&RuleText {
-            pattern: &entry.pattern,
-            reason: entry.reason.as_deref().unwrap_or("configured"),
-            enabled: entry.enabled,
-            source,
-            matches: &entry.matching,
-            not_matches: &entry.not_matching,
-        })
-        .context("a rule of `whitelist` cannot be used")?;
+        let rule = whitelist_rule(entry).context("a rule of `whitelist` cannot be used")?;
         rules.retain(|known| known.name() != entry.pattern);
         rules.push(rule);
     }
     Ok(rules)
+}
+
+fn whitelist_rule(entry: &WhitelistEntry) -> Result<WhitelistRule, WhitelistError> {
+    let source = if entry.source.contains("project file") { Source::Project } else { Source::Global };
+    WhitelistRule::new(&RuleText {
+        pattern: &entry.pattern,
+        reason: entry.reason.as_deref().unwrap_or("configured"),
+        enabled: entry.enabled,
+        source,
+        matches: &entry.matching,
+        not_matches: &entry.not_matching,
+    })
+}
+
+/// Every rule of the whitelist that does not meet its own examples.
+pub(crate) fn unmet_examples(settings: &Settings) -> Vec<Problem> {
+    let Some(held) = settings.held("approval_policy.whitelist") else { return Vec::new() };
+    let errors = settings.approval.whitelist.iter().filter_map(|entry| whitelist_rule(entry).err());
+    errors.map(|error| Problem { origin: held.origin.clone(), message: format!("`approval_policy.whitelist`: {error}") }).collect()
 }
 
 fn word<T>(parse: impl Fn(&str) -> Option<T>, text: &str) -> anyhow::Result<T> {

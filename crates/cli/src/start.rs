@@ -6,15 +6,21 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use countersign_gateway::approval::Approver;
-use countersign_gateway::audit::Record as _;
+use countersign_gateway::audit::event::{Actor, Draft, EventType};
 use countersign_gateway::audit::redact::{self, Redactor, is_secret_name};
+use countersign_gateway::audit::{Change, Record as _};
 use countersign_gateway::clock::Clock;
+use countersign_gateway::ids::IdSource;
 use countersign_gateway::policy::effective::EffectivePolicy;
 use countersign_gateway::spine::{Gateway, Settings as SpineSettings};
+use countersign_store::row::Row;
+use countersign_store::sqlite::query::{Filter, Pick};
 use countersign_store::{Durability, Options, SqliteStore};
+use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{self, Flags, Problems, Settings, Surroundings};
+use crate::interpreters;
 use crate::policy;
 use crate::wiring::{self, Launchpad, Parts};
 
@@ -37,11 +43,27 @@ impl std::fmt::Display for BadConfiguration {
 
 impl std::error::Error for BadConfiguration {}
 
+/// What was typed cannot be used; exit code 2.
+#[derive(Debug)]
+pub(crate) struct BadUsage(pub(crate) String);
+
+impl std::fmt::Display for BadUsage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadUsage {}
+
 impl Started {
     pub(crate) fn load(flags: &Flags) -> anyhow::Result<Self> {
         let surroundings = Surroundings::of_this_process()?;
         let settings = config::load(&surroundings, flags).map_err(BadConfiguration)?;
-        let policy = policy::effective(&settings)?;
+        let unmet = policy::unmet_examples(&settings);
+        if !unmet.is_empty() {
+            return Err(BadConfiguration(Problems(unmet)).into());
+        }
+        let policy = policy::effective(&settings).map_err(|error| BadUsage(format!("{error:#}")))?;
         Ok(Self { settings, policy, surroundings })
     }
 
@@ -58,17 +80,44 @@ impl Started {
     /// Joins everything; the policy in force is in the record before the first call.
     pub(crate) async fn gateway(&self, launchpad: Launchpad, approver: Arc<dyn Approver>) -> anyhow::Result<Arc<Gateway>> {
         let record = self.record()?;
+        let redactor = self.redactor();
+        self.record_policy(&record, &redactor).await?;
         let parts = Parts {
             policy: self.policy.clone(),
             settings: SpineSettings {
                 answer_within: self.settings.answer_within,
                 output_limit: self.settings.output_limit_bytes,
             },
-            redactor: self.redactor(),
+            redactor,
             approver,
             record,
         };
         Ok(wiring::gateway(parts, launchpad))
+    }
+
+    /// Writes the policy down when it is another than the last one written, so that the digest in
+    /// every decision's record leads to the whole of it.
+    async fn record_policy(&self, record: &SqliteStore, redactor: &Redactor) -> anyhow::Result<()> {
+        let last = Filter {
+            event_type: Some(EventType::PolicyChanged),
+            limit: 1,
+            pick: Pick::Newest,
+            ..Filter::everything()
+        };
+        // One look into an index, while nothing else runs here that it could hold up.
+        let last = record.query_events(&last).context("cannot look up the last policy")?;
+        let payload = |row: &Row| serde_json::from_str::<Value>(&row.payload).ok();
+        let digest = self.policy.snapshot()["digest"].take();
+        if last.first().and_then(payload).is_some_and(|payload| payload["digest"] == digest) {
+            return Ok(());
+        }
+        let payload = json!({"digest": digest, "content": redactor.redact_json(&self.policy.content())});
+        let ids = IdSource::random();
+        let actor = Actor::system("policy");
+        let now = Clock::system().now();
+        let event = Draft::new(ids.event(), now, ids.correlation(), actor, EventType::PolicyChanged, &payload);
+        let change = Change { events: vec![event], ..Change::default() };
+        record.commit(change).await.map(drop).context("cannot write the policy into the record")
     }
 
     /// Knows the values of this process's secret variables besides the usual shapes of secrets.
@@ -81,10 +130,14 @@ impl Started {
     }
 }
 
-/// Tells the operator what was left out of the configuration, on standard error.
+/// Tells the operator on standard error what was left out of the configuration, and which listed
+/// programs run any text.
 pub(crate) fn warn(started: &Started) {
     for warning in &started.settings.warnings {
         say(&format!("warning: {warning}"));
+    }
+    for entry in interpreters::listed(&started.policy.command.allowlist) {
+        say(&format!("warning: {}", interpreters::caution(&entry)));
     }
 }
 

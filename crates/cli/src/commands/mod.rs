@@ -1,5 +1,12 @@
-//! The commands, one file each.
+//! The commands, one file or folder each.
 
 pub(crate) mod exec;
 pub(crate) mod serve;
 pub(crate) mod stdio;
+
+pub(crate) mod audit;
+pub(crate) mod policy;
+
+pub(crate) mod completions;
+pub(crate) mod config;
+pub(crate) mod doctor;

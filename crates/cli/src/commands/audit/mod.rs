@@ -1,0 +1,90 @@
+//! `audit`: the record read, followed, proved, exported and pruned.
+//!
+//! Everything but `prune` only reads, also while a server writes, and makes nothing where there is
+//! no record yet.
+
+mod export;
+mod prune;
+mod query;
+mod summary;
+mod tail;
+mod verify;
+
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use countersign_gateway::clock::Clock;
+use countersign_store::sqlite::site;
+use countersign_store::{Durability, Options, SqliteStore, key};
+
+use crate::cli::Audit;
+use crate::config::{self, Flags, Surroundings};
+use crate::start::BadConfiguration;
+
+pub(crate) fn run(flags: &Flags, audit: &Audit) -> anyhow::Result<ExitCode> {
+    match audit {
+        Audit::Tail { json, last, no_follow } => {
+            let form = if *json { Form::Json } else { Form::Text };
+            let until = if *no_follow { tail::Until::Now } else { tail::Until::Stopped };
+            tail::run(flags, form, *last, until)?;
+        }
+        Audit::Query(asked) => query::run(flags, asked)?,
+        Audit::Verify { file, json } => {
+            let form = if *json { Form::Json } else { Form::Text };
+            return verify::run(flags, file.as_deref(), form);
+        }
+        Audit::Export { output } => export::run(flags, output.as_deref())?,
+        Audit::Prune { before, json } => prune::run(flags, before, if *json { Form::Json } else { Form::Text })?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// For people or for programs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    Text,
+    Json,
+}
+
+/// A record that is only read.
+///
+/// Never dropped: dropping a store is a clean stop, which signs the chain's end, and whoever only
+/// looks at a record signs nothing of it.
+struct Reading(ManuallyDrop<SqliteStore>);
+
+impl Reading {
+    fn open(flags: &Flags) -> anyhow::Result<Self> {
+        let directory = existing_record(flags)?;
+        let options = Options::new(Durability::Process, Clock::system());
+        let store = SqliteStore::open(&directory, options).context("cannot open the record")?;
+        Ok(Self(ManuallyDrop::new(store)))
+    }
+}
+
+impl Deref for Reading {
+    type Target = SqliteStore;
+
+    fn deref(&self) -> &SqliteStore {
+        &self.0
+    }
+}
+
+/// The state directory, if it holds a record. Opening would make what is missing, so it is asked first.
+fn existing_record(flags: &Flags) -> anyhow::Result<PathBuf> {
+    let directory = config::find_state_dir(&Surroundings::of_this_process()?, flags).map_err(BadConfiguration)?;
+    let missing = |name: &str| !directory.join(name).exists();
+    anyhow::ensure!(
+        !missing(site::FILE_NAME),
+        "there is no record in `{}`; `countersign exec` or a server starts one, `--state-dir` names another place",
+        directory.display()
+    );
+    anyhow::ensure!(
+        !missing(key::FILE_NAME),
+        "the signing key `{}` is gone; put it back, for without it the record cannot be proved",
+        directory.join(key::FILE_NAME).display()
+    );
+    Ok(directory)
+}

@@ -1,0 +1,79 @@
+//! One event as one line: what a person who watches wants to know of it.
+
+use countersign_gateway::audit::event::EventType;
+use countersign_store::row::Row;
+use serde_json::Value;
+
+use crate::terminal::{Cell, Tone, shortened};
+
+const SUMMARY_CHARS_MAX: usize = 100;
+
+/// Widths of the columns before the summary, for lines that come one at a time.
+pub(super) const WIDTHS: [usize; 4] = [24, 18, 18, 36];
+
+/// Time, type, actor, correlation, summary.
+pub(super) fn cells(row: &Row) -> Vec<Cell> {
+    let payload: Value = serde_json::from_str(&row.payload).unwrap_or_default();
+    vec![
+        Cell::new(Tone::Quiet, &row.timestamp),
+        Cell::new(tone(row, &payload), &row.event_type),
+        Cell::plain(format!("{}:{}", row.actor_type, row.actor_id)),
+        Cell::new(Tone::Quiet, &row.correlation_id),
+        Cell::plain(shortened(&summary(row, &payload), SUMMARY_CHARS_MAX)),
+    ]
+}
+
+/// How a status reads at a glance.
+pub(super) fn status_tone(status: &str) -> Tone {
+    match status {
+        "ok" | "approved" | "applied" | "auto-approved" => Tone::Good,
+        "running" | "pending" => Tone::Caution,
+        "rejected" | "timeout" | "failed" | "denied" | "expired" | "withdrawn" => Tone::Bad,
+        _ => Tone::Plain,
+    }
+}
+
+/// A command as it was asked for; arguments of a line are the programs in it and add nothing.
+pub(super) fn command(payload: &Value) -> String {
+    let mut words = vec![text(payload, "command")];
+    if payload["tool"] != "execute_command" {
+        words.extend(payload["arguments"].as_array().into_iter().flatten().filter_map(Value::as_str));
+    }
+    words.join(" ")
+}
+
+fn tone(row: &Row, payload: &Value) -> Tone {
+    let status = row.approval_state.as_deref().or(payload["status"].as_str());
+    status.map_or(Tone::Plain, status_tone)
+}
+
+fn summary(row: &Row, payload: &Value) -> String {
+    let Some(kind) = EventType::parse(&row.event_type) else { return String::new() };
+    let of = |name: &str| text(payload, name);
+    match kind {
+        EventType::CommandReceived => command(payload),
+        EventType::CommandValidated => format!("{} by {}: {}", of("verdict"), of("rule"), of("reason")),
+        EventType::CommandDispatched => format!("{} in {}, sandbox {}, network {}", of("how"), of("cwd"), of("sandbox"), of("network")),
+        EventType::CommandCompleted => completed(payload),
+        EventType::ApprovalRequested => format!("{}: {}", of("command"), of("reason")),
+        EventType::ApprovalApproved | EventType::ApprovalDenied | EventType::ApprovalExpired | EventType::ApprovalWithdrawn => {
+            [of("decided_by"), of("reason")].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
+        }
+        EventType::PolicyChanged => format!("policy {}", of("digest")),
+        EventType::AuditCheckpoint => "checkpoint signed".to_owned(),
+        EventType::AuditPruned => format!("removed everything before {}, up to row {}", of("before"), payload["up_to_seq"]),
+    }
+}
+
+fn completed(payload: &Value) -> String {
+    let how = match (&payload["error_code"], &payload["exit_code"]) {
+        (Value::String(code), _) => format!(" {code}"),
+        (_, Value::Number(code)) => format!(" exit {code}"),
+        _ => String::new(),
+    };
+    format!("{}{how} after {} ms: {}", text(payload, "status"), payload["duration_ms"], command(payload))
+}
+
+fn text<'a>(payload: &'a Value, name: &str) -> &'a str {
+    payload[name].as_str().unwrap_or_default()
+}

@@ -1,0 +1,137 @@
+//! `audit verify`: proves the live record, or an exported file with no server and no state directory.
+
+use std::fs::File;
+use std::io::{self, BufReader, IsTerminal as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use countersign_store::export::{FileError, verify_file};
+use countersign_store::prove::{Flaw, Report};
+use countersign_store::sqlite::verify::{Progress, Range, VerifyError};
+use serde_json::json;
+
+use super::{Form, Reading};
+use crate::config::Flags;
+use crate::start;
+use crate::terminal::{Page, Tone};
+
+/// What came out.
+enum Proof {
+    Sound(Report),
+    /// The first thing that is wrong, and its row where it has one.
+    Unsound { row: Option<u64>, problem: String },
+}
+
+pub(super) fn run(flags: &Flags, file: Option<&Path>, form: Form) -> anyhow::Result<ExitCode> {
+    let began = Instant::now();
+    let (subject, proof) = match file {
+        None => ("the record".to_owned(), live(flags)?),
+        Some(path) => (format!("`{}`", path.display()), exported(path)?),
+    };
+    let mut page = Page::stdout();
+    match form {
+        Form::Json => page.json(&as_json(&proof))?,
+        Form::Text => say(&mut page, &subject, &proof, began.elapsed())?,
+    }
+    page.flush()?;
+    Ok(match proof {
+        Proof::Sound(_) => ExitCode::SUCCESS,
+        Proof::Unsound { .. } => ExitCode::FAILURE,
+    })
+}
+
+fn live(flags: &Flags) -> anyhow::Result<Proof> {
+    let record = Reading::open(flags)?;
+    let meter = Meter::new();
+    let proved = record.verify(Range::ALL, &|progress| meter.show(progress));
+    meter.clear();
+    match proved {
+        Ok(report) => Ok(Proof::Sound(report)),
+        Err(VerifyError::Flawed(flaw)) => Ok(unsound(&flaw)),
+        Err(error @ VerifyError::Read { .. }) => Err(error.into()),
+    }
+}
+
+fn exported(path: &Path) -> anyhow::Result<Proof> {
+    let unread = || format!("cannot read `{}`", path.display());
+    let file = File::open(path).with_context(unread)?;
+    match verify_file(BufReader::new(file), None) {
+        Ok(report) => Ok(Proof::Sound(report)),
+        Err(FileError::Flawed(flaw)) => Ok(unsound(&flaw)),
+        Err(error @ FileError::Read { .. }) => Err(error).with_context(unread),
+        Err(error) => Ok(Proof::Unsound { row: None, problem: error.to_string() }),
+    }
+}
+
+fn unsound(flaw: &Flaw) -> Proof {
+    Proof::Unsound { row: Some(flaw.seq), problem: flaw.fault.to_string() }
+}
+
+fn as_json(proof: &Proof) -> serde_json::Value {
+    match proof {
+        Proof::Sound(report) => json!({
+            "ok": true,
+            "chain": report.chain,
+            "rows": report.rows,
+            "first_seq": report.first_seq,
+            "last_seq": report.last_seq,
+            "last_hash": report.last_hash.to_hex(),
+            "checkpoints": report.checkpoints,
+            "public_key": report.public_key,
+        }),
+        Proof::Unsound { row, problem } => json!({"ok": false, "row": row, "problem": problem}),
+    }
+}
+
+fn say(page: &mut Page, subject: &str, proof: &Proof, took: Duration) -> anyhow::Result<()> {
+    match proof {
+        Proof::Sound(report) => {
+            let speed = report.rows as f64 / took.as_secs_f64().max(0.000_001);
+            let Report { rows, checkpoints, public_key, .. } = report;
+            let sound = page.paint(Tone::Good, "sound");
+            page.line(format_args!(
+                "{subject} is {sound}: {rows} rows and {checkpoints} checkpoints proved ({speed:.0} rows/s), signed by {public_key}"
+            ))
+        }
+        Proof::Unsound { row, problem } => {
+            let place = row.map_or_else(String::new, |row| format!("row {row}: "));
+            start::say(&format!("countersign: {subject} is not sound: {place}{problem}"));
+            Ok(())
+        }
+    }
+}
+
+/// Says how far it has come, on a terminal and for a proof that takes a while.
+struct Meter {
+    /// When to speak next; none where nobody looks.
+    next: Mutex<Option<Instant>>,
+}
+
+impl Meter {
+    const PATIENCE: Duration = Duration::from_secs(1);
+    const EVERY: Duration = Duration::from_millis(200);
+
+    fn new() -> Self {
+        let next = io::stderr().is_terminal().then(|| Instant::now() + Self::PATIENCE);
+        Self { next: Mutex::new(next) }
+    }
+
+    fn show(&self, progress: Progress) {
+        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        if next.is_some_and(|next| Instant::now() >= next) {
+            *next = Some(Instant::now() + Self::EVERY);
+            // Nobody reading standard error is no reason to stop.
+            let _ = write!(io::stderr(), "\r\x1b[Kproved {} of {} rows", progress.rows_done, progress.rows_all);
+        }
+    }
+
+    /// Leaves the line as it was.
+    fn clear(&self) {
+        if io::stderr().is_terminal() {
+            let _ = write!(io::stderr(), "\r\x1b[K");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! What `doctor` found, before it is printed.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use countersign_exec::ZygoteError;
+use countersign_exec::probe::{LANDLOCK_PROMISES, LayerState, Probe};
+use countersign_gateway::policy::effective::CommandPolicy;
+use serde_json::{Value, json};
+
+use crate::interpreters;
+use crate::start::Started;
+use crate::wiring;
+
+/// The user without rights that commands of a root server fall back to.
+const NOBODY: u32 = 65_534;
+
+pub(super) struct Findings {
+    pub(super) sources: Vec<String>,
+    pub(super) warnings: Vec<String>,
+    pub(super) state: StateDirectory,
+    pub(super) workspace: Workspace,
+    pub(super) cgroups: &'static str,
+    pub(super) landlock_abi: u32,
+    pub(super) layers: Vec<Layer>,
+    /// Why the layers could not be tried.
+    pub(super) untried: Option<String>,
+    /// Layers of `command_policy.require` that are not there.
+    pub(super) missing: Vec<String>,
+}
+
+pub(super) struct StateDirectory {
+    pub(super) path: PathBuf,
+    pub(super) mode: Option<u32>,
+    pub(super) advice: Option<String>,
+}
+
+pub(super) struct Workspace {
+    pub(super) path: PathBuf,
+    pub(super) owner: Option<u32>,
+    pub(super) runs_as: String,
+    pub(super) advice: Option<String>,
+}
+
+pub(super) struct Layer {
+    pub(super) name: &'static str,
+    pub(super) state: LayerState,
+    pub(super) required: bool,
+    pub(super) sentence: String,
+}
+
+impl Findings {
+    pub(super) fn of(started: &Started, probed: Result<Probe, ZygoteError>) -> Self {
+        let settings = &started.settings;
+        let command = &started.policy.command;
+        let requires = |name: &str| command.require.iter().any(|layer| layer.as_str() == name);
+        let (probed, untried) = match probed {
+            Ok(probed) => (probed, None),
+            Err(error) => {
+                let nothing = Probe { landlock_abi: 0, cgroup_version: "none", layers: Vec::new() };
+                (nothing, Some(format!("{:#}", anyhow::Error::from(error))))
+            }
+        };
+        let layer = |status: countersign_exec::probe::LayerStatus| Layer {
+            name: status.layer.name(),
+            state: status.state,
+            required: requires(status.layer.name()),
+            sentence: status.sentence,
+        };
+        let layers: Vec<_> = probed.layers.into_iter().map(layer).collect();
+        let is_there = |name: &str| layers.iter().any(|layer| layer.name == name && layer.state != LayerState::Unavailable);
+        let missing = command.require.iter().map(|layer| layer.as_str()).filter(|name| !is_there(name));
+        let cautions = interpreters::listed(&command.allowlist);
+        let workspace = settings.places.workspace_root.as_ref().unwrap_or(&settings.places.start);
+        Self {
+            sources: settings.sources.clone(),
+            warnings: settings
+                .warnings
+                .iter()
+                .map(ToString::to_string)
+                .chain(cautions.iter().map(|entry| interpreters::caution(entry)))
+                .collect(),
+            state: StateDirectory::look(&settings.state_dir),
+            workspace: Workspace::look(workspace, command, wiring::uid()),
+            cgroups: probed.cgroup_version,
+            landlock_abi: probed.landlock_abi,
+            missing: missing.map(str::to_owned).collect(),
+            untried,
+            layers,
+        }
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        let layer = |layer: &Layer| {
+            json!({"name": layer.name, "state": word(layer.state), "required": layer.required, "sentence": layer.sentence})
+        };
+        let promise = |(needs, promise): &(u32, &str)| {
+            json!({"needs_abi": needs, "promise": promise, "holds": self.landlock_abi >= *needs})
+        };
+        json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "sources": self.sources,
+            "state_directory": {
+                "path": self.state.path,
+                "exists": self.state.mode.is_some(),
+                "mode": self.state.mode.map(|mode| format!("{mode:04o}")),
+                "advice": self.state.advice,
+            },
+            "workspace": {
+                "path": self.workspace.path,
+                "owner_uid": self.workspace.owner,
+                "commands_run_as": self.workspace.runs_as,
+                "advice": self.workspace.advice,
+            },
+            "layers": self.layers.iter().map(layer).collect::<Vec<_>>(),
+            "layers_untried": self.untried,
+            "landlock": {"abi": self.landlock_abi, "promises": LANDLOCK_PROMISES.iter().map(promise).collect::<Vec<_>>()},
+            "cgroups": self.cgroups,
+            "warnings": self.warnings,
+            "missing": self.missing,
+            "ok": self.missing.is_empty(),
+        })
+    }
+}
+
+pub(super) fn word(state: LayerState) -> &'static str {
+    match state {
+        LayerState::Available => "available",
+        LayerState::Degraded => "degraded",
+        LayerState::Unavailable => "unavailable",
+    }
+}
+
+impl StateDirectory {
+    fn look(path: &Path) -> Self {
+        let mode = fs::metadata(path).ok().map(|facts| facts.mode() & 0o7777);
+        let advice = mode.filter(|mode| mode & 0o077 != 0).map(|_| {
+            format!("other users can look into it; close it with `chmod 700 {}`", path.display())
+        });
+        Self { path: path.to_owned(), mode, advice }
+    }
+}
+
+impl Workspace {
+    fn look(path: &Path, policy: &CommandPolicy, uid: u32) -> Self {
+        let facts = fs::metadata(path).ok();
+        let owner = facts.as_ref().map(MetadataExt::uid);
+        let mode = facts.as_ref().map_or(0, MetadataExt::mode);
+        let (runs_as, advice) = match (&policy.run_as, uid) {
+            (Some(user), 0) => (format!("user `{user}`, set by `run_as`"), None),
+            (Some(user), _) => {
+                let advice = "only a server that is root can change to the user of `run_as`; start it as that user, or as root";
+                (format!("user `{user}`, set by `run_as`"), Some(advice.to_owned()))
+            }
+            (None, 0) if !policy.run_as_non_root => {
+                let advice = "`run_as_non_root` is false, so commands have the rights of root wherever the sandbox lets them";
+                ("root".to_owned(), Some(advice.to_owned()))
+            }
+            (None, 0) => match owner {
+                Some(owner) if owner != 0 => (format!("uid {owner}, the workspace's owner"), None),
+                _ => (format!("uid {NOBODY}, since root owns the workspace"), unwritable(path, mode)),
+            },
+            (None, uid) if owner.is_some_and(|owner| owner != uid) && mode & 0o022 == 0 => {
+                let advice = format!("uid {uid} does not own the workspace and may not be able to write it; start the server as its owner");
+                (format!("uid {uid}, as the server"), Some(advice))
+            }
+            (None, uid) => (format!("uid {uid}, as the server"), None),
+        };
+        let advice = match facts {
+            Some(facts) if facts.is_dir() => advice,
+            Some(_) => Some("it is not a directory; correct `workspace_root`".to_owned()),
+            None => Some("it does not exist; correct `workspace_root`, or make it".to_owned()),
+        };
+        Self { path: path.to_owned(), owner, runs_as, advice }
+    }
+}
+
+fn unwritable(path: &Path, mode: u32) -> Option<String> {
+    if mode & 0o002 != 0 {
+        return None;
+    }
+    Some(format!(
+        "uid {NOBODY} cannot write it; give it to a user with `chown USER {}`, or name one in `command_policy.run_as` that can write it",
+        path.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_workspace_of_root_is_explained_only_where_nobody_cannot_write_it() {
+        let root = Path::new("/w");
+        assert_eq!(unwritable(root, 0o40_777), None);
+        let advice = unwritable(root, 0o40_755).unwrap();
+        assert_eq!(
+            advice,
+            "uid 65534 cannot write it; give it to a user with `chown USER /w`, or name one in `command_policy.run_as` that can write it"
+        );
+    }
+}

@@ -1,0 +1,48 @@
+//! `policy check`: one file, read as if it were the operator's, with nothing else around it.
+
+use std::path::Path;
+
+use crate::config::{self, Flags, Problem, Problems, Settings, Source, Surroundings};
+use crate::policy;
+use crate::start::BadConfiguration;
+use crate::terminal::Page;
+
+/// A directory that cannot hold a file, so that no operator's file is found.
+const NO_DIRECTORY: &str = "/dev/null";
+
+pub(super) fn run(flags: &Flags, file: &Path) -> anyhow::Result<()> {
+    let mut surroundings = Surroundings::of_this_process()?;
+    let path = surroundings.current_dir.join(file);
+    // What the environment says is not the file's fault.
+    surroundings.variables.retain(|name, _| !name.starts_with("COUNTERSIGN_") && !name.starts_with("ALLOWED_"));
+    surroundings.variables.insert("XDG_CONFIG_HOME".to_owned(), NO_DIRECTORY.to_owned());
+    let alone = Flags { config: Some(path.clone()), state_dir: flags.state_dir.clone(), ..Flags::default() };
+
+    let problems = match config::load(&surroundings, &alone) {
+        Ok(settings) => of_policy(&settings),
+        // A project's file in the workspace takes part in loading, but was not asked about.
+        Err(Problems(all)) => all.into_iter().filter(|problem| !is_projects(problem)).collect(),
+    };
+    if !problems.is_empty() {
+        return Err(BadConfiguration(Problems(problems)).into());
+    }
+    let mut page = Page::stdout();
+    page.line(format_args!("`{}` has no problems", file.display()))?;
+    page.flush()
+}
+
+/// What only the policy itself can judge.
+fn of_policy(settings: &Settings) -> Vec<Problem> {
+    let mut problems = policy::unmet_examples(settings);
+    if problems.is_empty()
+        && let Err(error) = policy::effective(settings)
+        && let Some(held) = settings.held("command_policy.allowlist")
+    {
+        problems.push(Problem { origin: held.origin.clone(), message: format!("{error:#}") });
+    }
+    problems
+}
+
+fn is_projects(problem: &Problem) -> bool {
+    matches!(problem.origin.source, Source::Project { .. })
+}

@@ -1,0 +1,176 @@
+//! Standard output for people and programs: colours only where a person looks at a terminal, control
+//! characters of recorded text never, and a reader that goes away ends the command quietly.
+
+use std::fmt;
+use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write};
+
+use anyhow::Context as _;
+use clap::builder::styling::{AnsiColor, Effects, Style};
+use serde_json::Value;
+
+/// What is being printed.
+pub(crate) struct Page {
+    out: BufWriter<StdoutLock<'static>>,
+    coloured: bool,
+}
+
+/// What a word means to the reader.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tone {
+    Plain,
+    Strong,
+    Quiet,
+    Good,
+    Caution,
+    Bad,
+}
+
+/// One field of a table. Its text is clean: no control character reaches the terminal.
+pub(crate) struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+/// Nobody reads standard output any more; no reason to complain.
+#[derive(Debug)]
+pub(crate) struct ReaderGone;
+
+impl fmt::Display for ReaderGone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("standard output was closed")
+    }
+}
+
+impl std::error::Error for ReaderGone {}
+
+impl Page {
+    pub(crate) fn stdout() -> Self {
+        let stdout = io::stdout();
+        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+        let coloured = stdout.is_terminal() && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb");
+        Self { out: BufWriter::new(stdout.lock()), coloured }
+    }
+
+    pub(crate) fn line(&mut self, text: impl fmt::Display) -> anyhow::Result<()> {
+        told(writeln!(self.out, "{text}"))
+    }
+
+    pub(crate) fn json(&mut self, value: &Value) -> anyhow::Result<()> {
+        self.line(format_args!("{value:#}"))
+    }
+
+    /// Objects that are JSON text already, one a line, as one array.
+    pub(crate) fn array(&mut self, items: &[String]) -> anyhow::Result<()> {
+        match items {
+            [] => self.line("[]"),
+            items => self.line(format_args!("[\n{}\n]", items.join(",\n"))),
+        }
+    }
+
+    /// Columns as wide as their widest field; the last one ends where its text does.
+    pub(crate) fn table(&mut self, rows: &[Vec<Cell>]) -> anyhow::Result<()> {
+        let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+        let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(Cell::width).max().unwrap_or(0);
+        let widths: Vec<usize> = (0..columns).map(width).collect();
+        rows.iter().try_for_each(|row| self.row(row, &widths))
+    }
+
+    /// One row of columns that are at least as wide as told.
+    pub(crate) fn row(&mut self, cells: &[Cell], widths: &[usize]) -> anyhow::Result<()> {
+        let mut line = String::new();
+        for (index, cell) in cells.iter().enumerate() {
+            line.push_str(&self.paint(cell.tone, &cell.text));
+            if index + 1 < cells.len() {
+                let width = widths.get(index).copied().unwrap_or(0);
+                line.push_str(&" ".repeat(width.saturating_sub(cell.width()) + 2));
+            }
+        }
+        self.line(line.trim_end())
+    }
+
+    pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
+        let style = match tone {
+            Tone::Plain => Style::new(),
+            Tone::Strong => Style::new().effects(Effects::BOLD),
+            Tone::Quiet => Style::new().effects(Effects::DIMMED),
+            Tone::Good => AnsiColor::Green.on_default(),
+            Tone::Caution => AnsiColor::Yellow.on_default(),
+            Tone::Bad => AnsiColor::Red.on_default(),
+        };
+        if self.coloured && tone != Tone::Plain {
+            format!("{style}{text}{style:#}")
+        } else {
+            text.to_owned()
+        }
+    }
+
+    /// Where bytes go that are not ours to shape.
+    pub(crate) fn raw(&mut self) -> &mut dyn Write {
+        &mut self.out
+    }
+
+    /// Hands everything over. What was not handed over before the end is lost without a word.
+    pub(crate) fn flush(&mut self) -> anyhow::Result<()> {
+        told(self.out.flush())
+    }
+}
+
+impl Cell {
+    pub(crate) fn new(tone: Tone, text: impl AsRef<str>) -> Self {
+        Self { text: clean(text.as_ref()), tone }
+    }
+
+    pub(crate) fn plain(text: impl AsRef<str>) -> Self {
+        Self::new(Tone::Plain, text)
+    }
+
+    fn width(&self) -> usize {
+        self.text.chars().count()
+    }
+}
+
+/// Turns a failed write into the error that says what to do about it.
+pub(crate) fn told(written: io::Result<()>) -> anyhow::Result<()> {
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ReaderGone.into()),
+        written => written.context("cannot write standard output"),
+    }
+}
+
+/// Text as it may be shown: what would steer the terminal, or turn the direction of reading, is
+/// written out. Recorded commands come from agents, who could otherwise draw over the line.
+pub(crate) fn clean(text: &str) -> String {
+    let steers = |c: char| c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    text.chars().fold(String::with_capacity(text.len()), |mut clean, c| {
+        if steers(c) {
+            clean.extend(c.escape_debug());
+        } else {
+            clean.push(c);
+        }
+        clean
+    })
+}
+
+/// The beginning of a text that is too long for a line.
+pub(crate) fn shortened(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_steers_a_terminal_is_written_out() {
+        assert_eq!(clean("ls \u{1b}[2J\r\n\u{202e}x é 日"), "ls \\u{1b}[2J\\r\\n\\u{202e}x é 日");
+    }
+
+    #[test]
+    fn long_text_is_cut_between_characters() {
+        assert_eq!(shortened("日本語", 2), "日本…");
+        assert_eq!(shortened("日本", 2), "日本");
+    }
+}
