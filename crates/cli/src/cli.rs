@@ -17,12 +17,13 @@ pub(crate) struct Cli {
 }
 
 #[derive(Args, Debug)]
+#[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Configuration to use instead of the operator's file.
-    #[arg(long, global = true, value_name = "FILE", env = "COUNTERSIGN_CONFIG")]
+    /// Configuration instead of the operator's file.
+    #[arg(long, global = true, value_name = "FILE", env = "COUNTERSIGN_CONFIG", hide_env_values = true)]
     config: Option<PathBuf>,
     /// Where the record and other state live.
-    #[arg(long, global = true, value_name = "DIR", env = "COUNTERSIGN_STATE_DIR")]
+    #[arg(long, global = true, value_name = "DIR", env = "COUNTERSIGN_STATE_DIR", hide_env_values = true)]
     state_dir: Option<PathBuf>,
 }
 
@@ -90,7 +91,7 @@ pub(crate) enum Audit {
         json: bool,
         /// How many of the last events to begin with.
         #[arg(long, value_name = "N", default_value_t = 10)]
-        last: usize,
+        last: u32,
         /// Print the last events and stop.
         #[arg(long)]
         no_follow: bool,
@@ -130,7 +131,7 @@ pub(crate) struct AuditQuery {
     pub(crate) kind: AuditKind,
     /// At most this many, the latest.
     #[arg(long, value_name = "N", default_value_t = 1000)]
-    pub(crate) limit: usize,
+    pub(crate) limit: u32,
     /// Only with this status: ok, rejected, timeout or failed; for events also an approval's state.
     #[arg(long, value_name = "S")]
     pub(crate) status: Option<String>,

@@ -1,6 +1,7 @@
 //! Standard output for people and programs: colours only where a person looks at a terminal, control
 //! characters of recorded text never, and a reader that goes away ends the command quietly.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write};
 
@@ -46,8 +47,7 @@ impl std::error::Error for ReaderGone {}
 impl Page {
     pub(crate) fn stdout() -> Self {
         let stdout = io::stdout();
-        let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-        let coloured = stdout.is_terminal() && set("NO_COLOR").is_none() && set("TERM").is_none_or(|term| term != "dumb");
+        let coloured = stdout.is_terminal() && wants_colour(|name| std::env::var_os(name));
         Self { out: BufWriter::new(stdout.lock()), coloured }
     }
 
@@ -129,6 +129,12 @@ impl Cell {
     }
 }
 
+/// Whether the person at the terminal has nothing against colours.
+fn wants_colour(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+    let refused = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
+    !refused && variable("TERM").is_none_or(|term| term != "dumb")
+}
+
 /// Turns a failed write into the error that says what to do about it.
 pub(crate) fn told(written: io::Result<()>) -> anyhow::Result<()> {
     match written {
@@ -151,6 +157,11 @@ pub(crate) fn clean(text: &str) -> String {
     })
 }
 
+/// A number of things, in words.
+pub(crate) fn count(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
 /// The beginning of a text that is too long for a line.
 pub(crate) fn shortened(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
@@ -166,6 +177,15 @@ mod tests {
     #[test]
     fn what_steers_a_terminal_is_written_out() {
         assert_eq!(clean("ls \u{1b}[2J\r\n\u{202e}x é 日"), "ls \\u{1b}[2J\\r\\n\\u{202e}x é 日");
+    }
+
+    #[test]
+    fn colours_can_be_refused() {
+        let with = |name: &'static str, value: &'static str| wants_colour(move |asked| (asked == name).then(|| value.into()));
+        assert!(with("TERM", "xterm"));
+        assert!(with("NO_COLOR", ""));
+        assert!(!with("NO_COLOR", "1"));
+        assert!(!with("TERM", "dumb"));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub(crate) fn run(flags: &Flags, audit: &Audit) -> anyhow::Result<ExitCode> {
         Audit::Tail { json, last, no_follow } => {
             let form = if *json { Form::Json } else { Form::Text };
             let until = if *no_follow { tail::Until::Now } else { tail::Until::Stopped };
-            tail::run(flags, form, *last, until)?;
+            tail::run(flags, form, *last as usize, until)?;
         }
         Audit::Query(asked) => query::run(flags, asked)?,
         Audit::Verify { file, json } => {

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{Form, existing_record};
 use crate::config::Flags;
 use crate::start::{BadUsage, Started};
-use crate::terminal::Page;
+use crate::terminal::{Page, count};
 
 pub(super) fn run(flags: &Flags, before: &str, form: Form) -> anyhow::Result<()> {
     let before = Timestamp::parse(before).map_err(|error| BadUsage(format!("`--before`: {error}")))?;
@@ -29,8 +29,10 @@ pub(super) fn run(flags: &Flags, before: &str, form: Form) -> anyhow::Result<()>
         }))?,
         Form::Text if pruned.rows == 0 => page.line(format_args!("nothing to remove: no row is older than {before}"))?,
         Form::Text => page.line(format_args!(
-            "removed {} rows up to row {}, and the results of {} commands, behind a signed checkpoint",
-            pruned.rows, pruned.up_to, pruned.commands
+            "removed {} up to row {}, and the results of {}, behind a signed checkpoint",
+            count(pruned.rows, "row"),
+            pruned.up_to,
+            count(pruned.commands, "command")
         ))?,
     }
     page.flush()

@@ -45,7 +45,7 @@ fn filter(asked: &AuditQuery) -> anyhow::Result<Filter> {
         status: asked.status.clone(),
         request_id: asked.request_id.clone(),
         correlation_id: asked.correlation_id.clone(),
-        limit: asked.limit,
+        limit: asked.limit as usize,
         // Of too many, the latest are what a person looks for.
         pick: Pick::Newest,
         ..Filter::everything()

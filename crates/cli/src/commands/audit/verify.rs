@@ -16,7 +16,7 @@ use serde_json::json;
 use super::{Form, Reading};
 use crate::config::Flags;
 use crate::start;
-use crate::terminal::{Page, Tone};
+use crate::terminal::{Page, Tone, count};
 
 /// What came out.
 enum Proof {
@@ -90,10 +90,11 @@ fn say(page: &mut Page, subject: &str, proof: &Proof, took: Duration) -> anyhow:
     match proof {
         Proof::Sound(report) => {
             let speed = report.rows as f64 / took.as_secs_f64().max(0.000_001);
-            let Report { rows, checkpoints, public_key, .. } = report;
+            let (rows, checkpoints) = (count(report.rows, "row"), count(report.checkpoints, "checkpoint"));
+            let public_key = &report.public_key;
             let sound = page.paint(Tone::Good, "sound");
             page.line(format_args!(
-                "{subject} is {sound}: {rows} rows and {checkpoints} checkpoints proved ({speed:.0} rows/s), signed by {public_key}"
+                "{subject} is {sound}: {rows} and {checkpoints} proved ({speed:.0} rows/s), signed by {public_key}"
             ))
         }
         Proof::Unsound { row, problem } => {

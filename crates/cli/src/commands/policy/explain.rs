@@ -15,7 +15,10 @@ use serde_json::{Map, Value, json};
 use crate::cli::Explain;
 use crate::config::Flags;
 use crate::start::{BadUsage, Started};
-use crate::terminal::{Page, Tone, clean};
+use crate::terminal::{Page, Tone, clean, shortened};
+
+/// The rule for git alone names every option that it does not cover.
+const RULE_CHARS_MAX: usize = 100;
 
 pub(super) fn run(flags: &Flags, asked: &Explain) -> anyhow::Result<()> {
     let tool = tool(&asked.tool)?;
@@ -116,7 +119,8 @@ fn say(page: &mut Page, started: &Started, verdict: &Verdict) -> anyhow::Result<
     };
     page.line(format_args!("{}: {happens}", page.paint(tone, verdict.word())))?;
     let Rule { name, source, reason } = verdict.rule();
-    page.line(format_args!("the rule is {}, from {}: {}", clean(name), clean(source), clean(reason)))?;
+    let name = shortened(&clean(name), RULE_CHARS_MAX);
+    page.line(format_args!("the rule is {name}, from {}: {}", clean(source), clean(reason)))?;
     if let Some(plan) = verdict.plan() {
         page.line(how(plan))?;
         page.line(place(plan))?;

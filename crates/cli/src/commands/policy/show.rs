@@ -1,5 +1,7 @@
 //! `policy show`: the whole policy in force, under the digest that every decision's record names.
 
+use anyhow::Context as _;
+use countersign_gateway::audit::chain;
 use serde_json::{Value, json};
 
 use crate::config::Flags;
@@ -12,6 +14,8 @@ pub(super) fn run(flags: &Flags, json: bool) -> anyhow::Result<()> {
     let content = policy.content();
     let mut page = Page::stdout();
     if json {
+        // The canonical form is what the digest is made of, and what the record holds.
+        let content: Value = serde_json::from_str(&chain::canonical(&content)).context("the policy is not JSON")?;
         page.json(&json!({"digest": digest, "content": content}))?;
     } else {
         let mut rows = vec![row("digest", &digest)];
@@ -42,6 +46,7 @@ fn shown(value: &Value) -> String {
             let field = |(name, value): (&String, &Value)| format!("{name}: {}", shown(value));
             fields.iter().map(field).collect::<Vec<_>>().join("; ")
         }
-        Value::Bool(_) | Value::Number(_) => value.to_string(),
+        Value::Number(number) => number.as_f64().map_or_else(|| number.to_string(), |number| number.to_string()),
+        Value::Bool(truth) => truth.to_string(),
     }
 }

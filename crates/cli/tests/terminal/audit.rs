@@ -1,0 +1,182 @@
+//! The record: read, exported, pruned.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+const COLUMNS: [&str; 11] = [
+    "chain",
+    "seq",
+    "event_id",
+    "timestamp",
+    "correlation_id",
+    "actor_type",
+    "actor_id",
+    "event_type",
+    "payload",
+    "prev_hash",
+    "hash",
+];
+
+#[test]
+fn where_there_is_no_record_nothing_is_made() {
+    let stage = Stage::new();
+    let expected = format!(
+        "countersign: there is no record in `{}`; `countersign exec` or a server starts one, `--state-dir` names another place\n",
+        stage.state().display()
+    );
+    for args in [
+        &["audit", "query"][..],
+        &["audit", "tail"],
+        &["audit", "verify"],
+        &["audit", "export"],
+        &["audit", "prune", "--before", "2026-11-15T10:00:00Z"],
+    ] {
+        stage.run(args).failed(1, &expected);
+        assert!(!stage.state().exists(), "{args:?}");
+    }
+}
+
+#[test]
+fn events_have_the_columns_of_the_table_and_nothing_else() {
+    let stage = Stage::with_record();
+    let events = stage.json(&["audit", "query", "--kind", "event", "--json"]);
+    let events = events.as_array().unwrap();
+    for (index, event) in events.iter().enumerate() {
+        let names: Vec<_> = event.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(names, COLUMNS);
+        assert_eq!(event["seq"], index + 1);
+        assert!(event["payload"].is_object());
+    }
+    let kinds: Vec<_> = events.iter().map(|event| event["event_type"].as_str().unwrap()).collect();
+    let each = ["command.received", "command.completed"];
+    assert_eq!(kinds, ["policy.changed", each[0], each[1], each[0], each[1]]);
+}
+
+#[test]
+fn the_policy_is_recorded_once_for_each_change() {
+    let stage = Stage::with_record();
+    let policies = || -> Vec<Value> {
+        let events = stage.json(&["audit", "query", "--kind", "event", "--json"]);
+        let changed = events.as_array().unwrap().iter().filter(|event| event["event_type"] == "policy.changed").cloned();
+        changed.collect()
+    };
+    let first = policies();
+    assert_eq!(first.len(), 1, "two runs under one policy");
+    assert_eq!((&first[0]["actor_type"], &first[0]["actor_id"]), (&json!("system"), &json!("policy")));
+    let shown = stage.listing("ls").run(&["policy", "show", "--effective", "--json"]).json();
+    assert_eq!(first[0]["payload"], shown);
+
+    stage.listing("ls,cat").run(&["exec", "--", "rm", "three"]);
+    stage.listing("ls").run(&["exec", "--", "rm", "four"]);
+    let later = policies();
+    assert_eq!(later.len(), 3, "another one, and the first again");
+    assert_eq!(later[2]["payload"], first[0]["payload"]);
+    assert_ne!(later[1]["payload"]["digest"], first[0]["payload"]["digest"]);
+}
+
+#[test]
+fn a_command_record_holds_what_was_asked_and_what_came_of_it() {
+    let stage = Stage::with_record();
+    let commands = stage.json(&["audit", "query", "--json"]);
+    let mut first = commands[0].clone();
+    for volatile in ["audit_id", "timestamp", "request_id", "duration_ms"] {
+        assert!(!first[volatile].take().is_null(), "{volatile}");
+    }
+    assert!(first["policy_snapshot"].take().is_object());
+    let expected = json!({
+        "arguments": ["one"],
+        "audit_id": null,
+        "caller_id": null,
+        "command": "rm",
+        "duration_ms": null,
+        "error_code": "COMMAND_NOT_ALLOWED",
+        "error_message": "`rm` is not on the allowlist",
+        "exit_code": null,
+        "policy_snapshot": null,
+        "request_id": null,
+        "sandbox": [],
+        "status": "rejected",
+        "timestamp": null,
+        "tool": "execute_process",
+        "working_directory": ".",
+    });
+    assert_eq!(first, expected);
+    assert_eq!(commands.as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_query_narrows_by_what_is_remembered() {
+    let stage = Stage::with_record();
+    let commands = stage.json(&["audit", "query", "--json"]);
+    let find = |args: &[&str]| stage.json(&[&["audit", "query", "--json"], args].concat());
+    assert_eq!(find(&["--limit", "1"]), json!([commands[1]]), "the latest");
+    assert_eq!(find(&["--limit", "0"]), json!([]));
+    assert_eq!(find(&["--status", "rejected"]), commands);
+    assert_eq!(find(&["--status", "ok"]), json!([]));
+    let request = commands[0]["request_id"].as_str().unwrap();
+    assert_eq!(find(&["--request-id", request]), json!([commands[0]]));
+    let events = find(&["--kind", "event", "--request-id", request]);
+    assert_eq!(events.as_array().unwrap().len(), 2);
+    let correlation = events[0]["correlation_id"].as_str().unwrap();
+    assert_eq!(find(&["--correlation-id", correlation]), json!([commands[0]]));
+
+    stage.run(&["audit", "query", "--status", "fine"]).failed(
+        2,
+        "countersign: `--status fine` is not a status; use one of `failed`, `ok`, `rejected`, `timeout`\n",
+    );
+    let unknown = stage.run(&["audit", "query", "--limit", "many"]);
+    assert!(unknown.code == 2 && unknown.stderr.starts_with("countersign: invalid value 'many'"), "{unknown:?}");
+}
+
+#[test]
+fn people_get_aligned_columns() {
+    let stage = Stage::with_record();
+    let table = stage.run(&["audit", "query"]).stdout;
+    let lines: Vec<_> = table.lines().collect();
+    assert!(lines[0].ends_with("  rm one") && lines[1].ends_with("  rm two"), "{table}");
+    assert!(lines[0].contains("Z  rejected  COMMAND_NOT_ALLOWED  "), "{table}");
+    let events = stage.run(&["audit", "query", "--kind", "event"]).stdout;
+    let second = events.lines().nth(1).unwrap();
+    assert!(second.contains("  command.received   human:ada      ") && second.ends_with("  rm one"), "{events}");
+}
+
+#[test]
+fn an_export_is_private_stays_and_proves_itself() {
+    let stage = Stage::with_record();
+    let file = stage.work().join("record.jsonl");
+    let name = file.to_str().unwrap();
+    let ran = stage.run(&["audit", "export", "--output", name]);
+    assert_eq!(ran.stdout, format!("wrote `{name}`; `countersign audit verify {name}` proves it without a server\n"));
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    let text = fs::read_to_string(&file).unwrap();
+    assert_eq!(stage.run(&["audit", "export"]).stdout, text);
+
+    stage
+        .run(&["audit", "export", "--output", name])
+        .failed(1, &format!("countersign: `{name}` exists and is not written over; name a new file or remove it\n"));
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+
+    let elsewhere = Stage::new();
+    let proved = elsewhere.json(&["audit", "verify", "--json", name]);
+    assert_eq!(proved, stage.json(&["audit", "verify", "--json"]));
+    assert!(!elsewhere.state().exists());
+    fs::write(&file, text.replacen("\"one\"", "\"eno\"", 1)).unwrap();
+    elsewhere.run(&["audit", "verify", name]).failed(1, &format!("countersign: `{name}` is not sound: row 2: changed\n"));
+}
+
+#[test]
+fn a_pruned_record_still_verifies() {
+    let stage = Stage::with_record();
+    let prune = |before: &str| stage.run(&["audit", "prune", "--before", before]);
+    prune("yesterday")
+        .failed(2, "countersign: `--before`: `yesterday` is not an RFC 3339 time such as `2026-11-15T10:00:00Z`\n");
+    assert_eq!(prune("2020-01-01T00:00:00Z").stdout, "nothing to remove: no row is older than 2020-01-01T00:00:00.000Z\n");
+    let pruned = stage.json(&["audit", "prune", "--json", "--before", "2100-01-01T00:00:00Z"]);
+    assert_eq!(pruned, json!({"before": "2100-01-01T00:00:00.000Z", "up_to_seq": 5, "rows": 5, "commands": 2}));
+    let proved = stage.json(&["audit", "verify", "--json"]);
+    assert_eq!((&proved["first_seq"], &proved["rows"]), (&json!(6), &json!(1)));
+}

@@ -1,0 +1,77 @@
+//! What the machine offers. Which layers there are depends on it; how they are told does not.
+
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+
+/// The findings, whatever the machine has.
+fn findings(stage: &Stage) -> (i32, Value) {
+    let ran = stage.run(&["doctor", "--json"]);
+    (ran.code, serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}")))
+}
+
+#[test]
+fn the_exit_code_says_whether_what_policy_requires_is_there() {
+    let stage = Stage::new();
+    let (code, found) = findings(&stage);
+    let layers = found["layers"].as_array().unwrap();
+    let missing: Vec<_> = layers
+        .iter()
+        .filter(|layer| layer["required"] == true && layer["state"] == "unavailable")
+        .map(|layer| layer["name"].clone())
+        .collect();
+    assert_eq!(layers.len(), 13);
+    assert_eq!(found["missing"], json!(missing));
+    assert_eq!((code, &found["ok"]), (i32::from(!missing.is_empty()), &json!(missing.is_empty())));
+    let required: Vec<_> = layers.iter().filter(|layer| layer["required"] == true).map(|layer| &layer["name"]).collect();
+    assert_eq!(required, ["rlimits", "no-new-privs", "landlock", "seccomp"]);
+    assert!(!stage.state().exists(), "looking makes nothing");
+    let text = stage.run(&["doctor"]).stdout;
+    let last = text.lines().last().unwrap();
+    assert!(last.starts_with(if missing.is_empty() { "ready: " } else { "not ready: " }), "{text}");
+}
+
+#[test]
+fn a_workspace_that_commands_cannot_write_is_told_with_a_remedy() {
+    let stage = Stage::new();
+    fs::set_permissions(stage.work(), Permissions::from_mode(0o755)).unwrap();
+    let owner = fs::metadata(stage.work()).unwrap().uid();
+    let (_, found) = findings(&stage);
+    let workspace = &found["workspace"];
+    assert_eq!(workspace["owner_uid"], owner);
+    if owner == 0 {
+        let advice = workspace["advice"].as_str().unwrap();
+        assert_eq!(workspace["commands_run_as"], "uid 65534, since root owns the workspace");
+        assert!(advice.starts_with("uid 65534 cannot write it; give it to a user with `chown USER "), "{advice}");
+        fs::set_permissions(stage.work(), Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(findings(&stage).1["workspace"]["advice"], Value::Null);
+    } else {
+        assert_eq!(workspace["commands_run_as"], format!("uid {owner}, as the server"));
+        assert_eq!(workspace["advice"], Value::Null);
+    }
+}
+
+#[test]
+fn an_open_state_directory_is_told() {
+    let stage = Stage::with_record();
+    fs::set_permissions(stage.state(), Permissions::from_mode(0o755)).unwrap();
+    let (_, found) = findings(&stage);
+    let advice = format!("other users can look into it; close it with `chmod 700 {}`", stage.state().display());
+    assert_eq!(found["state_directory"], json!({"path": stage.state(), "exists": true, "mode": "0755", "advice": advice}));
+}
+
+#[test]
+fn listed_shells_and_interpreters_are_warned_about() {
+    let stage = Stage::new();
+    let warning =
+        |name: &str| format!("the allowlist names `{name}`, which runs any text it is given; only the sandbox limits what that text does");
+    stage.operator("command_policy: {allowlist: [ls, bash, python3.12]}\n");
+    let (_, found) = findings(&stage);
+    assert_eq!(found["warnings"], json!([warning("bash"), warning("python3.12")]));
+    let ran = stage.run(&["exec", "--", "rm"]);
+    assert_eq!(ran.code, 126);
+    assert!(ran.stderr.starts_with(&format!("warning: {}\nwarning: {}\n", warning("bash"), warning("python3.12"))), "{ran:?}");
+}

@@ -1,0 +1,12 @@
+//! The commands for people at a terminal, run as the built binary with a home and a state directory
+//! of their own.
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
+
+mod audit;
+mod config;
+mod damage;
+mod doctor;
+mod help;
+mod policy;
+mod stage;
+mod streams;

@@ -1,0 +1,96 @@
+//! How output ends: pipes that close, terminals that must not be steered, lines that come later.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::stage::Stage;
+
+#[test]
+fn a_reader_that_went_away_ends_a_command_quietly() {
+    let stage = Stage::with_record();
+    for args in [
+        &["audit", "query", "--json"][..],
+        &["audit", "query"],
+        &["audit", "tail"],
+        &["audit", "export"],
+        &["policy", "show"],
+        &["policy", "explain", "--", "ls"],
+        &["config", "show"],
+        &["config", "schema"],
+        &["completions", "bash"],
+    ] {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let output = stage.command(args).stdout(writer).output().unwrap();
+        assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(0), ""), "{args:?}");
+    }
+}
+
+#[test]
+fn nothing_that_steers_a_terminal_comes_through() {
+    let stage = Stage::with_record();
+    stage.listing("ls").run(&["exec", "--", "rm", "\u{1b}]0;owned\u{7}\u{1b}[2J\n\u{202e}"]);
+    for args in [
+        &["audit", "query"][..],
+        &["audit", "query", "--kind", "event"],
+        &["audit", "tail", "--no-follow"],
+        &["policy", "explain", "--", "\u{1b}[2J"],
+        &["doctor"],
+    ] {
+        let ran = stage.run(args);
+        let steering = ran.stdout.contains(|c: char| (c.is_control() && c != '\n') || c == '\u{202e}');
+        assert!(!ran.stdout.is_empty() && !steering, "{ran:?}");
+    }
+    assert!(stage.run(&["audit", "query"]).stdout.contains("rm \\u{1b}]0;owned\\u{7}\\u{1b}[2J\\n\\u{202e}"));
+}
+
+#[test]
+fn tail_begins_with_the_last_events_and_follows() {
+    let stage = Stage::with_record();
+    let child = stage.command(&["audit", "tail", "--json", "--last", "2"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = Ended(child);
+    let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
+    let mut seq = || -> u64 {
+        let event: Value = serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap();
+        event["seq"].as_u64().unwrap()
+    };
+    assert_eq!([seq(), seq()], [4, 5]);
+    stage.listing("ls").run(&["exec", "--", "rm", "three"]);
+    assert_eq!([seq(), seq()], [6, 7]);
+    // Nothing is written any more, and still it notices that nobody reads.
+    drop(lines);
+    assert!(child.wait().success());
+}
+
+#[test]
+fn tail_can_begin_with_nothing() {
+    let stage = Stage::with_record();
+    assert_eq!(stage.run(&["audit", "tail", "--no-follow", "--last", "0"]).stdout, "");
+    assert_eq!(stage.run(&["audit", "tail", "--no-follow"]).stdout.lines().count(), 5);
+}
+
+/// A child that does not outlive its test.
+struct Ended(Child);
+
+impl Ended {
+    fn wait(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            match self.0.try_wait().unwrap() {
+                Some(status) => return status,
+                None => assert!(Instant::now() < deadline, "it goes on for nobody"),
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
