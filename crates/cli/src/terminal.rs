@@ -48,7 +48,10 @@ impl Page {
     pub(crate) fn stdout() -> Self {
         let stdout = io::stdout();
         let coloured = stdout.is_terminal() && wants_colour(|name| std::env::var_os(name));
-        Self { out: BufWriter::new(stdout.lock()), coloured }
+        Self {
+            out: BufWriter::new(stdout.lock()),
+            coloured,
+        }
     }
 
     pub(crate) fn line(&mut self, text: impl fmt::Display) -> anyhow::Result<()> {
@@ -70,7 +73,13 @@ impl Page {
     /// Columns as wide as their widest field; the last one ends where its text does.
     pub(crate) fn table(&mut self, rows: &[Vec<Cell>]) -> anyhow::Result<()> {
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(Cell::width).max().unwrap_or(0);
+        let width = |column: usize| {
+            rows.iter()
+                .filter_map(|row| row.get(column))
+                .map(Cell::width)
+                .max()
+                .unwrap_or(0)
+        };
         let widths: Vec<usize> = (0..columns).map(width).collect();
         rows.iter().try_for_each(|row| self.row(row, &widths))
     }
@@ -117,7 +126,10 @@ impl Page {
 
 impl Cell {
     pub(crate) fn new(tone: Tone, text: impl AsRef<str>) -> Self {
-        Self { text: clean(text.as_ref()), tone }
+        Self {
+            text: clean(text.as_ref()),
+            tone,
+        }
     }
 
     pub(crate) fn plain(text: impl AsRef<str>) -> Self {
@@ -146,7 +158,9 @@ pub(crate) fn told(written: io::Result<()>) -> anyhow::Result<()> {
 /// Text as it may be shown: what would steer the terminal, or turn the direction of reading, is
 /// written out. Recorded commands come from agents, who could otherwise draw over the line.
 pub(crate) fn clean(text: &str) -> String {
-    let steers = |c: char| c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    let steers = |c: char| {
+        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
     text.chars().fold(String::with_capacity(text.len()), |mut clean, c| {
         if steers(c) {
             clean.extend(c.escape_debug());
@@ -176,12 +190,16 @@ mod tests {
 
     #[test]
     fn what_steers_a_terminal_is_written_out() {
-        assert_eq!(clean("ls \u{1b}[2J\r\n\u{202e}x é 日"), "ls \\u{1b}[2J\\r\\n\\u{202e}x é 日");
+        assert_eq!(
+            clean("ls \u{1b}[2J\r\n\u{202e}x é 日"),
+            "ls \\u{1b}[2J\\r\\n\\u{202e}x é 日"
+        );
     }
 
     #[test]
     fn colours_can_be_refused() {
-        let with = |name: &'static str, value: &'static str| wants_colour(move |asked| (asked == name).then(|| value.into()));
+        let with =
+            |name: &'static str, value: &'static str| wants_colour(move |asked| (asked == name).then(|| value.into()));
         assert!(with("TERM", "xterm"));
         assert!(with("NO_COLOR", ""));
         assert!(!with("NO_COLOR", "1"));

@@ -23,7 +23,10 @@ pub(crate) fn run(flags: &Flags, command: &Config) -> anyhow::Result<()> {
             let surroundings = Surroundings::of_this_process()?;
             let state_dir = config::find_state_dir(&surroundings, flags).map_err(BadConfiguration)?;
             let (path, digest) = config::trust(&state_dir, file)?;
-            page.line(format_args!("trusted `{}` as it is now (sha256 {digest}); a change ends that", path.display()))?;
+            page.line(format_args!(
+                "trusted `{}` as it is now (sha256 {digest}); a change ends that",
+                path.display()
+            ))?;
         }
     }
     page.flush()
@@ -33,7 +36,11 @@ pub(crate) fn run(flags: &Flags, command: &Config) -> anyhow::Result<()> {
 fn write(flags: &Flags, existing: Existing) -> anyhow::Result<String> {
     let surroundings = Surroundings::of_this_process()?;
     let path = flags.config.clone().or_else(|| surroundings.operator_file());
-    let path = path.ok_or_else(|| BadUsage("there is no home directory for the file; name one by `--config FILE`".to_owned()))?;
+    let path = path
+        .ok_or_else(|| BadUsage("there is no home directory for the file; name one by `--config FILE`".to_owned()))?;
     init::write(&path, &init::text(&surroundings), existing)?;
-    Ok(format!("wrote `{}`; edit it, then `countersign config show` prints what is in force", path.display()))
+    Ok(format!(
+        "wrote `{}`; edit it, then `countersign config show` prints what is in force",
+        path.display()
+    ))
 }

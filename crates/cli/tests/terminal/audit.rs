@@ -51,7 +51,10 @@ fn events_have_the_columns_of_the_table_and_nothing_else() {
         assert_eq!(event["seq"], index + 1);
         assert!(event["payload"].is_object());
     }
-    let kinds: Vec<_> = events.iter().map(|event| event["event_type"].as_str().unwrap()).collect();
+    let kinds: Vec<_> = events
+        .iter()
+        .map(|event| event["event_type"].as_str().unwrap())
+        .collect();
     let each = ["command.received", "command.completed"];
     assert_eq!(kinds, ["policy.changed", each[0], each[1], each[0], each[1]]);
 }
@@ -61,13 +64,24 @@ fn the_policy_is_recorded_once_for_each_change() {
     let stage = Stage::with_record();
     let policies = || -> Vec<Value> {
         let events = stage.json(&["audit", "query", "--kind", "event", "--json"]);
-        let changed = events.as_array().unwrap().iter().filter(|event| event["event_type"] == "policy.changed").cloned();
+        let changed = events
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|event| event["event_type"] == "policy.changed")
+            .cloned();
         changed.collect()
     };
     let first = policies();
     assert_eq!(first.len(), 1, "two runs under one policy");
-    assert_eq!((&first[0]["actor_type"], &first[0]["actor_id"]), (&json!("system"), &json!("policy")));
-    let shown = stage.listing("ls").run(&["policy", "show", "--effective", "--json"]).json();
+    assert_eq!(
+        (&first[0]["actor_type"], &first[0]["actor_id"]),
+        (&json!("system"), &json!("policy"))
+    );
+    let shown = stage
+        .listing("ls")
+        .run(&["policy", "show", "--effective", "--json"])
+        .json();
     assert_eq!(first[0]["payload"], shown);
 
     stage.listing("ls,cat").run(&["exec", "--", "rm", "three"]);
@@ -129,7 +143,10 @@ fn a_query_narrows_by_what_is_remembered() {
         "countersign: `--status fine` is not a status; use one of `failed`, `ok`, `rejected`, `timeout`\n",
     );
     let unknown = stage.run(&["audit", "query", "--limit", "many"]);
-    assert!(unknown.code == 2 && unknown.stderr.starts_with("countersign: invalid value 'many'"), "{unknown:?}");
+    assert!(
+        unknown.code == 2 && unknown.stderr.starts_with("countersign: invalid value 'many'"),
+        "{unknown:?}"
+    );
 }
 
 #[test]
@@ -137,11 +154,17 @@ fn people_get_aligned_columns() {
     let stage = Stage::with_record();
     let table = stage.run(&["audit", "query"]).stdout;
     let lines: Vec<_> = table.lines().collect();
-    assert!(lines[0].ends_with("  rm one") && lines[1].ends_with("  rm two"), "{table}");
+    assert!(
+        lines[0].ends_with("  rm one") && lines[1].ends_with("  rm two"),
+        "{table}"
+    );
     assert!(lines[0].contains("Z  rejected  COMMAND_NOT_ALLOWED  "), "{table}");
     let events = stage.run(&["audit", "query", "--kind", "event"]).stdout;
     let second = events.lines().nth(1).unwrap();
-    assert!(second.contains("  command.received   human:ada      ") && second.ends_with("  rm one"), "{events}");
+    assert!(
+        second.contains("  command.received   human:ada      ") && second.ends_with("  rm one"),
+        "{events}"
+    );
 }
 
 #[test]
@@ -150,14 +173,18 @@ fn an_export_is_private_stays_and_proves_itself() {
     let file = stage.work().join("record.jsonl");
     let name = file.to_str().unwrap();
     let ran = stage.run(&["audit", "export", "--output", name]);
-    assert_eq!(ran.stdout, format!("wrote `{name}`; `countersign audit verify {name}` proves it without a server\n"));
+    assert_eq!(
+        ran.stdout,
+        format!("wrote `{name}`; `countersign audit verify {name}` proves it without a server\n")
+    );
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let text = fs::read_to_string(&file).unwrap();
     assert_eq!(stage.run(&["audit", "export"]).stdout, text);
 
-    stage
-        .run(&["audit", "export", "--output", name])
-        .failed(1, &format!("countersign: `{name}` exists and is not written over; name a new file or remove it\n"));
+    stage.run(&["audit", "export", "--output", name]).failed(
+        1,
+        &format!("countersign: `{name}` exists and is not written over; name a new file or remove it\n"),
+    );
     assert_eq!(fs::read_to_string(&file).unwrap(), text);
 
     let elsewhere = Stage::new();
@@ -165,18 +192,28 @@ fn an_export_is_private_stays_and_proves_itself() {
     assert_eq!(proved, stage.json(&["audit", "verify", "--json"]));
     assert!(!elsewhere.state().exists());
     fs::write(&file, text.replacen("\"one\"", "\"eno\"", 1)).unwrap();
-    elsewhere.run(&["audit", "verify", name]).failed(1, &format!("countersign: `{name}` is not sound: row 2: changed\n"));
+    elsewhere
+        .run(&["audit", "verify", name])
+        .failed(1, &format!("countersign: `{name}` is not sound: row 2: changed\n"));
 }
 
 #[test]
 fn a_pruned_record_still_verifies() {
     let stage = Stage::with_record();
     let prune = |before: &str| stage.run(&["audit", "prune", "--before", before]);
-    prune("yesterday")
-        .failed(2, "countersign: `--before`: `yesterday` is not an RFC 3339 time such as `2026-11-15T10:00:00Z`\n");
-    assert_eq!(prune("2020-01-01T00:00:00Z").stdout, "nothing to remove: no row is older than 2020-01-01T00:00:00.000Z\n");
+    prune("yesterday").failed(
+        2,
+        "countersign: `--before`: `yesterday` is not an RFC 3339 time such as `2026-11-15T10:00:00Z`\n",
+    );
+    assert_eq!(
+        prune("2020-01-01T00:00:00Z").stdout,
+        "nothing to remove: no row is older than 2020-01-01T00:00:00.000Z\n"
+    );
     let pruned = stage.json(&["audit", "prune", "--json", "--before", "2100-01-01T00:00:00Z"]);
-    assert_eq!(pruned, json!({"before": "2100-01-01T00:00:00.000Z", "up_to_seq": 5, "rows": 5, "commands": 2}));
+    assert_eq!(
+        pruned,
+        json!({"before": "2100-01-01T00:00:00.000Z", "up_to_seq": 5, "rows": 5, "commands": 2})
+    );
     let proved = stage.json(&["audit", "verify", "--json"]);
     assert_eq!((&proved["first_seq"], &proved["rows"]), (&json!(6), &json!(1)));
 }

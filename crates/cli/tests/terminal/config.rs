@@ -10,7 +10,10 @@ fn a_first_file_is_private_loads_and_is_not_written_over() {
     let stage = Stage::new();
     let own = stage.home().join(".config/countersign/config.yaml");
     let named = stage.work().join("named.yaml");
-    for (args, path) in [(&["config", "init"][..], &own), (&["--config", "named.yaml", "config", "init"], &named)] {
+    for (args, path) in [
+        (&["config", "init"][..], &own),
+        (&["--config", "named.yaml", "config", "init"], &named),
+    ] {
         let ran = stage.run(args);
         assert!(ran.code == 0 && ran.stdout.starts_with("wrote `"), "{ran:?}");
         assert_eq!(fs::metadata(path).unwrap().permissions().mode() & 0o777, 0o600);
@@ -18,7 +21,10 @@ fn a_first_file_is_private_loads_and_is_not_written_over() {
         assert_eq!(checked.code, 0, "{checked:?}");
     }
     fs::write(&own, "quorum: 2\n").unwrap();
-    stage.run(&["config", "init"]).failed(1, &format!("countersign: `{}` exists; `--force` writes over it\n", own.display()));
+    stage.run(&["config", "init"]).failed(
+        1,
+        &format!("countersign: `{}` exists; `--force` writes over it\n", own.display()),
+    );
     assert_eq!(fs::read_to_string(&own).unwrap(), "quorum: 2\n");
     assert_eq!(stage.run(&["config", "init", "--force"]).code, 0);
     assert_ne!(fs::read_to_string(&own).unwrap(), "quorum: 2\n");
@@ -30,11 +36,18 @@ fn every_value_is_shown_with_its_source() {
     stage.operator("quorum: 2\n");
     let file = stage.home().join(".config/countersign/config.yaml");
     let shown = stage.json(&["config", "show", "--json"]);
-    let expected = serde_json::json!({"value": 2, "source": format!("operator file {}, line 1, column 1", file.display())});
+    let expected =
+        serde_json::json!({"value": 2, "source": format!("operator file {}, line 1, column 1", file.display())});
     assert_eq!(shown["values"]["quorum"], expected);
     assert_eq!(shown["state_dir"]["value"], stage.state().to_str().unwrap());
     let text = stage.run(&["config", "show"]).stdout;
-    assert!(text.contains(&format!("\nquorum: 2  # operator file {}, line 1, column 1\n", file.display())), "{text}");
+    assert!(
+        text.contains(&format!(
+            "\nquorum: 2  # operator file {}, line 1, column 1\n",
+            file.display()
+        )),
+        "{text}"
+    );
 }
 
 #[test]
@@ -48,7 +61,10 @@ fn a_configuration_that_cannot_be_used_ends_every_command_with_two() {
     let stage = Stage::new();
     stage.operator("quorums: 2\n");
     let file = stage.home().join(".config/countersign/config.yaml");
-    let problem = format!("countersign: the configuration has problems:\n{}: line 1, column 1: `quorums` ", file.display());
+    let problem = format!(
+        "countersign: the configuration has problems:\n{}: line 1, column 1: `quorums` ",
+        file.display()
+    );
     for args in [
         &["config", "show"][..],
         &["policy", "show"],
@@ -67,6 +83,9 @@ fn a_file_that_is_not_there_is_not_trusted() {
     let stage = Stage::new();
     let ran = stage.run(&["config", "trust", "none.yaml"]);
     assert_eq!(ran.code, 1);
-    assert!(ran.stderr.starts_with("countersign: `none.yaml` cannot be trusted: "), "{ran:?}");
+    assert!(
+        ran.stderr.starts_with("countersign: `none.yaml` cannot be trusted: "),
+        "{ran:?}"
+    );
     assert!(!stage.state().exists());
 }

@@ -22,7 +22,10 @@ fn damage(stage: &Stage, sql: &str) {
 fn a_sound_record_is_said_to_be_sound() {
     let stage = Stage::with_record();
     let proved = stage.json(&["audit", "verify", "--json"]);
-    let (key, hash) = (proved["public_key"].as_str().unwrap(), proved["last_hash"].as_str().unwrap());
+    let (key, hash) = (
+        proved["public_key"].as_str().unwrap(),
+        proved["last_hash"].as_str().unwrap(),
+    );
     assert_eq!((key.len(), hash.len()), (64, 64));
     let expected = json!({
         "ok": true, "chain": "main", "rows": 5, "first_seq": 1, "last_seq": 5, "last_hash": hash,
@@ -32,7 +35,10 @@ fn a_sound_record_is_said_to_be_sound() {
 
     let ran = stage.run(&["audit", "verify"]);
     let sentence = ran.stdout.trim_end();
-    assert!(sentence.starts_with("the record is sound: 5 rows and 2 checkpoints proved ("), "{ran:?}");
+    assert!(
+        sentence.starts_with("the record is sound: 5 rows and 2 checkpoints proved ("),
+        "{ran:?}"
+    );
     assert!(sentence.ends_with(&format!(" rows/s), signed by {key}")), "{ran:?}");
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
 }
@@ -40,17 +46,35 @@ fn a_sound_record_is_said_to_be_sound() {
 #[test]
 fn the_first_bad_row_is_named() {
     for (sql, row, problem) in [
-        ("UPDATE flow_events SET payload = replace(payload, 'one', 'eno') WHERE seq = 2", 2, "changed"),
-        ("UPDATE flow_events SET actor_id = 'eve' WHERE seq IN (3, 4)", 3, "changed"),
+        (
+            "UPDATE flow_events SET payload = replace(payload, 'one', 'eno') WHERE seq = 2",
+            2,
+            "changed",
+        ),
+        (
+            "UPDATE flow_events SET actor_id = 'eve' WHERE seq IN (3, 4)",
+            3,
+            "changed",
+        ),
         ("DELETE FROM flow_events WHERE seq = 4", 4, "missing"),
-        ("DELETE FROM flow_events WHERE seq = 5", 5, "truncated, the record should reach row 5"),
+        (
+            "DELETE FROM flow_events WHERE seq = 5",
+            5,
+            "truncated, the record should reach row 5",
+        ),
     ] {
         let stage = Stage::with_record();
         damage(&stage, sql);
-        stage.run(&["audit", "verify"]).failed(1, &format!("countersign: the record is not sound: row {row}: {problem}\n"));
+        stage.run(&["audit", "verify"]).failed(
+            1,
+            &format!("countersign: the record is not sound: row {row}: {problem}\n"),
+        );
         let ran = stage.run(&["audit", "verify", "--json"]);
         let said: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
-        assert_eq!((ran.code, said), (1, json!({"ok": false, "row": row, "problem": problem})));
+        assert_eq!(
+            (ran.code, said),
+            (1, json!({"ok": false, "row": row, "problem": problem}))
+        );
     }
 }
 
@@ -61,7 +85,10 @@ fn a_lost_key_is_not_quietly_replaced() {
     std::fs::remove_file(&key).unwrap();
     stage.run(&["audit", "verify"]).failed(
         1,
-        &format!("countersign: the signing key `{}` is gone; put it back, for without it the record cannot be proved\n", key.display()),
+        &format!(
+            "countersign: the signing key `{}` is gone; put it back, for without it the record cannot be proved\n",
+            key.display()
+        ),
     );
     assert!(!key.exists());
 }
@@ -70,10 +97,22 @@ fn a_lost_key_is_not_quietly_replaced() {
 #[test]
 fn whoever_only_reads_signs_nothing() {
     let stage = Stage::with_record();
-    damage(&stage, "DELETE FROM checkpoints WHERE seq = 5; UPDATE chain_heads SET checkpointed = 3;");
-    let signed = || database(&stage).query_row("SELECT count(*) FROM checkpoints", [], |row| row.get::<_, i64>(0)).unwrap();
+    damage(
+        &stage,
+        "DELETE FROM checkpoints WHERE seq = 5; UPDATE chain_heads SET checkpointed = 3;",
+    );
+    let signed = || {
+        database(&stage)
+            .query_row("SELECT count(*) FROM checkpoints", [], |row| row.get::<_, i64>(0))
+            .unwrap()
+    };
     assert_eq!(signed(), 1);
-    for args in [&["audit", "query"][..], &["audit", "tail", "--no-follow"], &["audit", "verify"], &["audit", "export"]] {
+    for args in [
+        &["audit", "query"][..],
+        &["audit", "tail", "--no-follow"],
+        &["audit", "verify"],
+        &["audit", "export"],
+    ] {
         assert_eq!(stage.run(args).code, 0, "{args:?}");
         assert_eq!(signed(), 1, "{args:?}");
     }

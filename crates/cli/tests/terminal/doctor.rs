@@ -10,7 +10,10 @@ use crate::stage::Stage;
 /// The findings, whatever the machine has.
 fn findings(stage: &Stage) -> (i32, Value) {
     let ran = stage.run(&["doctor", "--json"]);
-    (ran.code, serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}")))
+    (
+        ran.code,
+        serde_json::from_str(&ran.stdout).unwrap_or_else(|error| panic!("{error}: {ran:?}")),
+    )
 }
 
 #[test]
@@ -25,13 +28,23 @@ fn the_exit_code_says_whether_what_policy_requires_is_there() {
         .collect();
     assert_eq!(layers.len(), 13);
     assert_eq!(found["missing"], json!(missing));
-    assert_eq!((code, &found["ok"]), (i32::from(!missing.is_empty()), &json!(missing.is_empty())));
-    let required: Vec<_> = layers.iter().filter(|layer| layer["required"] == true).map(|layer| &layer["name"]).collect();
+    assert_eq!(
+        (code, &found["ok"]),
+        (i32::from(!missing.is_empty()), &json!(missing.is_empty()))
+    );
+    let required: Vec<_> = layers
+        .iter()
+        .filter(|layer| layer["required"] == true)
+        .map(|layer| &layer["name"])
+        .collect();
     assert_eq!(required, ["rlimits", "no-new-privs", "landlock", "seccomp"]);
     assert!(!stage.state().exists(), "looking makes nothing");
     let text = stage.run(&["doctor"]).stdout;
     let last = text.lines().last().unwrap();
-    assert!(last.starts_with(if missing.is_empty() { "ready: " } else { "not ready: " }), "{text}");
+    assert!(
+        last.starts_with(if missing.is_empty() { "ready: " } else { "not ready: " }),
+        "{text}"
+    );
 }
 
 #[test]
@@ -45,7 +58,10 @@ fn a_workspace_that_commands_cannot_write_is_told_with_a_remedy() {
     if owner == 0 {
         let advice = workspace["advice"].as_str().unwrap();
         assert_eq!(workspace["commands_run_as"], "uid 65534, since root owns the workspace");
-        assert!(advice.starts_with("uid 65534 cannot write it; give it to a user with `chown USER "), "{advice}");
+        assert!(
+            advice.starts_with("uid 65534 cannot write it; give it to a user with `chown USER "),
+            "{advice}"
+        );
         fs::set_permissions(stage.work(), Permissions::from_mode(0o777)).unwrap();
         assert_eq!(findings(&stage).1["workspace"]["advice"], Value::Null);
     } else {
@@ -59,19 +75,35 @@ fn an_open_state_directory_is_told() {
     let stage = Stage::with_record();
     fs::set_permissions(stage.state(), Permissions::from_mode(0o755)).unwrap();
     let (_, found) = findings(&stage);
-    let advice = format!("other users can look into it; close it with `chmod 700 {}`", stage.state().display());
-    assert_eq!(found["state_directory"], json!({"path": stage.state(), "exists": true, "mode": "0755", "advice": advice}));
+    let advice = format!(
+        "other users can look into it; close it with `chmod 700 {}`",
+        stage.state().display()
+    );
+    assert_eq!(
+        found["state_directory"],
+        json!({"path": stage.state(), "exists": true, "mode": "0755", "advice": advice})
+    );
 }
 
 #[test]
 fn listed_shells_and_interpreters_are_warned_about() {
     let stage = Stage::new();
-    let warning =
-        |name: &str| format!("the allowlist names `{name}`, which runs any text it is given; only the sandbox limits what that text does");
+    let warning = |name: &str| {
+        format!(
+            "the allowlist names `{name}`, which runs any text it is given; only the sandbox limits what that text does"
+        )
+    };
     stage.operator("command_policy: {allowlist: [ls, bash, python3.12]}\n");
     let (_, found) = findings(&stage);
     assert_eq!(found["warnings"], json!([warning("bash"), warning("python3.12")]));
     let ran = stage.run(&["exec", "--", "rm"]);
     assert_eq!(ran.code, 126);
-    assert!(ran.stderr.starts_with(&format!("warning: {}\nwarning: {}\n", warning("bash"), warning("python3.12"))), "{ran:?}");
+    assert!(
+        ran.stderr.starts_with(&format!(
+            "warning: {}\nwarning: {}\n",
+            warning("bash"),
+            warning("python3.12")
+        )),
+        "{ran:?}"
+    );
 }

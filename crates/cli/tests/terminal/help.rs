@@ -35,7 +35,13 @@ fn every_command_explains_itself() {
     for command in COMMANDS {
         let ran = stage.run(&[*command, &["--help"]].concat());
         assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{command:?}");
-        writeln!(all, "$ countersign {}\n{}", [*command, &["--help"]].concat().join(" "), ran.stdout).unwrap();
+        writeln!(
+            all,
+            "$ countersign {}\n{}",
+            [*command, &["--help"]].concat().join(" "),
+            ran.stdout
+        )
+        .unwrap();
     }
     // To take a change over, copy the file that the message names.
     let new = std::env::temp_dir().join("countersign-help.txt");
@@ -48,7 +54,13 @@ fn every_command_explains_itself() {
 #[test]
 fn what_is_not_understood_is_said_in_our_voice() {
     let ran = Stage::new().run(&["audits"]);
-    assert!(ran.code == 2 && ran.stderr.starts_with("countersign: unrecognized subcommand 'audits'\n"), "{ran:?}");
+    assert!(
+        ran.code == 2
+            && ran
+                .stderr
+                .starts_with("countersign: unrecognized subcommand 'audits'\n"),
+        "{ran:?}"
+    );
     assert_eq!(ran.stdout, "");
 }
 

@@ -23,7 +23,15 @@ fn a_verdict_is_explained_to_programs() {
             "reason": "no whitelist rule covers every command of it", "programs": programs("rm"), "warnings": [],
         })
     );
-    let denied = stage.listing("ls").run(&["policy", "explain", "--json", "--tool", "execute_command", "--", "ls; rm x"]);
+    let denied = stage.listing("ls").run(&[
+        "policy",
+        "explain",
+        "--json",
+        "--tool",
+        "execute_command",
+        "--",
+        "ls; rm x",
+    ]);
     assert_eq!(
         denied.json(),
         json!({
@@ -33,7 +41,10 @@ fn a_verdict_is_explained_to_programs() {
             "error_code": "COMMAND_NOT_ALLOWED",
         })
     );
-    assert_eq!(explain(&["--cwd", "/", "--", "ls"])["error_code"], "WORKSPACE_ISOLATION_VIOLATION");
+    assert_eq!(
+        explain(&["--cwd", "/", "--", "ls"])["error_code"],
+        "WORKSPACE_ISOLATION_VIOLATION"
+    );
     assert_eq!(explain(&["--", ""])["error_code"], "INVALID_ARGUMENTS");
     assert!(!stage.state().exists(), "asking leaves nothing behind");
 }
@@ -58,10 +69,22 @@ fn a_verdict_is_explained_to_people() {
             rm.display()
         )
     );
-    let how = |line: &str| explain(&["--tool", "execute_command", "--", line]).lines().nth(2).unwrap().to_owned();
-    assert_eq!(how("cd x && cd y"), "it would run as a line without a shell, with `cd`, `cd`");
+    let how = |line: &str| {
+        explain(&["--tool", "execute_command", "--", line])
+            .lines()
+            .nth(2)
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(
+        how("cd x && cd y"),
+        "it would run as a line without a shell, with `cd`, `cd`"
+    );
     let bash = std::fs::canonicalize("/usr/bin/bash").unwrap();
-    assert_eq!(how("for i in 1 2; do ls; done"), format!("it needs a shell and would run in `{}`", bash.display()));
+    assert_eq!(
+        how("for i in 1 2; do ls; done"),
+        format!("it needs a shell and would run in `{}`", bash.display())
+    );
     let denied = stage.listing("ls").run(&["policy", "explain", "--", "rm"]).stdout;
     assert_eq!(
         denied,
@@ -77,15 +100,38 @@ fn what_a_project_may_not_loosen_is_shown() {
     let file = stage.write(".countersign/config.yaml", "command_policy: {network: allow}\n");
     let said = stage.json(&["policy", "explain", "--json", "--", "ls"]);
     let warnings = said["warnings"].as_array().unwrap();
-    assert!(warnings.len() == 1 && warnings[0].as_str().unwrap().contains("`command_policy.network`"), "{said}");
+    assert!(
+        warnings.len() == 1 && warnings[0].as_str().unwrap().contains("`command_policy.network`"),
+        "{said}"
+    );
     let sentence = format!("warning: {}\n", warnings[0].as_str().unwrap());
-    assert!(stage.run(&["policy", "explain", "--", "ls"]).stdout.ends_with(&sentence));
+    assert!(
+        stage
+            .run(&["policy", "explain", "--", "ls"])
+            .stdout
+            .ends_with(&sentence)
+    );
 
     let trusted = stage.run(&["config", "trust", file.to_str().unwrap()]);
-    assert!(trusted.code == 0 && trusted.stdout.starts_with("trusted `"), "{trusted:?}");
-    assert_eq!(stage.json(&["policy", "explain", "--json", "--", "ls"])["warnings"], json!([]));
-    stage.write(".countersign/config.yaml", "command_policy: {network: allow} # changed\n");
-    assert_eq!(stage.json(&["policy", "explain", "--json", "--", "ls"])["warnings"].as_array().unwrap().len(), 1);
+    assert!(
+        trusted.code == 0 && trusted.stdout.starts_with("trusted `"),
+        "{trusted:?}"
+    );
+    assert_eq!(
+        stage.json(&["policy", "explain", "--json", "--", "ls"])["warnings"],
+        json!([])
+    );
+    stage.write(
+        ".countersign/config.yaml",
+        "command_policy: {network: allow} # changed\n",
+    );
+    assert_eq!(
+        stage.json(&["policy", "explain", "--json", "--", "ls"])["warnings"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
 }
 
 #[test]
@@ -93,17 +139,25 @@ fn a_tool_that_is_unknown_or_disabled_is_told_apart() {
     let stage = Stage::new();
     stage.operator("tools: {execute_process: {enabled: false}, run_command: {approval: required}}\n");
     let disabled = stage.json(&["policy", "explain", "--json", "--", "ls"]);
-    assert_eq!((&disabled["verdict"], &disabled["error_code"]), (&json!("deny"), &json!("UNKNOWN_TOOL")));
+    assert_eq!(
+        (&disabled["verdict"], &disabled["error_code"]),
+        (&json!("deny"), &json!("UNKNOWN_TOOL"))
+    );
     let asks = stage.json(&["policy", "explain", "--json", "--tool", "run_command", "--", "ls"]);
-    assert_eq!((&asks["verdict"], &asks["rule"]), (&json!("ask"), &json!("tools run_command")));
+    assert_eq!(
+        (&asks["verdict"], &asks["rule"]),
+        (&json!("ask"), &json!("tools run_command"))
+    );
     stage.run(&["policy", "explain", "--tool", "deploy", "--", "ls"]).failed(
         2,
         "countersign: there is no policy on commands for the tool `deploy`; use one of `execute_command`, `execute_process`, `run_command`\n",
     );
-    stage.run(&["policy", "explain", "--tool", "execute_command", "--", "ls", "-l"]).failed(
-        2,
-        "countersign: `execute_command` takes the whole line as one argument, not 2; quote it\n",
-    );
+    stage
+        .run(&["policy", "explain", "--tool", "execute_command", "--", "ls", "-l"])
+        .failed(
+            2,
+            "countersign: `execute_command` takes the whole line as one argument, not 2; quote it\n",
+        );
 }
 
 #[test]
@@ -112,20 +166,38 @@ fn a_file_is_checked_alone_and_every_problem_told() {
     // Neither of these is asked about.
     stage.operator("nonsense: 1\n");
     stage.write(".countersign/config.yaml", "nonsense: 1\n");
-    let file = stage.write("bad.yaml", "command_policy:\n  alowlist: [ls]\n  sandbox: wide\nquorum: 0\n");
+    let file = stage.write(
+        "bad.yaml",
+        "command_policy:\n  alowlist: [ls]\n  sandbox: wide\nquorum: 0\n",
+    );
     let ran = stage.listing("").run(&["policy", "check", "bad.yaml"]);
     let lines: Vec<_> = ran.stderr.lines().collect();
     let name = file.display();
-    assert_eq!((ran.code, lines.len(), lines[0]), (2, 4, "countersign: the configuration has problems:"), "{ran:?}");
-    assert!(lines[1].starts_with(&format!("{name}: line 2, column 3: `command_policy.alowlist` is not a known key")), "{ran:?}");
+    assert_eq!(
+        (ran.code, lines.len(), lines[0]),
+        (2, 4, "countersign: the configuration has problems:"),
+        "{ran:?}"
+    );
+    assert!(
+        lines[1].starts_with(&format!(
+            "{name}: line 2, column 3: `command_policy.alowlist` is not a known key"
+        )),
+        "{ran:?}"
+    );
     assert!(lines[2].starts_with(&format!("{name}: line 3, column ")), "{ran:?}");
     assert!(lines[3].starts_with(&format!("{name}: line 4, column ")), "{ran:?}");
 
     stage.write("none.yaml", "quorum: 2\n");
     stage.write(".countersign/config.yaml", "");
-    assert_eq!(stage.run(&["policy", "check", "none.yaml"]).stdout, "`none.yaml` has no problems\n");
+    assert_eq!(
+        stage.run(&["policy", "check", "none.yaml"]).stdout,
+        "`none.yaml` has no problems\n"
+    );
     let missing = stage.run(&["policy", "check", "missing.yaml"]);
-    assert!(missing.code == 2 && missing.stderr.ends_with("missing.yaml: does not exist\n"), "{missing:?}");
+    assert!(
+        missing.code == 2 && missing.stderr.ends_with("missing.yaml: does not exist\n"),
+        "{missing:?}"
+    );
 }
 
 /// The expression finds the example, but a rule ends where a word ends.
@@ -143,7 +215,9 @@ fn a_whitelist_rule_must_meet_its_examples_as_a_rule() {
         name = file.display()
     );
     stage.run(&["policy", "check", "rules.yaml"]).failed(2, &expected);
-    stage.run(&["--config", "rules.yaml", "policy", "show"]).failed(2, &expected);
+    stage
+        .run(&["--config", "rules.yaml", "policy", "show"])
+        .failed(2, &expected);
 }
 
 #[test]
@@ -154,5 +228,8 @@ fn the_policy_in_force_comes_with_its_digest() {
     assert_eq!(shown["content"]["approval_mode"], "untrusted");
     let text = stage.run(&["policy", "show", "--effective"]).stdout;
     let first = format!("digest                {}\n", shown["digest"].as_str().unwrap());
-    assert!(text.starts_with(&first) && text.contains("\nnetwork               deny\n"), "{text}");
+    assert!(
+        text.starts_with(&first) && text.contains("\nnetwork               deny\n"),
+        "{text}"
+    );
 }

@@ -22,7 +22,9 @@ pub(crate) struct Ran {
 
 impl Stage {
     pub(crate) fn new() -> Self {
-        let stage = Self { dir: tempfile::tempdir().unwrap() };
+        let stage = Self {
+            dir: tempfile::tempdir().unwrap(),
+        };
         // A root server's commands run as another user, who must get through.
         fs::set_permissions(stage.dir.path(), Permissions::from_mode(0o755)).unwrap();
         for path in [stage.home(), stage.work()] {

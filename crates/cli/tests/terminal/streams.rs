@@ -1,6 +1,6 @@
 //! How output ends: pipes that close, terminals that must not be steered, lines that come later.
 
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -25,14 +25,20 @@ fn a_reader_that_went_away_ends_a_command_quietly() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let output = stage.command(args).stdout(writer).output().unwrap();
-        assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(0), ""), "{args:?}");
+        assert_eq!(
+            (output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()),
+            (Some(0), ""),
+            "{args:?}"
+        );
     }
 }
 
 #[test]
 fn nothing_that_steers_a_terminal_comes_through() {
     let stage = Stage::with_record();
-    stage.listing("ls").run(&["exec", "--", "rm", "\u{1b}]0;owned\u{7}\u{1b}[2J\n\u{202e}"]);
+    stage
+        .listing("ls")
+        .run(&["exec", "--", "rm", "\u{1b}]0;owned\u{7}\u{1b}[2J\n\u{202e}"]);
     for args in [
         &["audit", "query"][..],
         &["audit", "query", "--kind", "event"],
@@ -41,16 +47,27 @@ fn nothing_that_steers_a_terminal_comes_through() {
         &["doctor"],
     ] {
         let ran = stage.run(args);
-        let steering = ran.stdout.contains(|c: char| (c.is_control() && c != '\n') || c == '\u{202e}');
+        let steering = ran
+            .stdout
+            .contains(|c: char| (c.is_control() && c != '\n') || c == '\u{202e}');
         assert!(!ran.stdout.is_empty() && !steering, "{ran:?}");
     }
-    assert!(stage.run(&["audit", "query"]).stdout.contains("rm \\u{1b}]0;owned\\u{7}\\u{1b}[2J\\n\\u{202e}"));
+    assert!(
+        stage
+            .run(&["audit", "query"])
+            .stdout
+            .contains("rm \\u{1b}]0;owned\\u{7}\\u{1b}[2J\\n\\u{202e}")
+    );
 }
 
 #[test]
 fn tail_begins_with_the_last_events_and_follows() {
     let stage = Stage::with_record();
-    let child = stage.command(&["audit", "tail", "--json", "--last", "2"]).stdout(Stdio::piped()).spawn().unwrap();
+    let child = stage
+        .command(&["audit", "tail", "--json", "--last", "2"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut child = Ended(child);
     let mut lines = BufReader::new(child.0.stdout.take().unwrap()).lines();
     let mut seq = || -> u64 {
@@ -70,6 +87,30 @@ fn tail_can_begin_with_nothing() {
     let stage = Stage::with_record();
     assert_eq!(stage.run(&["audit", "tail", "--no-follow", "--last", "0"]).stdout, "");
     assert_eq!(stage.run(&["audit", "tail", "--no-follow"]).stdout.lines().count(), 5);
+}
+
+#[test]
+fn the_record_is_read_while_a_server_runs() {
+    let stage = Stage::with_record();
+    let mut server = stage.command(&["stdio"]);
+    let child = server
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut server = Ended(child);
+    let mut asked = server.0.stdin.take().unwrap();
+    let mut answers = BufReader::new(server.0.stdout.take().unwrap()).lines();
+    let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+    writeln!(asked, "{hello}").unwrap();
+    answers.next().unwrap().unwrap();
+    // Its policy is another than that of the commands before, so it has written one row.
+    assert_eq!(stage.json(&["audit", "verify", "--json"])["rows"], 6);
+    assert_eq!(stage.json(&["audit", "query", "--json"]).as_array().unwrap().len(), 2);
+    assert_eq!(stage.run(&["audit", "export"]).code, 0);
+    drop(asked);
+    assert!(server.wait().success());
 }
 
 /// A child that does not outlive its test.

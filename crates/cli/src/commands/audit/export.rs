@@ -23,7 +23,9 @@ pub(super) fn run(flags: &Flags, output: Option<&Path>) -> anyhow::Result<()> {
         Some(path) => {
             write(&record, path)?;
             let shown = path.display();
-            page.line(format_args!("wrote `{shown}`; `countersign audit verify {shown}` proves it without a server"))?;
+            page.line(format_args!(
+                "wrote `{shown}`; `countersign audit verify {shown}` proves it without a server"
+            ))?;
         }
     }
     page.flush()

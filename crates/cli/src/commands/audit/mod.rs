@@ -28,7 +28,11 @@ pub(crate) fn run(flags: &Flags, audit: &Audit) -> anyhow::Result<ExitCode> {
     match audit {
         Audit::Tail { json, last, no_follow } => {
             let form = if *json { Form::Json } else { Form::Text };
-            let until = if *no_follow { tail::Until::Now } else { tail::Until::Stopped };
+            let until = if *no_follow {
+                tail::Until::Now
+            } else {
+                tail::Until::Stopped
+            };
             tail::run(flags, form, *last as usize, until)?;
         }
         Audit::Query(asked) => query::run(flags, asked)?,
@@ -75,14 +79,17 @@ impl Deref for Reading {
 /// The state directory, if it holds a record. Opening would make what is missing, so it is asked first.
 fn existing_record(flags: &Flags) -> anyhow::Result<PathBuf> {
     let directory = config::find_state_dir(&Surroundings::of_this_process()?, flags).map_err(BadConfiguration)?;
-    let missing = |name: &str| !directory.join(name).exists();
+    let is_there = |name: &str| {
+        let looked = directory.join(name).try_exists();
+        looked.with_context(|| format!("cannot look into the state directory `{}`", directory.display()))
+    };
     anyhow::ensure!(
-        !missing(site::FILE_NAME),
+        is_there(site::FILE_NAME)?,
         "there is no record in `{}`; `countersign exec` or a server starts one, `--state-dir` names another place",
         directory.display()
     );
     anyhow::ensure!(
-        !missing(key::FILE_NAME),
+        is_there(key::FILE_NAME)?,
         "the signing key `{}` is gone; put it back, for without it the record cannot be proved",
         directory.join(key::FILE_NAME).display()
     );

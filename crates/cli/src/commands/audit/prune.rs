@@ -27,7 +27,9 @@ pub(super) fn run(flags: &Flags, before: &str, form: Form) -> anyhow::Result<()>
             "rows": pruned.rows,
             "commands": pruned.commands,
         }))?,
-        Form::Text if pruned.rows == 0 => page.line(format_args!("nothing to remove: no row is older than {before}"))?,
+        Form::Text if pruned.rows == 0 => {
+            page.line(format_args!("nothing to remove: no row is older than {before}"))?
+        }
         Form::Text => page.line(format_args!(
             "removed {} up to row {}, and the results of {}, behind a signed checkpoint",
             count(pruned.rows, "row"),

@@ -65,7 +65,10 @@ fn check_status(kind: AuditKind, status: &str) -> Result<(), BadUsage> {
     known.sort_unstable();
     known.dedup();
     let list: Vec<_> = known.iter().map(|word| format!("`{word}`")).collect();
-    Err(BadUsage(format!("`--status {status}` is not a status; use one of {}", list.join(", "))))
+    Err(BadUsage(format!(
+        "`--status {status}` is not a status; use one of {}",
+        list.join(", ")
+    )))
 }
 
 /// Time, status, how it ended, duration, request, command.

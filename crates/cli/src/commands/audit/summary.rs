@@ -37,7 +37,13 @@ pub(super) fn status_tone(status: &str) -> Tone {
 pub(super) fn command(payload: &Value) -> String {
     let mut words = vec![text(payload, "command")];
     if payload["tool"] != "execute_command" {
-        words.extend(payload["arguments"].as_array().into_iter().flatten().filter_map(Value::as_str));
+        words.extend(
+            payload["arguments"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(Value::as_str),
+        );
     }
     words.join(" ")
 }
@@ -48,20 +54,37 @@ fn tone(row: &Row, payload: &Value) -> Tone {
 }
 
 fn summary(row: &Row, payload: &Value) -> String {
-    let Some(kind) = EventType::parse(&row.event_type) else { return String::new() };
+    let Some(kind) = EventType::parse(&row.event_type) else {
+        return String::new();
+    };
     let of = |name: &str| text(payload, name);
     match kind {
         EventType::CommandReceived => command(payload),
         EventType::CommandValidated => format!("{} by {}: {}", of("verdict"), of("rule"), of("reason")),
-        EventType::CommandDispatched => format!("{} in {}, sandbox {}, network {}", of("how"), of("cwd"), of("sandbox"), of("network")),
+        EventType::CommandDispatched => format!(
+            "{} in {}, sandbox {}, network {}",
+            of("how"),
+            of("cwd"),
+            of("sandbox"),
+            of("network")
+        ),
         EventType::CommandCompleted => completed(payload),
         EventType::ApprovalRequested => format!("{}: {}", of("command"), of("reason")),
-        EventType::ApprovalApproved | EventType::ApprovalDenied | EventType::ApprovalExpired | EventType::ApprovalWithdrawn => {
-            [of("decided_by"), of("reason")].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(": ")
-        }
+        EventType::ApprovalApproved
+        | EventType::ApprovalDenied
+        | EventType::ApprovalExpired
+        | EventType::ApprovalWithdrawn => [of("decided_by"), of("reason")]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(": "),
         EventType::PolicyChanged => format!("policy {}", of("digest")),
         EventType::AuditCheckpoint => "checkpoint signed".to_owned(),
-        EventType::AuditPruned => format!("removed everything before {}, up to row {}", of("before"), payload["up_to_seq"]),
+        EventType::AuditPruned => format!(
+            "removed everything before {}, up to row {}",
+            of("before"),
+            payload["up_to_seq"]
+        ),
     }
 }
 
@@ -71,7 +94,12 @@ fn completed(payload: &Value) -> String {
         (_, Value::Number(code)) => format!(" exit {code}"),
         _ => String::new(),
     };
-    format!("{}{how} after {} ms: {}", text(payload, "status"), payload["duration_ms"], command(payload))
+    format!(
+        "{}{how} after {} ms: {}",
+        text(payload, "status"),
+        payload["duration_ms"],
+        command(payload)
+    )
 }
 
 fn text<'a>(payload: &'a Value, name: &str) -> &'a str {

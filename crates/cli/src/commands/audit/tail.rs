@@ -29,7 +29,11 @@ pub(super) enum Until {
 pub(super) fn run(flags: &Flags, form: Form, last: usize, until: Until) -> anyhow::Result<()> {
     let record = Reading::open(flags)?;
     let mut page = Page::stdout();
-    let recent = Filter { limit: last.max(1), pick: Pick::Newest, ..Filter::everything() };
+    let recent = Filter {
+        limit: last.max(1),
+        pick: Pick::Newest,
+        ..Filter::everything()
+    };
     let recent = record.query_events(&recent)?;
     let mut after = recent.last().map_or(0, |row| row.seq);
     // One row is read even when none is wanted: it says where following begins.
@@ -55,7 +59,10 @@ fn print(page: &mut Page, rows: &[Row], form: Form) -> anyhow::Result<()> {
     for row in rows {
         match form {
             Form::Text => page.row(&summary::cells(row), &summary::WIDTHS)?,
-            Form::Json => page.line(row.to_json().with_context(|| format!("the payload of row {} is not JSON", row.seq))?)?,
+            Form::Json => page.line(
+                row.to_json()
+                    .with_context(|| format!("the payload of row {} is not JSON", row.seq))?,
+            )?,
         }
     }
     page.flush()

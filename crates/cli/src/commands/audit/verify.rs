@@ -22,7 +22,10 @@ use crate::terminal::{Page, Tone, count};
 enum Proof {
     Sound(Report),
     /// The first thing that is wrong, and its row where it has one.
-    Unsound { row: Option<u64>, problem: String },
+    Unsound {
+        row: Option<u64>,
+        problem: String,
+    },
 }
 
 pub(super) fn run(flags: &Flags, file: Option<&Path>, form: Form) -> anyhow::Result<ExitCode> {
@@ -62,12 +65,18 @@ fn exported(path: &Path) -> anyhow::Result<Proof> {
         Ok(report) => Ok(Proof::Sound(report)),
         Err(FileError::Flawed(flaw)) => Ok(unsound(&flaw)),
         Err(error @ FileError::Read { .. }) => Err(error).with_context(unread),
-        Err(error) => Ok(Proof::Unsound { row: None, problem: error.to_string() }),
+        Err(error) => Ok(Proof::Unsound {
+            row: None,
+            problem: error.to_string(),
+        }),
     }
 }
 
 fn unsound(flaw: &Flaw) -> Proof {
-    Proof::Unsound { row: Some(flaw.seq), problem: flaw.fault.to_string() }
+    Proof::Unsound {
+        row: Some(flaw.seq),
+        problem: flaw.fault.to_string(),
+    }
 }
 
 fn as_json(proof: &Proof) -> serde_json::Value {
@@ -125,7 +134,12 @@ impl Meter {
         if next.is_some_and(|next| Instant::now() >= next) {
             *next = Some(Instant::now() + Self::EVERY);
             // Nobody reading standard error is no reason to stop.
-            let _ = write!(io::stderr(), "\r\x1b[Kproved {} of {} rows", progress.rows_done, progress.rows_all);
+            let _ = write!(
+                io::stderr(),
+                "\r\x1b[Kproved {} of {} rows",
+                progress.rows_done,
+                progress.rows_all
+            );
         }
     }
 

@@ -58,7 +58,11 @@ impl Findings {
         let (probed, untried) = match probed {
             Ok(probed) => (probed, None),
             Err(error) => {
-                let nothing = Probe { landlock_abi: 0, cgroup_version: "none", layers: Vec::new() };
+                let nothing = Probe {
+                    landlock_abi: 0,
+                    cgroup_version: "none",
+                    layers: Vec::new(),
+                };
                 (nothing, Some(format!("{:#}", anyhow::Error::from(error))))
             }
         };
@@ -69,10 +73,22 @@ impl Findings {
             sentence: status.sentence,
         };
         let layers: Vec<_> = probed.layers.into_iter().map(layer).collect();
-        let is_there = |name: &str| layers.iter().any(|layer| layer.name == name && layer.state != LayerState::Unavailable);
-        let missing = command.require.iter().map(|layer| layer.as_str()).filter(|name| !is_there(name));
+        let is_there = |name: &str| {
+            layers
+                .iter()
+                .any(|layer| layer.name == name && layer.state != LayerState::Unavailable)
+        };
+        let missing = command
+            .require
+            .iter()
+            .map(|layer| layer.as_str())
+            .filter(|name| !is_there(name));
         let cautions = interpreters::listed(&command.allowlist);
-        let workspace = settings.places.workspace_root.as_ref().unwrap_or(&settings.places.start);
+        let workspace = settings
+            .places
+            .workspace_root
+            .as_ref()
+            .unwrap_or(&settings.places.start);
         Self {
             sources: settings.sources.clone(),
             warnings: settings
@@ -92,12 +108,8 @@ impl Findings {
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let layer = |layer: &Layer| {
-            json!({"name": layer.name, "state": word(layer.state), "required": layer.required, "sentence": layer.sentence})
-        };
-        let promise = |(needs, promise): &(u32, &str)| {
-            json!({"needs_abi": needs, "promise": promise, "holds": self.landlock_abi >= *needs})
-        };
+        let layer = |layer: &Layer| json!({"name": layer.name, "state": word(layer.state), "required": layer.required, "sentence": layer.sentence});
+        let promise = |(needs, promise): &(u32, &str)| json!({"needs_abi": needs, "promise": promise, "holds": self.landlock_abi >= *needs});
         json!({
             "version": env!("CARGO_PKG_VERSION"),
             "sources": self.sources,
@@ -136,9 +148,16 @@ impl StateDirectory {
     fn look(path: &Path) -> Self {
         let mode = fs::metadata(path).ok().map(|facts| facts.mode() & 0o7777);
         let advice = mode.filter(|mode| mode & 0o077 != 0).map(|_| {
-            format!("other users can look into it; close it with `chmod 700 {}`", path.display())
+            format!(
+                "other users can look into it; close it with `chmod 700 {}`",
+                path.display()
+            )
         });
-        Self { path: path.to_owned(), mode, advice }
+        Self {
+            path: path.to_owned(),
+            mode,
+            advice,
+        }
     }
 }
 
@@ -147,32 +166,68 @@ impl Workspace {
         let facts = fs::metadata(path).ok();
         let owner = facts.as_ref().map(MetadataExt::uid);
         let mode = facts.as_ref().map_or(0, MetadataExt::mode);
-        let (runs_as, advice) = match (&policy.run_as, uid) {
-            (Some(user), 0) => (format!("user `{user}`, set by `run_as`"), None),
-            (Some(user), _) => {
-                let advice = "only a server that is root can change to the user of `run_as`; start it as that user, or as root";
-                (format!("user `{user}`, set by `run_as`"), Some(advice.to_owned()))
-            }
-            (None, 0) if !policy.run_as_non_root => {
-                let advice = "`run_as_non_root` is false, so commands have the rights of root wherever the sandbox lets them";
-                ("root".to_owned(), Some(advice.to_owned()))
-            }
-            (None, 0) => match owner {
-                Some(owner) if owner != 0 => (format!("uid {owner}, the workspace's owner"), None),
-                _ => (format!("uid {NOBODY}, since root owns the workspace"), unwritable(path, mode)),
-            },
-            (None, uid) if owner.is_some_and(|owner| owner != uid) && mode & 0o022 == 0 => {
-                let advice = format!("uid {uid} does not own the workspace and may not be able to write it; start the server as its owner");
-                (format!("uid {uid}, as the server"), Some(advice))
-            }
-            (None, uid) => (format!("uid {uid}, as the server"), None),
+        let (runs_as, advice) = match &policy.run_as {
+            Some(user) => (
+                format!("user `{user}`, set by `run_as`"),
+                unusable(user, policy.run_as_non_root, uid),
+            ),
+            None => unnamed(path, owner, mode, policy.run_as_non_root, uid),
         };
         let advice = match facts {
             Some(facts) if facts.is_dir() => advice,
             Some(_) => Some("it is not a directory; correct `workspace_root`".to_owned()),
             None => Some("it does not exist; correct `workspace_root`, or make it".to_owned()),
         };
-        Self { path: path.to_owned(), owner, runs_as, advice }
+        Self {
+            path: path.to_owned(),
+            owner,
+            runs_as,
+            advice,
+        }
+    }
+}
+
+/// Who commands run as when `run_as` names nobody, and what is wrong with that.
+fn unnamed(path: &Path, owner: Option<u32>, mode: u32, non_root: bool, uid: u32) -> (String, Option<String>) {
+    match (uid, owner) {
+        (0, _) if !non_root => {
+            let advice =
+                "`run_as_non_root` is false, so commands have the rights of root wherever the sandbox lets them";
+            ("root".to_owned(), Some(advice.to_owned()))
+        }
+        (0, Some(owner)) if owner != 0 => (format!("uid {owner}, the workspace's owner"), None),
+        (0, _) => (
+            format!("uid {NOBODY}, since root owns the workspace"),
+            unwritable(path, mode),
+        ),
+        (uid, Some(owner)) if owner != uid && mode & 0o022 == 0 => {
+            let advice =
+                format!("uid {uid} does not own the workspace and cannot write it; start the server as its owner");
+            (format!("uid {uid}, as the server"), Some(advice))
+        }
+        (uid, _) => (format!("uid {uid}, as the server"), None),
+    }
+}
+
+/// Why the user of `run_as` cannot be had.
+fn unusable(user: &str, non_root: bool, uid: u32) -> Option<String> {
+    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let known = users
+        .lines()
+        .find_map(|line| match line.split(':').collect::<Vec<_>>().as_slice() {
+            [name, _, number, ..] if *name == user || *number == user => number.parse::<u32>().ok(),
+            _ => None,
+        });
+    match known.or_else(|| user.parse().ok()) {
+        None => Some(format!("`{user}` is not a user of this machine; correct `run_as`")),
+        Some(0) if non_root => Some(format!(
+            "`{user}` is root, and `run_as_non_root` forbids that; name another user"
+        )),
+        Some(wanted) if uid != 0 && wanted != uid => Some(
+            "only a server that is root can change to the user of `run_as`; start it as that user, or as root"
+                .to_owned(),
+        ),
+        Some(_) => None,
     }
 }
 
@@ -189,6 +244,18 @@ fn unwritable(path: &Path, mode: u32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_that_commands_cannot_have_is_told() {
+        let said = |user: &str, non_root: bool, uid: u32| unusable(user, non_root, uid).unwrap_or_default();
+        assert!(said("no such user", true, 0).contains("is not a user of this machine"));
+        assert!(said("root", true, 0).contains("is root"));
+        assert!(said("4242", true, 1000).starts_with("only a server that is root"));
+        assert_eq!(
+            (said("4242", true, 0), said("4242", true, 4242), said("root", false, 0)),
+            <_>::default()
+        );
+    }
 
     #[test]
     fn a_workspace_of_root_is_explained_only_where_nobody_cannot_write_it() {

@@ -24,5 +24,9 @@ pub(crate) fn run(flags: &Flags, json: bool) -> anyhow::Result<ExitCode> {
         page::print(&mut page, &findings)?;
     }
     page.flush()?;
-    Ok(if findings.missing.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if findings.missing.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

@@ -46,7 +46,9 @@ fn places(page: &mut Page, found: &Findings) -> anyhow::Result<()> {
     page.line(format_args!("  state directory  {} ({about})", state.path.display()))?;
     advice(page, state.advice.as_deref())?;
     let workspace = &found.workspace;
-    let owner = workspace.owner.map_or_else(String::new, |uid| format!(" (owned by uid {uid})"));
+    let owner = workspace
+        .owner
+        .map_or_else(String::new, |uid| format!(" (owned by uid {uid})"));
     page.line(format_args!("  workspace        {}{owner}", workspace.path.display()))?;
     page.line(format_args!("  commands run as  {}", workspace.runs_as))?;
     advice(page, workspace.advice.as_deref())
@@ -55,7 +57,10 @@ fn places(page: &mut Page, found: &Findings) -> anyhow::Result<()> {
 fn layers(page: &mut Page, found: &Findings) -> anyhow::Result<()> {
     heading(page, "layers of confinement")?;
     if let Some(reason) = &found.untried {
-        page.line(format_args!("  {}: {reason}", page.paint(Tone::Bad, "they could not be tried")))?;
+        page.line(format_args!(
+            "  {}: {reason}",
+            page.paint(Tone::Bad, "they could not be tried")
+        ))?;
     }
     let row = |layer: &super::findings::Layer| {
         let tone = match layer.state {
@@ -81,8 +86,17 @@ fn landlock(page: &mut Page, found: &Findings) -> anyhow::Result<()> {
     let rows: Vec<_> = LANDLOCK_PROMISES
         .iter()
         .map(|(needs, promise)| {
-            let (tone, holds) = if found.landlock_abi >= *needs { (Tone::Good, "holds") } else { (Tone::Caution, "lacking") };
-            vec![Cell::plain(""), Cell::new(tone, holds), Cell::plain(format!("from {needs} on")), Cell::plain(promise)]
+            let (tone, holds) = if found.landlock_abi >= *needs {
+                (Tone::Good, "holds")
+            } else {
+                (Tone::Caution, "lacking")
+            };
+            vec![
+                Cell::plain(""),
+                Cell::new(tone, holds),
+                Cell::plain(format!("from {needs} on")),
+                Cell::plain(promise),
+            ]
         })
         .collect();
     page.table(&rows)

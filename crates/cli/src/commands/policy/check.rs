@@ -14,9 +14,17 @@ pub(super) fn run(flags: &Flags, file: &Path) -> anyhow::Result<()> {
     let mut surroundings = Surroundings::of_this_process()?;
     let path = surroundings.current_dir.join(file);
     // What the environment says is not the file's fault.
-    surroundings.variables.retain(|name, _| !name.starts_with("COUNTERSIGN_") && !name.starts_with("ALLOWED_"));
-    surroundings.variables.insert("XDG_CONFIG_HOME".to_owned(), NO_DIRECTORY.to_owned());
-    let alone = Flags { config: Some(path.clone()), state_dir: flags.state_dir.clone(), ..Flags::default() };
+    surroundings
+        .variables
+        .retain(|name, _| !name.starts_with("COUNTERSIGN_") && !name.starts_with("ALLOWED_"));
+    surroundings
+        .variables
+        .insert("XDG_CONFIG_HOME".to_owned(), NO_DIRECTORY.to_owned());
+    let alone = Flags {
+        config: Some(path.clone()),
+        state_dir: flags.state_dir.clone(),
+        ..Flags::default()
+    };
 
     let problems = match config::load(&surroundings, &alone) {
         Ok(settings) => of_policy(&settings),
@@ -38,7 +46,10 @@ fn of_policy(settings: &Settings) -> Vec<Problem> {
         && let Err(error) = policy::effective(settings)
         && let Some(held) = settings.held("command_policy.allowlist")
     {
-        problems.push(Problem { origin: held.origin.clone(), message: format!("{error:#}") });
+        problems.push(Problem {
+            origin: held.origin.clone(),
+            message: format!("{error:#}"),
+        });
     }
     problems
 }

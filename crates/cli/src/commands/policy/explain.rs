@@ -35,23 +35,38 @@ pub(super) fn run(flags: &Flags, asked: &Explain) -> anyhow::Result<()> {
 }
 
 fn tool(name: &str) -> Result<CommandTool, BadUsage> {
-    CommandTool::ALL.into_iter().find(|tool| tool.name() == name).ok_or_else(|| {
-        let known: Vec<_> = CommandTool::ALL.iter().map(|tool| format!("`{}`", tool.name())).collect();
-        BadUsage(format!("there is no policy on commands for the tool `{name}`; use one of {}", known.join(", ")))
-    })
+    CommandTool::ALL
+        .into_iter()
+        .find(|tool| tool.name() == name)
+        .ok_or_else(|| {
+            let known: Vec<_> = CommandTool::ALL
+                .iter()
+                .map(|tool| format!("`{}`", tool.name()))
+                .collect();
+            BadUsage(format!(
+                "there is no policy on commands for the tool `{name}`; use one of {}",
+                known.join(", ")
+            ))
+        })
 }
 
 /// The arguments as a client would send them.
 fn arguments(tool: CommandTool, asked: &Explain) -> Result<Map<String, Value>, BadUsage> {
     let cwd = asked.cwd.as_deref();
-    let (first, rest) = asked.argv.split_first().ok_or_else(|| BadUsage("name a command behind `--`".to_owned()))?;
+    let (first, rest) = asked
+        .argv
+        .split_first()
+        .ok_or_else(|| BadUsage("name a command behind `--`".to_owned()))?;
     let mut arguments = Map::new();
     let mut set = |name: &str, value: Value| {
         arguments.insert(name.to_owned(), value);
     };
     match tool {
         CommandTool::ExecuteCommand if !rest.is_empty() => {
-            let message = format!("`execute_command` takes the whole line as one argument, not {}; quote it", asked.argv.len());
+            let message = format!(
+                "`execute_command` takes the whole line as one argument, not {}; quote it",
+                asked.argv.len()
+            );
             return Err(BadUsage(message));
         }
         CommandTool::ExecuteCommand => set("command", json!(first)),
@@ -75,7 +90,11 @@ fn arguments(tool: CommandTool, asked: &Explain) -> Result<Map<String, Value>, B
 fn verdict(policy: &EffectivePolicy, tool: CommandTool, arguments: &Map<String, Value>) -> Verdict {
     let source = || policy.sources.last().cloned().unwrap_or_default();
     let deny = |name: &str, refusal: Refusal| {
-        let rule = Rule { name: name.to_owned(), source: source(), reason: refusal.message.clone() };
+        let rule = Rule {
+            name: name.to_owned(),
+            source: source(),
+            reason: refusal.message.clone(),
+        };
         Verdict::Deny(Denial { refusal, rule })
     };
     let listed = catalog::listed(policy, &Caller::anonymous_agent(Transport::Stdio));
@@ -90,7 +109,15 @@ fn verdict(policy: &EffectivePolicy, tool: CommandTool, arguments: &Map<String, 
     let machine = Machine::new(policy.command.path.clone());
     // Which variables are passed on decides nothing.
     let environment = BTreeMap::new();
-    decide(policy, &request, &Surroundings { programs: &machine, directories: &machine, environment: &environment })
+    decide(
+        policy,
+        &request,
+        &Surroundings {
+            programs: &machine,
+            directories: &machine,
+            environment: &environment,
+        },
+    )
 }
 
 fn as_json(started: &Started, verdict: &Verdict) -> Value {
@@ -112,28 +139,45 @@ fn as_json(started: &Started, verdict: &Verdict) -> Value {
 
 fn say(page: &mut Page, started: &Started, verdict: &Verdict) -> anyhow::Result<()> {
     let (tone, happens) = match verdict {
-        Verdict::Allow(permit) if permit.auto_approved => (Tone::Good, "it would run at once; the whitelist answers for a person".to_owned()),
+        Verdict::Allow(permit) if permit.auto_approved => (
+            Tone::Good,
+            "it would run at once; the whitelist answers for a person".to_owned(),
+        ),
         Verdict::Allow(_) => (Tone::Good, "it would run at once, nobody is asked".to_owned()),
         Verdict::Ask(_) => (Tone::Caution, "it would run only after a person approves it".to_owned()),
-        Verdict::Deny(denial) => (Tone::Bad, format!("it would be refused with {}", denial.refusal.code.name())),
+        Verdict::Deny(denial) => (
+            Tone::Bad,
+            format!("it would be refused with {}", denial.refusal.code.name()),
+        ),
     };
     page.line(format_args!("{}: {happens}", page.paint(tone, verdict.word())))?;
     let Rule { name, source, reason } = verdict.rule();
     let name = shortened(&clean(name), RULE_CHARS_MAX);
-    page.line(format_args!("the rule is {name}, from {}: {}", clean(source), clean(reason)))?;
+    page.line(format_args!(
+        "the rule is {name}, from {}: {}",
+        clean(source),
+        clean(reason)
+    ))?;
     if let Some(plan) = verdict.plan() {
         page.line(how(plan))?;
         page.line(place(plan))?;
         page.line(reach(plan))?;
     }
     for warning in &started.settings.warnings {
-        page.line(format_args!("{}: {}", page.paint(Tone::Caution, "warning"), clean(&warning.to_string())))?;
+        page.line(format_args!(
+            "{}: {}",
+            page.paint(Tone::Caution, "warning"),
+            clean(&warning.to_string())
+        ))?;
     }
     Ok(())
 }
 
 fn how(plan: &Plan) -> String {
-    let named: Vec<_> = programs(plan).iter().map(|program| format!("`{}`", clean(program))).collect();
+    let named: Vec<_> = programs(plan)
+        .iter()
+        .map(|program| format!("`{}`", clean(program)))
+        .collect();
     let named = named.join(", ");
     match &plan.act {
         PlannedAct::Process { .. } => format!("it would run {named} as a process, without a shell"),
@@ -144,7 +188,10 @@ fn how(plan: &Plan) -> String {
 
 fn place(plan: &Plan) -> String {
     let cwd = clean(&plan.place.cwd.path.to_string_lossy());
-    format!("it would start in `{cwd}` and be ended after {} s", plan.timeout.as_secs_f64())
+    format!(
+        "it would start in `{cwd}` and be ended after {} s",
+        plan.timeout.as_secs_f64()
+    )
 }
 
 fn reach(plan: &Plan) -> String {
@@ -158,7 +205,11 @@ fn reach(plan: &Plan) -> String {
         Network::Deny => "not use the network",
         Network::Allow => "use the network",
     };
-    format!("{files}, and {network} (sandbox {}, network {})", plan.sandbox.as_str(), plan.network.as_str())
+    format!(
+        "{files}, and {network} (sandbox {}, network {})",
+        plan.sandbox.as_str(),
+        plan.network.as_str()
+    )
 }
 
 /// The files that would run; a builtin or a name that no program has stays as it is written.
@@ -169,7 +220,11 @@ fn programs(plan: &Plan) -> Vec<String> {
         PlannedAct::Tree { tree, programs } => tree
             .commands()
             .zip(programs)
-            .map(|(command, program)| program.as_ref().map_or_else(|| command.name.clone(), |found| text(&found.path)))
+            .map(|(command, program)| {
+                program
+                    .as_ref()
+                    .map_or_else(|| command.name.clone(), |found| text(&found.path))
+            })
             .collect(),
         PlannedAct::Shell { bash, .. } => vec![text(&bash.path)],
     }

@@ -22,7 +22,9 @@ pub(super) fn run(flags: &Flags, json: bool) -> anyhow::Result<()> {
         for (name, value) in content.as_object().into_iter().flatten() {
             match value.as_array() {
                 // Objects are worth a line each.
-                Some(items) if items.iter().any(Value::is_object) => rows.extend(items.iter().map(|item| row(name, item))),
+                Some(items) if items.iter().any(Value::is_object) => {
+                    rows.extend(items.iter().map(|item| row(name, item)))
+                }
                 _ => rows.push(row(name, value)),
             }
         }
@@ -46,7 +48,9 @@ fn shown(value: &Value) -> String {
             let field = |(name, value): (&String, &Value)| format!("{name}: {}", shown(value));
             fields.iter().map(field).collect::<Vec<_>>().join("; ")
         }
-        Value::Number(number) => number.as_f64().map_or_else(|| number.to_string(), |number| number.to_string()),
+        Value::Number(number) => number
+            .as_f64()
+            .map_or_else(|| number.to_string(), |number| number.to_string()),
         Value::Bool(truth) => truth.to_string(),
     }
 }
