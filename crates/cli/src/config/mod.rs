@@ -35,7 +35,7 @@ mod tests;
 
 pub(crate) use load::{find_state_dir, load};
 pub(crate) use merge::Held;
-pub(crate) use origin::{Problems, Warning};
+pub(crate) use origin::{Problem, Problems, Source, Warning};
 pub(crate) use settings::{Settings, WhitelistEntry};
 pub(crate) use surroundings::{Flags, Surroundings};
 pub(crate) use trust::trust;
