@@ -10,7 +10,7 @@ use countersign_gateway::approval::{Approver, Decision, NobodyToAsk};
 use countersign_gateway::audit::Pending;
 use countersign_gateway::limits;
 use countersign_gateway::policy::decide::Question;
-use countersign_gateway::service::{Answer, Cancel, Service as _, ToolCall};
+use countersign_gateway::service::{Answer, Cancel, Service, ToolCall};
 use countersign_gateway::session::Caller;
 use serde_json::{Map, Value, json};
 
@@ -34,7 +34,7 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
     start::runtime()?.block_on(async {
         let mut stop = Box::pin(start::stop_signal()?);
         let gateway = match started.gateway(launchpad, approver).await {
-            Ok(gateway) => Arc::new(gateway),
+            Ok(gateway) => gateway,
             Err(error) => {
                 start::say(&format!("countersign: refused: {error:#}"));
                 return Ok(ExitCode::from(REFUSED));
@@ -92,7 +92,7 @@ fn piped_input() -> anyhow::Result<Option<String>> {
 }
 
 /// A long command answers `running`; here it is waited for.
-async fn wait_for_end(gateway: &Arc<Arc<countersign_gateway::spine::Gateway>>, user: &str, mut answer: Answer) -> Answer {
+async fn wait_for_end(gateway: &dyn Service, user: &str, mut answer: Answer) -> Answer {
     while answer.structured["status"] == "running" {
         let mut arguments = Map::new();
         arguments.insert("request_id".to_owned(), answer.structured["request_id"].clone());

@@ -63,14 +63,14 @@ impl ByteCount {
 
 impl fmt::Display for Millicores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0 % 1_000 == 0 { write!(f, "{}", self.0 / 1_000) } else { write!(f, "{}m", self.0) }
+        if self.0.is_multiple_of(1_000) { write!(f, "{}", self.0 / 1_000) } else { write!(f, "{}m", self.0) }
     }
 }
 
 impl fmt::Display for ByteCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(1u64 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")];
-        match units.into_iter().find(|(unit, _)| self.0 >= *unit && self.0 % unit == 0) {
+        match units.into_iter().find(|(unit, _)| self.0 >= *unit && self.0.is_multiple_of(*unit)) {
             Some((unit, name)) => write!(f, "{}{name}", self.0 / unit),
             None => write!(f, "{}", self.0),
         }
