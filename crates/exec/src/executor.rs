@@ -14,7 +14,7 @@ use countersign_gateway::execution::{Ended, Executor, Gate, How};
 use countersign_gateway::policy::allowlist::FoundProgram;
 use countersign_gateway::policy::plan::{Plan, PlannedAct};
 use countersign_sandbox::program::Program;
-use countersign_sandbox::{Body, Launch, Options, Profile, Reply, Zygote, ZygoteError, wire};
+use countersign_sandbox::{Body, Launch, Options, Profile, ProfileError, Reply, Zygote, ZygoteError, wire};
 
 use crate::pool::{Directories, Keeper, Pool, StartError};
 use crate::running::{self, Pipes};
@@ -117,6 +117,11 @@ struct Prepared {
 }
 
 fn unavailable(error: &StartError) -> Refusal {
+    // Not something the machine lacks: nobody could confine a command that may write everywhere.
+    if let StartError::Keeper(ZygoteError::Profile(ProfileError::RootTooWide(root))) = error {
+        let message = format!("working directory `{}` is not allowed: commands may write below it, and it holds the whole system; use one inside it", root.display());
+        return Refusal::new(ErrorCode::CwdNotAllowed, message);
+    }
     let mut message = error.to_string();
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(inner) = cause {

@@ -20,7 +20,10 @@ const OPEN_FILES_MAX: u64 = 4096;
 pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
     let root = plan.place.root.clone();
     let exec_list = plan.exec != ExecRights::Any;
-    let noexec = matches!(plan.exec, ExecRights::Only { workspace: false, .. });
+    let noexec = match &plan.exec {
+        ExecRights::Any | ExecRights::Only { workspace: true, .. } => false,
+        ExecRights::Only { workspace: false, programs } => !holds_programs(&root, programs),
+    };
     let within = |path: &Path| path.starts_with(&root) || plan.read_paths.iter().any(|read| path.starts_with(read));
     Profile {
         mode: match plan.sandbox {
@@ -50,6 +53,13 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
         },
         require: plan.require.iter().filter_map(|layer| layer.as_str().parse().ok()).collect(),
     }
+}
+
+/// Whether a root has something in it that must be executable: a listed program, or the machine's own
+/// programs and libraries, which a mount without that right would take from every command.
+fn holds_programs(root: &Path, listed: &[PathBuf]) -> bool {
+    let system = ["/usr", "/bin", "/sbin", "/lib", "/lib64"].map(Path::new);
+    system.iter().any(|dir| root.starts_with(dir) || dir.starts_with(root)) || listed.iter().any(|program| program.starts_with(root))
 }
 
 /// The programs a launch may start.
