@@ -64,27 +64,45 @@ const STALE_RETRIES: usize = 3;
 
 impl Inner {
     async fn run(&self, plan: Plan, gate: Gate, live: &Live) -> Ended {
-        let prepared = match self.prepare(&plan).await {
+        let not_started = |refusal| Ended { how: How::NotStarted(refusal), layers: Vec::new() };
+        let mut prepared = match self.prepare(&plan).await {
             Ok(prepared) => prepared,
-            Err(refusal) => return Ended { how: How::NotStarted(refusal), layers: Vec::new() },
+            Err(refusal) => return not_started(refusal),
         };
-        let layers = profile::layers(&prepared.keeper.report.layers);
-        let Prepared { mut keeper, pipes } = prepared;
         // The keeper sets the command up while the record is being written.
         if let Err(error) = gate.open().await {
-            let _ = wire::send_control(keeper.socket.as_fd(), wire::ABORT);
+            let _ = wire::send_control(prepared.keeper.socket.as_fd(), wire::ABORT);
             return Ended { how: How::NotRecorded(error), layers: Vec::new() };
         }
-        let (how, reply) = running::follow(&mut keeper.socket, pipes, &plan, live).await;
-        match reply {
-            Some(Reply::Exited(_) | Reply::LaunchFailed { .. } | Reply::Aborted) => self.pool.give_back(keeper),
-            Some(Reply::Stale) | None => drop(keeper),
+        let mut attempts = 0;
+        loop {
+            let Prepared { mut keeper, pipes } = prepared;
+            let layers = profile::layers(&keeper.report.layers);
+            let (how, reply) = running::follow(&mut keeper.socket, pipes, &plan, live).await;
+            attempts += 1;
+            match reply {
+                Some(Reply::Exited(_) | Reply::LaunchFailed { .. } | Reply::Aborted) => self.pool.give_back(keeper),
+                // Made for a directory that was replaced since; nothing ran, and a new one fits.
+                Some(Reply::Stale) if attempts < STALE_RETRIES => {
+                    self.pool.forget_like(&keeper);
+                    prepared = match self.prepare(&plan).await {
+                        Ok(prepared) => prepared,
+                        Err(refusal) => return not_started(refusal),
+                    };
+                    continue;
+                }
+                Some(Reply::Stale) | None => drop(keeper),
+            }
+            return Ended { how, layers };
         }
-        Ended { how, layers }
     }
 
     /// Has a keeper prepare the plan, up to the gate.
     async fn prepare(&self, plan: &Plan) -> Result<Prepared, Refusal> {
+        if plan.place.root.to_str().is_none() {
+            let message = format!("working directory `{}` is not allowed: its path is not UTF-8", plan.place.root.display());
+            return Err(Refusal::new(ErrorCode::CwdNotAllowed, message));
+        }
         let profile = self.profile(plan)?;
         let mut last = None;
         for _ in 0..STALE_RETRIES {

@@ -84,6 +84,12 @@ impl Pool {
         idle.entry(keeper.profile.clone()).or_default().push(keeper);
     }
 
+    /// Lets go of the keepers made like this one: what made it useless happened to them too.
+    pub(crate) fn forget_like(&self, keeper: &Keeper) {
+        let forgotten = self.idle().remove(&keeper.profile);
+        drop(forgotten);
+    }
+
     fn make(&self, profile: Profile) -> Result<Keeper, StartError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let tmp = self.directories.temporary.join(format!("tmp-{number}"));
