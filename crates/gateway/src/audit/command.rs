@@ -42,7 +42,7 @@ impl CommandAuditRecord {
             arguments,
             working_directory: redactor.redact_text(directory).into_owned(),
             policy_snapshot: snapshot,
-            extra: json!({"tool": request.tool.name(), "caller_id": request.caller_id}),
+            extra: json!({"tool": request.tool.name(), "caller_id": request.caller_id.as_deref().map(|id| redactor.redact_text(id))}),
         }
     }
 

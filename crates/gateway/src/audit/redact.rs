@@ -62,6 +62,8 @@ impl Redactor {
                 .find_iter(text)
                 .map(|it| it.end()..token_end(text, it.end())),
         );
+        spans.extend(OPTION.find_iter(text).filter_map(|it| optional(text, it.range())));
+        spans.extend(USER_OPTION.find_iter(text).filter_map(|it| user_option(text, it.range())));
         let mut resume = 0;
         while let Some(found) = ASSIGNMENT.find_at(text, resume) {
             resume = found.end();
@@ -168,6 +170,14 @@ static ASSIGNMENT: LazyLock<Regex> = LazyLock::new(|| {
     )
 });
 
+/// An option that may be a secret's, as in a shell line; the value is the next word.
+static OPTION: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(r"--[A-Za-z0-9_.\-]*(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat)[A-Za-z0-9_.\-]*(?:[ \t]|\\\n)+")
+});
+
+/// The option by which programs take `user:password`.
+static USER_OPTION: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?:\A|\s)(?:-u|--user|--proxy-user)(?:[ \t]+|=)"));
+
 /// `user:password@` of an address.
 static USER_INFO: LazyLock<Regex> = LazyLock::new(|| compiled(r#"://[^ \t\r\n/?#"'<>]*@"#));
 
@@ -249,6 +259,19 @@ fn assigned(text: &str, found: Range<usize>) -> Range<usize> {
         return from..from + end;
     }
     start..first
+}
+
+/// The word behind an option, if the option is a secret's and the word is not an option itself.
+fn optional(text: &str, found: Range<usize>) -> Option<Range<usize>> {
+    let takes_it = is_secret_name(name_in(&text[found.clone()])) && !text[found.end..].starts_with("--");
+    takes_it.then(|| assigned(text, found))
+}
+
+/// The password in the word behind an option.
+fn user_option(text: &str, found: Range<usize>) -> Option<Range<usize>> {
+    let word = assigned(text, found);
+    let (user, password) = text[word.clone()].split_once(':')?;
+    (!is_group(password)).then(|| word.start + user.len() + 1..word.end)
 }
 
 /// Where a quoted value ends; an escaped quote does not end it.
@@ -334,9 +357,12 @@ fn expected_after(arg: &str) -> Expected {
 
 fn user_and_password(arg: &str) -> Option<String> {
     let (user, password) = arg.split_once(':')?;
-    // `1000:1000` is a user and a group.
-    let numeric = password.bytes().all(|byte| byte.is_ascii_digit());
-    (!numeric).then(|| format!("{user}:{REPLACEMENT}"))
+    (!is_group(password)).then(|| format!("{user}:{REPLACEMENT}"))
+}
+
+/// `1000:1000` is a user and a group.
+fn is_group(password: &str) -> bool {
+    password.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The value of a secret field, however deep it goes; its shape may stay.

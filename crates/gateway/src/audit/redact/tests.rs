@@ -83,6 +83,11 @@ fn secrets_leave_a_text_and_their_names_stay() {
     let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl";
     let cases = [
         ("password=hunter2", "password=[redacted]"),
+        ("deploy --password hunter2 --to x", "deploy --password [redacted] --to x"),
+        ("deploy --token 'a b' | x", "deploy --token '[redacted]' | x"),
+        ("deploy --token --dry-run", "deploy --token --dry-run"),
+        ("curl -u me:hunter2 x", "curl -u me:[redacted] x"),
+        ("docker run -u 1000:1000 x", "docker run -u 1000:1000 x"),
         (
             "export DB_PASSWORD='a b c' && x",
             "export DB_PASSWORD='[redacted]' && x",
