@@ -1,0 +1,158 @@
+//! What gets past reading meets the kernel: a listed program may start listed programs only.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::bench::Bench;
+use crate::client::{Outcome, Server};
+
+/// `id` prints this, whoever it runs as.
+const TRACE: &str = "uid=";
+
+fn nothing_ran(bench: &Bench, outcome: &Outcome, how: &str) {
+    assert!(!outcome.stdout().contains(TRACE) && !outcome.stderr().contains(TRACE), "{how}: {}", outcome.text);
+    assert!(!bench.work().join("canary").exists(), "{how}");
+    assert!(outcome.layers().is_empty() || outcome.layers().contains(&"exec-list"), "{how}: {}", outcome.text);
+}
+
+#[test]
+fn git_cannot_start_what_is_not_listed() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "git,find");
+        bench.repository();
+        bench.program("evil", "#!/bin/sh\nid\ntouch canary\n");
+        let mut server = Server::start(&bench);
+        for args in [
+            &["-c", "alias.x=!id", "x"][..],
+            &["-c", "alias.x=!./evil", "x"],
+            &["-c", "core.pager=id", "-p", "log"],
+            &["-c", "core.fsmonitor=./evil", "status"],
+            &["-c", "diff.external=./evil", "diff", "HEAD"],
+            &["-c", "core.editor=./evil", "commit", "--amend"],
+            &["-c", "core.sshCommand=./evil", "ls-remote", "ssh://host/x"],
+            &["-c", "protocol.ext.allow=always", "ls-remote", "ext::./evil"],
+            &["-c", "core.hooksPath=.", "commit", "--allow-empty", "-mx"],
+            &["grep", "-O./evil", "one"],
+            &["bisect", "run", "./evil"],
+            &["rebase", "--exec", "./evil", "HEAD"],
+        ] {
+            let outcome = server.process("git", args);
+            nothing_ran(&bench, &outcome, &format!("{args:?}"));
+        }
+        assert!(server.process("git", &["log", "--oneline"]).ok().contains("first"));
+    });
+}
+
+#[test]
+fn a_workspace_program_does_not_start_however_it_is_reached() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "perl,cp,ls");
+        let elf = bench.program("ls", fs::read("/usr/bin/id").unwrap());
+        let script = bench.program("script", "#!/bin/sh\nid\ntouch canary\n");
+        let mut server = Server::start(&bench);
+        for file in [elf.to_str().unwrap(), script.to_str().unwrap(), "/usr/bin/id", "/bin/sh"] {
+            let outcome = server.process("perl", &["-e", "exec @ARGV or print qq(no: $!\n)", file]);
+            nothing_ran(&bench, &outcome, file);
+            assert!(outcome.stdout().contains("no: Permission denied"), "{file}: {}", outcome.text);
+        }
+        // A copy made by the command itself, in each place it may write.
+        for place in [".", "$ENV{HOME}", "$ENV{TMPDIR}"] {
+            let code = format!("system('cp', 'ls', \"{place}/copy\"); exec \"{place}/copy\" or print qq(no: $!\n)");
+            let outcome = server.process("perl", &["-e", &code]);
+            nothing_ran(&bench, &outcome, place);
+            assert!(outcome.stdout().contains("no: Permission denied"), "{place}: {}", outcome.text);
+        }
+    });
+}
+
+#[test]
+fn the_loader_does_not_start_a_workspace_program() {
+    let bench = Bench::allowing("perl");
+    let elf = bench.program("copy", fs::read("/usr/bin/id").unwrap());
+    let mut server = Server::start(&bench);
+    let loader = "/lib64/ld-linux-x86-64.so.2";
+    let outcome = server.process("perl", &["-e", "exec @ARGV or print qq(no: $!\n)", loader, elf.to_str().unwrap()]);
+    if outcome.layers().contains(&"mountns") {
+        nothing_ran(&bench, &outcome, "the loader");
+    }
+}
+
+#[test]
+fn a_program_in_memory_does_not_start() {
+    let bench = Bench::allowing("perl");
+    let mut server = Server::start(&bench);
+    // memfd_create, by number.
+    let outcome = server.process("perl", &["-e", "my $n = 'x'; my $fd = syscall(319, $n, 0); print qq(fd $fd $!\n)"]);
+    if cfg!(target_arch = "x86_64") {
+        assert!(outcome.ok().starts_with("fd -1"), "{}", outcome.text);
+    }
+}
+
+#[test]
+fn helpers_may_start_only_where_the_operator_said_so() {
+    let evil = "#!/bin/sh\necho helped\n";
+    for (more, starts) in [("", false), ("  helpers: {perl: [sh, workspace]}\n", true)] {
+        let bench = Bench::configured("perl", more);
+        let script = bench.program("script", evil);
+        let mut server = Server::start(&bench);
+        let outcome = server.process("perl", &["-e", "exec @ARGV or print qq(no\n)", script.to_str().unwrap()]);
+        assert_eq!(outcome.ok(), if starts { "helped\n" } else { "no\n" }, "{more}");
+    }
+}
+
+#[test]
+fn hooks_and_configuration_of_a_repository_stay_as_they_are() {
+    let bench = Bench::allowing("sh,touch,git");
+    bench.repository();
+    let mut server = Server::start(&bench);
+    let outcome = server.line("sh -c 'echo evil > .git/hooks/pre-commit; echo evil >> .git/config'");
+    if outcome.layers().contains(&"protected-paths") {
+        assert!(!bench.work().join(".git/hooks/pre-commit").exists());
+        assert!(!fs::read_to_string(bench.work().join(".git/config")).unwrap().contains("evil"));
+    }
+}
+
+#[test]
+fn the_network_is_out_of_reach() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "python3");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port().to_string();
+        let mut server = Server::start(&bench);
+        for code in [
+            "import socket,sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 2); print('reached')",
+            "import socket; s = socket.socket(socket.AF_UNIX); s.connect('/run/x'); print('reached')",
+            "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b'x', ('127.0.0.1', 9)); print('reached')",
+        ] {
+            let outcome = server.process("python3", &["-c", code, &port]);
+            assert!(outcome.status() == "failed" && !outcome.stdout().contains("reached"), "{}", outcome.text);
+        }
+        let more = server.call("execute_process", json!({"file": "python3", "args": [], "network": "allow"}));
+        more.refused("POLICY_DENIED");
+        let more = server.call("execute_process", json!({"file": "python3", "args": [], "sandbox": "danger-full-access"}));
+        more.refused("POLICY_DENIED");
+    });
+}
+
+#[test]
+fn nothing_outside_the_workspace_can_be_written_or_seen() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "sh,cat,touch");
+        fs::write(bench.path("outside/secret"), "the secret").unwrap();
+        let mut server = Server::start(&bench);
+        let outside = bench.path("outside");
+        for line in [
+            format!("cat {}/secret", outside.display()),
+            format!("cat ../outside/secret"),
+            format!("touch {}/canary", outside.display()),
+            format!("sh -c 'echo x > ../outside/canary'"),
+            format!("cat a > {}/canary", outside.display()),
+            format!("cat < {}/secret", outside.display()),
+        ] {
+            let outcome = server.line(&line);
+            assert!(outcome.status() == "failed" && !outcome.stdout().contains("the secret"), "{line}: {}", outcome.text);
+        }
+        assert!(!outside.join("canary").exists());
+    });
+}

@@ -1,0 +1,30 @@
+//! The product as its users and its enemies meet it: the built binary, over stdio.
+//!
+//! `bench` gives each test its own directories, `client` speaks to the server and holds every answer
+//! against the contract, `record` reads what was left behind. The rest is one file per promise.
+
+mod bench;
+mod client;
+mod record;
+
+mod execution;
+mod model;
+
+mod kernel;
+mod reading;
+
+mod places;
+mod privacy;
+
+mod pressure;
+mod trees;
+
+mod arguments;
+mod long;
+
+mod untrusted;
+
+mod crash;
+mod unrecorded;
+
+mod exec;

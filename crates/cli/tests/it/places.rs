@@ -1,0 +1,180 @@
+//! Working directories that are not what they seem.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::json;
+
+use crate::bench::{Bench, hand_over};
+use crate::client::Server;
+
+#[test]
+fn a_directory_outside_the_roots_is_refused_however_it_is_written() {
+    Bench::each(|bench| {
+        let root = bench.dir("mono");
+        bench.dir("mono/sub");
+        bench.dir("mono-evil");
+        symlink(bench.work(), root.join("up")).unwrap();
+        symlink("/etc", root.join("etc")).unwrap();
+        symlink("../mono-evil", root.join("sideways")).unwrap();
+        let bench = bench.env("ALLOWED_COMMANDS", "touch").env("ALLOWED_CWD_ROOTS", &root);
+        let mut server = Server::start(&bench);
+        let root = root.to_str().unwrap();
+        for cwd in [
+            format!("{root}/.."), format!("{root}/sub/../.."), format!("{root}-evil"), format!("{root}/up"), format!("{root}/etc"),
+            format!("{root}/sideways"), format!("{root}/up/mono-evil"), "mono-evil".to_owned(), "/".to_owned(), "/proc/self/cwd".to_owned(),
+            format!("/proc/{}/root", std::process::id()), format!("{root}/sub/./.././../mono-evil"),
+        ] {
+            let outcome = server.call("execute_command", json!({"command": "touch canary", "cwd": cwd}));
+            assert_eq!(outcome.code(), "CWD_NOT_ALLOWED", "{cwd}: {}", outcome.text);
+        }
+        for cwd in [format!("{root}/sub/.."), format!("{root}/up/mono"), "mono//sub".to_owned()] {
+            server.call("execute_command", json!({"command": "touch fine", "cwd": cwd})).ok();
+        }
+        for place in [bench.work(), bench.work().join("mono-evil")] {
+            assert!(!place.join("canary").exists());
+        }
+    });
+}
+
+#[test]
+fn a_root_that_is_a_link_is_what_it_leads_to() {
+    let bench = Bench::allowing("pwd");
+    let real = bench.dir("real").canonicalize().unwrap();
+    symlink(&real, bench.work().join("link")).unwrap();
+    let bench = { let link = bench.work().join("link"); bench.env("ALLOWED_CWD_ROOTS", link) };
+    let mut server = Server::start(&bench);
+    for cwd in ["real", "link"] {
+        let outcome = server.call("execute_command", json!({"command": "pwd", "cwd": cwd}));
+        assert_eq!(outcome.ok().trim(), real.to_str().unwrap());
+    }
+}
+
+#[test]
+fn a_directory_swapped_during_the_call_is_never_worked_in() {
+    let bench = Bench::allowing("pwd,touch");
+    let inside = bench.dir("mono/inside");
+    let outside = bench.dir("outside");
+    let (aside, root) = (bench.work().join("mono/aside"), bench.work().join("mono"));
+    let bench = bench.env("ALLOWED_CWD_ROOTS", &root);
+    let mut server = Server::start(&bench);
+    /// Set also when the test fails, so that it can end.
+    struct Done<'a>(&'a AtomicBool);
+    impl Drop for Done<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _done = Done(&done);
+        scope.spawn(|| {
+            // The name `inside` is now a directory within the root and now a link out of it.
+            while !done.load(Ordering::Relaxed) {
+                fs::rename(&inside, &aside).unwrap();
+                symlink(&outside, &inside).unwrap();
+                std::thread::yield_now();
+                fs::remove_file(&inside).unwrap();
+                fs::rename(&aside, &inside).unwrap();
+                std::thread::yield_now();
+            }
+        });
+        let mut seen = [0; 2];
+        for round in 0..150 {
+            let outcome = server.call("execute_process", json!({"file": "touch", "args": [format!("canary-{round}")], "cwd": inside}));
+            match outcome.code() {
+                "" => seen[0] += 1,
+                "CWD_NOT_ALLOWED" | "CWD_NOT_FOUND" => seen[1] += 1,
+                // Found inside, and gone when the command was to enter it.
+                "COMMAND_EXECUTION_FAILED" if outcome.message().contains("working directory") => seen[1] += 1,
+                other => panic!("{other}: {}", outcome.text),
+            }
+        }
+        println!("ran {}, refused {}", seen[0], seen[1]);
+    });
+    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "a command worked outside its root");
+}
+
+#[test]
+fn a_deleted_directory_is_not_found_and_a_new_one_is() {
+    let bench = Bench::allowing("pwd");
+    let place = bench.dir("place");
+    let mut server = Server::start(&bench);
+    let mut run = || server.call("execute_command", json!({"command": "pwd", "cwd": "place"}));
+    run().ok();
+    fs::remove_dir(&place).unwrap();
+    run().refused("CWD_NOT_FOUND");
+    fs::create_dir(&place).unwrap();
+    hand_over(&place);
+    assert_eq!(run().ok().trim(), place.canonicalize().unwrap().to_str().unwrap());
+}
+
+#[test]
+fn a_server_whose_directory_was_replaced_works_in_the_new_one() {
+    let bench = Bench::configured("ls", "");
+    let mut server = Server::start(&bench);
+    server.line("ls").ok();
+    fs::rename(bench.work(), bench.path("moved")).unwrap();
+    fs::create_dir(bench.work()).unwrap();
+    hand_over(&bench.work());
+    bench.file("new", "");
+    assert_eq!(server.line("ls").ok(), "new\n");
+}
+
+#[test]
+fn names_that_are_not_utf_8_are_listed_and_flagged() {
+    use std::os::unix::ffi::OsStrExt;
+    let bench = Bench::allowing("ls,cat");
+    let name = std::ffi::OsStr::from_bytes(b"na\xffme");
+    fs::create_dir(bench.work().join(name)).unwrap();
+    fs::write(bench.work().join(name).join("file"), "in it\n").unwrap();
+    let mut server = Server::start(&bench);
+    let outcome = server.line("ls");
+    assert_eq!(outcome.ok(), "na\u{fffd}me\n");
+    assert!(outcome.structured["stdout_lossy"] == true && outcome.structured["stderr_lossy"] == false);
+    assert_eq!(outcome.structured["stdout_bytes"], 6);
+    // A glob carries the bytes as they are.
+    assert_eq!(server.line("cat na*/file").ok(), "in it\n");
+}
+
+#[test]
+fn a_directory_whose_name_is_not_utf_8_is_entered_or_refused_in_words() {
+    use std::os::unix::ffi::OsStrExt;
+    let name = std::ffi::OsStr::from_bytes(b"na\xffme");
+    let within = Bench::configured("ls", "");
+    let alone = Bench::allowing("ls");
+    for bench in [&within, &alone] {
+        fs::create_dir(bench.work().join(name)).unwrap();
+        fs::write(bench.work().join(name).join("file"), "").unwrap();
+        // A link by a readable name leads to it.
+        symlink(name, bench.work().join("link")).unwrap();
+    }
+    let call = json!({"command": "ls", "cwd": "link"});
+    assert_eq!(Server::start(&within).call("execute_command", call.clone()).ok(), "file\n");
+    let refused = Server::start(&alone).call("execute_command", call);
+    refused.refused("CWD_NOT_ALLOWED");
+    assert!(refused.message().contains("UTF-8"), "{}", refused.text);
+}
+
+#[test]
+fn a_directory_that_holds_secrets_is_not_worked_in() {
+    Bench::each(|bench| {
+        let ssh = bench.path("home/.ssh");
+        fs::create_dir(&ssh).unwrap();
+        let bench = bench.env("ALLOWED_COMMANDS", "ls");
+        let mut server = Server::start(&bench);
+        let config = bench.path("config/countersign");
+        let _ = fs::create_dir(&config);
+        for cwd in [bench.state(), ssh] {
+            let outcome = server.call("execute_command", json!({"command": "ls", "cwd": cwd}));
+            outcome.refused("CWD_NOT_ALLOWED");
+        }
+        // Around them one may work where they can be covered, and then does not see into them.
+        let outcome = server.call("execute_command", json!({"command": "ls state", "cwd": bench.state().parent().unwrap()}));
+        match outcome.status() {
+            "rejected" => assert_eq!(outcome.code(), "CWD_NOT_ALLOWED"),
+            _ => assert!(!outcome.stdout().contains("record"), "{}", outcome.text),
+        }
+    });
+}

@@ -1,0 +1,131 @@
+//! Commands that take all they can get. Each ends as documented, and the server stays small and awake.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::bench::Bench;
+use crate::client::Server;
+
+/// Memory of the server in KiB.
+fn resident(server: &Server) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn a_fork_bomb_hits_its_limit_and_is_gone() {
+    Bench::each(|bench| {
+        let bench = bench.configure("perl", "  pids_limit: 32\n");
+        let mut server = Server::start(&bench);
+        let code = "while (1) { my $pid = fork; die qq(no more: $!\n) unless defined $pid; sleep 600 unless $pid }";
+        let call = server.call_later("execute_process", json!({"file": "perl", "args": ["-e", code], "timeout_ms": 10_000}));
+        server.ping();
+        let outcome = server.result(call);
+        if outcome.layers().contains(&"cgroup") {
+            outcome.failed("PROCESS_LIMIT_EXCEEDED");
+        }
+        assert_eq!(outcome.status(), "failed", "{}", outcome.text);
+        // The next command is not the worse for it.
+        assert_eq!(server.process("perl", &["-e", "print qq(fine\n)"]).ok(), "fine\n");
+    });
+}
+
+#[test]
+fn a_memory_hog_hits_its_limit() {
+    let bench = Bench::configured("perl", "  memory_limit: 64Mi\n");
+    let mut server = Server::start(&bench);
+    let code = "my @all; push @all, 'x' x (1 << 20) for 1..2048; print 'done'";
+    let outcome = server.process("perl", &["-e", code]);
+    assert_eq!((outcome.status(), outcome.stdout()), ("failed", ""), "{}", outcome.text);
+    if outcome.layers().contains(&"cgroup") {
+        outcome.failed("MEMORY_LIMIT_EXCEEDED");
+    }
+    bench.recorded(&outcome);
+    server.process("perl", &["-e", "1"]).ok();
+}
+
+#[test]
+fn endless_output_is_counted_and_cut_and_the_server_stays_awake() {
+    let bench = Bench::allowing("yes");
+    let mut server = Server::start(&bench);
+    server.process("yes", &["--version"]).ok();
+    let before = resident(&server);
+    let call = server.call_later("execute_process", json!({"file": "yes", "args": [], "timeout_ms": 1_000}));
+    for _ in 0..20 {
+        server.ping();
+    }
+    let outcome = server.result(call);
+    assert_eq!(outcome.status(), "timeout");
+    assert!(outcome.structured["stdout_truncated"] == true && outcome.structured["stdout_bytes"].as_u64().unwrap() > 1 << 20);
+    assert!(outcome.stdout().len() < 2 << 20);
+    let after = resident(&server);
+    assert!(after < before + 96 * 1024, "{before} KiB before, {after} KiB after");
+}
+
+#[test]
+fn a_hundred_megabytes_are_counted_to_the_byte() {
+    let bench = Bench::allowing("head,sh");
+    let mut server = Server::start(&bench);
+    let before = resident(&server);
+    let outcome = server.line("sh -c 'echo first; head -c 104857600 /dev/zero; echo last; echo e >&2'");
+    assert_eq!(outcome.status(), "ok", "{}", outcome.text.len());
+    assert_eq!(outcome.structured["stdout_bytes"], 104_857_600 + 11);
+    assert!(outcome.structured["stdout_truncated"] == true && outcome.structured["stderr_truncated"] == false);
+    assert!(outcome.stdout().starts_with("first\n") && outcome.stdout().ends_with("last\n"));
+    assert_eq!((outcome.stderr(), &outcome.structured["stderr_bytes"]), ("e\n", &json!(2)));
+    let after = resident(&server);
+    assert!(after < before + 96 * 1024, "{before} KiB before, {after} KiB after");
+}
+
+#[test]
+fn output_at_the_limit_is_whole_and_one_byte_more_is_cut() {
+    let bench = Bench::configured("head", "output_limit_bytes: 4096\n");
+    let mut server = Server::start(&bench);
+    for (bytes, truncated) in [(4095, false), (4096, false), (4097, true)] {
+        let outcome = server.process("head", &["-c", &bytes.to_string(), "/dev/zero"]);
+        assert_eq!(outcome.structured["stdout_truncated"], truncated, "{bytes}");
+        assert_eq!(outcome.structured["stdout_bytes"], bytes);
+    }
+}
+
+#[test]
+fn a_child_that_never_reads_does_not_hold_up_its_input() {
+    let bench = Bench::allowing("true,wc,sleep");
+    let mut server = Server::start(&bench);
+    let input = "x".repeat(8 << 20);
+    let call = |file: &str, args: &[&str]| json!({"file": file, "args": args, "input": input, "timeout_ms": 20_000});
+    server.call("execute_process", call("true", &[])).ok();
+    assert_eq!(server.call("execute_process", call("wc", &["-c"])).ok(), "8388608\n");
+    let late = server.call("execute_process", json!({"file": "sleep", "args": ["600"], "input": input, "timeout_ms": 300}));
+    assert_eq!(late.status(), "timeout");
+    let over = server.call("execute_process", json!({"file": "true", "args": [], "input": "x".repeat((8 << 20) + 1)}));
+    assert_eq!(over.status(), "rejected");
+}
+
+#[test]
+fn bytes_that_are_not_text_are_replaced_and_flagged() {
+    let bench = Bench::allowing("printf,sh");
+    let mut server = Server::start(&bench);
+    let outcome = server.line(r"printf 'a\377\376b\0c'");
+    assert_eq!(outcome.ok(), "a\u{fffd}\u{fffd}b\0c");
+    assert!(outcome.structured["stdout_lossy"] == true && outcome.structured["stdout_bytes"] == 6);
+    let outcome = server.line(r"sh -c 'printf \\342\\202\\254; printf \\377 >&2'");
+    assert_eq!((outcome.ok(), outcome.stderr()), ("€", "\u{fffd}"));
+    assert!(outcome.structured["stdout_lossy"] == false && outcome.structured["stderr_lossy"] == true);
+}
+
+#[test]
+fn many_calls_at_once_all_get_their_own_answer() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "echo");
+        let mut server = Server::start(&bench);
+        let calls: Vec<i64> = (0..64).map(|number| server.call_later("execute_process", json!({"file": "echo", "args": [number.to_string()]}))).collect();
+        server.ping();
+        for (number, call) in calls.into_iter().enumerate() {
+            assert_eq!(server.result(call).ok(), format!("{number}\n"));
+        }
+        assert_eq!(bench.count("SELECT count(*) FROM flow_events WHERE event_type = 'command.completed'"), 64);
+    });
+}

@@ -1,0 +1,148 @@
+//! Lines that an attacker tries under a short allowlist. All are refused by reading, before anything
+//! starts, with what is wrong and where.
+
+use serde_json::json;
+
+use crate::bench::Bench;
+use crate::client::Server;
+
+/// Each line, what its refusal names, and where.
+const LINES: &[(&str, &str, &str)] = &[
+    ("git status; touch canary", "`touch`", "line 1, column 13"),
+    ("ls && touch canary", "`touch`", "line 1, column 7"),
+    ("ls || touch canary", "`touch`", "line 1, column 7"),
+    ("ls & touch canary", "`touch`", "line 1, column 6"),
+    ("ls | touch canary", "`touch`", "line 1, column 6"),
+    ("ls `touch canary`", "`touch`", "line 1, column 5"),
+    ("ls $(touch canary)", "`touch`", "line 1, column 6"),
+    ("ls \"$(touch canary)\"", "`touch`", "line 1, column 7"),
+    ("ls <(touch canary)", "`touch`", "line 1, column"),
+    ("ls ${x:-$(touch canary)}", "`touch`", "line 1, column"),
+    ("ls $((`touch canary`))", "`touch`", "line 1, column"),
+    ("ls\ntouch canary", "`touch`", "line 2, column 1"),
+    ("ls\n\ttouch\tcanary", "`touch`", "line 2, column 2"),
+    ("\ttouch\tcanary", "`touch`", "line 1, column 2"),
+    ("(touch canary)", "`touch`", "line 1, column 2"),
+    ("{ touch canary; }", "`touch`", "line 1, column 3"),
+    ("if ls; then touch canary; fi", "`touch`", "line 1, column 13"),
+    ("while touch canary; do ls; done", "`touch`", "line 1, column 7"),
+    ("for x in a; do touch canary; done", "`touch`", "line 1, column 16"),
+    ("ls() { touch canary; }; ls", "", "line 1, column"),
+    ("! touch canary", "`touch`", "line 1, column 3"),
+    ("\"to\"\"uch\" canary", "`touch`", "line 1, column 1"),
+    ("t\\ouch canary", "`touch`", "line 1, column 1"),
+    ("$'\\x74ouch' canary", "`touch`", "line 1, column 1"),
+    ("{touch,canary}", "", "line 1, column 1"),
+    ("/???/???/touc? canary", "", "line 1, column 1"),
+    ("$X canary", "", "line 1, column 1"),
+    ("X=touch; $X canary", "", "line 1, column 10"),
+    ("eval 'touch canary'", "`eval`", "line 1, column 1"),
+    ("source ./script", "`source`", "line 1, column 1"),
+    (". ./script", "`.`", "line 1, column 1"),
+    ("exec touch canary", "", "line 1, column"),
+    ("command touch canary", "", "line 1, column"),
+    ("builtin eval 'touch canary'", "", "line 1, column"),
+    ("trap 'touch canary' EXIT", "`trap`", "line 1, column 1"),
+    ("alias ls='touch canary'", "`alias`", "line 1, column 1"),
+    ("env touch canary", "", "line 1, column"),
+    ("xargs touch canary", "", "line 1, column"),
+    ("ls | xargs touch", "", "line 1, column"),
+    ("timeout 5 touch canary", "", "line 1, column"),
+    ("nice touch canary", "", "line 1, column"),
+    ("find . -exec touch canary \\;", "`touch`", "line 1, column"),
+    ("find . -execdir touch canary {} +", "`touch`", "line 1, column"),
+    ("find . -ok touch canary \\;", "`touch`", "line 1, column"),
+    ("PATH=. ls", "`PATH`", "line 1, column 1"),
+    ("LD_PRELOAD=x ls", "`LD_PRELOAD`", "line 1, column 1"),
+    ("GIT_PAGER='touch canary' git -p log", "`GIT_PAGER`", "line 1, column 1"),
+    ("export PATH=.; ls", "`PATH`", "line 1, column"),
+    ("read PATH; ls", "`PATH`", "line 1, column"),
+    ("printf -v PATH .; ls", "`PATH`", "line 1, column"),
+    ("for PATH in .; do ls; done", "`PATH`", "line 1, column"),
+    ("ls ${PATH:=.}", "`PATH`", "line 1, column"),
+    ("./ls", "`./ls`", "line 1, column 1"),
+    ("/usr/bin/touch canary", "`/usr/bin/touch`", "line 1, column 1"),
+    ("sudo touch canary", "", "line 1, column"),
+    ("ls; <<E touch canary\nE", "`touch`", "line 1, column"),
+    ("ls <<E\n$(touch canary)\nE", "`touch`", "line 2, column"),
+    ("[[ -v x[$(touch canary)] ]]", "`touch`", "line 1, column"),
+    ("test -v 'x[$(touch canary)]'", "", "line 1, column"),
+    ("time touch canary", "`touch`", "line 1, column"),
+    ("coproc touch canary", "", "line 1, column"),
+];
+
+#[test]
+fn what_is_not_on_the_list_is_refused_before_anything_starts() {
+    let bench = Bench::allowing("ls,git,find");
+    bench.program("ls", "#!/bin/sh\ntouch canary\n");
+    bench.program("script", "touch canary\n");
+    let mut server = Server::start(&bench);
+    for (line, named, place) in LINES {
+        let outcome = server.line(line);
+        assert_eq!(outcome.code(), "COMMAND_NOT_ALLOWED", "{line:?}: {}", outcome.text);
+        outcome.refused("COMMAND_NOT_ALLOWED");
+        assert!(outcome.message().contains(named), "{line:?} does not name {named}: {}", outcome.message());
+        assert!(outcome.message().contains(place), "{line:?} is not at {place}: {}", outcome.message());
+        assert_eq!(bench.states(outcome.id()), ["command.received", "command.completed"], "{line:?}");
+        assert_eq!(bench.recorded(&outcome)["command"], *line);
+    }
+    assert!(!bench.work().join("canary").exists());
+}
+
+#[test]
+fn a_program_elsewhere_is_not_the_listed_one() {
+    let bench = Bench::allowing("ls");
+    let copy = bench.program("ls", std::fs::read("/bin/ls").unwrap());
+    let link = bench.work().join("linked");
+    std::os::unix::fs::symlink("/bin/ls", &link).unwrap();
+    bench.dir("bin");
+    let mut server = Server::start(&bench);
+    for file in ["./ls", copy.to_str().unwrap(), link.to_str().unwrap(), "bin/../ls", "work/ls", "ls/", " ls", "LS"] {
+        let outcome = server.process(file, &[]);
+        outcome.refused("COMMAND_NOT_ALLOWED");
+        let run = server.call("run_command", json!({"command": file, "working_directory": "."}));
+        run.refused("COMMAND_NOT_ALLOWED");
+    }
+    // Its own path is the listed program, however it is written.
+    assert!(server.process("/usr/bin/ls", &[]).ok().contains("linked"));
+}
+
+#[test]
+fn argv_of_launchers_is_read_too() {
+    let bench = Bench::allowing("find,env,xargs,ls,nice,timeout");
+    let mut server = Server::start(&bench);
+    for (file, args) in [
+        ("find", &[".", "-exec", "touch", "canary", ";"][..]),
+        ("env", &["touch", "canary"]),
+        ("env", &["-S", "touch canary"]),
+        ("env", &["PATH=.", "ls"]),
+        ("xargs", &["touch", "canary"]),
+        ("nice", &["-n", "5", "touch", "canary"]),
+        ("timeout", &["5", "touch", "canary"]),
+    ] {
+        let outcome = server.process(file, args);
+        outcome.refused("COMMAND_NOT_ALLOWED");
+    }
+    assert_eq!(server.process("nice", &["ls", "-d", "."]).ok(), ".\n");
+    assert!(!bench.work().join("canary").exists());
+}
+
+#[test]
+fn a_line_of_listed_programs_runs_whatever_its_shape() {
+    let bench = Bench::allowing("ls,cat,echo,wc");
+    bench.file("a.txt", "one\n");
+    bench.file("b.txt", "two\n");
+    let mut server = Server::start(&bench);
+    for (line, expected) in [
+        ("ls *.txt", "a.txt\nb.txt\n"),
+        ("cat a.txt b.txt | wc -l", "2\n"),
+        ("cat < a.txt > c.out && cat c.out", "one\n"),
+        ("cat missing 2>/dev/null || echo none", "none\n"),
+        ("for x in a b; do cat $x.txt; done", "one\ntwo\n"),
+        ("echo \"$(cat a.txt)\" ; echo 'id; rm'", "one\nid; rm\n"),
+        ("cd /usr && cat bin/nothing 2>&1 | wc -l", "1\n"),
+        ("cat <<E\ntext\nE", "text\n"),
+    ] {
+        assert_eq!(server.line(line).ok(), expected, "{line}");
+    }
+}
