@@ -41,21 +41,24 @@ impl SandboxExecutor {
     pub fn new(zygote: Zygote, directories: Directories, server_uid: u32) -> Self {
         Self { inner: Arc::new(Inner { pool: Arc::new(Pool::new(zygote, directories)), server_uid }) }
     }
-
-    /// Makes a keeper for plans like this one before the first call needs it.
-    pub async fn warm(&self, plan: &Plan) {
-        if let Ok(profile) = self.inner.profile(plan)
-            && let Ok(keeper) = self.inner.pool.take(profile).await
-        {
-            self.inner.pool.give_back(keeper);
-        }
-    }
 }
 
 impl Executor for SandboxExecutor {
     fn run(&self, cleared: Cleared, gate: Gate, live: Arc<Live>) -> Pending<Ended> {
         let inner = self.inner.clone();
         Box::pin(async move { inner.run(cleared.into_plan(), gate, &live).await })
+    }
+
+    fn warm(&self, plan: &Plan) -> Pending<()> {
+        let inner = self.inner.clone();
+        let profile = inner.profile(plan);
+        Box::pin(async move {
+            if let Ok(profile) = profile
+                && let Ok(keeper) = inner.pool.take(profile).await
+            {
+                inner.pool.give_back(keeper);
+            }
+        })
     }
 }
 

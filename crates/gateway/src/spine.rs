@@ -11,14 +11,15 @@ mod closing;
 mod looking;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::approval::{self, Approver, Settled};
 use crate::audit::command::CommandAuditRecord;
+use crate::audit::payload::Payload;
 use crate::audit::redact::Redactor;
 use crate::audit::trace::Trace;
 use crate::audit::{Change, OpenCommand, Pending, Record, Recorded};
@@ -48,6 +49,7 @@ pub struct Gateway {
     commands: Commands,
     /// Turns at running; the rest wait.
     turns: Arc<Semaphore>,
+    is_warm: AtomicBool,
 }
 
 /// What the binary joins to the spine.
@@ -73,18 +75,27 @@ pub struct Settings {
 /// A policy with the snapshot every record repeats.
 struct InForce {
     policy: EffectivePolicy,
-    snapshot: Value,
+    snapshot: Arc<Payload>,
+    digest: String,
+}
+
+impl InForce {
+    fn new(policy: EffectivePolicy) -> Self {
+        let snapshot = policy.snapshot();
+        let digest = snapshot["digest"].as_str().unwrap_or_default().to_owned();
+        Self { snapshot: Arc::new(Payload::from(&snapshot)), digest, policy }
+    }
 }
 
 impl Gateway {
     pub fn new(policy: EffectivePolicy, settings: Settings, ports: Ports) -> Arc<Self> {
-        let snapshot = policy.snapshot();
         Arc::new(Self {
             ports,
             settings,
-            policy: RwLock::new(Arc::new(InForce { policy, snapshot })),
+            policy: RwLock::new(Arc::new(InForce::new(policy))),
             commands: Commands::default(),
             turns: Arc::new(Semaphore::new(limits::COMMANDS_RUNNING_MAX)),
+            is_warm: AtomicBool::new(false),
         })
     }
 
@@ -104,7 +115,7 @@ impl Gateway {
     async fn conduct(self: Arc<Self>, admitted: Admitted, request: CommandRequest, live: Arc<Live>) {
         let in_force = self.in_force();
         let mut trace = self.trace(&admitted);
-        trace.step(Step::Receive, &self.received(&admitted, &request, &live));
+        trace.step(Step::Receive, self.received(&admitted, &request, &live));
 
         let verdict = decide::decide(&in_force.policy, &request, &self.surroundings());
         let audit = self.audit_record(&request, &live, &verdict, &in_force);
@@ -112,7 +123,7 @@ impl Gateway {
         if let Verdict::Deny(denial) = verdict {
             return self.refuse(&admitted, trace, &audit, &live, denial.refusal).await;
         }
-        trace.step(Step::Validate, &self.validated(&verdict, &in_force.snapshot));
+        trace.step(Step::Validate, self.validated(&verdict, &in_force));
 
         let (cleared, opening) = match self.settle(&admitted, &mut trace, verdict, opening, &live).await {
             Ok((cleared, opening)) => (cleared, opening),
@@ -121,7 +132,7 @@ impl Gateway {
 
         // Closed only by drop: the semaphore lives as long as the gateway.
         let _turn = self.turns.clone().acquire_owned().await;
-        trace.step(Step::Dispatch, &self.dispatched(&cleared));
+        trace.step(Step::Dispatch, self.dispatched(&cleared));
         let written = self.ports.record.commit(Change { events: trace.take(), open: opening, close: None });
         let gate = Gate::new(Box::pin(async move { written.await.map(|receipt| Recorded::by(&receipt)) }));
         let ended = self.ports.executor.run(*cleared, gate, live.clone()).await;
@@ -150,6 +161,21 @@ impl Gateway {
             () = live.cancelled() => return Err(Refusal::new(ErrorCode::Cancelled, "the call was cancelled while its question was open")),
         };
         self.record_decision(admitted, trace, settled).map(|cleared| (cleared, None))
+    }
+
+    /// Once a client has looked at the tools it will soon call one: what a likely call needs is made
+    /// ready meanwhile.
+    fn warm(self: &Arc<Self>) {
+        if self.is_warm.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let in_force = self.in_force();
+        let likely = in_force.policy.command.allowlist.names().first().map_or("ls", String::as_str);
+        let request = CommandRequest::of_program(likely);
+        let verdict = decide::decide(&in_force.policy, &request, &self.surroundings());
+        if let Some(plan) = verdict.plan() {
+            tokio::spawn(self.ports.executor.warm(plan));
+        }
     }
 
     fn in_force(&self) -> Arc<InForce> {
@@ -184,6 +210,7 @@ impl Gateway {
 
 impl Service for Arc<Gateway> {
     fn tools(&self, caller: &Caller) -> Vec<ToolDefinition> {
+        self.warm();
         catalog::listed(&self.in_force().policy, caller)
     }
 

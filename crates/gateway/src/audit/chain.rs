@@ -119,7 +119,8 @@ pub fn digest(value: &Value) -> String {
     Hash(Sha256::digest(canonical(value).as_bytes()).into()).to_hex()
 }
 
-fn quoted(text: &str) -> String {
+/// A JSON string, as RFC 8785 writes it.
+pub(super) fn quoted(text: &str) -> String {
     let plain = text
         .bytes()
         .all(|b| (0x20..0x7f).contains(&b) && b != b'"' && b != b'\\');

@@ -1,7 +1,8 @@
 //! S0's CommandAuditRecord: what the closing event of every command request says.
 
-use serde_json::{Value, json};
+use std::sync::Arc;
 
+use crate::audit::payload::{Object, Payload};
 use crate::audit::redact::Redactor;
 use crate::clock::Timestamp;
 use crate::error::Status;
@@ -15,9 +16,9 @@ pub struct CommandAuditRecord {
     pub command: String,
     pub arguments: Vec<String>,
     pub working_directory: String,
-    pub policy_snapshot: Value,
-    /// What is worth keeping beyond S0's fields.
-    pub extra: Value,
+    pub policy_snapshot: Arc<Payload>,
+    pub tool: &'static str,
+    pub caller_id: Option<String>,
 }
 
 impl CommandAuditRecord {
@@ -28,7 +29,7 @@ impl CommandAuditRecord {
         request: &CommandRequest,
         programs: &[String],
         cwd: Option<&str>,
-        snapshot: Value,
+        snapshot: Arc<Payload>,
         redactor: &Redactor,
     ) -> Self {
         let (command, arguments) = match &request.act {
@@ -42,47 +43,55 @@ impl CommandAuditRecord {
             arguments,
             working_directory: redactor.redact_text(directory).into_owned(),
             policy_snapshot: snapshot,
-            extra: json!({"tool": request.tool.name(), "caller_id": request.caller_id.as_deref().map(|id| redactor.redact_text(id))}),
+            tool: request.tool.name(),
+            caller_id: request.caller_id.as_deref().map(|id| redactor.redact_text(id).into_owned()),
         }
     }
 
     /// For arguments that could not even be read: what was asked is unknown.
-    pub fn unreadable(request_id: RequestId, tool: &str, snapshot: Value) -> Self {
+    pub fn unreadable(request_id: RequestId, tool: &'static str, snapshot: Arc<Payload>) -> Self {
         Self {
             request_id,
             command: String::new(),
             arguments: Vec::new(),
             working_directory: String::new(),
             policy_snapshot: snapshot,
-            extra: json!({"tool": tool}),
+            tool,
+            caller_id: None,
         }
     }
 
     /// The payload of the closing event.
-    pub fn closed(&self, audit_id: &EventId, at: Timestamp, end: &End<'_>) -> Value {
-        let mut payload = self.ending(end);
-        payload["audit_id"] = json!(audit_id.as_str());
-        payload["timestamp"] = json!(at.to_string());
-        payload
+    pub fn closed(&self, audit_id: &EventId, at: Timestamp, end: &End<'_>) -> Payload {
+        self.fields(end).text("audit_id", audit_id.as_str()).text("timestamp", &at.to_string()).finish()
     }
 
     /// The same without id and time, for whoever closes it later.
-    pub fn ending(&self, end: &End<'_>) -> Value {
-        json!({
-            "request_id": self.request_id.as_str(),
-            "command": self.command,
-            "arguments": self.arguments,
-            "working_directory": self.working_directory,
-            "status": end.status.as_str(),
-            "error_code": end.error_code,
-            "error_message": end.error_message,
-            "exit_code": end.exit_code,
-            "duration_ms": end.duration_ms,
-            "sandbox": end.sandbox,
-            "policy_snapshot": self.policy_snapshot,
-            "tool": self.extra["tool"],
-            "caller_id": self.extra["caller_id"],
-        })
+    pub fn ending(&self, end: &End<'_>) -> Payload {
+        self.fields(end).finish()
+    }
+
+    fn fields(&self, end: &End<'_>) -> Object {
+        let object = Object::new()
+            .text("request_id", self.request_id.as_str())
+            .text("command", &self.command)
+            .texts("arguments", self.arguments.iter().map(String::as_str))
+            .text("working_directory", &self.working_directory)
+            .text("status", end.status.as_str())
+            .whole("duration_ms", i64::try_from(end.duration_ms).unwrap_or(i64::MAX))
+            .texts("sandbox", end.sandbox.iter().copied())
+            .part("policy_snapshot", &self.policy_snapshot)
+            .text("tool", self.tool)
+            .optional_text("caller_id", self.caller_id.as_deref())
+            .optional_text("error_message", end.error_message);
+        let object = match end.error_code {
+            Some(code) => object.text("error_code", code),
+            None => object.null("error_code"),
+        };
+        match end.exit_code {
+            Some(code) => object.whole("exit_code", code.into()),
+            None => object.null("exit_code"),
+        }
     }
 }
 

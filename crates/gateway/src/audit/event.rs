@@ -1,7 +1,6 @@
 //! One row of the record before it is linked into the chain.
 
-use serde_json::Value;
-
+use super::payload::Payload;
 use crate::clock::Timestamp;
 use crate::ids::{CorrelationId, EventId};
 
@@ -96,8 +95,7 @@ pub struct Draft {
     pub actor: Actor,
     pub event_type: EventType,
     pub approval_state: Option<ApprovalState>,
-    // INVARIANT: canonical JSON (RFC 8785) of an object.
-    payload: String,
+    payload: Payload,
 }
 
 impl Draft {
@@ -108,7 +106,7 @@ impl Draft {
         correlation_id: CorrelationId,
         actor: Actor,
         event_type: EventType,
-        payload: &Value,
+        payload: impl Into<Payload>,
     ) -> Self {
         Self {
             event_id,
@@ -117,7 +115,7 @@ impl Draft {
             actor,
             event_type,
             approval_state: None,
-            payload: super::chain::canonical(payload),
+            payload: payload.into(),
         }
     }
 
@@ -128,6 +126,6 @@ impl Draft {
     }
 
     pub fn payload(&self) -> &str {
-        &self.payload
+        self.payload.as_str()
     }
 }

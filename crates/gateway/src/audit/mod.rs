@@ -8,6 +8,7 @@
 pub mod chain;
 pub mod command;
 pub mod event;
+pub mod payload;
 pub mod redact;
 pub mod trace;
 

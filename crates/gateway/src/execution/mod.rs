@@ -13,6 +13,7 @@ use crate::approval::Cleared;
 use crate::audit::{Pending, RecordError, Recorded};
 use crate::error::Refusal;
 use crate::policy::effective::Layer;
+use crate::policy::plan::Plan;
 use live::Live;
 
 /// Port: runs plans.
@@ -20,6 +21,9 @@ pub trait Executor: Send + Sync + 'static {
     /// Runs to the end: of the command, its deadline, or its cancelling. When this resolves nothing
     /// the command started is left. Output and cancelling go through `live`.
     fn run(&self, cleared: Cleared, gate: Gate, live: Arc<Live>) -> Pending<Ended>;
+
+    /// Makes ready what plans like this one need, so that the first call does not wait for it.
+    fn warm(&self, plan: &Plan) -> Pending<()>;
 }
 
 /// What an executor waits for before it lets a program start.

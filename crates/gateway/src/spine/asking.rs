@@ -1,76 +1,87 @@
 //! What the record says about a call before it runs: what was asked, what policy found, who was
 //! asked and what they answered.
 
-use serde_json::{Value, json};
+use std::time::Duration;
 
-use super::Gateway;
+use serde_json::json;
+
+use super::{Gateway, InForce};
 use crate::approval::{Cleared, Decision, Settled};
 use crate::audit::command::{CommandAuditRecord, End};
 use crate::audit::event::{Actor, ActorType, ApprovalState};
+use crate::audit::payload::{Object, Payload};
 use crate::audit::trace::Trace;
-use crate::audit::{Change, OpenCommand, RecordError, chain};
+use crate::audit::{Change, OpenCommand, RecordError};
 use crate::call::Step;
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::live::Live;
 use crate::policy::decide::{Question, Rule, Verdict};
+use crate::policy::effective::{Network, SandboxMode};
 use crate::policy::plan::{Plan, PlannedAct};
 use crate::session::Admitted;
 use crate::tools::exec::request::{Act, CommandRequest};
 
 impl Gateway {
-    pub(super) fn received(&self, admitted: &Admitted, request: &CommandRequest, live: &Live) -> Value {
+    pub(super) fn received(&self, admitted: &Admitted, request: &CommandRequest, live: &Live) -> Payload {
         let redactor = &self.ports.redactor;
+        let clean = |text: &Option<String>| text.as_deref().map(|text| redactor.redact_text(text).into_owned());
         let (command, arguments) = match &request.act {
             Act::Line(line) => (redactor.redact_text(line), Vec::new()),
             Act::Argv { file, args } => (redactor.redact_text(file), redactor.redact_args(args)),
         };
-        let mut payload = json!({
-            "request_id": live.request_id.as_str(),
-            "tool": request.tool.name(),
-            "command": command,
-            "arguments": arguments,
-            "credential": admitted.caller().credential.as_str(),
-            "transport": admitted.caller().transport.as_str(),
-            "digest": request.digest,
-        });
-        let mut note = |name: &str, value: Option<Value>| {
-            if let Some(value) = value {
-                payload[name] = value;
-            }
-        };
-        note("cwd", request.cwd.as_deref().map(|cwd| json!(redactor.redact_text(cwd))));
-        note("timeout_ms", request.timeout.map(|timeout| json!(timeout.as_millis() as u64)));
+        let mut object = Object::new()
+            .text("request_id", live.request_id.as_str())
+            .text("tool", request.tool.name())
+            .text("command", &command)
+            .texts("arguments", arguments.iter().map(String::as_str))
+            .text("credential", admitted.caller().credential.as_str())
+            .text("transport", admitted.caller().transport.as_str())
+            .text("digest", &request.digest)
+            .optional_text("cwd", clean(&request.cwd).as_deref())
+            .optional_text("justification", clean(&request.justification).as_deref())
+            .optional_text("caller_id", clean(&request.caller_id).as_deref())
+            .optional_text("sandbox", request.sandbox.map(SandboxMode::as_str))
+            .optional_text("network", request.network.map(Network::as_str))
+            .optional_text("requested_at", request.requested_at.map(|at| at.to_string()).as_deref());
+        if let Some(timeout) = request.timeout {
+            object = object.whole("timeout_ms", millis(timeout));
+        }
         // Of what may hold secrets only the shape is kept.
-        note("input_bytes", request.input.as_ref().map(|input| json!(input.len())));
-        note("env_names", (!request.env.is_empty()).then(|| json!(request.env.keys().collect::<Vec<_>>())));
-        note("justification", request.justification.as_deref().map(|text| json!(redactor.redact_text(text))));
-        note("sandbox", request.sandbox.map(|mode| json!(mode.as_str())));
-        note("network", request.network.map(|network| json!(network.as_str())));
-        note("requested_at", request.requested_at.map(|at| json!(at.to_string())));
-        note("caller_id", request.caller_id.as_deref().map(|id| json!(redactor.redact_text(id))));
-        payload
+        if let Some(input) = &request.input {
+            object = object.whole("input_bytes", i64::try_from(input.len()).unwrap_or(i64::MAX));
+        }
+        if !request.env.is_empty() {
+            object = object.texts("env_names", request.env.keys().map(String::as_str));
+        }
+        object.finish()
     }
 
-    pub(super) fn validated(&self, verdict: &Verdict, snapshot: &Value) -> Value {
+    pub(super) fn validated(&self, verdict: &Verdict, in_force: &InForce) -> Payload {
         let Rule { name, source, reason } = verdict.rule();
         let auto_approved = matches!(verdict, Verdict::Allow(permit) if permit.auto_approved);
-        json!({
-            "verdict": verdict.word(), "rule": name, "source": source, "reason": reason,
-            "auto_approved": auto_approved, "policy_digest": snapshot["digest"], "sources": snapshot["sources"],
-        })
+        Object::new()
+            .text("verdict", verdict.word())
+            .text("rule", name)
+            .text("source", source)
+            .text("reason", reason)
+            .flag("auto_approved", auto_approved)
+            .text("policy_digest", &in_force.digest)
+            .texts("sources", in_force.policy.sources.iter().map(String::as_str))
+            .finish()
     }
 
-    pub(super) fn dispatched(&self, cleared: &Cleared) -> Value {
+    pub(super) fn dispatched(&self, cleared: &Cleared) -> Payload {
         let plan = cleared.plan();
-        json!({
-            "programs": program_paths(plan),
-            "how": how(plan),
-            "cwd": plan.place.cwd.path.to_string_lossy(),
-            "root": plan.place.root.to_string_lossy(),
-            "timeout_ms": plan.timeout.as_millis() as u64,
-            "sandbox": plan.sandbox.as_str(),
-            "network": plan.network.as_str(),
-        })
+        let programs = program_paths(plan);
+        Object::new()
+            .texts("programs", programs.iter().map(String::as_str))
+            .text("how", how(plan))
+            .text("cwd", &plan.place.cwd.path.to_string_lossy())
+            .text("root", &plan.place.root.to_string_lossy())
+            .whole("timeout_ms", millis(plan.timeout))
+            .text("sandbox", plan.sandbox.as_str())
+            .text("network", plan.network.as_str())
+            .finish()
     }
 
     /// The row of the open command, and what its record says if nobody ever closes it.
@@ -95,7 +106,7 @@ impl Gateway {
             request_id: live.request_id.clone(),
             digest: request.digest.clone(),
             opened_at: live.started_at,
-            abandoned: chain::canonical(&audit.ending(&end)),
+            abandoned: audit.ending(&end).into_string(),
             correlation_id: trace.correlation_id.clone(),
         }
     }
@@ -108,15 +119,15 @@ impl Gateway {
         opening: OpenCommand,
     ) -> Result<(), Refusal> {
         let redactor = &self.ports.redactor;
-        let payload = json!({
+        let payload = Payload::from(&json!({
             "type": "exec-command",
             "command": redactor.redact_text(&question.command),
             "rule": question.rule.name, "source": question.rule.source, "reason": question.rule.reason,
             "cwd": question.plan().place.cwd.path.to_string_lossy(),
             "arguments_digest": opening.digest,
             "justification": question.justification.as_deref().map(|text| redactor.redact_text(text)),
-        });
-        trace.approval(Step::Ask, ApprovalState::Pending, None, &payload);
+        }));
+        trace.approval(Step::Ask, ApprovalState::Pending, None, payload);
         let change = Change { events: trace.take(), open: Some(opening), close: None };
         self.ports.record.commit(change).await.map(drop).map_err(|error| unrecorded(&error))
     }
@@ -133,9 +144,13 @@ impl Gateway {
             let (by, reason) = match decision {
                 Decision::Approved { by, reason } | Decision::Denied { by, reason } => (by, reason),
             };
-            let payload = json!({"decided_by": by, "reason": self.ports.redactor.redact_text(reason), "self_approved": by == requester});
+            let payload = Object::new()
+                .text("decided_by", by)
+                .text("reason", &self.ports.redactor.redact_text(reason))
+                .flag("self_approved", by == requester)
+                .finish();
             let kind = if by == "nobody" { ActorType::System } else { ActorType::Human };
-            trace.approval(step, state, Some(Actor { kind, id: by.clone() }), &payload);
+            trace.approval(step, state, Some(Actor { kind, id: by.clone() }), payload);
         };
         match settled {
             Settled::Cleared { cleared, decision } => {
@@ -178,6 +193,10 @@ pub(super) fn program_paths(plan: &Plan) -> Vec<String> {
             .collect(),
         PlannedAct::Shell { bash, .. } => vec![text(&bash.path)],
     }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 fn how(plan: &Plan) -> &'static str {

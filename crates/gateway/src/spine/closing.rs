@@ -61,7 +61,7 @@ impl Gateway {
             duration_ms: result.duration_ms,
             sandbox: &result.sandbox,
         };
-        trace.close(Step::Complete(result.status), audit_id.clone(), &audit.closed(&audit_id, at, &end));
+        trace.close(Step::Complete(result.status), audit_id.clone(), audit.closed(&audit_id, at, &end));
         result.audit_id = Some(audit_id);
         let close = self.closing_row(admitted, &trace, live, &result);
         let change = Change { events: trace.take(), open: None, close: Some(close) };

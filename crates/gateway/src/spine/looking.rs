@@ -10,6 +10,7 @@ use super::Gateway;
 use super::asking::unrecorded;
 use crate::audit::StoredCommand;
 use crate::audit::command::CommandAuditRecord;
+use crate::audit::payload::{Object, Payload};
 use crate::call::Step;
 use crate::clock::Timestamp;
 use crate::commands::NotEntered;
@@ -172,18 +173,21 @@ impl Gateway {
         let snapshot = in_force.snapshot.clone();
         let audit = CommandAuditRecord::of(live.request_id.clone(), request, &[], None, snapshot, &self.ports.redactor);
         let received = self.received(admitted, request, live);
-        self.refuse_aside(admitted, &audit, &received, live.request_id.clone(), refusal).await
+        self.refuse_aside(admitted, &audit, received, live.request_id.clone(), refusal).await
     }
 
     async fn refuse_unreadable(&self, admitted: &Admitted, tool: CommandTool, call: &ToolCall, refusal: Refusal) -> Answer {
         let request_id = self.ports.ids.request();
         let audit = CommandAuditRecord::unreadable(request_id.clone(), tool.name(), self.in_force().snapshot.clone());
-        let fields: Vec<&String> = call.arguments.keys().take(64).collect();
-        let received = serde_json::json!({
-            "request_id": request_id.as_str(), "tool": tool.name(), "fields": fields,
-            "credential": admitted.caller().credential.as_str(), "transport": admitted.caller().transport.as_str(),
-        });
-        self.refuse_aside(admitted, &audit, &received, request_id, refusal).await
+        let fields = call.arguments.keys().take(64).map(String::as_str);
+        let received = Object::new()
+            .text("request_id", request_id.as_str())
+            .text("tool", tool.name())
+            .texts("fields", fields)
+            .text("credential", admitted.caller().credential.as_str())
+            .text("transport", admitted.caller().transport.as_str())
+            .finish();
+        self.refuse_aside(admitted, &audit, received, request_id, refusal).await
     }
 
     /// Records a refusal that has no row of its own among the commands.
@@ -191,7 +195,7 @@ impl Gateway {
         &self,
         admitted: &Admitted,
         audit: &CommandAuditRecord,
-        received: &Value,
+        received: Payload,
         request_id: RequestId,
         refusal: Refusal,
     ) -> Answer {
@@ -211,7 +215,7 @@ impl Gateway {
             };
             audit.closed(&audit_id, self.ports.clock.now(), &end)
         };
-        trace.close(Step::Complete(result.status), audit_id.clone(), &payload);
+        trace.close(Step::Complete(result.status), audit_id.clone(), payload);
         let change = crate::audit::Change { events: trace.take(), open: None, close: None };
         match self.ports.record.commit(change).await {
             Ok(_) => result.audit_id = Some(audit_id),

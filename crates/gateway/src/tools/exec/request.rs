@@ -73,6 +73,27 @@ pub struct CommandRequest {
     pub digest: String,
 }
 
+impl CommandRequest {
+    /// A program without arguments, asked for by nobody: for questions about policy.
+    pub fn of_program(file: &str) -> Self {
+        Self {
+            tool: CommandTool::ExecuteProcess,
+            act: Act::Argv { file: file.to_owned(), args: Vec::new() },
+            cwd: None,
+            timeout: None,
+            input: None,
+            env: BTreeMap::new(),
+            request_id: None,
+            justification: None,
+            sandbox: None,
+            network: None,
+            requested_at: None,
+            caller_id: None,
+            digest: String::new(),
+        }
+    }
+}
+
 /// What a call to `command_status` asks.
 #[derive(Clone, PartialEq, Debug)]
 pub struct StatusRequest {
@@ -107,21 +128,7 @@ pub fn read(tool: CommandTool, fields: &Map<String, Value>) -> Result<CommandReq
     };
     check_size(a, &act);
     let request_id = request_id(a);
-    let mut request = CommandRequest {
-        tool,
-        act,
-        cwd: None,
-        timeout: None,
-        input: None,
-        env: BTreeMap::new(),
-        request_id,
-        justification: None,
-        sandbox: None,
-        network: None,
-        requested_at: None,
-        caller_id: None,
-        digest: digest(tool, fields),
-    };
+    let mut request = CommandRequest { tool, act, request_id, digest: digest(tool, fields), ..CommandRequest::of_program("") };
     match tool {
         CommandTool::RunCommand => {
             request.cwd = Some(a.string("working_directory"));

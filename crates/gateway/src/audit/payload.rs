@@ -1,0 +1,133 @@
+//! The payload of an event: canonical JSON (RFC 8785) of an object, written once.
+//!
+//! Every call writes several of these, so they are put together from fields rather than from a tree of
+//! values, and what many payloads share (the policy's snapshot) is made canonical once.
+
+use serde_json::Value;
+
+use super::chain::{canonical, quoted};
+
+/// Canonical JSON of an object.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Payload(String);
+
+impl Payload {
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    pub fn into_string(self) -> String {
+        self.0
+    }
+}
+
+impl From<&Value> for Payload {
+    fn from(value: &Value) -> Self {
+        Self(canonical(value))
+    }
+}
+
+/// A payload that is being put together. A field that has nothing to say is left out.
+#[derive(Clone, Default)]
+pub struct Object {
+    fields: Vec<(&'static str, String)>,
+}
+
+impl Object {
+    pub fn new() -> Self {
+        Self { fields: Vec::with_capacity(16) }
+    }
+
+    #[must_use]
+    pub fn text(self, name: &'static str, text: &str) -> Self {
+        self.field(name, quoted(text))
+    }
+
+    #[must_use]
+    pub fn optional_text(self, name: &'static str, text: Option<&str>) -> Self {
+        match text {
+            Some(text) => self.text(name, text),
+            None => self,
+        }
+    }
+
+    #[must_use]
+    pub fn texts<'t>(self, name: &'static str, texts: impl IntoIterator<Item = &'t str>) -> Self {
+        let list: Vec<String> = texts.into_iter().map(quoted).collect();
+        self.field(name, format!("[{}]", list.join(",")))
+    }
+
+    #[must_use]
+    pub fn whole(self, name: &'static str, number: i64) -> Self {
+        self.field(name, canonical(&Value::from(number)))
+    }
+
+    #[must_use]
+    pub fn flag(self, name: &'static str, flag: bool) -> Self {
+        self.field(name, flag.to_string())
+    }
+
+    /// What is canonical already.
+    #[must_use]
+    pub fn part(self, name: &'static str, part: &Payload) -> Self {
+        self.field(name, part.0.clone())
+    }
+
+    /// Where the contract wants the field, said or not.
+    #[must_use]
+    pub fn null(self, name: &'static str) -> Self {
+        self.field(name, "null".to_owned())
+    }
+
+    pub fn finish(mut self) -> Payload {
+        // Our names are ASCII, whose byte order is the order RFC 8785 asks for.
+        self.fields.sort_unstable_by_key(|(name, _)| *name);
+        let length = self.fields.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>();
+        let mut text = String::with_capacity(length + 2);
+        text.push('{');
+        for (index, (name, value)) in self.fields.iter().enumerate() {
+            if index > 0 {
+                text.push(',');
+            }
+            text.push('"');
+            text.push_str(name);
+            text.push_str("\":");
+            text.push_str(value);
+        }
+        text.push('}');
+        Payload(text)
+    }
+
+    fn field(mut self, name: &'static str, value: String) -> Self {
+        self.fields.push((name, value));
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    proptest! {
+        #[test]
+        fn fields_put_together_are_what_the_canonicaliser_writes(text: String, list: Vec<String>, number in -9_007_199_254_740_991i64..=9_007_199_254_740_991, flag: bool) {
+            let shared = Payload::from(&json!({"z": 1, "a": [text.clone()]}));
+            let payload = Object::new()
+                .whole("number", number)
+                .texts("list", list.iter().map(String::as_str))
+                .part("shared", &shared)
+                .text("text", &text)
+                .optional_text("absent", None)
+                .flag("flag", flag)
+                .null("nothing")
+                .finish();
+            let value = json!({
+                "text": text, "list": list, "number": number, "flag": flag, "nothing": null,
+                "shared": {"a": [text], "z": 1},
+            });
+            prop_assert_eq!(payload, Payload::from(&value));
+        }
+    }
+}
