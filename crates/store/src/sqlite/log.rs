@@ -2,8 +2,8 @@
 //!
 //! Two things would make commits slower than the disk. A log that grows makes every flush write the
 //! file's size too, which costs three times as much: so the log is given its full length once, filled
-//! with zeros (SQLite reads a frame only if its checksum fits), and is kept when the last connection
-//! closes. And SQLite would copy the log into the database in the middle of some unlucky commit: so that
+//! with zeros (SQLite reads a frame only if its checksum fits), and keeps it over a clean stop, at which
+//! it holds nothing but zeros, so that the database file alone is the whole record. And SQLite would copy the log into the database in the middle of some unlucky commit: so that
 //! is done here instead, after the waiters have their answers, best when nobody waits.
 
 use std::fs::{self, OpenOptions};
@@ -18,14 +18,14 @@ use super::Durability;
 use super::site::Site;
 
 /// Length of the prepared log: a little more than the copying below lets it hold.
-const PREPARED_BYTES: u64 = 8 << 20;
+const PREPARED_BYTES: u64 = 4 << 20;
 const PAGE_BYTES: usize = 4096;
 /// Pages that an ordinary commit touches: the row, its indexes, the head, the command.
 const COMMIT_PAGES: usize = 12;
 /// From this many pages on the log is copied when nobody waits.
-const COPY_WHEN_IDLE_PAGES: usize = 500;
+const COPY_WHEN_IDLE_PAGES: usize = 400;
 /// From this many pages on the log is copied even so.
-const COPY_ALWAYS_PAGES: usize = 1_600;
+const COPY_ALWAYS_PAGES: usize = 900;
 
 /// Whether somebody waits for the writer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,8 @@ pub(super) enum Queue {
 
 pub(super) struct Log {
     path: PathBuf,
+    /// Whether commits are flushed at all; else there is nothing to spare.
+    flushes: bool,
     is_prepared: bool,
     /// Pages written since the last copying, roughly.
     pages: usize,
@@ -45,9 +47,8 @@ impl Log {
     pub(super) fn new(site: &Site) -> Self {
         let mut path = site.database.clone().into_os_string();
         path.push("-wal");
-        // Without a flush per commit there is nothing to spare.
-        let is_prepared = site.options.durability == Durability::Process;
-        Self { path: path.into(), is_prepared, pages: 0 }
+        let flushes = site.options.durability == Durability::Power;
+        Self { path: path.into(), flushes, is_prepared: !flushes, pages: 0 }
     }
 
     /// Tells SQLite to leave copying and keeping of the log to us.
@@ -72,14 +73,26 @@ impl Log {
         }
         if !self.is_prepared && queue == Queue::Empty {
             self.is_prepared = true;
-            if let Err(error) = prepare(connection, &self.path) {
-                tracing::debug!(%error, "the log could not be given its length in advance");
-            }
+            self.prepare(connection);
+        }
+    }
+
+    /// At a clean stop everything moves into the database, unless another process still uses the log.
+    pub(super) fn empty(&mut self, connection: &Connection) {
+        let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+        if self.flushes && matches!(busy, Ok(0)) {
+            self.prepare(connection);
+        }
+    }
+
+    fn prepare(&self, connection: &Connection) {
+        if let Err(error) = prepare(connection, &self.path) {
+            tracing::debug!(%error, "the log could not be given its length in advance");
         }
     }
 
     /// Copies the log into the database, as far as readers let it.
-    pub(super) fn copy(&mut self, connection: &Connection) {
+    fn copy(&mut self, connection: &Connection) {
         self.pages = 0;
         if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
             tracing::debug!(%error, "the log could not be copied into the database");

@@ -93,6 +93,10 @@ impl Site {
     pub(super) fn connect(&self) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.database, flags)?;
+        // SQLite opens a file that it may not write for reading only, and would tell much later.
+        if connection.is_readonly(rusqlite::MAIN_DB)? {
+            return Err(trouble::read_only());
+        }
         connection.busy_timeout(self.options.busy_timeout)?;
         self.use_wal(&connection)?;
         connection.pragma_update(None, "cache_size", -CACHE_KIBIBYTES)?;

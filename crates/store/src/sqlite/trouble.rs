@@ -26,6 +26,11 @@ pub(super) fn sentence(error: &rusqlite::Error) -> String {
     format!("{meaning} ({error})")
 }
 
+/// SQLite's own word for a database that cannot be written.
+pub(super) fn read_only() -> rusqlite::Error {
+    rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY), None)
+}
+
 /// Whether the connection is worth keeping after this error. On a full disk it is: closing the last
 /// one moves the log into the database, which takes the space that was freed.
 pub(super) fn is_passing(error: &rusqlite::Error) -> bool {

@@ -140,7 +140,7 @@ impl Writer<'_> {
                     Some(job) => job,
                     None => {
                         self.stop(&mut ledger);
-                        log.copy(connection);
+                        log.empty(connection);
                         return After::Stopped;
                     }
                 },

@@ -61,7 +61,7 @@ CREATE TABLE commands (
     stdout BLOB,
     stderr BLOB,
     PRIMARY KEY (owner, request_id)
-) STRICT;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX commands_open ON commands (opened_at_ms) WHERE result IS NULL;
 
 CREATE TRIGGER flow_events_refuse_update BEFORE UPDATE ON flow_events
