@@ -67,11 +67,22 @@ impl Pool {
         made.map_err(|_| StartError::Socket(io::Error::other("the maker of sandboxes died")))?
     }
 
-    /// Takes back a keeper whose call ended well.
-    pub(crate) fn give_back(&self, keeper: Keeper) {
-        if empty(&keeper.tmp).is_err() {
-            return;
+    /// Takes back a keeper whose call ended well, once its temporary directory is empty. A command may
+    /// have left any number of files there, so removing them is not the business of the thread that
+    /// runs everything.
+    pub(crate) fn give_back(self: &Arc<Self>, keeper: Keeper) {
+        if fs::read_dir(&keeper.tmp).is_ok_and(|mut entries| entries.next().is_none()) {
+            return self.keep(keeper);
         }
+        let pool = self.clone();
+        tokio::task::spawn_blocking(move || {
+            if empty(&keeper.tmp).is_ok() {
+                pool.keep(keeper);
+            }
+        });
+    }
+
+    fn keep(&self, keeper: Keeper) {
         let mut idle = self.idle();
         if idle.values().map(Vec::len).sum::<usize>() >= IDLE_MAX {
             // Whatever profile was used most rarely is as good as any: most servers have one.
@@ -147,34 +158,61 @@ fn private_directory(path: &Path, identity: Option<&Identity>) -> Result<(), Sta
     }
 }
 
-/// Removes what a command left in its temporary directory, also what it made unreadable.
+/// Removes what a command left in its temporary directory, also what it made unreadable. A directory's
+/// directories are lifted out of it before it goes: a tree may be deeper than the stack, than a path
+/// may be long, and than files may be open.
 fn empty(path: &Path) -> io::Result<()> {
+    let mut directories = Vec::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         if entry.file_type()?.is_dir() {
-            remove_tree(&entry.path())?;
+            directories.push(entry.path());
         } else {
             fs::remove_file(entry.path())?;
         }
     }
-    Ok(())
-}
-
-fn remove_tree(path: &Path) -> io::Result<()> {
-    if fs::remove_dir_all(path).is_ok() {
-        return Ok(());
-    }
-    open_up(path)?;
-    fs::remove_dir_all(path)
-}
-
-fn open_up(path: &Path) -> io::Result<()> {
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
+    let mut names = (0_u64..).map(|number| path.join(format!("lifted-{number}")));
+    while let Some(directory) = directories.pop() {
+        open_up(&directory)?;
+        for entry in fs::read_dir(&directory)? {
+            let entry = entry?;
+            if !entry.file_type()?.is_dir() {
+                fs::remove_file(entry.path())?;
+                continue;
+            }
+            // To be moved, a directory must be writable itself.
             open_up(&entry.path())?;
+            let free = names.find(|name| fs::symlink_metadata(name).is_err()).expect("numbers do not end");
+            fs::rename(entry.path(), &free)?;
+            directories.push(free);
         }
+        fs::remove_dir(&directory)?;
     }
     Ok(())
+}
+
+fn open_up(directory: &Path) -> io::Result<()> {
+    fs::set_permissions(directory, fs::Permissions::from_mode(0o700))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_a_command_left_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = dir.path();
+        fs::write(base.join("file"), "").unwrap();
+        fs::create_dir_all(base.join("a/b/c/d")).unwrap();
+        fs::create_dir_all(base.join("lifted-0/lifted-1")).unwrap();
+        fs::write(base.join("a/b/file"), "").unwrap();
+        std::os::unix::fs::symlink("/", base.join("a/root")).unwrap();
+        for locked in ["a/b/c", "a/b", "lifted-0"] {
+            fs::set_permissions(base.join(locked), fs::Permissions::from_mode(0)).unwrap();
+        }
+        empty(base).unwrap();
+        assert_eq!(fs::read_dir(base).unwrap().count(), 0);
+        assert!(Path::new("/usr").exists());
+    }
 }
