@@ -67,19 +67,23 @@ impl Started {
         Ok(Self { settings, policy, surroundings })
     }
 
-    pub(crate) fn record(&self) -> anyhow::Result<Arc<SqliteStore>> {
+    /// Opening may wait, for other processes and for what a crash left to be closed, so it does not
+    /// happen on the thread that runs everything.
+    pub(crate) async fn record(&self) -> anyhow::Result<Arc<SqliteStore>> {
         let durability = match self.settings.audit.durability.as_str() {
             "process" => Durability::Process,
             _ => Durability::Power,
         };
         let mut options = Options::new(durability, Clock::system());
         options.witness = self.settings.audit.witness.as_ref().map(Into::into);
-        wiring::record(&self.settings.state_dir, options).map(Arc::new)
+        let state_dir = self.settings.state_dir.clone();
+        let opened = tokio::task::spawn_blocking(move || wiring::record(&state_dir, options)).await;
+        opened.context("cannot open the record")?.map(Arc::new)
     }
 
     /// Joins everything; the policy in force is in the record before the first call.
     pub(crate) async fn gateway(&self, launchpad: Launchpad, approver: Arc<dyn Approver>) -> anyhow::Result<Arc<Gateway>> {
-        let record = self.record()?;
+        let record = self.record().await?;
         let redactor = self.redactor();
         self.record_policy(&record, &redactor).await?;
         let parts = Parts {

@@ -18,7 +18,7 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
     let settings = &started.settings;
     start::runtime()?.block_on(async {
         let shutdown = start::stop_signal()?;
-        let record = started.record()?;
+        let record = started.record().await?;
         let listen = &settings.listen;
         let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on `{listen}`"))?;
         let address = listener.local_addr().context("cannot tell the address")?;
