@@ -277,7 +277,8 @@ fn restore(stored: &StoredCommand, status: Option<&StatusRequest>) -> Option<Com
         }),
         duration_ms: facts["duration_ms"].as_u64().unwrap_or(0),
         started_at: time("started_at").unwrap_or(stored.opened_at),
-        finished_at: time("finished_at"),
+        // What the sweeper closed has no end of its own but the moment it was closed.
+        finished_at: time("finished_at").or_else(|| time("timestamp")),
         audit_id: text("audit_id").map(EventId::trusted),
         sandbox: facts["sandbox"].as_array().into_iter().flatten().filter_map(|name| Layer::parse(name.as_str()?)).map(Layer::as_str).collect(),
         page: None,
