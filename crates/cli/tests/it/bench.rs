@@ -4,6 +4,7 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
@@ -157,6 +158,16 @@ impl Bench {
         command.env("XDG_CONFIG_HOME", self.path("config")).env("XDG_CACHE_HOME", self.path("cache"));
         command.env("COUNTERSIGN_STATE_DIR", self.state()).envs(self.environment.iter().cloned());
         command
+    }
+
+    /// Waits until an ended server's temporary directories are gone: its helper tidies up behind it.
+    pub(crate) fn until_tidy(&self) {
+        let left = || fs::read_dir(self.path("tmp")).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while !left().is_empty() {
+            assert!(Instant::now() < deadline, "temporary directories stayed: {:?}", left());
+            std::thread::sleep(Duration::from_millis(10));
+        }
     }
 
     /// Whether the server of this bench is root.

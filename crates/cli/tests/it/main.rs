@@ -13,6 +13,7 @@ mod model;
 mod kernel;
 mod reading;
 
+mod hostile;
 mod places;
 mod privacy;
 

@@ -146,8 +146,7 @@ fn a_tree_is_gone_when_the_server_is_terminated() {
     let kill = std::process::Command::new("kill").arg(server.pid().to_string()).status().unwrap();
     assert!(kill.success() && server.gone().success());
     assert_eq!(marked(&mark), 0);
-    let left: Vec<_> = fs::read_dir(bench.path("tmp")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert!(left.is_empty(), "temporary directories stayed: {left:?}");
+    bench.until_tidy();
 }
 
 #[test]

@@ -1,1 +1,127 @@
-//! Empty.
+//! No record, no run: whatever keeps the record from being written keeps commands from running, and
+//! only as long as it lasts.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use rusqlite::Connection;
+use serde_json::json;
+
+use crate::bench::{Bench, is_root};
+use crate::client::Server;
+
+#[test]
+fn a_record_locked_by_another_process_stops_commands_until_it_is_free() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "touch");
+        let mut server = Server::start(&bench);
+        server.process("touch", &["before"]).ok();
+        let other = Connection::open(bench.state().join("record.db")).unwrap();
+        other.execute_batch("BEGIN EXCLUSIVE").unwrap();
+        let call = server.call_later("execute_process", json!({"file": "touch", "args": ["canary"]}));
+        server.ping();
+        let outcome = server.result(call);
+        outcome.refused("AUDIT_UNAVAILABLE");
+        assert!(outcome.structured["retryable"] == true && !bench.work().join("canary").exists());
+        other.execute_batch("ROLLBACK").unwrap();
+        server.process("touch", &["after"]).ok();
+        assert!(bench.work().join("after").exists() && !bench.work().join("canary").exists());
+        server.end();
+        bench.prove();
+    });
+}
+
+#[test]
+fn a_full_disk_stops_commands_until_there_is_room() {
+    if !is_root() {
+        return;
+    }
+    let bench = Bench::allowing("touch,echo");
+    let state = bench.state();
+    let _mount = Mount::tmpfs(&state, "size=4m,mode=700");
+    let mut server = Server::start(&bench);
+    server.process("touch", &["before"]).ok();
+    let ballast = state.join("ballast");
+    fill(&ballast);
+    let mut refused = 0;
+    for number in 0..40 {
+        let canary = format!("canary-{number}");
+        let outcome = server.process("touch", &[&canary]);
+        let ran = bench.work().join(&canary).exists();
+        match outcome.code() {
+            "" => assert!(ran),
+            "AUDIT_UNAVAILABLE" => {
+                refused += 1;
+                assert!(!ran, "ran without a record: {}", outcome.text);
+                break;
+            }
+            other => panic!("{other}: {}", outcome.text),
+        }
+    }
+    assert!(refused > 0, "the disk never was full");
+    fs::remove_file(&ballast).unwrap();
+    server.process("touch", &["after"]).ok();
+    server.end();
+    bench.prove();
+}
+
+fn fill(path: &Path) {
+    use std::io::Write;
+    let mut file = fs::File::create(path).unwrap();
+    for size in [1 << 16, 1 << 12, 1] {
+        let block = vec![0; size];
+        while file.write_all(&block).is_ok() {}
+    }
+}
+
+/// A file system of its own, unmounted when the test ends.
+struct Mount<'a>(&'a Path);
+
+impl<'a> Mount<'a> {
+    fn tmpfs(at: &'a Path, options: &str) -> Self {
+        let status = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at).status().unwrap();
+        assert!(status.success());
+        Self(at)
+    }
+}
+
+impl Drop for Mount<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+#[test]
+fn a_record_that_became_read_only_stops_commands() {
+    if !is_root() {
+        return;
+    }
+    let bench = Bench::allowing("touch");
+    let state = bench.state();
+    let _mount = Mount::tmpfs(&state, "size=16m,mode=700");
+    let mut server = Server::start(&bench);
+    server.process("touch", &["before"]).ok();
+    let remount = |how: &str| Command::new("mount").args(["-o", &format!("remount,{how}")]).arg(&state).status().unwrap().success();
+    // Open files keep a file system writable; where the kernel says so there is nothing to test.
+    if !remount("ro") {
+        return;
+    }
+    server.process("touch", &["canary"]).refused("AUDIT_UNAVAILABLE");
+    assert!(remount("rw") && !bench.work().join("canary").exists());
+    server.process("touch", &["after"]).ok();
+}
+
+#[test]
+fn a_server_does_not_start_without_a_record() {
+    let bench = Bench::allowing("touch");
+    fs::remove_dir(bench.state()).unwrap();
+    fs::write(bench.state(), "not a directory").unwrap();
+    let output = bench.command().arg("stdio").stdin(std::process::Stdio::null()).output().unwrap();
+    assert!(!output.status.success() && output.stdout.is_empty());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("state"), "{said}");
+    let refused = bench.command().args(["exec", "--", "touch", "canary"]).stdin(std::process::Stdio::null()).output().unwrap();
+    assert_eq!(refused.status.code(), Some(126), "{}", String::from_utf8_lossy(&refused.stderr));
+    assert!(!bench.work().join("canary").exists());
+}

@@ -1,1 +1,84 @@
-//! Empty.
+//! With no configuration at all: what only looks runs unasked, everything else waits for a person,
+//! and here there is none.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::bench::Bench;
+use crate::client::Server;
+
+#[test]
+fn what_only_looks_runs_unasked() {
+    Bench::each(|bench| {
+        bench.repository();
+        let mut server = Server::start(&bench);
+        for line in ["git status", "git log --oneline", "git diff", "ls", "ls -la", "cat tracked", "git status && ls | cat"] {
+            let outcome = server.line(line);
+            assert_eq!(outcome.status(), "ok", "{line}: {}", outcome.text);
+        }
+        server.process("git", &["status"]).ok();
+        server.call("run_command", json!({"command": "ls", "working_directory": "."})).ok();
+    });
+}
+
+#[test]
+fn everything_else_needs_a_person() {
+    Bench::each(|bench| {
+        bench.repository();
+        bench.file("x", "kept");
+        let mut server = Server::start(&bench);
+        for line in [
+            "rm x", "git status; rm -rf x", "git status > ../x", "git status > x", "git status $(rm x)", "git status | tee y", "git status\nrm x",
+            "git -c core.pager='rm x' status", "git -c alias.status='!rm x' status", "git diff --output=y", "git diff --ext-diff", "ls `rm x`",
+            "git commit --allow-empty -m x", "cat x > y", "env git status", "./ls", "git log --textconv", "git --exec-path=. status",
+        ] {
+            let outcome = server.line(line);
+            outcome.refused("APPROVAL_DENIED");
+            assert!(outcome.message().contains("nobody can be asked"), "{line}: {}", outcome.message());
+            assert_eq!(bench.recorded(&outcome)["command"], line);
+        }
+        for (file, args) in [("rm", &["x"][..]), ("git", &["push"]), ("bash", &["-c", "git status"])] {
+            server.process(file, args).refused("APPROVAL_DENIED");
+        }
+        // Variables given by the call change what a program does.
+        server.call("execute_command", json!({"command": "git status", "env": {"A": "b"}})).refused("APPROVAL_DENIED");
+        server.call("execute_command", json!({"command": "git status", "network": "allow"})).refused("APPROVAL_DENIED");
+        assert_eq!(fs::read_to_string(bench.work().join("x")).unwrap(), "kept");
+        assert!(!bench.work().join("y").exists());
+    });
+}
+
+#[test]
+fn git_runs_nothing_that_the_workspace_configured() {
+    Bench::each(|bench| {
+        bench.repository();
+        let evil = bench.program("evil", "#!/bin/sh\ntouch canary\ncat\n");
+        let config = bench.work().join(".git/config");
+        let text = fs::read_to_string(&config).unwrap();
+        let evil = evil.display();
+        let set = format!(
+            "[core]\n\tfsmonitor = {evil}\n\tpager = {evil}\n\thooksPath = .\n[diff]\n\texternal = {evil}\n\
+             [diff \"x\"]\n\ttextconv = {evil}\n\tcommand = {evil}\n[filter \"x\"]\n\tclean = {evil}\n\tsmudge = {evil}\n\tprocess = {evil}\n"
+        );
+        fs::write(&config, format!("{text}{set}")).unwrap();
+        bench.file(".gitattributes", "* diff=x filter=x\n");
+        bench.file("tracked", "two\n");
+        let mut server = Server::start(&bench);
+        for line in ["git status", "git diff", "git log -p", "git show"] {
+            let outcome = server.line(line);
+            assert!(outcome.code() != "COMMAND_NOT_ALLOWED", "{line}: {}", outcome.text);
+            assert!(!bench.work().join("canary").exists(), "{line} ran what the workspace configured: {}", outcome.text);
+        }
+    });
+}
+
+#[test]
+fn commands_stay_in_the_directory_the_server_was_started_in() {
+    let bench = Bench::new();
+    let mut server = Server::start(&bench);
+    let outside = server.call("execute_command", json!({"command": "ls", "cwd": ".."}));
+    outside.refused("WORKSPACE_ISOLATION_VIOLATION");
+    let outside = server.line("cat ../outside/secret");
+    assert_ne!(outside.status(), "ok");
+}
