@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use countersign_gateway::policy::allowlist::Allowlist;
 use countersign_gateway::policy::effective::{
-    ApprovalPolicy, CommandPolicy, EffectivePolicy, Layer, Mode, Network, Places, SandboxMode, ToolApproval, ToolRule,
+    ApprovalPolicy, CommandPolicy, EffectivePolicy, Layer, Mode, Network, Places, RuleSources, SandboxMode, ToolApproval, ToolRule,
 };
 use countersign_gateway::policy::quantity::{ByteCount, Millicores};
 use countersign_gateway::policy::whitelist::{RuleText, Source, WhitelistError, WhitelistRule, builtin_rules};
 
-use crate::config::{Problem, Settings, WhitelistEntry};
+use crate::config::{Settings, WhitelistEntry};
 
 /// Gives checked settings their types. What fails here is something only the policy itself can
 /// judge, such as a whitelist rule that does not meet its own examples.
@@ -60,6 +60,13 @@ pub(crate) fn effective(settings: &Settings) -> anyhow::Result<EffectivePolicy> 
             })
             .collect::<anyhow::Result<_>>()?,
         sources: settings.sources.clone(),
+        rule_sources: RuleSources {
+            allowlist: set_by(settings, "command_policy.allowlist"),
+            workspace: set_by(settings, "workspace_root"),
+            cwd_roots: "environment ALLOWED_CWD_ROOTS".to_owned(),
+            timeout: set_by(settings, "command_policy.timeout_seconds_max"),
+            mode: set_by(settings, "approval_policy.mode"),
+        },
     })
 }
 
@@ -76,6 +83,10 @@ fn both_names(paths: &[PathBuf]) -> Vec<PathBuf> {
     names.sort();
     names.dedup();
     names
+}
+
+fn set_by(settings: &Settings, key: &str) -> String {
+    settings.held(key).map_or_else(|| "default".to_owned(), |held| held.origin.to_string())
 }
 
 fn allowlist(entries: &[String]) -> anyhow::Result<Allowlist> {
@@ -106,13 +117,6 @@ fn whitelist_rule(entry: &WhitelistEntry) -> Result<WhitelistRule, WhitelistErro
         matches: &entry.matching,
         not_matches: &entry.not_matching,
     })
-}
-
-/// Every rule of the whitelist that does not meet its own examples.
-pub(crate) fn unmet_examples(settings: &Settings) -> Vec<Problem> {
-    let Some(held) = settings.held("approval_policy.whitelist") else { return Vec::new() };
-    let errors = settings.approval.whitelist.iter().filter_map(|entry| whitelist_rule(entry).err());
-    errors.map(|error| Problem { origin: held.origin.clone(), message: format!("`approval_policy.whitelist`: {error}") }).collect()
 }
 
 fn word<T>(parse: impl Fn(&str) -> Option<T>, text: &str) -> anyhow::Result<T> {

@@ -59,10 +59,6 @@ impl Started {
     pub(crate) fn load(flags: &Flags) -> anyhow::Result<Self> {
         let surroundings = Surroundings::of_this_process()?;
         let settings = config::load(&surroundings, flags).map_err(BadConfiguration)?;
-        let unmet = policy::unmet_examples(&settings);
-        if !unmet.is_empty() {
-            return Err(BadConfiguration(Problems(unmet)).into());
-        }
         let policy = policy::effective(&settings).map_err(|error| BadUsage(format!("{error:#}")))?;
         Ok(Self { settings, policy, surroundings })
     }
@@ -140,6 +136,10 @@ pub(crate) fn warn(started: &Started) {
     for warning in &started.settings.warnings {
         say(&format!("warning: {warning}"));
     }
+}
+
+/// Tells the operator of a server what the allowlist gives away.
+pub(crate) fn warn_of_interpreters(started: &Started) {
     for entry in interpreters::listed(&started.policy.command.allowlist) {
         say(&format!("warning: {}", interpreters::caution(&entry)));
     }

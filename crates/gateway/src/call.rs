@@ -45,7 +45,8 @@ pub fn transition(state: State, step: Step) -> Result<State, IllegalStep> {
     match (state, step) {
         (State::New, Step::Receive) => Ok(State::Received),
         (State::Received, Step::Validate) => Ok(State::Validated),
-        (State::Validated, Step::Ask) => Ok(State::Waiting),
+        // After a run that its confinement made fail, the question is whether to run again.
+        (State::Validated | State::Dispatched, Step::Ask) => Ok(State::Waiting),
         (State::Waiting, Step::Approve) => Ok(State::Approved),
         // A denial says who and why; the completion that follows ends the request.
         (State::Waiting, Step::Deny) => Ok(State::Validated),
@@ -114,7 +115,7 @@ mod tests {
         assert_eq!(legal(State::Validated), [Step::Ask, Step::Dispatch, done]);
         assert_eq!(legal(State::Waiting), [Step::Approve, Step::Deny, done]);
         assert_eq!(legal(State::Approved), [Step::Dispatch, done]);
-        assert_eq!(legal(State::Dispatched), [done]);
+        assert_eq!(legal(State::Dispatched), [Step::Ask, done]);
         assert_eq!(legal(State::Completed(Status::Ok)), []);
     }
 

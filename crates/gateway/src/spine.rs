@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-use crate::approval::{self, Approver, Settled};
+use crate::approval::{self, Approver, Cleared};
 use crate::audit::command::CommandAuditRecord;
 use crate::audit::payload::Payload;
 use crate::audit::redact::Redactor;
@@ -34,8 +34,9 @@ use crate::execution::{Ended, Executor, Gate, How};
 use crate::ids::IdSource;
 use crate::limits;
 use crate::policy::allowlist::Programs;
-use crate::policy::decide::{self, Surroundings, Verdict};
-use crate::policy::effective::EffectivePolicy;
+use crate::policy::again;
+use crate::policy::decide::{self, Question, Surroundings, Verdict};
+use crate::policy::effective::{EffectivePolicy, Mode};
 use crate::policy::places::Directories;
 use crate::service::{Answer, Service, ToolCall};
 use crate::session::{self, Admitted, Caller};
@@ -132,11 +133,24 @@ impl Gateway {
 
         // Closed only by drop: the semaphore lives as long as the gateway.
         let _turn = self.turns.clone().acquire_owned().await;
+        let plan = (in_force.policy.approval.mode == Mode::OnFailure).then(|| cleared.plan().clone());
+        let mut ended = self.run(cleared, &mut trace, opening, &live).await;
+        if let Some(plan) = plan
+            && let Some(question) = again::question(&in_force.policy, &request, &plan, &ended.how, &live.text())
+            && let Ok(cleared) = self.ask(&admitted, &mut trace, question, None, &request.digest, &live).await
+        {
+            live.restart();
+            ended = self.run(cleared, &mut trace, None, &live).await;
+        }
+        self.close(&admitted, trace, &audit, &live, ended).await;
+    }
+
+    /// Runs what is cleared; nothing starts before the record of it is durable.
+    async fn run(&self, cleared: Box<Cleared>, trace: &mut Trace, opening: Option<OpenCommand>, live: &Arc<Live>) -> Ended {
         trace.step(Step::Dispatch, self.dispatched(&cleared));
         let written = self.ports.record.commit(Change { events: trace.take(), open: opening, close: None });
         let gate = Gate::new(Box::pin(async move { written.await.map(|receipt| Recorded::by(&receipt)) }));
-        let ended = self.ports.executor.run(*cleared, gate, live.clone()).await;
-        self.close(&admitted, trace, &audit, &live, ended).await;
+        self.ports.executor.run(*cleared, gate, live.clone()).await
     }
 
     /// Asks where the verdict says so. A question is in the record before anybody sees it, and the
@@ -148,19 +162,32 @@ impl Gateway {
         verdict: Verdict,
         opening: OpenCommand,
         live: &Live,
-    ) -> Result<(Box<approval::Cleared>, Option<OpenCommand>), Refusal> {
-        let Verdict::Ask(question) = &verdict else {
-            return match approval::settle(verdict, &*self.ports.approver).await {
-                Settled::Cleared { cleared, .. } => Ok((cleared, Some(opening))),
-                Settled::Refused { refusal, .. } => Err(refusal),
-            };
-        };
-        self.record_question(trace, question, opening).await?;
+    ) -> Result<(Box<Cleared>, Option<OpenCommand>), Refusal> {
+        match verdict {
+            Verdict::Ask(question) => {
+                let digest = opening.digest.clone();
+                self.ask(admitted, trace, question, Some(opening), &digest, live).await.map(|cleared| (cleared, None))
+            }
+            Verdict::Allow(permit) => Ok((Box::new(approval::allow(permit)), Some(opening))),
+            Verdict::Deny(denial) => Err(denial.refusal),
+        }
+    }
+
+    async fn ask(
+        &self,
+        admitted: &Admitted,
+        trace: &mut Trace,
+        question: Question,
+        opening: Option<OpenCommand>,
+        digest: &str,
+        live: &Live,
+    ) -> Result<Box<Cleared>, Refusal> {
+        self.record_question(trace, &question, opening, digest).await?;
         let settled = tokio::select! {
-            settled = approval::settle(verdict, &*self.ports.approver) => settled,
+            settled = approval::settle(question, &*self.ports.approver) => settled,
             () = live.cancelled() => return Err(Refusal::new(ErrorCode::Cancelled, "the call was cancelled while its question was open")),
         };
-        self.record_decision(admitted, trace, settled).map(|cleared| (cleared, None))
+        self.record_decision(admitted, trace, settled)
     }
 
     /// Once a client has looked at the tools it will soon call one: what a likely call needs is made

@@ -15,6 +15,7 @@ use crate::start::{self, Started};
 pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
     let started = Started::load(flags)?;
     start::warn(&started);
+    start::warn_of_interpreters(&started);
     let settings = &started.settings;
     start::runtime()?.block_on(async {
         let shutdown = start::stop_signal()?;

@@ -14,6 +14,7 @@ use crate::wiring::Launchpad;
 pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
     let started = Started::load(flags)?;
     start::warn(&started);
+    start::warn_of_interpreters(&started);
     let options = StdioOptions {
         line_bytes_max: started.settings.limits.line_bytes,
         depth_max: started.settings.limits.depth,

@@ -104,7 +104,6 @@ fn a_command_record_holds_what_was_asked_and_what_came_of_it() {
     let expected = json!({
         "arguments": ["one"],
         "audit_id": null,
-        "caller_id": null,
         "command": "rm",
         "duration_ms": null,
         "error_code": "COMMAND_NOT_ALLOWED",

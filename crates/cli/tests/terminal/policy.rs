@@ -210,8 +210,8 @@ fn a_whitelist_rule_must_meet_its_examples_as_a_rule() {
     );
     let expected = format!(
         "countersign: the configuration has problems:\n\
-         {name}: line 2, column 3: `approval_policy.whitelist`: `^ls` does not cover its example `lsof`\n\
-         {name}: line 2, column 3: `approval_policy.whitelist`: `^make` does not cover its example `make x; id`\n",
+         {name}: line 3, column 32: rule `^ls` does not cover its example `lsof`\n\
+         {name}: line 4, column 34: rule `^make` does not cover its example `make x; id`\n",
         name = file.display()
     );
     stage.run(&["policy", "check", "rules.yaml"]).failed(2, &expected);

@@ -1,11 +1,11 @@
 //! Approval: a verdict becomes a cleared plan, or does not.
 //!
-//! [`Cleared`] is the only thing execution accepts, and [`settle`] the only place that makes one, from
-//! a verdict of policy. Who is asked is a port: a terminal, a console, nobody.
+//! [`Cleared`] is the only thing execution accepts. [`allow`] makes one from a permit of policy, [`settle`]
+//! from a question that somebody answered with yes; there is no other way. Who is asked is a port: a terminal, a console, nobody.
 
 use crate::audit::Pending;
 use crate::error::{ErrorCode, Refusal};
-use crate::policy::decide::{Permit, Question, Verdict};
+use crate::policy::decide::{Permit, Question};
 use crate::policy::plan::Plan;
 
 /// Port: somebody who can be asked.
@@ -37,30 +37,28 @@ impl Cleared {
     }
 }
 
-/// What a settled verdict came to, and who decided when a person did.
+/// What a question came to, and who decided.
 #[derive(Debug)]
 pub enum Settled {
-    Cleared { cleared: Box<Cleared>, decision: Option<Decision> },
-    Refused { refusal: Refusal, decision: Option<Decision> },
+    Cleared { cleared: Box<Cleared>, decision: Decision },
+    Refused { refusal: Refusal, decision: Decision },
 }
 
-/// Allow runs, deny does not, ask depends on the answer.
-pub async fn settle(verdict: Verdict, approver: &dyn Approver) -> Settled {
-    let question = match verdict {
-        Verdict::Allow(Permit { plan, .. }) => {
-            return Settled::Cleared { cleared: Box::new(Cleared { plan: *plan }), decision: None };
-        }
-        Verdict::Deny(denial) => return Settled::Refused { refusal: denial.refusal, decision: None },
-        Verdict::Ask(question) => question,
-    };
+/// What policy permits needs nobody's answer.
+pub fn allow(permit: Permit) -> Cleared {
+    Cleared { plan: *permit.plan }
+}
+
+/// Asks; the answer decides.
+pub async fn settle(question: Question, approver: &dyn Approver) -> Settled {
     let decision = approver.ask(&question).await;
     match &decision {
         Decision::Approved { .. } => {
-            Settled::Cleared { cleared: Box::new(Cleared { plan: *question.into_plan() }), decision: Some(decision) }
+            Settled::Cleared { cleared: Box::new(Cleared { plan: *question.into_plan() }), decision }
         }
         Decision::Denied { reason, .. } => {
             let refusal = Refusal::new(ErrorCode::ApprovalDenied, reason.clone()).with("rule", question.rule.name.clone());
-            Settled::Refused { refusal, decision: Some(decision) }
+            Settled::Refused { refusal, decision }
         }
     }
 }

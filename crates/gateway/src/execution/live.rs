@@ -20,6 +20,7 @@ pub struct Live {
     started: Instant,
     stdout: Mutex<Output>,
     stderr: Mutex<Output>,
+    output_limit: usize,
     progress: Option<Arc<dyn Progress>>,
     cancel: watch::Sender<bool>,
     end: watch::Sender<Option<Arc<CommandResult>>>,
@@ -40,6 +41,7 @@ impl Live {
             started: Instant::now(),
             stdout: Mutex::new(Output::with_limit(output_limit)),
             stderr: Mutex::new(Output::with_limit(output_limit)),
+            output_limit,
             progress,
             cancel: watch::Sender::new(false),
             end: watch::Sender::new(None),
@@ -108,6 +110,19 @@ impl Live {
     /// Both streams as they stand.
     pub fn streams(&self) -> (StreamResult, StreamResult) {
         (self.with(Stream::Stdout, |output| StreamResult::of(output)), self.with(Stream::Stderr, |output| StreamResult::of(output)))
+    }
+
+    /// What the command has said so far, for whoever looks for a reason.
+    pub fn text(&self) -> String {
+        let (stdout, stderr) = self.streams();
+        stderr.text + &stdout.text
+    }
+
+    /// Forgets the output: the command is about to run again.
+    pub fn restart(&self) {
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            self.with(stream, |output| *output = Output::with_limit(self.output_limit));
+        }
     }
 
     /// What is kept of a stream.

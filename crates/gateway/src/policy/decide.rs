@@ -64,6 +64,11 @@ pub struct Question {
 }
 
 impl Question {
+    pub(super) fn new(plan: Plan, rule: Rule, request: &CommandRequest) -> Self {
+        let justification = request.justification.clone();
+        Self { plan: Box::new(plan), rule, command: spoken(&request.act), justification }
+    }
+
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -111,14 +116,15 @@ pub fn decide(policy: &EffectivePolicy, request: &CommandRequest, around: &Surro
     match plan(policy, request, around) {
         Ok((plan, reading)) => judge(policy, request, plan, &reading),
         Err(refusal) => {
-            let name = match refusal.code {
-                ErrorCode::CommandNotAllowed => "allowlist",
-                ErrorCode::CwdNotAllowed | ErrorCode::ConfigurationError => "allowed working directories",
-                ErrorCode::CwdNotFound | ErrorCode::WorkspaceIsolationViolation => "workspace",
-                ErrorCode::LimitExceeded => "limits",
-                _ => "command policy",
+            let sources = &policy.rule_sources;
+            let (name, source) = match refusal.code {
+                ErrorCode::CommandNotAllowed | ErrorCode::CommandExecutionFailed => ("allowlist", &sources.allowlist),
+                ErrorCode::CwdNotAllowed | ErrorCode::ConfigurationError => ("allowed working directories", &sources.cwd_roots),
+                ErrorCode::CwdNotFound | ErrorCode::WorkspaceIsolationViolation => ("workspace", &sources.workspace),
+                ErrorCode::LimitExceeded => ("timeout_seconds_max", &sources.timeout),
+                _ => ("guarded variables", &sources.allowlist),
             };
-            let rule = rule(name, policy, &refusal.message);
+            let rule = rule(name, source, &refusal.message);
             Verdict::Deny(Denial { refusal, rule })
         }
     }
@@ -161,24 +167,18 @@ fn plan(policy: &EffectivePolicy, request: &CommandRequest, around: &Surrounding
 /// Allow, ask or deny a plan that is possible: the strictest of what the rules say.
 fn judge(policy: &EffectivePolicy, request: &CommandRequest, plan: Plan, reading: &Reading) -> Verdict {
     let command = &policy.command;
-    let ask = |plan: Plan, rule: Rule| {
-        Verdict::Ask(Question {
-            plan: Box::new(plan),
-            rule,
-            command: spoken(&request.act),
-            justification: request.justification.clone(),
-        })
-    };
+    let mode_source = policy.rule_sources.mode.as_str();
+    let ask = |plan: Plan, rule: Rule| Verdict::Ask(Question::new(plan, rule, request));
     match policy.tool_approval(request.tool.name()) {
-        (ToolApproval::Deny, matched) => {
+        Some((ToolApproval::Deny, matched)) => {
             let message = format!("policy denies the tool `{}`", request.tool.name());
-            return deny(matrix_rule(policy, matched, &message), message);
+            return deny(rule(&format!("tools {}", matched.pattern), &matched.source, &message), message);
         }
-        (ToolApproval::Required, matched) => {
+        Some((ToolApproval::Required, matched)) => {
             let reason = format!("the tool `{}` needs approval", request.tool.name());
-            return ask(plan, matrix_rule(policy, matched, &reason));
+            return ask(plan, rule(&format!("tools {}", matched.pattern), &matched.source, &reason));
         }
-        (ToolApproval::None, _) => {}
+        Some((ToolApproval::None, _)) | None => {}
     }
     let wants_more = plan.sandbox > command.sandbox || plan.network > command.network;
     match (policy.approval.mode, wants_more) {
@@ -189,15 +189,15 @@ fn judge(policy: &EffectivePolicy, request: &CommandRequest, plan: Plan, reading
                 command.sandbox.as_str(),
                 command.network.as_str()
             );
-            deny(rule("mode never", policy, "never asks"), message)
+            deny(rule("mode never", mode_source, "never asks"), message)
         }
         (Mode::Untrusted | Mode::OnRequest | Mode::OnFailure, true) => {
             let reason = format!("asks for sandbox `{}`, network `{}`", plan.sandbox.as_str(), plan.network.as_str());
-            ask(plan, rule("request for more", policy, &reason))
+            ask(plan, rule("request for more", mode_source, &reason))
         }
         (Mode::Never | Mode::OnRequest | Mode::OnFailure, false) => {
             let name = format!("mode {}", policy.approval.mode.as_str());
-            let rule = rule(&name, policy, "allowed commands run confined");
+            let rule = rule(&name, mode_source, "allowed commands run confined");
             Verdict::Allow(Permit { plan: Box::new(plan), rule, auto_approved: false })
         }
         (Mode::Untrusted, false) => match covering_rule(policy, request, reading) {
@@ -205,7 +205,7 @@ fn judge(policy: &EffectivePolicy, request: &CommandRequest, plan: Plan, reading
                 let plan = narrowed(plan);
                 Verdict::Allow(Permit { plan: Box::new(plan), rule, auto_approved: true })
             }
-            None => ask(plan, rule("mode untrusted", policy, "no whitelist rule covers every command of it")),
+            None => ask(plan, rule("mode untrusted", mode_source, "no whitelist rule covers every command of it")),
         },
     }
 }
@@ -409,16 +409,8 @@ fn deny(rule: Rule, message: String) -> Verdict {
     Verdict::Deny(Denial { refusal: Refusal::new(ErrorCode::PolicyDenied, message), rule })
 }
 
-fn rule(name: &str, policy: &EffectivePolicy, reason: &str) -> Rule {
-    let source = policy.sources.last().cloned().unwrap_or_else(|| "defaults".to_owned());
-    Rule { name: name.to_owned(), source, reason: reason.to_owned() }
-}
-
-fn matrix_rule(policy: &EffectivePolicy, matched: Option<&super::effective::ToolRule>, reason: &str) -> Rule {
-    match matched {
-        Some(entry) => Rule { name: format!("tools {}", entry.pattern), source: entry.source.clone(), reason: reason.to_owned() },
-        None => rule("tools", policy, reason),
-    }
+fn rule(name: &str, source: &str, reason: &str) -> Rule {
+    Rule { name: name.to_owned(), source: source.to_owned(), reason: reason.to_owned() }
 }
 
 fn spoken(act: &Act) -> String {

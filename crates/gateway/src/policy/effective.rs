@@ -156,6 +156,16 @@ pub struct ToolRule {
     pub source: String,
 }
 
+/// Who set what decides, for explanations: `operator file …, line 3, column 5`, `environment …`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct RuleSources {
+    pub allowlist: String,
+    pub workspace: String,
+    pub cwd_roots: String,
+    pub timeout: String,
+    pub mode: String,
+}
+
 /// The whole policy.
 #[derive(Clone, Debug)]
 pub struct EffectivePolicy {
@@ -165,6 +175,7 @@ pub struct EffectivePolicy {
     pub tools: Vec<ToolRule>,
     /// The sources that took part, weakest first.
     pub sources: Vec<String>,
+    pub rule_sources: RuleSources,
 }
 
 impl EffectivePolicy {
@@ -227,13 +238,9 @@ impl EffectivePolicy {
     }
 
     /// What the matrix says of a tool: the strictest of the entries that match.
-    pub fn tool_approval(&self, tool: &str) -> (ToolApproval, Option<&ToolRule>) {
-        self.tools
-            .iter()
-            .filter(|rule| glob(&rule.pattern, tool))
-            .filter_map(|rule| rule.approval.map(|approval| (approval, Some(rule))))
-            .max_by_key(|(approval, _)| *approval)
-            .unwrap_or((ToolApproval::None, None))
+    pub fn tool_approval(&self, tool: &str) -> Option<(ToolApproval, &ToolRule)> {
+        let matching = self.tools.iter().filter(|rule| glob(&rule.pattern, tool));
+        matching.filter_map(|rule| Some((rule.approval?, rule))).max_by_key(|(approval, _)| *approval)
     }
 
     /// Whether a tool is offered at all; one entry that disables it is enough.

@@ -129,9 +129,12 @@ fn covering(rules: &[WhitelistRule], words: &Words) -> Option<usize> {
     if is_launcher(&words.name) {
         return None;
     }
-    rules
-        .iter()
-        .position(|rule| rule.enabled && rule.covers(words))
+    // A rule that was turned off takes what it covers away from every other rule: that is how a
+    // project asks to be asked.
+    if rules.iter().any(|rule| !rule.enabled && rule.covers(words)) {
+        return None;
+    }
+    rules.iter().position(|rule| rule.enabled && rule.covers(words))
 }
 
 impl WhitelistRule {

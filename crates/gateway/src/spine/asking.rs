@@ -116,7 +116,8 @@ impl Gateway {
         &self,
         trace: &mut Trace,
         question: &Question,
-        opening: OpenCommand,
+        opening: Option<OpenCommand>,
+        digest: &str,
     ) -> Result<(), Refusal> {
         let redactor = &self.ports.redactor;
         let payload = Payload::from(&json!({
@@ -124,11 +125,11 @@ impl Gateway {
             "command": redactor.redact_text(&question.command),
             "rule": question.rule.name, "source": question.rule.source, "reason": question.rule.reason,
             "cwd": question.plan().place.cwd.path.to_string_lossy(),
-            "arguments_digest": opening.digest,
+            "arguments_digest": digest,
             "justification": question.justification.as_deref().map(|text| redactor.redact_text(text)),
         }));
         trace.approval(Step::Ask, ApprovalState::Pending, None, payload);
-        let change = Change { events: trace.take(), open: Some(opening), close: None };
+        let change = Change { events: trace.take(), open: opening, close: None };
         self.ports.record.commit(change).await.map(drop).map_err(|error| unrecorded(&error))
     }
 
@@ -154,15 +155,11 @@ impl Gateway {
         };
         match settled {
             Settled::Cleared { cleared, decision } => {
-                if let Some(decision) = &decision {
-                    note(trace, Step::Approve, ApprovalState::Approved, decision);
-                }
+                note(trace, Step::Approve, ApprovalState::Approved, &decision);
                 Ok(cleared)
             }
             Settled::Refused { refusal, decision } => {
-                if let Some(decision) = &decision {
-                    note(trace, Step::Deny, ApprovalState::Denied, decision);
-                }
+                note(trace, Step::Deny, ApprovalState::Denied, &decision);
                 Err(refusal)
             }
         }

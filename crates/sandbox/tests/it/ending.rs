@@ -191,7 +191,6 @@ fn killed_server(setting: Setting) {
             "--exact",
             "ending::server_to_be_killed",
             "--nocapture",
-            "--ignored",
         ])
         .env("COUNTERSIGN_TEST_VICTIM", &started)
         .env("COUNTERSIGN_TEST_MARK", mark())
@@ -261,7 +260,6 @@ fn a_killed_server_takes_everything_with_it() {
 
 /// Not a test: the process that the test above kills.
 #[test]
-#[ignore = "started by another test"]
 fn server_to_be_killed() {
     let Ok(started) = std::env::var("COUNTERSIGN_TEST_VICTIM") else {
         return;

@@ -6,7 +6,7 @@
 //! it holds nothing but zeros, so that the database file alone is the whole record. And SQLite would copy the log into the database in the middle of some unlucky commit: so that
 //! is done here instead, after the waiters have their answers, best when nobody waits.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -114,8 +114,17 @@ fn prepare(connection: &Connection, path: &Path) -> Result<(), PrepareError> {
 
 fn fill(path: &Path) -> io::Result<()> {
     let file = OpenOptions::new().write(true).open(path)?;
+    let length = file.metadata()?.len();
+    let filled = fill_from(&file, length);
+    if filled.is_err() {
+        // The last room on a disk is for rows, not for zeros.
+        file.set_len(length)?;
+    }
+    filled
+}
+
+fn fill_from(file: &File, mut end: u64) -> io::Result<()> {
     let zeros = vec![0; 1 << 20];
-    let mut end = file.metadata()?.len();
     while end < PREPARED_BYTES {
         let count = usize::try_from(PREPARED_BYTES - end).unwrap_or(usize::MAX).min(zeros.len());
         file.write_all_at(&zeros[..count], end)?;

@@ -41,17 +41,10 @@ pub(super) fn run(flags: &Flags, file: &Path) -> anyhow::Result<()> {
 
 /// What only the policy itself can judge.
 fn of_policy(settings: &Settings) -> Vec<Problem> {
-    let mut problems = policy::unmet_examples(settings);
-    if problems.is_empty()
-        && let Err(error) = policy::effective(settings)
-        && let Some(held) = settings.held("command_policy.allowlist")
-    {
-        problems.push(Problem {
-            origin: held.origin.clone(),
-            message: format!("{error:#}"),
-        });
-    }
-    problems
+    let error = policy::effective(settings).err();
+    let origin = settings.held("command_policy.allowlist").map(|held| held.origin.clone());
+    let problem = origin.zip(error).map(|(origin, error)| Problem { origin, message: format!("{error:#}") });
+    problem.into_iter().collect()
 }
 
 fn is_projects(problem: &Problem) -> bool {

@@ -292,7 +292,12 @@ fn rules_are_checked_against_their_examples() {
     assert!(matches!(broken, WhitelistError::Pattern { .. }), "{broken}");
     let mut disabled = rule("^git status");
     disabled.enabled = false;
-    assert!(!covered(&[disabled], "git status"));
+    assert!(!covered(std::slice::from_ref(&disabled), "git status"));
+    let mut rules = builtin_rules();
+    assert!(covered(&rules, "git status"));
+    rules.push(disabled);
+    assert!(!covered(&rules, "git status"), "turned off for every rule");
+    assert!(covered(&rules, "git log"));
 }
 
 #[test]

@@ -30,7 +30,9 @@ pub fn write(value: &Value) -> String {
 
 fn write_string(text: &mut String, scalar: &str) {
     if !is_block(scalar) {
-        let _ = writeln!(text, " {}", Value::from(scalar));
+        text.push(' ');
+        write_quoted(text, scalar);
+        text.push('\n');
         return;
     }
     let kept = scalar.trim_end_matches('\n');
@@ -49,11 +51,34 @@ fn write_string(text: &mut String, scalar: &str) {
     }
 }
 
+/// A string between double quotes. JSON's escapes are YAML's too, but YAML asks for more of them.
+fn write_quoted(text: &mut String, scalar: &str) {
+    text.push('"');
+    for c in scalar.chars() {
+        match c {
+            '"' => text.push_str("\\\""),
+            '\\' => text.push_str("\\\\"),
+            '\n' => text.push_str("\\n"),
+            '\r' => text.push_str("\\r"),
+            '\t' => text.push_str("\\t"),
+            c if is_printable(c) => text.push(c),
+            c => {
+                let _ = write!(text, "\\u{:04x}", u32::from(c));
+            }
+        }
+    }
+    text.push('"');
+}
+
+/// What YAML lets stand as it is. All beyond the basic plane is printable.
+fn is_printable(c: char) -> bool {
+    let printable = matches!(c, '\t' | '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..);
+    printable && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
+}
+
 /// A literal block holds only printable characters, and must have something to hold.
 fn is_block(scalar: &str) -> bool {
-    let printable = |c: char| matches!(c, '\t' | '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fefe}' | '\u{ff00}'..='\u{fffd}' | '\u{10000}'..)
-        && !matches!(c, '\u{2028}' | '\u{2029}');
-    scalar.contains('\n') && !scalar.trim_matches('\n').is_empty() && scalar.chars().all(printable)
+    scalar.contains('\n') && !scalar.trim_matches('\n').is_empty() && scalar.chars().all(is_printable)
 }
 
 #[cfg(test)]
