@@ -1,0 +1,220 @@
+//! A gateway whose ports write down what they are asked, in one list.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use countersign_gateway::approval::{Approver, Cleared, Decision};
+use countersign_gateway::audit::redact::{Config, Redactor};
+use countersign_gateway::audit::{Change, Committed, Pending, Record, RecordError, StoredCommand};
+use countersign_gateway::clock::{Clock, Timestamp};
+use countersign_gateway::error::Refusal;
+use countersign_gateway::execution::live::Live;
+use countersign_gateway::execution::{Ended, Executor, Gate, How};
+use countersign_gateway::ids::{CredentialId, IdSource, RequestId};
+use countersign_gateway::policy::allowlist::{Allowlist, FoundProgram, Opened, Programs};
+use countersign_gateway::policy::decide::Question;
+use countersign_gateway::policy::effective::{
+    ApprovalPolicy, CommandPolicy, EffectivePolicy, Mode, Network, Places, RuleSources, SandboxMode, ToolRule,
+};
+use countersign_gateway::policy::places::{Directories, OpenDirectory, OpenFailure};
+use countersign_gateway::policy::plan::{Plan, PlannedAct};
+use countersign_gateway::policy::quantity::{ByteCount, Millicores};
+use countersign_gateway::service::{Cancel, ToolCall};
+use countersign_gateway::session::{Caller, Transport};
+use countersign_gateway::spine::{Gateway, Ports, Settings};
+use countersign_gateway::tools::exec::request::Stream;
+use serde_json::Value;
+
+pub(crate) struct Stage {
+    policy: EffectivePolicy,
+    script: Arc<Script>,
+    gateway: Mutex<Option<Arc<Gateway>>>,
+}
+
+struct Script {
+    story: Arc<Mutex<Vec<String>>>,
+    decision: Mutex<Decision>,
+    endings: Mutex<VecDeque<(How, String)>>,
+    failure: Mutex<Option<RecordError>>,
+}
+
+impl Stage {
+    pub(crate) fn new(mode: Mode) -> Self {
+        let here = std::env::current_dir().unwrap();
+        let source = || "test".to_owned();
+        let policy = EffectivePolicy {
+            command: CommandPolicy {
+                allowlist: Allowlist::from_entries(&["true"]).unwrap(),
+                timeout: Duration::from_secs(5),
+                timeout_max: Duration::from_secs(10),
+                cpu_limit: Millicores::parse("1").unwrap(),
+                memory_limit: ByteCount::new(1 << 20),
+                pids_limit: 8,
+                run_as_non_root: true,
+                run_as: None,
+                audit_retention_days: 1,
+                sandbox: SandboxMode::WorkspaceWrite,
+                network: Network::Deny,
+                env_allow: vec![],
+                require: vec![],
+                path: vec!["/bin".into()],
+                read_paths: vec![],
+                helpers: vec![],
+            },
+            approval: ApprovalPolicy { mode, timeout: None, whitelist: vec![], self_approval: false },
+            places: Places { workspace_root: Some(here.clone()), cwd_roots: None, start: here, hidden: vec![] },
+            tools: vec![],
+            sources: vec![source()],
+            rule_sources: RuleSources { allowlist: source(), workspace: source(), cwd_roots: source(), timeout: source(), mode: source() },
+        };
+        let script = Script {
+            story: Arc::default(),
+            decision: Mutex::new(Decision::Denied { by: "nobody".into(), reason: "not asked for".into() }),
+            endings: Mutex::default(),
+            failure: Mutex::default(),
+        };
+        Self { policy, script: Arc::new(script), gateway: Mutex::default() }
+    }
+
+    pub(crate) fn answering(self, decision: Decision) -> Self {
+        *self.script.decision.lock().unwrap() = decision;
+        self
+    }
+
+    pub(crate) fn ending(self, endings: &[(How, &str)]) -> Self {
+        *self.script.endings.lock().unwrap() = endings.iter().map(|(how, output)| (how.clone(), (*output).to_owned())).collect();
+        self
+    }
+
+    pub(crate) fn without_tool(mut self, pattern: &str) -> Self {
+        self.policy.tools.push(ToolRule { pattern: pattern.into(), approval: None, enabled: Some(false), source: "test".into() });
+        self
+    }
+
+    pub(crate) fn fail_commits(&self, error: RecordError) {
+        *self.script.failure.lock().unwrap() = Some(error);
+    }
+
+    pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Value {
+        self.try_call(tool, arguments).await.expect("a tool's answer")
+    }
+
+    pub(crate) async fn try_call(&self, tool: &str, arguments: Value) -> Result<Value, Refusal> {
+        let call = ToolCall {
+            tool: tool.to_owned(),
+            arguments: arguments.as_object().expect("an object").clone(),
+            progress: None,
+            cancel: Cancel::never(),
+        };
+        let answer = self.gateway().handle(Caller::anonymous_agent(Transport::Stdio), call).await?;
+        Ok(answer.structured)
+    }
+
+    /// What the ports were asked, in order.
+    pub(crate) fn story(&self) -> Vec<String> {
+        self.script.story.lock().unwrap().clone()
+    }
+
+    fn gateway(&self) -> Arc<Gateway> {
+        let mut made = self.gateway.lock().unwrap();
+        made.get_or_insert_with(|| {
+            let ports = Ports {
+                programs: Arc::new(OneProgram),
+                directories: Arc::new(RealDirectories),
+                approver: self.script.clone(),
+                executor: self.script.clone(),
+                record: self.script.clone(),
+                environment: BTreeMap::new(),
+                redactor: Redactor::new(Config { patterns: vec![], secret_values: vec![] }),
+                clock: Clock::fixed(Timestamp::from_millis(0)),
+                ids: IdSource::counting(),
+            };
+            let settings = Settings { answer_within: Duration::from_secs(30), output_limit: 1 << 10 };
+            Gateway::new(self.policy.clone(), settings, ports)
+        })
+        .clone()
+    }
+}
+
+impl Script {
+    fn tell(&self, line: String) {
+        self.story.lock().unwrap().push(line);
+    }
+}
+
+impl Record for Script {
+    fn commit(&self, change: Change) -> Pending<Result<Committed, RecordError>> {
+        if let Some(error) = self.failure.lock().unwrap().clone() {
+            return Box::pin(async move { Err(error) });
+        }
+        let mut words: Vec<&str> = change.events.iter().map(|event| event.event_type.as_str()).collect();
+        words.insert(0, "commit");
+        words.extend(change.open.as_ref().map(|_| "(open)"));
+        words.extend(change.close.as_ref().map(|_| "(close)"));
+        self.tell(words.join(" "));
+        Box::pin(async { Ok(Committed { last_seq: 1, last_event: None }) })
+    }
+
+    fn command(&self, _: &CredentialId, _: &RequestId) -> Pending<Result<Option<StoredCommand>, RecordError>> {
+        Box::pin(async { Ok(None) })
+    }
+}
+
+impl Approver for Script {
+    fn ask(&self, question: &Question) -> Pending<Decision> {
+        self.tell(format!("ask {}", question.command));
+        let decision = self.decision.lock().unwrap().clone();
+        Box::pin(async move { decision })
+    }
+}
+
+impl Executor for Script {
+    fn run(&self, cleared: Cleared, gate: Gate, live: Arc<Live>) -> Pending<Ended> {
+        let plan = cleared.into_plan();
+        let PlannedAct::Process { argv, .. } = &plan.act else { panic!("a process") };
+        let how = if plan.sandbox == SandboxMode::DangerFullAccess { " unconfined" } else { "" };
+        let line = format!("run {}{how}", argv[0]);
+        let (ending, output) = self.endings.lock().unwrap().pop_front().unwrap_or((How::Exited(0), String::new()));
+        let story = self.story.clone();
+        Box::pin(async move {
+            match gate.open().await {
+                Err(error) => Ended { how: How::NotRecorded(error), layers: vec![] },
+                Ok(_recorded) => {
+                    story.lock().unwrap().push(line);
+                    live.push(Stream::Stdout, output.as_bytes());
+                    Ended { how: ending, layers: vec![] }
+                }
+            }
+        })
+    }
+
+    fn warm(&self, _: &Plan) -> Pending<()> {
+        Box::pin(async {})
+    }
+}
+
+struct OneProgram;
+
+impl Programs for OneProgram {
+    fn find(&self, word: &str) -> Option<FoundProgram> {
+        (word == "true").then(|| FoundProgram {
+            path: "/bin/true".into(),
+            requested: "/bin/true".into(),
+            on_trusted_path: true,
+            interpreter_chain: vec![],
+            opened: Opened::default(),
+        })
+    }
+}
+
+struct RealDirectories;
+
+impl Directories for RealDirectories {
+    fn open(&self, path: &Path) -> Result<OpenDirectory, OpenFailure> {
+        let path: PathBuf = path.canonicalize().map_err(|_| OpenFailure::Missing)?;
+        let handle = std::fs::File::open(&path).map_err(|_| OpenFailure::Refused)?;
+        Ok(OpenDirectory { path, handle: Arc::new(handle.into()) })
+    }
+}
