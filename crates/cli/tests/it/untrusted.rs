@@ -49,25 +49,42 @@ fn everything_else_needs_a_person() {
     });
 }
 
+/// A repository whose configuration names a program wherever it can.
+fn configured(bench: &Bench, settings: &str) {
+    bench.repository();
+    let evil = bench.program("evil", "#!/bin/sh\ntouch canary\ncat\n");
+    let config = bench.work().join(".git/config");
+    let text = fs::read_to_string(&config).unwrap();
+    fs::write(&config, text + &settings.replace("EVIL", evil.to_str().unwrap())).unwrap();
+    bench.file("tracked", "two\n");
+}
+
+#[test]
+fn git_does_not_miss_what_the_workspace_configured_and_must_not_run() {
+    Bench::each(|bench| {
+        configured(&bench, "[core]\n\tfsmonitor = EVIL\n\tpager = EVIL\n\thooksPath = .\n[pager]\n\tstatus = EVIL\n");
+        let mut server = Server::start(&bench);
+        for line in ["git status", "git diff", "git log", "git show"] {
+            let outcome = server.line(line);
+            assert_eq!((outcome.status(), outcome.stderr()), ("ok", ""), "{line}: {}", outcome.text);
+            assert!(!bench.work().join("canary").exists(), "{line}");
+        }
+    });
+}
+
 #[test]
 fn git_runs_nothing_that_the_workspace_configured() {
     Bench::each(|bench| {
-        bench.repository();
-        let evil = bench.program("evil", "#!/bin/sh\ntouch canary\ncat\n");
-        let config = bench.work().join(".git/config");
-        let text = fs::read_to_string(&config).unwrap();
-        let evil = evil.display();
-        let set = format!(
-            "[core]\n\tfsmonitor = {evil}\n\tpager = {evil}\n\thooksPath = .\n[diff]\n\texternal = {evil}\n\
-             [diff \"x\"]\n\ttextconv = {evil}\n\tcommand = {evil}\n[filter \"x\"]\n\tclean = {evil}\n\tsmudge = {evil}\n\tprocess = {evil}\n"
+        configured(
+            &bench,
+            "[diff]\n\texternal = EVIL\n[diff \"x\"]\n\ttextconv = EVIL\n\tcommand = EVIL\n\
+             [filter \"x\"]\n\tclean = EVIL\n\tsmudge = EVIL\n\tprocess = EVIL\n[log]\n\tshowSignature = true\n[gpg]\n\tprogram = EVIL\n",
         );
-        fs::write(&config, format!("{text}{set}")).unwrap();
         bench.file(".gitattributes", "* diff=x filter=x\n");
-        bench.file("tracked", "two\n");
         let mut server = Server::start(&bench);
         for line in ["git status", "git diff", "git log -p", "git show"] {
             let outcome = server.line(line);
-            assert!(outcome.code() != "COMMAND_NOT_ALLOWED", "{line}: {}", outcome.text);
+            assert_ne!(outcome.status(), "rejected", "{line}: {}", outcome.text);
             assert!(!bench.work().join("canary").exists(), "{line} ran what the workspace configured: {}", outcome.text);
         }
     });
