@@ -131,8 +131,15 @@ impl Gateway {
             Err(refusal) => return self.refuse(&admitted, trace, &audit, &live, refusal).await,
         };
 
-        // Closed only by drop: the semaphore lives as long as the gateway.
-        let _turn = self.turns.clone().acquire_owned().await;
+        // Given up while it waits, a command does not begin.
+        let _turn = tokio::select! {
+            biased;
+            () = live.cancelled() => {
+                let refusal = Refusal::new(ErrorCode::Cancelled, "the command was cancelled before it began");
+                return self.refuse(&admitted, trace, &audit, &live, refusal).await;
+            }
+            turn = self.turns.clone().acquire_owned() => turn,
+        };
         let plan = (in_force.policy.approval.mode == Mode::OnFailure).then(|| cleared.plan().clone());
         let mut ended = self.run(cleared, &mut trace, opening, &live).await;
         if let Some(plan) = plan

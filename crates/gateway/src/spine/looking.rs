@@ -113,7 +113,12 @@ impl Gateway {
         if let Some(live) = self.commands.find(owner, &status.request_id) {
             return Ok(self.look(&live, &status).await.answer());
         }
-        let result = match self.ports.record.command(owner, &status.request_id).await {
+        let stored = self.ports.record.command(owner, &status.request_id).await;
+        // A call just ahead of this one may have entered meanwhile.
+        if let Some(live) = self.commands.find(owner, &status.request_id) {
+            return Ok(self.look(&live, &status).await.answer());
+        }
+        let result = match stored {
             Ok(Some(stored)) => restore(&stored, Some(&status)).unwrap_or_else(|| self.elsewhere(&stored)),
             Ok(None) => self.refused(status.request_id.clone(), unknown(&status.request_id)),
             Err(error) => self.refused(status.request_id.clone(), unrecorded(&error)),
@@ -142,7 +147,13 @@ impl Gateway {
             live.cancel();
             return Ok(live.ended().await.answer());
         }
-        let result = match self.ports.record.command(owner, &request_id).await {
+        let stored = self.ports.record.command(owner, &request_id).await;
+        // A call just ahead of this one may have entered meanwhile.
+        if let Some(live) = self.commands.find(owner, &request_id) {
+            live.cancel();
+            return Ok(live.ended().await.answer());
+        }
+        let result = match stored {
             Ok(Some(stored)) => restore(&stored, None).unwrap_or_else(|| self.elsewhere(&stored)),
             Ok(None) => self.refused(request_id.clone(), unknown(&request_id)),
             Err(error) => self.refused(request_id.clone(), unrecorded(&error)),
