@@ -22,6 +22,7 @@ mod trees;
 
 mod arguments;
 mod long;
+mod queue;
 
 mod untrusted;
 
