@@ -65,6 +65,20 @@ fn endless_output_is_counted_and_cut_and_the_server_stays_awake() {
 }
 
 #[test]
+fn endless_output_that_is_streamed_to_nobody_in_particular_stays_small() {
+    let bench = Bench::allowing("yes");
+    let mut server = Server::start(&bench);
+    server.process("yes", &["--version"]).ok();
+    let before = resident(&server);
+    let arguments = json!({"file": "yes", "args": ["x".repeat(1000)], "timeout_ms": 1_000});
+    let call = server.request("tools/call", json!({"name": "execute_process", "arguments": arguments, "_meta": {"progressToken": 7}}));
+    server.ping();
+    assert_eq!(server.result(call).status(), "timeout");
+    let after = resident(&server);
+    assert!(after < before + 96 * 1024, "{before} KiB before, {after} KiB after");
+}
+
+#[test]
 fn a_hundred_megabytes_are_counted_to_the_byte() {
     let bench = Bench::allowing("head,sh");
     let mut server = Server::start(&bench);

@@ -8,7 +8,7 @@ use std::process::Command;
 use rusqlite::Connection;
 use serde_json::json;
 
-use crate::bench::{Bench, is_root};
+use crate::bench::{As, Bench, is_root};
 use crate::client::Server;
 
 #[test]
@@ -110,6 +110,17 @@ fn a_record_that_became_read_only_stops_commands() {
     server.process("touch", &["canary"]).refused("AUDIT_UNAVAILABLE");
     assert!(remount("rw") && !bench.work().join("canary").exists());
     server.process("touch", &["after"]).ok();
+}
+
+#[test]
+fn a_state_directory_that_cannot_be_written_is_said_at_the_start() {
+    use std::os::unix::fs::PermissionsExt;
+    let bench = Bench::of(As::Ordinary).env("ALLOWED_COMMANDS", "touch");
+    fs::set_permissions(bench.state(), fs::Permissions::from_mode(0o500)).unwrap();
+    let output = bench.command().arg("stdio").stdin(std::process::Stdio::null()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("state"), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
 }
 
 #[test]
