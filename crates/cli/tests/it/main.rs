@@ -24,6 +24,7 @@ mod arguments;
 mod long;
 mod queue;
 
+mod settings;
 mod untrusted;
 
 mod crash;
