@@ -77,6 +77,11 @@ impl Inner {
             let _ = wire::send_control(prepared.keeper.socket.as_fd(), wire::ABORT);
             return Ended { how: How::NotRecorded(error), layers: Vec::new() };
         }
+        // Given up while it was being prepared: it is never let go.
+        if live.is_cancelled() {
+            let _ = wire::send_control(prepared.keeper.socket.as_fd(), wire::ABORT);
+            return Ended { how: How::Cancelled, layers: Vec::new() };
+        }
         let mut attempts = 0;
         loop {
             let Prepared { mut keeper, pipes } = prepared;
