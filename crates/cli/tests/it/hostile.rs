@@ -100,3 +100,23 @@ fn a_listed_script_that_is_swapped_does_not_run_as_listed() {
     let other = bench.program("other", "#!/bin/sh\necho other\n");
     server.process(other.to_str().unwrap(), &[]).refused("COMMAND_NOT_ALLOWED");
 }
+
+#[test]
+fn a_server_that_lost_its_helpers_refuses_and_lives() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "touch");
+        let mut server = Server::start(&bench);
+        let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).unwrap();
+        for child in children.split_whitespace() {
+            assert!(std::process::Command::new("kill").args(["-9", child]).status().unwrap().success());
+        }
+        for _ in 0..2 {
+            let outcome = server.process("touch", &["canary"]);
+            assert!(matches!(outcome.code(), "SANDBOX_UNAVAILABLE" | "COMMAND_EXECUTION_FAILED"), "{}", outcome.text);
+            bench.recorded(&outcome);
+        }
+        server.ping();
+        assert!(!bench.work().join("canary").exists());
+        assert!(server.end().success());
+    });
+}

@@ -149,6 +149,35 @@ fn a_tree_is_gone_when_the_server_is_terminated() {
     bench.until_tidy();
 }
 
+/// The process of ours that watches over a marked tree: the parent of its first process.
+fn keeper(mark: &str) -> u32 {
+    let is_marked = |pid: u32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.windows(mark.len()).any(|it| it == mark.as_bytes()));
+    let parent = |pid: u32| -> Option<u32> {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
+    };
+    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<u32>().ok());
+    let own = std::process::id();
+    pids.filter(|pid| is_marked(*pid)).filter_map(parent).find(|pid| ![0, 1, own].contains(pid) && !is_marked(*pid)).expect("a keeper")
+}
+
+#[test]
+fn a_tree_is_gone_when_its_keeper_is_killed() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "perl");
+        let mut server = Server::start(&bench);
+        let mark = mark("keeper");
+        let call = plant(&mut server, &mark, 600_000);
+        let victim = keeper(&mark);
+        assert_ne!(victim, server.pid());
+        assert!(std::process::Command::new("kill").args(["-9", &victim.to_string()]).status().unwrap().success());
+        let outcome = server.result(call);
+        outcome.failed("COMMAND_EXECUTION_FAILED");
+        until_gone(&mark);
+        assert_eq!(server.process("perl", &["-e", "print 1"]).ok(), "1", "the next one gets another");
+    });
+}
+
 #[test]
 fn a_command_that_ends_when_asked_to_may_tidy_up() {
     let bench = Bench::allowing("perl");
