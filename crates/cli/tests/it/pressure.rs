@@ -125,6 +125,9 @@ fn bytes_that_are_not_text_are_replaced_and_flagged() {
     let outcome = server.line(r"printf 'a\377\376b\0c'");
     assert_eq!(outcome.ok(), "a\u{fffd}\u{fffd}b\0c");
     assert!(outcome.structured["stdout_lossy"] == true && outcome.structured["stdout_bytes"] == 6);
+    // Control characters of either kind, which the text must carry as YAML.
+    let outcome = server.line(r"printf 'a\177\302\233b\033[0m\nc\342\200\250d\357\273\277'");
+    assert_eq!(outcome.ok(), "a\u{7f}\u{9b}b\u{1b}[0m\nc\u{2028}d\u{feff}");
     let outcome = server.line(r"sh -c 'printf \\342\\202\\254; printf \\377 >&2'");
     assert_eq!((outcome.ok(), outcome.stderr()), ("€", "\u{fffd}"));
     assert!(outcome.structured["stdout_lossy"] == false && outcome.structured["stderr_lossy"] == true);
