@@ -1,6 +1,7 @@
-//! Measures the record: appends by 1, 8 and 64 callers, proving, and opening.
+//! Measures the record: appends by 1, 8 and 64 callers, and at each size filling, appending, proving
+//! and opening.
 //!
-//!     cargo run --release -p countersign-store --example record_bench -- [--json] [--process] [DIR]
+//!     cargo run --release -p countersign-store --example record_bench -- [--json] [--process] [--rows=N,N…] [DIR]
 //!
 //! DIR decides which disk is measured; the numbers mean little on a memory file system.
 #![allow(clippy::print_stdout)]
@@ -19,18 +20,23 @@ use countersign_store::{Durability, Options, SqliteStore};
 use serde_json::{Value, json};
 
 const SLOT: Duration = Duration::from_millis(1_500);
+const FILL_BATCH: usize = 500;
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
 fn main() -> Outcome<()> {
     let mut durability = Durability::Power;
     let mut as_json = false;
+    let mut sizes = vec![1_000, 10_000, 100_000];
     let mut place = std::env::temp_dir();
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
             "--json" => as_json = true,
             "--process" => durability = Durability::Process,
-            path => place = path.into(),
+            other => match other.strip_prefix("--rows=") {
+                Some(list) => sizes = list.split(',').map(str::parse).collect::<Result<_, _>>()?,
+                None => place = other.into(),
+            },
         }
     }
     let options = Options::new(durability, Clock::system());
@@ -39,8 +45,8 @@ fn main() -> Outcome<()> {
         results.push(appends(&place, &options, callers, 1)?);
     }
     results.push(appends(&place, &options, 2, 2)?);
-    for rows in [1_000, 10_000, 100_000] {
-        results.extend(proof(&place, &options, rows)?);
+    for rows in sizes {
+        results.extend(at_size(&place, &options, rows)?);
     }
     if as_json {
         println!("{}", Value::from(results));
@@ -48,9 +54,7 @@ fn main() -> Outcome<()> {
     }
     for result in &results {
         let numbers = result.as_object().into_iter().flatten();
-        let cells: Vec<_> = numbers
-            .map(|(name, value)| format!("{name} {value}"))
-            .collect();
+        let cells: Vec<_> = numbers.map(|(name, value)| format!("{name} {value}")).collect();
         println!("{}", cells.join("  "));
     }
     Ok(())
@@ -75,8 +79,13 @@ fn appends(place: &Path, options: &Options, callers: usize, stores: usize) -> Ou
     let stores = (0..stores)
         .map(|_| SqliteStore::open(directory.path(), options.clone()).map(Arc::new))
         .collect::<Result<Vec<_>, _>>()?;
+    let latencies = call_all(&stores, callers)?;
+    Ok(summary("append", callers, stores.len(), latencies))
+}
+
+fn call_all(stores: &[Arc<SqliteStore>], callers: usize) -> Outcome<Vec<Duration>> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
-    let latencies = runtime.block_on(async {
+    runtime.block_on(async {
         let tasks: Vec<_> = (0..callers)
             .map(|caller| {
                 let store = Arc::clone(&stores[caller % stores.len()]);
@@ -99,26 +108,36 @@ fn appends(place: &Path, options: &Options, callers: usize, stores: usize) -> Ou
             all.extend(task.await??);
         }
         Outcome::Ok(all)
-    })?;
-    Ok(summary(callers, stores.len(), latencies))
+    })
 }
 
-fn proof(place: &Path, options: &Options, rows: usize) -> Outcome<Vec<Value>> {
+/// Fills a record, proves it, appends to it and opens it again.
+fn at_size(place: &Path, options: &Options, rows: usize) -> Outcome<Vec<Value>> {
     let directory = tempfile::tempdir_in(place)?;
     let store = SqliteStore::open(directory.path(), options.clone())?;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let ids = IdSource::random();
-    for _ in 0..rows / 500 {
-        runtime.block_on(store.commit(change(&ids, 500)))?;
+    let start = Instant::now();
+    for _ in 0..rows / FILL_BATCH {
+        runtime.block_on(store.commit(change(&ids, FILL_BATCH)))?;
     }
+    let filled = start.elapsed();
     let start = Instant::now();
     let report = store.verify(Range::ALL, &|_| ())?;
     let took = start.elapsed();
-    let mut results = vec![json!({
+    let fill = json!({
+        "measure": "fill", "rows": report.rows, "batch": FILL_BATCH,
+        "rows_per_second": whole(report.rows as f64 / filled.as_secs_f64()),
+    });
+    let verify = json!({
         "measure": "verify", "rows": report.rows, "ms": millis(took),
         "rows_per_second": whole(report.rows as f64 / took.as_secs_f64()),
-    })];
-    drop(store);
+    });
+    let stores = [Arc::new(store)];
+    let mut append = summary("append at size", 8, 1, call_all(&stores, 8)?);
+    append["rows"] = rows.into();
+    let mut results = vec![fill, verify, append];
+    drop(stores);
     let mut opened = Vec::new();
     for _ in 0..30 {
         let start = Instant::now();
@@ -159,11 +178,11 @@ fn change(ids: &IdSource, events: usize) -> Change {
     }
 }
 
-fn summary(callers: usize, stores: usize, mut latencies: Vec<Duration>) -> Value {
+fn summary(measure: &str, callers: usize, stores: usize, mut latencies: Vec<Duration>) -> Value {
     latencies.sort_unstable();
     let at = |per_mille: usize| millis(latencies[(latencies.len() - 1) * per_mille / 1_000]);
     json!({
-        "measure": "append", "callers": callers, "stores": stores,
+        "measure": measure, "callers": callers, "stores": stores,
         "per_second": whole(latencies.len() as f64 / SLOT.as_secs_f64()),
         "p50_ms": at(500), "p99_ms": at(990), "p999_ms": at(999),
     })
