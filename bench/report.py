@@ -1,0 +1,163 @@
+"""From numbers to tables: the servers, the record, and the targets."""
+
+from statistics import median
+
+from servers import MEANING, PEERS
+
+PRODUCT, YARDSTICK = "countersign", "floor-sandboxed"
+
+
+def merged(rounds):
+    """The median over rounds of every number."""
+    first = rounds[0]
+    if isinstance(first, dict):
+        return {name: merged([one[name] for one in rounds]) for name in first}
+    if any(value is None for value in rounds):
+        return None
+    return round(median(rounds), 3)
+
+
+def tables(document):
+    parts = [server_table(document), record_table(document), web_table(document), targets_table(document)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def markdown(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|---|" + "---:|" * (len(head) - 1)]
+    return "\n".join(lines + ["| " + " | ".join(str(cell) for cell in row) + " |" for row in rows])
+
+
+def number(value, digits=2):
+    return "–" if value is None else f"{value:,.{digits}f}"
+
+
+def megabytes(kilobytes):
+    return number(None if kilobytes is None else kilobytes / 1024, 1)
+
+
+def server_table(document):
+    width = document["plan"]["in_flight"]
+    head = ["server", "call p50 ms", "p90", "p99", f"calls/s, {width} in flight", "p99 then", "CPU ms/call",
+            "cold start ms", "ping p50 ms", "idle PSS MB", "idle RSS MB", "processes"]
+    rows, notes = [], []
+    for name, entry in document["servers"].items():
+        title = name + (f" {entry['version']}" if entry.get("version") else "")
+        notes.append(f"- `{name}`: {MEANING[name]}")
+        if "not_measured" in entry:
+            rows.append([title, f"not measured: {entry['not_measured']}"] + [""] * (len(head) - 2))
+            continue
+        n = entry["median"]
+        rows.append([
+            title, number(n["call_ms"]["p50"]), number(n["call_ms"]["p90"]), number(n["call_ms"]["p99"]),
+            number(n["parallel_calls_per_s"], 0), number(n["parallel_ms"]["p99"], 1),
+            number(n["parallel_cpu_ms_per_call"]), number(n["cold_start_ms"]["p50"], 1),
+            number(n["ping_ms"]["p50"]), megabytes(n["idle"]["pss_kb"]), megabytes(n["idle"]["rss_kb"]),
+            number(n["idle"]["processes"], 0),
+        ])
+    return markdown(head, rows) + "\n\n" + "\n".join(notes)
+
+
+def record_table(document):
+    record = document.get("record")
+    if not record:
+        return ""
+    if "not_measured" in record:
+        return f"Record: not measured: {record['not_measured']}"
+    def all_of(kind, measure):
+        return [entry for entry in record[kind] if entry["measure"] == measure]
+    bare = record["bare"]
+    writes = [[f"{entry['callers']} callers" + (f", {entry['stores']} processes' worth of stores" if entry["stores"] > 1 else ""),
+               number(entry["per_second"], 0), number(entry["p50_ms"]), number(entry["p99_ms"]),
+               number(other["per_second"], 0)]
+              for entry, other in zip(all_of("power", "append"), all_of("process", "append"))]
+    writes += [["no store: one page, `fdatasync`", number(bare["flush_per_s"], 0), "", "", ""],
+               ["no store: SQLite, one row per commit", number(bare["insert_per_s"], 0), "", "", ""]]
+    sizes = [[f"{fill['rows']:,}", number(fill["rows_per_second"], 0), number(append["per_second"], 0),
+              number(append["p50_ms"]), number(verify["rows_per_second"], 0), number(opened["p50_ms"])]
+             for fill, append, verify, opened in zip(*(all_of("power", measure) for measure in
+                                                       ("fill", "append at size", "verify", "open")))]
+    sizes.append([f"no store: SQLite, {bare['batch']} rows per commit",
+                  number(bare["insert_batched_rows_per_s"], 0), "", "", "", ""])
+    return (markdown(["record: writers", "rows/s, power-safe", "p50 ms", "p99 ms", "rows/s, process-safe"], writes)
+            + "\n\n"
+            + markdown(["record: rows in it", "fill rows/s (500 per commit)", "writes/s by 8 callers", "p50 ms",
+                        "verify rows/s", "open ms"], sizes))
+
+
+def web_table(document):
+    web = document.get("web")
+    if not web:
+        return ""
+    if "not_measured" in web:
+        return f"`serve`: not measured: {web['not_measured']}"
+    return markdown(["`serve`", "idle PSS MB", "idle RSS MB", "start to `/healthz` ms"],
+                    [["", megabytes(web["idle"]["pss_kb"]), megabytes(web["idle"]["rss_kb"]), number(web["start_ms"], 1)]])
+
+
+# ---- targets ----
+
+def targets_table(document):
+    rows = [[one["target"], one["measured"], one["verdict"]] for one in targets(document)]
+    return markdown(["target", "measured", "verdict"], rows)
+
+
+def targets(document):
+    """Ratios are taken within each round and their median is judged: rounds share the machine's mood."""
+    found = []
+
+    def add(text, value, limit, unit, at_most=True, digits=2):
+        if value is None:
+            found.append({"target": text, "measured": "–", "verdict": "not measured"})
+            return
+        met = value <= limit if at_most else value >= limit
+        off = abs(value - limit) / limit * 100
+        found.append({"target": text, "measured": f"{value:,.{digits}f} {unit}".strip(), "value": value, "limit": limit,
+                      "met": met, "verdict": "met" if met else f"**missed by {off:.0f} %**"})
+
+    peer = fastest_peer(document)
+    add(f"call p50 below the fastest bare peer ({peer or 'none here'})", ratio(document, peer, "call_ms", "p50"), 1, "×")
+    add(f"call p50 at most 1.5 × {YARDSTICK}", ratio(document, YARDSTICK, "call_ms", "p50"), 1.5, "×")
+    add(f"calls/s in flight at least 80 % of {YARDSTICK}", scaled(ratio(document, YARDSTICK, "parallel_calls_per_s"), 100),
+        80, "%", at_most=False, digits=0)
+    product = document["servers"].get(PRODUCT, {}).get("median")
+    add("cold start to `tools/list` at most 15 ms", product and product["cold_start_ms"]["p50"], 15, "ms", digits=1)
+    add("idle memory, stdio, at most 15 MB (PSS of the tree)", product and scaled(product["idle"]["pss_kb"], 1 / 1024), 15, "MB", digits=1)
+    web = document.get("web") or {}
+    add("idle memory, serve, at most 25 MB (PSS of the tree)", scaled(web.get("idle", {}).get("pss_kb"), 1 / 1024), 25, "MB", digits=1)
+    add("`tools/list` over HTTP at least 70 % of a bare axum echo", scaled(web.get("list_ratio"), 100), 70, "%", at_most=False, digits=0)
+    add("a write as fast on a full record as on a small one (at most 1.2 ×)", growth(document), 1.2, "×")
+    add("cost per call flat to 10,000 sessions", web.get("session_ratio"), 1.2, "×")
+    return found
+
+
+def scaled(value, by):
+    return None if value is None else value * by
+
+
+def measured(document, name):
+    return [one for one in document["servers"].get(name, {}).get("rounds", []) if one]
+
+
+def ratio(document, other, *path):
+    """Of the product to another server, round by round."""
+    if other is None:
+        return None
+    found = []
+    both = zip(document["servers"].get(PRODUCT, {}).get("rounds", []), document["servers"].get(other, {}).get("rounds", []))
+    for mine, theirs in both:
+        if mine and theirs:
+            for step in path:
+                mine, theirs = mine[step], theirs[step]
+            found.append(mine / theirs)
+    return median(found) if found else None
+
+
+def fastest_peer(document):
+    peers = [name for name in PEERS if measured(document, name)]
+    return min(peers, key=lambda name: document["servers"][name]["median"]["call_ms"]["p50"], default=None)
+
+
+def growth(document):
+    record = document.get("record") or {}
+    at_size = [entry for entry in record.get("power", []) if entry["measure"] == "append at size"]
+    return at_size[-1]["p50_ms"] / at_size[0]["p50_ms"] if len(at_size) > 1 else None
