@@ -39,6 +39,8 @@ def measure(server, plan):
 
         for _ in range(plan.warm_up):
             client.checked_call(call)
+        burst, _ = in_flight(client, call, plan.in_flight, plan.in_flight)
+        in_flight(client, call, plan.warm_up, plan.in_flight)
         pings = [client.timed("ping", None)[0] for _ in range(plan.calls)]
         cpu_before = cpu_seconds()
         sequential, sequential_s = one_by_one(client, call, plan.calls)
@@ -53,6 +55,8 @@ def measure(server, plan):
         "ping_ms": spread(pings),
         "call_ms": spread(sequential),
         "calls_per_s": round(plan.calls / sequential_s, 1),
+        # The very first calls at once: what had to be made for them.
+        "first_burst_ms": spread(burst),
         "parallel_ms": spread(parallel),
         "parallel_calls_per_s": round(plan.calls_parallel / parallel_s, 1),
         "cpu_ms_per_call": round((cpu_between - cpu_before) * 1e3 / plan.calls, 3),

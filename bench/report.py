@@ -90,8 +90,17 @@ def web_table(document):
         return ""
     if "not_measured" in web:
         return f"`serve`: not measured: {web['not_measured']}"
-    return markdown(["`serve`", "idle PSS MB", "idle RSS MB", "start to `/healthz` ms"],
-                    [["", megabytes(web["idle"]["pss_kb"]), megabytes(web["idle"]["rss_kb"]), number(web["start_ms"], 1)]])
+    rows = [["idle PSS MB / RSS MB", f"{megabytes(web['idle']['pss_kb'])} / {megabytes(web['idle']['rss_kb'])}"],
+            ["start to `/healthz` ms", number(web["start_ms"], 1)]]
+    if "list" in web:
+        width = web["list"]["connections"]
+        rows += [[f"{title}: requests/s, p50 ms, p99 ms ({width} connections)",
+                  f"{number(one['per_s'], 0)}, {number(one['p50_ms'], 3)}, {number(one['p99_ms'], 3)}"]
+                 for title, one in (("`tools/list`", web["list"]), ("bare axum echo", web["echo"]),
+                                    (f"`tools/list` with {web['sessions']:,} sessions more", web["list_with_sessions"]))]
+    else:
+        rows.append(["`tools/list`", "not measured: " + web["list_not_measured"]])
+    return markdown(["`serve`", ""], rows)
 
 
 # ---- targets ----
