@@ -209,7 +209,7 @@ mod tests {
         fs::write(base.join("a/b/file"), "").unwrap();
         std::os::unix::fs::symlink("/", base.join("a/root")).unwrap();
         for locked in ["a/b/c", "a/b", "lifted-0"] {
-            fs::set_permissions(base.join(locked), fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(base.join(locked), fs::Permissions::from_mode(0o000)).unwrap();
         }
         empty(base).unwrap();
         assert_eq!(fs::read_dir(base).unwrap().count(), 0);
