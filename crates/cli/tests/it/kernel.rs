@@ -144,9 +144,9 @@ fn nothing_outside_the_workspace_can_be_written_or_seen() {
         let outside = bench.path("outside");
         for line in [
             format!("cat {}/secret", outside.display()),
-            format!("cat ../outside/secret"),
+            "cat ../outside/secret".to_owned(),
             format!("touch {}/canary", outside.display()),
-            format!("sh -c 'echo x > ../outside/canary'"),
+            "sh -c 'echo x > ../outside/canary'".to_owned(),
             format!("cat a > {}/canary", outside.display()),
             format!("cat < {}/secret", outside.display()),
         ] {
