@@ -67,6 +67,11 @@ impl Commands {
         }
     }
 
+    /// Whether a call may take its time without keeping another one waiting.
+    pub fn has_one_at_most(&self) -> bool {
+        self.lock().running.len() <= 1
+    }
+
     pub fn find(&self, owner: &CredentialId, request_id: &RequestId) -> Option<Arc<Live>> {
         let key = (owner.clone(), request_id.clone());
         let inner = self.lock();

@@ -22,7 +22,7 @@ use crate::audit::command::CommandAuditRecord;
 use crate::audit::payload::Payload;
 use crate::audit::redact::Redactor;
 use crate::audit::trace::Trace;
-use crate::audit::{Change, OpenCommand, Pending, Record, Recorded};
+use crate::audit::{Change, Committed, OpenCommand, Pending, Record, RecordError, Recorded};
 use crate::call::Step;
 use crate::catalog::{self, Resolved, Tool};
 use crate::catalog::definition::ToolDefinition;
@@ -153,11 +153,17 @@ impl Gateway {
     }
 
     /// Runs what is cleared; nothing starts before the record of it is durable.
-    async fn run(&self, cleared: Box<Cleared>, trace: &mut Trace, opening: Option<OpenCommand>, live: &Arc<Live>) -> Ended {
+    async fn run(self: &Arc<Self>, cleared: Box<Cleared>, trace: &mut Trace, opening: Option<OpenCommand>, live: &Arc<Live>) -> Ended {
         trace.step(Step::Dispatch, self.dispatched(&cleared));
-        let written = self.ports.record.commit(Change { events: trace.take(), open: opening, close: None });
-        let gate = Gate::new(Box::pin(async move { written.await.map(|receipt| Recorded::by(&receipt)) }));
+        let change = Change { events: trace.take(), open: opening, close: None };
+        let gateway = self.clone();
+        let gate = Gate::new(Box::pin(async move { gateway.commit(change).await.map(|receipt| Recorded::by(&receipt)) }));
         self.ports.executor.run(*cleared, gate, live.clone()).await
+    }
+
+    /// Writes to the record, on this very thread where no other call could be kept waiting by it.
+    fn commit(&self, change: Change) -> Pending<Result<Committed, RecordError>> {
+        if self.commands.has_one_at_most() { self.ports.record.commit_alone(change) } else { self.ports.record.commit(change) }
     }
 
     /// Asks where the verdict says so. A question is in the record before anybody sees it, and the

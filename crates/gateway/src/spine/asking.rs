@@ -130,7 +130,7 @@ impl Gateway {
         }));
         trace.approval(Step::Ask, ApprovalState::Pending, None, payload);
         let change = Change { events: trace.take(), open: opening, close: None };
-        self.ports.record.commit(change).await.map(drop).map_err(|error| unrecorded(&error))
+        self.commit(change).await.map(drop).map_err(|error| unrecorded(&error))
     }
 
     /// Notes the decision; it is written with the next step of the call.

@@ -78,7 +78,7 @@ impl Gateway {
     async fn commit_patiently(&self, change: Change) -> Result<(), RecordError> {
         let started = Instant::now();
         loop {
-            match self.ports.record.commit(change.clone()).await {
+            match self.commit(change.clone()).await {
                 Ok(_) => return Ok(()),
                 Err(RecordError::Unavailable(reason)) if started.elapsed() < crate::limits::RECORD_CLOSE_PATIENCE => {
                     tracing::warn!(%reason, "the record cannot be closed, trying again");

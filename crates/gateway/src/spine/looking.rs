@@ -228,7 +228,7 @@ impl Gateway {
         };
         trace.close(Step::Complete(result.status), audit_id.clone(), payload);
         let change = crate::audit::Change { events: trace.take(), open: None, close: None };
-        match self.ports.record.commit(change).await {
+        match self.commit(change).await {
             Ok(_) => result.audit_id = Some(audit_id),
             Err(error) => result.error = Some(unrecorded(&error).into()),
         }

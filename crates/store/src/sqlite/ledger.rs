@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use countersign_gateway::audit::chain::{Columns, Hash, link};
 use countersign_gateway::audit::event::Draft;
 use countersign_gateway::audit::{CloseCommand, OpenCommand};
-use rusqlite::{Connection, OptionalExtension, Statement, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::site::Site;
 use super::{CHAIN, trouble};
@@ -25,72 +25,63 @@ pub(super) struct Head {
     pub(super) checkpointed: u64,
 }
 
+/// Statements are prepared once per connection, by its own cache.
 pub(super) struct Ledger<'c> {
     site: &'c Site,
-    begin: Statement<'c>,
-    commit: Statement<'c>,
-    rollback: Statement<'c>,
-    head: Statement<'c>,
-    move_head: Statement<'c>,
-    insert_event: Statement<'c>,
-    insert_checkpoint: Statement<'c>,
-    open_command: Statement<'c>,
-    close_command: Statement<'c>,
-    find_event: Statement<'c>,
     connection: &'c Connection,
     /// Checkpoints of the transaction under way.
     signed: Vec<Checkpoint>,
 }
 
+/// Statements that a connection keeps prepared; more than there are below.
+pub(super) const STATEMENTS_KEPT: usize = 24;
+
+const BEGIN: &str = "BEGIN IMMEDIATE";
+const COMMIT: &str = "COMMIT";
+const ROLLBACK: &str = "ROLLBACK";
+const HEAD: &str = "SELECT seq, hash, checkpointed FROM chain_heads WHERE chain = ?1";
+const MOVE_HEAD: &str = "UPDATE chain_heads SET seq = ?2, hash = ?3, checkpointed = ?4 WHERE chain = ?1";
+const INSERT_EVENT: &str = "INSERT INTO flow_events (chain, seq, event_id, timestamp, correlation_id, actor_type,
+         actor_id, event_type, approval_state, payload, prev_hash, hash)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+const INSERT_CHECKPOINT: &str = "INSERT INTO checkpoints (chain, seq, hash, timestamp, kind, public_key, signature)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+const OPEN_COMMAND: &str = "INSERT INTO commands (owner, request_id, digest, correlation_id, opened_at_ms, process,
+         abandoned)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
+/// The first end stands: a later one, or one of other content, changes nothing.
+const CLOSE_COMMAND: &str = "INSERT INTO commands (owner, request_id, digest, correlation_id, opened_at_ms,
+         closed_at_ms, result, stdout, stderr)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+     ON CONFLICT DO UPDATE SET closed_at_ms = excluded.closed_at_ms,
+         result = excluded.result, stdout = excluded.stdout, stderr = excluded.stderr,
+         process = NULL, abandoned = NULL
+     WHERE result IS NULL AND digest = excluded.digest";
+const FIND_EVENT: &str = "SELECT seq FROM flow_events
+     WHERE event_id = ?1 AND event_type = ?2 AND payload = ?3";
+
+/// What to do while another process writes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// Wait, as long as the options allow.
+    Wait,
+    /// Give up at once.
+    NowOrNever,
+}
+
 impl<'c> Ledger<'c> {
-    pub(super) fn prepare(connection: &'c Connection, site: &'c Site) -> rusqlite::Result<Self> {
-        Ok(Self {
-            site,
-            begin: connection.prepare("BEGIN IMMEDIATE")?,
-            commit: connection.prepare("COMMIT")?,
-            rollback: connection.prepare("ROLLBACK")?,
-            head: connection
-                .prepare("SELECT seq, hash, checkpointed FROM chain_heads WHERE chain = ?1")?,
-            move_head: connection.prepare(
-                "UPDATE chain_heads SET seq = ?2, hash = ?3, checkpointed = ?4 WHERE chain = ?1",
-            )?,
-            insert_event: connection.prepare(
-                "INSERT INTO flow_events (chain, seq, event_id, timestamp, correlation_id, actor_type,
-                     actor_id, event_type, approval_state, payload, prev_hash, hash)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-            )?,
-            insert_checkpoint: connection.prepare(
-                "INSERT INTO checkpoints (chain, seq, hash, timestamp, kind, public_key, signature)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            )?,
-            open_command: connection.prepare(
-                "INSERT INTO commands (owner, request_id, digest, correlation_id, opened_at_ms, process,
-                     abandoned)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING",
-            )?,
-            // The first end stands: a later one, or one of other content, changes nothing.
-            close_command: connection.prepare(
-                "INSERT INTO commands (owner, request_id, digest, correlation_id, opened_at_ms,
-                     closed_at_ms, result, stdout, stderr)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
-                 ON CONFLICT DO UPDATE SET closed_at_ms = excluded.closed_at_ms,
-                     result = excluded.result, stdout = excluded.stdout, stderr = excluded.stderr,
-                     process = NULL, abandoned = NULL
-                 WHERE result IS NULL AND digest = excluded.digest",
-            )?,
-            find_event: connection.prepare(
-                "SELECT seq FROM flow_events
-                 WHERE event_id = ?1 AND event_type = ?2 AND payload = ?3",
-            )?,
-            connection,
-            signed: Vec::new(),
-        })
+    pub(super) fn over(connection: &'c Connection, site: &'c Site) -> Self {
+        Self { site, connection, signed: Vec::new() }
     }
 
-    pub(super) fn begin(&mut self) -> rusqlite::Result<Head> {
+    fn statement(&self, text: &'static str) -> rusqlite::Result<CachedStatement<'c>> {
+        self.connection.prepare_cached(text)
+    }
+
+    pub(super) fn begin(&mut self, turn: Turn) -> rusqlite::Result<Head> {
         self.signed.clear();
-        self.take_turn()?;
-        self.head.query_row([CHAIN], |row| {
+        self.take_turn(turn)?;
+        self.statement(HEAD)?.query_row([CHAIN], |row| {
             Ok(Head {
                 seq: row.get::<_, i64>(0)?.cast_unsigned(),
                 hash: Hash::from_bytes(row.get(1)?),
@@ -101,15 +92,19 @@ impl<'c> Ledger<'c> {
 
     /// Waits for the right to write. SQLite itself would sleep for milliseconds, several times as
     /// long as another process needs for its commit.
-    fn take_turn(&mut self) -> rusqlite::Result<()> {
+    fn take_turn(&mut self, turn: Turn) -> rusqlite::Result<()> {
         const PAUSE_MIN: Duration = Duration::from_micros(50);
         const PAUSE_MAX: Duration = Duration::from_millis(5);
         let patience = self.site.options.busy_timeout;
-        let deadline = Instant::now() + patience;
+        let deadline = match turn {
+            Turn::Wait => Instant::now() + patience,
+            Turn::NowOrNever => Instant::now(),
+        };
         let mut pause = PAUSE_MIN;
+        let mut begin = self.statement(BEGIN)?;
         self.connection.busy_timeout(Duration::ZERO)?;
         let turn = loop {
-            match self.begin.execute([]) {
+            match begin.execute([]) {
                 Err(error) if trouble::is_busy(&error) && Instant::now() < deadline => {
                     thread::sleep(pause);
                     pause = (pause * 5 / 4).min(PAUSE_MAX);
@@ -123,13 +118,13 @@ impl<'c> Ledger<'c> {
 
     /// Ends the transaction; gives the checkpoints that are now part of the record.
     pub(super) fn commit(&mut self, head: &Head) -> rusqlite::Result<Vec<Checkpoint>> {
-        self.move_head.execute(params![
+        self.statement(MOVE_HEAD)?.execute(params![
             CHAIN,
             head.seq.cast_signed(),
             head.hash.as_bytes(),
             head.checkpointed.cast_signed()
         ])?;
-        self.commit.execute([])?;
+        self.statement(COMMIT)?.execute([])?;
         Ok(std::mem::take(&mut self.signed))
     }
 
@@ -138,7 +133,7 @@ impl<'c> Ledger<'c> {
         if self.connection.is_autocommit() {
             return;
         }
-        if let Err(error) = self.rollback.execute([]) {
+        if let Err(error) = self.statement(ROLLBACK).and_then(|mut rollback| rollback.execute([])) {
             tracing::warn!(%error, "rollback failed");
         }
     }
@@ -163,7 +158,7 @@ impl<'c> Ledger<'c> {
         };
         let seq = head.seq + 1;
         let hash = link(&head.hash, seq, &columns);
-        self.insert_event.execute(params![
+        self.statement(INSERT_EVENT)?.execute(params![
             columns.chain,
             seq.cast_signed(),
             columns.event_id,
@@ -195,7 +190,7 @@ impl<'c> Ledger<'c> {
     pub(super) fn sign_at(&mut self, seq: u64, hash: Hash, kind: Kind) -> rusqlite::Result<()> {
         let moment = self.site.options.clock.now().to_string();
         let signed = Checkpoint::sign(&self.site.key, kind, CHAIN, seq, hash, moment);
-        self.insert_checkpoint.execute(params![
+        self.statement(INSERT_CHECKPOINT)?.execute(params![
             signed.chain,
             signed.seq.cast_signed(),
             signed.hash.as_bytes(),
@@ -210,7 +205,7 @@ impl<'c> Ledger<'c> {
 
     /// False when the owner has used the request id before.
     pub(super) fn open_command(&mut self, open: &OpenCommand) -> rusqlite::Result<bool> {
-        let rows = self.open_command.execute(params![
+        let rows = self.statement(OPEN_COMMAND)?.execute(params![
             open.owner.as_str(),
             open.request_id.as_str(),
             open.digest,
@@ -224,7 +219,7 @@ impl<'c> Ledger<'c> {
 
     /// False when the command had ended before.
     pub(super) fn close_command(&mut self, close: &CloseCommand) -> rusqlite::Result<bool> {
-        let rows = self.close_command.execute(params![
+        let rows = self.statement(CLOSE_COMMAND)?.execute(params![
             close.owner.as_str(),
             close.request_id.as_str(),
             close.digest,
@@ -246,7 +241,7 @@ impl<'c> Ledger<'c> {
             draft.payload()
         ];
         let seq = self
-            .find_event
+            .statement(FIND_EVENT)?
             .query_row(key, |row| row.get::<_, i64>(0))
             .optional()?;
         Ok(seq.map(i64::cast_unsigned))

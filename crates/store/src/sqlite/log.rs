@@ -10,6 +10,8 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
@@ -34,21 +36,42 @@ pub(super) enum Queue {
     Waiting,
 }
 
+/// How much was written to the log since it was last copied, roughly, by all who write here.
+pub(super) struct Growth {
+    pages: AtomicUsize,
+}
+
+impl Growth {
+    pub(super) fn new() -> Self {
+        // At the beginning there is something to look after: the log's length.
+        Self { pages: AtomicUsize::new(COPY_WHEN_IDLE_PAGES) }
+    }
+
+    /// Counts a commit that wrote this much.
+    pub(super) fn add(&self, bytes: usize) {
+        self.pages.fetch_add(COMMIT_PAGES + bytes / PAGE_BYTES, Ordering::Relaxed);
+    }
+
+    /// Whether the log should be looked after once nobody waits.
+    pub(super) fn is_due(&self) -> bool {
+        self.pages.load(Ordering::Relaxed) >= COPY_WHEN_IDLE_PAGES
+    }
+}
+
 pub(super) struct Log {
     path: PathBuf,
     /// Whether commits are flushed at all; else there is nothing to spare.
     flushes: bool,
     is_prepared: bool,
-    /// Pages written since the last copying, roughly.
-    pages: usize,
+    growth: Arc<Growth>,
 }
 
 impl Log {
-    pub(super) fn new(site: &Site) -> Self {
+    pub(super) fn new(site: &Site, growth: Arc<Growth>) -> Self {
         let mut path = site.database.clone().into_os_string();
         path.push("-wal");
         let flushes = site.options.durability == Durability::Power;
-        Self { path: path.into(), flushes, is_prepared: !flushes, pages: 0 }
+        Self { path: path.into(), flushes, is_prepared: !flushes, growth }
     }
 
     /// Tells SQLite to leave copying and keeping of the log to us.
@@ -57,18 +80,13 @@ impl Log {
         connection.pragma_update(None, "wal_autocheckpoint", 0)
     }
 
-    /// Counts a commit that wrote this much.
-    pub(super) fn wrote(&mut self, bytes: usize) {
-        self.pages += COMMIT_PAGES + bytes / PAGE_BYTES;
-    }
-
     /// Does what is due. Trouble here is no trouble of any caller: the next commit would tell.
     pub(super) fn upkeep(&mut self, connection: &Connection, queue: Queue) {
         let enough = match queue {
             Queue::Empty => COPY_WHEN_IDLE_PAGES,
             Queue::Waiting => COPY_ALWAYS_PAGES,
         };
-        if self.pages >= enough {
+        if self.growth.pages.load(Ordering::Relaxed) >= enough {
             self.copy(connection);
         }
         if !self.is_prepared && queue == Queue::Empty {
@@ -93,7 +111,7 @@ impl Log {
 
     /// Copies the log into the database, as far as readers let it.
     fn copy(&mut self, connection: &Connection) {
-        self.pages = 0;
+        self.growth.pages.store(0, Ordering::Relaxed);
         if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
             tracing::debug!(%error, "the log could not be copied into the database");
         }

@@ -10,7 +10,7 @@ use countersign_gateway::ids::IdSource;
 use rusqlite::{Connection, OptionalExtension};
 use serde_json::json;
 
-use super::ledger::Ledger;
+use super::ledger::{Ledger, Turn};
 use super::{SqliteStore, snapshot, trouble};
 use crate::checkpoint::Kind;
 use crate::witness::Witness;
@@ -67,9 +67,9 @@ impl SqliteStore {
         before: Timestamp,
         ids: &IdSource,
     ) -> rusqlite::Result<u64> {
-        let mut ledger = Ledger::prepare(connection, &self.site)?;
+        let mut ledger = Ledger::over(connection, &self.site);
         let mut work = || {
-            let mut head = ledger.begin()?;
+            let mut head = ledger.begin(Turn::Wait)?;
             let pruned = snapshot::pruned(connection)?;
             let Some((up_to, hash)) = last_old_row(connection, pruned, before)? else {
                 ledger.roll_back();

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, OpenFlags};
 
+use super::ledger;
 use super::log::Log;
 use super::migrations::{self, MigrateError};
 use super::{Durability, Options, trouble};
@@ -91,14 +92,19 @@ impl Site {
     /// A connection that may write. The file must exist: a database that was taken away is trouble,
     /// not the start of an empty one.
     pub(super) fn connect(&self) -> rusqlite::Result<Connection> {
+        self.connect_within(self.options.busy_timeout)
+    }
+
+    /// The same, waiting no longer than this for other processes.
+    pub(super) fn connect_within(&self, patience: Duration) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(&self.database, flags)?;
         // SQLite opens a file that it may not write for reading only, and would tell much later.
         if connection.is_readonly(rusqlite::MAIN_DB)? {
             return Err(trouble::read_only());
         }
-        connection.busy_timeout(self.options.busy_timeout)?;
-        self.use_wal(&connection)?;
+        connection.busy_timeout(patience)?;
+        use_wal(&connection, patience)?;
         connection.pragma_update(None, "cache_size", -CACHE_KIBIBYTES)?;
         connection.pragma_update(None, "journal_size_limit", LOG_BYTES_KEPT)?;
         let synchronous = match self.options.durability {
@@ -107,6 +113,7 @@ impl Site {
         };
         connection.pragma_update(None, "synchronous", synchronous)?;
         Log::configure(&connection)?;
+        connection.set_prepared_statement_cache_capacity(ledger::STATEMENTS_KEPT);
         Ok(connection)
     }
 
@@ -129,23 +136,19 @@ impl Site {
         })
     }
 
-    /// The change to WAL does not wait for others by itself as other statements do.
-    fn use_wal(&self, connection: &Connection) -> rusqlite::Result<()> {
-        let patience = Instant::now() + self.options.busy_timeout;
-        loop {
-            let changed = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| {
-                row.get::<_, String>(0)
-            });
-            match changed {
-                Err(e) if trouble::is_busy(&e) => {
-                    if Instant::now() >= patience {
-                        return Err(e);
-                    }
-                    thread::sleep(Duration::from_millis(5));
-                }
-                Err(e) => return Err(e),
-                Ok(_) => return Ok(()),
+}
+
+/// The change to WAL does not wait for others by itself as other statements do.
+fn use_wal(connection: &Connection, patience: Duration) -> rusqlite::Result<()> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let changed = connection.pragma_update_and_check(None, "journal_mode", "WAL", |row| row.get::<_, String>(0));
+        match changed {
+            Err(error) if trouble::is_busy(&error) && Instant::now() < deadline => {
+                thread::sleep(Duration::from_millis(5));
             }
+            Err(error) => return Err(error),
+            Ok(_) => return Ok(()),
         }
     }
 }

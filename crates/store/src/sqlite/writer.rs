@@ -11,8 +11,8 @@ use countersign_gateway::audit::{Change, Committed, RecordError};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
 
-use super::ledger::{Head, Ledger};
-use super::log::{Log, Queue};
+use super::ledger::{Head, Ledger, Turn};
+use super::log::{Growth, Log, Queue};
 use super::site::Site;
 use super::trouble;
 use crate::checkpoint::Kind;
@@ -21,7 +21,7 @@ use crate::witness::Witness;
 /// Changes in one transaction.
 const BATCH_MAX: usize = 256;
 
-type Outcome = Result<Committed, RecordError>;
+pub(super) type Outcome = Result<Committed, RecordError>;
 
 /// A change that waits to be written.
 pub(super) struct Job {
@@ -30,6 +30,13 @@ pub(super) struct Job {
     timestamps: Vec<String>,
     rule: Rule,
     answer: oneshot::Sender<Outcome>,
+}
+
+/// What the writer is told.
+pub(super) enum Message {
+    Write(Box<Job>),
+    /// The log may want looking after: somebody else wrote to it.
+    LookAfterLog,
 }
 
 /// When a change is written.
@@ -58,7 +65,7 @@ impl Job {
     }
 
     /// What it brings to the database, roughly.
-    fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         let events: usize = self.change.events.iter().map(|draft| draft.payload().len()).sum();
         let close = self.change.close.as_ref().map_or(0, |close| close.stdout.len() + close.stderr.len());
         events + close
@@ -71,19 +78,23 @@ impl Job {
 }
 
 /// Writes until nobody can send any more, then signs the chain's end.
-pub(super) fn run(site: &Arc<Site>, first: Connection, queue: &Receiver<Box<Job>>) {
+pub(super) fn run(site: &Arc<Site>, first: Connection, queue: &Receiver<Message>, growth: &Arc<Growth>) {
     let mut writer = Writer {
         site,
         queue,
         witness: Witness::new(site.options.witness.clone()),
         batch: Vec::new(),
-        written_bytes: 0,
+        growth: growth.clone(),
     };
     let mut connection = Some(first);
     let mut waiting = None;
     loop {
         let Some(open) = connection.take() else {
-            let Ok(job) = queue.recv() else { return };
+            let job = match queue.recv() {
+                Ok(Message::Write(job)) => job,
+                Ok(Message::LookAfterLog) => continue,
+                Err(_) => return,
+            };
             match site.connect() {
                 Ok(open) => connection = Some(open),
                 Err(error) => {
@@ -109,7 +120,7 @@ enum After {
 
 struct Writer<'a> {
     site: &'a Site,
-    queue: &'a Receiver<Box<Job>>,
+    queue: &'a Receiver<Message>,
     witness: Witness,
     /// Jobs of the transaction under way.
     #[expect(
@@ -117,22 +128,14 @@ struct Writer<'a> {
         reason = "they come boxed, which keeps the queue small"
     )]
     batch: Vec<Box<Job>>,
-    /// What the last transaction brought to the database.
-    written_bytes: usize,
+    growth: Arc<Growth>,
 }
 
 impl Writer<'_> {
     fn serve(&mut self, connection: &Connection, mut waiting: Option<Box<Job>>) -> After {
         let identity = self.site.identity().ok();
-        let mut log = Log::new(self.site);
-        let mut ledger = match Ledger::prepare(connection, self.site) {
-            Ok(ledger) => ledger,
-            Err(error) => {
-                self.batch.extend(waiting);
-                self.refuse_all(&trouble::unavailable(&error));
-                return After::Reconnect;
-            }
-        };
+        let mut log = Log::new(self.site, self.growth.clone());
+        let mut ledger = Ledger::over(connection, self.site);
         loop {
             let job = match waiting.take() {
                 Some(job) => job,
@@ -153,9 +156,7 @@ impl Writer<'_> {
                 return After::Reconnect;
             }
             self.batch.push(job);
-            self.written_bytes = 0;
             let written = self.write(&mut ledger);
-            log.wrote(self.written_bytes);
             if let Err(error) = written {
                 ledger.roll_back();
                 tracing::warn!(%error, "the record was not written");
@@ -169,22 +170,28 @@ impl Writer<'_> {
 
     /// The next job; upkeep of the log is done where it keeps nobody waiting.
     fn next(&self, connection: &Connection, log: &mut Log) -> Option<Box<Job>> {
-        match self.queue.try_recv() {
-            Ok(job) => {
-                log.upkeep(connection, Queue::Waiting);
-                Some(job)
-            }
-            Err(TryRecvError::Disconnected) => None,
-            Err(TryRecvError::Empty) => {
-                log.upkeep(connection, Queue::Empty);
-                self.queue.recv().ok()
+        loop {
+            let message = match self.queue.try_recv() {
+                Ok(message) => {
+                    log.upkeep(connection, Queue::Waiting);
+                    message
+                }
+                Err(TryRecvError::Disconnected) => return None,
+                Err(TryRecvError::Empty) => {
+                    log.upkeep(connection, Queue::Empty);
+                    self.queue.recv().ok()?
+                }
+            };
+            match message {
+                Message::Write(job) => return Some(job),
+                Message::LookAfterLog => {}
             }
         }
     }
 
     /// Writes the jobs at hand and those that come in meanwhile.
     fn write(&mut self, ledger: &mut Ledger<'_>) -> rusqlite::Result<()> {
-        let mut head = ledger.begin()?;
+        let mut head = ledger.begin(Turn::Wait)?;
         let mut outcomes = Vec::with_capacity(8);
         loop {
             let job = &self.batch[outcomes.len()];
@@ -200,8 +207,8 @@ impl Writer<'_> {
                 continue;
             }
             match (self.batch.len() < BATCH_MAX).then(|| self.queue.try_recv()) {
-                Some(Ok(job)) => self.batch.push(job),
-                Some(Err(_)) | None => return self.finish(ledger, &head, outcomes),
+                Some(Ok(Message::Write(job))) => self.batch.push(job),
+                Some(Ok(Message::LookAfterLog) | Err(_)) | None => return self.finish(ledger, &head, outcomes),
             }
         }
     }
@@ -212,7 +219,7 @@ impl Writer<'_> {
         while let Some(job) = jobs.next() {
             self.batch.push(job);
             let tried = ledger
-                .begin()
+                .begin(Turn::Wait)
                 .and_then(|mut head| Ok((apply(ledger, &mut head, &self.batch[0])?, head)));
             match tried {
                 Ok((outcome, head)) => {
@@ -249,7 +256,7 @@ impl Writer<'_> {
     ) -> rusqlite::Result<()> {
         let signed = ledger.commit(head)?;
         for (job, outcome) in self.batch.drain(..).zip(outcomes) {
-            self.written_bytes += job.bytes();
+            self.growth.add(job.bytes());
             job.answer(outcome);
         }
         self.witness.tell(signed);
@@ -257,7 +264,7 @@ impl Writer<'_> {
     }
 
     fn stop(&mut self, ledger: &mut Ledger<'_>) {
-        let signed = ledger.begin().and_then(|mut head| {
+        let signed = ledger.begin(Turn::Wait).and_then(|mut head| {
             if head.seq > head.checkpointed {
                 ledger.checkpoint(&mut head, Kind::Stop)?;
             }
@@ -274,8 +281,11 @@ impl Writer<'_> {
 
     /// Also refuses what waits: each would wait for the same trouble again, one after the other.
     fn refuse_all(&mut self, error: &RecordError) {
-        while let Ok(job) = self.queue.try_recv() {
-            self.batch.push(job);
+        while let Ok(message) = self.queue.try_recv() {
+            match message {
+                Message::Write(job) => self.batch.push(job),
+                Message::LookAfterLog => {}
+            }
         }
         for job in self.batch.drain(..) {
             job.answer(Err(error.clone()));
@@ -284,7 +294,7 @@ impl Writer<'_> {
 }
 
 /// Writes one change. A taken request id is found before anything of the change is written.
-fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
+pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
     if let Some(open) = &job.change.open
         && !ledger.open_command(open)?
     {
