@@ -192,4 +192,37 @@ mod tests {
             assert_eq!(ErrorCode::parse(code.name()), Some(*code));
         }
     }
+
+    /// The table of `docs/errors.md`, between its two marks.
+    fn printed() -> String {
+        let mut table = "| code | JSON-RPC | try again | reaches the client as | meaning |\n|---|---|---|---|---|\n".to_owned();
+        for code in ErrorCode::ALL {
+            let surface = match code.surface() {
+                Surface::Protocol => "JSON-RPC error".to_owned(),
+                Surface::Tool(status) => format!("tool result, status `{}`", status.as_str()),
+            };
+            let retry = if code.retryable() { "yes" } else { "no" };
+            table += &format!("| `{}` | {} | {retry} | {surface} | {} |\n", code.name(), code.json_rpc(), code.template());
+        }
+        table
+    }
+
+    /// `UPDATE_DOCS=1 cargo test -p countersign-gateway the_error_page_is_up_to_date` writes the table anew.
+    #[test]
+    fn the_error_page_is_up_to_date() {
+        const BEGIN: &str = "<!-- the table: begin -->\n";
+        const END: &str = "<!-- the table: end -->";
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/errors.md");
+        let page = std::fs::read_to_string(path).expect("the page");
+        let (head, rest) = page.split_once(BEGIN).expect("the first mark");
+        let (table, tail) = rest.split_once(END).expect("the second mark");
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, format!("{head}{BEGIN}{}{END}{tail}", printed())).expect("written");
+            return;
+        }
+        assert!(
+            table == printed(),
+            "docs/errors.md is out of date: run `UPDATE_DOCS=1 cargo test -p countersign-gateway the_error_page_is_up_to_date`"
+        );
+    }
 }

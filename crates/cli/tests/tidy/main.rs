@@ -1,4 +1,6 @@
-//! House rules as tests: crate edges, file headers, where `unsafe` may live, licences.
+//! House rules as tests: crate edges, file headers, where `unsafe` may live, licences, documentation.
+
+mod documentation;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
