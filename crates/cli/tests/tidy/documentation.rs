@@ -14,7 +14,11 @@ fn pages() -> Vec<PathBuf> {
         for entry in fs::read_dir(directory).expect("a directory").flatten() {
             let path = entry.path();
             if path.is_dir() {
-                if depth == Depth::Below || path.file_name().is_some_and(|name| name == "docs" || name == "examples") {
+                if depth == Depth::Below
+                    || path
+                        .file_name()
+                        .is_some_and(|name| name == "docs" || name == "examples")
+                {
                     todo.push((path, Depth::Below));
                 }
             } else if path.extension().is_some_and(|extension| extension == "md") {
@@ -86,7 +90,11 @@ fn every_link_inside_the_repository_leads_somewhere() {
                 continue;
             }
             let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
-            let path = if file.is_empty() { page.clone() } else { page.parent().expect("a folder").join(file) };
+            let path = if file.is_empty() {
+                page.clone()
+            } else {
+                page.parent().expect("a folder").join(file)
+            };
             let leads = path.exists() && (anchor.is_empty() || anchors(&read(&path)).contains(anchor));
             if !leads {
                 dead.push(format!("{}: {target}", page.display()));
@@ -105,10 +113,18 @@ fn test_names() -> BTreeSet<String> {
         let functions: Vec<&str> = if path.components().any(|part| part.as_os_str() == "tests") {
             source.split("fn ").skip(1).collect()
         } else {
-            let marked = source.split("#[test]").skip(1).chain(source.split("#[tokio::test").skip(1));
+            let marked = source
+                .split("#[test]")
+                .skip(1)
+                .chain(source.split("#[tokio::test").skip(1));
             marked.filter_map(|behind| behind.split("fn ").nth(1)).collect()
         };
-        names.extend(functions.into_iter().filter_map(|behind| behind.split('(').next()).map(str::to_owned));
+        names.extend(
+            functions
+                .into_iter()
+                .filter_map(|behind| behind.split('(').next())
+                .map(str::to_owned),
+        );
     }
     names
 }
@@ -118,7 +134,9 @@ fn named_tests(text: &str) -> BTreeSet<&str> {
     let is_name = |word: &&str| {
         word.len() > 20
             && word.matches('_').count() > 2
-            && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+            && word
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
     };
     text.split('`').skip(1).step_by(2).filter(is_name).collect()
 }
@@ -147,7 +165,11 @@ fn every_attack_in_the_threat_model_names_its_test() {
         .collect();
     assert!(rows.len() > 40, "{}", rows.len());
     for row in rows {
-        let proof = row.trim_end_matches(['|', ' ']).rsplit(" | ").next().unwrap_or_default();
+        let proof = row
+            .trim_end_matches(['|', ' '])
+            .rsplit(" | ")
+            .next()
+            .unwrap_or_default();
         let names: Vec<&str> = proof.split('`').skip(1).step_by(2).collect();
         assert!(!names.is_empty(), "no test is named: {row}");
         for name in names {
