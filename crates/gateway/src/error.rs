@@ -195,14 +195,20 @@ mod tests {
 
     /// The table of `docs/errors.md`, between its two marks.
     fn printed() -> String {
-        let mut table = "| code | JSON-RPC | try again | reaches the client as | meaning |\n|---|---|---|---|---|\n".to_owned();
+        let mut table =
+            "| code | JSON-RPC | try again | reaches the client as | meaning |\n|---|---|---|---|---|\n".to_owned();
         for code in ErrorCode::ALL {
             let surface = match code.surface() {
                 Surface::Protocol => "JSON-RPC error".to_owned(),
                 Surface::Tool(status) => format!("tool result, status `{}`", status.as_str()),
             };
             let retry = if code.retryable() { "yes" } else { "no" };
-            table += &format!("| `{}` | {} | {retry} | {surface} | {} |\n", code.name(), code.json_rpc(), code.template());
+            table += &format!(
+                "| `{}` | {} | {retry} | {surface} | {} |\n",
+                code.name(),
+                code.json_rpc(),
+                code.template()
+            );
         }
         table
     }
