@@ -46,7 +46,7 @@ pub enum Settled {
 
 /// What policy permits needs nobody's answer.
 pub fn allow(permit: Permit) -> Cleared {
-    Cleared { plan: *permit.plan }
+    Cleared { plan: *permit.into_plan() }
 }
 
 /// Asks; the answer decides.

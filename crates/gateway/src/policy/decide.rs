@@ -47,10 +47,17 @@ pub enum Verdict {
 /// May run as planned.
 #[derive(Debug)]
 pub struct Permit {
-    pub plan: Box<Plan>,
+    // INVARIANT: policy allows it as it stands; only this module makes one.
+    plan: Box<Plan>,
     pub rule: Rule,
     /// The whitelist answered for a person.
     pub auto_approved: bool,
+}
+
+impl Permit {
+    pub(crate) fn into_plan(self) -> Box<Plan> {
+        self.plan
+    }
 }
 
 /// May run as planned if a person says so.
