@@ -1,6 +1,8 @@
 //! The spine of Countersign: decides what an agent may do, and keeps the order of the stations.
 //!
-//!     transport -> session -> catalog -> policy -> approval -> execution -> audit
+//! ```text
+//! transport -> session -> catalog -> policy -> approval -> execution -> audit
+//! ```
 //!
 //! No sockets, no SQL, no processes here: those are ports, declared by the station that needs them
 //! and joined in the binary.

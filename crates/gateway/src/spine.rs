@@ -1,6 +1,8 @@
 //! One call from arrival to record.
 //!
-//!     transport -> session -> catalog -> policy -> approval -> execution -> audit
+//! ```text
+//! transport -> session -> catalog -> policy -> approval -> execution -> audit
+//! ```
 //!
 //! [`Gateway::handle`] admits and resolves; [`Gateway::conduct`] takes a command through policy,
 //! approval, execution and the record. The record brackets the run: it is opened, durably, before a
