@@ -19,11 +19,11 @@ pub(crate) struct Cli {
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct Global {
-    /// Configuration instead of the operator's file.
-    #[arg(long, global = true, value_name = "FILE", env = "COUNTERSIGN_CONFIG", hide_env_values = true)]
+    /// Configuration instead of the operator's file [env: COUNTERSIGN_CONFIG].
+    #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where the record and other state live.
-    #[arg(long, global = true, value_name = "DIR", env = "COUNTERSIGN_STATE_DIR", hide_env_values = true)]
+    /// Where the record and other state live [env: COUNTERSIGN_STATE_DIR].
+    #[arg(long, global = true, value_name = "DIR")]
     state_dir: Option<PathBuf>,
 }
 

@@ -36,6 +36,7 @@ fn main() -> ExitCode {
         // `--help` and `--version` come back as errors too.
         Err(help) => help.exit(),
     };
+    start::log();
     match run(&cli) {
         Ok(code) => code,
         Err(error) if error.is::<ReaderGone>() => ExitCode::SUCCESS,

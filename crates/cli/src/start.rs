@@ -1,8 +1,9 @@
 //! What every command that serves or runs something begins with: settings, policy, record, signals.
 
 use std::future::Future;
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use countersign_gateway::approval::Approver;
@@ -17,12 +18,17 @@ use countersign_store::row::Row;
 use countersign_store::sqlite::query::{Filter, Pick};
 use countersign_store::{Durability, Options, SqliteStore};
 use serde_json::{Value, json};
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{self, Flags, Problems, Settings, Surroundings};
 use crate::interpreters;
 use crate::policy;
 use crate::wiring::{self, Launchpad, Parts};
+
+const HOUR: Duration = Duration::from_secs(3_600);
 
 /// Settings and the policy they came to.
 pub(crate) struct Started {
@@ -77,11 +83,37 @@ impl Started {
         opened.context("cannot open the record")?.map(Arc::new)
     }
 
+    /// Does what a record needs from time to time, for as long as this process serves: closes what
+    /// crashed processes left open, and removes what is older than it must be kept.
+    pub(crate) fn keep_house(&self, record: &Arc<SqliteStore>) {
+        let (record, days) = (record.clone(), self.settings.command.audit_retention_days);
+        tokio::spawn(async move {
+            let mut hours = tokio::time::interval(HOUR);
+            hours.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            // The first tick comes at once, and starting has just closed what was left open.
+            hours.tick().await;
+            loop {
+                let record = record.clone();
+                let done = tokio::task::spawn_blocking(move || {
+                    let (now, ids) = (Clock::system().now(), IdSource::random());
+                    let swept = record.sweep_abandoned(now, &ids).map(drop).map_err(|error| error.to_string());
+                    let pruned = record.prune_older_than(days, now, &ids).map(drop).map_err(|error| error.to_string());
+                    swept.and(pruned)
+                });
+                if let Ok(Err(error)) = done.await {
+                    tracing::warn!(%error, "the record could not be looked after; trying again in an hour");
+                }
+                hours.tick().await;
+            }
+        });
+    }
+
     /// Joins everything; the policy in force is in the record before the first call.
     pub(crate) async fn gateway(&self, launchpad: Launchpad, approver: Arc<dyn Approver>) -> anyhow::Result<Arc<Gateway>> {
         let record = self.record().await?;
         let redactor = self.redactor();
         self.record_policy(&record, &redactor).await?;
+        self.keep_house(&record);
         let parts = Parts {
             policy: self.policy.clone(),
             settings: SpineSettings {
@@ -143,6 +175,15 @@ pub(crate) fn warn_of_interpreters(started: &Started) {
     for entry in interpreters::listed(&started.policy.command.allowlist) {
         say(&format!("warning: {}", interpreters::caution(&entry)));
     }
+}
+
+/// Logs go to standard error: warnings, or what `COUNTERSIGN_LOG` asks for (`debug`, `countersign_store=trace`).
+pub(crate) fn log() {
+    let wanted = std::env::var("COUNTERSIGN_LOG").unwrap_or_else(|_| "warn".to_owned());
+    let filter = wanted.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours);
+    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
 }
 
 /// One line on standard error.

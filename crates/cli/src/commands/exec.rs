@@ -17,7 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::Exec;
 use crate::config::Flags;
 use crate::start::{self, Started};
-use crate::wiring::Launchpad;
+use crate::wiring::{self, Launchpad};
 
 const TIMED_OUT: u8 = 124;
 const REFUSED: u8 = 126;
@@ -25,7 +25,8 @@ const REFUSED: u8 = 126;
 pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::Result<ExitCode> {
     let started = Started::load(flags)?;
     start::warn(&started);
-    let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).unwrap_or_else(|_| "unknown".to_owned());
+    let named = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok().filter(|name| !name.is_empty());
+    let user = named.unwrap_or_else(|| format!("uid-{}", wiring::uid()));
     let approver: Arc<dyn Approver> = match terminal() {
         Some(terminal) if started.policy.approval.self_approval => Arc::new(AskTerminal { terminal, user: user.clone() }),
         Some(_) | None => Arc::new(NobodyToAsk),

@@ -10,7 +10,7 @@ use countersign_store::SqliteStore;
 use tokio::net::TcpListener;
 
 use crate::config::Flags;
-use crate::start::{self, Started};
+use crate::start::{self, BadUsage, Started};
 
 pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
     let started = Started::load(flags)?;
@@ -20,13 +20,14 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
     start::runtime()?.block_on(async {
         let shutdown = start::stop_signal()?;
         let record = started.record().await?;
+        started.keep_house(&record);
         let listen = &settings.listen;
         let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on `{listen}`"))?;
         let address = listener.local_addr().context("cannot tell the address")?;
-        anyhow::ensure!(
-            address.ip().is_loopback(),
-            "refusing to listen on {address}: only loopback addresses are served until tokens exist"
-        );
+        if !address.ip().is_loopback() {
+            let sentence = format!("refusing to listen on {address}: only loopback addresses are served until tokens exist");
+            return Err(BadUsage(sentence).into());
+        }
         start::say(&format!("serving on http://{address}/"));
         let options = HttpOptions {
             about: About {

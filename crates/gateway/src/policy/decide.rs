@@ -369,7 +369,11 @@ fn exec_rights(policy: &EffectivePolicy, act: &PlannedAct, used: &[Use], around:
     }
     let mut paths = with_chains(&programs);
     let mut workspace = false;
-    for (_, helpers) in policy.command.helpers.iter().filter(|(name, _)| listed.contains(&name.as_str())) {
+    // A helper comes with the program it helps, not with every call.
+    let is_used = |name: &str| {
+        around.programs.find(name).is_some_and(|found| used.iter().any(|it| it.program.path == found.path))
+    };
+    for (_, helpers) in policy.command.helpers.iter().filter(|(name, _)| is_used(name)) {
         for helper in helpers {
             if helper == "workspace" {
                 workspace = true;
