@@ -1,5 +1,6 @@
 """The servers that are compared, and how each is got."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -9,6 +10,7 @@ from pathlib import Path
 SAY = "hi"
 INSTALL_WITHIN_S = 300
 ORDINARY_UID = 1000
+MARK = ".made-by-the-benchmark"
 
 
 def candidates(repository, work, cache, say):
@@ -111,7 +113,6 @@ def install(say, tool, command):
 
 
 def npm_version(prefix):
-    import json
     package = prefix / "node_modules/mcp-server-commands/package.json"
     return json.loads(package.read_text())["version"]
 
@@ -123,17 +124,28 @@ def pip_version(venv):
 
 def make_workspace(work):
     """As root, the workspace belongs to an ordinary user: commands never run as root."""
+    forget(work)
     for name in ("workspace", "home", "state"):
-        (work / name).mkdir(parents=True, exist_ok=True)
+        (work / name).mkdir(parents=True)
+    (work / MARK).touch()
     if os.getuid() == 0:
         os.chown(work / "workspace", ORDINARY_UID, ORDINARY_UID)
 
 
+def forget(work):
+    """Removes what an earlier run made, and nothing else."""
+    if not os.path.lexists(work):
+        return
+    if work.is_symlink() or not (work / MARK).is_file() or work.stat().st_uid != os.getuid():
+        sys.exit(f"bench: {work} was not made by this benchmark; move it away")
+    shutil.rmtree(work, ignore_errors=True)
+
+
 def place_for_work(asked, cache):
-    """A folder on a disk that an ordinary user can reach; the cache, unless it lies under a closed folder."""
+    """A folder on a disk that an ordinary user can reach; in the cache, unless that lies in a closed folder."""
     if asked:
-        return Path(asked).resolve()
-    reachable = all(parent.stat().st_mode & 0o001 for parent in cache.parents if parent.exists())
+        return Path(asked).resolve() / "countersign-bench"
+    reachable = all(parent.stat().st_mode & 0o001 for parent in cache.parents)
     if os.getuid() == 0 and not reachable:
         return Path("/var/tmp/countersign-bench")
     return cache / "work"
