@@ -5,8 +5,9 @@ import json
 import sys
 from pathlib import Path
 
-WIDTH, LEFT, RIGHT, BAR, GAP, TOP = 880, 190, 70, 18, 8, 56
-PANEL = (WIDTH - 30) // 2
+WIDTH, LEFT, RIGHT, BAR, GAP, TOP = 880, 170, 60, 18, 8, 56
+SPACE = 30
+SHARES = (480, WIDTH - 480 - SPACE)  # the first panel also holds the names
 
 STYLE = """
   text { font: 13px system-ui, -apple-system, "Segoe UI", sans-serif; fill: #24292f }
@@ -37,7 +38,7 @@ def main():
     parts = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img" '
              f'aria-label="Countersign beside a minimal C server and other command servers">', f"<style>{STYLE}</style>"]
     for number, (title, values, form) in enumerate(panels):
-        parts += panel(number * (PANEL + 30), title, values, form, names=number == 0)
+        parts += panel(number * (SHARES[0] + SPACE), title, values, form, names=number == 0)
     parts.append(f'<text class="note" x="0" y="{height - 8}">echo hi over stdio, all servers in one run; '
                  f'{about["cpus"]} CPUs, Linux {about["kernel"].split("-")[0]}, {about["date"][:10]}, commit {about["commit"]}</text>')
     parts.append("</svg>")
@@ -46,7 +47,7 @@ def main():
 
 def panel(x, title, values, form, names):
     left = LEFT if names else 0
-    room = PANEL - left - RIGHT + (0 if names else 60)
+    room = SHARES[0 if names else 1] - left - RIGHT
     most = max(value for _, value in values)
     parts = [f'<text class="title" x="{x}" y="20">{title}</text>']
     x += left
