@@ -8,9 +8,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 
 fn main() -> std::io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         println!("serving on http://{}/", listener.local_addr()?);
