@@ -89,7 +89,7 @@ impl Inner {
             let (how, reply) = running::follow(&mut keeper.socket, pipes, &plan, live).await;
             attempts += 1;
             match reply {
-                Some(Reply::Exited(_) | Reply::LaunchFailed { .. } | Reply::Aborted) => self.pool.give_back(keeper),
+                Some(Reply::Exited(_) | Reply::LaunchFailed { .. } | Reply::Aborted) => self.pool.give_back_soon(keeper),
                 // Made for a directory that was replaced since; nothing ran, and a new one fits.
                 Some(Reply::Stale) if attempts < STALE_RETRIES => {
                     self.pool.forget_like(&keeper);

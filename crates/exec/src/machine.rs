@@ -33,9 +33,13 @@ impl Machine {
 
     /// The program at a path, from the table if it is still the same file.
     fn at(&self, requested: &Path) -> Option<FoundProgram> {
+        let metadata = fs::metadata(requested).ok()?;
+        if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
+            return None;
+        }
         let mut opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((program, found)) = opened.get(requested)
-            && is_current(program, requested)
+            && is_current(program, &metadata)
         {
             return Some(found.clone());
         }
@@ -63,7 +67,7 @@ impl Programs for Machine {
             "" | "." | ".." => None,
             absolute if absolute.starts_with('/') => self.at(Path::new(absolute)),
             relative if relative.contains('/') => None,
-            name => self.search_path.iter().map(|dir| dir.join(name)).filter(|path| is_program(path)).find_map(|path| self.at(&path)),
+            name => self.search_path.iter().map(|dir| dir.join(name)).find_map(|path| self.at(&path)),
         }
     }
 }
@@ -79,14 +83,14 @@ impl Directories for Machine {
     }
 }
 
-fn is_program(path: &Path) -> bool {
-    fs::metadata(path).is_ok_and(|metadata| metadata.is_file() && metadata.permissions().mode() & 0o111 != 0)
-}
-
 /// Whether the opened file and its interpreters are still what their paths lead to.
-fn is_current(program: &Program, path: &Path) -> bool {
-    let same = fs::metadata(path).is_ok_and(|metadata| Identity::of(&metadata) == program.identity);
-    same && program.interpreter.as_ref().is_none_or(|it| is_current(&it.program, &it.program.path))
+fn is_current(program: &Program, metadata: &fs::Metadata) -> bool {
+    let is_same = Identity::of(metadata) == program.identity;
+    is_same
+        && program.interpreter.as_ref().is_none_or(|interpreter| {
+            let program = &interpreter.program;
+            fs::metadata(&program.path).is_ok_and(|metadata| is_current(program, &metadata))
+        })
 }
 
 #[cfg(test)]

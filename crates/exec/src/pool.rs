@@ -67,6 +67,15 @@ impl Pool {
         made.map_err(|_| StartError::Socket(io::Error::other("the maker of sandboxes died")))?
     }
 
+    /// Takes a keeper back once the call's own answer is on its way.
+    pub(crate) fn give_back_soon(self: &Arc<Self>, keeper: Keeper) {
+        let pool = self.clone();
+        tokio::spawn(async move {
+            tokio::task::yield_now().await;
+            pool.give_back(keeper);
+        });
+    }
+
     /// Takes back a keeper whose call ended well, once its temporary directory is empty. A command may
     /// have left any number of files there, so removing them is not the business of the thread that
     /// runs everything.

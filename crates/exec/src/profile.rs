@@ -24,7 +24,6 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
         ExecRights::Any | ExecRights::Only { workspace: true, .. } => false,
         ExecRights::Only { workspace: false, programs } => !holds_programs(&root, programs),
     };
-    let within = |path: &Path| path.starts_with(&root) || plan.read_paths.iter().any(|read| path.starts_with(read));
     Profile {
         mode: match plan.sandbox {
             SandboxMode::ReadOnly => Mode::ReadOnly,
@@ -37,7 +36,7 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
         },
         identity,
         protected: PROTECTED.iter().map(|name| root.join(name)).filter(|path| path.exists()).collect(),
-        masked: plan.hidden.iter().filter(|path| within(path) && path.exists()).cloned().collect(),
+        masked: plan.hidden.iter().filter(|path| path.exists()).cloned().collect(),
         roots: vec![root],
         read_paths: plan.read_paths.iter().filter(|path| path.exists()).cloned().collect(),
         exec_list,

@@ -19,6 +19,7 @@ use tokio::net::unix::pipe;
 const DRAIN: Duration = Duration::from_secs(2);
 /// How long a keeper may take to report after it was told to kill.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
+const FIRST_READ_BYTES: usize = 4 << 10;
 const READ_BYTES: usize = 64 << 10;
 
 /// The three streams of a command: the ends that travel, and ours.
@@ -183,10 +184,13 @@ async fn feed(stdin: Option<pipe::Sender>, input: Option<&str>) {
 }
 
 async fn pump(mut from: pipe::Receiver, stream: Stream, live: &Live) {
-    let mut buffer = Vec::new();
+    let mut buffer = Vec::with_capacity(FIRST_READ_BYTES);
     loop {
+        // Most commands say little; who fills the buffer gets a larger one.
+        if buffer.len() == buffer.capacity() {
+            buffer.reserve(READ_BYTES);
+        }
         buffer.clear();
-        buffer.reserve(READ_BYTES);
         match from.read_buf(&mut buffer).await {
             Ok(0) | Err(_) => return,
             Ok(_) => live.push(stream, &buffer),

@@ -4,7 +4,8 @@
 //! The order is fixed: where (working directory), how long, with which variables, which programs
 //! (allowlist), and only then whether somebody must be asked (tool matrix, requests for more, mode).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -120,6 +121,8 @@ impl Verdict {
 
 /// Decides one command request.
 pub fn decide(policy: &EffectivePolicy, request: &CommandRequest, around: &Surroundings<'_>) -> Verdict {
+    let programs = Remembered { programs: around.programs, found: RefCell::default() };
+    let around = &Surroundings { programs: &programs, ..*around };
     match plan(policy, request, around) {
         Ok((plan, reading)) => judge(policy, request, plan, &reading),
         Err(refusal) => {
@@ -137,6 +140,23 @@ pub fn decide(policy: &EffectivePolicy, request: &CommandRequest, around: &Surro
     }
 }
 
+/// Programs as they were found when first asked for: within one decision a name means one file.
+struct Remembered<'a> {
+    programs: &'a dyn Programs,
+    found: RefCell<HashMap<String, Option<FoundProgram>>>,
+}
+
+impl Programs for Remembered<'_> {
+    fn find(&self, word: &str) -> Option<FoundProgram> {
+        if let Some(found) = self.found.borrow().get(word) {
+            return found.clone();
+        }
+        let found = self.programs.find(word);
+        self.found.borrow_mut().insert(word.to_owned(), found.clone());
+        found
+    }
+}
+
 /// The request's commands as read, for the whitelist.
 enum Reading {
     Line(Box<Line>),
@@ -151,6 +171,10 @@ fn plan(policy: &EffectivePolicy, request: &CommandRequest, around: &Surrounding
     let (act, used, reading) = read_act(policy, request, &place, around)?;
     let exec = exec_rights(policy, &act, &used, around);
     let command = &policy.command;
+    let is_readable = |path: &Path| {
+        places::is_within(path, &place.root) || command.read_paths.iter().any(|read| places::is_within(path, read))
+    };
+    let hidden = policy.places.hidden.iter().filter(|path| is_readable(path)).cloned().collect();
     let plan = Plan {
         act,
         place,
@@ -165,7 +189,7 @@ fn plan(policy: &EffectivePolicy, request: &CommandRequest, around: &Surrounding
         identity: RunAs { non_root: command.run_as_non_root, user: command.run_as.clone() },
         require: command.require.clone(),
         read_paths: command.read_paths.clone(),
-        hidden: policy.places.hidden.clone(),
+        hidden,
         search_path: command.path.clone(),
     };
     Ok((plan, reading))
@@ -243,7 +267,7 @@ fn covering_rule(policy: &EffectivePolicy, request: &CommandRequest, reading: &R
 }
 
 fn check_hidden(place: &Place, hidden: &[PathBuf]) -> Result<(), Refusal> {
-    match hidden.iter().find(|path| place.root.starts_with(path) || place.cwd.path.starts_with(path)) {
+    match hidden.iter().find(|path| places::is_within(&place.root, path) || places::is_within(&place.cwd.path, path)) {
         None => Ok(()),
         Some(path) => {
             let message = format!("working directory `{}` is inside `{}`, which commands never see", place.cwd.path.display(), path.display());

@@ -39,6 +39,12 @@ pub struct Place {
     pub root: PathBuf,
 }
 
+/// Whether a path lies in a directory or is it. Comparing bytes first spares nearly all comparing of
+/// components, of which a call would do hundreds.
+pub fn is_within(path: &Path, directory: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().starts_with(directory.as_os_str().as_encoded_bytes()) && path.starts_with(directory)
+}
+
 /// Finds and judges the working directory of a call.
 pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories) -> Result<Place, Refusal> {
     let roots = match cwd {

@@ -27,6 +27,7 @@ pub struct Plan {
     pub identity: RunAs,
     pub require: Vec<Layer>,
     pub read_paths: Vec<PathBuf>,
+    /// What lies in readable places and must not be seen.
     pub hidden: Vec<PathBuf>,
     pub search_path: Vec<PathBuf>,
 }
