@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
@@ -28,6 +29,9 @@ const COMMIT_PAGES: usize = 12;
 const COPY_WHEN_IDLE_PAGES: usize = 400;
 /// From this many pages on the log is copied even so.
 const COPY_ALWAYS_PAGES: usize = 900;
+
+/// How long beginning the log anew may wait for others.
+const RESTART_PATIENCE: Duration = Duration::from_millis(20);
 
 /// Whether somebody waits for the writer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -64,6 +68,8 @@ pub(super) struct Log {
     flushes: bool,
     is_prepared: bool,
     growth: Arc<Growth>,
+    /// How long the connection otherwise waits for others.
+    patience: Duration,
 }
 
 impl Log {
@@ -71,7 +77,7 @@ impl Log {
         let mut path = site.database.clone().into_os_string();
         path.push("-wal");
         let flushes = site.options.durability == Durability::Power;
-        Self { path: path.into(), flushes, is_prepared: !flushes, growth }
+        Self { path: path.into(), flushes, is_prepared: !flushes, growth, patience: site.options.busy_timeout }
     }
 
     /// Tells SQLite to leave copying and keeping of the log to us.
@@ -109,10 +115,19 @@ impl Log {
         }
     }
 
-    /// Copies the log into the database, as far as readers let it.
+    /// Copies the log into the database and lets the next commit begin it anew. The bulk is copied beside
+    /// other writers; only what they added meanwhile is copied while they wait, else a busy writer would
+    /// never let the log begin anew and it would grow for ever.
     fn copy(&mut self, connection: &Connection) {
         self.growth.pages.store(0, Ordering::Relaxed);
-        if let Err(error) = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+        let copied = connection
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
+            // Long enough for another's commit; a long reader is not waited for, the log then begins anew
+            // another time.
+            .and_then(|()| connection.busy_timeout(RESTART_PATIENCE))
+            .and_then(|()| connection.query_row("PRAGMA wal_checkpoint(RESTART)", [], |_| Ok(())));
+        let restored = connection.busy_timeout(self.patience);
+        if let Err(error) = copied.and(restored) {
             tracing::debug!(%error, "the log could not be copied into the database");
         }
     }
