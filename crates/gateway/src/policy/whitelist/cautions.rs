@@ -142,10 +142,11 @@ pub(super) fn allow(words: &Words) -> bool {
     if name == "git" && git_subcommand(&words.args).is_none() {
         return false;
     }
-    let operands = words
-        .args
-        .iter()
-        .filter(|arg| !arg.starts_with('-') || *arg == "-");
+    // Behind `--` everything is an operand, a dash or not.
+    let options_end = words.args.iter().position(|arg| arg == "--");
+    let operands = words.args.iter().enumerate().filter(|(index, arg)| {
+        options_end.is_some_and(|end| *index > end) || !arg.starts_with('-') || *arg == "-"
+    });
     let in_bounds = caution
         .operands_max
         .is_none_or(|max| !words.patterned && operands.count() <= max);

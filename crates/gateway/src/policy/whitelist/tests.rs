@@ -202,6 +202,8 @@ fn the_built_in_list_only_reads() {
         "sort -o x",
         "sort --compress-program=id",
         "uniq a b",
+        "uniq -- a -b",
+        "uniq -- -a -b",
         "uniq a*",
         "tree -o x",
         "date -s x",
