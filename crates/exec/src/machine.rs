@@ -50,6 +50,7 @@ impl Machine {
             path: program.path.clone(),
             requested: requested.to_owned(),
             on_trusted_path: parent.is_some_and(|parent| self.trusted.contains(&parent)),
+            is_script: program.interpreter.is_some(),
             interpreter_chain: chain,
             opened: Opened::new(program.clone()),
         };

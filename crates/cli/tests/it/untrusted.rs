@@ -91,6 +91,43 @@ fn git_runs_nothing_that_the_workspace_configured() {
 }
 
 #[test]
+fn a_script_beside_git_does_not_lend_it_a_shell() {
+    let bench = Bench::new();
+    configured(&bench, "[filter \"x\"]\n\tclean = \"echo x > canary; :\"\n[diff]\n\texternal = \"echo x > canary; :\"\n");
+    bench.file(".gitattributes", "* filter=x\n");
+    let script = bench.path("bin");
+    fs::create_dir(&script).unwrap();
+    let bench = bench.config(&format!("workspace_root: .\ncommand_policy: {{path: \"{}:/usr/bin:/bin\"}}\n", script.display()));
+    let script = script.join("which");
+    fs::write(&script, "#!/bin/sh\necho found\n").unwrap();
+    fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut server = Server::start(&bench);
+    for line in ["which sh; git status", "git diff | which sh", "which sh && git status -s"] {
+        server.line(line).refused("APPROVAL_DENIED");
+        assert!(!bench.work().join("canary").exists(), "{line}");
+    }
+    assert_eq!(server.line("which sh; which ls | cat").ok(), "found\nfound\n");
+}
+
+#[test]
+fn what_runs_unasked_by_a_built_in_rule_writes_nothing() {
+    Bench::each(|bench| {
+        // Git starts a name without spaces without a shell, and git itself may be started: with a patch for a
+        // name, this one would be applied.
+        configured(&bench, "[diff]\n\texternal = git-apply\n");
+        let patch = "diff --git a/planted b/planted\nnew file mode 100644\n--- /dev/null\n+++ b/planted\n@@ -0,0 +1 @@\n+x\n";
+        bench.file("tracked", patch);
+        let mut server = Server::start(&bench);
+        for line in ["git diff", "git status", "git describe --always --dirty", "uniq -- tracked -planted"] {
+            server.line(line);
+            assert!(!bench.work().join("planted").exists() && !bench.work().join("-planted").exists(), "{line}");
+        }
+        assert_eq!(server.line("egrep -c planted tracked").ok(), "2\n");
+        assert_eq!(server.line("fgrep -c planted tracked | sort").ok(), "2\n");
+    });
+}
+
+#[test]
 fn commands_stay_in_the_directory_the_server_was_started_in() {
     let bench = Bench::new();
     let mut server = Server::start(&bench);

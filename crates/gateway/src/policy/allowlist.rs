@@ -48,7 +48,9 @@ pub struct FoundProgram {
     /// Whether `requested` lies in a directory of the trusted path (links of directories resolved).
     /// A file of a listed name elsewhere, even a link to the right one, is another command.
     pub on_trusted_path: bool,
-    /// For a `#!` script its interpreter, and the interpreter's own, outermost last.
+    /// Whether it begins with `#!`, so that an interpreter runs.
+    pub is_script: bool,
+    /// What else must be executable for it to run: loaders, and for a script its interpreters, outermost last.
     pub interpreter_chain: Vec<PathBuf>,
     /// The file, held open by whoever found it: what was checked is what runs.
     pub opened: Opened,

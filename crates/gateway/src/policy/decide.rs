@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::allowlist::{self, Allowlist, FoundProgram, Programs, Use};
-use super::effective::{EffectivePolicy, Mode, ResourceLimits, ToolApproval};
+use super::effective::{EffectivePolicy, Mode, ResourceLimits, SandboxMode, ToolApproval};
 use super::line::tree::{Action, RUNNER_BUILTINS, Redirection, Tree};
 use super::line::{self, Line, Shape};
 use super::places::{self, Directories, Place};
@@ -124,7 +124,7 @@ pub fn decide(policy: &EffectivePolicy, request: &CommandRequest, around: &Surro
     let programs = Remembered { programs: around.programs, found: RefCell::default() };
     let around = &Surroundings { programs: &programs, ..*around };
     match plan(policy, request, around) {
-        Ok((plan, reading)) => judge(policy, request, plan, &reading),
+        Ok((plan, reading)) => judge(policy, request, plan, &reading, around.programs),
         Err(refusal) => {
             let sources = &policy.rule_sources;
             let (name, source) = match refusal.code {
@@ -196,7 +196,7 @@ fn plan(policy: &EffectivePolicy, request: &CommandRequest, around: &Surrounding
 }
 
 /// Allow, ask or deny a plan that is possible: the strictest of what the rules say.
-fn judge(policy: &EffectivePolicy, request: &CommandRequest, plan: Plan, reading: &Reading) -> Verdict {
+fn judge(policy: &EffectivePolicy, request: &CommandRequest, plan: Plan, reading: &Reading, programs: &dyn Programs) -> Verdict {
     let command = &policy.command;
     let mode_source = policy.rule_sources.mode.as_str();
     let ask = |plan: Plan, rule: Rule| Verdict::Ask(Question::new(plan, rule, request));
@@ -231,9 +231,9 @@ fn judge(policy: &EffectivePolicy, request: &CommandRequest, plan: Plan, reading
             let rule = rule(&name, mode_source, "allowed commands run confined");
             Verdict::Allow(Permit { plan: Box::new(plan), rule, auto_approved: false })
         }
-        (Mode::Untrusted, false) => match covering_rule(policy, request, reading) {
-            Some(rule) => {
-                let plan = narrowed(plan);
+        (Mode::Untrusted, false) => match covering(policy, request, reading, &plan.act) {
+            Some(Covered { rule, reach }) => {
+                let plan = narrowed(plan, reach, programs);
                 Verdict::Allow(Permit { plan: Box::new(plan), rule, auto_approved: true })
             }
             None => ask(plan, rule("mode untrusted", mode_source, "no whitelist rule covers every command of it")),
@@ -241,15 +241,37 @@ fn judge(policy: &EffectivePolicy, request: &CommandRequest, plan: Plan, reading
     }
 }
 
+/// What the whitelist said for a person.
+struct Covered {
+    rule: Rule,
+    reach: Reach,
+}
+
+/// How far a covered command gets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reach {
+    /// Only built-in rules answered, which promise reading: an option they missed writes nothing either.
+    Reading,
+    /// A configured pattern answered; whoever wrote it may have meant a command that writes.
+    AsPolicySays,
+}
+
 /// A command that the whitelist answered for may start only the programs it names, and git only as
 /// the workspace has not configured it.
-fn narrowed(mut plan: Plan) -> Plan {
-    plan.exec = ExecRights::Only { programs: with_chains(&named_programs(&plan.act)), workspace: false };
+fn narrowed(mut plan: Plan, reach: Reach, programs: &dyn Programs) -> Plan {
+    let mut named = named_programs(&plan.act);
+    let started: Vec<_> = named.iter().flat_map(|program| whitelist::started_by(&program.path)).collect();
+    named.extend(started.iter().filter_map(|name| programs.find(name)));
+    plan.exec = ExecRights::Only { programs: with_chains(&named), workspace: false };
     plan.neutral_git = true;
+    plan.sandbox = match reach {
+        Reach::Reading => plan.sandbox.min(SandboxMode::ReadOnly),
+        Reach::AsPolicySays => plan.sandbox,
+    };
     plan
 }
 
-fn covering_rule(policy: &EffectivePolicy, request: &CommandRequest, reading: &Reading) -> Option<Rule> {
+fn covering(policy: &EffectivePolicy, request: &CommandRequest, reading: &Reading, act: &PlannedAct) -> Option<Covered> {
     let rules = &policy.approval.whitelist;
     let command = match reading {
         Reading::Line(line) => Asked::Line(line),
@@ -257,13 +279,26 @@ fn covering_rule(policy: &EffectivePolicy, request: &CommandRequest, reading: &R
     };
     let environment = if request.env.is_empty() { Environment::Built } else { Environment::GivenByCall };
     let matched = whitelist::covers(rules, Candidate { command, environment })?;
-    let first = &rules[*matched.first()?];
-    let reasons: BTreeSet<&str> = matched.iter().map(|index| rules[*index].reason.as_str()).collect();
-    Some(Rule {
+    let matched: Vec<_> = matched.into_iter().map(|index| &rules[index]).collect();
+    // The right to start programs belongs to the whole line. Beside a script (on many systems `which`
+    // is one) a shell could be started by a program that starts what it finds configured.
+    if brings_an_interpreter_to_others(act) && !matched.iter().all(|rule| rule.starts_nothing()) {
+        return None;
+    }
+    let first = matched.first()?;
+    let reasons: BTreeSet<&str> = matched.iter().map(|rule| rule.reason.as_str()).collect();
+    let rule = Rule {
         name: format!("whitelist `{}`", first.explained()),
         source: first.source.as_str().to_owned(),
         reason: reasons.into_iter().collect::<Vec<_>>().join("; "),
-    })
+    };
+    let reach = if matched.iter().all(|rule| rule.source == whitelist::Source::BuiltIn) { Reach::Reading } else { Reach::AsPolicySays };
+    Some(Covered { rule, reach })
+}
+
+fn brings_an_interpreter_to_others(act: &PlannedAct) -> bool {
+    let named = named_programs(act);
+    named.iter().any(|script| script.is_script && named.iter().any(|other| other.path != script.path))
 }
 
 fn check_hidden(place: &Place, hidden: &[PathBuf]) -> Result<(), Refusal> {

@@ -19,7 +19,7 @@ mod tests;
 use regex::Regex;
 use thiserror::Error;
 
-pub use builtin::{READ_ONLY, ReadOnly, builtin_rules};
+pub use builtin::{READ_ONLY, ReadOnly, builtin_rules, started_by};
 
 use super::allowlist::is_launcher;
 use super::line::tree::{Action, Command, Piece, Redirection};
@@ -182,6 +182,14 @@ impl WhitelistRule {
         match &self.matcher {
             Matcher::Pattern { regex, .. } => regex.as_str().to_owned(),
             Matcher::ReadOnly(program) => program.explained(),
+        }
+    }
+
+    /// Whether the covered program starts no other, whatever the workspace configures for it.
+    pub fn starts_nothing(&self) -> bool {
+        match &self.matcher {
+            Matcher::Pattern { .. } => false,
+            Matcher::ReadOnly(program) => program.starts_nothing(),
         }
     }
 

@@ -203,6 +203,7 @@ impl Programs for OneProgram {
             path: "/bin/true".into(),
             requested: "/bin/true".into(),
             on_trusted_path: true,
+            is_script: false,
             interpreter_chain: vec![],
             opened: Opened::default(),
         })

@@ -138,6 +138,7 @@ impl Programs for Bench {
             path: requested.clone(),
             on_trusted_path: true,
             requested,
+            is_script: false,
             interpreter_chain: Vec::new(),
             opened: crate::policy::allowlist::Opened::default(),
         })

@@ -33,6 +33,7 @@ impl Programs for Machine {
             path: PathBuf::from(format!("/usr/bin/{file}")),
             requested: PathBuf::from(directory).join(name),
             on_trusted_path: trusted,
+            is_script: false,
             interpreter_chain: Vec::new(),
             opened: crate::policy::allowlist::Opened::default(),
         })

@@ -1,5 +1,7 @@
 //! Programs that only read, as data. The options to be careful with stand in [`super::cautions`].
 
+use std::path::Path;
+
 use super::cautions::{CAUTIONS, git_subcommand};
 use super::{Matcher, Source, WhitelistRule, Words};
 
@@ -154,7 +156,23 @@ pub fn builtin_rules() -> Vec<WhitelistRule> {
         .collect()
 }
 
+/// What a known program starts to do its work: these two are scripts around `grep`.
+pub fn started_by(program: &Path) -> &'static [&'static str] {
+    match program.file_name().and_then(|name| name.to_str()) {
+        Some("egrep" | "fgrep") => &["grep"],
+        _ => &[],
+    }
+}
+
 impl ReadOnly {
+    /// Git starts filters, converters and helpers that its configuration names.
+    pub(super) fn starts_nothing(&self) -> bool {
+        match self.usage {
+            Usage::Any | Usage::OptionsOnly => true,
+            Usage::Subcommands(_) => false,
+        }
+    }
+
     pub(super) fn covers(&self, words: &Words) -> bool {
         if words.name != self.program {
             return false;
