@@ -61,6 +61,8 @@ pub(crate) struct Keeper {
     /// Counter values before the current call.
     counted: (u64, u64),
     shared_memory: SharedMemory,
+    /// The last call left something that could not be cleared away; nothing runs here any more.
+    is_spoiled: bool,
     in_mount_namespace: bool,
     landlocked: bool,
     drops_capabilities: bool,

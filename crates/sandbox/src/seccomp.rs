@@ -20,13 +20,17 @@ pub(crate) struct Options {
     pub(crate) network: Network,
     /// Programs in anonymous memory would pass by the list of programs.
     pub(crate) refuse_memory_files: bool,
+    /// Without a namespace of their own, System V objects are those of the user's other programs, and
+    /// outlive whoever made them.
+    pub(crate) refuse_system_v: bool,
 }
 
 impl Options {
-    pub(crate) fn of(profile: &Profile) -> Options {
+    pub(crate) fn of(profile: &Profile, has_namespaces: bool) -> Options {
         Options {
             network: profile.network,
             refuse_memory_files: profile.exec_list,
+            refuse_system_v: !has_namespaces,
         }
     }
 }

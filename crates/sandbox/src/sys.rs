@@ -1,6 +1,7 @@
 //! System calls that the standard library does not offer, each as a small function with ordinary types.
 //! What runs between `clone` and `exec` lives in `keeper::child`; it must not use anything here that allocates.
 
+pub(crate) mod ipc;
 pub(crate) mod mounts;
 pub(crate) mod process;
 pub(crate) mod sockets;

@@ -120,3 +120,19 @@ fn a_server_that_lost_its_helpers_refuses_and_lives() {
         assert!(server.end().success());
     });
 }
+
+#[test]
+fn nothing_kept_in_memory_outlives_a_call() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "perl,ls");
+        let mut server = Server::start(&bench);
+        // Shared memory, a semaphore and a queue of System V, made anew or not at all.
+        let make = "print join ' ', map { defined $_ ? 'made' : 'refused' } shmget(7, 4096, 03600), semget(7, 1, 03600), msgget(7, 03600)";
+        for _ in 0..3 {
+            assert_eq!(server.process("perl", &["-e", make]).ok(), "made made made");
+        }
+        let deep = "chdir '/dev/shm'; for (1..5000) { mkdir 'd' or last; chdir 'd' or last } print qq(made\n)";
+        assert_eq!(server.call("execute_process", json!({"file": "perl", "args": ["-e", deep], "timeout_ms": 60_000})).ok(), "made\n");
+        assert_eq!(server.process("ls", &["-A", "/dev/shm"]).ok(), "");
+    });
+}

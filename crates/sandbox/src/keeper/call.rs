@@ -15,7 +15,7 @@ use crate::runner::RunnerInput;
 use crate::sys::process::{
     Ended, Patience, Side, Waited, exit_now, fork_into, wait_for, wait_ready,
 };
-use crate::sys::{self, errno_of, sockets};
+use crate::sys::{self, errno_of, ipc, sockets};
 use crate::wire;
 
 /// Rulesets kept; a server has few different lists of programs.
@@ -32,7 +32,7 @@ enum Started {
 impl Keeper {
     /// Runs one command and answers when its tree is gone; `None` when the server is.
     pub(super) fn conduct(&mut self, launch: &Launch, fds: Vec<OwnedFd>) -> Option<Reply> {
-        if !self.guards.iter().all(super::mounts::Guard::holds) {
+        if self.is_spoiled || !self.guards.iter().all(super::mounts::Guard::holds) {
             return Some(Reply::Stale);
         }
         let started = self
@@ -52,10 +52,15 @@ impl Keeper {
         if self.shared_memory == SharedMemory::Private {
             for entry in fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
                 let path = entry.path();
-                if fs::remove_file(&path).is_err() {
-                    let _ = fs::remove_dir_all(&path);
+                // A tree may be too deep to be removed; it goes with this keeper then.
+                if fs::remove_file(&path).is_err() && fs::remove_dir_all(&path).is_err() {
+                    self.is_spoiled = true;
                 }
             }
+        }
+        // The namespace of these objects came with the one for mounts.
+        if self.in_mount_namespace && !ipc::clear() {
+            self.is_spoiled = true;
         }
     }
 

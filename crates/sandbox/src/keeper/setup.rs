@@ -101,7 +101,7 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
     let stack = Stack::new().map_err(failed(Act::Stack))?;
     // Last, because it refuses the very calls that the steps above are made of.
     if filtered {
-        seccomp::install(seccomp::Options::of(&profile)).map_err(failed(Act::Seccomp))?;
+        seccomp::install(seccomp::Options::of(&profile, has_namespaces)).map_err(failed(Act::Seccomp))?;
     }
     let keeper = Keeper {
         socket,
@@ -113,6 +113,7 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
         counted: counters.read(),
         counters,
         shared_memory: covers.shared_memory,
+        is_spoiled: false,
         guards: covers.guards,
         in_mount_namespace: has_namespaces && profile.confines(),
         landlocked,

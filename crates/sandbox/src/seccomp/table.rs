@@ -53,6 +53,18 @@ pub(super) fn rules(options: Options) -> Vec<Rule> {
         Test::OneOf(&[TIOCSTI, TIOCLINUX, TIOCSETD]),
         libc::EPERM,
     ));
+    // Limits of other processes: the keeper is one of them, and its limits are those of every later call.
+    rules.push(Rule::refuse_if(
+        libc::SYS_prlimit64,
+        0,
+        Test::AnyBit(u32::MAX),
+        libc::EPERM,
+    ));
+    if options.refuse_system_v {
+        for call in [libc::SYS_shmget, libc::SYS_shmat, libc::SYS_semget, libc::SYS_msgget] {
+            rules.push(Rule::refuse(call, libc::EPERM));
+        }
+    }
     if options.refuse_memory_files {
         rules.push(Rule::refuse(libc::SYS_memfd_create, libc::EPERM));
     }

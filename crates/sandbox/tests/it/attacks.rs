@@ -46,6 +46,11 @@ fn path(text: &'static CStr) -> *const libc::c_char {
 /// Name, what is tried, and the errors that count as refused.
 const ATTACKS: &[(&str, Attack, &[i32])] = &[
     (
+        "limits-of-the-keeper",
+        || set_limit_of(parent()),
+        &[libc::EPERM],
+    ),
+    (
         "inet",
         call!(libc::SYS_socket, libc::AF_INET, libc::SOCK_STREAM, 0),
         &[libc::EACCES],
@@ -216,6 +221,12 @@ const MEMORY_FILE: &str = "memfd";
 fn parent() -> i32 {
     // SAFETY: takes nothing and cannot fail.
     unsafe { libc::getppid() }
+}
+
+fn set_limit_of(pid: i32) -> i64 {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: reads one limit; nothing is written.
+    i64::from(unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &raw const none, std::ptr::null_mut()) })
 }
 
 fn open_keeper(file: &str) -> i64 {
