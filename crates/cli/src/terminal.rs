@@ -159,7 +159,7 @@ pub(crate) fn told(written: io::Result<()>) -> anyhow::Result<()> {
 /// written out. Recorded commands come from agents, who could otherwise draw over the line.
 pub(crate) fn clean(text: &str) -> String {
     let steers = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     text.chars().fold(String::with_capacity(text.len()), |mut clean, c| {
         if steers(c) {
@@ -191,8 +191,8 @@ mod tests {
     #[test]
     fn what_steers_a_terminal_is_written_out() {
         assert_eq!(
-            clean("ls \u{1b}[2J\r\n\u{202e}x é 日"),
-            "ls \\u{1b}[2J\\r\\n\\u{202e}x é 日"
+            clean("ls \u{1b}[2J\r\n\u{202e}x\u{2028} é 日"),
+            "ls \\u{1b}[2J\\r\\n\\u{202e}x\\u{2028} é 日"
         );
     }
 
