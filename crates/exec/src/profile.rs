@@ -10,7 +10,11 @@ use sandbox::{Identity, Limits, Mode, Profile};
 
 /// Existing parts of the workspace that commands may read but not change: they steer programs that
 /// others run there later.
-const PROTECTED: [&str; 3] = [".git/hooks", ".git/config", ".countersign"];
+const PROTECTED: [&str; 5] = [".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".countersign"];
+
+/// Parts of a repository that would do the same if they came into being: `commondir` names another
+/// directory to take configuration and hooks from.
+const BARRED: [&str; 2] = [".git/hooks", ".git/commondir"];
 
 /// The largest file a command may write.
 const FILE_BYTES_MAX: u64 = 16 << 30;
@@ -35,7 +39,8 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
             Network::Allow => sandbox::Network::Allow,
         },
         identity,
-        protected: PROTECTED.iter().map(|name| root.join(name)).filter(|path| path.exists()).collect(),
+        protected: protected(&root),
+        barred: barred(&root),
         masked: plan.hidden.iter().filter(|path| path.exists()).cloned().collect(),
         roots: vec![root],
         read_paths: plan.read_paths.iter().filter(|path| path.exists()).cloned().collect(),
@@ -52,6 +57,21 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
         },
         require: plan.require.iter().filter_map(|layer| layer.as_str().parse().ok()).collect(),
     }
+}
+
+fn protected(root: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<_> = PROTECTED.iter().map(|name| root.join(name)).filter(|path| path.exists()).collect();
+    // In a linked worktree or a submodule a file says where the repository is.
+    paths.extend(Some(root.join(".git")).filter(|path| path.is_file()));
+    paths
+}
+
+fn barred(root: &Path) -> Vec<PathBuf> {
+    // Without a configuration there is no repository yet, and making one is a command's right.
+    if !root.join(".git/config").is_file() {
+        return Vec::new();
+    }
+    BARRED.iter().map(|name| root.join(name)).filter(|path| path.symlink_metadata().is_err()).collect()
 }
 
 /// Whether a root has something in it that must be executable: a listed program, or the machine's own

@@ -54,6 +54,7 @@ fn main() {
         read_paths: vec![],
         masked: vec!["/root".into()],
         protected: vec![],
+        barred: vec![],
         exec_list: mode == Mode::WorkspaceWrite,
         noexec: false,
         home: None,

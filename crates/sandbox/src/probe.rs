@@ -88,6 +88,7 @@ fn everything() -> Profile {
         masked: Vec::new(),
         // Something to protect; that it does not exist costs nothing.
         protected: vec!["/nonexistent".into()],
+        barred: vec![],
         exec_list: true,
         noexec: true,
         home: None,

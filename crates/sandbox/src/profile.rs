@@ -64,6 +64,9 @@ pub struct Profile {
     pub masked: Vec<PathBuf>,
     /// Made read-only where they exist inside a root.
     pub protected: Vec<PathBuf>,
+    /// Not there yet and to stay so: what a call leaves there is removed when it ends. A mount cannot
+    /// protect what does not exist.
+    pub barred: Vec<PathBuf>,
     /// Launches come with a list of programs; programs made at run time in memory are refused.
     pub exec_list: bool,
     /// Roots, home and temporary directory are mounted `noexec`.
@@ -118,7 +121,7 @@ impl Profile {
         {
             return Err(ProfileError::RootIdentity);
         }
-        let paths = [&self.roots, &self.read_paths, &self.masked, &self.protected];
+        let paths = [&self.roots, &self.read_paths, &self.masked, &self.protected, &self.barred];
         for path in paths
             .into_iter()
             .flatten()

@@ -114,6 +114,30 @@ fn hooks_and_configuration_of_a_repository_stay_as_they_are() {
 }
 
 #[test]
+fn a_repository_cannot_be_pointed_at_other_hooks_and_configuration() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "sh,mkdir,git");
+        bench.repository();
+        fs::remove_dir_all(bench.work().join(".git/hooks")).unwrap();
+        let mut server = Server::start(&bench);
+        for _ in 0..2 {
+            let outcome = server.line("sh -c 'echo ../evil > .git/commondir; mkdir .git/hooks; echo evil > .git/hooks/pre-commit; :'");
+            if outcome.layers().contains(&"protected-paths") {
+                assert!(!bench.work().join(".git/commondir").exists() && !bench.work().join(".git/hooks").exists());
+            }
+        }
+        assert_eq!(server.process("git", &["status", "--short"]).ok(), "");
+        // A linked worktree names its repository in a file.
+        fs::rename(bench.work().join(".git"), bench.path("outside/repository")).unwrap();
+        let pointer = bench.file(".git", "gitdir: ../outside/repository\n");
+        let outcome = server.line("sh -c 'echo gitdir: evil > .git; mkdir evil; mv .git evil; rm -f .git; :'");
+        if outcome.layers().contains(&"protected-paths") {
+            assert_eq!(fs::read_to_string(pointer).unwrap(), "gitdir: ../outside/repository\n");
+        }
+    });
+}
+
+#[test]
 fn the_network_is_out_of_reach() {
     Bench::each(|bench| {
         let bench = bench.env("ALLOWED_COMMANDS", "python3");

@@ -42,8 +42,26 @@ impl Keeper {
             Started::Refused(reply) => return Some(reply),
             Started::Running { pid } => pid,
         };
-        let main = self.attend(pid)?;
+        let main = self.attend(pid);
+        self.clear_barred();
+        let main = main?;
         Some(Reply::Exited(self.ending(launch, &main)))
+    }
+
+    /// Removes what came into being where nothing may. Nothing runs any more, and the directories above
+    /// are mount points, so nobody in here swaps them meanwhile.
+    fn clear_barred(&mut self) {
+        if !self.in_mount_namespace {
+            return;
+        }
+        for path in &self.profile.barred {
+            let removed = match fs::symlink_metadata(path) {
+                Err(_) => Ok(()),
+                Ok(found) if found.is_dir() => fs::remove_dir_all(path),
+                Ok(_) => fs::remove_file(path),
+            };
+            self.is_spoiled |= removed.is_err();
+        }
     }
 
     /// After the reply: what the next call must not inherit from this one.

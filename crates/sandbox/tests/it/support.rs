@@ -72,6 +72,7 @@ impl Server {
             read_paths: Vec::new(),
             masked: Vec::new(),
             protected: Vec::new(),
+            barred: Vec::new(),
             exec_list: false,
             noexec: false,
             home: None,
