@@ -8,7 +8,12 @@ use crate::config::Flags;
 
 /// Stands between AI agents and this machine: policy, approval, confinement, record.
 #[derive(Parser, Debug)]
-#[command(name = "countersign", version, propagate_version = true, disable_help_subcommand = true)]
+#[command(
+    name = "countersign",
+    version,
+    propagate_version = true,
+    disable_help_subcommand = true
+)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) global: Global,
@@ -29,7 +34,11 @@ pub(crate) struct Global {
 
 impl Global {
     pub(crate) fn flags(&self) -> Flags {
-        Flags { config: self.config.clone(), state_dir: self.state_dir.clone(), ..Flags::default() }
+        Flags {
+            config: self.config.clone(),
+            state_dir: self.state_dir.clone(),
+            ..Flags::default()
+        }
     }
 }
 
@@ -40,8 +49,10 @@ pub(crate) enum Command {
     /// Run the server: health, readiness, and a page that says what is running.
     Serve(Serve),
     /// Run one command through policy, approval, sandbox and record.
-    #[command(after_help = "The exit code is the command's own; 124 on timeout, 126 when it was refused.\n\n\
-                            Example:\n  countersign exec --timeout-ms 60000 -- git status --short")]
+    #[command(
+        after_help = "The exit code is the command's own; 124 on timeout, 126 when it was refused.\n\n\
+                            Example:\n  countersign exec --timeout-ms 60000 -- git status --short"
+    )]
     Exec(Exec),
     /// Read, prove, export and prune the record.
     #[command(subcommand)]

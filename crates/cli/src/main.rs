@@ -30,7 +30,10 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             let text = error.render().to_string();
-            start::say(&format!("countersign: {}", text.trim_start_matches("error: ").trim_end()));
+            start::say(&format!(
+                "countersign: {}",
+                text.trim_start_matches("error: ").trim_end()
+            ));
             return ExitCode::from(NOT_UNDERSTOOD);
         }
         // `--help` and `--version` come back as errors too.
@@ -54,7 +57,10 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         // Forked before anything else exists: small, single-threaded, without secrets.
         Command::Stdio => commands::stdio::run(&flags, Launchpad::prepare()?)?,
         Command::Exec(exec) => return commands::exec::run(&flags, exec, Launchpad::prepare()?),
-        Command::Serve(serve) => commands::serve::run(&config::Flags { listen: serve.listen.clone(), ..flags })?,
+        Command::Serve(serve) => commands::serve::run(&config::Flags {
+            listen: serve.listen.clone(),
+            ..flags
+        })?,
         Command::Audit(audit) => return commands::audit::run(&flags, audit),
         Command::Policy(policy) => commands::policy::run(&flags, policy)?,
         Command::Config(command) => commands::config::run(&flags, command)?,

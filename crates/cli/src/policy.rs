@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use anyhow::Context as _;
 use countersign_gateway::policy::allowlist::Allowlist;
 use countersign_gateway::policy::effective::{
-    ApprovalPolicy, CommandPolicy, EffectivePolicy, Layer, Mode, Network, Places, RuleSources, SandboxMode, ToolApproval, ToolRule,
+    ApprovalPolicy, CommandPolicy, EffectivePolicy, Layer, Mode, Network, Places, RuleSources, SandboxMode,
+    ToolApproval, ToolRule,
 };
 use countersign_gateway::policy::quantity::{ByteCount, Millicores};
 use countersign_gateway::policy::whitelist::{RuleText, Source, WhitelistError, WhitelistRule, builtin_rules};
@@ -30,7 +31,11 @@ pub(crate) fn effective(settings: &Settings) -> anyhow::Result<EffectivePolicy> 
             sandbox: word(SandboxMode::parse, &command.sandbox)?,
             network: word(Network::parse, &command.network)?,
             env_allow: command.env_allow.clone(),
-            require: command.require.iter().map(|layer| word(Layer::parse, layer)).collect::<Result<_, _>>()?,
+            require: command
+                .require
+                .iter()
+                .map(|layer| word(Layer::parse, layer))
+                .collect::<Result<_, _>>()?,
             path: command.path.clone(),
             read_paths: canonical(&command.read_paths),
             helpers: command.helpers.clone(),
@@ -53,7 +58,11 @@ pub(crate) fn effective(settings: &Settings) -> anyhow::Result<EffectivePolicy> 
             .map(|entry| {
                 Ok(ToolRule {
                     pattern: entry.pattern.clone(),
-                    approval: entry.approval.as_deref().map(|text| word(ToolApproval::parse, text)).transpose()?,
+                    approval: entry
+                        .approval
+                        .as_deref()
+                        .map(|text| word(ToolApproval::parse, text))
+                        .transpose()?,
                     enabled: entry.enabled,
                     source: entry.source.clone(),
                 })
@@ -72,7 +81,10 @@ pub(crate) fn effective(settings: &Settings) -> anyhow::Result<EffectivePolicy> 
 
 /// Paths as the kernel names them; what does not exist stays as written.
 fn canonical(paths: &[PathBuf]) -> Vec<PathBuf> {
-    paths.iter().map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone())).collect()
+    paths
+        .iter()
+        .map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
+        .collect()
 }
 
 /// A secret place that is reached through a link is hidden under both names, once and for all here,
@@ -86,7 +98,9 @@ fn both_names(paths: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 fn set_by(settings: &Settings, key: &str) -> String {
-    settings.held(key).map_or_else(|| "default".to_owned(), |held| held.origin.to_string())
+    settings
+        .held(key)
+        .map_or_else(|| "default".to_owned(), |held| held.origin.to_string())
 }
 
 fn allowlist(entries: &[String]) -> anyhow::Result<Allowlist> {
@@ -108,7 +122,11 @@ fn whitelist(entries: &[WhitelistEntry]) -> anyhow::Result<Vec<WhitelistRule>> {
 }
 
 fn whitelist_rule(entry: &WhitelistEntry) -> Result<WhitelistRule, WhitelistError> {
-    let source = if entry.source.contains("project file") { Source::Project } else { Source::Global };
+    let source = if entry.source.contains("project file") {
+        Source::Project
+    } else {
+        Source::Global
+    };
     WhitelistRule::new(&RuleText {
         pattern: &entry.pattern,
         reason: entry.reason.as_deref().unwrap_or("configured"),

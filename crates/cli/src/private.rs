@@ -40,14 +40,19 @@ fn temporary(mode: u32) -> anyhow::Result<PathBuf> {
             Err(error) => return Err(error).with_context(|| format!("cannot make `{}`", path.display())),
         }
     }
-    anyhow::bail!("cannot make a temporary directory in `{}`: all names are taken", base.display())
+    anyhow::bail!(
+        "cannot make a temporary directory in `{}`: all names are taken",
+        base.display()
+    )
 }
 
 fn homes(is_root: bool) -> Option<PathBuf> {
     if is_root {
         return Some(PathBuf::from("/var/cache/countersign/homes"));
     }
-    let cache = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = std::env::var_os("XDG_CACHE_HOME")
+        .map(PathBuf::from)
+        .filter(|path| path.is_absolute());
     let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))?;
     Some(cache.join("countersign/homes"))
 }
@@ -55,7 +60,10 @@ fn homes(is_root: bool) -> Option<PathBuf> {
 fn make_all(path: &Path, mode: u32) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(mode).create(path)?;
     // The umask may have taken away what another user needs to pass through.
-    for own in path.ancestors().take_while(|dir| dir.components().any(|part| part.as_os_str() == "countersign")) {
+    for own in path
+        .ancestors()
+        .take_while(|dir| dir.components().any(|part| part.as_os_str() == "countersign"))
+    {
         fs::set_permissions(own, fs::Permissions::from_mode(mode))?;
     }
     Ok(())

@@ -18,10 +18,10 @@ use countersign_store::row::Row;
 use countersign_store::sqlite::query::{Filter, Pick};
 use countersign_store::{Durability, Options, SqliteStore};
 use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::{self, Flags, Problems, Settings, Surroundings};
 use crate::interpreters;
@@ -66,7 +66,11 @@ impl Started {
         let surroundings = Surroundings::of_this_process()?;
         let settings = config::load(&surroundings, flags).map_err(BadConfiguration)?;
         let policy = policy::effective(&settings).map_err(|error| BadUsage(format!("{error:#}")))?;
-        Ok(Self { settings, policy, surroundings })
+        Ok(Self {
+            settings,
+            policy,
+            surroundings,
+        })
     }
 
     /// Opening may wait, for other processes and for what a crash left to be closed, so it does not
@@ -96,8 +100,14 @@ impl Started {
                 let record = record.clone();
                 let done = tokio::task::spawn_blocking(move || {
                     let (now, ids) = (Clock::system().now(), IdSource::random());
-                    let swept = record.sweep_abandoned(now, &ids).map(drop).map_err(|error| error.to_string());
-                    let pruned = record.prune_older_than(days, now, &ids).map(drop).map_err(|error| error.to_string());
+                    let swept = record
+                        .sweep_abandoned(now, &ids)
+                        .map(drop)
+                        .map_err(|error| error.to_string());
+                    let pruned = record
+                        .prune_older_than(days, now, &ids)
+                        .map(drop)
+                        .map_err(|error| error.to_string());
                     swept.and(pruned)
                 });
                 if let Ok(Err(error)) = done.await {
@@ -109,7 +119,11 @@ impl Started {
     }
 
     /// Joins everything; the policy in force is in the record before the first call.
-    pub(crate) async fn gateway(&self, launchpad: Launchpad, approver: Arc<dyn Approver>) -> anyhow::Result<Arc<Gateway>> {
+    pub(crate) async fn gateway(
+        &self,
+        launchpad: Launchpad,
+        approver: Arc<dyn Approver>,
+    ) -> anyhow::Result<Arc<Gateway>> {
         let record = self.record().await?;
         let redactor = self.redactor();
         self.record_policy(&record, &redactor).await?;
@@ -140,21 +154,43 @@ impl Started {
         let last = record.query_events(&last).context("cannot look up the last policy")?;
         let payload = |row: &Row| serde_json::from_str::<Value>(&row.payload).ok();
         let digest = self.policy.snapshot()["digest"].take();
-        if last.first().and_then(payload).is_some_and(|payload| payload["digest"] == digest) {
+        if last
+            .first()
+            .and_then(payload)
+            .is_some_and(|payload| payload["digest"] == digest)
+        {
             return Ok(());
         }
         let payload = json!({"digest": digest, "content": redactor.redact_json(&self.policy.content())});
         let ids = IdSource::random();
         let actor = Actor::system("policy");
         let now = Clock::system().now();
-        let event = Draft::new(ids.event(), now, ids.correlation(), actor, EventType::PolicyChanged, &payload);
-        let change = Change { events: vec![event], ..Change::default() };
-        record.commit(change).await.map(drop).context("cannot write the policy into the record")
+        let event = Draft::new(
+            ids.event(),
+            now,
+            ids.correlation(),
+            actor,
+            EventType::PolicyChanged,
+            &payload,
+        );
+        let change = Change {
+            events: vec![event],
+            ..Change::default()
+        };
+        record
+            .commit(change)
+            .await
+            .map(drop)
+            .context("cannot write the policy into the record")
     }
 
     /// Knows the values of this process's secret variables besides the usual shapes of secrets.
     fn redactor(&self) -> Redactor {
-        let secret = self.surroundings.variables.iter().filter(|(name, _)| is_secret_name(name));
+        let secret = self
+            .surroundings
+            .variables
+            .iter()
+            .filter(|(name, _)| is_secret_name(name));
         Redactor::new(redact::Config {
             patterns: self.settings.audit.redact_patterns.clone(),
             secret_values: secret.map(|(_, value)| value.clone()).collect(),
@@ -180,9 +216,13 @@ pub(crate) fn warn_of_interpreters(started: &Started) {
 /// Logs go to standard error: warnings, or what `COUNTERSIGN_LOG` asks for (`debug`, `countersign_store=trace`).
 pub(crate) fn log() {
     let wanted = std::env::var("COUNTERSIGN_LOG").unwrap_or_else(|_| "warn".to_owned());
-    let filter = wanted.parse().unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
+    let filter = wanted
+        .parse()
+        .unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colours);
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(colours);
     tracing_subscriber::registry().with(lines.with_filter(filter)).init();
 }
 
@@ -194,7 +234,10 @@ pub(crate) fn say(line: &str) {
 
 /// One thread runs everything: a call then never waits for another thread to wake up.
 pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop")
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the event loop")
 }
 
 /// Resolves at SIGTERM or SIGINT.

@@ -25,7 +25,8 @@ pub(crate) struct Launchpad {
 impl Launchpad {
     pub(crate) fn prepare() -> anyhow::Result<Self> {
         let directories = crate::private::directories(uid() == 0)?;
-        let zygote = SandboxExecutor::start_zygote(&directories).context("cannot start the sandbox's helper process")?;
+        let zygote =
+            SandboxExecutor::start_zygote(&directories).context("cannot start the sandbox's helper process")?;
         Ok(Self { zygote, directories })
     }
 }
@@ -64,7 +65,9 @@ pub(crate) fn gateway(parts: Parts, launchpad: Launchpad) -> Arc<Gateway> {
 pub(crate) fn record(state_dir: &Path, options: Options) -> anyhow::Result<SqliteStore> {
     let clock = options.clock.clone();
     let store = SqliteStore::open(state_dir, options).context("cannot open the record")?;
-    store.sweep_abandoned(clock.now(), &IdSource::random()).context("cannot close what an earlier server left open")?;
+    store
+        .sweep_abandoned(clock.now(), &IdSource::random())
+        .context("cannot close what an earlier server left open")?;
     Ok(store)
 }
 

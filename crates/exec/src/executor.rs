@@ -17,8 +17,8 @@ use countersign_sandbox::program::Program;
 use countersign_sandbox::{Body, Launch, Options, Profile, ProfileError, Reply, Zygote, ZygoteError, wire};
 
 use crate::pool::{Directories, Keeper, Pool, StartError};
-use crate::running::{self, Pipes};
 use crate::runner::{ProgramRef, Script};
+use crate::running::{self, Pipes};
 use crate::{environment, identity, profile, runner};
 
 /// Runs plans through keepers.
@@ -35,11 +35,20 @@ impl SandboxExecutor {
     /// Starts the zygote. To be called first thing, before threads, sockets or secrets exist.
     pub fn start_zygote(directories: &Directories) -> Result<Zygote, ZygoteError> {
         let temp_base = Some(directories.temporary.clone());
-        Zygote::start(Options { temp_base, namespaces: true, runner: Some(runner::run) })
+        Zygote::start(Options {
+            temp_base,
+            namespaces: true,
+            runner: Some(runner::run),
+        })
     }
 
     pub fn new(zygote: Zygote, directories: Directories, server_uid: u32) -> Self {
-        Self { inner: Arc::new(Inner { pool: Arc::new(Pool::new(zygote, directories)), server_uid }) }
+        Self {
+            inner: Arc::new(Inner {
+                pool: Arc::new(Pool::new(zygote, directories)),
+                server_uid,
+            }),
+        }
     }
 }
 
@@ -67,7 +76,10 @@ const STALE_RETRIES: usize = 3;
 
 impl Inner {
     async fn run(&self, plan: Plan, gate: Gate, live: &Live) -> Ended {
-        let not_started = |refusal| Ended { how: How::NotStarted(refusal), layers: Vec::new() };
+        let not_started = |refusal| Ended {
+            how: How::NotStarted(refusal),
+            layers: Vec::new(),
+        };
         let mut prepared = match self.prepare(&plan).await {
             Ok(prepared) => prepared,
             Err(refusal) => return not_started(refusal),
@@ -75,12 +87,18 @@ impl Inner {
         // The keeper sets the command up while the record is being written.
         if let Err(error) = gate.open().await {
             let _ = wire::send_control(prepared.keeper.socket.as_fd(), wire::ABORT);
-            return Ended { how: How::NotRecorded(error), layers: Vec::new() };
+            return Ended {
+                how: How::NotRecorded(error),
+                layers: Vec::new(),
+            };
         }
         // Given up while it was being prepared: it is never let go.
         if live.is_cancelled() {
             let _ = wire::send_control(prepared.keeper.socket.as_fd(), wire::ABORT);
-            return Ended { how: How::Cancelled, layers: Vec::new() };
+            return Ended {
+                how: How::Cancelled,
+                layers: Vec::new(),
+            };
         }
         let mut attempts = 0;
         loop {
@@ -89,7 +107,9 @@ impl Inner {
             let (how, reply) = running::follow(&mut keeper.socket, pipes, &plan, live).await;
             attempts += 1;
             match reply {
-                Some(Reply::Exited(_) | Reply::LaunchFailed { .. } | Reply::Aborted) => self.pool.give_back_soon(keeper),
+                Some(Reply::Exited(_) | Reply::LaunchFailed { .. } | Reply::Aborted) => {
+                    self.pool.give_back_soon(keeper)
+                }
                 // Made for a directory that was replaced since; nothing ran, and a new one fits.
                 Some(Reply::Stale) if attempts < STALE_RETRIES => {
                     self.pool.forget_like(&keeper);
@@ -108,18 +128,28 @@ impl Inner {
     /// Has a keeper prepare the plan, up to the gate.
     async fn prepare(&self, plan: &Plan) -> Result<Prepared, Refusal> {
         if plan.place.root.to_str().is_none() {
-            let message = format!("working directory `{}` is not allowed: its path is not UTF-8", plan.place.root.display());
+            let message = format!(
+                "working directory `{}` is not allowed: its path is not UTF-8",
+                plan.place.root.display()
+            );
             return Err(Refusal::new(ErrorCode::CwdNotAllowed, message));
         }
         let profile = self.profile(plan)?;
         let mut last = None;
         for _ in 0..STALE_RETRIES {
-            let keeper = self.pool.take(profile.clone()).await.map_err(|error| unavailable(&error))?;
+            let keeper = self
+                .pool
+                .take(profile.clone())
+                .await
+                .map_err(|error| unavailable(&error))?;
             if let Some(refusal) = profile::refuse_exposed(&plan.place.root, &keeper.report.exposed) {
                 return Err(refusal);
             }
             let pipes = Pipes::new(plan.input.is_some()).map_err(|error| {
-                Refusal::new(ErrorCode::CommandExecutionFailed, format!("cannot make pipes for the command: {error}"))
+                Refusal::new(
+                    ErrorCode::CommandExecutionFailed,
+                    format!("cannot make pipes for the command: {error}"),
+                )
             })?;
             match send(&keeper, plan, &pipes) {
                 Ok(()) => return Ok(Prepared { keeper, pipes: pipes.0 }),
@@ -127,7 +157,10 @@ impl Inner {
             }
         }
         let reason = last.map_or_else(String::new, |error| format!(": {error}"));
-        Err(Refusal::new(ErrorCode::SandboxUnavailable, format!("the sandbox did not take the command{reason}")))
+        Err(Refusal::new(
+            ErrorCode::SandboxUnavailable,
+            format!("the sandbox did not take the command{reason}"),
+        ))
     }
 
     fn profile(&self, plan: &Plan) -> Result<Profile, Refusal> {
@@ -145,7 +178,10 @@ struct Prepared {
 fn unavailable(error: &StartError) -> Refusal {
     // Not something the machine lacks: nobody could confine a command that may write everywhere.
     if let StartError::Keeper(ZygoteError::Profile(ProfileError::RootTooWide(root))) = error {
-        let message = format!("working directory `{}` is not allowed: commands may write below it, and it holds the whole system; use one inside it", root.display());
+        let message = format!(
+            "working directory `{}` is not allowed: commands may write below it, and it holds the whole system; use one inside it",
+            root.display()
+        );
         return Refusal::new(ErrorCode::CwdNotAllowed, message);
     }
     let mut message = error.to_string();
@@ -154,7 +190,10 @@ fn unavailable(error: &StartError) -> Refusal {
         message = format!("{message}: {inner}");
         cause = inner.source();
     }
-    Refusal::new(ErrorCode::SandboxUnavailable, format!("{message}; `countersign doctor` explains what this machine lacks"))
+    Refusal::new(
+        ErrorCode::SandboxUnavailable,
+        format!("{message}; `countersign doctor` explains what this machine lacks"),
+    )
 }
 
 /// Sends the launch with its descriptors.
@@ -175,7 +214,9 @@ fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::WireErr
         PlannedAct::Process { program, argv } => {
             opened = vec![open(program)];
             launch.argv = opened[0].arguments(argv.iter().map(|arg| c_string(arg.as_bytes())).collect());
-            launch.body = Body::Exec { script: opened[0].script_check() };
+            launch.body = Body::Exec {
+                script: opened[0].script_check(),
+            };
         }
         PlannedAct::Shell { bash, line } => {
             opened = vec![open(bash)];
@@ -187,10 +228,19 @@ fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::WireErr
             let references = tree
                 .commands()
                 .zip(programs)
-                .map(|(command, program)| program.as_ref().map(|program| reference(&mut distinct, &command.name, open(program))))
+                .map(|(command, program)| {
+                    program
+                        .as_ref()
+                        .map(|program| reference(&mut distinct, &command.name, open(program)))
+                })
                 .collect();
-            let script = Script { tree: tree.clone(), programs: references };
-            launch.body = Body::Run { payload: postcard::to_stdvec(&script).map_err(wire::WireError::Encode)? };
+            let script = Script {
+                tree: tree.clone(),
+                programs: references,
+            };
+            launch.body = Body::Run {
+                payload: postcard::to_stdvec(&script).map_err(wire::WireError::Encode)?,
+            };
             opened = distinct;
         }
     }
@@ -201,16 +251,22 @@ fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::WireErr
 fn reference(distinct: &mut Vec<Arc<Program>>, name: &str, program: Arc<Program>) -> ProgramRef {
     let lead = program.arguments(vec![c_string(name.as_bytes())]);
     let script = program.script_check();
-    let index = distinct.iter().position(|other| Arc::ptr_eq(other, &program)).unwrap_or_else(|| {
-        distinct.push(program);
-        distinct.len() - 1
-    });
+    let index = distinct
+        .iter()
+        .position(|other| Arc::ptr_eq(other, &program))
+        .unwrap_or_else(|| {
+            distinct.push(program);
+            distinct.len() - 1
+        });
     ProgramRef { index, lead, script }
 }
 
 /// The file that policy looked at.
 fn open(found: &FoundProgram) -> Arc<Program> {
-    found.opened.get::<Program>().expect("every program of a plan was opened by the machine")
+    found
+        .opened
+        .get::<Program>()
+        .expect("every program of a plan was opened by the machine")
 }
 
 /// Arguments hold no NUL: they were checked when the call was read.

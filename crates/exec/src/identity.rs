@@ -27,7 +27,11 @@ pub(crate) fn settle(run_as: &RunAs, root: &Path, server_uid: u32) -> Result<Opt
     match &run_as.user {
         Some(user) if server_uid != 0 => {
             let own = lookup(user).is_some_and(|found| found.uid == server_uid);
-            if own { Ok(None) } else { Err(IdentityError::NotRoot(user.clone())) }
+            if own {
+                Ok(None)
+            } else {
+                Err(IdentityError::NotRoot(user.clone()))
+            }
         }
         Some(user) => match lookup(user) {
             None => Err(IdentityError::UnknownUser(user.clone())),
@@ -47,22 +51,37 @@ fn owner(root: &Path) -> Identity {
     };
     // The owner's group may still be root's.
     let gid = if gid == 0 { NOBODY } else { gid };
-    Identity { uid, gid, groups: Vec::new() }
+    Identity {
+        uid,
+        gid,
+        groups: Vec::new(),
+    }
 }
 
 /// Finds a user by name or number among the machine's own.
 fn lookup(user: &str) -> Option<Identity> {
     let users = fs::read_to_string("/etc/passwd").ok()?;
-    let entry = users.lines().map(|line| line.split(':').collect::<Vec<_>>()).find(|fields| match fields.as_slice() {
-        [name, _, uid, _, ..] => *name == user || *uid == user,
-        _ => false,
-    });
+    let entry = users
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>())
+        .find(|fields| match fields.as_slice() {
+            [name, _, uid, _, ..] => *name == user || *uid == user,
+            _ => false,
+        });
     match entry.as_deref() {
         Some([name, _, uid, gid, ..]) => {
             let (uid, gid) = (uid.parse().ok()?, gid.parse().ok()?);
-            Some(Identity { uid, gid, groups: groups_of(name) })
+            Some(Identity {
+                uid,
+                gid,
+                groups: groups_of(name),
+            })
         }
-        _ => user.parse().ok().map(|uid| Identity { uid, gid: uid, groups: Vec::new() }),
+        _ => user.parse().ok().map(|uid| Identity {
+            uid,
+            gid: uid,
+            groups: Vec::new(),
+        }),
     }
 }
 
@@ -84,24 +103,47 @@ mod tests {
     use super::*;
 
     fn run_as(user: Option<&str>, non_root: bool) -> RunAs {
-        RunAs { non_root, user: user.map(str::to_owned) }
+        RunAs {
+            non_root,
+            user: user.map(str::to_owned),
+        }
     }
 
     #[test]
     fn root_is_handed_on_only_when_the_operator_says_so() {
         let root_owned = Path::new("/");
-        let nobody = Identity { uid: NOBODY, gid: NOBODY, groups: vec![] };
+        let nobody = Identity {
+            uid: NOBODY,
+            gid: NOBODY,
+            groups: vec![],
+        };
         assert_eq!(settle(&run_as(None, true), root_owned, 0), Ok(Some(nobody)));
         assert_eq!(settle(&run_as(None, false), root_owned, 0), Ok(None));
-        assert_eq!(settle(&run_as(Some("root"), true), root_owned, 0), Err(IdentityError::Root("root".into())));
+        assert_eq!(
+            settle(&run_as(Some("root"), true), root_owned, 0),
+            Err(IdentityError::Root("root".into()))
+        );
         assert_eq!(settle(&run_as(None, true), root_owned, 1000), Ok(None));
     }
 
     #[test]
     fn a_user_that_cannot_be_had_is_an_error() {
         let root = Path::new("/");
-        assert_eq!(settle(&run_as(Some("no such user"), true), root, 0), Err(IdentityError::UnknownUser("no such user".into())));
-        assert_eq!(settle(&run_as(Some("daemon"), true), root, 1000), Err(IdentityError::NotRoot("daemon".into())));
-        assert_eq!(settle(&run_as(Some("4242"), true), root, 0), Ok(Some(Identity { uid: 4242, gid: 4242, groups: vec![] })));
+        assert_eq!(
+            settle(&run_as(Some("no such user"), true), root, 0),
+            Err(IdentityError::UnknownUser("no such user".into()))
+        );
+        assert_eq!(
+            settle(&run_as(Some("daemon"), true), root, 1000),
+            Err(IdentityError::NotRoot("daemon".into()))
+        );
+        assert_eq!(
+            settle(&run_as(Some("4242"), true), root, 0),
+            Ok(Some(Identity {
+                uid: 4242,
+                gid: 4242,
+                groups: vec![]
+            }))
+        );
     }
 }

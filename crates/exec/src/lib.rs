@@ -6,8 +6,8 @@
 #![forbid(unsafe_code)]
 
 mod executor;
-mod profile;
 mod pool;
+mod profile;
 mod running;
 
 mod environment;
@@ -16,9 +16,9 @@ mod runner;
 
 mod machine;
 
-pub use executor::SandboxExecutor;
-pub use machine::Machine;
-pub use pool::Directories;
 /// The parts of the sandbox that the binary handles itself: the process to fork first, and what
 /// this machine offers.
 pub use countersign_sandbox::{Zygote, ZygoteError, probe};
+pub use executor::SandboxExecutor;
+pub use machine::Machine;
+pub use pool::Directories;

@@ -27,8 +27,15 @@ const OPEN_PROGRAMS_MAX: usize = 256;
 
 impl Machine {
     pub fn new(search_path: Vec<PathBuf>) -> Self {
-        let trusted = search_path.iter().filter_map(|dir| fs::canonicalize(dir).ok()).collect();
-        Self { search_path, trusted, opened: Mutex::default() }
+        let trusted = search_path
+            .iter()
+            .filter_map(|dir| fs::canonicalize(dir).ok())
+            .collect();
+        Self {
+            search_path,
+            trusted,
+            opened: Mutex::default(),
+        }
     }
 
     /// The program at a path, from the table if it is still the same file.
@@ -44,7 +51,11 @@ impl Machine {
             return Some(found.clone());
         }
         let program = Arc::new(program::open(requested).ok()?);
-        let chain = program.exec_paths(&self.search_path).into_iter().filter(|path| *path != program.path).collect();
+        let chain = program
+            .exec_paths(&self.search_path)
+            .into_iter()
+            .filter(|path| *path != program.path)
+            .collect();
         let parent = requested.parent().and_then(|parent| fs::canonicalize(parent).ok());
         let found = FoundProgram {
             path: program.path.clone(),
@@ -68,7 +79,11 @@ impl Programs for Machine {
             "" | "." | ".." => None,
             absolute if absolute.starts_with('/') => self.at(Path::new(absolute)),
             relative if relative.contains('/') => None,
-            name => self.search_path.iter().map(|dir| dir.join(name)).find_map(|path| self.at(&path)),
+            name => self
+                .search_path
+                .iter()
+                .map(|dir| dir.join(name))
+                .find_map(|path| self.at(&path)),
         }
     }
 }
@@ -76,7 +91,10 @@ impl Programs for Machine {
 impl Directories for Machine {
     fn open(&self, path: &Path) -> Result<OpenDirectory, OpenFailure> {
         match directory::open(path) {
-            Ok(opened) => Ok(OpenDirectory { path: opened.path, handle: Arc::new(opened.fd) }),
+            Ok(opened) => Ok(OpenDirectory {
+                path: opened.path,
+                handle: Arc::new(opened.fd),
+            }),
             Err(DirectoryError::Missing { .. }) => Err(OpenFailure::Missing),
             Err(DirectoryError::NotADirectory { .. }) => Err(OpenFailure::NotADirectory),
             Err(DirectoryError::Open { .. }) => Err(OpenFailure::Refused),

@@ -54,7 +54,12 @@ pub(crate) struct Pool {
 
 impl Pool {
     pub(crate) fn new(zygote: Zygote, directories: Directories) -> Self {
-        Self { zygote, directories, next: AtomicU64::new(0), idle: Mutex::default() }
+        Self {
+            zygote,
+            directories,
+            next: AtomicU64::new(0),
+            idle: Mutex::default(),
+        }
     }
 
     /// A keeper for a profile: one that waits, or a new one.
@@ -95,7 +100,10 @@ impl Pool {
         let mut idle = self.idle();
         if idle.values().map(Vec::len).sum::<usize>() >= IDLE_MAX {
             // Whatever profile was used most rarely is as good as any: most servers have one.
-            let other = idle.iter().find(|(profile, keepers)| **profile != keeper.profile && !keepers.is_empty()).map(|(profile, _)| profile.clone());
+            let other = idle
+                .iter()
+                .find(|(profile, keepers)| **profile != keeper.profile && !keepers.is_empty())
+                .map(|(profile, _)| profile.clone());
             match other {
                 Some(other) => drop(idle.remove(&other)),
                 None => return,
@@ -116,12 +124,22 @@ impl Pool {
         let home = self.directories.homes.join(home_name(&profile));
         private_directory(&tmp, profile.identity.as_ref())?;
         private_directory(&home, profile.identity.as_ref())?;
-        let complete = Profile { home: Some(home.clone()), tmp: Some(tmp.clone()), ..profile.clone() };
+        let complete = Profile {
+            home: Some(home.clone()),
+            tmp: Some(tmp.clone()),
+            ..profile.clone()
+        };
         let handle = self.zygote.keeper(&complete).map_err(StartError::Keeper)?;
         let socket = std::os::unix::net::UnixStream::from(handle.socket);
         socket.set_nonblocking(true).map_err(StartError::Socket)?;
         let socket = UnixStream::from_std(socket).map_err(StartError::Socket)?;
-        Ok(Keeper { socket, report: handle.report, home, tmp, profile: Arc::new(profile) })
+        Ok(Keeper {
+            socket,
+            report: handle.report,
+            home,
+            tmp,
+            profile: Arc::new(profile),
+        })
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<Profile>, Vec<Keeper>>> {
@@ -142,7 +160,12 @@ fn home_name(profile: &Profile) -> String {
         digest.update(root.as_os_str().as_encoded_bytes());
         digest.update([0]);
     }
-    let hash: String = digest.finalize().iter().take(12).map(|byte| format!("{byte:02x}")).collect();
+    let hash: String = digest
+        .finalize()
+        .iter()
+        .take(12)
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     match &profile.identity {
         Some(identity) => format!("{hash}-{}", identity.uid),
         None => hash,
@@ -150,7 +173,10 @@ fn home_name(profile: &Profile) -> String {
 }
 
 fn private_directory(path: &Path, identity: Option<&Identity>) -> Result<(), StartError> {
-    let fail = |source| StartError::Directory { path: path.to_owned(), source };
+    let fail = |source| StartError::Directory {
+        path: path.to_owned(),
+        source,
+    };
     match fs::DirBuilder::new().mode(0o700).create(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -191,7 +217,9 @@ fn empty(path: &Path) -> io::Result<()> {
             }
             // To be moved, a directory must be writable itself.
             open_up(&entry.path())?;
-            let free = names.find(|name| fs::symlink_metadata(name).is_err()).expect("numbers do not end");
+            let free = names
+                .find(|name| fs::symlink_metadata(name).is_err())
+                .expect("numbers do not end");
             fs::rename(entry.path(), &free)?;
             directories.push(free);
         }

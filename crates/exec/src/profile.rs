@@ -10,7 +10,13 @@ use sandbox::{Identity, Limits, Mode, Profile};
 
 /// Existing parts of the workspace that commands may read but not change: they steer programs that
 /// others run there later.
-const PROTECTED: [&str; 5] = [".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", ".countersign"];
+const PROTECTED: [&str; 5] = [
+    ".git/hooks",
+    ".git/config",
+    ".git/config.worktree",
+    ".git/commondir",
+    ".countersign",
+];
 
 /// Parts of a repository that would do the same if they came into being: `commondir` names another
 /// directory to take configuration and hooks from.
@@ -26,7 +32,10 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
     let exec_list = plan.exec != ExecRights::Any;
     let noexec = match &plan.exec {
         ExecRights::Any | ExecRights::Only { workspace: true, .. } => false,
-        ExecRights::Only { workspace: false, programs } => !holds_programs(&root, programs),
+        ExecRights::Only {
+            workspace: false,
+            programs,
+        } => !holds_programs(&root, programs),
     };
     Profile {
         mode: match plan.sandbox {
@@ -55,12 +64,20 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
             file_bytes: Some(FILE_BYTES_MAX),
             open_files: OPEN_FILES_MAX,
         },
-        require: plan.require.iter().filter_map(|layer| layer.as_str().parse().ok()).collect(),
+        require: plan
+            .require
+            .iter()
+            .filter_map(|layer| layer.as_str().parse().ok())
+            .collect(),
     }
 }
 
 fn protected(root: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<_> = PROTECTED.iter().map(|name| root.join(name)).filter(|path| path.exists()).collect();
+    let mut paths: Vec<_> = PROTECTED
+        .iter()
+        .map(|name| root.join(name))
+        .filter(|path| path.exists())
+        .collect();
     // In a linked worktree or a submodule a file says where the repository is.
     paths.extend(Some(root.join(".git")).filter(|path| path.is_file()));
     paths
@@ -71,14 +88,19 @@ fn barred(root: &Path) -> Vec<PathBuf> {
     if !root.join(".git/config").is_file() {
         return Vec::new();
     }
-    BARRED.iter().map(|name| root.join(name)).filter(|path| path.symlink_metadata().is_err()).collect()
+    BARRED
+        .iter()
+        .map(|name| root.join(name))
+        .filter(|path| path.symlink_metadata().is_err())
+        .collect()
 }
 
 /// Whether a root has something in it that must be executable: a listed program, or the machine's own
 /// programs and libraries, which a mount without that right would take from every command.
 fn holds_programs(root: &Path, listed: &[PathBuf]) -> bool {
     let system = ["/usr", "/bin", "/sbin", "/lib", "/lib64"].map(Path::new);
-    system.iter().any(|dir| root.starts_with(dir) || dir.starts_with(root)) || listed.iter().any(|program| program.starts_with(root))
+    system.iter().any(|dir| root.starts_with(dir) || dir.starts_with(root))
+        || listed.iter().any(|program| program.starts_with(root))
 }
 
 /// The programs a launch may start.
@@ -94,7 +116,10 @@ pub(crate) fn exec_rights(plan: &Plan) -> sandbox::ExecRights {
 
 /// The layers in force, in the gateway's words.
 pub(crate) fn layers(report: &[sandbox::Layer]) -> Vec<Layer> {
-    report.iter().filter_map(|layer| Layer::parse(&layer.to_string())).collect()
+    report
+        .iter()
+        .filter_map(|layer| Layer::parse(&layer.to_string()))
+        .collect()
 }
 
 /// A root in which something secret could not be hidden is not used.

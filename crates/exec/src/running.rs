@@ -41,7 +41,10 @@ impl Pipes {
         };
         let (stdout, their_stdout) = output_pipe()?;
         let (stderr, their_stderr) = output_pipe()?;
-        Ok(Self(OurEnds { stdin, stdout, stderr }, [their_stdin, their_stdout, their_stderr]))
+        Ok(Self(
+            OurEnds { stdin, stdout, stderr },
+            [their_stdin, their_stdout, their_stderr],
+        ))
     }
 
     pub(crate) fn theirs(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
@@ -97,7 +100,9 @@ async fn supervise(socket: &mut UnixStream, timeout: Duration, live: &Live) -> (
         }
         match tokio::time::timeout(patience, receive(socket, &mut inbox)).await {
             // A launch that had already failed when its time was up did not time out.
-            Ok(Some(reply @ (Reply::LaunchFailed { .. } | Reply::Stale | Reply::Aborted))) => return settle(Some(reply)),
+            Ok(Some(reply @ (Reply::LaunchFailed { .. } | Reply::Stale | Reply::Aborted))) => {
+                return settle(Some(reply));
+            }
             Ok(reply) => return (ended_by, reply),
             Err(_) => {}
         }
@@ -164,15 +169,24 @@ fn lost() -> How {
 fn not_launched(step: Step, errno: i32) -> Refusal {
     let cause = io::Error::from_raw_os_error(errno);
     match step {
-        Step::Exec => {
-            Refusal::new(ErrorCode::CommandExecutionFailed, format!("the program could not be started: {cause}"))
-        }
+        Step::Exec => Refusal::new(
+            ErrorCode::CommandExecutionFailed,
+            format!("the program could not be started: {cause}"),
+        ),
         Step::Directory => {
-            let message = format!("the command could not enter its working directory: {cause}; it runs as a user without rights there, or the directory is gone");
+            let message = format!(
+                "the command could not enter its working directory: {cause}; it runs as a user without rights there, or the directory is gone"
+            );
             Refusal::new(ErrorCode::CommandExecutionFailed, message)
         }
-        Step::Script => Refusal::new(ErrorCode::CommandExecutionFailed, "the script changed between the check and the start"),
-        other => Refusal::new(ErrorCode::SandboxUnavailable, format!("{other} failed: {cause}; nothing was run")),
+        Step::Script => Refusal::new(
+            ErrorCode::CommandExecutionFailed,
+            "the script changed between the check and the start",
+        ),
+        other => Refusal::new(
+            ErrorCode::SandboxUnavailable,
+            format!("{other} failed: {cause}; nothing was run"),
+        ),
     }
 }
 

@@ -52,11 +52,10 @@ pub fn transition(state: State, step: Step) -> Result<State, IllegalStep> {
         (State::Waiting, Step::Deny) => Ok(State::Validated),
         (State::Validated | State::Approved, Step::Dispatch) => Ok(State::Dispatched),
         // Refusals end a request before anything runs; what ran ends as dispatched.
-        (State::Received | State::Validated | State::Waiting | State::Approved | State::Dispatched, Step::Complete(status))
-            if is_terminal(status) =>
-        {
-            Ok(State::Completed(status))
-        }
+        (
+            State::Received | State::Validated | State::Waiting | State::Approved | State::Dispatched,
+            Step::Complete(status),
+        ) if is_terminal(status) => Ok(State::Completed(status)),
         (
             State::New
             | State::Received
@@ -107,7 +106,10 @@ mod tests {
     #[test]
     fn the_table_of_legal_steps() {
         let legal = |state: State| -> Vec<Step> {
-            STEPS.into_iter().filter(|step| transition(state, *step).is_ok()).collect()
+            STEPS
+                .into_iter()
+                .filter(|step| transition(state, *step).is_ok())
+                .collect()
         };
         let done = Step::Complete(Status::Ok);
         assert_eq!(legal(State::New), [Step::Receive]);
@@ -128,7 +130,13 @@ mod tests {
 
     #[test]
     fn nothing_is_dispatched_before_it_is_validated_or_while_a_question_is_open() {
-        for state in [State::New, State::Received, State::Waiting, State::Dispatched, State::Completed(Status::Ok)] {
+        for state in [
+            State::New,
+            State::Received,
+            State::Waiting,
+            State::Dispatched,
+            State::Completed(Status::Ok),
+        ] {
             assert!(transition(state, Step::Dispatch).is_err(), "{state:?}");
         }
     }

@@ -26,8 +26,8 @@ use crate::audit::redact::Redactor;
 use crate::audit::trace::Trace;
 use crate::audit::{Change, Committed, OpenCommand, Pending, Record, RecordError, Recorded};
 use crate::call::Step;
-use crate::catalog::{self, Resolved, Tool};
 use crate::catalog::definition::ToolDefinition;
+use crate::catalog::{self, Resolved, Tool};
 use crate::clock::Clock;
 use crate::commands::Commands;
 use crate::error::{ErrorCode, Refusal};
@@ -35,8 +35,8 @@ use crate::execution::live::Live;
 use crate::execution::{Ended, Executor, Gate, How};
 use crate::ids::IdSource;
 use crate::limits;
-use crate::policy::allowlist::Programs;
 use crate::policy::again;
+use crate::policy::allowlist::Programs;
 use crate::policy::decide::{self, Question, Surroundings, Verdict};
 use crate::policy::effective::{EffectivePolicy, Mode};
 use crate::policy::places::Directories;
@@ -86,7 +86,11 @@ impl InForce {
     fn new(policy: EffectivePolicy) -> Self {
         let snapshot = policy.snapshot();
         let digest = snapshot["digest"].as_str().unwrap_or_default().to_owned();
-        Self { snapshot: Arc::new(Payload::from(&snapshot)), digest, policy }
+        Self {
+            snapshot: Arc::new(Payload::from(&snapshot)),
+            digest,
+            policy,
+        }
     }
 }
 
@@ -146,7 +150,9 @@ impl Gateway {
         let mut ended = self.run(cleared, &mut trace, opening, &live).await;
         if let Some(plan) = plan
             && let Some(question) = again::question(&in_force.policy, &request, &plan, &ended.how, &live.text())
-            && let Ok(cleared) = self.ask(&admitted, &mut trace, question, None, &request.digest, &live).await
+            && let Ok(cleared) = self
+                .ask(&admitted, &mut trace, question, None, &request.digest, &live)
+                .await
         {
             live.restart();
             ended = self.run(cleared, &mut trace, None, &live).await;
@@ -155,17 +161,33 @@ impl Gateway {
     }
 
     /// Runs what is cleared; nothing starts before the record of it is durable.
-    async fn run(self: &Arc<Self>, cleared: Box<Cleared>, trace: &mut Trace, opening: Option<OpenCommand>, live: &Arc<Live>) -> Ended {
+    async fn run(
+        self: &Arc<Self>,
+        cleared: Box<Cleared>,
+        trace: &mut Trace,
+        opening: Option<OpenCommand>,
+        live: &Arc<Live>,
+    ) -> Ended {
         trace.step(Step::Dispatch, self.dispatched(&cleared));
-        let change = Change { events: trace.take(), open: opening, close: None };
+        let change = Change {
+            events: trace.take(),
+            open: opening,
+            close: None,
+        };
         let gateway = self.clone();
-        let gate = Gate::new(Box::pin(async move { gateway.commit(change).await.map(|receipt| Recorded::by(&receipt)) }));
+        let gate = Gate::new(Box::pin(async move {
+            gateway.commit(change).await.map(|receipt| Recorded::by(&receipt))
+        }));
         self.ports.executor.run(*cleared, gate, live.clone()).await
     }
 
     /// Writes to the record, on this very thread where no other call could be kept waiting by it.
     fn commit(&self, change: Change) -> Pending<Result<Committed, RecordError>> {
-        if self.commands.has_one_at_most() { self.ports.record.commit_alone(change) } else { self.ports.record.commit(change) }
+        if self.commands.has_one_at_most() {
+            self.ports.record.commit_alone(change)
+        } else {
+            self.ports.record.commit(change)
+        }
     }
 
     /// Asks where the verdict says so. A question is in the record before anybody sees it, and the
@@ -181,7 +203,9 @@ impl Gateway {
         match verdict {
             Verdict::Ask(question) => {
                 let digest = opening.digest.clone();
-                self.ask(admitted, trace, question, Some(opening), &digest, live).await.map(|cleared| (cleared, None))
+                self.ask(admitted, trace, question, Some(opening), &digest, live)
+                    .await
+                    .map(|cleared| (cleared, None))
             }
             Verdict::Allow(permit) => Ok((Box::new(approval::allow(permit)), Some(opening))),
             Verdict::Deny(denial) => Err(denial.refusal),
@@ -212,7 +236,13 @@ impl Gateway {
             return;
         }
         let in_force = self.in_force();
-        let likely = in_force.policy.command.allowlist.names().first().map_or("ls", String::as_str);
+        let likely = in_force
+            .policy
+            .command
+            .allowlist
+            .names()
+            .first()
+            .map_or("ls", String::as_str);
         let request = CommandRequest::of_program(likely);
         let verdict = decide::decide(&in_force.policy, &request, &self.surroundings());
         if let Some(plan) = verdict.plan() {
@@ -233,10 +263,20 @@ impl Gateway {
     }
 
     fn trace(&self, admitted: &Admitted) -> Trace {
-        Trace::new(admitted.caller().actor.clone(), self.ports.ids.clone(), self.ports.clock.clone())
+        Trace::new(
+            admitted.caller().actor.clone(),
+            self.ports.ids.clone(),
+            self.ports.clock.clone(),
+        )
     }
 
-    fn audit_record(&self, request: &CommandRequest, live: &Live, verdict: &Verdict, in_force: &InForce) -> CommandAuditRecord {
+    fn audit_record(
+        &self,
+        request: &CommandRequest,
+        live: &Live,
+        verdict: &Verdict,
+        in_force: &InForce,
+    ) -> CommandAuditRecord {
         let programs: Vec<String> = verdict.plan().map(asking::program_paths).unwrap_or_default();
         let cwd = verdict.plan().map(|plan| plan.place.cwd.path.to_string_lossy());
         CommandAuditRecord::of(

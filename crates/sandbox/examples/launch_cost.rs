@@ -15,8 +15,8 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use countersign_sandbox::{
-    Body, ExecList, ExecRights, Identity, KeeperHandle, Launch, Layer, Limits, Mode, Network,
-    Options, Outcome, Profile, Reply, Zygote, directory, program, wire,
+    Body, ExecList, ExecRights, Identity, KeeperHandle, Launch, Layer, Limits, Mode, Network, Options, Outcome,
+    Profile, Reply, Zygote, directory, program, wire,
 };
 
 struct Row {
@@ -38,9 +38,7 @@ fn main() {
         runner: None,
     })
     .unwrap();
-    let rounds: usize = std::env::args()
-        .nth(1)
-        .map_or(1000, |word| word.parse().unwrap());
+    let rounds: usize = std::env::args().nth(1).map_or(1000, |word| word.parse().unwrap());
     let is_root = File::open("/etc/shadow").is_ok();
     let profile = |mode| Profile {
         mode,
@@ -103,10 +101,7 @@ fn main() {
     ];
     let made = Instant::now();
     drop(zygote.keeper(&confined()).unwrap());
-    println!(
-        "making a keeper: {:.0} us",
-        made.elapsed().as_secs_f64() * 1e6
-    );
+    println!("making a keeper: {:.0} us", made.elapsed().as_secs_f64() * 1e6);
     for round in 0..rounds + 20 {
         for row in &mut rows {
             let start = Instant::now();
@@ -119,27 +114,13 @@ fn main() {
     for row in &mut rows {
         row.micros.sort_by(f64::total_cmp);
         let at = |part: f64| row.micros[(row.micros.len() as f64 * part) as usize];
-        println!(
-            "{:<30} p50 {:>7.1}  p99 {:>7.1}",
-            row.name,
-            at(0.5),
-            at(0.99)
-        );
+        println!("{:<30} p50 {:>7.1}  p99 {:>7.1}", row.name, at(0.5), at(0.99));
     }
     for _ in 0..3 {
-        let spawns = (0..8)
-            .map(|_| Box::new(spawn) as Box<dyn Fn() + Send>)
-            .collect();
-        let keepers = (0..8)
-            .map(|_| launcher(&zygote, &confined(), Kind::Exec))
-            .collect();
-        let (bare, kept) = (
-            per_second(rounds / 8, spawns),
-            per_second(rounds / 8, keepers),
-        );
-        println!(
-            "8 in flight, per second: posix_spawn {bare:.0}, keepers with all layers {kept:.0}"
-        );
+        let spawns = (0..8).map(|_| Box::new(spawn) as Box<dyn Fn() + Send>).collect();
+        let keepers = (0..8).map(|_| launcher(&zygote, &confined(), Kind::Exec)).collect();
+        let (bare, kept) = (per_second(rounds / 8, spawns), per_second(rounds / 8, keepers));
+        println!("8 in flight, per second: posix_spawn {bare:.0}, keepers with all layers {kept:.0}");
     }
 }
 
@@ -175,11 +156,7 @@ fn launcher(zygote: &Zygote, profile: &Profile, kind: Kind) -> Box<dyn Fn() + Se
     let directories = [PathBuf::from("/usr/bin")];
     let program = program::find("true", &directories).unwrap();
     let cwd = directory::open("/var/tmp".as_ref()).unwrap();
-    let null = File::options()
-        .read(true)
-        .write(true)
-        .open("/dev/null")
-        .unwrap();
+    let null = File::options().read(true).write(true).open("/dev/null").unwrap();
     let launch = Launch {
         argv: vec![c"true".into()],
         env: vec![c"PATH=/usr/bin:/bin".into()],

@@ -107,11 +107,9 @@ impl Cgroups {
         }
         let usable = v2.filter(|base| {
             let offered = fs::read_to_string(base.join("cgroup.controllers")).unwrap_or_default();
-            ["memory", "pids"].iter().all(|wanted| {
-                offered
-                    .split_whitespace()
-                    .any(|controller| controller == *wanted)
-            })
+            ["memory", "pids"]
+                .iter()
+                .all(|wanted| offered.split_whitespace().any(|controller| controller == *wanted))
         });
         let hierarchy = match usable {
             Some(base) => Hierarchy::V2 { base },
@@ -180,11 +178,7 @@ fn open_controllers(base: &Path, server: i32) {
         let given = fs::read_to_string(&control).unwrap_or_default();
         wanted
             .iter()
-            .filter(|word| {
-                !given
-                    .split_whitespace()
-                    .any(|controller| controller == &word[1..])
-            })
+            .filter(|word| !given.split_whitespace().any(|controller| controller == &word[1..]))
             .try_for_each(|word| fs::write(&control, word))
     };
     if hand_down().is_err() {
@@ -227,9 +221,7 @@ mod tests {
         let (mount, cgroups) = fake_v2("/service");
         assert_eq!(cgroups.version(), "v2");
         let leaf = cgroups.create(77, "3", &limits()).unwrap();
-        let read = |file: &str| {
-            fs::read_to_string(mount.path().join("service/countersign-77-3").join(file)).ok()
-        };
+        let read = |file: &str| fs::read_to_string(mount.path().join("service/countersign-77-3").join(file)).ok();
         assert_eq!(read("memory.max").as_deref(), Some("67108864"));
         assert_eq!(read("memory.swap.max").as_deref(), Some("0"));
         assert_eq!(read("pids.max").as_deref(), Some("33"));
@@ -262,10 +254,7 @@ mod tests {
         let mount = tempfile::tempdir().unwrap();
         let cgroups = Cgroups::discover(mount.path(), "0::/\n");
         assert_eq!(cgroups.version(), "none");
-        assert!(matches!(
-            cgroups.create(1, "0", &limits()),
-            Err(CgroupError::Missing)
-        ));
+        assert!(matches!(cgroups.create(1, "0", &limits()), Err(CgroupError::Missing)));
     }
 
     #[test]
@@ -277,11 +266,7 @@ mod tests {
         cgroups.remove_stale(|server| server == 11);
         let left = |name: &str| mount.path().join(name).exists();
         assert_eq!(
-            [
-                left("countersign-10-0"),
-                left("countersign-11-0"),
-                left("other-10-0")
-            ],
+            [left("countersign-10-0"), left("countersign-11-0"), left("other-10-0")],
             [false, true, true]
         );
     }

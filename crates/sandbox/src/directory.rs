@@ -38,10 +38,7 @@ pub fn open(path: &Path) -> Result<Directory, DirectoryError> {
             return Err(match error.raw_os_error() {
                 Some(libc::ENOENT) => DirectoryError::Missing { path },
                 Some(libc::ENOTDIR) => DirectoryError::NotADirectory { path },
-                _ => DirectoryError::Open {
-                    path,
-                    source: error,
-                },
+                _ => DirectoryError::Open { path, source: error },
             });
         }
     };
@@ -49,9 +46,7 @@ pub fn open(path: &Path) -> Result<Directory, DirectoryError> {
     match named {
         // A directory removed after it was opened has no name any more, only this mark.
         Ok(named) if named.to_string_lossy().ends_with(" (deleted)") && !named.exists() => {
-            Err(DirectoryError::Missing {
-                path: path.to_owned(),
-            })
+            Err(DirectoryError::Missing { path: path.to_owned() })
         }
         Ok(named) => Ok(Directory { fd, path: named }),
         Err(source) => Err(DirectoryError::Open {
@@ -71,10 +66,7 @@ mod tests {
         let real = fs::canonicalize(base.path()).unwrap();
         fs::create_dir(real.join("inside")).unwrap();
         std::os::unix::fs::symlink("inside", real.join("link")).unwrap();
-        assert_eq!(
-            open(&real.join("link/../link")).unwrap().path,
-            real.join("inside")
-        );
+        assert_eq!(open(&real.join("link/../link")).unwrap().path, real.join("inside"));
     }
 
     #[test]

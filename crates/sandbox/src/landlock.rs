@@ -72,14 +72,7 @@ const ABI_KNOWN: u32 = 7;
 pub fn abi() -> u32 {
     const VERSION: u32 = 1;
     // SAFETY: with this flag the kernel takes no attributes and returns a number.
-    let version = unsafe {
-        libc::syscall(
-            libc::SYS_landlock_create_ruleset,
-            std::ptr::null::<u8>(),
-            0,
-            VERSION,
-        )
-    };
+    let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0, VERSION) };
     u32::try_from(version).unwrap_or(0)
 }
 
@@ -91,11 +84,7 @@ pub(crate) enum SharedMemory {
 }
 
 /// A finished ruleset for one profile and one list of programs.
-pub(crate) fn ruleset(
-    profile: &Profile,
-    exec: &ExecRights,
-    shared_memory: SharedMemory,
-) -> io::Result<OwnedFd> {
+pub(crate) fn ruleset(profile: &Profile, exec: &ExecRights, shared_memory: SharedMemory) -> io::Result<OwnedFd> {
     let rules = Rules::create(profile.network, abi().min(ABI_KNOWN))?;
     let execute = match exec {
         ExecRights::Any => EXECUTE,
@@ -113,10 +102,7 @@ pub(crate) fn ruleset(
     }
     rules.allow_all(KERNEL.iter().map(Path::new), READ)?;
     rules.allow(Path::new("/dev"), READ_DIR)?;
-    rules.allow_all(
-        DEVICES.iter().map(Path::new),
-        READ_FILE | WRITE_FILE | IOCTL_DEV,
-    )?;
+    rules.allow_all(DEVICES.iter().map(Path::new), READ_FILE | WRITE_FILE | IOCTL_DEV)?;
     if profile.network == Network::Allow {
         rules.allow_all(RESOLVER.iter().map(Path::new), READ)?;
     }
@@ -124,17 +110,10 @@ pub(crate) fn ruleset(
         rules.allow(Path::new(SHARED_MEMORY), rules.handled & !EXECUTE)?;
     }
     rules.allow_all(
-        profile
-            .roots
-            .iter()
-            .chain(&profile.read_paths)
-            .map(PathBuf::as_path),
+        profile.roots.iter().chain(&profile.read_paths).map(PathBuf::as_path),
         READ | execute,
     )?;
-    rules.allow_all(
-        profile.writable(),
-        (rules.handled & !EXECUTE & !IOCTL_DEV) | execute,
-    )?;
+    rules.allow_all(profile.writable(), (rules.handled & !EXECUTE & !IOCTL_DEV) | execute)?;
     Ok(rules.fd)
 }
 
@@ -143,11 +122,7 @@ fn beside_programs() -> Vec<PathBuf> {
     let entries = |directory| fs::read_dir(directory).into_iter().flatten().flatten();
     entries("/usr")
         .chain(entries("/usr/local"))
-        .filter(|entry| {
-            !PROGRAM_DIRECTORIES
-                .iter()
-                .any(|name| entry.file_name() == *name)
-        })
+        .filter(|entry| !PROGRAM_DIRECTORIES.iter().any(|name| entry.file_name() == *name))
         .map(|entry| entry.path())
         .collect()
 }
@@ -186,23 +161,14 @@ impl Rules {
             _ => size_of::<Attributes>(),
         };
         // SAFETY: the struct outlives the call and is at least `size` bytes long.
-        let fd = check(unsafe {
-            libc::syscall(
-                libc::SYS_landlock_create_ruleset,
-                &raw const attributes,
-                size,
-                0,
-            )
-        })?;
+        let fd = check(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &raw const attributes, size, 0) })?;
         // SAFETY: the kernel just gave us this descriptor and nobody else knows it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
         Ok(Rules { fd, handled })
     }
 
     fn allow_all<'a>(&self, paths: impl Iterator<Item = &'a Path>, rights: u64) -> io::Result<()> {
-        paths
-            .into_iter()
-            .try_for_each(|path| self.allow(path, rights))
+        paths.into_iter().try_for_each(|path| self.allow(path, rights))
     }
 
     /// Adds rights for a file or everything beneath a directory. A missing path gets none.
@@ -213,18 +179,9 @@ impl Rules {
             parent: RawFd,
         }
         const PATH_BENEATH: u32 = 1;
-        let file = match fs::OpenOptions::new()
-            .read(true)
-            .custom_flags(libc::O_PATH)
-            .open(path)
-        {
+        let file = match fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path) {
             Ok(file) => file,
-            Err(error)
-                if matches!(
-                    error.raw_os_error(),
-                    Some(libc::ENOENT | libc::ENOTDIR | libc::EACCES)
-                ) =>
-            {
+            Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::EACCES)) => {
                 return Ok(());
             }
             Err(error) => return Err(error),

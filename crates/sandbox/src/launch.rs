@@ -61,10 +61,7 @@ pub struct ExecList {
 impl ExecList {
     /// The list of these paths. Relative ones are left out: they would mean something else to a keeper.
     pub fn new(paths: impl IntoIterator<Item = PathBuf>) -> Self {
-        let mut paths: Vec<PathBuf> = paths
-            .into_iter()
-            .filter(|path| path.is_absolute())
-            .collect();
+        let mut paths: Vec<PathBuf> = paths.into_iter().filter(|path| path.is_absolute()).collect();
         paths.sort();
         paths.dedup();
         let mut joined = Vec::new();
@@ -165,16 +162,8 @@ mod tests {
 
     #[test]
     fn exec_lists_with_the_same_programs_are_equal() {
-        let one = ExecList::new([
-            "/usr/bin/ls".into(),
-            "/usr/bin/cat".into(),
-            "relative".into(),
-        ]);
-        let two = ExecList::new([
-            "/usr/bin/cat".into(),
-            "/usr/bin/ls".into(),
-            "/usr/bin/ls".into(),
-        ]);
+        let one = ExecList::new(["/usr/bin/ls".into(), "/usr/bin/cat".into(), "relative".into()]);
+        let two = ExecList::new(["/usr/bin/cat".into(), "/usr/bin/ls".into(), "/usr/bin/ls".into()]);
         assert_eq!(one, two);
         assert_eq!(
             one.paths().collect::<Vec<_>>(),

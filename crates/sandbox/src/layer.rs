@@ -105,9 +105,6 @@ mod tests {
         for layer in Layer::ALL {
             assert_eq!(layer.name().parse(), Ok(layer));
         }
-        assert_eq!(
-            "chroot".parse::<Layer>(),
-            Err(UnknownLayer("chroot".into()))
-        );
+        assert_eq!("chroot".parse::<Layer>(), Err(UnknownLayer("chroot".into())));
     }
 }

@@ -113,10 +113,7 @@ fn status(layer: Layer, report: &KeeperReport, landlock_abi: u32) -> LayerStatus
         .map(|(_, reason)| reason.as_str());
     let (state, sentence) = if !in_force(layer) {
         let reason = reason.unwrap_or("the server is not root, so commands run as its own user");
-        (
-            LayerState::Unavailable,
-            format!("{reason}; {}", remedy(layer)),
-        )
+        (LayerState::Unavailable, format!("{reason}; {}", remedy(layer)))
     } else {
         match layer {
             Layer::Landlock if landlock_abi < 6 => {
@@ -151,11 +148,7 @@ fn status(layer: Layer, report: &KeeperReport, landlock_abi: u32) -> LayerStatus
             _ => (LayerState::Available, "works".to_owned()),
         }
     };
-    LayerStatus {
-        layer,
-        state,
-        sentence,
-    }
+    LayerStatus { layer, state, sentence }
 }
 
 /// What an operator can do about a missing layer.
@@ -168,9 +161,7 @@ fn remedy(layer: Layer) -> &'static str {
             "run as root, or delegate a cgroup to the server (Delegate=yes in its systemd unit); until then limits hold per process"
         }
         Layer::Uid => "run as root with a `run_as` user, or start the server as a user made for it",
-        Layer::Landlock | Layer::ExecList => {
-            "use a kernel from 6.12 on with landlock in its `lsm=` list"
-        }
+        Layer::Landlock | Layer::ExecList => "use a kernel from 6.12 on with landlock in its `lsm=` list",
         Layer::Seccomp => "use a kernel with CONFIG_SECCOMP_FILTER",
         Layer::Netns | Layer::Mountns | Layer::ProtectedPaths | Layer::Pidns => {
             "allow unprivileged user namespaces (kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns, the container's seccomp profile) or run as root"
@@ -186,29 +177,17 @@ mod tests {
     fn every_layer_is_probed_once_and_in_order() {
         let probe = probe().unwrap();
         assert_eq!(
-            probe
-                .layers
-                .iter()
-                .map(|status| status.layer)
-                .collect::<Vec<_>>(),
+            probe.layers.iter().map(|status| status.layer).collect::<Vec<_>>(),
             Layer::ALL
         );
-        assert!(
-            probe
-                .layers
-                .iter()
-                .all(|status| !status.sentence.is_empty())
-        );
+        assert!(probe.layers.iter().all(|status| !status.sentence.is_empty()));
     }
 
     #[test]
     fn missing_layers_come_with_their_reason_and_a_remedy() {
         let report = KeeperReport {
             layers: vec![Layer::Landlock, Layer::ExecList, Layer::Guardian],
-            missing: vec![(
-                Layer::Pidns,
-                "making a process failed: not permitted".into(),
-            )],
+            missing: vec![(Layer::Pidns, "making a process failed: not permitted".into())],
             exposed: Vec::new(),
         };
         let pidns = status(Layer::Pidns, &report, 7);
@@ -218,18 +197,9 @@ mod tests {
                 .sentence
                 .starts_with("making a process failed: not permitted; allow unprivileged")
         );
-        assert_eq!(
-            status(Layer::Guardian, &report, 7).state,
-            LayerState::Degraded
-        );
-        assert_eq!(
-            status(Layer::ExecList, &report, 7).state,
-            LayerState::Degraded
-        );
-        assert_eq!(
-            status(Layer::Landlock, &report, 7).state,
-            LayerState::Available
-        );
+        assert_eq!(status(Layer::Guardian, &report, 7).state, LayerState::Degraded);
+        assert_eq!(status(Layer::ExecList, &report, 7).state, LayerState::Degraded);
+        assert_eq!(status(Layer::Landlock, &report, 7).state, LayerState::Available);
         let old = status(Layer::Landlock, &report, 4);
         assert!(
             old.sentence.contains("devices outside") && !old.sentence.contains("tcp"),

@@ -98,11 +98,7 @@ impl Profile {
             Mode::ReadOnly => &[],
             Mode::WorkspaceWrite | Mode::DangerFullAccess => &self.roots,
         };
-        roots
-            .iter()
-            .chain(&self.home)
-            .chain(&self.tmp)
-            .map(PathBuf::as_path)
+        roots.iter().chain(&self.home).chain(&self.tmp).map(PathBuf::as_path)
     }
 
     /// True where files and system calls are confined.
@@ -114,20 +110,17 @@ impl Profile {
     }
 
     pub(crate) fn check(&self) -> Result<(), ProfileError> {
-        if self
-            .identity
-            .as_ref()
-            .is_some_and(|identity| identity.uid == 0)
-        {
+        if self.identity.as_ref().is_some_and(|identity| identity.uid == 0) {
             return Err(ProfileError::RootIdentity);
         }
-        let paths = [&self.roots, &self.read_paths, &self.masked, &self.protected, &self.barred];
-        for path in paths
-            .into_iter()
-            .flatten()
-            .chain(&self.home)
-            .chain(&self.tmp)
-        {
+        let paths = [
+            &self.roots,
+            &self.read_paths,
+            &self.masked,
+            &self.protected,
+            &self.barred,
+        ];
+        for path in paths.into_iter().flatten().chain(&self.home).chain(&self.tmp) {
             if !path.is_absolute() {
                 return Err(ProfileError::RelativePath(path.clone()));
             }

@@ -81,14 +81,9 @@ pub enum ProgramError {
 /// Resolves a plain name in these directories; the first executable file wins.
 pub fn find(name: &str, directories: &[PathBuf]) -> Result<Program, ProgramError> {
     if name.is_empty() || name.contains('/') || name == "." || name == ".." {
-        return Err(ProgramError::NotFound {
-            name: name.to_owned(),
-        });
+        return Err(ProgramError::NotFound { name: name.to_owned() });
     }
-    for directory in directories
-        .iter()
-        .filter(|directory| directory.is_absolute())
-    {
+    for directory in directories.iter().filter(|directory| directory.is_absolute()) {
         match open(&directory.join(name)) {
             Ok(program) => return Ok(program),
             Err(ProgramError::Open { source, .. }) if source.kind() == io::ErrorKind::NotFound => {}
@@ -96,9 +91,7 @@ pub fn find(name: &str, directories: &[PathBuf]) -> Result<Program, ProgramError
             Err(error) => return Err(error),
         }
     }
-    Err(ProgramError::NotFound {
-        name: name.to_owned(),
-    })
+    Err(ProgramError::NotFound { name: name.to_owned() })
 }
 
 /// Opens the program at a path.
@@ -115,9 +108,7 @@ fn open_at_depth(path: &Path, depth: usize) -> Result<Program, ProgramError> {
     let mut file = File::open(&canonical).map_err(fail)?;
     let metadata = file.metadata().map_err(fail)?;
     if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
-        return Err(ProgramError::NotExecutable {
-            path: path.to_owned(),
-        });
+        return Err(ProgramError::NotExecutable { path: path.to_owned() });
     }
     let mut head = Vec::with_capacity(FIRST_LINE_BYTES);
     file.by_ref()
@@ -130,10 +121,9 @@ fn open_at_depth(path: &Path, depth: usize) -> Result<Program, ProgramError> {
             return Err(ProgramError::Interpreter { path: canonical });
         }
         Some((interpreter, argument)) => {
-            let program =
-                open_at_depth(&interpreter, depth + 1).map_err(|_| ProgramError::Interpreter {
-                    path: canonical.clone(),
-                })?;
+            let program = open_at_depth(&interpreter, depth + 1).map_err(|_| ProgramError::Interpreter {
+                path: canonical.clone(),
+            })?;
             Some(Box::new(Interpreter { program, argument }))
         }
     };
@@ -149,10 +139,7 @@ fn open_at_depth(path: &Path, depth: usize) -> Result<Program, ProgramError> {
 
 /// The interpreter and its one argument, if these bytes begin a script.
 fn parse_first_line(head: &[u8]) -> Option<(PathBuf, Option<CString>)> {
-    let line = head
-        .strip_prefix(b"#!")?
-        .split(|byte| *byte == b'\n')
-        .next()?;
+    let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
     let line = line.trim_ascii();
     let end = line
         .iter()
@@ -161,9 +148,7 @@ fn parse_first_line(head: &[u8]) -> Option<(PathBuf, Option<CString>)> {
     let (interpreter, argument) = line.split_at(end);
     let argument = argument.trim_ascii();
     let path = PathBuf::from(std::ffi::OsStr::from_bytes(interpreter));
-    let argument = (!argument.is_empty())
-        .then(|| CString::new(argument).ok())
-        .flatten();
+    let argument = (!argument.is_empty()).then(|| CString::new(argument).ok()).flatten();
     path.is_absolute().then_some((path, argument))
 }
 
@@ -182,8 +167,7 @@ impl Program {
             return argv;
         };
         let script = CString::new(self.path.as_os_str().as_bytes()).unwrap_or_default();
-        let name =
-            CString::new(interpreter.program.path.as_os_str().as_bytes()).unwrap_or_default();
+        let name = CString::new(interpreter.program.path.as_os_str().as_bytes()).unwrap_or_default();
         let mut full = vec![name];
         full.extend(interpreter.argument.clone());
         full.push(script);
@@ -208,12 +192,7 @@ impl Program {
         paths.extend(self.loader.clone());
         if let Some(interpreter) = &self.interpreter {
             paths.extend(interpreter.program.exec_paths(directories));
-            if interpreter
-                .program
-                .path
-                .file_name()
-                .is_some_and(|name| name == "env")
-            {
+            if interpreter.program.path.file_name().is_some_and(|name| name == "env") {
                 let words = interpreter
                     .argument
                     .iter()
@@ -261,15 +240,11 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("script");
         fs::write(&path, "#!/usr/bin/env -S sh -e\necho\n").unwrap();
-        assert!(matches!(
-            open(&path),
-            Err(ProgramError::NotExecutable { .. })
-        ));
+        assert!(matches!(open(&path), Err(ProgramError::NotExecutable { .. })));
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         let script = open(&path).unwrap();
         let argv = script.arguments(vec![c"script".into(), c"one".into()]);
-        let canonical =
-            CString::new(fs::canonicalize(&path).unwrap().as_os_str().as_bytes()).unwrap();
+        let canonical = CString::new(fs::canonicalize(&path).unwrap().as_os_str().as_bytes()).unwrap();
         let env = fs::canonicalize("/usr/bin/env").unwrap();
         assert_eq!(
             argv,
@@ -298,19 +273,12 @@ mod tests {
     #[test]
     fn first_lines_are_read_like_the_kernel_does() {
         let check = |line: &[u8], expected: Option<(&str, Option<&str>)>| {
-            let expected = expected.map(|(path, argument)| {
-                (
-                    PathBuf::from(path),
-                    argument.map(|text| CString::new(text).unwrap()),
-                )
-            });
+            let expected = expected
+                .map(|(path, argument)| (PathBuf::from(path), argument.map(|text| CString::new(text).unwrap())));
             assert_eq!(parse_first_line(line), expected, "{line:?}");
         };
         check(b"#!/bin/sh\n", Some(("/bin/sh", None)));
-        check(
-            b"#! \t/bin/sh -e  -u \nrest",
-            Some(("/bin/sh", Some("-e  -u"))),
-        );
+        check(b"#! \t/bin/sh -e  -u \nrest", Some(("/bin/sh", Some("-e  -u"))));
         check(b"#!sh\n", None);
         check(b"#!\n", None);
         check(b"\x7fELF", None);

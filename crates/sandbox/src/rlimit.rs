@@ -32,9 +32,7 @@ pub(crate) fn set_inherited(limits: &Limits, count: ProcessCount) -> io::Result<
         ProcessCount::Cgroup => Ok(()),
         // The keeper is one of them.
         ProcessCount::OwnUserNamespace => sys::set_rlimit(libc::RLIMIT_NPROC, u64::from(pids) + 1),
-        ProcessCount::SharedUser { uid } => {
-            sys::set_rlimit(libc::RLIMIT_NPROC, threads_of(uid) + u64::from(pids))
-        }
+        ProcessCount::SharedUser { uid } => sys::set_rlimit(libc::RLIMIT_NPROC, threads_of(uid) + u64::from(pids)),
     }
 }
 

@@ -64,9 +64,7 @@ pub fn standard_streams() -> [BorrowedFd<'static>; 3] {
 
 impl Spawner {
     pub fn new() -> io::Result<Spawner> {
-        Ok(Spawner {
-            stack: Stack::new()?,
-        })
+        Ok(Spawner { stack: Stack::new()? })
     }
 
     /// Starts a program; returns when it runs.
@@ -85,9 +83,7 @@ impl Spawner {
             program: command.program.as_raw_fd(),
             argv: argv.as_ptr(),
             envp: envp.as_ptr(),
-            script: command
-                .script
-                .map(|script| (script.path.as_ptr(), script.identity)),
+            script: command.script.map(|script| (script.path.as_ptr(), script.identity)),
             failure: None,
         };
         // SAFETY: the entry keeps to system calls and the plan, which lives until the child has exec'ed or
@@ -113,9 +109,7 @@ impl Child {
     pub fn wait(self) -> io::Result<Outcome> {
         match wait_for(self.0, Patience::Block)? {
             Waited::Ended(ended) => Ok(ended.outcome),
-            Waited::StillRunning | Waited::NoChildren => {
-                Err(io::Error::from_raw_os_error(libc::ECHILD))
-            }
+            Waited::StillRunning | Waited::NoChildren => Err(io::Error::from_raw_os_error(libc::ECHILD)),
         }
     }
 }
@@ -161,15 +155,7 @@ fn connect(plan: &Plan) -> Result<(), (Step, i32)> {
         }
     }
     // SAFETY: takes integers only. Without it a program would inherit the other programs' descriptors.
-    if unsafe {
-        libc::syscall(
-            libc::SYS_close_range,
-            3,
-            u32::MAX,
-            libc::CLOSE_RANGE_CLOEXEC,
-        )
-    } == -1
-    {
+    if unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) } == -1 {
         // SAFETY: the thread's own error number.
         return Err((Step::Close, unsafe { *libc::__errno_location() }));
     }

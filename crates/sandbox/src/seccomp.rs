@@ -38,34 +38,18 @@ impl Options {
 /// Installs the filter on this process and its future children. Needs no-new-privs.
 pub(crate) fn install(options: Options) -> io::Result<()> {
     let mut program = program::assemble(&table::rules(options));
-    let length =
-        u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
+    let length = u16::try_from(program.len()).map_err(|_| io::Error::from_raw_os_error(libc::E2BIG))?;
     let filter = libc::sock_fprog {
         len: length,
         filter: program.as_mut_ptr(),
     };
     // SAFETY: `filter` points at `length` instructions that outlive the call; the kernel checks and copies them.
-    check(unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_SET_MODE_FILTER,
-            0,
-            &raw const filter,
-        )
-    })
-    .map(drop)
+    check(unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, &raw const filter) }).map(drop)
 }
 
 /// Whether this kernel has filters at all.
 pub(crate) fn available() -> bool {
     let action: u32 = libc::SECCOMP_RET_ERRNO;
     // SAFETY: reads one u32.
-    unsafe {
-        libc::syscall(
-            libc::SYS_seccomp,
-            libc::SECCOMP_GET_ACTION_AVAIL,
-            0,
-            &raw const action,
-        ) == 0
-    }
+    unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_GET_ACTION_AVAIL, 0, &raw const action) == 0 }
 }

@@ -27,8 +27,7 @@ pub(crate) fn errno_of(error: &io::Error) -> i32 {
 
 /// A path as the kernel takes it.
 pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
-    CString::new(path.as_os_str().as_bytes())
-        .map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
 /// Opens a path with `openat2`, so that the way it may be resolved can be limited.
@@ -70,16 +69,7 @@ pub(crate) fn identity(fd: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
 /// Forbids others to read or trace this process; `false` allows it for a moment.
 pub(crate) fn set_dumpable(dumpable: bool) -> io::Result<()> {
     // SAFETY: takes integers only.
-    check(unsafe {
-        libc::prctl(
-            libc::PR_SET_DUMPABLE,
-            libc::c_ulong::from(dumpable),
-            0,
-            0,
-            0,
-        )
-    })
-    .map(drop)
+    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(dumpable), 0, 0, 0) }).map(drop)
 }
 
 /// The name shown by `ps`.
@@ -110,9 +100,7 @@ pub(crate) fn set_child_subreaper() -> io::Result<()> {
 pub(crate) fn empty_bounding_set() -> io::Result<()> {
     for capability in 0..64 {
         // SAFETY: takes integers only.
-        let dropped = check(unsafe {
-            libc::prctl(libc::PR_CAPBSET_DROP, capability as libc::c_ulong, 0, 0, 0)
-        });
+        let dropped = check(unsafe { libc::prctl(libc::PR_CAPBSET_DROP, capability as libc::c_ulong, 0, 0, 0) });
         match dropped {
             Ok(_) => {}
             // Past the last capability this kernel knows.
@@ -121,16 +109,7 @@ pub(crate) fn empty_bounding_set() -> io::Result<()> {
         }
     }
     // SAFETY: takes integers only.
-    check(unsafe {
-        libc::prctl(
-            libc::PR_CAP_AMBIENT,
-            libc::PR_CAP_AMBIENT_CLEAR_ALL,
-            0,
-            0,
-            0,
-        )
-    })
-    .map(drop)
+    check(unsafe { libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) }).map(drop)
 }
 
 /// Replaces the groups of this single-threaded process. The C library's functions would also do it for
@@ -161,8 +140,7 @@ pub(crate) fn set_rlimit(resource: libc::__rlimit_resource_t, limit: u64) -> io:
         rlim_max: limit,
     };
     // SAFETY: `wanted` is a valid rlimit64 to read from.
-    check(unsafe { libc::prlimit64(0, resource, &raw const wanted, std::ptr::null_mut()) })
-        .map(drop)
+    check(unsafe { libc::prlimit64(0, resource, &raw const wanted, std::ptr::null_mut()) }).map(drop)
 }
 
 /// Closes every descriptor from 3 on except these.
@@ -187,10 +165,7 @@ pub(crate) fn keep_only(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
 
 /// Puts `/dev/null` in the place of the three standard streams.
 pub(crate) fn null_streams() -> io::Result<()> {
-    let null = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .open("/dev/null")?;
+    let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     for stream in 0..3 {
         // SAFETY: takes integers only; the standard streams of a fresh fork belong to nobody.
         check(unsafe { libc::dup2(null.as_raw_fd(), stream) })?;

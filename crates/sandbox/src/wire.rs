@@ -54,11 +54,7 @@ pub enum WireError {
 }
 
 /// Sends a launch and its descriptors (working directory, stdin, stdout, stderr, programs).
-pub fn send_launch(
-    socket: BorrowedFd<'_>,
-    launch: &Launch,
-    fds: &[BorrowedFd<'_>],
-) -> Result<(), WireError> {
+pub fn send_launch(socket: BorrowedFd<'_>, launch: &Launch, fds: &[BorrowedFd<'_>]) -> Result<(), WireError> {
     send_frame(socket, &encode_launch(launch)?, fds)
 }
 
@@ -80,11 +76,7 @@ pub fn encode_launch(launch: &Launch) -> Result<Vec<u8>, WireError> {
 
 /// Sends the beginning of a frame with its descriptors and returns how many bytes went; the rest follows by
 /// ordinary writes. Does not wait on a non-blocking socket.
-pub fn send_part(
-    socket: BorrowedFd<'_>,
-    bytes: &[u8],
-    fds: &[BorrowedFd<'_>],
-) -> io::Result<usize> {
+pub fn send_part(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
     sockets::send(socket, bytes, fds)
 }
 
@@ -96,10 +88,7 @@ pub fn decode_reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>, WireError> {
     let end = HEADER_BYTES + body_bytes(header)?;
     match bytes.get(HEADER_BYTES..end) {
         None => Ok(None),
-        Some(body) => Ok(Some((
-            postcard::from_bytes(body).map_err(WireError::Decode)?,
-            end,
-        ))),
+        Some(body) => Ok(Some((postcard::from_bytes(body).map_err(WireError::Decode)?, end))),
     }
 }
 
@@ -108,27 +97,17 @@ pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, WireError> {
     frame = postcard::to_extend(value, frame).map_err(WireError::Encode)?;
     let body = frame.len() - HEADER_BYTES;
     match u32::try_from(body) {
-        Ok(length) if body <= FRAME_BYTES_MAX => {
-            frame[1..HEADER_BYTES].copy_from_slice(&length.to_le_bytes())
-        }
+        Ok(length) if body <= FRAME_BYTES_MAX => frame[1..HEADER_BYTES].copy_from_slice(&length.to_le_bytes()),
         _ => return Err(WireError::TooLong(body)),
     }
     Ok(frame)
 }
 
-pub(crate) fn send<T: Serialize>(
-    socket: BorrowedFd<'_>,
-    value: &T,
-    fds: &[BorrowedFd<'_>],
-) -> Result<(), WireError> {
+pub(crate) fn send<T: Serialize>(socket: BorrowedFd<'_>, value: &T, fds: &[BorrowedFd<'_>]) -> Result<(), WireError> {
     send_frame(socket, &encode(value)?, fds)
 }
 
-fn send_frame(
-    socket: BorrowedFd<'_>,
-    mut bytes: &[u8],
-    mut fds: &[BorrowedFd<'_>],
-) -> Result<(), WireError> {
+fn send_frame(socket: BorrowedFd<'_>, mut bytes: &[u8], mut fds: &[BorrowedFd<'_>]) -> Result<(), WireError> {
     while !bytes.is_empty() {
         match sockets::send(socket, bytes, fds) {
             Ok(sent) => {
@@ -177,16 +156,10 @@ pub(crate) fn receive<T: DeserializeOwned>(
             count => filled += count,
         }
     }
-    postcard::from_bytes(&body)
-        .map(Some)
-        .map_err(WireError::Decode)
+    postcard::from_bytes(&body).map(Some).map_err(WireError::Decode)
 }
 
-fn receive_some(
-    socket: BorrowedFd<'_>,
-    bytes: &mut [u8],
-    fds: &mut Vec<OwnedFd>,
-) -> Result<usize, WireError> {
+fn receive_some(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, WireError> {
     loop {
         match sockets::receive(socket, bytes, fds) {
             Ok(count) => return Ok(count),
@@ -224,10 +197,7 @@ mod tests {
         }
         send(here.as_fd(), &Reply::Aborted, &[there.as_fd()]).unwrap();
         let mut fds = Vec::new();
-        assert_eq!(
-            receive(there.as_fd(), &mut fds).unwrap(),
-            Some(Reply::Aborted)
-        );
+        assert_eq!(receive(there.as_fd(), &mut fds).unwrap(), Some(Reply::Aborted));
         assert_eq!(fds.len(), 1);
         drop(here);
         assert_eq!(receive::<Reply>(there.as_fd(), &mut fds).unwrap(), None);
@@ -248,10 +218,7 @@ mod tests {
 
     #[test]
     fn foreign_and_endless_frames_are_refused() {
-        assert!(matches!(
-            decode_reply(&[1, 0, 0, 0, 0]),
-            Err(WireError::UnknownTag(1))
-        ));
+        assert!(matches!(decode_reply(&[1, 0, 0, 0, 0]), Err(WireError::UnknownTag(1))));
         assert!(matches!(
             decode_reply(&[FRAME, 255, 255, 255, 255]),
             Err(WireError::TooLong(_))

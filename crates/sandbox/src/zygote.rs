@@ -102,11 +102,7 @@ impl Zygote {
         match wire::receive(socket.as_fd(), &mut fds)?.ok_or(WireError::Closed)? {
             Answer::Made { pid, report } => {
                 let socket = fds.pop().ok_or(WireError::Closed)?;
-                Ok(KeeperHandle {
-                    socket,
-                    pid,
-                    report,
-                })
+                Ok(KeeperHandle { socket, pid, report })
             }
             Answer::BadProfile(error) => Err(error.into()),
             Answer::Failed(error) => Err(error.into()),

@@ -51,14 +51,7 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    pub fn sign(
-        key: &Key,
-        kind: Kind,
-        chain: &str,
-        seq: u64,
-        hash: Hash,
-        timestamp: String,
-    ) -> Self {
+    pub fn sign(key: &Key, kind: Kind, chain: &str, seq: u64, hash: Hash, timestamp: String) -> Self {
         let mut checkpoint = Self {
             chain: chain.to_owned(),
             seq,
@@ -73,8 +66,7 @@ impl Checkpoint {
     }
 
     pub fn is_signed_by(&self, public_key: &str) -> bool {
-        self.public_key == public_key
-            && key::is_signed(public_key, &self.message(), &self.signature)
+        self.public_key == public_key && key::is_signed(public_key, &self.message(), &self.signature)
     }
 
     pub fn to_json(&self) -> Value {
@@ -105,10 +97,7 @@ impl Checkpoint {
 
     /// What is signed names its purpose, so that a signature never passes for another kind.
     fn message(&self) -> String {
-        format!(
-            "countersign checkpoint 1\n{}",
-            chain::canonical(&self.unsigned())
-        )
+        format!("countersign checkpoint 1\n{}", chain::canonical(&self.unsigned()))
     }
 }
 
@@ -122,10 +111,7 @@ mod tests {
         let hash = Hash::from_bytes([1; 32]);
         let moment = "2026-11-15T10:00:00.000Z".to_owned();
         let signed = Checkpoint::sign(&key, Kind::Periodic, "main", 9, hash, moment);
-        assert_eq!(
-            Checkpoint::from_json(&signed.to_json()).as_ref(),
-            Some(&signed)
-        );
+        assert_eq!(Checkpoint::from_json(&signed.to_json()).as_ref(), Some(&signed));
         assert!(signed.is_signed_by(key.public()));
         assert!(!signed.is_signed_by(Key::from_seed(&[8; 32]).public()));
         for (field, value) in [

@@ -57,9 +57,7 @@ pub fn verify_file(reader: impl BufRead, expected_key: Option<&str>) -> Result<R
         let text = lines.next()?.ok_or(FileError::EndMissing)?;
         let bad_line = FileError::Line { line: lines.number };
         if let Some(rest) = text.strip_prefix(END) {
-            let end = rest
-                .strip_suffix('}')
-                .and_then(|it| serde_json::from_str(it).ok());
+            let end = rest.strip_suffix('}').and_then(|it| serde_json::from_str(it).ok());
             let end: Value = end.ok_or(bad_line)?;
             if lines.next()?.is_some() {
                 return Err(FileError::Line { line: lines.number });

@@ -53,9 +53,7 @@ impl Key {
     }
 
     fn parse(text: &str, path: &Path) -> Result<Self, KeyError> {
-        let seed = hex::decode(text.trim()).ok_or_else(|| KeyError::Malformed {
-            path: path.to_owned(),
-        })?;
+        let seed = hex::decode(text.trim()).ok_or_else(|| KeyError::Malformed { path: path.to_owned() })?;
         Ok(Self::from_seed(&seed))
     }
 
@@ -77,8 +75,7 @@ impl Key {
 
 /// Says whether `public` signed the message.
 pub(crate) fn is_signed(public: &str, message: &str, signature: &str) -> bool {
-    let Some(key) = hex::decode(public).and_then(|bytes| VerifyingKey::from_bytes(&bytes).ok())
-    else {
+    let Some(key) = hex::decode(public).and_then(|bytes| VerifyingKey::from_bytes(&bytes).ok()) else {
         return false;
     };
     hex::decode(signature).is_some_and(|bytes| {

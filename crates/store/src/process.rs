@@ -23,16 +23,14 @@ impl Process {
     /// Unreadable text names nobody, so nobody lives.
     pub(crate) fn is_alive(stored: &str) -> bool {
         let mut parts = stored.split('/');
-        let (Some(then), Some(pid), Some(start)) = (parts.next(), parts.next(), parts.next())
-        else {
+        let (Some(then), Some(pid), Some(start)) = (parts.next(), parts.next(), parts.next()) else {
             return false;
         };
         let (Ok(pid), Ok(start)) = (pid.parse(), start.parse::<u64>()) else {
             return false;
         };
         then == boot()
-            && state_and_start(pid)
-                .is_some_and(|(state, since)| since == start && !matches!(state, 'Z' | 'X'))
+            && state_and_start(pid).is_some_and(|(state, since)| since == start && !matches!(state, 'Z' | 'X'))
     }
 }
 

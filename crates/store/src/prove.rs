@@ -77,13 +77,9 @@ impl fmt::Display for Fault {
             }
             Self::HeadChanged => f.write_str("the head row was changed, it names another end"),
             Self::BadSignature => f.write_str("bad signature of the checkpoint here"),
-            Self::CheckpointMismatch => {
-                f.write_str("changed, what was signed here has another hash")
-            }
+            Self::CheckpointMismatch => f.write_str("changed, what was signed here has another hash"),
             Self::CheckpointMissing => f.write_str("missing checkpoint, one is due by here"),
-            Self::StartUnproven => {
-                f.write_str("missing rows before it, and no signed prune covers them")
-            }
+            Self::StartUnproven => f.write_str("missing rows before it, and no signed prune covers them"),
         }
     }
 }

@@ -48,11 +48,7 @@ impl Witness {
 
 /// One write per call: lines of several processes do not mix.
 fn append(path: &PathBuf, lines: &str) -> io::Result<()> {
-    let mut file = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(path)?;
+    let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
     file.write_all(lines.as_bytes())?;
     file.sync_data()
 }

@@ -25,10 +25,16 @@ const REFUSED: u8 = 126;
 pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::Result<ExitCode> {
     let started = Started::load(flags)?;
     start::warn(&started);
-    let named = std::env::var("USER").or_else(|_| std::env::var("LOGNAME")).ok().filter(|name| !name.is_empty());
+    let named = std::env::var("USER")
+        .or_else(|_| std::env::var("LOGNAME"))
+        .ok()
+        .filter(|name| !name.is_empty());
     let user = named.unwrap_or_else(|| format!("uid-{}", wiring::uid()));
     let approver: Arc<dyn Approver> = match terminal() {
-        Some(terminal) if started.policy.approval.self_approval => Arc::new(AskTerminal { terminal, user: user.clone() }),
+        Some(terminal) if started.policy.approval.self_approval => Arc::new(AskTerminal {
+            terminal,
+            user: user.clone(),
+        }),
         Some(_) | None => Arc::new(NobodyToAsk),
     };
     let arguments = arguments(exec)?;
@@ -42,7 +48,12 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
             }
         };
         let (cancel_handle, cancel) = Cancel::new();
-        let call = ToolCall { tool: "execute_process".to_owned(), arguments, progress: None, cancel };
+        let call = ToolCall {
+            tool: "execute_process".to_owned(),
+            arguments,
+            progress: None,
+            cancel,
+        };
         let mut answer = gateway.call(Caller::person(&user), call);
         let answer = tokio::select! {
             answer = &mut answer => answer,
@@ -84,12 +95,22 @@ fn piped_input() -> anyhow::Result<Option<String>> {
         return Ok(None);
     }
     let mut input = Vec::new();
-    stdin.lock().take(limits::INPUT_BYTES_MAX as u64 + 1).read_to_end(&mut input).context("cannot read standard input")?;
-    anyhow::ensure!(input.len() <= limits::INPUT_BYTES_MAX, "standard input is longer than {} bytes", limits::INPUT_BYTES_MAX);
+    stdin
+        .lock()
+        .take(limits::INPUT_BYTES_MAX as u64 + 1)
+        .read_to_end(&mut input)
+        .context("cannot read standard input")?;
+    anyhow::ensure!(
+        input.len() <= limits::INPUT_BYTES_MAX,
+        "standard input is longer than {} bytes",
+        limits::INPUT_BYTES_MAX
+    );
     if input.is_empty() {
         return Ok(None);
     }
-    String::from_utf8(input).map(Some).context("standard input is not UTF-8")
+    String::from_utf8(input)
+        .map(Some)
+        .context("standard input is not UTF-8")
 }
 
 /// A long command answers `running`; here it is waited for.
@@ -98,7 +119,12 @@ async fn wait_for_end(gateway: &dyn Service, user: &str, mut answer: Answer) -> 
         let mut arguments = Map::new();
         arguments.insert("request_id".to_owned(), answer.structured["request_id"].clone());
         arguments.insert("wait_ms".to_owned(), json!(limits::STATUS_WAIT_MAX.as_millis() as u64));
-        let call = ToolCall { tool: "command_status".to_owned(), arguments, progress: None, cancel: Cancel::never() };
+        let call = ToolCall {
+            tool: "command_status".to_owned(),
+            arguments,
+            progress: None,
+            cancel: Cancel::never(),
+        };
         match gateway.call(Caller::person(user), call).await {
             Ok(next) => answer = next,
             Err(_) => break,
@@ -111,8 +137,13 @@ async fn wait_for_end(gateway: &dyn Service, user: &str, mut answer: Answer) -> 
 fn finish(answer: &Answer) -> anyhow::Result<ExitCode> {
     let result = &answer.structured;
     let text = |name: &str| result[name].as_str().unwrap_or_default();
-    std::io::stdout().write_all(text("stdout").as_bytes()).and_then(|()| std::io::stdout().flush()).context("cannot write standard output")?;
-    std::io::stderr().write_all(text("stderr").as_bytes()).context("cannot write standard error")?;
+    std::io::stdout()
+        .write_all(text("stdout").as_bytes())
+        .and_then(|()| std::io::stdout().flush())
+        .context("cannot write standard output")?;
+    std::io::stderr()
+        .write_all(text("stderr").as_bytes())
+        .context("cannot write standard error")?;
     let explain = |word: &str| start::say(&format!("countersign: {word}: {}", text("error_message")));
     let code = match text("status") {
         "ok" => 0,
@@ -164,9 +195,18 @@ impl Approver for AskTerminal {
                 BufReader::new(&*terminal).read_line(&mut line).map(|_| line)
             });
             match answered.await {
-                Ok(Ok(line)) if matches!(line.trim(), "y" | "Y" | "yes") => Decision::Approved { by, reason: "self-approved on the terminal".to_owned() },
-                Ok(Ok(_)) => Decision::Denied { by, reason: "denied on the terminal".to_owned() },
-                Ok(Err(_)) | Err(_) => Decision::Denied { by, reason: "the terminal could not be asked".to_owned() },
+                Ok(Ok(line)) if matches!(line.trim(), "y" | "Y" | "yes") => Decision::Approved {
+                    by,
+                    reason: "self-approved on the terminal".to_owned(),
+                },
+                Ok(Ok(_)) => Decision::Denied {
+                    by,
+                    reason: "denied on the terminal".to_owned(),
+                },
+                Ok(Err(_)) | Err(_) => Decision::Denied {
+                    by,
+                    reason: "the terminal could not be asked".to_owned(),
+                },
             }
         })
     }

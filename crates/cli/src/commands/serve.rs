@@ -22,16 +22,23 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
         let record = started.record().await?;
         started.keep_house(&record);
         let listen = &settings.listen;
-        let listener = TcpListener::bind(listen).await.with_context(|| format!("cannot listen on `{listen}`"))?;
+        let listener = TcpListener::bind(listen)
+            .await
+            .with_context(|| format!("cannot listen on `{listen}`"))?;
         let address = listener.local_addr().context("cannot tell the address")?;
         if !address.ip().is_loopback() {
-            let sentence = format!("refusing to listen on {address}: only loopback addresses are served until tokens exist");
+            let sentence =
+                format!("refusing to listen on {address}: only loopback addresses are served until tokens exist");
             return Err(BadUsage(sentence).into());
         }
         start::say(&format!("serving on http://{address}/"));
         let options = HttpOptions {
             about: About {
-                workspace: settings.places.workspace_root.as_ref().map_or_else(|| "any".into(), |root| root.display().to_string()),
+                workspace: settings
+                    .places
+                    .workspace_root
+                    .as_ref()
+                    .map_or_else(|| "any".into(), |root| root.display().to_string()),
                 policy_mode: settings.approval.mode.clone(),
                 state_directory: settings.state_dir.display().to_string(),
             },
@@ -39,7 +46,9 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
             shutdown_grace: settings.shutdown_grace,
             ids: IdSource::random(),
         };
-        serve_http(listener, options, shutdown).await.context("cannot go on serving")
+        serve_http(listener, options, shutdown)
+            .await
+            .context("cannot go on serving")
     })
 }
 

@@ -24,6 +24,8 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
         let shutdown = start::stop_signal()?;
         let gateway = started.gateway(launchpad, Arc::new(NobodyToAsk)).await?;
         let caller = Caller::anonymous_agent(Transport::Stdio);
-        serve_stdio(Arc::new(gateway), caller, options, shutdown).await.context("cannot go on serving")
+        serve_stdio(Arc::new(gateway), caller, options, shutdown)
+            .await
+            .context("cannot go on serving")
     })
 }

@@ -243,7 +243,10 @@ fn examine(entry: &Entry, faults: &mut Faults) {
             unique_names(path, &entry.node, faults);
         }
         "audit.witness" if entry.node.text().is_some_and(|text| text.contains("://")) => {
-            faults.push((entry.node.at, "`audit.witness` must be a file; addresses are not served yet".to_owned()));
+            faults.push((
+                entry.node.at,
+                "`audit.witness` must be a file; addresses are not served yet".to_owned(),
+            ));
         }
         "approval_policy.whitelist" => entry.node.items().iter().for_each(|rule| examples_hold(rule, faults)),
         _ => {}

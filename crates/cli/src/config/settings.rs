@@ -30,11 +30,20 @@ pub(crate) struct Settings {
     pub(crate) output_limit_bytes: usize,
     pub(crate) shutdown_grace: Duration,
     pub(crate) listen: String,
-    #[cfg_attr(not(test), expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
+    )]
     pub(crate) tls: Option<Tls>,
-    #[cfg_attr(not(test), expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
+    )]
     pub(crate) anonymous_agents: bool,
-    #[cfg_attr(not(test), expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
+    )]
     pub(crate) callback_token: Option<Secret>,
     pub(crate) state_dir: PathBuf,
     pub(crate) state_dir_origin: Origin,
@@ -75,7 +84,10 @@ pub(crate) struct ApprovalSettings {
     /// built-in rule takes its place.
     pub(crate) whitelist: Vec<WhitelistEntry>,
     pub(crate) self_approval: bool,
-    #[cfg_attr(not(test), expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
+    )]
     pub(crate) quorum: u64,
 }
 
@@ -127,9 +139,15 @@ pub(crate) struct LimitSettings {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
-    #[cfg_attr(not(test), expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
+    )]
     pub(crate) cert: PathBuf,
-    #[cfg_attr(not(test), expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
+    )]
     pub(crate) key: PathBuf,
 }
 
@@ -197,7 +215,10 @@ impl Settings {
     }
 
     /// The secret under a key such as `github.token`, where one is set.
-    #[cfg_attr(not(test), expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come"))]
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
+    )]
     pub(crate) fn secret(&self, path: &str) -> Option<Secret> {
         self.held(path).and_then(|held| Secret::of(&held.value))
     }

@@ -17,54 +17,159 @@ fn arguments_that_do_not_fit_are_named_and_nothing_runs() {
         ("execute_command", json!({"command": null}), "command"),
         ("execute_command", json!({"command": ["touch", "canary"]}), "command"),
         ("execute_command", json!({"command": "touch canary\0x"}), "command"),
-        ("execute_command", json!({"command": format!("touch canary {long}")}), "command"),
-        ("execute_command", json!({"command": "touch canary", "timeout_ms": 0}), "timeout_ms"),
-        ("execute_command", json!({"command": "touch canary", "timeout_ms": -5}), "timeout_ms"),
-        ("execute_command", json!({"command": "touch canary", "timeout_ms": 1.5}), "timeout_ms"),
-        ("execute_command", json!({"command": "touch canary", "timeout_ms": "5"}), "timeout_ms"),
-        ("execute_command", json!({"command": "touch canary", "timeout_ms": true}), "timeout_ms"),
+        (
+            "execute_command",
+            json!({"command": format!("touch canary {long}")}),
+            "command",
+        ),
+        (
+            "execute_command",
+            json!({"command": "touch canary", "timeout_ms": 0}),
+            "timeout_ms",
+        ),
+        (
+            "execute_command",
+            json!({"command": "touch canary", "timeout_ms": -5}),
+            "timeout_ms",
+        ),
+        (
+            "execute_command",
+            json!({"command": "touch canary", "timeout_ms": 1.5}),
+            "timeout_ms",
+        ),
+        (
+            "execute_command",
+            json!({"command": "touch canary", "timeout_ms": "5"}),
+            "timeout_ms",
+        ),
+        (
+            "execute_command",
+            json!({"command": "touch canary", "timeout_ms": true}),
+            "timeout_ms",
+        ),
         ("execute_command", json!({"command": "touch canary", "cwd": 5}), "cwd"),
         ("execute_command", json!({"command": "touch canary", "cwd": ""}), "cwd"),
-        ("execute_command", json!({"command": "touch canary", "cwd": "a\0b"}), "cwd"),
-        ("execute_command", json!({"command": "touch canary", "surprise": 1}), "surprise"),
-        ("execute_command", json!({"command": "touch canary", "env": ["A"]}), "env"),
-        ("execute_command", json!({"command": "touch canary", "env": {"A": 1}}), "env"),
-        ("execute_command", json!({"command": "touch canary", "env": {"A": "x\0y"}}), "env"),
-        ("execute_command", json!({"command": "touch canary", "input": 5}), "input"),
-        ("execute_command", json!({"command": "touch canary", "request_id": ""}), "request_id"),
-        ("execute_command", json!({"command": "touch canary", "request_id": "x".repeat(200)}), "request_id"),
-        ("execute_command", json!({"command": "touch canary", "sandbox": "none"}), "sandbox"),
-        ("execute_command", json!({"command": "touch canary", "network": true}), "network"),
+        (
+            "execute_command",
+            json!({"command": "touch canary", "cwd": "a\0b"}),
+            "cwd",
+        ),
+        (
+            "execute_command",
+            json!({"command": "touch canary", "surprise": 1}),
+            "surprise",
+        ),
+        (
+            "execute_command",
+            json!({"command": "touch canary", "env": ["A"]}),
+            "env",
+        ),
+        (
+            "execute_command",
+            json!({"command": "touch canary", "env": {"A": 1}}),
+            "env",
+        ),
+        (
+            "execute_command",
+            json!({"command": "touch canary", "env": {"A": "x\0y"}}),
+            "env",
+        ),
+        (
+            "execute_command",
+            json!({"command": "touch canary", "input": 5}),
+            "input",
+        ),
+        (
+            "execute_command",
+            json!({"command": "touch canary", "request_id": ""}),
+            "request_id",
+        ),
+        (
+            "execute_command",
+            json!({"command": "touch canary", "request_id": "x".repeat(200)}),
+            "request_id",
+        ),
+        (
+            "execute_command",
+            json!({"command": "touch canary", "sandbox": "none"}),
+            "sandbox",
+        ),
+        (
+            "execute_command",
+            json!({"command": "touch canary", "network": true}),
+            "network",
+        ),
         ("execute_process", json!({"file": "touch"}), "args"),
         ("execute_process", json!({"args": ["canary"]}), "file"),
         ("execute_process", json!({"file": "", "args": []}), "file"),
         ("execute_process", json!({"file": "touch", "args": "canary"}), "args"),
-        ("execute_process", json!({"file": "touch", "args": ["canary", 5]}), "args"),
-        ("execute_process", json!({"file": "touch", "args": ["canary", "a\0b"]}), "args"),
-        ("execute_process", json!({"file": "touch\0", "args": ["canary"]}), "file"),
-        ("execute_process", json!({"file": "touch", "args": ["canary", long]}), "argument"),
+        (
+            "execute_process",
+            json!({"file": "touch", "args": ["canary", 5]}),
+            "args",
+        ),
+        (
+            "execute_process",
+            json!({"file": "touch", "args": ["canary", "a\0b"]}),
+            "args",
+        ),
+        (
+            "execute_process",
+            json!({"file": "touch\0", "args": ["canary"]}),
+            "file",
+        ),
+        (
+            "execute_process",
+            json!({"file": "touch", "args": ["canary", long]}),
+            "argument",
+        ),
         ("execute_process", json!({"file": "touch", "args": many}), "arg"),
-        ("run_command", json!({"command": "touch", "args": ["canary"], "working_directory": ".", "cwd": "."}), "cwd"),
-        ("run_command", json!({"command": "touch", "args": ["canary"], "working_directory": ""}), "working_directory"),
-        ("run_command", json!({"command": "touch", "args": ["canary"], "working_directory": ".", "requested_at": "noon"}), "requested_at"),
+        (
+            "run_command",
+            json!({"command": "touch", "args": ["canary"], "working_directory": ".", "cwd": "."}),
+            "cwd",
+        ),
+        (
+            "run_command",
+            json!({"command": "touch", "args": ["canary"], "working_directory": ""}),
+            "working_directory",
+        ),
+        (
+            "run_command",
+            json!({"command": "touch", "args": ["canary"], "working_directory": ".", "requested_at": "noon"}),
+            "requested_at",
+        ),
     ];
     for (tool, arguments, named) in cases {
         let short: String = arguments.to_string().chars().take(120).collect();
         let outcome = server.call(tool, arguments);
-        assert!(matches!(outcome.code(), "INVALID_ARGUMENTS" | "LIMIT_EXCEEDED"), "{short}: {}", outcome.text);
+        assert!(
+            matches!(outcome.code(), "INVALID_ARGUMENTS" | "LIMIT_EXCEEDED"),
+            "{short}: {}",
+            outcome.text
+        );
         assert_eq!(outcome.status(), "rejected", "{short}");
         assert!(outcome.message().contains(named), "{short}: {}", outcome.message());
         bench.recorded(&outcome);
     }
     assert_eq!(std::fs::read_dir(bench.work()).unwrap().count(), 0);
-    server.call("execute_command", json!({"command": "echo x", "timeout_ms": u64::MAX})).refused("LIMIT_EXCEEDED");
+    server
+        .call("execute_command", json!({"command": "echo x", "timeout_ms": u64::MAX}))
+        .refused("LIMIT_EXCEEDED");
 }
 
 #[test]
 fn what_cannot_be_read_as_a_line_is_refused_with_its_place() {
     let bench = Bench::allowing("*");
     let mut server = Server::start(&bench);
-    for line in ["touch 'canary", "touch canary &&", "if true; then touch canary", "touch canary )", "<<E touch canary; $(", "| touch canary"] {
+    for line in [
+        "touch 'canary",
+        "touch canary &&",
+        "if true; then touch canary",
+        "touch canary )",
+        "<<E touch canary; $(",
+        "| touch canary",
+    ] {
         let outcome = server.line(line);
         outcome.refused("COMMAND_NOT_ALLOWED");
         assert!(outcome.message().contains("line "), "{line}: {}", outcome.message());
@@ -77,7 +182,11 @@ fn a_program_that_is_not_there_is_said_to_be_missing() {
     let bench = Bench::allowing("*");
     let mut server = Server::start(&bench);
     for outcome in [server.process("nosuchprogram", &[]), server.line("nosuchprogram")] {
-        assert!(outcome.is_error && outcome.text.contains("nosuchprogram"), "{}", outcome.text);
+        assert!(
+            outcome.is_error && outcome.text.contains("nosuchprogram"),
+            "{}",
+            outcome.text
+        );
     }
 }
 
@@ -87,16 +196,32 @@ fn calls_outside_the_tools_are_protocol_errors() {
     let mut server = Server::start(&bench);
     for (method, params, code) in [
         ("tools/call", json!({"name": "nosuch", "arguments": {}}), -32602),
-        ("tools/call", json!({"name": "Execute_Command", "arguments": {"command": "touch canary"}}), -32602),
+        (
+            "tools/call",
+            json!({"name": "Execute_Command", "arguments": {"command": "touch canary"}}),
+            -32602,
+        ),
         ("tools/call", json!({"arguments": {}}), -32602),
-        ("tools/call", json!({"name": "execute_command", "arguments": "touch canary"}), -32602),
-        ("tools/call", json!({"name": "execute_command", "arguments": ["touch canary"]}), -32602),
+        (
+            "tools/call",
+            json!({"name": "execute_command", "arguments": "touch canary"}),
+            -32602,
+        ),
+        (
+            "tools/call",
+            json!({"name": "execute_command", "arguments": ["touch canary"]}),
+            -32602,
+        ),
         ("nosuch/method", json!({}), -32601),
     ] {
         let id = server.request(method, params.clone());
         let answer = server.answer(id);
         assert_eq!(answer["error"]["code"], code, "{method} {params}: {answer}");
-        assert!(answer["error"]["message"].as_str().is_some_and(|message| !message.is_empty()));
+        assert!(
+            answer["error"]["message"]
+                .as_str()
+                .is_some_and(|message| !message.is_empty())
+        );
     }
     server.raw(b"this is not JSON\n\n{\"jsonrpc\": \"2.0\"\n[1,\n\xff\xfe\n");
     server.ping();
@@ -111,8 +236,20 @@ fn five_tools_are_listed_with_schemas() {
     let answer = server.answer(id);
     let tools = answer["result"]["tools"].as_array().unwrap();
     let names: Vec<&str> = tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect();
-    assert_eq!(names, ["execute_command", "execute_process", "run_command", "command_status", "command_cancel"]);
+    assert_eq!(
+        names,
+        [
+            "execute_command",
+            "execute_process",
+            "run_command",
+            "command_status",
+            "command_cancel"
+        ]
+    );
     for tool in tools {
-        assert!(tool["inputSchema"]["type"] == "object" && tool["outputSchema"]["type"] == "object", "{tool}");
+        assert!(
+            tool["inputSchema"]["type"] == "object" && tool["outputSchema"]["type"] == "object",
+            "{tool}"
+        );
     }
 }

@@ -43,7 +43,11 @@ impl Bench {
 
     pub(crate) fn of(user: As) -> Self {
         let base = tempfile::Builder::new().prefix("product-").tempdir().unwrap();
-        let bench = Self { base, user, environment: Vec::new() };
+        let bench = Self {
+            base,
+            user,
+            environment: Vec::new(),
+        };
         bench.open_to_all(bench.base.path());
         for name in ["work", "state", "home", "config", "tmp", "cache", "outside"] {
             fs::create_dir(bench.path(name)).unwrap();
@@ -62,7 +66,8 @@ impl Bench {
 
     pub(crate) fn env(mut self, name: &str, value: impl AsRef<Path>) -> Self {
         self.environment.retain(|(known, _)| known != name);
-        self.environment.push((name.to_owned(), value.as_ref().to_str().unwrap().to_owned()));
+        self.environment
+            .push((name.to_owned(), value.as_ref().to_str().unwrap().to_owned()));
         self
     }
 
@@ -83,7 +88,9 @@ impl Bench {
 
     pub(crate) fn configure(self, commands: &str, more: &str) -> Self {
         let policy = format!("command_policy:\n  allowlist: [{commands}]\n  timeout_seconds: 30\n");
-        self.config(&format!("workspace_root: .\napproval_policy: {{mode: never}}\n{policy}{more}"))
+        self.config(&format!(
+            "workspace_root: .\napproval_policy: {{mode: never}}\n{policy}{more}"
+        ))
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
@@ -116,7 +123,9 @@ impl Bench {
     pub(crate) fn dir(&self, name: &str) -> PathBuf {
         let path = self.work().join(name);
         fs::create_dir_all(&path).unwrap();
-        path.ancestors().take_while(|part| *part != self.work()).for_each(|part| self.give(part, Some(OWNER)));
+        path.ancestors()
+            .take_while(|part| *part != self.work())
+            .for_each(|part| self.give(part, Some(OWNER)));
         path
     }
 
@@ -125,7 +134,14 @@ impl Bench {
         self.file("tracked", "one\n");
         let run = |args: &[&str]| {
             let mut git = Command::new("git");
-            git.current_dir(self.work()).env("HOME", self.path("home")).args(["-c", "safe.directory=*", "-c", "user.name=t", "-c", "user.email=t@t"]);
+            git.current_dir(self.work()).env("HOME", self.path("home")).args([
+                "-c",
+                "safe.directory=*",
+                "-c",
+                "user.name=t",
+                "-c",
+                "user.email=t@t",
+            ]);
             assert!(git.args(args).output().unwrap().status.success(), "git {args:?}");
         };
         run(&["init", "-q"]);
@@ -137,7 +153,9 @@ impl Bench {
     fn give_all(&self, path: &Path) {
         self.give(path, Some(OWNER));
         if path.is_dir() {
-            fs::read_dir(path).unwrap().for_each(|entry| self.give_all(&entry.unwrap().path()));
+            fs::read_dir(path)
+                .unwrap()
+                .for_each(|entry| self.give_all(&entry.unwrap().path()));
         }
     }
 
@@ -155,14 +173,23 @@ impl Bench {
         command.env_clear().current_dir(self.work());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.path("home")).env("TMPDIR", self.path("tmp"));
-        command.env("XDG_CONFIG_HOME", self.path("config")).env("XDG_CACHE_HOME", self.path("cache"));
-        command.env("COUNTERSIGN_STATE_DIR", self.state()).envs(self.environment.iter().cloned());
+        command
+            .env("XDG_CONFIG_HOME", self.path("config"))
+            .env("XDG_CACHE_HOME", self.path("cache"));
+        command
+            .env("COUNTERSIGN_STATE_DIR", self.state())
+            .envs(self.environment.iter().cloned());
         command
     }
 
     /// Waits until an ended server's temporary directories are gone: its helper tidies up behind it.
     pub(crate) fn until_tidy(&self) {
-        let left = || fs::read_dir(self.path("tmp")).unwrap().map(|entry| entry.unwrap().file_name()).collect::<Vec<_>>();
+        let left = || {
+            fs::read_dir(self.path("tmp"))
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name())
+                .collect::<Vec<_>>()
+        };
         let deadline = Instant::now() + Duration::from_secs(20);
         while !left().is_empty() {
             assert!(Instant::now() < deadline, "temporary directories stayed: {:?}", left());

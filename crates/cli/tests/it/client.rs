@@ -28,7 +28,14 @@ pub(crate) struct Server {
 impl Server {
     /// Starts the server of a bench and a session with it.
     pub(crate) fn start(bench: &Bench) -> Self {
-        let mut child = bench.command().arg("stdio").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut child = bench
+            .command()
+            .arg("stdio")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
         let stdout = BufReader::new(child.stdout.take().unwrap());
         let mut stderr = child.stderr.take().unwrap();
         let (sender, messages) = mpsc::channel();
@@ -46,7 +53,15 @@ impl Server {
             String::from_utf8_lossy(&text).into_owned()
         });
         let stdin = child.stdin.take();
-        let mut server = Self { child, stdin, messages, answers: HashMap::new(), notes: Vec::new(), stderr: Some(stderr), next: 0 };
+        let mut server = Self {
+            child,
+            stdin,
+            messages,
+            answers: HashMap::new(),
+            notes: Vec::new(),
+            stderr: Some(stderr),
+            next: 0,
+        };
         let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
         let id = server.request("initialize", hello);
         assert!(server.answer(id)["result"]["capabilities"].is_object());
@@ -60,7 +75,10 @@ impl Server {
 
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
         let stdin = self.stdin.as_mut().expect("input is open");
-        stdin.write_all(bytes).and_then(|()| stdin.flush()).expect("the server reads");
+        stdin
+            .write_all(bytes)
+            .and_then(|()| stdin.flush())
+            .expect("the server reads");
     }
 
     /// Sends a request and returns its id.
@@ -83,7 +101,10 @@ impl Server {
             if let Some(answer) = self.answers.remove(&id) {
                 return answer;
             }
-            match self.messages.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            match self
+                .messages
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
                 Ok(message) => self.sort(message),
                 Err(RecvTimeoutError::Timeout) => panic!("no answer to {id} in time"),
                 Err(RecvTimeoutError::Disconnected) => panic!("the server went away: {}", self.stderr()),
@@ -167,7 +188,10 @@ impl Server {
 
     /// What the server said on standard error; to be asked when it has ended.
     pub(crate) fn stderr(&mut self) -> String {
-        self.stderr.take().map(|thread| thread.join().unwrap()).unwrap_or_default()
+        self.stderr
+            .take()
+            .map(|thread| thread.join().unwrap())
+            .unwrap_or_default()
     }
 }
 
@@ -193,9 +217,25 @@ pub(crate) struct Outcome {
 
 /// The fields that every result has.
 const FIELDS: [&str; 19] = [
-    "request_id", "status", "exit_code", "stdout", "stderr", "error_code", "error_message", "retryable", "duration_ms",
-    "started_at", "finished_at", "stdout_bytes", "stderr_bytes", "stdout_truncated", "stderr_truncated", "stdout_lossy",
-    "stderr_lossy", "audit_id", "sandbox",
+    "request_id",
+    "status",
+    "exit_code",
+    "stdout",
+    "stderr",
+    "error_code",
+    "error_message",
+    "retryable",
+    "duration_ms",
+    "started_at",
+    "finished_at",
+    "stdout_bytes",
+    "stderr_bytes",
+    "stdout_truncated",
+    "stderr_truncated",
+    "stdout_lossy",
+    "stderr_lossy",
+    "audit_id",
+    "sandbox",
 ];
 
 impl Outcome {
@@ -230,7 +270,8 @@ impl Outcome {
         assert_eq!(self.is_error, !matches!(self.status(), "ok" | "running"), "{facts}");
         // Reading a megabyte of YAML proves nothing that a kilobyte does not.
         if self.text.len() < 64 << 10 {
-            let yaml: Value = serde_saphyr::from_str(&self.text).unwrap_or_else(|error| panic!("not YAML: {error}\n{}", self.text));
+            let yaml: Value =
+                serde_saphyr::from_str(&self.text).unwrap_or_else(|error| panic!("not YAML: {error}\n{}", self.text));
             assert_eq!(&yaml, facts, "the text says something else");
         }
     }
@@ -260,7 +301,12 @@ impl Outcome {
     }
 
     pub(crate) fn layers(&self) -> Vec<&str> {
-        self.structured["sandbox"].as_array().expect("layers").iter().filter_map(Value::as_str).collect()
+        self.structured["sandbox"]
+            .as_array()
+            .expect("layers")
+            .iter()
+            .filter_map(Value::as_str)
+            .collect()
     }
 
     /// Ran and ended with 0; what it printed.

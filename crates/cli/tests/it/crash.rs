@@ -14,14 +14,20 @@ struct Dice(u64);
 
 impl Dice {
     fn roll(&mut self, sides: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides
     }
 }
 
 #[test]
 fn nothing_answered_is_lost_when_the_server_is_killed_under_load() {
-    let seed = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
+    let seed = std::time::SystemTime::now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_nanos() as u64;
     println!("seed: {seed}");
     let mut dice = Dice(seed);
     let bench = Bench::allowing("true,false,sleep");
@@ -30,7 +36,13 @@ fn nothing_answered_is_lost_when_the_server_is_killed_under_load() {
         let mut server = Server::start(&bench);
         let mut waiting = Vec::new();
         for number in 0..8 + dice.roll(40) {
-            let (file, args) = [("true", vec![]), ("false", vec![]), ("sleep", vec!["0.02"]), ("nosuch", vec![])][dice.roll(4) as usize].clone();
+            let (file, args) = [
+                ("true", vec![]),
+                ("false", vec![]),
+                ("sleep", vec!["0.02"]),
+                ("nosuch", vec![]),
+            ][dice.roll(4) as usize]
+                .clone();
             let arguments = json!({"file": file, "args": args, "request_id": format!("r{round}-{number}")});
             waiting.push(server.call_later("execute_process", arguments));
             // Eight at a time.
@@ -41,7 +53,11 @@ fn nothing_answered_is_lost_when_the_server_is_killed_under_load() {
         }
         std::thread::sleep(Duration::from_micros(dice.roll(30_000)));
         server.kill();
-        for answer in server.rest().into_values().filter(|answer| answer["result"].is_object()) {
+        for answer in server
+            .rest()
+            .into_values()
+            .filter(|answer| answer["result"].is_object())
+        {
             let outcome = Outcome::read(&answer);
             answered.insert(outcome.id().to_owned(), outcome);
         }
@@ -55,7 +71,11 @@ fn nothing_answered_is_lost_when_the_server_is_killed_under_load() {
         assert_eq!(again.structured, outcome.structured, "{id}");
     }
     assert!(answered.len() > 6);
-    assert_eq!(bench.count("SELECT count(*) FROM commands WHERE result IS NULL"), 0, "a record stayed open");
+    assert_eq!(
+        bench.count("SELECT count(*) FROM commands WHERE result IS NULL"),
+        0,
+        "a record stayed open"
+    );
     let twice = "SELECT count(*) FROM (SELECT payload ->> '$.request_id' AS id FROM flow_events WHERE event_type = 'command.completed' GROUP BY id HAVING count(*) > 1)";
     assert_eq!(bench.count(twice), 0, "a command ended twice");
     server.end();
@@ -67,7 +87,10 @@ fn what_a_crash_left_open_is_closed_as_abandoned() {
     let bench = Bench::allowing("sleep,sh");
     let mut server = Server::start(&bench);
     for number in 0..4 {
-        server.call_later("execute_process", json!({"file": "sleep", "args": ["600"], "request_id": format!("open-{number}")}));
+        server.call_later(
+            "execute_process",
+            json!({"file": "sleep", "args": ["600"], "request_id": format!("open-{number}")}),
+        );
     }
     let open = "SELECT count(*) FROM commands WHERE result IS NULL";
     while bench.count(open) < 4 {
@@ -80,9 +103,15 @@ fn what_a_crash_left_open_is_closed_as_abandoned() {
         let outcome = server.call("command_status", json!({"request_id": id}));
         outcome.failed("ABANDONED");
         let record = bench.recorded(&outcome);
-        assert_eq!((record["command"].as_str(), record["status"].as_str()), (Some("sleep"), Some("failed")));
+        assert_eq!(
+            (record["command"].as_str(), record["status"].as_str()),
+            (Some("sleep"), Some("failed"))
+        );
         // The same call does not start it again behind the caller's back.
-        let again = server.call("execute_process", json!({"file": "sleep", "args": ["600"], "request_id": id}));
+        let again = server.call(
+            "execute_process",
+            json!({"file": "sleep", "args": ["600"], "request_id": id}),
+        );
         again.failed("ABANDONED");
     }
     server.end();
@@ -94,20 +123,34 @@ fn two_servers_share_one_record() {
     let bench = Bench::allowing("echo,sleep");
     let mut servers = [Server::start(&bench), Server::start(&bench)];
     for number in 0..20 {
-        let calls: Vec<i64> = servers.iter_mut().map(|server| server.call_later("execute_process", json!({"file": "echo", "args": [number.to_string()]}))).collect();
+        let calls: Vec<i64> = servers
+            .iter_mut()
+            .map(|server| server.call_later("execute_process", json!({"file": "echo", "args": [number.to_string()]})))
+            .collect();
         for (server, call) in servers.iter_mut().zip(calls) {
             assert_eq!(server.result(call).ok(), format!("{number}\n"));
         }
     }
     // A start does not close what another server still works on.
-    let call = servers[0].call_later("execute_process", json!({"file": "sleep", "args": ["1"], "request_id": "mine"}));
+    let call = servers[0].call_later(
+        "execute_process",
+        json!({"file": "sleep", "args": ["1"], "request_id": "mine"}),
+    );
     while bench.count("SELECT count(*) FROM commands WHERE result IS NULL") == 0 {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(Server::start(&bench));
-    assert_eq!(servers[1].call("command_status", json!({"request_id": "mine"})).status(), "running");
+    assert_eq!(
+        servers[1]
+            .call("command_status", json!({"request_id": "mine"}))
+            .status(),
+        "running"
+    );
     servers[0].result(call).ok();
     servers.iter_mut().for_each(|server| assert!(server.end().success()));
-    assert_eq!(bench.count("SELECT count(*) FROM flow_events WHERE event_type = 'command.completed'"), 41);
+    assert_eq!(
+        bench.count("SELECT count(*) FROM flow_events WHERE event_type = 'command.completed'"),
+        41
+    );
     bench.prove();
 }

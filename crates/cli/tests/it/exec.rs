@@ -9,9 +9,22 @@ fn exec(bench: &Bench, arguments: &[&str], input: &[u8]) -> Output {
     // A session of its own has no terminal to ask at.
     let inner = bench.command();
     let mut command = Command::new("setsid");
-    command.arg("--wait").arg(inner.get_program()).args(inner.get_args()).arg("exec").args(arguments);
-    command.env_clear().envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?)))).current_dir(bench.work());
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    command
+        .arg("--wait")
+        .arg(inner.get_program())
+        .args(inner.get_args())
+        .arg("exec")
+        .args(arguments);
+    command
+        .env_clear()
+        .envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .current_dir(bench.work());
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let _ = child.stdin.take().unwrap().write_all(input);
     child.wait_with_output().unwrap()
 }
@@ -29,8 +42,14 @@ fn the_exit_code_is_the_commands() {
             assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
         }
         let output = exec(&bench, &["--", "sh", "-c", "echo out; echo err >&2; exit 4"], b"");
-        assert_eq!((text(&output.stdout), text(&output.stderr), output.status.code()), ("out\n", "err\n", Some(4)));
-        assert_eq!(bench.count("SELECT count(*) FROM flow_events WHERE event_type = 'command.completed'"), 4);
+        assert_eq!(
+            (text(&output.stdout), text(&output.stderr), output.status.code()),
+            ("out\n", "err\n", Some(4))
+        );
+        assert_eq!(
+            bench.count("SELECT count(*) FROM flow_events WHERE event_type = 'command.completed'"),
+            4
+        );
         bench.prove();
     });
 }
@@ -38,7 +57,11 @@ fn the_exit_code_is_the_commands() {
 #[test]
 fn a_timeout_is_124_and_what_was_printed_is_shown() {
     let bench = Bench::allowing("sh,sleep");
-    let output = exec(&bench, &["--timeout-ms", "300", "--", "sh", "-c", "echo begun; sleep 600"], b"");
+    let output = exec(
+        &bench,
+        &["--timeout-ms", "300", "--", "sh", "-c", "echo begun; sleep 600"],
+        b"",
+    );
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(124), "begun\n"));
     assert!(text(&output.stderr).contains("timeout"));
 }
@@ -81,11 +104,25 @@ fn a_question_without_a_terminal_is_a_refusal() {
 /// Runs `exec` on a terminal of its own and types an answer.
 fn on_a_terminal(bench: &Bench, typed: &str) -> String {
     let inner = bench.command();
-    let line = format!("{} exec -- touch canary; echo code=$?", inner.get_program().to_str().unwrap());
+    let line = format!(
+        "{} exec -- touch canary; echo code=$?",
+        inner.get_program().to_str().unwrap()
+    );
     let mut command = Command::new("script");
-    command.args(["-qec", &line, "/dev/null"]).env_clear().current_dir(bench.work());
-    command.envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?)))).env("SHELL", "/bin/sh").env("USER", "ann");
-    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    command
+        .args(["-qec", &line, "/dev/null"])
+        .env_clear()
+        .current_dir(bench.work());
+    command
+        .envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("SHELL", "/bin/sh")
+        .env("USER", "ann");
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let mut said = String::new();
     let mut stdout = child.stdout.take().unwrap();

@@ -7,33 +7,55 @@ use crate::client::Server;
 
 /// The program of the scenarios where it is installed, else another that prints its version.
 fn versioned() -> (&'static str, &'static str) {
-    if std::path::Path::new("/usr/bin/npm").exists() { ("npm", "npm -v") } else { ("git", "git --version") }
+    if std::path::Path::new("/usr/bin/npm").exists() {
+        ("npm", "npm -v")
+    } else {
+        ("git", "git --version")
+    }
 }
 
 #[test]
 fn default_timeout_prevents_hangs() {
-    let bench = Bench::new().config("approval_policy: {mode: never}\ncommand_policy: {allowlist: [bash, sleep], timeout_seconds: 1}\n");
+    let bench = Bench::new()
+        .config("approval_policy: {mode: never}\ncommand_policy: {allowlist: [bash, sleep], timeout_seconds: 1}\n");
     let mut server = Server::start(&bench);
     let outcome = server.line("bash -c 'echo before; echo trouble >&2; sleep 600'");
     assert_eq!((outcome.status(), outcome.code()), ("timeout", "COMMAND_TIMEOUT"));
-    assert!(outcome.is_error && outcome.message().contains("time"), "{}", outcome.text);
+    assert!(
+        outcome.is_error && outcome.message().contains("time"),
+        "{}",
+        outcome.text
+    );
     assert_eq!((outcome.stdout(), outcome.stderr()), ("before\n", "trouble\n"));
     bench.recorded(&outcome);
 }
 
 #[test]
 fn caller_provided_timeout_overrides_default() {
-    let bench = Bench::new().config("approval_policy: {mode: never}\ncommand_policy: {allowlist: [bash, sleep], timeout_seconds: 1}\n");
+    let bench = Bench::new()
+        .config("approval_policy: {mode: never}\ncommand_policy: {allowlist: [bash, sleep], timeout_seconds: 1}\n");
     let mut server = Server::start(&bench);
     // Longer than the default, and shorter than what the line takes.
     for (tool, arguments) in [
-        ("execute_command", json!({"command": "bash -c 'sleep 1.5; echo done'", "timeout_ms": 20_000})),
-        ("execute_process", json!({"file": "bash", "args": ["-c", "sleep 1.5; echo done"], "timeout_ms": 20_000})),
-        ("run_command", json!({"command": "bash", "args": ["-c", "sleep 1.5; echo done"], "working_directory": ".", "requested_timeout_seconds": 20})),
+        (
+            "execute_command",
+            json!({"command": "bash -c 'sleep 1.5; echo done'", "timeout_ms": 20_000}),
+        ),
+        (
+            "execute_process",
+            json!({"file": "bash", "args": ["-c", "sleep 1.5; echo done"], "timeout_ms": 20_000}),
+        ),
+        (
+            "run_command",
+            json!({"command": "bash", "args": ["-c", "sleep 1.5; echo done"], "working_directory": ".", "requested_timeout_seconds": 20}),
+        ),
     ] {
         assert_eq!(server.call(tool, arguments).ok(), "done\n");
     }
-    let short = server.call("execute_process", json!({"file": "sleep", "args": ["600"], "timeout_ms": 50}));
+    let short = server.call(
+        "execute_process",
+        json!({"file": "sleep", "args": ["600"], "timeout_ms": 50}),
+    );
     assert_eq!(short.status(), "timeout");
 }
 
@@ -75,7 +97,11 @@ fn wildcard_allowlist() {
         let mut server = Server::start(&bench);
         let outcome = server.line("whoami");
         // An account number without a name is an error of `whoami`, not of ours.
-        assert!(outcome.status() == "ok" || outcome.stderr().contains("whoami: cannot find name"), "{}", outcome.text);
+        assert!(
+            outcome.status() == "ok" || outcome.stderr().contains("whoami: cannot find name"),
+            "{}",
+            outcome.text
+        );
         assert_ne!(server.line("id -u").ok(), "0\n");
     });
 }
@@ -85,7 +111,12 @@ fn yaml_output() {
     let bench = Bench::allowing("printf,sh");
     let mut server = Server::start(&bench);
     let tricky = "- a: b\\n\\t#c\\n...\\n---\\n'\\x22\\u00e9';\\n\\n";
-    for line in ["printf hello", "printf '%s\\n' yes no null", &format!("printf '{tricky}'"), "sh -c 'echo x >&2; exit 3'"] {
+    for line in [
+        "printf hello",
+        "printf '%s\\n' yes no null",
+        &format!("printf '{tricky}'"),
+        "sh -c 'echo x >&2; exit 3'",
+    ] {
         let outcome = server.line(line);
         let yaml: Value = serde_saphyr::from_str(&outcome.text).unwrap();
         for field in ["exit_code", "stdout", "stderr"] {
@@ -94,7 +125,14 @@ fn yaml_output() {
     }
     let failed = server.line("sh -c 'echo out; echo err >&2; exit 3'");
     failed.failed("COMMAND_EXIT_NON_ZERO");
-    assert_eq!((failed.structured["exit_code"].as_i64(), failed.stdout(), failed.stderr()), (Some(3), "out\n", "err\n"));
+    assert_eq!(
+        (
+            failed.structured["exit_code"].as_i64(),
+            failed.stdout(),
+            failed.stderr()
+        ),
+        (Some(3), "out\n", "err\n")
+    );
 }
 
 #[test]
@@ -126,13 +164,22 @@ fn execute_with_absolute_cwd() {
     let bench = Bench::allowing(&format!("{program},pwd"));
     let frontend = bench.dir("repos/monorepo/frontend").canonicalize().unwrap();
     let mut server = Server::start(&bench);
-    assert!(server.call("execute_command", json!({"command": line, "cwd": frontend})).ok().contains('.'));
+    assert!(
+        server
+            .call("execute_command", json!({"command": line, "cwd": frontend}))
+            .ok()
+            .contains('.')
+    );
     for (tool, arguments) in [
         ("execute_command", json!({"command": "pwd", "cwd": frontend})),
         ("execute_process", json!({"file": "pwd", "args": [], "cwd": frontend})),
         ("run_command", json!({"command": "pwd", "working_directory": frontend})),
     ] {
-        assert_eq!(server.call(tool, arguments).ok().trim(), frontend.to_str().unwrap(), "{tool}");
+        assert_eq!(
+            server.call(tool, arguments).ok().trim(),
+            frontend.to_str().unwrap(),
+            "{tool}"
+        );
     }
 }
 
@@ -143,7 +190,10 @@ fn error_on_non_existent_cwd() {
     bench.file("file", "");
     let mut server = Server::start(&bench);
     for cwd in ["does-not-exist", "file", "/nowhere/at/all", "file/.."] {
-        let outcome = server.call("execute_process", json!({"file": "touch", "args": [canary], "cwd": cwd}));
+        let outcome = server.call(
+            "execute_process",
+            json!({"file": "touch", "args": [canary], "cwd": cwd}),
+        );
         outcome.refused("CWD_NOT_FOUND");
         assert!(outcome.message().contains(cwd), "{}", outcome.text);
         bench.recorded(&outcome);
@@ -160,7 +210,9 @@ fn allowed_when_within_allowed_cwd_roots() {
         let bench = bench.env("ALLOWED_COMMANDS", program).env("ALLOWED_CWD_ROOTS", &root);
         let mut server = Server::start(&bench);
         for cwd in [&frontend, &root] {
-            server.call("execute_command", json!({"command": line, "cwd": cwd})).ok();
+            server
+                .call("execute_command", json!({"command": line, "cwd": cwd}))
+                .ok();
         }
     });
 }
@@ -172,10 +224,20 @@ fn rejected_when_outside_allowed_cwd_roots() {
         let root = bench.work().join("monorepo");
         let bench = bench.env("ALLOWED_COMMANDS", "touch").env("ALLOWED_CWD_ROOTS", &root);
         let mut server = Server::start(&bench);
-        let outcome = server.call("execute_command", json!({"command": "touch canary", "cwd": bench.work()}));
+        let outcome = server.call(
+            "execute_command",
+            json!({"command": "touch canary", "cwd": bench.work()}),
+        );
         outcome.refused("CWD_NOT_ALLOWED");
-        server.call("execute_command", json!({"command": "touch canary", "cwd": "/tmp"})).refused("CWD_NOT_ALLOWED");
-        server.call("run_command", json!({"command": "touch", "args": ["canary"], "working_directory": "/tmp"})).refused("CWD_NOT_ALLOWED");
+        server
+            .call("execute_command", json!({"command": "touch canary", "cwd": "/tmp"}))
+            .refused("CWD_NOT_ALLOWED");
+        server
+            .call(
+                "run_command",
+                json!({"command": "touch", "args": ["canary"], "working_directory": "/tmp"}),
+            )
+            .refused("CWD_NOT_ALLOWED");
         assert!(!bench.work().join("canary").exists());
     });
 }
@@ -185,7 +247,11 @@ fn no_restriction_when_allowed_cwd_roots_is_unset() {
     let (program, line) = versioned();
     for roots in [None, Some("")] {
         let bench = Bench::allowing(program);
-        let bench = if let Some(roots) = roots { bench.env("ALLOWED_CWD_ROOTS", roots) } else { bench };
+        let bench = if let Some(roots) = roots {
+            bench.env("ALLOWED_CWD_ROOTS", roots)
+        } else {
+            bench
+        };
         let mut server = Server::start(&bench);
         for cwd in ["/var/tmp", "/usr", "/"] {
             let outcome = server.call("execute_command", json!({"command": line, "cwd": cwd}));
@@ -207,12 +273,22 @@ fn reject_when_allowed_cwd_roots_contains_an_invalid_root() {
     let mut server = Server::start(&bench);
     for (tool, arguments) in [
         ("execute_command", json!({"command": "touch canary", "cwd": frontend})),
-        ("execute_process", json!({"file": "touch", "args": ["canary"], "cwd": frontend})),
-        ("run_command", json!({"command": "touch", "args": ["canary"], "working_directory": frontend})),
+        (
+            "execute_process",
+            json!({"file": "touch", "args": ["canary"], "cwd": frontend}),
+        ),
+        (
+            "run_command",
+            json!({"command": "touch", "args": ["canary"], "working_directory": frontend}),
+        ),
     ] {
         let outcome = server.call(tool, arguments);
         outcome.refused("CONFIGURATION_ERROR");
-        assert!(outcome.message().contains("ALLOWED_CWD_ROOTS") && outcome.message().contains("/path/that/does/not/exist"), "{}", outcome.text);
+        assert!(
+            outcome.message().contains("ALLOWED_CWD_ROOTS") && outcome.message().contains("/path/that/does/not/exist"),
+            "{}",
+            outcome.text
+        );
     }
     assert!(!frontend.join("canary").exists());
 }
@@ -222,8 +298,18 @@ fn execute_process_runs_argv_based_command() {
     Bench::each(|bench| {
         let bench = bench.env("ALLOWED_COMMANDS", "python3");
         let mut server = Server::start(&bench);
-        let words = ["-c", "import sys; print(sys.argv[1:], sys.stdin.read())", "a b", "$(id)", "*", ";"];
-        let outcome = server.call("execute_process", json!({"file": "python3", "args": words, "input": "given"}));
+        let words = [
+            "-c",
+            "import sys; print(sys.argv[1:], sys.stdin.read())",
+            "a b",
+            "$(id)",
+            "*",
+            ";",
+        ];
+        let outcome = server.call(
+            "execute_process",
+            json!({"file": "python3", "args": words, "input": "given"}),
+        );
         assert_eq!(outcome.ok(), "['a b', '$(id)', '*', ';'] given\n");
         assert!(outcome.text.contains("exit_code: 0\n"), "{}", outcome.text);
     });

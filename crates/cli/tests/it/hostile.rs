@@ -10,8 +10,14 @@ fn a_command_cannot_signal_the_server_or_its_neighbours() {
     Bench::each(|bench| {
         let bench = bench.env("ALLOWED_COMMANDS", "perl,sleep");
         let mut server = Server::start(&bench);
-        let neighbour = server.call_later("execute_process", json!({"file": "perl", "args": ["-e", "sleep 2; print qq(alive\n)"]}));
-        let code = format!("kill 9, {}; kill 9, getppid; kill 9, -1; kill 15, 1; sleep 1; print qq(tried\n)", server.pid());
+        let neighbour = server.call_later(
+            "execute_process",
+            json!({"file": "perl", "args": ["-e", "sleep 2; print qq(alive\n)"]}),
+        );
+        let code = format!(
+            "kill 9, {}; kill 9, getppid; kill 9, -1; kill 15, 1; sleep 1; print qq(tried\n)",
+            server.pid()
+        );
         let outcome = server.process("perl", &["-e", &code]);
         assert!(matches!(outcome.status(), "ok" | "failed"), "{}", outcome.text);
         server.ping();
@@ -26,7 +32,16 @@ fn a_command_gets_three_streams_and_no_other_descriptor() {
         let bench = bench.env("ALLOWED_COMMANDS", "ls,bash,perl,cat");
         let mut server = Server::start(&bench);
         let code = "opendir my $d, '/proc/self/fd'; my $own = fileno $d; print join(' ', sort grep { /\\d/ && -e \"/proc/self/fd/$_\" } readdir $d), qq(\n)";
-        for outcome in [server.process("perl", &["-e", code]), server.line(&format!("perl -e '{}' | cat", code.replace('\'', "\"").replace("\"/proc/self/fd\"", "q(/proc/self/fd)").replace("join(\" \"", "join(q( )").replace("\"/proc/self/fd/$_\"", "qq(/proc/self/fd/$_)")))] {
+        for outcome in [
+            server.process("perl", &["-e", code]),
+            server.line(&format!(
+                "perl -e '{}' | cat",
+                code.replace('\'', "\"")
+                    .replace("\"/proc/self/fd\"", "q(/proc/self/fd)")
+                    .replace("join(\" \"", "join(q( )")
+                    .replace("\"/proc/self/fd/$_\"", "qq(/proc/self/fd/$_)")
+            )),
+        ] {
             // The fourth is the listing's own.
             assert!(matches!(outcome.ok(), "0 1 2 3\n" | "0 1 2\n"), "{}", outcome.text);
         }
@@ -39,12 +54,33 @@ fn a_deep_or_full_temporary_directory_is_cleared_away() {
         let bench = bench.env("ALLOWED_COMMANDS", "perl,ls");
         let mut server = Server::start(&bench);
         let deep = "chdir $ENV{TMPDIR}; for (1..5000) { mkdir 'd' or last; chdir 'd' or last } print qq(made\n)";
-        assert_eq!(server.call("execute_process", json!({"file": "perl", "args": ["-e", deep], "timeout_ms": 60_000})).ok(), "made\n");
+        assert_eq!(
+            server
+                .call(
+                    "execute_process",
+                    json!({"file": "perl", "args": ["-e", deep], "timeout_ms": 60_000})
+                )
+                .ok(),
+            "made\n"
+        );
         server.ping();
         let full = "chdir $ENV{TMPDIR}; for (1..20000) { open my $f, '>', $_ } mkdir 'locked', 0; print qq(made\n)";
-        assert_eq!(server.call("execute_process", json!({"file": "perl", "args": ["-e", full], "timeout_ms": 60_000})).ok(), "made\n");
+        assert_eq!(
+            server
+                .call(
+                    "execute_process",
+                    json!({"file": "perl", "args": ["-e", full], "timeout_ms": 60_000})
+                )
+                .ok(),
+            "made\n"
+        );
         for _ in 0..4 {
-            assert_eq!(server.process("perl", &["-e", "chdir $ENV{TMPDIR}; print join ' ', glob '*'"]).ok(), "");
+            assert_eq!(
+                server
+                    .process("perl", &["-e", "chdir $ENV{TMPDIR}; print join ' ', glob '*'"])
+                    .ok(),
+                ""
+            );
         }
         assert!(server.end().success());
         bench.until_tidy();
@@ -55,7 +91,13 @@ fn a_deep_or_full_temporary_directory_is_cleared_away() {
 fn a_pipe_in_the_workspace_holds_up_nobody_but_its_reader() {
     let bench = Bench::allowing("cat,echo");
     let fifo = bench.work().join("fifo");
-    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&fifo)
+            .status()
+            .unwrap()
+            .success()
+    );
     crate::bench::hand_over(&fifo);
     let mut server = Server::start(&bench);
     for line in ["cat < fifo", "cat fifo", "echo x > fifo"] {
@@ -76,16 +118,24 @@ fn a_project_file_in_the_workspace_does_not_loosen_policy() {
     };
     let bench = Bench::new();
     project(&bench);
-    Server::start(&bench).process("touch", &["canary"]).refused("APPROVAL_DENIED");
+    Server::start(&bench)
+        .process("touch", &["canary"])
+        .refused("APPROVAL_DENIED");
     let bench = Bench::allowing("ls");
     project(&bench);
-    Server::start(&bench).process("touch", &["canary"]).refused("COMMAND_NOT_ALLOWED");
+    Server::start(&bench)
+        .process("touch", &["canary"])
+        .refused("COMMAND_NOT_ALLOWED");
     assert!(!bench.work().join("canary").exists());
     let bench = Bench::configured("env", "").env("SECRET_TOKEN", "x");
     project(&bench);
     let mut server = Server::start(&bench);
     let outcome = server.process("env", &[]);
-    assert!(!outcome.ok().contains("SECRET_TOKEN") && outcome.layers().contains(&"landlock"), "{}", outcome.text);
+    assert!(
+        !outcome.ok().contains("SECRET_TOKEN") && outcome.layers().contains(&"landlock"),
+        "{}",
+        outcome.text
+    );
     server.process("touch", &["canary"]).refused("COMMAND_NOT_ALLOWED");
 }
 
@@ -98,7 +148,9 @@ fn a_listed_script_that_is_swapped_does_not_run_as_listed() {
     assert_eq!(server.process(script.to_str().unwrap(), &[]).ok(), "honest\n");
     // A copy under another name is another program, whatever it says.
     let other = bench.program("other", "#!/bin/sh\necho other\n");
-    server.process(other.to_str().unwrap(), &[]).refused("COMMAND_NOT_ALLOWED");
+    server
+        .process(other.to_str().unwrap(), &[])
+        .refused("COMMAND_NOT_ALLOWED");
 }
 
 #[test]
@@ -108,11 +160,21 @@ fn a_server_that_lost_its_helpers_refuses_and_lives() {
         let mut server = Server::start(&bench);
         let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", server.pid())).unwrap();
         for child in children.split_whitespace() {
-            assert!(std::process::Command::new("kill").args(["-9", child]).status().unwrap().success());
+            assert!(
+                std::process::Command::new("kill")
+                    .args(["-9", child])
+                    .status()
+                    .unwrap()
+                    .success()
+            );
         }
         for _ in 0..2 {
             let outcome = server.process("touch", &["canary"]);
-            assert!(matches!(outcome.code(), "SANDBOX_UNAVAILABLE" | "COMMAND_EXECUTION_FAILED"), "{}", outcome.text);
+            assert!(
+                matches!(outcome.code(), "SANDBOX_UNAVAILABLE" | "COMMAND_EXECUTION_FAILED"),
+                "{}",
+                outcome.text
+            );
             bench.recorded(&outcome);
         }
         server.ping();
@@ -132,7 +194,15 @@ fn nothing_kept_in_memory_outlives_a_call() {
             assert_eq!(server.process("perl", &["-e", make]).ok(), "made made made");
         }
         let deep = "chdir '/dev/shm'; for (1..5000) { mkdir 'd' or last; chdir 'd' or last } print qq(made\n)";
-        assert_eq!(server.call("execute_process", json!({"file": "perl", "args": ["-e", deep], "timeout_ms": 60_000})).ok(), "made\n");
+        assert_eq!(
+            server
+                .call(
+                    "execute_process",
+                    json!({"file": "perl", "args": ["-e", deep], "timeout_ms": 60_000})
+                )
+                .ok(),
+            "made\n"
+        );
         assert_eq!(server.process("ls", &["-A", "/dev/shm"]).ok(), "");
     });
 }

@@ -11,9 +11,17 @@ use crate::client::{Outcome, Server};
 const TRACE: &str = "uid=";
 
 fn nothing_ran(bench: &Bench, outcome: &Outcome, how: &str) {
-    assert!(!outcome.stdout().contains(TRACE) && !outcome.stderr().contains(TRACE), "{how}: {}", outcome.text);
+    assert!(
+        !outcome.stdout().contains(TRACE) && !outcome.stderr().contains(TRACE),
+        "{how}: {}",
+        outcome.text
+    );
     assert!(!bench.work().join("canary").exists(), "{how}");
-    assert!(outcome.layers().is_empty() || outcome.layers().contains(&"exec-list"), "{how}: {}", outcome.text);
+    assert!(
+        outcome.layers().is_empty() || outcome.layers().contains(&"exec-list"),
+        "{how}: {}",
+        outcome.text
+    );
 }
 
 #[test]
@@ -51,17 +59,30 @@ fn a_workspace_program_does_not_start_however_it_is_reached() {
         let elf = bench.program("ls", fs::read("/usr/bin/id").unwrap());
         let script = bench.program("script", "#!/bin/sh\nid\ntouch canary\n");
         let mut server = Server::start(&bench);
-        for file in [elf.to_str().unwrap(), script.to_str().unwrap(), "/usr/bin/id", "/bin/sh"] {
+        for file in [
+            elf.to_str().unwrap(),
+            script.to_str().unwrap(),
+            "/usr/bin/id",
+            "/bin/sh",
+        ] {
             let outcome = server.process("perl", &["-e", "exec @ARGV or print qq(no: $!\n)", file]);
             nothing_ran(&bench, &outcome, file);
-            assert!(outcome.stdout().contains("no: Permission denied"), "{file}: {}", outcome.text);
+            assert!(
+                outcome.stdout().contains("no: Permission denied"),
+                "{file}: {}",
+                outcome.text
+            );
         }
         // A copy made by the command itself, in each place it may write.
         for place in [".", "$ENV{HOME}", "$ENV{TMPDIR}"] {
             let code = format!("system('cp', 'ls', \"{place}/copy\"); exec \"{place}/copy\" or print qq(no: $!\n)");
             let outcome = server.process("perl", &["-e", &code]);
             nothing_ran(&bench, &outcome, place);
-            assert!(outcome.stdout().contains("no: Permission denied"), "{place}: {}", outcome.text);
+            assert!(
+                outcome.stdout().contains("no: Permission denied"),
+                "{place}: {}",
+                outcome.text
+            );
         }
     });
 }
@@ -72,7 +93,10 @@ fn the_loader_does_not_start_a_workspace_program() {
     let elf = bench.program("copy", fs::read("/usr/bin/id").unwrap());
     let mut server = Server::start(&bench);
     let loader = "/lib64/ld-linux-x86-64.so.2";
-    let outcome = server.process("perl", &["-e", "exec @ARGV or print qq(no: $!\n)", loader, elf.to_str().unwrap()]);
+    let outcome = server.process(
+        "perl",
+        &["-e", "exec @ARGV or print qq(no: $!\n)", loader, elf.to_str().unwrap()],
+    );
     if outcome.layers().contains(&"mountns") {
         nothing_ran(&bench, &outcome, "the loader");
     }
@@ -83,7 +107,10 @@ fn a_program_in_memory_does_not_start() {
     let bench = Bench::allowing("perl");
     let mut server = Server::start(&bench);
     // memfd_create, by number.
-    let outcome = server.process("perl", &["-e", "my $n = 'x'; my $fd = syscall(319, $n, 0); print qq(fd $fd $!\n)"]);
+    let outcome = server.process(
+        "perl",
+        &["-e", "my $n = 'x'; my $fd = syscall(319, $n, 0); print qq(fd $fd $!\n)"],
+    );
     if cfg!(target_arch = "x86_64") {
         assert!(outcome.ok().starts_with("fd -1"), "{}", outcome.text);
     }
@@ -96,7 +123,10 @@ fn helpers_may_start_only_where_the_operator_said_so() {
         let bench = Bench::configured("perl", more);
         let script = bench.program("script", evil);
         let mut server = Server::start(&bench);
-        let outcome = server.process("perl", &["-e", "exec @ARGV or print qq(no\n)", script.to_str().unwrap()]);
+        let outcome = server.process(
+            "perl",
+            &["-e", "exec @ARGV or print qq(no\n)", script.to_str().unwrap()],
+        );
         assert_eq!(outcome.ok(), if starts { "helped\n" } else { "no\n" }, "{more}");
     }
 }
@@ -109,7 +139,11 @@ fn hooks_and_configuration_of_a_repository_stay_as_they_are() {
     let outcome = server.line("sh -c 'echo evil > .git/hooks/pre-commit; echo evil >> .git/config'");
     if outcome.layers().contains(&"protected-paths") {
         assert!(!bench.work().join(".git/hooks/pre-commit").exists());
-        assert!(!fs::read_to_string(bench.work().join(".git/config")).unwrap().contains("evil"));
+        assert!(
+            !fs::read_to_string(bench.work().join(".git/config"))
+                .unwrap()
+                .contains("evil")
+        );
     }
 }
 
@@ -121,7 +155,8 @@ fn a_repository_cannot_be_pointed_at_other_hooks_and_configuration() {
         fs::remove_dir_all(bench.work().join(".git/hooks")).unwrap();
         let mut server = Server::start(&bench);
         for _ in 0..2 {
-            let outcome = server.line("sh -c 'echo ../evil > .git/commondir; mkdir .git/hooks; echo evil > .git/hooks/pre-commit; :'");
+            let outcome = server
+                .line("sh -c 'echo ../evil > .git/commondir; mkdir .git/hooks; echo evil > .git/hooks/pre-commit; :'");
             if outcome.layers().contains(&"protected-paths") {
                 assert!(!bench.work().join(".git/commondir").exists() && !bench.work().join(".git/hooks").exists());
             }
@@ -150,11 +185,21 @@ fn the_network_is_out_of_reach() {
             "import socket; s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.sendto(b'x', ('127.0.0.1', 9)); print('reached')",
         ] {
             let outcome = server.process("python3", &["-c", code, &port]);
-            assert!(outcome.status() == "failed" && !outcome.stdout().contains("reached"), "{}", outcome.text);
+            assert!(
+                outcome.status() == "failed" && !outcome.stdout().contains("reached"),
+                "{}",
+                outcome.text
+            );
         }
-        let more = server.call("execute_process", json!({"file": "python3", "args": [], "network": "allow"}));
+        let more = server.call(
+            "execute_process",
+            json!({"file": "python3", "args": [], "network": "allow"}),
+        );
         more.refused("POLICY_DENIED");
-        let more = server.call("execute_process", json!({"file": "python3", "args": [], "sandbox": "danger-full-access"}));
+        let more = server.call(
+            "execute_process",
+            json!({"file": "python3", "args": [], "sandbox": "danger-full-access"}),
+        );
         more.refused("POLICY_DENIED");
     });
 }
@@ -175,7 +220,11 @@ fn nothing_outside_the_workspace_can_be_written_or_seen() {
             format!("cat < {}/secret", outside.display()),
         ] {
             let outcome = server.line(&line);
-            assert!(outcome.status() == "failed" && !outcome.stdout().contains("the secret"), "{line}: {}", outcome.text);
+            assert!(
+                outcome.status() == "failed" && !outcome.stdout().contains("the secret"),
+                "{line}: {}",
+                outcome.text
+            );
         }
         assert!(!outside.join("canary").exists());
     });

@@ -38,16 +38,36 @@ fn output_is_paged_by_bytes_of_either_stream() {
     let id = server.line("sh -c 'echo 0123456789; echo abcdef >&2'").id().to_owned();
     let mut page = |arguments: Value| {
         let mut whole = json!({"request_id": id});
-        whole.as_object_mut().unwrap().extend(arguments.as_object().unwrap().clone());
+        whole
+            .as_object_mut()
+            .unwrap()
+            .extend(arguments.as_object().unwrap().clone());
         let outcome = server.call("command_status", whole);
-        (outcome.stdout().to_owned(), outcome.stderr().to_owned(), outcome.structured["offset"].clone(), outcome.structured["next_offset"].clone())
+        (
+            outcome.stdout().to_owned(),
+            outcome.stderr().to_owned(),
+            outcome.structured["offset"].clone(),
+            outcome.structured["next_offset"].clone(),
+        )
     };
     let (all_out, all_err) = ("0123456789\n", "abcdef\n");
-    assert_eq!(page(json!({"offset": 0, "limit": 4})), ("0123".into(), all_err.into(), json!(0), json!(4)));
-    assert_eq!(page(json!({"offset": 4, "limit": 4})), ("4567".into(), all_err.into(), json!(4), json!(8)));
-    assert_eq!(page(json!({"offset": 8, "limit": 4})), ("89\n".into(), all_err.into(), json!(8), Value::Null));
+    assert_eq!(
+        page(json!({"offset": 0, "limit": 4})),
+        ("0123".into(), all_err.into(), json!(0), json!(4))
+    );
+    assert_eq!(
+        page(json!({"offset": 4, "limit": 4})),
+        ("4567".into(), all_err.into(), json!(4), json!(8))
+    );
+    assert_eq!(
+        page(json!({"offset": 8, "limit": 4})),
+        ("89\n".into(), all_err.into(), json!(8), Value::Null)
+    );
     assert_eq!(page(json!({"offset": 99})).0, "");
-    assert_eq!(page(json!({"stream": "stderr", "offset": 2, "limit": 2})), (all_out.into(), "cd".into(), json!(2), json!(4)));
+    assert_eq!(
+        page(json!({"stream": "stderr", "offset": 2, "limit": 2})),
+        (all_out.into(), "cd".into(), json!(2), json!(4))
+    );
 }
 
 #[test]
@@ -56,10 +76,16 @@ fn a_page_reaches_output_that_an_answer_had_no_room_for() {
     let mut server = Server::start(&bench);
     let outcome = server.line("sh -c 'i=0; while [ $i -lt 9000 ]; do echo line-$i; i=$((i+1)); done'");
     let id = outcome.id().to_owned();
-    assert_eq!((outcome.status(), &outcome.structured["stdout_truncated"]), ("ok", &json!(false)));
+    assert_eq!(
+        (outcome.status(), &outcome.structured["stdout_truncated"]),
+        ("ok", &json!(false))
+    );
     let (mut offset, mut text) = (json!(0), String::new());
     while !offset.is_null() {
-        let page = server.call("command_status", json!({"request_id": id, "offset": offset, "limit": 30_000}));
+        let page = server.call(
+            "command_status",
+            json!({"request_id": id, "offset": offset, "limit": 30_000}),
+        );
         text.push_str(page.stdout());
         offset = page.structured["next_offset"].clone();
     }
@@ -89,18 +115,36 @@ fn the_same_id_and_content_never_run_twice() {
         let arguments = json!({"command": "sh -c 'echo ran >> canary; cat canary'", "request_id": "once"});
         let mut server = Server::start(&bench);
         let first = server.call("execute_command", arguments.clone());
-        let calls: Vec<i64> = (0..8).map(|_| server.call_later("execute_command", arguments.clone())).collect();
+        let calls: Vec<i64> = (0..8)
+            .map(|_| server.call_later("execute_command", arguments.clone()))
+            .collect();
         for call in calls {
             assert_eq!(server.result(call).structured, first.structured);
         }
-        let other = server.call("execute_command", json!({"command": "echo other", "request_id": "once"}));
+        let other = server.call(
+            "execute_command",
+            json!({"command": "echo other", "request_id": "once"}),
+        );
         other.refused("CONFLICT");
-        server.call("execute_process", json!({"file": "echo", "args": [], "request_id": "once"})).refused("CONFLICT");
+        server
+            .call(
+                "execute_process",
+                json!({"file": "echo", "args": [], "request_id": "once"}),
+            )
+            .refused("CONFLICT");
         server.end();
         // Nor after a restart.
         let mut server = Server::start(&bench);
-        assert_eq!(server.call("execute_command", arguments.clone()).structured, first.structured);
-        server.call("execute_command", json!({"command": "echo other", "request_id": "once"})).refused("CONFLICT");
+        assert_eq!(
+            server.call("execute_command", arguments.clone()).structured,
+            first.structured
+        );
+        server
+            .call(
+                "execute_command",
+                json!({"command": "echo other", "request_id": "once"}),
+            )
+            .refused("CONFLICT");
         assert_eq!(std::fs::read_to_string(bench.work().join("canary")).unwrap(), "ran\n");
     });
 }
@@ -110,7 +154,9 @@ fn calls_with_the_same_id_at_once_run_once() {
     let bench = bench();
     let mut server = Server::start(&bench);
     let arguments = json!({"command": "sh -c 'echo ran >> canary; sleep 0.05; echo done'", "request_id": "race"});
-    let calls: Vec<i64> = (0..16).map(|_| server.call_later("execute_command", arguments.clone())).collect();
+    let calls: Vec<i64> = (0..16)
+        .map(|_| server.call_later("execute_command", arguments.clone()))
+        .collect();
     for call in calls {
         let outcome = server.result(call);
         assert!(matches!(outcome.status(), "ok" | "running"), "{}", outcome.text);
@@ -137,7 +183,11 @@ fn an_ended_command_is_answered_from_the_record_after_a_restart() {
     Bench::each(|bench| {
         let bench = bench.configure("sh", "");
         let mut server = Server::start(&bench);
-        let outcomes = [server.line("sh -c 'echo out; echo err >&2; exit 7'"), server.line("sh -c 'echo fine'"), server.line("nosuch")];
+        let outcomes = [
+            server.line("sh -c 'echo out; echo err >&2; exit 7'"),
+            server.line("sh -c 'echo fine'"),
+            server.line("nosuch"),
+        ];
         server.end();
         let mut server = Server::start(&bench);
         for outcome in outcomes {
@@ -152,10 +202,17 @@ fn a_streamed_call_reports_its_output_as_it_comes() {
     let bench = Bench::configured("sh, sleep", "answer_within_ms: 100\n");
     let mut server = Server::start(&bench);
     let arguments = json!({"command": "sh -c 'echo one; sleep 0.4; echo two'"});
-    let call = server.request("tools/call", json!({"name": "execute_command", "arguments": arguments, "_meta": {"progressToken": "p"}}));
+    let call = server.request(
+        "tools/call",
+        json!({"name": "execute_command", "arguments": arguments, "_meta": {"progressToken": "p"}}),
+    );
     // Being streamed, it is waited for past the limit.
     assert_eq!(server.result(call).ok(), "one\ntwo\n");
-    let told: String = server.notes.iter().map(|note| note["params"]["message"].as_str().unwrap_or("").to_owned()).collect();
+    let told: String = server
+        .notes
+        .iter()
+        .map(|note| note["params"]["message"].as_str().unwrap_or("").to_owned())
+        .collect();
     assert!(told.contains("one") && told.contains("two"), "{:?}", server.notes);
     assert!(server.notes.iter().all(|note| note["params"]["progressToken"] == "p"));
 }

@@ -2,7 +2,11 @@
 //!
 //! `bench` gives each test its own directories, `client` speaks to the server and holds every answer
 //! against the contract, `record` reads what was left behind. The rest is one file per promise.
-#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test says what it found by failing")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a test says what it found by failing"
+)]
 
 mod bench;
 mod client;

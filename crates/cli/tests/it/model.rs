@@ -23,7 +23,11 @@ fn every_field_of_a_request_is_read_and_recorded() {
     assert_eq!(record["caller_id"], "builder");
     let received: String = bench
         .database()
-        .query_row("SELECT payload FROM flow_events WHERE event_type = 'command.received'", [], |row| row.get(0))
+        .query_row(
+            "SELECT payload FROM flow_events WHERE event_type = 'command.received'",
+            [],
+            |row| row.get(0),
+        )
         .unwrap();
     assert!(received.contains("2026-11-15T10:00:00"), "{received}");
 }
@@ -33,9 +37,18 @@ fn request_id_and_requested_at_are_filled_in() {
     let bench = Bench::allowing("true");
     let mut server = Server::start(&bench);
     let ids: Vec<String> = (0..2)
-        .map(|_| server.call("run_command", json!({"command": "true", "working_directory": "."})).id().to_owned())
+        .map(|_| {
+            server
+                .call("run_command", json!({"command": "true", "working_directory": "."}))
+                .id()
+                .to_owned()
+        })
         .collect();
-    assert!(ids.iter().all(|id| id.len() == 26 && id.chars().all(|c| c.is_ascii_alphanumeric())), "{ids:?}");
+    assert!(
+        ids.iter()
+            .all(|id| id.len() == 26 && id.chars().all(|c| c.is_ascii_alphanumeric())),
+        "{ids:?}"
+    );
     assert_ne!(ids[0], ids[1]);
 }
 
@@ -72,7 +85,12 @@ fn a_working_directory_is_inside_the_workspace_once_normalised() {
 fn a_requested_timeout_is_positive_and_within_the_policys_limit() {
     let bench = Bench::configured("\"true\"", "  timeout_seconds_max: 60\n");
     let mut server = Server::start(&bench);
-    let mut run = |seconds: Value| server.call("run_command", json!({"command": "true", "working_directory": ".", "requested_timeout_seconds": seconds}));
+    let mut run = |seconds: Value| {
+        server.call(
+            "run_command",
+            json!({"command": "true", "working_directory": ".", "requested_timeout_seconds": seconds}),
+        )
+    };
     for seconds in [json!(1), json!(60), Value::Null] {
         run(seconds).ok();
     }
@@ -87,7 +105,12 @@ fn a_requested_timeout_is_positive_and_within_the_policys_limit() {
 /// Starts with a configuration that must not be accepted; what is said about it.
 fn complaint(yaml: &str) -> String {
     let bench = Bench::new().config(yaml);
-    let output = bench.command().arg("stdio").stdin(std::process::Stdio::null()).output().unwrap();
+    let output = bench
+        .command()
+        .arg("stdio")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(2), "{yaml}");
     assert!(output.stdout.is_empty(), "standard output is for the protocol");
     String::from_utf8(output.stderr).unwrap()
@@ -114,7 +137,10 @@ fn a_policy_that_breaks_a_rule_is_not_started_with() {
 #[test]
 fn all_problems_of_a_policy_are_reported_at_once() {
     let said = complaint("command_policy:\n  timeout_seconds: 0\n  audit_retention_days: 0\n");
-    assert!(said.contains("timeout_seconds") && said.contains("audit_retention_days"), "{said}");
+    assert!(
+        said.contains("timeout_seconds") && said.contains("audit_retention_days"),
+        "{said}"
+    );
 }
 
 #[test]
@@ -124,20 +150,38 @@ fn every_terminal_state_has_a_record_with_the_same_status() {
     let cases = [
         ("execute_process", json!({"file": "true", "args": []}), "ok"),
         ("execute_process", json!({"file": "false", "args": []}), "failed"),
-        ("execute_process", json!({"file": "sleep", "args": ["600"], "timeout_ms": 50}), "timeout"),
+        (
+            "execute_process",
+            json!({"file": "sleep", "args": ["600"], "timeout_ms": 50}),
+            "timeout",
+        ),
         ("execute_process", json!({"file": "id", "args": []}), "rejected"),
         ("execute_command", json!({"command": "true", "cwd": ".."}), "rejected"),
-        ("execute_command", json!({"command": "true", "timeout_ms": 999_999_999}), "rejected"),
+        (
+            "execute_command",
+            json!({"command": "true", "timeout_ms": 999_999_999}),
+            "rejected",
+        ),
         ("execute_command", json!({"command": 7}), "rejected"),
     ];
     for (tool, arguments, status) in cases {
         let outcome = server.call(tool, arguments);
         assert_eq!(outcome.status(), status, "{}", outcome.text);
         let record = bench.recorded(&outcome);
-        for field in ["audit_id", "request_id", "timestamp", "command", "working_directory", "status"] {
+        for field in [
+            "audit_id",
+            "request_id",
+            "timestamp",
+            "command",
+            "working_directory",
+            "status",
+        ] {
             assert!(record[field].is_string(), "`{field}` of {record}");
         }
-        assert!(record["arguments"].is_array() && record.get("error_code").is_some(), "{record}");
+        assert!(
+            record["arguments"].is_array() && record.get("error_code").is_some(),
+            "{record}"
+        );
         assert!(record["audit_id"] == outcome.structured["audit_id"]);
     }
 }
@@ -149,7 +193,14 @@ fn the_policy_snapshot_of_a_record_has_every_field_of_the_policy() {
     let outcome = server.process("true", &[]);
     let snapshot = &bench.recorded(&outcome)["policy_snapshot"];
     let command = snapshot.get("command_policy").unwrap_or(snapshot);
-    for field in ["allowlist", "timeout_seconds", "cpu_limit", "memory_limit", "run_as_non_root", "audit_retention_days"] {
+    for field in [
+        "allowlist",
+        "timeout_seconds",
+        "cpu_limit",
+        "memory_limit",
+        "run_as_non_root",
+        "audit_retention_days",
+    ] {
         assert!(command.get(field).is_some(), "`{field}` of {snapshot}");
     }
     assert!(snapshot.to_string().contains("workspace_root"), "{snapshot}");
@@ -177,7 +228,9 @@ fn a_request_goes_from_received_to_completed() {
 fn times_and_durations_of_a_result_are_filled_in() {
     let bench = Bench::allowing("true");
     let outcome = Server::start(&bench).process("true", &[]);
-    let times: Vec<_> = ["started_at", "finished_at"].map(|name| outcome.structured[name].as_str().unwrap().to_owned()).to_vec();
+    let times: Vec<_> = ["started_at", "finished_at"]
+        .map(|name| outcome.structured[name].as_str().unwrap().to_owned())
+        .to_vec();
     for time in &times {
         assert!(countersign_gateway::clock::Timestamp::parse(time).is_ok(), "{time}");
     }

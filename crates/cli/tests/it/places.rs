@@ -22,15 +22,30 @@ fn a_directory_outside_the_roots_is_refused_however_it_is_written() {
         let mut server = Server::start(&bench);
         let root = root.to_str().unwrap();
         for cwd in [
-            format!("{root}/.."), format!("{root}/sub/../.."), format!("{root}-evil"), format!("{root}/up"), format!("{root}/etc"),
-            format!("{root}/sideways"), format!("{root}/up/mono-evil"), "mono-evil".to_owned(), "/".to_owned(), "/proc/self/cwd".to_owned(),
-            format!("/proc/{}/root", std::process::id()), format!("{root}/sub/./.././../mono-evil"),
+            format!("{root}/.."),
+            format!("{root}/sub/../.."),
+            format!("{root}-evil"),
+            format!("{root}/up"),
+            format!("{root}/etc"),
+            format!("{root}/sideways"),
+            format!("{root}/up/mono-evil"),
+            "mono-evil".to_owned(),
+            "/".to_owned(),
+            "/proc/self/cwd".to_owned(),
+            format!("/proc/{}/root", std::process::id()),
+            format!("{root}/sub/./.././../mono-evil"),
         ] {
             let outcome = server.call("execute_command", json!({"command": "touch canary", "cwd": cwd}));
             assert_eq!(outcome.code(), "CWD_NOT_ALLOWED", "{cwd}: {}", outcome.text);
         }
-        for cwd in [format!("{root}/sub/.."), format!("{root}/up/mono"), "mono//sub".to_owned()] {
-            server.call("execute_command", json!({"command": "touch fine", "cwd": cwd})).ok();
+        for cwd in [
+            format!("{root}/sub/.."),
+            format!("{root}/up/mono"),
+            "mono//sub".to_owned(),
+        ] {
+            server
+                .call("execute_command", json!({"command": "touch fine", "cwd": cwd}))
+                .ok();
         }
         for place in [bench.work(), bench.work().join("mono-evil")] {
             assert!(!place.join("canary").exists());
@@ -43,7 +58,10 @@ fn a_root_that_is_a_link_is_what_it_leads_to() {
     let bench = Bench::allowing("pwd");
     let real = bench.dir("real").canonicalize().unwrap();
     symlink(&real, bench.work().join("link")).unwrap();
-    let bench = { let link = bench.work().join("link"); bench.env("ALLOWED_CWD_ROOTS", link) };
+    let bench = {
+        let link = bench.work().join("link");
+        bench.env("ALLOWED_CWD_ROOTS", link)
+    };
     let mut server = Server::start(&bench);
     for cwd in ["real", "link"] {
         let outcome = server.call("execute_command", json!({"command": "pwd", "cwd": cwd}));
@@ -82,7 +100,10 @@ fn a_directory_swapped_during_the_call_is_never_worked_in() {
         });
         let mut seen = [0; 2];
         for round in 0..150 {
-            let outcome = server.call("execute_process", json!({"file": "touch", "args": [format!("canary-{round}")], "cwd": inside}));
+            let outcome = server.call(
+                "execute_process",
+                json!({"file": "touch", "args": [format!("canary-{round}")], "cwd": inside}),
+            );
             match outcome.code() {
                 "" => seen[0] += 1,
                 "CWD_NOT_ALLOWED" | "CWD_NOT_FOUND" => seen[1] += 1,
@@ -93,7 +114,11 @@ fn a_directory_swapped_during_the_call_is_never_worked_in() {
         }
         println!("ran {}, refused {}", seen[0], seen[1]);
     });
-    assert_eq!(fs::read_dir(&outside).unwrap().count(), 0, "a command worked outside its root");
+    assert_eq!(
+        fs::read_dir(&outside).unwrap().count(),
+        0,
+        "a command worked outside its root"
+    );
 }
 
 #[test]
@@ -151,7 +176,10 @@ fn a_directory_whose_name_is_not_utf_8_is_entered_or_refused_in_words() {
         symlink(name, bench.work().join("link")).unwrap();
     }
     let call = json!({"command": "ls", "cwd": "link"});
-    assert_eq!(Server::start(&within).call("execute_command", call.clone()).ok(), "file\n");
+    assert_eq!(
+        Server::start(&within).call("execute_command", call.clone()).ok(),
+        "file\n"
+    );
     let refused = Server::start(&alone).call("execute_command", call);
     refused.refused("CWD_NOT_ALLOWED");
     assert!(refused.message().contains("UTF-8"), "{}", refused.text);
@@ -171,7 +199,10 @@ fn a_directory_that_holds_secrets_is_not_worked_in() {
             outcome.refused("CWD_NOT_ALLOWED");
         }
         // Around them one may work where they can be covered, and then does not see into them.
-        let outcome = server.call("execute_command", json!({"command": "ls state", "cwd": bench.state().parent().unwrap()}));
+        let outcome = server.call(
+            "execute_command",
+            json!({"command": "ls state", "cwd": bench.state().parent().unwrap()}),
+        );
         match outcome.status() {
             "rejected" => assert_eq!(outcome.code(), "CWD_NOT_ALLOWED"),
             _ => assert!(!outcome.stdout().contains("record"), "{}", outcome.text),

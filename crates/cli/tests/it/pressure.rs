@@ -20,7 +20,10 @@ fn a_fork_bomb_hits_its_limit_and_is_gone() {
         let bench = bench.configure("perl", "  pids_limit: 32\n");
         let mut server = Server::start(&bench);
         let code = "while (1) { my $pid = fork; die qq(no more: $!\n) unless defined $pid; sleep 600 unless $pid }";
-        let call = server.call_later("execute_process", json!({"file": "perl", "args": ["-e", code], "timeout_ms": 10_000}));
+        let call = server.call_later(
+            "execute_process",
+            json!({"file": "perl", "args": ["-e", code], "timeout_ms": 10_000}),
+        );
         server.ping();
         let outcome = server.result(call);
         if outcome.layers().contains(&"cgroup") {
@@ -52,13 +55,19 @@ fn endless_output_is_counted_and_cut_and_the_server_stays_awake() {
     let mut server = Server::start(&bench);
     server.process("yes", &["--version"]).ok();
     let before = resident(&server);
-    let call = server.call_later("execute_process", json!({"file": "yes", "args": [], "timeout_ms": 1_000}));
+    let call = server.call_later(
+        "execute_process",
+        json!({"file": "yes", "args": [], "timeout_ms": 1_000}),
+    );
     for _ in 0..20 {
         server.ping();
     }
     let outcome = server.result(call);
     assert_eq!(outcome.status(), "timeout");
-    assert!(outcome.structured["stdout_truncated"] == true && outcome.structured["stdout_bytes"].as_u64().unwrap() > 1 << 20);
+    assert!(
+        outcome.structured["stdout_truncated"] == true
+            && outcome.structured["stdout_bytes"].as_u64().unwrap() > 1 << 20
+    );
     assert!(outcome.stdout().len() < 2 << 20);
     let after = resident(&server);
     assert!(after < before + 96 * 1024, "{before} KiB before, {after} KiB after");
@@ -71,7 +80,10 @@ fn endless_output_that_is_streamed_to_nobody_in_particular_stays_small() {
     server.process("yes", &["--version"]).ok();
     let before = resident(&server);
     let arguments = json!({"file": "yes", "args": ["x".repeat(1000)], "timeout_ms": 1_000});
-    let call = server.request("tools/call", json!({"name": "execute_process", "arguments": arguments, "_meta": {"progressToken": 7}}));
+    let call = server.request(
+        "tools/call",
+        json!({"name": "execute_process", "arguments": arguments, "_meta": {"progressToken": 7}}),
+    );
     server.ping();
     assert_eq!(server.result(call).status(), "timeout");
     let after = resident(&server);
@@ -88,7 +100,10 @@ fn a_hundred_megabytes_are_counted_to_the_byte() {
     assert_eq!(outcome.structured["stdout_bytes"], 104_857_600 + 11);
     assert!(outcome.structured["stdout_truncated"] == true && outcome.structured["stderr_truncated"] == false);
     assert!(outcome.stdout().starts_with("first\n") && outcome.stdout().ends_with("last\n"));
-    assert_eq!((outcome.stderr(), &outcome.structured["stderr_bytes"]), ("e\n", &json!(2)));
+    assert_eq!(
+        (outcome.stderr(), &outcome.structured["stderr_bytes"]),
+        ("e\n", &json!(2))
+    );
     let after = resident(&server);
     assert!(after < before + 96 * 1024, "{before} KiB before, {after} KiB after");
 }
@@ -112,9 +127,15 @@ fn a_child_that_never_reads_does_not_hold_up_its_input() {
     let call = |file: &str, args: &[&str]| json!({"file": file, "args": args, "input": input, "timeout_ms": 20_000});
     server.call("execute_process", call("true", &[])).ok();
     assert_eq!(server.call("execute_process", call("wc", &["-c"])).ok(), "8388608\n");
-    let late = server.call("execute_process", json!({"file": "sleep", "args": ["600"], "input": input, "timeout_ms": 300}));
+    let late = server.call(
+        "execute_process",
+        json!({"file": "sleep", "args": ["600"], "input": input, "timeout_ms": 300}),
+    );
     assert_eq!(late.status(), "timeout");
-    let over = server.call("execute_process", json!({"file": "true", "args": [], "input": "x".repeat((8 << 20) + 1)}));
+    let over = server.call(
+        "execute_process",
+        json!({"file": "true", "args": [], "input": "x".repeat((8 << 20) + 1)}),
+    );
     assert_eq!(over.status(), "rejected");
 }
 
@@ -138,11 +159,16 @@ fn many_calls_at_once_all_get_their_own_answer() {
     Bench::each(|bench| {
         let bench = bench.env("ALLOWED_COMMANDS", "echo");
         let mut server = Server::start(&bench);
-        let calls: Vec<i64> = (0..64).map(|number| server.call_later("execute_process", json!({"file": "echo", "args": [number.to_string()]}))).collect();
+        let calls: Vec<i64> = (0..64)
+            .map(|number| server.call_later("execute_process", json!({"file": "echo", "args": [number.to_string()]})))
+            .collect();
         server.ping();
         for (number, call) in calls.into_iter().enumerate() {
             assert_eq!(server.result(call).ok(), format!("{number}\n"));
         }
-        assert_eq!(bench.count("SELECT count(*) FROM flow_events WHERE event_type = 'command.completed'"), 64);
+        assert_eq!(
+            bench.count("SELECT count(*) FROM flow_events WHERE event_type = 'command.completed'"),
+            64
+        );
     });
 }

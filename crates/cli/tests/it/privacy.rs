@@ -11,30 +11,95 @@ use crate::client::Server;
 
 /// Looks for bytes in every file of the state directory, the write-ahead log included.
 fn state_holds(bench: &Bench, needle: &str) -> Vec<String> {
-    let holds = |path: &Path| fs::read(path).unwrap().windows(needle.len()).any(|window| window == needle.as_bytes());
-    let files = fs::read_dir(bench.state()).unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.is_file());
-    files.filter(|path| holds(path)).map(|path| path.display().to_string()).collect()
+    let holds = |path: &Path| {
+        fs::read(path)
+            .unwrap()
+            .windows(needle.len())
+            .any(|window| window == needle.as_bytes())
+    };
+    let files = fs::read_dir(bench.state())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.is_file());
+    files
+        .filter(|path| holds(path))
+        .map(|path| path.display().to_string())
+        .collect()
 }
 
 #[test]
 fn secrets_do_not_reach_the_record() {
     Bench::each(|bench| {
-        let bench = bench.env("ALLOWED_COMMANDS", "true,sh,curl").env("DEPLOY_TOKEN", "serverownedsecret77");
+        let bench = bench
+            .env("ALLOWED_COMMANDS", "true,sh,curl")
+            .env("DEPLOY_TOKEN", "serverownedsecret77");
         let mut server = Server::start(&bench);
         let hidden = [
-            ("execute_process", json!({"file": "true", "args": ["--password", "hunterpass1"]}), "hunterpass1"),
-            ("execute_process", json!({"file": "true", "args": ["--token=tokenvalue22"]}), "tokenvalue22"),
-            ("execute_process", json!({"file": "true", "args": ["x"], "env": {"API_KEY": "envsecret333"}}), "envsecret333"),
-            ("execute_process", json!({"file": "true", "args": [], "input": "inputsecret4444"}), "inputsecret4444"),
-            ("execute_command", json!({"command": "true --password linesecret5"}), "linesecret5"),
-            ("execute_command", json!({"command": "PASSWORD=linesecret6 sh -c true"}), "linesecret6"),
-            ("execute_command", json!({"command": "true serverownedsecret77"}), "serverownedsecret77"),
-            ("execute_command", json!({"command": "true 'Authorization: Bearer abcdef0123456789abcdef'"}), "abcdef0123456789abcdef"),
-            ("execute_command", json!({"command": "true https://user:urlsecret88@host/x"}), "urlsecret88"),
-            ("execute_command", json!({"command": "curl -u me:refusedsecret9 http://x", "cwd": "missing"}), "refusedsecret9"),
-            ("execute_command", json!({"command": "nosuch --password refusedsecret10"}), "refusedsecret10"),
-            ("run_command", json!({"command": "true", "args": ["ghp_0123456789abcdefghijABCDEFGHIJ012345"], "working_directory": "."}), "ghp_0123456789abcdefghijABCDEFGHIJ012345"),
-            ("run_command", json!({"command": "true", "working_directory": ".", "caller_id": "--password callersecret11"}), "callersecret11"),
+            (
+                "execute_process",
+                json!({"file": "true", "args": ["--password", "hunterpass1"]}),
+                "hunterpass1",
+            ),
+            (
+                "execute_process",
+                json!({"file": "true", "args": ["--token=tokenvalue22"]}),
+                "tokenvalue22",
+            ),
+            (
+                "execute_process",
+                json!({"file": "true", "args": ["x"], "env": {"API_KEY": "envsecret333"}}),
+                "envsecret333",
+            ),
+            (
+                "execute_process",
+                json!({"file": "true", "args": [], "input": "inputsecret4444"}),
+                "inputsecret4444",
+            ),
+            (
+                "execute_command",
+                json!({"command": "true --password linesecret5"}),
+                "linesecret5",
+            ),
+            (
+                "execute_command",
+                json!({"command": "PASSWORD=linesecret6 sh -c true"}),
+                "linesecret6",
+            ),
+            (
+                "execute_command",
+                json!({"command": "true serverownedsecret77"}),
+                "serverownedsecret77",
+            ),
+            (
+                "execute_command",
+                json!({"command": "true 'Authorization: Bearer abcdef0123456789abcdef'"}),
+                "abcdef0123456789abcdef",
+            ),
+            (
+                "execute_command",
+                json!({"command": "true https://user:urlsecret88@host/x"}),
+                "urlsecret88",
+            ),
+            (
+                "execute_command",
+                json!({"command": "curl -u me:refusedsecret9 http://x", "cwd": "missing"}),
+                "refusedsecret9",
+            ),
+            (
+                "execute_command",
+                json!({"command": "nosuch --password refusedsecret10"}),
+                "refusedsecret10",
+            ),
+            (
+                "run_command",
+                json!({"command": "true", "args": ["ghp_0123456789abcdefghijABCDEFGHIJ012345"], "working_directory": "."}),
+                "ghp_0123456789abcdefghijABCDEFGHIJ012345",
+            ),
+            (
+                "run_command",
+                json!({"command": "true", "working_directory": ".", "caller_id": "--password callersecret11"}),
+                "callersecret11",
+            ),
         ];
         for (tool, arguments, secret) in &hidden {
             server.call(tool, arguments.clone());
@@ -42,7 +107,11 @@ fn secrets_do_not_reach_the_record() {
         }
         server.end();
         for (_, arguments, secret) in &hidden {
-            assert_eq!(state_holds(&bench, secret), Vec::<String>::new(), "{arguments} after the end");
+            assert_eq!(
+                state_holds(&bench, secret),
+                Vec::<String>::new(),
+                "{arguments} after the end"
+            );
         }
     });
 }
@@ -61,17 +130,51 @@ fn a_commands_environment_is_built_from_nothing() {
     Bench::each(|bench| {
         let bench = bench
             .configure("env", "  env_allow: [LANG, ALLOWED_ONE]\n")
-            .env("SECRET_TOKEN", "x").env("LANG", "C.UTF-8").env("ALLOWED_ONE", "1").env("LD_LIBRARY_PATH", "/nowhere").env("GIT_DIR", "/x");
+            .env("SECRET_TOKEN", "x")
+            .env("LANG", "C.UTF-8")
+            .env("ALLOWED_ONE", "1")
+            .env("LD_LIBRARY_PATH", "/nowhere")
+            .env("GIT_DIR", "/x");
         let mut server = Server::start(&bench);
-        let outcome = server.call("execute_process", json!({"file": "env", "args": [], "env": {"MINE": "a=b\nc"}}));
+        let outcome = server.call(
+            "execute_process",
+            json!({"file": "env", "args": [], "env": {"MINE": "a=b\nc"}}),
+        );
         let lines = outcome.ok().lines();
-        let mut names: Vec<&str> = lines.filter(|line| *line != "c").map(|line| line.split_once('=').unwrap().0).collect();
+        let mut names: Vec<&str> = lines
+            .filter(|line| *line != "c")
+            .map(|line| line.split_once('=').unwrap().0)
+            .collect();
         names.retain(|name| !name.starts_with("GIT_CONFIG_"));
         names.sort_unstable();
-        assert_eq!(names, ["ALLOWED_ONE", "GIT_TERMINAL_PROMPT", "HOME", "LANG", "MINE", "PATH", "PWD", "TMPDIR"]);
-        let value = |name: &str| outcome.stdout().lines().find_map(|line| line.strip_prefix(&format!("{name}=")).map(str::to_owned)).unwrap();
-        assert_eq!(value("PATH"), "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
-        assert!(!Path::new(&value("HOME")).starts_with(bench.path("home")) && !Path::new(&value("HOME")).starts_with(bench.state()));
+        assert_eq!(
+            names,
+            [
+                "ALLOWED_ONE",
+                "GIT_TERMINAL_PROMPT",
+                "HOME",
+                "LANG",
+                "MINE",
+                "PATH",
+                "PWD",
+                "TMPDIR"
+            ]
+        );
+        let value = |name: &str| {
+            outcome
+                .stdout()
+                .lines()
+                .find_map(|line| line.strip_prefix(&format!("{name}=")).map(str::to_owned))
+                .unwrap()
+        };
+        assert_eq!(
+            value("PATH"),
+            "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        );
+        assert!(
+            !Path::new(&value("HOME")).starts_with(bench.path("home"))
+                && !Path::new(&value("HOME")).starts_with(bench.state())
+        );
         assert_ne!(value("TMPDIR"), bench.path("tmp").to_str().unwrap());
     });
 }
@@ -80,13 +183,34 @@ fn a_commands_environment_is_built_from_nothing() {
 fn a_call_cannot_set_what_changes_which_programs_run() {
     let bench = Bench::allowing("env");
     let mut server = Server::start(&bench);
-    for name in ["PATH", "HOME", "LD_PRELOAD", "LD_LIBRARY_PATH", "BASH_ENV", "ENV", "PYTHONPATH", "NODE_OPTIONS", "GIT_DIR", "GIT_SSH_COMMAND", "PERL5OPT", "IFS"] {
-        let outcome = server.call("execute_process", json!({"file": "env", "args": [], "env": {name: "x"}}));
+    for name in [
+        "PATH",
+        "HOME",
+        "LD_PRELOAD",
+        "LD_LIBRARY_PATH",
+        "BASH_ENV",
+        "ENV",
+        "PYTHONPATH",
+        "NODE_OPTIONS",
+        "GIT_DIR",
+        "GIT_SSH_COMMAND",
+        "PERL5OPT",
+        "IFS",
+    ] {
+        let outcome = server.call(
+            "execute_process",
+            json!({"file": "env", "args": [], "env": {name: "x"}}),
+        );
         outcome.refused("POLICY_DENIED");
         assert!(outcome.message().contains(name), "{}", outcome.text);
     }
     for name in ["", "A=B", "A\0B"] {
-        server.call("execute_process", json!({"file": "env", "args": [], "env": {name: "x"}})).refused("INVALID_ARGUMENTS");
+        server
+            .call(
+                "execute_process",
+                json!({"file": "env", "args": [], "env": {name: "x"}}),
+            )
+            .refused("INVALID_ARGUMENTS");
     }
 }
 
@@ -95,7 +219,9 @@ fn home_is_kept_between_calls_and_the_temporary_directory_is_not() {
     Bench::each(|bench| {
         let bench = bench.env("ALLOWED_COMMANDS", "sh,ls,mkdir");
         let mut server = Server::start(&bench);
-        server.line("sh -c 'echo kept > $HOME/file; echo lost > $TMPDIR/file; mkdir -m 0 $TMPDIR/locked'").ok();
+        server
+            .line("sh -c 'echo kept > $HOME/file; echo lost > $TMPDIR/file; mkdir -m 0 $TMPDIR/locked'")
+            .ok();
         let outcome = server.line("sh -c 'read x < $HOME/file; echo $x; ls -A $TMPDIR'");
         assert_eq!(outcome.ok(), "kept\n");
     });
@@ -111,16 +237,38 @@ fn the_servers_own_files_cannot_be_read() {
         let mut server = Server::start(&bench);
         server.process("true", &[]).ok();
         let base = bench.state().parent().unwrap().to_owned();
-        for file in ["state/record.db", "state/record-key", "home/.ssh/id_ed25519", "home/notes", "config/countersign/config.yaml"] {
+        for file in [
+            "state/record.db",
+            "state/record-key",
+            "home/.ssh/id_ed25519",
+            "home/notes",
+            "config/countersign/config.yaml",
+        ] {
             let path = base.join(file);
             assert!(path.exists(), "{file}");
-            for outcome in [server.process("cat", &[path.to_str().unwrap()]), server.line(&format!("cat ../{file} < ../{file}"))] {
-                assert!(outcome.status() == "failed" && outcome.stdout().is_empty(), "{file}: {}", outcome.text);
+            for outcome in [
+                server.process("cat", &[path.to_str().unwrap()]),
+                server.line(&format!("cat ../{file} < ../{file}")),
+            ] {
+                assert!(
+                    outcome.status() == "failed" && outcome.stdout().is_empty(),
+                    "{file}: {}",
+                    outcome.text
+                );
             }
         }
-        for file in ["/proc/1/environ", &format!("/proc/{}/environ", server.pid()), &format!("/proc/{}/mem", server.pid()), "/etc/shadow"] {
+        for file in [
+            "/proc/1/environ",
+            &format!("/proc/{}/environ", server.pid()),
+            &format!("/proc/{}/mem", server.pid()),
+            "/etc/shadow",
+        ] {
             let outcome = server.process("head", &["-c", "1", file]);
-            assert!(outcome.status() == "failed" || file == "/proc/1/environ", "{file}: {}", outcome.text);
+            assert!(
+                outcome.status() == "failed" || file == "/proc/1/environ",
+                "{file}: {}",
+                outcome.text
+            );
         }
     });
 }

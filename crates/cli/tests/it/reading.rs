@@ -81,9 +81,21 @@ fn what_is_not_on_the_list_is_refused_before_anything_starts() {
         let outcome = server.line(line);
         assert_eq!(outcome.code(), "COMMAND_NOT_ALLOWED", "{line:?}: {}", outcome.text);
         outcome.refused("COMMAND_NOT_ALLOWED");
-        assert!(outcome.message().contains(named), "{line:?} does not name {named}: {}", outcome.message());
-        assert!(outcome.message().contains(place), "{line:?} is not at {place}: {}", outcome.message());
-        assert_eq!(bench.states(outcome.id()), ["command.received", "command.completed"], "{line:?}");
+        assert!(
+            outcome.message().contains(named),
+            "{line:?} does not name {named}: {}",
+            outcome.message()
+        );
+        assert!(
+            outcome.message().contains(place),
+            "{line:?} is not at {place}: {}",
+            outcome.message()
+        );
+        assert_eq!(
+            bench.states(outcome.id()),
+            ["command.received", "command.completed"],
+            "{line:?}"
+        );
         assert_eq!(bench.recorded(&outcome)["command"], *line);
     }
     assert!(!bench.work().join("canary").exists());
@@ -97,7 +109,16 @@ fn a_program_elsewhere_is_not_the_listed_one() {
     std::os::unix::fs::symlink("/bin/ls", &link).unwrap();
     bench.dir("bin");
     let mut server = Server::start(&bench);
-    for file in ["./ls", copy.to_str().unwrap(), link.to_str().unwrap(), "bin/../ls", "work/ls", "ls/", " ls", "LS"] {
+    for file in [
+        "./ls",
+        copy.to_str().unwrap(),
+        link.to_str().unwrap(),
+        "bin/../ls",
+        "work/ls",
+        "ls/",
+        " ls",
+        "LS",
+    ] {
         let outcome = server.process(file, &[]);
         outcome.refused("COMMAND_NOT_ALLOWED");
         let run = server.call("run_command", json!({"command": file, "working_directory": "."}));

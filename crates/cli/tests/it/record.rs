@@ -10,7 +10,12 @@ use crate::bench::Bench;
 use crate::client::Outcome;
 
 /// S0's states of a request, as events.
-pub(crate) const WHOLE_WAY: [&str; 4] = ["command.received", "command.validated", "command.dispatched", "command.completed"];
+pub(crate) const WHOLE_WAY: [&str; 4] = [
+    "command.received",
+    "command.validated",
+    "command.dispatched",
+    "command.completed",
+];
 
 impl Bench {
     pub(crate) fn database(&self) -> Connection {
@@ -23,8 +28,11 @@ impl Bench {
         let query = "SELECT payload FROM flow_events WHERE event_type = 'command.completed' AND payload ->> '$.request_id' = ?1 ORDER BY seq";
         let database = self.database();
         let mut statement = database.prepare(query).unwrap();
-        let rows = statement.query_map([request_id], |row| row.get::<_, String>(0)).unwrap();
-        rows.map(|payload| serde_json::from_str(&payload.unwrap()).unwrap()).collect()
+        let rows = statement
+            .query_map([request_id], |row| row.get::<_, String>(0))
+            .unwrap();
+        rows.map(|payload| serde_json::from_str(&payload.unwrap()).unwrap())
+            .collect()
     }
 
     /// The one CommandAuditRecord of an answer, which must say what the answer said.
@@ -33,7 +41,11 @@ impl Bench {
         let records = self.records(outcome.id());
         assert_eq!(records.len(), 1, "{records:?}");
         for field in ["request_id", "status", "error_code", "exit_code", "audit_id", "sandbox"] {
-            assert_eq!(records[0][field], outcome.structured[field], "`{field}` of {}", outcome.text);
+            assert_eq!(
+                records[0][field], outcome.structured[field],
+                "`{field}` of {}",
+                outcome.text
+            );
         }
         records[0].clone()
     }

@@ -15,9 +15,13 @@ fn lists_in_variables_may_have_spaces_and_empty_places() {
     let bench = bench.env("ALLOWED_CWD_ROOTS", &roots);
     let mut server = Server::start(&bench);
     for line in ["ls", "cat /dev/null"] {
-        server.call("execute_command", json!({"command": line, "cwd": "mono"})).ok();
+        server
+            .call("execute_command", json!({"command": line, "cwd": "mono"}))
+            .ok();
     }
-    server.call("execute_command", json!({"command": "ls", "cwd": "."})).refused("CWD_NOT_ALLOWED");
+    server
+        .call("execute_command", json!({"command": "ls", "cwd": "."}))
+        .refused("CWD_NOT_ALLOWED");
 }
 
 #[test]
@@ -26,7 +30,12 @@ fn a_call_may_narrow_its_sandbox() {
         let bench = bench.env("ALLOWED_COMMANDS", "touch,cat");
         bench.file("here", "text");
         let mut server = Server::start(&bench);
-        let mut run = |file: &str, name: &str| server.call("execute_process", json!({"file": file, "args": [name], "sandbox": "read-only"}));
+        let mut run = |file: &str, name: &str| {
+            server.call(
+                "execute_process",
+                json!({"file": file, "args": [name], "sandbox": "read-only"}),
+            )
+        };
         assert_eq!(run("cat", "here").ok(), "text");
         run("touch", "canary").failed("COMMAND_EXIT_NON_ZERO");
         assert!(!bench.work().join("canary").exists());
@@ -47,7 +56,10 @@ fn every_mode_does_what_it_says_where_nobody_can_be_asked() {
         assert_eq!(bench.work().join("made").exists(), plain.is_empty(), "{mode}");
         for wish in [json!({"network": "allow"}), json!({"sandbox": "danger-full-access"})] {
             let mut arguments = json!({"file": "touch", "args": ["canary"], "justification": "please"});
-            arguments.as_object_mut().unwrap().extend(wish.as_object().unwrap().clone());
+            arguments
+                .as_object_mut()
+                .unwrap()
+                .extend(wish.as_object().unwrap().clone());
             assert_eq!(server.call("execute_process", arguments).code(), more, "{mode} {wish}");
         }
         assert!(!bench.work().join("canary").exists(), "{mode}");
@@ -56,11 +68,17 @@ fn every_mode_does_what_it_says_where_nobody_can_be_asked() {
 
 #[test]
 fn the_tool_matrix_denies_asks_and_hides() {
-    let bench = Bench::configured("touch", "tools: {execute_command: {approval: deny}, execute_process: {approval: required}, run_command: {enabled: false}}\n");
+    let bench = Bench::configured(
+        "touch",
+        "tools: {execute_command: {approval: deny}, execute_process: {approval: required}, run_command: {enabled: false}}\n",
+    );
     let mut server = Server::start(&bench);
     server.line("touch canary").refused("POLICY_DENIED");
     server.process("touch", &["canary"]).refused("APPROVAL_DENIED");
-    let id = server.call_later("run_command", json!({"command": "touch", "args": ["canary"], "working_directory": "."}));
+    let id = server.call_later(
+        "run_command",
+        json!({"command": "touch", "args": ["canary"], "working_directory": "."}),
+    );
     assert_eq!(server.answer(id)["error"]["code"], -32602);
     assert!(!bench.work().join("canary").exists());
 }
@@ -73,8 +91,18 @@ fn everyday_git_works_in_a_workspace() {
         bench.file("new", "text\n");
         let mut server = Server::start(&bench);
         for line in [
-            "git status --short", "git add new", "git -c user.name=t -c user.email=t@t commit -qm second", "git checkout -qb side", "git log --oneline",
-            "git rm -q new", "git -c user.name=t -c user.email=t@t stash", "git stash pop", "git init -q other", "git diff HEAD", "git tag v1", "git gc -q",
+            "git status --short",
+            "git add new",
+            "git -c user.name=t -c user.email=t@t commit -qm second",
+            "git checkout -qb side",
+            "git log --oneline",
+            "git rm -q new",
+            "git -c user.name=t -c user.email=t@t stash",
+            "git stash pop",
+            "git init -q other",
+            "git diff HEAD",
+            "git tag v1",
+            "git gc -q",
         ] {
             let outcome = server.line(line);
             assert_eq!(outcome.status(), "ok", "{line}: {}", outcome.text);
@@ -86,7 +114,11 @@ fn everyday_git_works_in_a_workspace() {
 fn a_job_in_the_background_ends_with_its_line() {
     let bench = Bench::allowing("*");
     let mut server = Server::start(&bench);
-    for line in ["sleep 600 & echo started", "(sleep 600; touch canary) & echo started", "nohup sleep 600 > /dev/null 2>&1 & echo started"] {
+    for line in [
+        "sleep 600 & echo started",
+        "(sleep 600; touch canary) & echo started",
+        "nohup sleep 600 > /dev/null 2>&1 & echo started",
+    ] {
         assert_eq!(server.line(line).ok(), "started\n", "{line}");
     }
 }
@@ -95,11 +127,23 @@ fn a_job_in_the_background_ends_with_its_line() {
 fn a_state_directory_inside_the_workspace_is_not_seen_by_commands() {
     Bench::each(|bench| {
         let state = bench.dir("state");
-        let bench = bench.env("ALLOWED_COMMANDS", "ls,cat,touch,mv,rm").env("COUNTERSIGN_STATE_DIR", &state);
+        let bench = bench
+            .env("ALLOWED_COMMANDS", "ls,cat,touch,mv,rm")
+            .env("COUNTERSIGN_STATE_DIR", &state);
         let mut server = Server::start(&bench);
-        for line in ["cat state/record.db", "cat state/record-key", "touch state/canary", "rm state/record.db", "mv state moved"] {
+        for line in [
+            "cat state/record.db",
+            "cat state/record-key",
+            "touch state/canary",
+            "rm state/record.db",
+            "mv state moved",
+        ] {
             let outcome = server.line(line);
-            assert!(outcome.is_error && outcome.stdout().is_empty(), "{line}: {}", outcome.text);
+            assert!(
+                outcome.is_error && outcome.stdout().is_empty(),
+                "{line}: {}",
+                outcome.text
+            );
         }
         assert!(state.join("record.db").exists() && !state.join("canary").exists());
         assert!(fs::read_dir(&state).unwrap().count() >= 2);
@@ -112,7 +156,12 @@ fn workspaces_do_not_share_a_home() {
     bench.dir("one");
     bench.dir("two");
     let mut server = Server::start(&bench);
-    let mut home = |cwd: &str| server.call("execute_command", json!({"command": "sh -c 'echo $HOME'", "cwd": cwd})).ok().to_owned();
+    let mut home = |cwd: &str| {
+        server
+            .call("execute_command", json!({"command": "sh -c 'echo $HOME'", "cwd": cwd}))
+            .ok()
+            .to_owned()
+    };
     let (one, two) = (home("one"), home("two"));
     assert_ne!(one, two);
     assert_eq!(home("one"), one);

@@ -23,8 +23,17 @@ $| = 1; select(undef, undef, undef, 0.1); print "ready\n"; stay()
 /// How many processes carry a mark in their environment or on their command line.
 fn marked(mark: &str) -> usize {
     let holds = |bytes: Vec<u8>| bytes.windows(mark.len()).any(|window| window == mark.as_bytes());
-    let processes = fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path()).filter(|path| path.join("environ").exists());
-    processes.filter(|path| ["environ", "cmdline"].iter().any(|file| fs::read(path.join(file)).is_ok_and(holds))).count()
+    let processes = fs::read_dir("/proc")
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.join("environ").exists());
+    processes
+        .filter(|path| {
+            ["environ", "cmdline"]
+                .iter()
+                .any(|file| fs::read(path.join(file)).is_ok_and(holds))
+        })
+        .count()
 }
 
 fn until_gone(mark: &str) {
@@ -41,7 +50,10 @@ fn plant(server: &mut Server, mark: &str, timeout_ms: u64) -> i64 {
     let call = server.call_later("execute_process", arguments);
     let deadline = Instant::now() + PATIENCE;
     while marked(mark) < 7 {
-        assert!(Instant::now() < deadline && !server.has_answered(call), "the tree does not grow");
+        assert!(
+            Instant::now() < deadline && !server.has_answered(call),
+            "the tree does not grow"
+        );
         std::thread::sleep(Duration::from_millis(10));
     }
     call
@@ -143,7 +155,10 @@ fn a_tree_is_gone_when_the_server_is_terminated() {
     let mut server = Server::start(&bench);
     let mark = mark("terminated");
     plant(&mut server, &mark, 600_000);
-    let kill = std::process::Command::new("kill").arg(server.pid().to_string()).status().unwrap();
+    let kill = std::process::Command::new("kill")
+        .arg(server.pid().to_string())
+        .status()
+        .unwrap();
     assert!(kill.success() && server.gone().success());
     assert_eq!(marked(&mark), 0);
     bench.until_tidy();
@@ -151,14 +166,24 @@ fn a_tree_is_gone_when_the_server_is_terminated() {
 
 /// The process of ours that watches over a marked tree: the parent of its first process.
 fn keeper(mark: &str) -> u32 {
-    let is_marked = |pid: u32| fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.windows(mark.len()).any(|it| it == mark.as_bytes()));
+    let is_marked = |pid: u32| {
+        fs::read(format!("/proc/{pid}/cmdline"))
+            .is_ok_and(|line| line.windows(mark.len()).any(|it| it == mark.as_bytes()))
+    };
     let parent = |pid: u32| -> Option<u32> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-        status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
+        status
+            .lines()
+            .find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
     };
-    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<u32>().ok());
+    let pids = fs::read_dir("/proc")
+        .unwrap()
+        .filter_map(|entry| entry.unwrap().file_name().to_str()?.parse::<u32>().ok());
     let own = std::process::id();
-    pids.filter(|pid| is_marked(*pid)).filter_map(parent).find(|pid| ![0, 1, own].contains(pid) && !is_marked(*pid)).expect("a keeper")
+    pids.filter(|pid| is_marked(*pid))
+        .filter_map(parent)
+        .find(|pid| ![0, 1, own].contains(pid) && !is_marked(*pid))
+        .expect("a keeper")
 }
 
 #[test]
@@ -170,11 +195,21 @@ fn a_tree_is_gone_when_its_keeper_is_killed() {
         let call = plant(&mut server, &mark, 600_000);
         let victim = keeper(&mark);
         assert_ne!(victim, server.pid());
-        assert!(std::process::Command::new("kill").args(["-9", &victim.to_string()]).status().unwrap().success());
+        assert!(
+            std::process::Command::new("kill")
+                .args(["-9", &victim.to_string()])
+                .status()
+                .unwrap()
+                .success()
+        );
         let outcome = server.result(call);
         outcome.failed("COMMAND_EXECUTION_FAILED");
         until_gone(&mark);
-        assert_eq!(server.process("perl", &["-e", "print 1"]).ok(), "1", "the next one gets another");
+        assert_eq!(
+            server.process("perl", &["-e", "print 1"]).ok(),
+            "1",
+            "the next one gets another"
+        );
     });
 }
 
@@ -183,6 +218,9 @@ fn a_command_that_ends_when_asked_to_may_tidy_up() {
     let bench = Bench::allowing("perl");
     let mut server = Server::start(&bench);
     let code = "$SIG{TERM} = sub { print qq(tidied\n); exit 0 }; $| = 1; print qq(on\n); sleep 600";
-    let outcome = server.call("execute_process", json!({"file": "perl", "args": ["-e", code], "timeout_ms": 500}));
+    let outcome = server.call(
+        "execute_process",
+        json!({"file": "perl", "args": ["-e", code], "timeout_ms": 500}),
+    );
     assert_eq!((outcome.status(), outcome.stdout()), ("timeout", "on\ntidied\n"));
 }

@@ -80,7 +80,11 @@ struct Mount<'a>(&'a Path);
 
 impl<'a> Mount<'a> {
     fn tmpfs(at: &'a Path, options: &str) -> Self {
-        let status = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(at).status().unwrap();
+        let status = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", options, "tmpfs"])
+            .arg(at)
+            .status()
+            .unwrap();
         assert!(status.success());
         Self(at)
     }
@@ -102,7 +106,14 @@ fn a_record_that_became_read_only_stops_commands() {
     let _mount = Mount::tmpfs(&state, "size=16m,mode=700");
     let mut server = Server::start(&bench);
     server.process("touch", &["before"]).ok();
-    let remount = |how: &str| Command::new("mount").args(["-o", &format!("remount,{how}")]).arg(&state).status().unwrap().success();
+    let remount = |how: &str| {
+        Command::new("mount")
+            .args(["-o", &format!("remount,{how}")])
+            .arg(&state)
+            .status()
+            .unwrap()
+            .success()
+    };
     // Open files keep a file system writable; where the kernel says so there is nothing to test.
     if !remount("ro") {
         return;
@@ -117,7 +128,12 @@ fn a_state_directory_that_cannot_be_written_is_said_at_the_start() {
     use std::os::unix::fs::PermissionsExt;
     let bench = Bench::of(As::Ordinary).env("ALLOWED_COMMANDS", "touch");
     fs::set_permissions(bench.state(), fs::Permissions::from_mode(0o500)).unwrap();
-    let output = bench.command().arg("stdio").stdin(std::process::Stdio::null()).output().unwrap();
+    let output = bench
+        .command()
+        .arg("stdio")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!output.status.success() && said.contains("state"), "{said}");
     assert!(!said.contains("panicked"), "{said}");
@@ -128,11 +144,26 @@ fn a_server_does_not_start_without_a_record() {
     let bench = Bench::allowing("touch");
     fs::remove_dir(bench.state()).unwrap();
     fs::write(bench.state(), "not a directory").unwrap();
-    let output = bench.command().arg("stdio").stdin(std::process::Stdio::null()).output().unwrap();
+    let output = bench
+        .command()
+        .arg("stdio")
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
     assert!(!output.status.success() && output.stdout.is_empty());
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("state"), "{said}");
-    let refused = bench.command().args(["exec", "--", "touch", "canary"]).stdin(std::process::Stdio::null()).output().unwrap();
-    assert_eq!(refused.status.code(), Some(126), "{}", String::from_utf8_lossy(&refused.stderr));
+    let refused = bench
+        .command()
+        .args(["exec", "--", "touch", "canary"])
+        .stdin(std::process::Stdio::null())
+        .output()
+        .unwrap();
+    assert_eq!(
+        refused.status.code(),
+        Some(126),
+        "{}",
+        String::from_utf8_lossy(&refused.stderr)
+    );
     assert!(!bench.work().join("canary").exists());
 }

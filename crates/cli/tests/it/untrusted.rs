@@ -13,12 +13,22 @@ fn what_only_looks_runs_unasked() {
     Bench::each(|bench| {
         bench.repository();
         let mut server = Server::start(&bench);
-        for line in ["git status", "git log --oneline", "git diff", "ls", "ls -la", "cat tracked", "git status && ls | cat"] {
+        for line in [
+            "git status",
+            "git log --oneline",
+            "git diff",
+            "ls",
+            "ls -la",
+            "cat tracked",
+            "git status && ls | cat",
+        ] {
             let outcome = server.line(line);
             assert_eq!(outcome.status(), "ok", "{line}: {}", outcome.text);
         }
         server.process("git", &["status"]).ok();
-        server.call("run_command", json!({"command": "ls", "working_directory": "."})).ok();
+        server
+            .call("run_command", json!({"command": "ls", "working_directory": "."}))
+            .ok();
     });
 }
 
@@ -29,21 +39,44 @@ fn everything_else_needs_a_person() {
         bench.file("x", "kept");
         let mut server = Server::start(&bench);
         for line in [
-            "rm x", "git status; rm -rf x", "git status > ../x", "git status > x", "git status $(rm x)", "git status | tee y", "git status\nrm x",
-            "git -c core.pager='rm x' status", "git -c alias.status='!rm x' status", "git diff --output=y", "git diff --ext-diff", "ls `rm x`",
-            "git commit --allow-empty -m x", "cat x > y", "env git status", "./ls", "git log --textconv", "git --exec-path=. status",
+            "rm x",
+            "git status; rm -rf x",
+            "git status > ../x",
+            "git status > x",
+            "git status $(rm x)",
+            "git status | tee y",
+            "git status\nrm x",
+            "git -c core.pager='rm x' status",
+            "git -c alias.status='!rm x' status",
+            "git diff --output=y",
+            "git diff --ext-diff",
+            "ls `rm x`",
+            "git commit --allow-empty -m x",
+            "cat x > y",
+            "env git status",
+            "./ls",
+            "git log --textconv",
+            "git --exec-path=. status",
         ] {
             let outcome = server.line(line);
             outcome.refused("APPROVAL_DENIED");
-            assert!(outcome.message().contains("nobody can be asked"), "{line}: {}", outcome.message());
+            assert!(
+                outcome.message().contains("nobody can be asked"),
+                "{line}: {}",
+                outcome.message()
+            );
             assert_eq!(bench.recorded(&outcome)["command"], line);
         }
         for (file, args) in [("rm", &["x"][..]), ("git", &["push"]), ("bash", &["-c", "git status"])] {
             server.process(file, args).refused("APPROVAL_DENIED");
         }
         // Variables given by the call change what a program does.
-        server.call("execute_command", json!({"command": "git status", "env": {"A": "b"}})).refused("APPROVAL_DENIED");
-        server.call("execute_command", json!({"command": "git status", "network": "allow"})).refused("APPROVAL_DENIED");
+        server
+            .call("execute_command", json!({"command": "git status", "env": {"A": "b"}}))
+            .refused("APPROVAL_DENIED");
+        server
+            .call("execute_command", json!({"command": "git status", "network": "allow"}))
+            .refused("APPROVAL_DENIED");
         assert_eq!(fs::read_to_string(bench.work().join("x")).unwrap(), "kept");
         assert!(!bench.work().join("y").exists());
     });
@@ -62,11 +95,19 @@ fn configured(bench: &Bench, settings: &str) {
 #[test]
 fn git_does_not_miss_what_the_workspace_configured_and_must_not_run() {
     Bench::each(|bench| {
-        configured(&bench, "[core]\n\tfsmonitor = EVIL\n\tpager = EVIL\n\thooksPath = .\n[pager]\n\tstatus = EVIL\n");
+        configured(
+            &bench,
+            "[core]\n\tfsmonitor = EVIL\n\tpager = EVIL\n\thooksPath = .\n[pager]\n\tstatus = EVIL\n",
+        );
         let mut server = Server::start(&bench);
         for line in ["git status", "git diff", "git log", "git show"] {
             let outcome = server.line(line);
-            assert_eq!((outcome.status(), outcome.stderr()), ("ok", ""), "{line}: {}", outcome.text);
+            assert_eq!(
+                (outcome.status(), outcome.stderr()),
+                ("ok", ""),
+                "{line}: {}",
+                outcome.text
+            );
             assert!(!bench.work().join("canary").exists(), "{line}");
         }
     });
@@ -85,7 +126,11 @@ fn git_runs_nothing_that_the_workspace_configured() {
         for line in ["git status", "git diff", "git log -p", "git show"] {
             let outcome = server.line(line);
             assert_ne!(outcome.status(), "rejected", "{line}: {}", outcome.text);
-            assert!(!bench.work().join("canary").exists(), "{line} ran what the workspace configured: {}", outcome.text);
+            assert!(
+                !bench.work().join("canary").exists(),
+                "{line} ran what the workspace configured: {}",
+                outcome.text
+            );
         }
     });
 }
@@ -93,16 +138,26 @@ fn git_runs_nothing_that_the_workspace_configured() {
 #[test]
 fn a_script_beside_git_does_not_lend_it_a_shell() {
     let bench = Bench::new();
-    configured(&bench, "[filter \"x\"]\n\tclean = \"echo x > canary; :\"\n[diff]\n\texternal = \"echo x > canary; :\"\n");
+    configured(
+        &bench,
+        "[filter \"x\"]\n\tclean = \"echo x > canary; :\"\n[diff]\n\texternal = \"echo x > canary; :\"\n",
+    );
     bench.file(".gitattributes", "* filter=x\n");
     let script = bench.path("bin");
     fs::create_dir(&script).unwrap();
-    let bench = bench.config(&format!("workspace_root: .\ncommand_policy: {{path: \"{}:/usr/bin:/bin\"}}\n", script.display()));
+    let bench = bench.config(&format!(
+        "workspace_root: .\ncommand_policy: {{path: \"{}:/usr/bin:/bin\"}}\n",
+        script.display()
+    ));
     let script = script.join("which");
     fs::write(&script, "#!/bin/sh\necho found\n").unwrap();
     fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let mut server = Server::start(&bench);
-    for line in ["which sh; git status", "git diff | which sh", "which sh && git status -s"] {
+    for line in [
+        "which sh; git status",
+        "git diff | which sh",
+        "which sh && git status -s",
+    ] {
         server.line(line).refused("APPROVAL_DENIED");
         assert!(!bench.work().join("canary").exists(), "{line}");
     }
@@ -115,12 +170,21 @@ fn what_runs_unasked_by_a_built_in_rule_writes_nothing() {
         // Git starts a name without spaces without a shell, and git itself may be started: with a patch for a
         // name, this one would be applied.
         configured(&bench, "[diff]\n\texternal = git-apply\n");
-        let patch = "diff --git a/planted b/planted\nnew file mode 100644\n--- /dev/null\n+++ b/planted\n@@ -0,0 +1 @@\n+x\n";
+        let patch =
+            "diff --git a/planted b/planted\nnew file mode 100644\n--- /dev/null\n+++ b/planted\n@@ -0,0 +1 @@\n+x\n";
         bench.file("tracked", patch);
         let mut server = Server::start(&bench);
-        for line in ["git diff", "git status", "git describe --always --dirty", "uniq -- tracked -planted"] {
+        for line in [
+            "git diff",
+            "git status",
+            "git describe --always --dirty",
+            "uniq -- tracked -planted",
+        ] {
             server.line(line);
-            assert!(!bench.work().join("planted").exists() && !bench.work().join("-planted").exists(), "{line}");
+            assert!(
+                !bench.work().join("planted").exists() && !bench.work().join("-planted").exists(),
+                "{line}"
+            );
         }
         assert_eq!(server.line("egrep -c planted tracked").ok(), "2\n");
         assert_eq!(server.line("fgrep -c planted tracked | sort").ok(), "2\n");

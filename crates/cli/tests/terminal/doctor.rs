@@ -101,5 +101,8 @@ fn listed_shells_and_interpreters_are_warned_about() {
     assert!(served.stderr.starts_with(&expected), "{served:?}");
     // Someone who runs one command chose it themselves.
     let ran = stage.run(&["exec", "--", "rm"]);
-    assert!(ran.code == 126 && !ran.stderr.contains("the allowlist names"), "{ran:?}");
+    assert!(
+        ran.code == 126 && !ran.stderr.contains("the allowlist names"),
+        "{ran:?}"
+    );
 }

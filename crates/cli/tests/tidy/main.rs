@@ -10,7 +10,10 @@ use std::process::Command;
 use serde_json::Value;
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../..")
+        .canonicalize()
+        .expect("the workspace")
 }
 
 fn metadata() -> Value {
@@ -58,29 +61,61 @@ fn crates_see_only_what_the_architecture_allows() {
         ("countersign-exec", &["countersign-gateway", "countersign-sandbox"]),
         ("countersign-store", &["countersign-gateway"]),
         ("countersign-server", &["countersign-gateway"]),
-        ("countersign-cli", &["countersign-exec", "countersign-gateway", "countersign-server", "countersign-store"]),
+        (
+            "countersign-cli",
+            &[
+                "countersign-exec",
+                "countersign-gateway",
+                "countersign-server",
+                "countersign-store",
+            ],
+        ),
     ]);
     let metadata = metadata();
     let mut seen = BTreeSet::new();
-    for package in list(&metadata["packages"]).iter().filter(|package| package["source"].is_null()) {
+    for package in list(&metadata["packages"])
+        .iter()
+        .filter(|package| package["source"].is_null())
+    {
         let name = text(&package["name"]);
-        let edges = allowed.get(name).unwrap_or_else(|| panic!("crate `{name}` is not in the architecture"));
+        let edges = allowed
+            .get(name)
+            .unwrap_or_else(|| panic!("crate `{name}` is not in the architecture"));
         seen.insert(name.to_owned());
         for dependency in list(&package["dependencies"]) {
             let to = text(&dependency["name"]);
             // Tests may look anywhere.
             let shipped = dependency["kind"].is_null();
-            assert!(!shipped || !to.starts_with("countersign-") || edges.contains(&to), "`{name}` must not depend on `{to}`");
+            assert!(
+                !shipped || !to.starts_with("countersign-") || edges.contains(&to),
+                "`{name}` must not depend on `{to}`"
+            );
         }
     }
-    assert_eq!(seen.len(), allowed.len(), "a crate of the architecture is missing: {seen:?}");
+    assert_eq!(
+        seen.len(),
+        allowed.len(),
+        "a crate of the architecture is missing: {seen:?}"
+    );
 }
 
 #[test]
 fn heavy_dependencies_stay_out_of_the_gateway() {
     let metadata = metadata();
-    let heavy = ["axum", "hyper", "rusqlite", "tokio-postgres", "clap", "landlock", "reqwest", "libc"];
-    for package in list(&metadata["packages"]).iter().filter(|package| package["name"] == "countersign-gateway") {
+    let heavy = [
+        "axum",
+        "hyper",
+        "rusqlite",
+        "tokio-postgres",
+        "clap",
+        "landlock",
+        "reqwest",
+        "libc",
+    ];
+    for package in list(&metadata["packages"])
+        .iter()
+        .filter(|package| package["name"] == "countersign-gateway")
+    {
         for dependency in list(&package["dependencies"]) {
             assert!(!heavy.contains(&text(&dependency["name"])), "{dependency}");
         }
@@ -91,7 +126,11 @@ fn heavy_dependencies_stay_out_of_the_gateway() {
 fn every_source_file_opens_with_what_it_is_for() {
     for path in sources() {
         let head: String = fs::read_to_string(&path).expect("readable").lines().take(1).collect();
-        assert!(head.starts_with("//!") || head.starts_with("#!["), "{} has no `//!` header", path.display());
+        assert!(
+            head.starts_with("//!") || head.starts_with("#!["),
+            "{} has no `//!` header",
+            path.display()
+        );
     }
 }
 
@@ -107,7 +146,13 @@ fn unsafe_code_lives_in_the_sandbox_only() {
 
 #[test]
 fn nothing_is_left_for_later() {
-    let marks = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("todo", "!("), concat!("unimplemented", "!("), concat!("#[ign", "ore")];
+    let marks = [
+        concat!("TO", "DO"),
+        concat!("FIX", "ME"),
+        concat!("todo", "!("),
+        concat!("unimplemented", "!("),
+        concat!("#[ign", "ore"),
+    ];
     for path in sources() {
         let source = fs::read_to_string(&path).expect("readable");
         for mark in marks {
@@ -128,7 +173,9 @@ fn every_dependency_has_a_licence_we_accept() {
     for package in list(&metadata["packages"]) {
         let licence = text(&package["license"]).replace('/', " OR ");
         let met = licence.split(" OR ").any(|choice| {
-            choice.split(" AND ").all(|part| accepted.contains(part.trim().trim_matches(['(', ')'])))
+            choice
+                .split(" AND ")
+                .all(|part| accepted.contains(part.trim().trim_matches(['(', ')'])))
         });
         assert!(met, "{} has licence `{licence}`", text(&package["name"]));
     }

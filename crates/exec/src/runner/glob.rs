@@ -45,13 +45,19 @@ enum Part {
 }
 
 fn split(pieces: &[Piece]) -> Pattern {
-    let mut pattern = Pattern { absolute: false, components: vec![Component::default()] };
+    let mut pattern = Pattern {
+        absolute: false,
+        components: vec![Component::default()],
+    };
     for piece in pieces {
         let parts: Vec<Part> = match piece {
             Piece::Literal(text) => text.chars().map(Part::Char).collect(),
             Piece::AnyText => vec![Part::AnyText],
             Piece::AnyChar => vec![Part::AnyChar],
-            Piece::OneOf { negated, ranges, .. } => vec![Part::OneOf { negated: *negated, ranges: ranges.clone() }],
+            Piece::OneOf { negated, ranges, .. } => vec![Part::OneOf {
+                negated: *negated,
+                ranges: ranges.clone(),
+            }],
         };
         for part in parts {
             add(&mut pattern, part);
@@ -62,11 +68,16 @@ fn split(pieces: &[Piece]) -> Pattern {
 
 fn add(pattern: &mut Pattern, part: Part) {
     let first = pattern.components.len() == 1;
-    let Some(last) = pattern.components.last_mut() else { return };
+    let Some(last) = pattern.components.last_mut() else {
+        return;
+    };
     match part {
         Part::Char('/') if first && last.parts.is_empty() => pattern.absolute = true,
         Part::Char('/') => last.slashes += 1,
-        part if last.slashes > 0 => pattern.components.push(Component { parts: vec![part], slashes: 0 }),
+        part if last.slashes > 0 => pattern.components.push(Component {
+            parts: vec![part],
+            slashes: 0,
+        }),
         part => last.parts.push(part),
     }
 }
@@ -83,7 +94,11 @@ fn descend(base: Vec<u8>, components: &[Component], found: &mut Vec<Vec<u8>>) {
         let mut path = [base.as_slice(), name].concat();
         // Links are followed only where something must lie behind them.
         let exists = std::fs::symlink_metadata(as_path(&path)).is_ok();
-        let fits = if rest.is_empty() && component.slashes == 0 { exists } else { as_path(&path).is_dir() };
+        let fits = if rest.is_empty() && component.slashes == 0 {
+            exists
+        } else {
+            as_path(&path).is_dir()
+        };
         if fits {
             path.extend(std::iter::repeat_n(b'/', component.slashes));
             descend(path, rest, found);
@@ -92,8 +107,14 @@ fn descend(base: Vec<u8>, components: &[Component], found: &mut Vec<Vec<u8>>) {
     if let Some(name) = component.literal() {
         return proceed(name.as_bytes());
     }
-    let directory = if base.is_empty() { Path::new(".") } else { as_path(&base) };
-    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    let directory = if base.is_empty() {
+        Path::new(".")
+    } else {
+        as_path(&base)
+    };
+    let Ok(entries) = std::fs::read_dir(directory) else {
+        return;
+    };
     for name in entries.flatten().map(|entry| entry.file_name().into_vec()) {
         if matches(&component.parts, &String::from_utf8_lossy(&name)) {
             proceed(&name);
@@ -165,12 +186,20 @@ mod tests {
     /// Expands the first argument of `ls WORD` in a directory with known files.
     fn check(dir: &Path, word: &str, expected: &[&str]) {
         let line = line::read(&format!("ls {}/{word}", dir.display()), Limits::STANDARD).expect("a line");
-        let Shape::Plain(tree) = line.shape else { panic!("a plain line: {word}") };
+        let Shape::Plain(tree) = line.shape else {
+            panic!("a plain line: {word}")
+        };
         let command = tree.commands().next().expect("a command");
         let prefix = format!("{}/", dir.display());
         let found: Vec<String> = expand(&command.args[0])
             .into_iter()
-            .map(|path| String::from_utf8(path).unwrap().strip_prefix(&prefix).expect("in the directory").to_owned())
+            .map(|path| {
+                String::from_utf8(path)
+                    .unwrap()
+                    .strip_prefix(&prefix)
+                    .expect("in the directory")
+                    .to_owned()
+            })
             .collect();
         assert_eq!(found, expected, "{word}");
     }

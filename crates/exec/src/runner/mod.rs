@@ -48,7 +48,12 @@ pub(crate) fn run(input: RunnerInput<'_>) -> i32 {
         complain("no memory to start programs");
         return NOT_EXECUTABLE;
     };
-    let mut line = Line { programs: script.programs.into_iter(), fds: &input.programs, env: input.env, spawner };
+    let mut line = Line {
+        programs: script.programs.into_iter(),
+        fds: &input.programs,
+        env: input.env,
+        spawner,
+    };
     script.tree.lists.iter().fold(0, |_, list| line.list(list))
 }
 
@@ -89,7 +94,9 @@ impl Line<'_> {
         let last = pipeline.commands.len() - 1;
         for (index, (command, program)) in pipeline.commands.iter().zip(&programs).enumerate() {
             let (output, next) = match (index < last).then(std::io::pipe).transpose() {
-                Ok(pipe) => pipe.map_or((None, None), |(reader, writer)| (Some(OwnedFd::from(writer)), Some(OwnedFd::from(reader)))),
+                Ok(pipe) => pipe.map_or((None, None), |(reader, writer)| {
+                    (Some(OwnedFd::from(writer)), Some(OwnedFd::from(reader)))
+                }),
                 Err(error) => {
                     complain(&format!("cannot make a pipe: {error}"));
                     return 1;
@@ -103,7 +110,13 @@ impl Line<'_> {
     }
 
     /// Starts one command of a pipeline.
-    fn start(&mut self, command: &Command, program: Option<&ProgramRef>, input: Option<OwnedFd>, output: Option<OwnedFd>) -> Part {
+    fn start(
+        &mut self,
+        command: &Command,
+        program: Option<&ProgramRef>,
+        input: Option<OwnedFd>,
+        output: Option<OwnedFd>,
+    ) -> Part {
         let streams = match Streams::connect(input, output, &command.redirections) {
             Ok(streams) => streams,
             Err(message) => {
@@ -120,7 +133,13 @@ impl Line<'_> {
             return Part::Done(NOT_FOUND);
         };
         let mut argv = program.lead.clone();
-        argv.extend(command.args.iter().flat_map(glob::expand).filter_map(|word| CString::new(word).ok()));
+        argv.extend(
+            command
+                .args
+                .iter()
+                .flat_map(glob::expand)
+                .filter_map(|word| CString::new(word).ok()),
+        );
         let started = self.spawner.spawn(&runner::Command {
             program: self.fds[program.index],
             argv: &argv,
@@ -185,7 +204,10 @@ impl Line<'_> {
 
     fn variable(&self, name: &str) -> Option<Vec<u8>> {
         let prefix = format!("{name}=");
-        self.env.iter().find_map(|variable| variable.as_bytes().strip_prefix(prefix.as_bytes())).map(<[u8]>::to_vec)
+        self.env
+            .iter()
+            .find_map(|variable| variable.as_bytes().strip_prefix(prefix.as_bytes()))
+            .map(<[u8]>::to_vec)
     }
 }
 

@@ -21,7 +21,11 @@ enum Stream {
 
 impl Streams {
     /// The pipe first, then the redirections from left to right. An error is a sentence for stderr.
-    pub(super) fn connect(input: Option<OwnedFd>, output: Option<OwnedFd>, redirections: &[Redirection]) -> Result<Self, String> {
+    pub(super) fn connect(
+        input: Option<OwnedFd>,
+        output: Option<OwnedFd>,
+        redirections: &[Redirection],
+    ) -> Result<Self, String> {
         let mut streams = runner::standard_streams().map(Stream::Own);
         for (index, end) in [(0, input), (1, output)] {
             if let Some(end) = end {
@@ -33,7 +37,10 @@ impl Streams {
                 Action::Read(path) => open(path, OpenOptions::new().read(true))?,
                 Action::Write(path) => open(path, OpenOptions::new().write(true).create(true).truncate(true))?,
                 Action::Append(path) => open(path, OpenOptions::new().append(true).create(true))?,
-                Action::ReadWrite(path) => open(path, OpenOptions::new().read(true).write(true).create(true).truncate(false))?,
+                Action::ReadWrite(path) => open(
+                    path,
+                    OpenOptions::new().read(true).write(true).create(true).truncate(false),
+                )?,
                 Action::CopyOf(fd) => place(&mut streams, *fd)?.clone(),
                 Action::Close => open("/dev/null", OpenOptions::new().read(true).write(true))?,
                 Action::Text(text) => here(text)?,
@@ -70,7 +77,10 @@ impl AsFd for Stream {
 }
 
 fn place(streams: &mut [Stream; 3], fd: u32) -> Result<&mut Stream, String> {
-    usize::try_from(fd).ok().and_then(|index| streams.get_mut(index)).ok_or_else(|| format!("{fd}: bad file descriptor"))
+    usize::try_from(fd)
+        .ok()
+        .and_then(|index| streams.get_mut(index))
+        .ok_or_else(|| format!("{fd}: bad file descriptor"))
 }
 
 fn open(path: &str, options: &OpenOptions) -> Result<Stream, String> {

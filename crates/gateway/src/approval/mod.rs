@@ -46,18 +46,24 @@ pub enum Settled {
 
 /// What policy permits needs nobody's answer.
 pub fn allow(permit: Permit) -> Cleared {
-    Cleared { plan: *permit.into_plan() }
+    Cleared {
+        plan: *permit.into_plan(),
+    }
 }
 
 /// Asks; the answer decides.
 pub async fn settle(question: Question, approver: &dyn Approver) -> Settled {
     let decision = approver.ask(&question).await;
     match &decision {
-        Decision::Approved { .. } => {
-            Settled::Cleared { cleared: Box::new(Cleared { plan: *question.into_plan() }), decision }
-        }
+        Decision::Approved { .. } => Settled::Cleared {
+            cleared: Box::new(Cleared {
+                plan: *question.into_plan(),
+            }),
+            decision,
+        },
         Decision::Denied { reason, .. } => {
-            let refusal = Refusal::new(ErrorCode::ApprovalDenied, reason.clone()).with("rule", question.rule.name.clone());
+            let refusal =
+                Refusal::new(ErrorCode::ApprovalDenied, reason.clone()).with("rule", question.rule.name.clone());
             Settled::Refused { refusal, decision }
         }
     }
@@ -68,7 +74,15 @@ pub struct NobodyToAsk;
 
 impl Approver for NobodyToAsk {
     fn ask(&self, question: &Question) -> Pending<Decision> {
-        let reason = format!("this needs a person's approval ({}), and nobody can be asked yet", question.rule.reason);
-        Box::pin(async move { Decision::Denied { by: "nobody".to_owned(), reason } })
+        let reason = format!(
+            "this needs a person's approval ({}), and nobody can be asked yet",
+            question.rule.reason
+        );
+        Box::pin(async move {
+            Decision::Denied {
+                by: "nobody".to_owned(),
+                reason,
+            }
+        })
     }
 }

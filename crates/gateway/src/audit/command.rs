@@ -44,7 +44,10 @@ impl CommandAuditRecord {
             working_directory: redactor.redact_text(directory).into_owned(),
             policy_snapshot: snapshot,
             tool: request.tool.name(),
-            caller_id: request.caller_id.as_deref().map(|id| redactor.redact_text(id).into_owned()),
+            caller_id: request
+                .caller_id
+                .as_deref()
+                .map(|id| redactor.redact_text(id).into_owned()),
         }
     }
 
@@ -63,7 +66,10 @@ impl CommandAuditRecord {
 
     /// The payload of the closing event.
     pub fn closed(&self, audit_id: &EventId, at: Timestamp, end: &End<'_>) -> Payload {
-        self.fields(end).text("audit_id", audit_id.as_str()).text("timestamp", &at.to_string()).finish()
+        self.fields(end)
+            .text("audit_id", audit_id.as_str())
+            .text("timestamp", &at.to_string())
+            .finish()
     }
 
     /// The same without id and time, for whoever closes it later.

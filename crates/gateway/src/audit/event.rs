@@ -66,7 +66,10 @@ names! {
 impl EventType {
     /// Whether every command leaves one; all other kinds are rare beside them.
     pub fn is_of_every_command(self) -> bool {
-        matches!(self, Self::CommandReceived | Self::CommandValidated | Self::CommandDispatched | Self::CommandCompleted)
+        matches!(
+            self,
+            Self::CommandReceived | Self::CommandValidated | Self::CommandDispatched | Self::CommandCompleted
+        )
     }
 }
 

@@ -35,7 +35,9 @@ pub struct Object {
 
 impl Object {
     pub fn new() -> Self {
-        Self { fields: Vec::with_capacity(16) }
+        Self {
+            fields: Vec::with_capacity(16),
+        }
     }
 
     #[must_use]
@@ -82,7 +84,11 @@ impl Object {
     pub fn finish(mut self) -> Payload {
         // Our names are ASCII, whose byte order is the order RFC 8785 asks for.
         self.fields.sort_unstable_by_key(|(name, _)| *name);
-        let length = self.fields.iter().map(|(name, value)| name.len() + value.len() + 4).sum::<usize>();
+        let length = self
+            .fields
+            .iter()
+            .map(|(name, value)| name.len() + value.len() + 4)
+            .sum::<usize>();
         let mut text = String::with_capacity(length + 2);
         text.push('{');
         for (index, (name, value)) in self.fields.iter().enumerate() {

@@ -57,13 +57,13 @@ impl Redactor {
                 .find_iter(text)
                 .filter_map(|it| password(it.as_str(), it.start())),
         );
-        spans.extend(
-            BEARER
-                .find_iter(text)
-                .map(|it| it.end()..token_end(text, it.end())),
-        );
+        spans.extend(BEARER.find_iter(text).map(|it| it.end()..token_end(text, it.end())));
         spans.extend(OPTION.find_iter(text).filter_map(|it| optional(text, it.range())));
-        spans.extend(USER_OPTION.find_iter(text).filter_map(|it| user_option(text, it.range())));
+        spans.extend(
+            USER_OPTION
+                .find_iter(text)
+                .filter_map(|it| user_option(text, it.range())),
+        );
         let mut resume = 0;
         while let Some(found) = ASSIGNMENT.find_at(text, resume) {
             resume = found.end();
@@ -83,9 +83,7 @@ impl Redactor {
         for arg in args {
             let value = match expected {
                 Expected::Secret if !arg.starts_with("--") => REPLACEMENT.to_owned(),
-                Expected::UserAndPassword => {
-                    user_and_password(arg).unwrap_or_else(|| self.redact_argument(arg))
-                }
+                Expected::UserAndPassword => user_and_password(arg).unwrap_or_else(|| self.redact_argument(arg)),
                 Expected::Secret | Expected::Anything => self.redact_argument(arg),
             };
             redacted.push(value);
@@ -172,7 +170,9 @@ static ASSIGNMENT: LazyLock<Regex> = LazyLock::new(|| {
 
 /// An option that may be a secret's, as in a shell line; the value is the next word.
 static OPTION: LazyLock<Regex> = LazyLock::new(|| {
-    compiled(r"--[A-Za-z0-9_.\-]*(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat)[A-Za-z0-9_.\-]*(?:[ \t]|\\\n)+")
+    compiled(
+        r"--[A-Za-z0-9_.\-]*(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat)[A-Za-z0-9_.\-]*(?:[ \t]|\\\n)+",
+    )
 });
 
 /// The option by which programs take `user:password`.
@@ -218,9 +218,7 @@ fn any_of(mut values: Vec<String>) -> Option<Regex> {
 
 /// The name at the start of what [`ASSIGNMENT`] found.
 fn name_in(found: &str) -> &str {
-    let end = found
-        .find(|c: char| !is_name_char(c))
-        .unwrap_or(found.len());
+    let end = found.find(|c: char| !is_name_char(c)).unwrap_or(found.len());
     &found[..end]
 }
 
@@ -249,9 +247,7 @@ fn assigned(text: &str, found: Range<usize>) -> Range<usize> {
     }
     let first = token_end(text, start);
     let behind = text[first..].trim_start_matches([' ', '\t']);
-    let is_scheme = SCHEMES
-        .iter()
-        .any(|it| text[start..first].eq_ignore_ascii_case(it));
+    let is_scheme = SCHEMES.iter().any(|it| text[start..first].eq_ignore_ascii_case(it));
     if is_scheme && !behind.is_empty() {
         // What a scheme needs may be several words; all of them up to the end of the header.
         let from = text.len() - behind.len();
@@ -288,12 +284,8 @@ fn closing(inner: &str, quote: &str) -> usize {
 }
 
 fn token_end(text: &str, start: usize) -> usize {
-    let stops = |c: char| {
-        c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '&' | ';' | ',' | '|' | '<' | '>')
-    };
-    text[start..]
-        .find(stops)
-        .map_or(text.len(), |at| start + at)
+    let stops = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '&' | ';' | ',' | '|' | '<' | '>');
+    text[start..].find(stops).map_or(text.len(), |at| start + at)
 }
 
 /// The secret part of `://user:password@`; without a colon the user may be a token.
@@ -371,9 +363,7 @@ fn blank(value: &Value) -> Value {
         Value::String(_) | Value::Number(_) => Value::from(REPLACEMENT),
         Value::Array(items) => items.iter().map(blank).collect(),
         Value::Object(fields) => {
-            let blanked = fields
-                .iter()
-                .map(|(name, value)| (name.clone(), blank(value)));
+            let blanked = fields.iter().map(|(name, value)| (name.clone(), blank(value)));
             Value::Object(blanked.collect())
         }
         Value::Null | Value::Bool(_) => value.clone(),

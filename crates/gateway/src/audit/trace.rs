@@ -18,7 +18,14 @@ pub struct Trace {
 
 impl Trace {
     pub fn new(actor: Actor, ids: IdSource, clock: Clock) -> Self {
-        Self { correlation_id: ids.correlation(), actor, state: State::New, pending: Vec::new(), ids, clock }
+        Self {
+            correlation_id: ids.correlation(),
+            actor,
+            state: State::New,
+            pending: Vec::new(),
+            ids,
+            clock,
+        }
     }
 
     /// Takes a step and keeps its event; the payload must be redacted.
@@ -47,8 +54,14 @@ impl Trace {
         self.state = call::transition(self.state, step).expect("the spine takes only legal steps");
         let (state, by) = approval.map_or((None, None), |(state, by)| (Some(state), by));
         let actor = by.unwrap_or_else(|| self.actor.clone());
-        let mut draft =
-            Draft::new(id, self.clock.now(), self.correlation_id.clone(), actor, call::recorded_as(step), payload);
+        let mut draft = Draft::new(
+            id,
+            self.clock.now(),
+            self.correlation_id.clone(),
+            actor,
+            call::recorded_as(step),
+            payload,
+        );
         draft.approval_state = state;
         self.pending.push(draft);
     }

@@ -27,7 +27,10 @@ impl Tool {
         match name {
             "command_status" => Some(Self::Status),
             "command_cancel" => Some(Self::Cancel),
-            _ => CommandTool::ALL.into_iter().find(|tool| tool.name() == name).map(Self::Command),
+            _ => CommandTool::ALL
+                .into_iter()
+                .find(|tool| tool.name() == name)
+                .map(Self::Command),
         }
     }
 }
@@ -52,5 +55,8 @@ pub fn resolve(policy: &EffectivePolicy, admitted: Admitted, call: ToolCall) -> 
 
 /// The tools a caller sees.
 pub fn listed(policy: &EffectivePolicy, _caller: &Caller) -> Vec<ToolDefinition> {
-    schema::definitions().into_iter().filter(|tool| policy.tool_enabled(tool.name)).collect()
+    schema::definitions()
+        .into_iter()
+        .filter(|tool| policy.tool_enabled(tool.name))
+        .collect()
 }

@@ -109,7 +109,10 @@ impl Live {
 
     /// Both streams as they stand.
     pub fn streams(&self) -> (StreamResult, StreamResult) {
-        (self.with(Stream::Stdout, |output| StreamResult::of(output)), self.with(Stream::Stderr, |output| StreamResult::of(output)))
+        (
+            self.with(Stream::Stdout, |output| StreamResult::of(output)),
+            self.with(Stream::Stderr, |output| StreamResult::of(output)),
+        )
     }
 
     /// What the command has said so far, for whoever looks for a reason.

@@ -24,7 +24,13 @@ const SIGNS: [&str; 7] = [
 const SIGSYS: i32 = 31;
 
 /// The question whether to run a plan again without confinement; none where it did not seem to matter.
-pub fn question(policy: &EffectivePolicy, request: &CommandRequest, plan: &Plan, how: &How, output: &str) -> Option<Question> {
+pub fn question(
+    policy: &EffectivePolicy,
+    request: &CommandRequest,
+    plan: &Plan,
+    how: &How,
+    output: &str,
+) -> Option<Question> {
     let confined = plan.sandbox != SandboxMode::DangerFullAccess;
     if policy.approval.mode != Mode::OnFailure || !confined || !seems_refused(how, output) {
         return None;
@@ -67,7 +73,10 @@ mod tests {
     #[test]
     fn only_failures_that_look_like_refusals_are_asked_about() {
         assert!(seems_refused(&How::Exited(1), "touch: /etc/x: Permission denied"));
-        assert!(seems_refused(&How::Exited(6), "curl: (6) Could not resolve host: example.org"));
+        assert!(seems_refused(
+            &How::Exited(6),
+            "curl: (6) Could not resolve host: example.org"
+        ));
         assert!(seems_refused(&How::Signalled(SIGSYS), ""));
         assert!(!seems_refused(&How::Exited(0), "permission denied"));
         assert!(!seems_refused(&How::Exited(1), "no such file"));

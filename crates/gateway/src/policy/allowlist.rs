@@ -12,9 +12,9 @@ mod builtins;
 mod checker;
 mod entries;
 mod launchers;
+mod opened;
 #[cfg(test)]
 mod oracle;
-mod opened;
 mod refusal;
 #[cfg(test)]
 mod tests;
@@ -66,11 +66,7 @@ pub struct Use {
 }
 
 /// Checks every command of a line and names the programs it would start.
-pub fn check_line(
-    line: &Line,
-    list: &Allowlist,
-    programs: &dyn Programs,
-) -> Result<Vec<Use>, Refusal> {
+pub fn check_line(line: &Line, list: &Allowlist, programs: &dyn Programs) -> Result<Vec<Use>, Refusal> {
     let mut checker = Checker::new(list, programs);
     if *list == Allowlist::Any {
         for command in &line.commands {
@@ -80,11 +76,7 @@ pub fn check_line(
     }
     let mut refusals = Vec::new();
     for unclear in &line.unclear {
-        refusals.push(Refusal::new(
-            "",
-            Some(unclear.position),
-            Rule::Unclear(unclear.what),
-        ));
+        refusals.push(Refusal::new("", Some(unclear.position), Rule::Unclear(unclear.what)));
     }
     for assignment in &line.assignments {
         if is_guarded_variable(&assignment.name) {
@@ -97,12 +89,7 @@ pub fn check_line(
     }
     checker.define(&line.functions, &mut refusals);
     for command in &line.commands {
-        let checked = checker.command(
-            &command.name,
-            &command.args,
-            Caller::Shell,
-            Some(command.position),
-        );
+        let checked = checker.command(&command.name, &command.args, Caller::Shell, Some(command.position));
         refusals.extend(checked.err());
     }
     // The first one in the text is the most useful to whoever wrote it; a command that is not
@@ -114,12 +101,7 @@ pub fn check_line(
 }
 
 /// Checks a program with its arguments, which runs without any shell.
-pub fn check_argv(
-    file: &str,
-    args: &[String],
-    list: &Allowlist,
-    programs: &dyn Programs,
-) -> Result<Vec<Use>, Refusal> {
+pub fn check_argv(file: &str, args: &[String], list: &Allowlist, programs: &dyn Programs) -> Result<Vec<Use>, Refusal> {
     let mut checker = Checker::new(list, programs);
     let name = Arg::Static(file.to_owned());
     if *list == Allowlist::Any {

@@ -74,7 +74,12 @@ pub struct Question {
 impl Question {
     pub(super) fn new(plan: Plan, rule: Rule, request: &CommandRequest) -> Self {
         let justification = request.justification.clone();
-        Self { plan: Box::new(plan), rule, command: spoken(&request.act), justification }
+        Self {
+            plan: Box::new(plan),
+            rule,
+            command: spoken(&request.act),
+            justification,
+        }
     }
 
     pub fn plan(&self) -> &Plan {
@@ -121,15 +126,23 @@ impl Verdict {
 
 /// Decides one command request.
 pub fn decide(policy: &EffectivePolicy, request: &CommandRequest, around: &Surroundings<'_>) -> Verdict {
-    let programs = Remembered { programs: around.programs, found: RefCell::default() };
-    let around = &Surroundings { programs: &programs, ..*around };
+    let programs = Remembered {
+        programs: around.programs,
+        found: RefCell::default(),
+    };
+    let around = &Surroundings {
+        programs: &programs,
+        ..*around
+    };
     match plan(policy, request, around) {
         Ok((plan, reading)) => judge(policy, request, plan, &reading, around.programs),
         Err(refusal) => {
             let sources = &policy.rule_sources;
             let (name, source) = match refusal.code {
                 ErrorCode::CommandNotAllowed | ErrorCode::CommandExecutionFailed => ("allowlist", &sources.allowlist),
-                ErrorCode::CwdNotAllowed | ErrorCode::ConfigurationError => ("allowed working directories", &sources.cwd_roots),
+                ErrorCode::CwdNotAllowed | ErrorCode::ConfigurationError => {
+                    ("allowed working directories", &sources.cwd_roots)
+                }
                 ErrorCode::CwdNotFound | ErrorCode::WorkspaceIsolationViolation => ("workspace", &sources.workspace),
                 ErrorCode::LimitExceeded => ("timeout_seconds_max", &sources.timeout),
                 _ => ("guarded variables", &sources.allowlist),
@@ -163,7 +176,11 @@ enum Reading {
     Argv { file: String, args: Vec<String> },
 }
 
-fn plan(policy: &EffectivePolicy, request: &CommandRequest, around: &Surroundings<'_>) -> Result<(Plan, Reading), Refusal> {
+fn plan(
+    policy: &EffectivePolicy,
+    request: &CommandRequest,
+    around: &Surroundings<'_>,
+) -> Result<(Plan, Reading), Refusal> {
     let place = places::settle(&policy.places, request.cwd.as_deref(), around.directories)?;
     check_hidden(&place, &policy.places.hidden)?;
     let timeout = settle_timeout(policy, request.timeout)?;
@@ -174,7 +191,13 @@ fn plan(policy: &EffectivePolicy, request: &CommandRequest, around: &Surrounding
     let is_readable = |path: &Path| {
         places::is_within(path, &place.root) || command.read_paths.iter().any(|read| places::is_within(path, read))
     };
-    let hidden = policy.places.hidden.iter().filter(|path| is_readable(path)).cloned().collect();
+    let hidden = policy
+        .places
+        .hidden
+        .iter()
+        .filter(|path| is_readable(path))
+        .cloned()
+        .collect();
     let plan = Plan {
         act,
         place,
@@ -185,8 +208,15 @@ fn plan(policy: &EffectivePolicy, request: &CommandRequest, around: &Surrounding
         network: request.network.unwrap_or(command.network),
         exec,
         neutral_git: false,
-        limits: ResourceLimits { cpu: command.cpu_limit, memory: command.memory_limit, pids: command.pids_limit },
-        identity: RunAs { non_root: command.run_as_non_root, user: command.run_as.clone() },
+        limits: ResourceLimits {
+            cpu: command.cpu_limit,
+            memory: command.memory_limit,
+            pids: command.pids_limit,
+        },
+        identity: RunAs {
+            non_root: command.run_as_non_root,
+            user: command.run_as.clone(),
+        },
         require: command.require.clone(),
         read_paths: command.read_paths.clone(),
         hidden,
@@ -196,18 +226,30 @@ fn plan(policy: &EffectivePolicy, request: &CommandRequest, around: &Surrounding
 }
 
 /// Allow, ask or deny a plan that is possible: the strictest of what the rules say.
-fn judge(policy: &EffectivePolicy, request: &CommandRequest, plan: Plan, reading: &Reading, programs: &dyn Programs) -> Verdict {
+fn judge(
+    policy: &EffectivePolicy,
+    request: &CommandRequest,
+    plan: Plan,
+    reading: &Reading,
+    programs: &dyn Programs,
+) -> Verdict {
     let command = &policy.command;
     let mode_source = policy.rule_sources.mode.as_str();
     let ask = |plan: Plan, rule: Rule| Verdict::Ask(Question::new(plan, rule, request));
     match policy.tool_approval(request.tool.name()) {
         Some((ToolApproval::Deny, matched)) => {
             let message = format!("policy denies the tool `{}`", request.tool.name());
-            return deny(rule(&format!("tools {}", matched.pattern), &matched.source, &message), message);
+            return deny(
+                rule(&format!("tools {}", matched.pattern), &matched.source, &message),
+                message,
+            );
         }
         Some((ToolApproval::Required, matched)) => {
             let reason = format!("the tool `{}` needs approval", request.tool.name());
-            return ask(plan, rule(&format!("tools {}", matched.pattern), &matched.source, &reason));
+            return ask(
+                plan,
+                rule(&format!("tools {}", matched.pattern), &matched.source, &reason),
+            );
         }
         Some((ToolApproval::None, _)) | None => {}
     }
@@ -223,20 +265,39 @@ fn judge(policy: &EffectivePolicy, request: &CommandRequest, plan: Plan, reading
             deny(rule("mode never", mode_source, "never asks"), message)
         }
         (Mode::Untrusted | Mode::OnRequest | Mode::OnFailure, true) => {
-            let reason = format!("asks for sandbox `{}`, network `{}`", plan.sandbox.as_str(), plan.network.as_str());
+            let reason = format!(
+                "asks for sandbox `{}`, network `{}`",
+                plan.sandbox.as_str(),
+                plan.network.as_str()
+            );
             ask(plan, rule("request for more", mode_source, &reason))
         }
         (Mode::Never | Mode::OnRequest | Mode::OnFailure, false) => {
             let name = format!("mode {}", policy.approval.mode.as_str());
             let rule = rule(&name, mode_source, "allowed commands run confined");
-            Verdict::Allow(Permit { plan: Box::new(plan), rule, auto_approved: false })
+            Verdict::Allow(Permit {
+                plan: Box::new(plan),
+                rule,
+                auto_approved: false,
+            })
         }
         (Mode::Untrusted, false) => match covering(policy, request, reading, &plan.act) {
             Some(Covered { rule, reach }) => {
                 let plan = narrowed(plan, reach, programs);
-                Verdict::Allow(Permit { plan: Box::new(plan), rule, auto_approved: true })
+                Verdict::Allow(Permit {
+                    plan: Box::new(plan),
+                    rule,
+                    auto_approved: true,
+                })
             }
-            None => ask(plan, rule("mode untrusted", mode_source, "no whitelist rule covers every command of it")),
+            None => ask(
+                plan,
+                rule(
+                    "mode untrusted",
+                    mode_source,
+                    "no whitelist rule covers every command of it",
+                ),
+            ),
         },
     }
 }
@@ -260,9 +321,15 @@ enum Reach {
 /// the workspace has not configured it.
 fn narrowed(mut plan: Plan, reach: Reach, programs: &dyn Programs) -> Plan {
     let mut named = named_programs(&plan.act);
-    let started: Vec<_> = named.iter().flat_map(|program| whitelist::started_by(&program.path)).collect();
+    let started: Vec<_> = named
+        .iter()
+        .flat_map(|program| whitelist::started_by(&program.path))
+        .collect();
     named.extend(started.iter().filter_map(|name| programs.find(name)));
-    plan.exec = ExecRights::Only { programs: with_chains(&named), workspace: false };
+    plan.exec = ExecRights::Only {
+        programs: with_chains(&named),
+        workspace: false,
+    };
     plan.neutral_git = true;
     plan.sandbox = match reach {
         Reach::Reading => plan.sandbox.min(SandboxMode::ReadOnly),
@@ -271,13 +338,22 @@ fn narrowed(mut plan: Plan, reach: Reach, programs: &dyn Programs) -> Plan {
     plan
 }
 
-fn covering(policy: &EffectivePolicy, request: &CommandRequest, reading: &Reading, act: &PlannedAct) -> Option<Covered> {
+fn covering(
+    policy: &EffectivePolicy,
+    request: &CommandRequest,
+    reading: &Reading,
+    act: &PlannedAct,
+) -> Option<Covered> {
     let rules = &policy.approval.whitelist;
     let command = match reading {
         Reading::Line(line) => Asked::Line(line),
         Reading::Argv { file, args } => Asked::Argv { file, args },
     };
-    let environment = if request.env.is_empty() { Environment::Built } else { Environment::GivenByCall };
+    let environment = if request.env.is_empty() {
+        Environment::Built
+    } else {
+        Environment::GivenByCall
+    };
     let matched = whitelist::covers(rules, Candidate { command, environment })?;
     let matched: Vec<_> = matched.into_iter().map(|index| &rules[index]).collect();
     // The right to start programs belongs to the whole line. Beside a script (on many systems `which`
@@ -292,20 +368,33 @@ fn covering(policy: &EffectivePolicy, request: &CommandRequest, reading: &Readin
         source: first.source.as_str().to_owned(),
         reason: reasons.into_iter().collect::<Vec<_>>().join("; "),
     };
-    let reach = if matched.iter().all(|rule| rule.source == whitelist::Source::BuiltIn) { Reach::Reading } else { Reach::AsPolicySays };
+    let reach = if matched.iter().all(|rule| rule.source == whitelist::Source::BuiltIn) {
+        Reach::Reading
+    } else {
+        Reach::AsPolicySays
+    };
     Some(Covered { rule, reach })
 }
 
 fn brings_an_interpreter_to_others(act: &PlannedAct) -> bool {
     let named = named_programs(act);
-    named.iter().any(|script| script.is_script && named.iter().any(|other| other.path != script.path))
+    named
+        .iter()
+        .any(|script| script.is_script && named.iter().any(|other| other.path != script.path))
 }
 
 fn check_hidden(place: &Place, hidden: &[PathBuf]) -> Result<(), Refusal> {
-    match hidden.iter().find(|path| places::is_within(&place.root, path) || places::is_within(&place.cwd.path, path)) {
+    match hidden
+        .iter()
+        .find(|path| places::is_within(&place.root, path) || places::is_within(&place.cwd.path, path))
+    {
         None => Ok(()),
         Some(path) => {
-            let message = format!("working directory `{}` is inside `{}`, which commands never see", place.cwd.path.display(), path.display());
+            let message = format!(
+                "working directory `{}` is inside `{}`, which commands never see",
+                place.cwd.path.display(),
+                path.display()
+            );
             Err(Refusal::new(ErrorCode::CwdNotAllowed, message))
         }
     }
@@ -317,22 +406,41 @@ fn settle_timeout(policy: &EffectivePolicy, asked: Option<Duration>) -> Result<D
         Some(asked) if asked <= policy.command.timeout_max => Ok(asked),
         Some(asked) => {
             let max = policy.command.timeout_max;
-            let message = format!("a timeout of {} ms is above the maximum of {} ms", asked.as_millis(), max.as_millis());
+            let message = format!(
+                "a timeout of {} ms is above the maximum of {} ms",
+                asked.as_millis(),
+                max.as_millis()
+            );
             Err(Refusal::new(ErrorCode::LimitExceeded, message).with("timeout_ms_max", max.as_millis() as u64))
         }
     }
 }
 
-fn settle_env(policy: &EffectivePolicy, request: &CommandRequest, around: &Surroundings<'_>) -> Result<Vec<(String, String)>, Refusal> {
+fn settle_env(
+    policy: &EffectivePolicy,
+    request: &CommandRequest,
+    around: &Surroundings<'_>,
+) -> Result<Vec<(String, String)>, Refusal> {
     let own = ["HOME", "PATH"];
-    if let Some(name) = request.env.keys().find(|name| own.contains(&name.as_str()) || allowlist::is_guarded_variable(name)) {
+    if let Some(name) = request
+        .env
+        .keys()
+        .find(|name| own.contains(&name.as_str()) || allowlist::is_guarded_variable(name))
+    {
         let message = format!("`env` may not set `{name}`: it changes which programs or libraries run");
         return Err(Refusal::new(ErrorCode::PolicyDenied, message).with("variable", name.as_str()));
     }
-    let passed = policy.command.env_allow.iter().filter_map(|name| around.environment.get_key_value(name));
+    let passed = policy
+        .command
+        .env_allow
+        .iter()
+        .filter_map(|name| around.environment.get_key_value(name));
     let mut env: BTreeMap<&String, &String> = passed.collect();
     env.extend(&request.env);
-    Ok(env.into_iter().map(|(name, value)| (name.clone(), value.clone())).collect())
+    Ok(env
+        .into_iter()
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect())
 }
 
 /// Reads what is asked for and holds it against the allowlist.
@@ -350,12 +458,21 @@ fn read_act(
                 return Err(not_found(file, &policy.command.path));
             };
             let argv: Vec<String> = std::iter::once(file).chain(args).cloned().collect();
-            let reading = Reading::Argv { file: file.clone(), args: args.clone() };
+            let reading = Reading::Argv {
+                file: file.clone(),
+                args: args.clone(),
+            };
             Ok((PlannedAct::Process { program, argv }, uses, reading))
         }
         Act::Line(text) => {
-            let line = line::read(text, line::Limits { text_bytes_max: limits::LINE_BYTES_MAX, ..line::Limits::STANDARD })
-                .map_err(|error| Refusal::new(ErrorCode::CommandNotAllowed, error.to_string()))?;
+            let line = line::read(
+                text,
+                line::Limits {
+                    text_bytes_max: limits::LINE_BYTES_MAX,
+                    ..line::Limits::STANDARD
+                },
+            )
+            .map_err(|error| Refusal::new(ErrorCode::CommandNotAllowed, error.to_string()))?;
             let uses = allowlist::check_line(&line, list, around.programs).map_err(not_allowed)?;
             let act = match &line.shape {
                 Shape::Plain(tree) => plan_tree(tree, text, place, around)?,
@@ -372,33 +489,58 @@ fn plan_tree(tree: &Tree, text: &str, place: &Place, around: &Surroundings<'_>) 
     let is_builtin = |name: &str| RUNNER_BUILTINS.contains(&name);
     // The runner knows the three standard streams; anything further is a shell's business.
     let beyond = |redirection: &Redirection| {
-        redirection.fd > 2 || matches!(redirection.action, Action::Close) || matches!(redirection.action, Action::CopyOf(fd) if fd > 2)
+        redirection.fd > 2
+            || matches!(redirection.action, Action::Close)
+            || matches!(redirection.action, Action::CopyOf(fd) if fd > 2)
     };
     if commands.iter().any(|command| command.redirections.iter().any(beyond)) {
         return shell(text, around);
     }
     // After `cd` a relative program name means another file than it does now.
     let moves = commands.iter().any(|command| command.name == "cd");
-    if moves && commands.iter().any(|command| command.name.contains('/') && !command.name.starts_with('/')) {
+    if moves
+        && commands
+            .iter()
+            .any(|command| command.name.contains('/') && !command.name.starts_with('/'))
+    {
         return shell(text, around);
     }
     let programs: Vec<_> = commands
         .iter()
-        .map(|command| if is_builtin(&command.name) { None } else { find(&command.name, &place.cwd.path, around.programs) })
+        .map(|command| {
+            if is_builtin(&command.name) {
+                None
+            } else {
+                find(&command.name, &place.cwd.path, around.programs)
+            }
+        })
         .collect();
     if let ([command], [Some(program)]) = (commands.as_slice(), programs.as_slice())
         && command.redirections.is_empty()
-        && let Some(args) = command.args.iter().map(|word| word.literal()).collect::<Option<Vec<_>>>()
+        && let Some(args) = command
+            .args
+            .iter()
+            .map(|word| word.literal())
+            .collect::<Option<Vec<_>>>()
     {
         let argv = std::iter::once(command.name.clone()).chain(args).collect();
-        return Ok(PlannedAct::Process { program: program.clone(), argv });
+        return Ok(PlannedAct::Process {
+            program: program.clone(),
+            argv,
+        });
     }
-    Ok(PlannedAct::Tree { tree: tree.clone(), programs })
+    Ok(PlannedAct::Tree {
+        tree: tree.clone(),
+        programs,
+    })
 }
 
 fn shell(text: &str, around: &Surroundings<'_>) -> Result<PlannedAct, Refusal> {
     match around.programs.find("bash") {
-        Some(bash) => Ok(PlannedAct::Shell { bash, line: text.to_owned() }),
+        Some(bash) => Ok(PlannedAct::Shell {
+            bash,
+            line: text.to_owned(),
+        }),
         None => {
             let message = "this line needs a shell, and there is no bash here; use plain commands, pipes and `&&`";
             Err(Refusal::new(ErrorCode::CommandNotAllowed, message))
@@ -420,7 +562,12 @@ fn exec_rights(policy: &EffectivePolicy, act: &PlannedAct, used: &[Use], around:
     if *list == Allowlist::Any {
         return ExecRights::Any;
     }
-    let listed: Vec<&str> = list.names().iter().map(String::as_str).chain(list.paths().iter().filter_map(|path| path.to_str())).collect();
+    let listed: Vec<&str> = list
+        .names()
+        .iter()
+        .map(String::as_str)
+        .chain(list.paths().iter().filter_map(|path| path.to_str()))
+        .collect();
     let mut programs: Vec<FoundProgram> = listed.iter().filter_map(|entry| around.programs.find(entry)).collect();
     programs.extend(used.iter().map(|used| used.program.clone()));
     if let PlannedAct::Shell { bash, .. } = act {
@@ -430,7 +577,10 @@ fn exec_rights(policy: &EffectivePolicy, act: &PlannedAct, used: &[Use], around:
     let mut workspace = false;
     // A helper comes with the program it helps, not with every call.
     let is_used = |name: &str| {
-        around.programs.find(name).is_some_and(|found| used.iter().any(|it| it.program.path == found.path))
+        around
+            .programs
+            .find(name)
+            .is_some_and(|found| used.iter().any(|it| it.program.path == found.path))
     };
     for (_, helpers) in policy.command.helpers.iter().filter(|(name, _)| is_used(name)) {
         for helper in helpers {
@@ -446,7 +596,10 @@ fn exec_rights(policy: &EffectivePolicy, act: &PlannedAct, used: &[Use], around:
     }
     paths.sort();
     paths.dedup();
-    ExecRights::Only { programs: paths, workspace }
+    ExecRights::Only {
+        programs: paths,
+        workspace,
+    }
 }
 
 fn named_programs(act: &PlannedAct) -> Vec<FoundProgram> {
@@ -458,7 +611,11 @@ fn named_programs(act: &PlannedAct) -> Vec<FoundProgram> {
 }
 
 fn with_chains(programs: &[FoundProgram]) -> Vec<PathBuf> {
-    programs.iter().flat_map(|program| std::iter::once(&program.path).chain(&program.interpreter_chain)).cloned().collect()
+    programs
+        .iter()
+        .flat_map(|program| std::iter::once(&program.path).chain(&program.interpreter_chain))
+        .cloned()
+        .collect()
 }
 
 fn not_allowed(refusal: allowlist::Refusal) -> Refusal {
@@ -476,11 +633,18 @@ fn not_found(file: &str, path: &[PathBuf]) -> Refusal {
 }
 
 fn deny(rule: Rule, message: String) -> Verdict {
-    Verdict::Deny(Denial { refusal: Refusal::new(ErrorCode::PolicyDenied, message), rule })
+    Verdict::Deny(Denial {
+        refusal: Refusal::new(ErrorCode::PolicyDenied, message),
+        rule,
+    })
 }
 
 fn rule(name: &str, source: &str, reason: &str) -> Rule {
-    Rule { name: name.to_owned(), source: source.to_owned(), reason: reason.to_owned() }
+    Rule {
+        name: name.to_owned(),
+        source: source.to_owned(),
+        reason: reason.to_owned(),
+    }
 }
 
 fn spoken(act: &Act) -> String {

@@ -184,14 +184,18 @@ impl EffectivePolicy {
     pub fn content(&self) -> Value {
         let command = &self.command;
         let mut content = self.s0_fields();
-        let paths = |list: &[PathBuf]| list.iter().map(|path| path.to_string_lossy().into_owned()).collect::<Vec<_>>();
-        let helpers: serde_json::Map<_, _> = command.helpers.iter().map(|(name, list)| (name.clone(), json!(list))).collect();
-        let rule = |rule: &WhitelistRule| {
-            json!({"rule": rule.explained(), "reason": rule.reason, "enabled": rule.enabled, "source": rule.source.as_str()})
+        let paths = |list: &[PathBuf]| {
+            list.iter()
+                .map(|path| path.to_string_lossy().into_owned())
+                .collect::<Vec<_>>()
         };
-        let tool = |rule: &ToolRule| {
-            json!({"pattern": rule.pattern, "approval": rule.approval.map(ToolApproval::as_str), "enabled": rule.enabled})
-        };
+        let helpers: serde_json::Map<_, _> = command
+            .helpers
+            .iter()
+            .map(|(name, list)| (name.clone(), json!(list)))
+            .collect();
+        let rule = |rule: &WhitelistRule| json!({"rule": rule.explained(), "reason": rule.reason, "enabled": rule.enabled, "source": rule.source.as_str()});
+        let tool = |rule: &ToolRule| json!({"pattern": rule.pattern, "approval": rule.approval.map(ToolApproval::as_str), "enabled": rule.enabled});
         let more = json!({
             "timeout_seconds_max": command.timeout_max.as_secs_f64(),
             "pids_limit": command.pids_limit,
@@ -240,12 +244,17 @@ impl EffectivePolicy {
     /// What the matrix says of a tool: the strictest of the entries that match.
     pub fn tool_approval(&self, tool: &str) -> Option<(ToolApproval, &ToolRule)> {
         let matching = self.tools.iter().filter(|rule| glob(&rule.pattern, tool));
-        matching.filter_map(|rule| Some((rule.approval?, rule))).max_by_key(|(approval, _)| *approval)
+        matching
+            .filter_map(|rule| Some((rule.approval?, rule)))
+            .max_by_key(|(approval, _)| *approval)
     }
 
     /// Whether a tool is offered at all; one entry that disables it is enough.
     pub fn tool_enabled(&self, tool: &str) -> bool {
-        !self.tools.iter().any(|rule| rule.enabled == Some(false) && glob(&rule.pattern, tool))
+        !self
+            .tools
+            .iter()
+            .any(|rule| rule.enabled == Some(false) && glob(&rule.pattern, tool))
     }
 }
 
@@ -262,7 +271,9 @@ fn allowlist(list: &Allowlist) -> Vec<String> {
 /// Matches a name against a pattern in which `*` stands for any text.
 fn glob(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
-    let Some(rest) = parts.next().and_then(|first| name.strip_prefix(first)) else { return false };
+    let Some(rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {
+        return false;
+    };
     let mut rest = rest;
     let mut last = None;
     for part in parts {

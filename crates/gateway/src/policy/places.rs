@@ -42,7 +42,10 @@ pub struct Place {
 /// Whether a path lies in a directory or is it. Comparing bytes first spares nearly all comparing of
 /// components, of which a call would do hundreds.
 pub fn is_within(path: &Path, directory: &Path) -> bool {
-    path.as_os_str().as_encoded_bytes().starts_with(directory.as_os_str().as_encoded_bytes()) && path.starts_with(directory)
+    path.as_os_str()
+        .as_encoded_bytes()
+        .starts_with(directory.as_os_str().as_encoded_bytes())
+        && path.starts_with(directory)
 }
 
 /// Finds and judges the working directory of a call.
@@ -56,10 +59,17 @@ pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories)
         (None, Some(root)) => root.clone(),
         (None, None) => places.start.clone(),
     };
-    let cwd = directories.open(&wanted).map_err(|failure| not_opened(&wanted, failure))?;
+    let cwd = directories
+        .open(&wanted)
+        .map_err(|failure| not_opened(&wanted, failure))?;
     let workspace = match &places.workspace_root {
         None => None,
-        Some(root) => Some(directories.open(root).map_err(|failure| unusable_workspace(root, failure))?.path),
+        Some(root) => Some(
+            directories
+                .open(root)
+                .map_err(|failure| unusable_workspace(root, failure))?
+                .path,
+        ),
     };
 
     let within_root = match &roots {
@@ -76,7 +86,13 @@ pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories)
     }
     // Where both hold, the narrower of the two is what may be written.
     let root = match (workspace, within_root) {
-        (Some(workspace), Some(root)) => if root.starts_with(&workspace) { root } else { workspace },
+        (Some(workspace), Some(root)) => {
+            if root.starts_with(&workspace) {
+                root
+            } else {
+                workspace
+            }
+        }
         (Some(only), None) | (None, Some(only)) => only,
         (None, None) => cwd.path.clone(),
     };
@@ -84,7 +100,9 @@ pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories)
 }
 
 fn resolve_roots(places: &Places, directories: &dyn Directories) -> Result<Option<Vec<PathBuf>>, Refusal> {
-    let Some(roots) = &places.cwd_roots else { return Ok(None) };
+    let Some(roots) = &places.cwd_roots else {
+        return Ok(None);
+    };
     let resolved: Result<Vec<_>, _> = roots
         .iter()
         .map(|root| {
@@ -105,11 +123,15 @@ fn resolve_roots(places: &Places, directories: &dyn Directories) -> Result<Optio
 fn not_opened(path: &Path, failure: OpenFailure) -> Refusal {
     let shown = path.display();
     match failure {
-        OpenFailure::Missing => Refusal::new(ErrorCode::CwdNotFound, format!("working directory `{shown}` does not exist")),
+        OpenFailure::Missing => Refusal::new(
+            ErrorCode::CwdNotFound,
+            format!("working directory `{shown}` does not exist"),
+        ),
         OpenFailure::NotADirectory => Refusal::new(ErrorCode::CwdNotFound, format!("`{shown}` is not a directory")),
-        OpenFailure::Refused => {
-            Refusal::new(ErrorCode::CwdNotAllowed, format!("working directory `{shown}` cannot be opened by the server"))
-        }
+        OpenFailure::Refused => Refusal::new(
+            ErrorCode::CwdNotAllowed,
+            format!("working directory `{shown}` cannot be opened by the server"),
+        ),
     }
 }
 
@@ -119,13 +141,22 @@ fn unusable_workspace(root: &Path, failure: OpenFailure) -> Refusal {
         OpenFailure::NotADirectory => "is not a directory",
         OpenFailure::Refused => "cannot be opened by the server",
     };
-    Refusal::new(ErrorCode::ConfigurationError, format!("`workspace_root` `{}` {why}; the operator must correct it", root.display()))
+    Refusal::new(
+        ErrorCode::ConfigurationError,
+        format!(
+            "`workspace_root` `{}` {why}; the operator must correct it",
+            root.display()
+        ),
+    )
 }
 
 fn outside_roots(path: &Path, roots: &[PathBuf]) -> Refusal {
     let list: Vec<_> = roots.iter().map(|root| format!("`{}`", root.display())).collect();
-    let message =
-        format!("working directory `{}` is not allowed: it is outside {}", path.display(), list.join(" and "));
+    let message = format!(
+        "working directory `{}` is not allowed: it is outside {}",
+        path.display(),
+        list.join(" and ")
+    );
     Refusal::new(ErrorCode::CwdNotAllowed, message)
 }
 

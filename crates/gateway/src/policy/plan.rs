@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::allowlist::FoundProgram;
-use super::effective::{ResourceLimits, Layer, Network, SandboxMode};
+use super::effective::{Layer, Network, ResourceLimits, SandboxMode};
 use super::line::tree::Tree;
 use super::places::Place;
 
@@ -38,7 +38,10 @@ pub enum PlannedAct {
     Process { program: FoundProgram, argv: Vec<String> },
     /// A plain line, run by the confined runner. `programs` has one entry for each command of the
     /// tree, in order; none for the runner's own builtins and for names that no program has.
-    Tree { tree: Tree, programs: Vec<Option<FoundProgram>> },
+    Tree {
+        tree: Tree,
+        programs: Vec<Option<FoundProgram>>,
+    },
     /// A line that needs a shell.
     Shell { bash: FoundProgram, line: String },
 }

@@ -25,7 +25,10 @@ impl Millicores {
             Some(milli) => milli.parse().ok(),
             None => thousandths(text),
         };
-        amount.filter(|amount| *amount > 0).map(Self).ok_or_else(|| QuantityError::Cpu(text.to_owned()))
+        amount
+            .filter(|amount| *amount > 0)
+            .map(Self)
+            .ok_or_else(|| QuantityError::Cpu(text.to_owned()))
     }
 
     pub fn get(self) -> u64 {
@@ -48,8 +51,12 @@ impl ByteCount {
             "Ti" => 1 << 40,
             _ => 0,
         };
-        let bytes = thousandths(digits).and_then(|amount| u64::try_from(u128::from(amount) * u128::from(unit) / 1_000).ok());
-        bytes.filter(|bytes| *bytes > 0).map(Self).ok_or_else(|| QuantityError::Memory(text.to_owned()))
+        let bytes =
+            thousandths(digits).and_then(|amount| u64::try_from(u128::from(amount) * u128::from(unit) / 1_000).ok());
+        bytes
+            .filter(|bytes| *bytes > 0)
+            .map(Self)
+            .ok_or_else(|| QuantityError::Memory(text.to_owned()))
     }
 
     pub fn new(bytes: u64) -> Self {
@@ -63,14 +70,21 @@ impl ByteCount {
 
 impl fmt::Display for Millicores {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_multiple_of(1_000) { write!(f, "{}", self.0 / 1_000) } else { write!(f, "{}m", self.0) }
+        if self.0.is_multiple_of(1_000) {
+            write!(f, "{}", self.0 / 1_000)
+        } else {
+            write!(f, "{}m", self.0)
+        }
     }
 }
 
 impl fmt::Display for ByteCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units = [(1u64 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki")];
-        match units.into_iter().find(|(unit, _)| self.0 >= *unit && self.0.is_multiple_of(*unit)) {
+        match units
+            .into_iter()
+            .find(|(unit, _)| self.0 >= *unit && self.0.is_multiple_of(*unit))
+        {
             Some((unit, name)) => write!(f, "{}{name}", self.0 / unit),
             None => write!(f, "{}", self.0),
         }
@@ -98,15 +112,32 @@ mod tests {
         for (text, expected) in [("1", 1000), ("2", 2000), ("500m", 500), ("0.5", 500), ("1.25", 1250)] {
             assert_eq!(Millicores::parse(text).unwrap().get(), expected, "{text}");
         }
-        for bad in ["", "0", "0m", "-1", "m", "1.", ".5", "1e3", "1 ", "1.0001", "99999999999999999999"] {
+        for bad in [
+            "",
+            "0",
+            "0m",
+            "-1",
+            "m",
+            "1.",
+            ".5",
+            "1e3",
+            "1 ",
+            "1.0001",
+            "99999999999999999999",
+        ] {
             assert!(Millicores::parse(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
     fn memory_is_read_in_bytes_with_both_kinds_of_units() {
-        let cases =
-            [("1Gi", 1 << 30), ("512Mi", 512 << 20), ("1.5Gi", 3 << 29), ("100M", 100_000_000), ("1048576", 1 << 20)];
+        let cases = [
+            ("1Gi", 1 << 30),
+            ("512Mi", 512 << 20),
+            ("1.5Gi", 3 << 29),
+            ("100M", 100_000_000),
+            ("1048576", 1 << 20),
+        ];
         for (text, expected) in cases {
             assert_eq!(ByteCount::parse(text).unwrap().get(), expected, "{text}");
         }

@@ -268,17 +268,12 @@ fn is_harmless(redirection: &Redirection) -> bool {
 
 /// The match begins with the command and ends with a word.
 fn is_whole(text: &str, start: usize, end: usize) -> bool {
-    start == 0
-        && end > 0
-        && (end == text.len() || text[end..].starts_with(' ') || text[..end].ends_with(' '))
+    start == 0 && end > 0 && (end == text.len() || text[end..].starts_with(' ') || text[..end].ends_with(' '))
 }
 
 /// `^` and `$` around text in which every special character is escaped.
 fn is_exact(pattern: &str) -> bool {
-    let Some(inner) = pattern
-        .strip_prefix('^')
-        .and_then(|rest| rest.strip_suffix('$'))
-    else {
+    let Some(inner) = pattern.strip_prefix('^').and_then(|rest| rest.strip_suffix('$')) else {
         return false;
     };
     let mut chars = inner.chars();

@@ -129,7 +129,11 @@ impl Gateway {
             "justification": question.justification.as_deref().map(|text| redactor.redact_text(text)),
         }));
         trace.approval(Step::Ask, ApprovalState::Pending, None, payload);
-        let change = Change { events: trace.take(), open: opening, close: None };
+        let change = Change {
+            events: trace.take(),
+            open: opening,
+            close: None,
+        };
         self.commit(change).await.map(drop).map_err(|error| unrecorded(&error))
     }
 
@@ -150,7 +154,11 @@ impl Gateway {
                 .text("reason", &self.ports.redactor.redact_text(reason))
                 .flag("self_approved", by == requester)
                 .finish();
-            let kind = if by == "nobody" { ActorType::System } else { ActorType::Human };
+            let kind = if by == "nobody" {
+                ActorType::System
+            } else {
+                ActorType::Human
+            };
             trace.approval(step, state, Some(Actor { kind, id: by.clone() }), payload);
         };
         match settled {
@@ -169,12 +177,14 @@ impl Gateway {
 /// The refusal of a call whose record could not be written.
 pub(super) fn unrecorded(error: &RecordError) -> Refusal {
     match error {
-        RecordError::RequestIdTaken(id) => {
-            Refusal::new(ErrorCode::Conflict, format!("request id `{id}` was used before; choose another"))
-        }
-        RecordError::Unavailable(_) => {
-            Refusal::new(ErrorCode::AuditUnavailable, format!("{error}; nothing was run, try again later"))
-        }
+        RecordError::RequestIdTaken(id) => Refusal::new(
+            ErrorCode::Conflict,
+            format!("request id `{id}` was used before; choose another"),
+        ),
+        RecordError::Unavailable(_) => Refusal::new(
+            ErrorCode::AuditUnavailable,
+            format!("{error}; nothing was run, try again later"),
+        ),
     }
 }
 
@@ -186,7 +196,11 @@ pub(super) fn program_paths(plan: &Plan) -> Vec<String> {
         PlannedAct::Tree { tree, programs } => tree
             .commands()
             .zip(programs)
-            .map(|(command, program)| program.as_ref().map_or_else(|| command.name.clone(), |found| text(&found.path)))
+            .map(|(command, program)| {
+                program
+                    .as_ref()
+                    .map_or_else(|| command.name.clone(), |found| text(&found.path))
+            })
             .collect(),
         PlannedAct::Shell { bash, .. } => vec![text(&bash.path)],
     }

@@ -31,7 +31,10 @@ impl Gateway {
         live: &Arc<Live>,
         refusal: Refusal,
     ) {
-        let ended = Ended { how: How::NotStarted(refusal), layers: Vec::new() };
+        let ended = Ended {
+            how: How::NotStarted(refusal),
+            layers: Vec::new(),
+        };
         self.close(admitted, trace, audit, live, ended).await;
     }
 
@@ -52,7 +55,10 @@ impl Gateway {
         }
         let audit_id = self.ports.ids.event();
         let at = self.ports.clock.now();
-        let message = result.error.as_ref().map(|error| self.ports.redactor.redact_text(&error.message));
+        let message = result
+            .error
+            .as_ref()
+            .map(|error| self.ports.redactor.redact_text(&error.message));
         let end = End {
             status: result.status,
             error_code: result.error.as_ref().map(|error| error.code.name()),
@@ -61,16 +67,27 @@ impl Gateway {
             duration_ms: result.duration_ms,
             sandbox: &result.sandbox,
         };
-        trace.close(Step::Complete(result.status), audit_id.clone(), audit.closed(&audit_id, at, &end));
+        trace.close(
+            Step::Complete(result.status),
+            audit_id.clone(),
+            audit.closed(&audit_id, at, &end),
+        );
         result.audit_id = Some(audit_id);
         let close = self.closing_row(admitted, &trace, live, &result);
-        let change = Change { events: trace.take(), open: None, close: Some(close) };
+        let change = Change {
+            events: trace.take(),
+            open: None,
+            close: Some(close),
+        };
         if let Err(error) = self.commit_patiently(change).await {
             let mut refusal = unrecorded(&error);
             if !not_run(&ended) {
                 refusal.message = format!("{error}; the command ran, but its end could not be recorded");
             }
-            result = CommandResult { request_id: live.request_id.clone(), ..CommandResult::refused(live.request_id.clone(), at, refusal) };
+            result = CommandResult {
+                request_id: live.request_id.clone(),
+                ..CommandResult::refused(live.request_id.clone(), at, refusal)
+            };
         }
         self.publish(admitted, live, result);
     }
@@ -117,7 +134,10 @@ impl Gateway {
         let (stdout, stdout_head) = self.kept(live, Stream::Stdout);
         let (stderr, stderr_head) = self.kept(live, Stream::Stderr);
         let mut facts = result.facts();
-        facts.insert("kept".to_owned(), json!({"stdout_head": stdout_head, "stderr_head": stderr_head}));
+        facts.insert(
+            "kept".to_owned(),
+            json!({"stdout_head": stdout_head, "stderr_head": stderr_head}),
+        );
         CloseCommand {
             owner: admitted.caller().credential.clone(),
             request_id: live.request_id.clone(),
@@ -151,10 +171,16 @@ fn outcome(how: &How, live: &Live) -> (Status, Option<i32>, Option<ResultError>)
     let limit = |code: ErrorCode, exit: &Option<i32>| failed(code, *exit, format!("{}; it was ended", code.template()));
     match how {
         How::Exited(0) => (Status::Ok, Some(0), None),
-        How::Exited(code) => failed(ErrorCode::CommandExitNonZero, Some(*code), format!("the command ended with status {code}")),
-        How::Signalled(signal) => {
-            failed(ErrorCode::CommandExecutionFailed, None, format!("the command was ended by {}", signal_name(*signal)))
-        }
+        How::Exited(code) => failed(
+            ErrorCode::CommandExitNonZero,
+            Some(*code),
+            format!("the command ended with status {code}"),
+        ),
+        How::Signalled(signal) => failed(
+            ErrorCode::CommandExecutionFailed,
+            None,
+            format!("the command was ended by {}", signal_name(*signal)),
+        ),
         How::TimedOut => {
             let message = format!(
                 "the command ran past its time limit and was ended after {} ms, with everything it started; \

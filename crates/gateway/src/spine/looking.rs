@@ -27,7 +27,12 @@ use crate::tools::exec::result::{CommandResult, ResultError, StreamResult};
 
 impl Gateway {
     /// A call to one of the command tools.
-    pub(super) async fn submit(self: Arc<Self>, admitted: Admitted, tool: CommandTool, call: ToolCall) -> Result<Answer, Refusal> {
+    pub(super) async fn submit(
+        self: Arc<Self>,
+        admitted: Admitted,
+        tool: CommandTool,
+        call: ToolCall,
+    ) -> Result<Answer, Refusal> {
         let request = match request::read(tool, &call.arguments) {
             Ok(request) => request,
             Err(refusal) => return Ok(self.refuse_unreadable(&admitted, tool, &call, refusal).await),
@@ -52,10 +57,17 @@ impl Gateway {
                 Ok(self.wait(&live, call).await)
             }
             Err(NotEntered::Known(known)) if known.digest == request.digest => Ok(self.wait(&known, call).await),
-            Err(NotEntered::Known(_)) => Ok(self.refuse_entered(&admitted, &request, &live, conflict(&live.request_id)).await),
+            Err(NotEntered::Known(_)) => Ok(self
+                .refuse_entered(&admitted, &request, &live, conflict(&live.request_id))
+                .await),
             Err(NotEntered::Full) => {
-                let message = format!("{} calls are already in flight; try again when some have ended", limits::CALLS_IN_FLIGHT_MAX);
-                Ok(self.refuse_entered(&admitted, &request, &live, Refusal::new(ErrorCode::QueueFull, message)).await)
+                let message = format!(
+                    "{} calls are already in flight; try again when some have ended",
+                    limits::CALLS_IN_FLIGHT_MAX
+                );
+                Ok(self
+                    .refuse_entered(&admitted, &request, &live, Refusal::new(ErrorCode::QueueFull, message))
+                    .await)
             }
             Err(NotEntered::Closing) => {
                 let refusal = Refusal::new(ErrorCode::Cancelled, "the server is stopping");
@@ -129,7 +141,11 @@ impl Gateway {
     async fn look(&self, live: &Live, status: &StatusRequest) -> CommandResult {
         // A longer wait is cut to what policy lets any call take.
         let wait = status.wait.min(self.settings.answer_within);
-        let end = if wait > Duration::ZERO { tokio::time::timeout(wait, live.ended()).await.ok() } else { live.end() };
+        let end = if wait > Duration::ZERO {
+            tokio::time::timeout(wait, live.ended()).await.ok()
+        } else {
+            live.end()
+        };
         let mut result = end.map_or_else(|| self.running(live), |end| CommandResult::clone(&end));
         if let Some(page) = status.page {
             live.fill_page(&mut result, status.stream, page);
@@ -170,7 +186,11 @@ impl Gateway {
         let refusal = match self.ports.record.command(owner, &live.request_id).await {
             Ok(None) => return None,
             Ok(Some(stored)) if stored.digest == request.digest => {
-                return Some(restore(&stored, None).unwrap_or_else(|| self.elsewhere(&stored)).answer());
+                return Some(
+                    restore(&stored, None)
+                        .unwrap_or_else(|| self.elsewhere(&stored))
+                        .answer(),
+                );
             }
             Ok(Some(_)) => conflict(&live.request_id),
             Err(error) => unrecorded(&error),
@@ -179,15 +199,35 @@ impl Gateway {
     }
 
     /// Refuses a request that was read but not entered; recorded, though its id names another.
-    async fn refuse_entered(&self, admitted: &Admitted, request: &CommandRequest, live: &Arc<Live>, refusal: Refusal) -> Answer {
+    async fn refuse_entered(
+        &self,
+        admitted: &Admitted,
+        request: &CommandRequest,
+        live: &Arc<Live>,
+        refusal: Refusal,
+    ) -> Answer {
         let in_force = self.in_force();
         let snapshot = in_force.snapshot.clone();
-        let audit = CommandAuditRecord::of(live.request_id.clone(), request, &[], None, snapshot, &self.ports.redactor);
+        let audit = CommandAuditRecord::of(
+            live.request_id.clone(),
+            request,
+            &[],
+            None,
+            snapshot,
+            &self.ports.redactor,
+        );
         let received = self.received(admitted, request, live);
-        self.refuse_aside(admitted, &audit, received, live.request_id.clone(), refusal).await
+        self.refuse_aside(admitted, &audit, received, live.request_id.clone(), refusal)
+            .await
     }
 
-    async fn refuse_unreadable(&self, admitted: &Admitted, tool: CommandTool, call: &ToolCall, refusal: Refusal) -> Answer {
+    async fn refuse_unreadable(
+        &self,
+        admitted: &Admitted,
+        tool: CommandTool,
+        call: &ToolCall,
+        refusal: Refusal,
+    ) -> Answer {
         let request_id = self.ports.ids.request();
         let audit = CommandAuditRecord::unreadable(request_id.clone(), tool.name(), self.in_force().snapshot.clone());
         let fields = call.arguments.keys().take(64).map(String::as_str);
@@ -215,7 +255,10 @@ impl Gateway {
         let mut result = self.refused(request_id, refusal);
         let audit_id = self.ports.ids.event();
         let payload = {
-            let message = result.error.as_ref().map(|error| self.ports.redactor.redact_text(&error.message));
+            let message = result
+                .error
+                .as_ref()
+                .map(|error| self.ports.redactor.redact_text(&error.message));
             let end = crate::audit::command::End {
                 status: result.status,
                 error_code: result.error.as_ref().map(|error| error.code.name()),
@@ -227,7 +270,11 @@ impl Gateway {
             audit.closed(&audit_id, self.ports.clock.now(), &end)
         };
         trace.close(Step::Complete(result.status), audit_id.clone(), payload);
-        let change = crate::audit::Change { events: trace.take(), open: None, close: None };
+        let change = crate::audit::Change {
+            events: trace.take(),
+            open: None,
+            close: None,
+        };
         match self.commit(change).await {
             Ok(_) => result.audit_id = Some(audit_id),
             Err(error) => result.error = Some(unrecorded(&error).into()),
@@ -260,7 +307,10 @@ fn conflict(id: &RequestId) -> Refusal {
 }
 
 fn unknown(id: &RequestId) -> Refusal {
-    Refusal::new(ErrorCode::NotFound, format!("no command of yours has the request id `{id}`"))
+    Refusal::new(
+        ErrorCode::NotFound,
+        format!("no command of yours has the request id `{id}`"),
+    )
 }
 
 /// A result put together from what the store kept; none while the command is open.
@@ -269,8 +319,13 @@ fn restore(stored: &StoredCommand, status: Option<&StatusRequest>) -> Option<Com
     let facts: Value = serde_json::from_str(&end.result).unwrap_or(Value::Null);
     let text = |name: &str| facts[name].as_str();
     let stream = |name: &str, kept: &[u8]| {
-        let head = usize::try_from(facts["kept"][format!("{name}_head")].as_u64().unwrap_or(0)).unwrap_or(0).min(kept.len());
-        let total = facts[format!("{name}_bytes")].as_u64().unwrap_or(0).max(kept.len() as u64);
+        let head = usize::try_from(facts["kept"][format!("{name}_head")].as_u64().unwrap_or(0))
+            .unwrap_or(0)
+            .min(kept.len());
+        let total = facts[format!("{name}_bytes")]
+            .as_u64()
+            .unwrap_or(0)
+            .max(kept.len() as u64);
         Output::restored(kept[..head].to_vec(), kept[head..].to_vec(), total)
     };
     let outputs = (stream("stdout", &end.stdout), stream("stderr", &end.stderr));
@@ -291,7 +346,13 @@ fn restore(stored: &StoredCommand, status: Option<&StatusRequest>) -> Option<Com
         // What the sweeper closed has no end of its own but the moment it was closed.
         finished_at: time("finished_at").or_else(|| time("timestamp")),
         audit_id: text("audit_id").map(EventId::trusted),
-        sandbox: facts["sandbox"].as_array().into_iter().flatten().filter_map(|name| Layer::parse(name.as_str()?)).map(Layer::as_str).collect(),
+        sandbox: facts["sandbox"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|name| Layer::parse(name.as_str()?))
+            .map(Layer::as_str)
+            .collect(),
         page: None,
     };
     if let Some((status, page)) = status.and_then(|status| Some((status, status.page?))) {

@@ -11,11 +11,17 @@ use serde_json::json;
 use stage::Stage;
 
 fn yes() -> Decision {
-    Decision::Approved { by: "ana".into(), reason: "fine".into() }
+    Decision::Approved {
+        by: "ana".into(),
+        reason: "fine".into(),
+    }
 }
 
 fn no() -> Decision {
-    Decision::Denied { by: "ana".into(), reason: "not today".into() }
+    Decision::Denied {
+        by: "ana".into(),
+        reason: "not today".into(),
+    }
 }
 
 #[tokio::test]
@@ -25,7 +31,11 @@ async fn an_allowed_command_is_recorded_before_it_runs_and_closed_before_it_answ
     assert_eq!(answer["status"], "ok");
     assert_eq!(
         stage.story(),
-        ["commit command.received command.validated command.dispatched (open)", "run true", "commit command.completed (close)"]
+        [
+            "commit command.received command.validated command.dispatched (open)",
+            "run true",
+            "commit command.completed (close)"
+        ]
     );
 }
 
@@ -33,7 +43,10 @@ async fn an_allowed_command_is_recorded_before_it_runs_and_closed_before_it_answ
 async fn a_refused_command_never_reaches_the_executor() {
     let stage = Stage::new(Mode::Never);
     let answer = stage.call("execute_process", json!({"file": "id", "args": []})).await;
-    assert_eq!((&answer["status"], &answer["error_code"]), (&json!("rejected"), &json!("COMMAND_NOT_ALLOWED")));
+    assert_eq!(
+        (&answer["status"], &answer["error_code"]),
+        (&json!("rejected"), &json!("COMMAND_NOT_ALLOWED"))
+    );
     assert_eq!(stage.story(), ["commit command.received command.completed (close)"]);
 }
 
@@ -42,16 +55,25 @@ async fn without_a_record_nothing_runs() {
     let stage = Stage::new(Mode::Never);
     stage.fail_commits(RecordError::Unavailable("the disk is full".into()));
     let answer = stage.call("execute_process", json!({"file": "true", "args": []})).await;
-    assert_eq!((&answer["status"], &answer["error_code"]), (&json!("rejected"), &json!("AUDIT_UNAVAILABLE")));
+    assert_eq!(
+        (&answer["status"], &answer["error_code"]),
+        (&json!("rejected"), &json!("AUDIT_UNAVAILABLE"))
+    );
     assert_eq!(answer["retryable"], true);
-    assert!(!stage.story().iter().any(|line| line.starts_with("run")), "{:?}", stage.story());
+    assert!(
+        !stage.story().iter().any(|line| line.starts_with("run")),
+        "{:?}",
+        stage.story()
+    );
 }
 
 #[tokio::test]
 async fn a_question_is_recorded_before_anybody_is_asked() {
     for (decision, status) in [(yes(), "ok"), (no(), "rejected")] {
         let stage = Stage::new(Mode::Untrusted).answering(decision);
-        let answer = stage.call("execute_process", json!({"file": "true", "args": ["x"]})).await;
+        let answer = stage
+            .call("execute_process", json!({"file": "true", "args": ["x"]}))
+            .await;
         assert_eq!(answer["status"], status);
         let expected: &[&str] = match status {
             "ok" => &[
@@ -73,9 +95,10 @@ async fn a_question_is_recorded_before_anybody_is_asked() {
 
 #[tokio::test]
 async fn on_failure_asks_to_run_again_without_confinement() {
-    let stage = Stage::new(Mode::OnFailure)
-        .answering(yes())
-        .ending(&[(How::Exited(1), "touch: x: Permission denied\n"), (How::Exited(0), "done\n")]);
+    let stage = Stage::new(Mode::OnFailure).answering(yes()).ending(&[
+        (How::Exited(1), "touch: x: Permission denied\n"),
+        (How::Exited(0), "done\n"),
+    ]);
     let answer = stage.call("execute_process", json!({"file": "true", "args": []})).await;
     assert_eq!((&answer["status"], &answer["stdout"]), (&json!("ok"), &json!("done\n")));
     assert_eq!(
@@ -94,14 +117,30 @@ async fn on_failure_asks_to_run_again_without_confinement() {
 
 #[tokio::test]
 async fn on_failure_keeps_the_first_result_when_the_answer_is_no_or_the_failure_was_its_own() {
-    let refused = Stage::new(Mode::OnFailure).answering(no()).ending(&[(How::Exited(1), "Permission denied\n")]);
-    let answer = refused.call("execute_process", json!({"file": "true", "args": []})).await;
-    assert_eq!((&answer["error_code"], &answer["stdout"]), (&json!("COMMAND_EXIT_NON_ZERO"), &json!("Permission denied\n")));
+    let refused = Stage::new(Mode::OnFailure)
+        .answering(no())
+        .ending(&[(How::Exited(1), "Permission denied\n")]);
+    let answer = refused
+        .call("execute_process", json!({"file": "true", "args": []}))
+        .await;
+    assert_eq!(
+        (&answer["error_code"], &answer["stdout"]),
+        (&json!("COMMAND_EXIT_NON_ZERO"), &json!("Permission denied\n"))
+    );
     assert_eq!(refused.story().iter().filter(|line| line.starts_with("run")).count(), 1);
 
-    let own = Stage::new(Mode::OnFailure).answering(yes()).ending(&[(How::Exited(1), "3 tests failed\n")]);
-    assert_eq!(own.call("execute_process", json!({"file": "true", "args": []})).await["exit_code"], 1);
-    assert!(!own.story().iter().any(|line| line.starts_with("ask")), "{:?}", own.story());
+    let own = Stage::new(Mode::OnFailure)
+        .answering(yes())
+        .ending(&[(How::Exited(1), "3 tests failed\n")]);
+    assert_eq!(
+        own.call("execute_process", json!({"file": "true", "args": []})).await["exit_code"],
+        1
+    );
+    assert!(
+        !own.story().iter().any(|line| line.starts_with("ask")),
+        "{:?}",
+        own.story()
+    );
 }
 
 #[tokio::test]
@@ -110,7 +149,12 @@ async fn the_same_request_id_runs_once() {
     let call = json!({"file": "true", "args": [], "request_id": "mine"});
     let first = stage.call("execute_process", call.clone()).await;
     assert_eq!(stage.call("execute_process", call).await, first);
-    let other = stage.call("execute_process", json!({"file": "true", "args": ["x"], "request_id": "mine"})).await;
+    let other = stage
+        .call(
+            "execute_process",
+            json!({"file": "true", "args": ["x"], "request_id": "mine"}),
+        )
+        .await;
     assert_eq!(other["error_code"], "CONFLICT");
     assert_eq!(stage.story().iter().filter(|line| line.starts_with("run")).count(), 1);
 }
@@ -118,7 +162,10 @@ async fn the_same_request_id_runs_once() {
 #[tokio::test]
 async fn a_tool_that_is_turned_off_is_unknown() {
     let stage = Stage::new(Mode::Never).without_tool("run_*");
-    let refusal = stage.try_call("run_command", json!({"command": "true", "working_directory": "."})).await.unwrap_err();
+    let refusal = stage
+        .try_call("run_command", json!({"command": "true", "working_directory": "."}))
+        .await
+        .unwrap_err();
     assert_eq!(refusal.code.name(), "UNKNOWN_TOOL");
     assert!(stage.story().is_empty());
 }

@@ -63,19 +63,42 @@ impl Stage {
                 read_paths: vec![],
                 helpers: vec![],
             },
-            approval: ApprovalPolicy { mode, timeout: None, whitelist: vec![], self_approval: false },
-            places: Places { workspace_root: Some(here.clone()), cwd_roots: None, start: here, hidden: vec![] },
+            approval: ApprovalPolicy {
+                mode,
+                timeout: None,
+                whitelist: vec![],
+                self_approval: false,
+            },
+            places: Places {
+                workspace_root: Some(here.clone()),
+                cwd_roots: None,
+                start: here,
+                hidden: vec![],
+            },
             tools: vec![],
             sources: vec![source()],
-            rule_sources: RuleSources { allowlist: source(), workspace: source(), cwd_roots: source(), timeout: source(), mode: source() },
+            rule_sources: RuleSources {
+                allowlist: source(),
+                workspace: source(),
+                cwd_roots: source(),
+                timeout: source(),
+                mode: source(),
+            },
         };
         let script = Script {
             story: Arc::default(),
-            decision: Mutex::new(Decision::Denied { by: "nobody".into(), reason: "not asked for".into() }),
+            decision: Mutex::new(Decision::Denied {
+                by: "nobody".into(),
+                reason: "not asked for".into(),
+            }),
             endings: Mutex::default(),
             failure: Mutex::default(),
         };
-        Self { policy, script: Arc::new(script), gateway: Mutex::default() }
+        Self {
+            policy,
+            script: Arc::new(script),
+            gateway: Mutex::default(),
+        }
     }
 
     pub(crate) fn answering(self, decision: Decision) -> Self {
@@ -84,12 +107,20 @@ impl Stage {
     }
 
     pub(crate) fn ending(self, endings: &[(How, &str)]) -> Self {
-        *self.script.endings.lock().unwrap() = endings.iter().map(|(how, output)| (how.clone(), (*output).to_owned())).collect();
+        *self.script.endings.lock().unwrap() = endings
+            .iter()
+            .map(|(how, output)| (how.clone(), (*output).to_owned()))
+            .collect();
         self
     }
 
     pub(crate) fn without_tool(mut self, pattern: &str) -> Self {
-        self.policy.tools.push(ToolRule { pattern: pattern.into(), approval: None, enabled: Some(false), source: "test".into() });
+        self.policy.tools.push(ToolRule {
+            pattern: pattern.into(),
+            approval: None,
+            enabled: Some(false),
+            source: "test".into(),
+        });
         self
     }
 
@@ -108,7 +139,10 @@ impl Stage {
             progress: None,
             cancel: Cancel::never(),
         };
-        let answer = self.gateway().handle(Caller::anonymous_agent(Transport::Stdio), call).await?;
+        let answer = self
+            .gateway()
+            .handle(Caller::anonymous_agent(Transport::Stdio), call)
+            .await?;
         Ok(answer.structured)
     }
 
@@ -127,11 +161,17 @@ impl Stage {
                 executor: self.script.clone(),
                 record: self.script.clone(),
                 environment: BTreeMap::new(),
-                redactor: Redactor::new(Config { patterns: vec![], secret_values: vec![] }),
+                redactor: Redactor::new(Config {
+                    patterns: vec![],
+                    secret_values: vec![],
+                }),
                 clock: Clock::fixed(Timestamp::from_millis(0)),
                 ids: IdSource::counting(),
             };
-            let settings = Settings { answer_within: Duration::from_secs(30), output_limit: 1 << 10 };
+            let settings = Settings {
+                answer_within: Duration::from_secs(30),
+                output_limit: 1 << 10,
+            };
             Gateway::new(self.policy.clone(), settings, ports)
         })
         .clone()
@@ -154,7 +194,12 @@ impl Record for Script {
         words.extend(change.open.as_ref().map(|_| "(open)"));
         words.extend(change.close.as_ref().map(|_| "(close)"));
         self.tell(words.join(" "));
-        Box::pin(async { Ok(Committed { last_seq: 1, last_event: None }) })
+        Box::pin(async {
+            Ok(Committed {
+                last_seq: 1,
+                last_event: None,
+            })
+        })
     }
 
     fn command(&self, _: &CredentialId, _: &RequestId) -> Pending<Result<Option<StoredCommand>, RecordError>> {
@@ -173,18 +218,35 @@ impl Approver for Script {
 impl Executor for Script {
     fn run(&self, cleared: Cleared, gate: Gate, live: Arc<Live>) -> Pending<Ended> {
         let plan = cleared.into_plan();
-        let PlannedAct::Process { argv, .. } = &plan.act else { panic!("a process") };
-        let how = if plan.sandbox == SandboxMode::DangerFullAccess { " unconfined" } else { "" };
+        let PlannedAct::Process { argv, .. } = &plan.act else {
+            panic!("a process")
+        };
+        let how = if plan.sandbox == SandboxMode::DangerFullAccess {
+            " unconfined"
+        } else {
+            ""
+        };
         let line = format!("run {}{how}", argv[0]);
-        let (ending, output) = self.endings.lock().unwrap().pop_front().unwrap_or((How::Exited(0), String::new()));
+        let (ending, output) = self
+            .endings
+            .lock()
+            .unwrap()
+            .pop_front()
+            .unwrap_or((How::Exited(0), String::new()));
         let story = self.story.clone();
         Box::pin(async move {
             match gate.open().await {
-                Err(error) => Ended { how: How::NotRecorded(error), layers: vec![] },
+                Err(error) => Ended {
+                    how: How::NotRecorded(error),
+                    layers: vec![],
+                },
                 Ok(_recorded) => {
                     story.lock().unwrap().push(line);
                     live.push(Stream::Stdout, output.as_bytes());
-                    Ended { how: ending, layers: vec![] }
+                    Ended {
+                        how: ending,
+                        layers: vec![],
+                    }
                 }
             }
         })
@@ -216,6 +278,9 @@ impl Directories for RealDirectories {
     fn open(&self, path: &Path) -> Result<OpenDirectory, OpenFailure> {
         let path: PathBuf = path.canonicalize().map_err(|_| OpenFailure::Missing)?;
         let handle = std::fs::File::open(&path).map_err(|_| OpenFailure::Refused)?;
-        Ok(OpenDirectory { path, handle: Arc::new(handle.into()) })
+        Ok(OpenDirectory {
+            path,
+            handle: Arc::new(handle.into()),
+        })
     }
 }

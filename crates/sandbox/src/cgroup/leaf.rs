@@ -33,11 +33,7 @@ pub struct Counters {
 }
 
 impl Leaf {
-    pub(super) fn create(
-        hierarchy: &Hierarchy,
-        name: &str,
-        limits: &Limits,
-    ) -> Result<Leaf, CgroupError> {
+    pub(super) fn create(hierarchy: &Hierarchy, name: &str, limits: &Limits) -> Result<Leaf, CgroupError> {
         let mut leaf = Leaf {
             directories: Vec::new(),
             cpu_share: None,
@@ -51,12 +47,7 @@ impl Leaf {
         made.map(|()| leaf)
     }
 
-    fn fill(
-        &mut self,
-        hierarchy: &Hierarchy,
-        name: &str,
-        limits: &Limits,
-    ) -> Result<(), CgroupError> {
+    fn fill(&mut self, hierarchy: &Hierarchy, name: &str, limits: &Limits) -> Result<(), CgroupError> {
         match hierarchy {
             Hierarchy::Missing => return Err(CgroupError::Missing),
             Hierarchy::V2 { base } => {
@@ -70,11 +61,7 @@ impl Leaf {
                     set(&leaf, "pids.max", with_keeper(pids))?;
                 }
                 if let Some(quota) = limits.cpu_millicores {
-                    set(
-                        &leaf,
-                        "cpu.max",
-                        format!("{} {CPU_PERIOD_US}", quota_us(quota)),
-                    )?;
+                    set(&leaf, "cpu.max", format!("{} {CPU_PERIOD_US}", quota_us(quota)))?;
                 }
                 self.memory_events = Some(leaf.join("memory.events"));
                 self.pids_events = Some(leaf.join("pids.events"));
@@ -82,9 +69,9 @@ impl Leaf {
             Hierarchy::V1 { memory, pids, cpu } => {
                 if let Some(bytes) = limits.memory_bytes {
                     let leaf = self.add(
-                        memory.as_ref().ok_or(CgroupError::Controller {
-                            controller: "memory",
-                        })?,
+                        memory
+                            .as_ref()
+                            .ok_or(CgroupError::Controller { controller: "memory" })?,
                         name,
                     )?;
                     set(&leaf, "memory.limit_in_bytes", bytes)?;
@@ -93,19 +80,14 @@ impl Leaf {
                 }
                 if let Some(limit) = limits.pids {
                     let leaf = self.add(
-                        pids.as_ref()
-                            .ok_or(CgroupError::Controller { controller: "pids" })?,
+                        pids.as_ref().ok_or(CgroupError::Controller { controller: "pids" })?,
                         name,
                     )?;
                     set(&leaf, "pids.max", with_keeper(limit))?;
                     self.pids_events = Some(leaf.join("pids.events"));
                 }
                 if let Some(quota) = limits.cpu_millicores {
-                    let leaf = self.add(
-                        cpu.as_ref()
-                            .ok_or(CgroupError::Controller { controller: "cpu" })?,
-                        name,
-                    )?;
+                    let leaf = self.add(cpu.as_ref().ok_or(CgroupError::Controller { controller: "cpu" })?, name)?;
                     set(&leaf, "cpu.cfs_period_us", CPU_PERIOD_US)?;
                     set(&leaf, "cpu.cfs_quota_us", quota_us(quota))?;
                     self.cpu_share = Some(leaf);
@@ -136,7 +118,10 @@ impl Leaf {
                 Ok(()) => {}
                 // A share of CPU time is for ordinary processes: the kernel takes no real-time one in, and
                 // would not slow it down either. The other limits hold for both.
-                Err(source) if source.raw_os_error() == Some(libc::EINVAL) && self.is_share(directory) && sys::is_real_time() => {}
+                Err(source)
+                    if source.raw_os_error() == Some(libc::EINVAL)
+                        && self.is_share(directory)
+                        && sys::is_real_time() => {}
                 Err(source) => return Err(CgroupError::Enter { path, source }),
             }
         }
@@ -189,12 +174,8 @@ fn count(file: &Option<File>, name: &str) -> u64 {
         .and_then(|file| file.read_at(&mut text, 0).ok())
         .unwrap_or(0);
     let text = std::str::from_utf8(&text[..length]).unwrap_or("");
-    let value = text
-        .lines()
-        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value
-        .and_then(|value| value.trim().parse().ok())
-        .unwrap_or(0)
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
 }
 
 fn set(leaf: &Path, file: &str, value: impl ToString) -> Result<(), CgroupError> {

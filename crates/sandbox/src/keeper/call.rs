@@ -12,9 +12,7 @@ use super::tree::Tree;
 use crate::landlock::{self, SHARED_MEMORY, SharedMemory};
 use crate::launch::{Body, Ending, ExecRights, Hits, Launch, Outcome, Reply, Step};
 use crate::runner::RunnerInput;
-use crate::sys::process::{
-    Ended, Patience, Side, Waited, exit_now, fork_into, wait_for, wait_ready,
-};
+use crate::sys::process::{Ended, Patience, Side, Waited, exit_now, fork_into, wait_for, wait_ready};
 use crate::sys::{self, errno_of, ipc, sockets};
 use crate::wire;
 
@@ -99,11 +97,7 @@ impl Keeper {
             uid: self.profile.identity.as_ref().map(|identity| identity.uid),
             drops_capabilities: self.drops_capabilities,
             cpu_seconds: launch.cpu_seconds,
-            data_bytes: self
-                .profile
-                .limits
-                .memory_bytes
-                .filter(|_| !self.counters.has_memory()),
+            data_bytes: self.profile.limits.memory_bytes.filter(|_| !self.counters.has_memory()),
             open_files: self.open_files,
             first_out_of_memory: self.counters.has_memory(),
             dies_with_keeper: self.tree == Tree::Descendants,
@@ -119,9 +113,7 @@ impl Keeper {
                     return Err((Step::Receive, libc::EINVAL));
                 };
                 plan.program = program.as_raw_fd();
-                plan.script = script
-                    .as_ref()
-                    .map(|script| (script.path.as_ptr(), script.identity));
+                plan.script = script.as_ref().map(|script| (script.path.as_ptr(), script.identity));
                 self.execute(&mut plan, &launch.exec)
             }
             Body::Run { payload } => self.run(&plan, launch, payload, programs),
@@ -132,11 +124,8 @@ impl Keeper {
         loop {
             // SAFETY: the entry keeps to system calls and the plan, which lives until it has exec'ed or
             // exited; a keeper has one thread.
-            let pid = unsafe {
-                self.stack
-                    .run_child(child::execute, (&raw mut *plan).cast())
-            }
-            .map_err(|error| (Step::Fork, errno_of(&error)))?;
+            let pid = unsafe { self.stack.run_child(child::execute, (&raw mut *plan).cast()) }
+                .map_err(|error| (Step::Fork, errno_of(&error)))?;
             // SAFETY: the child wrote through its own pointer to the plan.
             let note = unsafe { std::ptr::read_volatile(&raw const plan.note) };
             if note == Note::Running {
@@ -219,11 +208,8 @@ impl Keeper {
             return Ok(None);
         }
         let fail = |error: io::Error| (Step::Directory, errno_of(&error));
-        let found =
-            sys::open_how(path, libc::O_PATH | libc::O_DIRECTORY, NO_LINKS).map_err(fail)?;
-        if sys::identity(given.as_fd()).map_err(fail)?
-            == sys::identity(found.as_fd()).map_err(fail)?
-        {
+        let found = sys::open_how(path, libc::O_PATH | libc::O_DIRECTORY, NO_LINKS).map_err(fail)?;
+        if sys::identity(given.as_fd()).map_err(fail)? == sys::identity(found.as_fd()).map_err(fail)? {
             Ok(Some(found))
         } else {
             // Moved or replaced since the server looked, or covered in here.
@@ -291,9 +277,7 @@ impl Keeper {
             let now = self.counters.read();
             hits.memory = now.0 > self.counted.0;
             hits.pids = now.1 > self.counted.1;
-            hits.cpu = launch
-                .cpu_seconds
-                .is_some_and(|seconds| ran_out_of_cpu(main, seconds));
+            hits.cpu = launch.cpu_seconds.is_some_and(|seconds| ran_out_of_cpu(main, seconds));
         }
         Ending {
             outcome: main.outcome,

@@ -121,12 +121,7 @@ pub(super) fn confine(plan: &Plan) -> Result<(), Failure> {
     }
     act!(Step::Directory, libc::SYS_fchdir, plan.directory);
     if plan.ruleset >= 0 {
-        act!(
-            Step::Landlock,
-            libc::SYS_landlock_restrict_self,
-            plan.ruleset,
-            0
-        );
+        act!(Step::Landlock, libc::SYS_landlock_restrict_self, plan.ruleset, 0);
     }
     Ok(())
 }
@@ -240,12 +235,7 @@ fn drop_capabilities() -> Result<(), Failure> {
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0];
     let none = [0u32; 6];
-    act!(
-        Step::Capabilities,
-        libc::SYS_capset,
-        header.as_ptr(),
-        none.as_ptr()
-    );
+    act!(Step::Capabilities, libc::SYS_capset, header.as_ptr(), none.as_ptr());
     Ok(())
 }
 

@@ -106,11 +106,7 @@ fn pin_parents(profile: &Profile, path: &Path) -> io::Result<()> {
     else {
         return Ok(());
     };
-    let mut parents: Vec<&Path> = path
-        .ancestors()
-        .skip(1)
-        .take_while(|parent| *parent != root)
-        .collect();
+    let mut parents: Vec<&Path> = path.ancestors().skip(1).take_while(|parent| *parent != root).collect();
     parents.reverse();
     for parent in parents {
         if !matches!(mounts::presence(&c_path(parent)?), Presence::MountPoint(..)) {
@@ -136,13 +132,7 @@ fn mask(path: &Path) -> io::Result<()> {
 fn touches_shared_memory(profile: &Profile) -> bool {
     profile
         .writable()
-        .chain(
-            profile
-                .roots
-                .iter()
-                .chain(&profile.read_paths)
-                .map(PathBuf::as_path),
-        )
+        .chain(profile.roots.iter().chain(&profile.read_paths).map(PathBuf::as_path))
         .any(|path| path.starts_with(SHARED_MEMORY))
 }
 
@@ -150,13 +140,9 @@ fn touches_shared_memory(profile: &Profile) -> bool {
 pub(super) fn exposed(profile: &Profile, landlocked: bool) -> Vec<PathBuf> {
     const SYSTEM: &[&str] = &["/usr", "/etc", "/opt", "/proc", "/sys"];
     let reachable = |masked: &Path| {
-        let opened = profile.writable().chain(
-            profile
-                .roots
-                .iter()
-                .chain(&profile.read_paths)
-                .map(PathBuf::as_path),
-        );
+        let opened = profile
+            .writable()
+            .chain(profile.roots.iter().chain(&profile.read_paths).map(PathBuf::as_path));
         !landlocked
             || opened
                 .chain(SYSTEM.iter().map(Path::new))

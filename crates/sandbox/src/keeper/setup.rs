@@ -52,10 +52,7 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
             errno: error.errno(),
         })?;
     }
-    let counters = leaf
-        .as_ref()
-        .map(|leaf| leaf.counters())
-        .unwrap_or_default();
+    let counters = leaf.as_ref().map(|leaf| leaf.counters()).unwrap_or_default();
     let mut covers = mounts::Covers::none();
     if has_namespaces {
         sys::mounts::make_private().map_err(failed(Act::PrivateMounts))?;
@@ -137,10 +134,7 @@ fn require(layers: &[Layer], report: &KeeperReport) -> Result<(), SetupError> {
         Some((_, reason)) => reason.clone(),
         None => "this profile does not use it".to_owned(),
     };
-    Err(SetupError::Required {
-        layer: *layer,
-        reason,
-    })
+    Err(SetupError::Required { layer: *layer, reason })
 }
 
 fn failed(act: Act) -> impl Fn(io::Error) -> SetupError {
@@ -168,21 +162,13 @@ fn report(
     covers: &mounts::Covers,
     is_root: bool,
 ) -> KeeperReport {
-    let mut layers = vec![
-        Layer::Session,
-        Layer::Rlimits,
-        Layer::NoNewPrivs,
-        Layer::Guardian,
-    ];
+    let mut layers = vec![Layer::Session, Layer::Rlimits, Layer::NoNewPrivs, Layer::Guardian];
     let mut missing = Vec::new();
     let mut note = |layer: Layer, reason: Result<(), String>| match reason {
         Ok(()) => layers.push(layer),
         Err(reason) => missing.push((layer, reason)),
     };
-    note(
-        Layer::Cgroup,
-        leaf.as_ref().map(|_| ()).map_err(String::clone),
-    );
+    note(Layer::Cgroup, leaf.as_ref().map(|_| ()).map_err(String::clone));
     if profile.identity.is_some() && is_root {
         note(Layer::Uid, Ok(()));
     } else if is_root {
@@ -205,10 +191,7 @@ fn report(
         if !profile.protected.is_empty() {
             let links = match &covers.linked {
                 None => Ok(()),
-                Some(path) => Err(format!(
-                    "`{}` is reached by a symbolic link",
-                    path.display()
-                )),
+                Some(path) => Err(format!("`{}` is reached by a symbolic link", path.display())),
             };
             note(Layer::ProtectedPaths, spaces.clone().and(links));
         }

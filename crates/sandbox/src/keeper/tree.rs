@@ -68,21 +68,13 @@ fn descendants(root: i32) -> Vec<i32> {
         .flatten()
         .filter_map(|entry| {
             let pid = entry.file_name().to_str()?.parse().ok()?;
-            Some((
-                pid,
-                parent(&fs::read_to_string(entry.path().join("stat")).ok()?)?,
-            ))
+            Some((pid, parent(&fs::read_to_string(entry.path().join("stat")).ok()?)?))
         })
         .collect();
     let mut found = vec![root];
     let mut next = 0;
     while let Some(parent) = found.get(next).copied() {
-        found.extend(
-            pairs
-                .iter()
-                .filter(|(_, of)| *of == parent)
-                .map(|(pid, _)| *pid),
-        );
+        found.extend(pairs.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
         next += 1;
     }
     found.split_off(1)
@@ -90,12 +82,7 @@ fn descendants(root: i32) -> Vec<i32> {
 
 /// The parent in a line of `/proc/PID/stat`. The name before it may contain anything, also parentheses.
 fn parent(stat: &str) -> Option<i32> {
-    stat.rsplit_once(')')?
-        .1
-        .split_whitespace()
-        .nth(1)?
-        .parse()
-        .ok()
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]

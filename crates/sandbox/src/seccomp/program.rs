@@ -151,12 +151,7 @@ fn ask(index: u8, test: Test, rest: usize) -> Vec<sock_filter> {
 }
 
 fn plain(code: u16, k: u32) -> sock_filter {
-    sock_filter {
-        code,
-        jt: 0,
-        jf: 0,
-        k,
-    }
+    sock_filter { code, jt: 0, jf: 0, k }
 }
 
 fn branch(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
@@ -233,21 +228,14 @@ mod tests {
                 Some(rule) => verdict(rule.otherwise).k,
                 None => ALLOW,
             };
-            assert_eq!(
-                run(&program, OURS, number, [0; 3]),
-                expected,
-                "call {number}"
-            );
+            assert_eq!(run(&program, OURS, number, [0; 3]), expected, "call {number}");
         }
     }
 
     #[test]
     fn foreign_architectures_and_x32_numbers_are_refused() {
         let program = filter(Network::Deny);
-        assert_eq!(
-            run(&program, 0x4000_0003, 0, [0; 3]),
-            libc::SECCOMP_RET_KILL_PROCESS
-        );
+        assert_eq!(run(&program, 0x4000_0003, 0, [0; 3]), libc::SECCOMP_RET_KILL_PROCESS);
         assert_eq!(
             run(&program, OURS, X32 | libc::SYS_ptrace as u32, [0; 3]),
             errno(libc::ENOSYS)
@@ -290,11 +278,7 @@ mod tests {
     #[test]
     fn sockets_follow_the_network_choice() {
         let socket = libc::SYS_socket as u32;
-        let (inet, unix, netlink) = (
-            libc::AF_INET as u32,
-            libc::AF_UNIX as u32,
-            libc::AF_NETLINK as u32,
-        );
+        let (inet, unix, netlink) = (libc::AF_INET as u32, libc::AF_UNIX as u32, libc::AF_NETLINK as u32);
         let (stream, raw) = (
             libc::SOCK_STREAM as u32 | libc::SOCK_CLOEXEC as u32,
             libc::SOCK_RAW as u32,

@@ -156,16 +156,10 @@ fn socket(network: Network) -> Rule {
             clauses: vec![
                 // Internet streams and datagrams, not raw ones, and not MPTCP, which Landlock's TCP rules miss.
                 vec![
-                    (
-                        FAMILY,
-                        Test::OneOf(&[libc::AF_INET as u32, libc::AF_INET6 as u32]),
-                    ),
+                    (FAMILY, Test::OneOf(&[libc::AF_INET as u32, libc::AF_INET6 as u32])),
                     (
                         TYPE,
-                        Test::MaskedOneOf(
-                            SOCKET_TYPE,
-                            &[libc::SOCK_STREAM as u32, libc::SOCK_DGRAM as u32],
-                        ),
+                        Test::MaskedOneOf(SOCKET_TYPE, &[libc::SOCK_STREAM as u32, libc::SOCK_DGRAM as u32]),
                     ),
                     (
                         PROTOCOL,

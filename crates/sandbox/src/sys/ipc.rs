@@ -48,7 +48,10 @@ pub(crate) fn clear() -> bool {
         let mut told = Told::default();
         let last = (kind.last)(&mut told);
         (0..=last).all(|index| match (kind.at)(index, &mut told) {
-            -1 => matches!(io::Error::last_os_error().raw_os_error(), Some(libc::EINVAL | libc::ENOSYS)),
+            -1 => matches!(
+                io::Error::last_os_error().raw_os_error(),
+                Some(libc::EINVAL | libc::ENOSYS)
+            ),
             id => (kind.remove)(id) == 0,
         })
     })

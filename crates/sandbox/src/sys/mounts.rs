@@ -109,13 +109,9 @@ pub(crate) enum Presence {
 pub(crate) fn presence(path: &CStr) -> Presence {
     // SAFETY: an all-zero statx is a valid value to be overwritten.
     let mut found: libc::statx = unsafe { std::mem::zeroed() };
-    let (flags, wanted) = (
-        libc::AT_SYMLINK_NOFOLLOW,
-        libc::STATX_TYPE | libc::STATX_INO,
-    );
+    let (flags, wanted) = (libc::AT_SYMLINK_NOFOLLOW, libc::STATX_TYPE | libc::STATX_INO);
     // SAFETY: the path is NUL-terminated and `found` is writable.
-    let result =
-        unsafe { libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, wanted, &raw mut found) };
+    let result = unsafe { libc::statx(libc::AT_FDCWD, path.as_ptr(), flags, wanted, &raw mut found) };
     let (major, minor, inode) = (found.stx_dev_major, found.stx_dev_minor, found.stx_ino);
     if result != 0 {
         Presence::Absent

@@ -127,8 +127,7 @@ pub(crate) fn block_signals() -> io::Result<()> {
     // SAFETY: `all` is a valid set.
     unsafe { libc::sigfillset(&raw mut all) };
     // SAFETY: reads a valid set and writes nothing.
-    check(unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut()) })
-        .map(drop)
+    check(unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut()) }).map(drop)
 }
 
 /// Sets every disposition to the default, which children then inherit, except for the end of a child: that
@@ -154,8 +153,7 @@ pub(crate) fn default_signals() -> io::Result<()> {
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
     // SAFETY: the handler does nothing and is always safe to run.
-    check(unsafe { libc::sigaction(libc::SIGCHLD, &raw const action, std::ptr::null_mut()) })
-        .map(drop)
+    check(unsafe { libc::sigaction(libc::SIGCHLD, &raw const action, std::ptr::null_mut()) }).map(drop)
 }
 
 /// Waits until the descriptor can be read or a child has ended, whichever is first; true for the former.

@@ -17,11 +17,7 @@ const fn control_bytes() -> usize {
 }
 
 /// Sends the beginning of `bytes` together with all of `fds`; returns how many bytes went.
-pub(crate) fn send(
-    socket: BorrowedFd<'_>,
-    bytes: &[u8],
-    fds: &[BorrowedFd<'_>],
-) -> io::Result<usize> {
+pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
     if fds.len() > DESCRIPTORS_MAX {
         return Err(io::Error::from_raw_os_error(libc::E2BIG));
     }
@@ -54,18 +50,12 @@ pub(crate) fn send(
         }
     }
     // SAFETY: the message points at buffers that outlive the call.
-    check(
-        unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) } as i64,
-    )
-    .map(|sent| sent as usize)
+    check(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) } as i64)
+        .map(|sent| sent as usize)
 }
 
 /// Receives at most `bytes.len()` bytes and any descriptors that come with them; zero bytes is the end.
-pub(crate) fn receive(
-    socket: BorrowedFd<'_>,
-    bytes: &mut [u8],
-    fds: &mut Vec<OwnedFd>,
-) -> io::Result<usize> {
+pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
     let mut part = libc::iovec {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
@@ -79,10 +69,7 @@ pub(crate) fn receive(
     message.msg_controllen = control.0.len() as _;
     let received = loop {
         // SAFETY: the message points at writable buffers that outlive the call.
-        match check(unsafe {
-            libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC)
-        } as i64)
-        {
+        match check(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) } as i64) {
             Ok(received) => break received as usize,
             Err(error) if error.raw_os_error() == Some(libc::EINTR) => {}
             Err(error) => return Err(error),

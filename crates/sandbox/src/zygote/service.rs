@@ -12,8 +12,7 @@ use crate::keeper::report::{Act, KeeperReport, SetupError};
 use crate::keeper::{self, Namespaces, Seat};
 use crate::profile::Profile;
 use crate::sys::process::{
-    Patience, Side, Waited, block_signals, default_signals, exit_now, fork_into, new_session,
-    wait_for, wait_ready,
+    Patience, Side, Waited, block_signals, default_signals, exit_now, fork_into, new_session, wait_for, wait_ready,
 };
 use crate::sys::{self, errno_of};
 use crate::wire;
@@ -68,8 +67,7 @@ impl Service<'_> {
             if !readable {
                 continue;
             }
-            let Ok(Some(Request { profile })) = wire::receive(socket.as_fd(), &mut Vec::new())
-            else {
+            let Ok(Some(Request { profile })) = wire::receive(socket.as_fd(), &mut Vec::new()) else {
                 return;
             };
             let sent = match self.make(profile) {
@@ -153,11 +151,10 @@ impl Service<'_> {
         drop((keeper_end, told));
         let mut bytes = Vec::new();
         let read = status.read_to_end(&mut bytes);
-        let report =
-            match read.map(|_| postcard::from_bytes::<Result<KeeperReport, SetupError>>(&bytes)) {
-                Ok(Ok(report)) => report,
-                Ok(Err(_)) | Err(_) => Err(SetupError::Died),
-            };
+        let report = match read.map(|_| postcard::from_bytes::<Result<KeeperReport, SetupError>>(&bytes)) {
+            Ok(Ok(report)) => report,
+            Ok(Err(_)) | Err(_) => Err(SetupError::Died),
+        };
         match report {
             Ok(report) => {
                 self.keepers.push((pid, leaf.ok()));

@@ -45,11 +45,7 @@ fn path(text: &'static CStr) -> *const libc::c_char {
 
 /// Name, what is tried, and the errors that count as refused.
 const ATTACKS: &[(&str, Attack, &[i32])] = &[
-    (
-        "limits-of-the-keeper",
-        || set_limit_of(parent()),
-        &[libc::EPERM],
-    ),
+    ("limits-of-the-keeper", || set_limit_of(parent()), &[libc::EPERM]),
     (
         "inet",
         call!(libc::SYS_socket, libc::AF_INET, libc::SOCK_STREAM, 0),
@@ -102,14 +98,7 @@ const ATTACKS: &[(&str, Attack, &[i32])] = &[
     ),
     (
         "clone-user",
-        call!(
-            libc::SYS_clone,
-            libc::CLONE_NEWUSER | libc::SIGCHLD,
-            0,
-            0,
-            0,
-            0
-        ),
+        call!(libc::SYS_clone, libc::CLONE_NEWUSER | libc::SIGCHLD, 0, 0, 0, 0),
         &[libc::EPERM],
     ),
     ("clone3", call!(libc::SYS_clone3, 0, 0), &[libc::ENOSYS]),
@@ -124,11 +113,7 @@ const ATTACKS: &[(&str, Attack, &[i32])] = &[
         call!(libc::SYS_ptrace, libc::PTRACE_SEIZE, parent(), 0, 0),
         &[libc::EPERM],
     ),
-    (
-        "read-keeper",
-        || open_keeper("mem"),
-        &[libc::EACCES, libc::EPERM],
-    ),
+    ("read-keeper", || open_keeper("mem"), &[libc::EACCES, libc::EPERM]),
     (
         "keeper-environment",
         || open_keeper("environ"),
@@ -137,72 +122,29 @@ const ATTACKS: &[(&str, Attack, &[i32])] = &[
     ("signal-keeper", signal_keeper, &[libc::EPERM]),
     (
         "mount",
-        call!(
-            libc::SYS_mount,
-            path(c"none"),
-            path(c"/tmp"),
-            path(c"tmpfs"),
-            0,
-            0
-        ),
+        call!(libc::SYS_mount, path(c"none"), path(c"/tmp"), path(c"tmpfs"), 0, 0),
         &[libc::EPERM],
     ),
-    (
-        "chroot",
-        call!(libc::SYS_chroot, path(c"/")),
-        &[libc::EPERM],
-    ),
+    ("chroot", call!(libc::SYS_chroot, path(c"/")), &[libc::EPERM]),
     (
         "pivot-root",
         call!(libc::SYS_pivot_root, path(c"/"), path(c"/")),
         &[libc::EPERM],
     ),
-    (
-        "handle",
-        call!(libc::SYS_open_by_handle_at, 0, 0, 0),
-        &[libc::EPERM],
-    ),
-    (
-        "keyctl",
-        call!(libc::SYS_keyctl, 0, -3, 0, 0, 0),
-        &[libc::EPERM],
-    ),
+    ("handle", call!(libc::SYS_open_by_handle_at, 0, 0, 0), &[libc::EPERM]),
+    ("keyctl", call!(libc::SYS_keyctl, 0, -3, 0, 0, 0), &[libc::EPERM]),
     ("bpf", call!(libc::SYS_bpf, 0, 0, 0), &[libc::EPERM]),
-    (
-        "userfaultfd",
-        call!(libc::SYS_userfaultfd, 1),
-        &[libc::EPERM],
-    ),
+    ("userfaultfd", call!(libc::SYS_userfaultfd, 1), &[libc::EPERM]),
     (
         "perf",
         call!(libc::SYS_perf_event_open, 0, 0, -1, -1, 0),
         &[libc::EPERM],
     ),
-    (
-        "io-uring",
-        call!(libc::SYS_io_uring_setup, 1, 0),
-        &[libc::ENOSYS],
-    ),
-    (
-        "reboot",
-        call!(libc::SYS_reboot, 0, 0, 0, 0),
-        &[libc::EPERM],
-    ),
-    (
-        "module",
-        call!(libc::SYS_init_module, 0, 0, 0),
-        &[libc::EPERM],
-    ),
-    (
-        "clock",
-        call!(libc::SYS_clock_settime, 0, 0),
-        &[libc::EPERM],
-    ),
-    (
-        "tiocsti",
-        call!(libc::SYS_ioctl, 0, 0x5412, path(c"x")),
-        &[libc::EPERM],
-    ),
+    ("io-uring", call!(libc::SYS_io_uring_setup, 1, 0), &[libc::ENOSYS]),
+    ("reboot", call!(libc::SYS_reboot, 0, 0, 0, 0), &[libc::EPERM]),
+    ("module", call!(libc::SYS_init_module, 0, 0, 0), &[libc::EPERM]),
+    ("clock", call!(libc::SYS_clock_settime, 0, 0), &[libc::EPERM]),
+    ("tiocsti", call!(libc::SYS_ioctl, 0, 0x5412, path(c"x")), &[libc::EPERM]),
     (
         "setuid",
         call!(libc::SYS_setresuid, 0, 0, 0),
@@ -224,7 +166,10 @@ fn parent() -> i32 {
 }
 
 fn set_limit_of(pid: i32) -> i64 {
-    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let none = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
     // SAFETY: reads one limit; nothing is written.
     i64::from(unsafe { libc::prlimit(pid, libc::RLIMIT_FSIZE, &raw const none, std::ptr::null_mut()) })
 }
@@ -254,22 +199,18 @@ pub(crate) fn memory_file() -> i32 {
 
 #[test]
 fn dangerous_system_calls_are_refused() {
-    in_settings(
-        "attacks::dangerous_system_calls_are_refused",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let keeper = server.keeper(&server.profile());
-            for (name, _, expected) in ATTACKS {
-                let done = attack(&keeper, &server.workspace, name);
-                let said = done.succeeded();
-                assert!(
-                    expected.iter().any(|errno| said == errno.to_string()),
-                    "{name} in {setting:?}: {said}"
-                );
-            }
-        },
-    );
+    in_settings("attacks::dangerous_system_calls_are_refused", ALL, |setting| {
+        let server = Server::start(setting);
+        let keeper = server.keeper(&server.profile());
+        for (name, _, expected) in ATTACKS {
+            let done = attack(&keeper, &server.workspace, name);
+            let said = done.succeeded();
+            assert!(
+                expected.iter().any(|errno| said == errno.to_string()),
+                "{name} in {setting:?}: {said}"
+            );
+        }
+    });
 }
 
 #[test]
@@ -330,20 +271,14 @@ fn an_allowed_network_still_has_no_local_or_raw_sockets() {
 
 #[test]
 fn other_processes_are_out_of_reach() {
-    in_settings(
-        "attacks::other_processes_are_out_of_reach",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let pid = std::process::id();
-            server.sh(&format!("kill -0 {pid}")).refused("x");
-            server
-                .sh(&format!("cat /proc/{pid}/environ"))
-                .refused("PATH");
-            if setting.namespaces() {
-                let seen = server.sh("ls /proc | grep -c '^[0-9]'").stdout;
-                assert!(seen.trim().parse::<u32>().unwrap() <= 4, "{seen}");
-            }
-        },
-    );
+    in_settings("attacks::other_processes_are_out_of_reach", ALL, |setting| {
+        let server = Server::start(setting);
+        let pid = std::process::id();
+        server.sh(&format!("kill -0 {pid}")).refused("x");
+        server.sh(&format!("cat /proc/{pid}/environ")).refused("PATH");
+        if setting.namespaces() {
+            let seen = server.sh("ls /proc | grep -c '^[0-9]'").stdout;
+            assert!(seen.trim().parse::<u32>().unwrap() <= 4, "{seen}");
+        }
+    });
 }

@@ -31,12 +31,7 @@ fn survivors() -> Vec<String> {
                 .to_str()
                 .is_some_and(|name| name.parse::<i32>().is_ok())
         })
-        .filter_map(|entry| {
-            Some((
-                entry.file_name(),
-                fs::read(entry.path().join("cmdline")).ok()?,
-            ))
-        })
+        .filter_map(|entry| Some((entry.file_name(), fs::read(entry.path().join("cmdline")).ok()?)))
         .map(|(pid, line)| {
             format!(
                 "{} {}",
@@ -52,11 +47,7 @@ fn survivors() -> Vec<String> {
 fn mark() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     thread_local!(static NUMBER: u32 = NEXT.fetch_add(1, Ordering::Relaxed));
-    format!(
-        "98765.{}{:03}",
-        std::process::id(),
-        NUMBER.with(|number| *number)
-    )
+    format!("98765.{}{:03}", std::process::id(), NUMBER.with(|number| *number))
 }
 
 fn marked(line: &str) -> String {
@@ -86,20 +77,15 @@ fn wait_until(what: &str, holds: impl Fn() -> bool) {
 
 #[test]
 fn a_call_that_ends_leaves_nothing_behind() {
-    in_settings(
-        "ending::a_call_that_ends_leaves_nothing_behind",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let keeper = server.keeper(&server.profile());
-            for hider in HIDERS {
-                let done = begin(&server, &keeper, &format!("{hider}\necho started; exit 3"))
-                    .finish(&keeper);
-                assert_eq!(done.code(), Some(3), "{hider}: {done:?}");
-                assert_eq!(survivors(), Vec::<String>::new(), "{hider}");
-            }
-        },
-    );
+    in_settings("ending::a_call_that_ends_leaves_nothing_behind", ALL, |setting| {
+        let server = Server::start(setting);
+        let keeper = server.keeper(&server.profile());
+        for hider in HIDERS {
+            let done = begin(&server, &keeper, &format!("{hider}\necho started; exit 3")).finish(&keeper);
+            assert_eq!(done.code(), Some(3), "{hider}: {done:?}");
+            assert_eq!(survivors(), Vec::<String>::new(), "{hider}");
+        }
+    });
 }
 
 #[test]
@@ -139,44 +125,33 @@ fn terminate_is_a_request_that_all_of_the_tree_gets() {
             let keeper = server.keeper(&server.profile());
             let line = "setsid sh -c 'trap \"echo child; exit\" TERM; touch started; while :; do sleep 0.01; done' & trap 'wait; echo parent; exit 7' TERM; wait";
             let pending = begin(&server, &keeper, line);
-            wait_until("the command starts", || {
-                server.workspace.join("started").exists()
-            });
+            wait_until("the command starts", || server.workspace.join("started").exists());
             control(&keeper, wire::TERMINATE);
             let done = pending.finish(&keeper);
-            assert_eq!(
-                (done.code(), done.stdout.as_str()),
-                (Some(7), "child\nparent\n")
-            );
+            assert_eq!((done.code(), done.stdout.as_str()), (Some(7), "child\nparent\n"));
         },
     );
 }
 
 #[test]
 fn closing_the_keeper_ends_what_it_runs() {
-    in_settings(
-        "ending::closing_the_keeper_ends_what_it_runs",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            for hider in HIDERS {
-                let keeper = server.keeper(&server.profile());
-                let _pending = begin(
-                    &server,
-                    &keeper,
-                    &format!("trap '' TERM; {hider}\ntouch started; sleep 98765"),
-                );
-                wait_until("the command starts", || {
-                    server.workspace.join("started").exists() && !survivors().is_empty()
-                });
-                drop(keeper);
-                wait_until(&format!("{hider}: the tree ends"), || {
-                    survivors().is_empty()
-                });
-                fs::remove_file(server.workspace.join("started")).unwrap();
-            }
-        },
-    );
+    in_settings("ending::closing_the_keeper_ends_what_it_runs", ALL, |setting| {
+        let server = Server::start(setting);
+        for hider in HIDERS {
+            let keeper = server.keeper(&server.profile());
+            let _pending = begin(
+                &server,
+                &keeper,
+                &format!("trap '' TERM; {hider}\ntouch started; sleep 98765"),
+            );
+            wait_until("the command starts", || {
+                server.workspace.join("started").exists() && !survivors().is_empty()
+            });
+            drop(keeper);
+            wait_until(&format!("{hider}: the tree ends"), || survivors().is_empty());
+            fs::remove_file(server.workspace.join("started")).unwrap();
+        }
+    });
 }
 
 /// Starts a server in a process of its own and kills it.
@@ -187,18 +162,11 @@ fn killed_server(setting: Setting) {
     let started = base.path().join("pids");
     let executable = std::env::current_exe().unwrap();
     let mut server = std::process::Command::new(executable)
-        .args([
-            "--exact",
-            "ending::server_to_be_killed",
-            "--nocapture",
-        ])
+        .args(["--exact", "ending::server_to_be_killed", "--nocapture"])
         .env("COUNTERSIGN_TEST_VICTIM", &started)
         .env("COUNTERSIGN_TEST_MARK", mark())
         .env("COUNTERSIGN_TEST_TEMP_BASE", &temp_base)
-        .env(
-            "COUNTERSIGN_TEST_PLAIN",
-            if setting.namespaces() { "0" } else { "1" },
-        )
+        .env("COUNTERSIGN_TEST_PLAIN", if setting.namespaces() { "0" } else { "1" })
         .stdout(std::process::Stdio::null())
         .stderr(std::process::Stdio::null())
         .spawn()
@@ -220,10 +188,7 @@ fn killed_server(setting: Setting) {
     server.wait().unwrap();
     wait_until("the trees end", || survivors().is_empty());
     wait_until("the zygote and the keeper end", || {
-        pids()
-            .lines()
-            .skip(1)
-            .all(|pid| !Path::new("/proc").join(pid).exists())
+        pids().lines().skip(1).all(|pid| !Path::new("/proc").join(pid).exists())
     });
     assert_eq!(cgroups(), Vec::<String>::new());
     assert!(!temp_base.exists());
@@ -251,11 +216,7 @@ fn walk(directory: &Path, depth: u32) -> Vec<String> {
 
 #[test]
 fn a_killed_server_takes_everything_with_it() {
-    in_settings(
-        "ending::a_killed_server_takes_everything_with_it",
-        ALL,
-        killed_server,
-    );
+    in_settings("ending::a_killed_server_takes_everything_with_it", ALL, killed_server);
 }
 
 /// Not a test: the process that the test above kills.
@@ -283,8 +244,7 @@ fn server_to_be_killed() {
     let keeper = server.keeper(&profile);
     let program = find("sh");
     let cwd = directory::open(&server.workspace).unwrap();
-    let line = format!("{}\nsleep 98765", HIDERS.join("\n"))
-        .replace("98765", &variable("COUNTERSIGN_TEST_MARK"));
+    let line = format!("{}\nsleep 98765", HIDERS.join("\n")).replace("98765", &variable("COUNTERSIGN_TEST_MARK"));
     let pending = send(
         &keeper,
         &launch(&program, &server.workspace, &["sh", "-c", &line]),
@@ -294,12 +254,7 @@ fn server_to_be_killed() {
     wire::send_control(keeper.socket.as_fd(), wire::GO).unwrap();
     fs::write(
         started,
-        format!(
-            "{}\n{}\n{}\n",
-            std::process::id(),
-            server.zygote.pid(),
-            keeper.pid
-        ),
+        format!("{}\n{}\n{}\n", std::process::id(), server.zygote.pid(), keeper.pid),
     )
     .unwrap();
     pending.finish(&keeper);
@@ -314,11 +269,7 @@ fn a_finished_zygote_leaves_no_cgroup_and_no_temporary_files() {
             let server = Server::start(setting);
             let keeper = server.keeper(&server.profile());
             sh(&keeper, &server.workspace, "true").succeeded();
-            let own = format!(
-                "countersign-{}-{}-",
-                std::process::id(),
-                server.zygote.pid()
-            );
+            let own = format!("countersign-{}-{}-", std::process::id(), server.zygote.pid());
             let leaves = || {
                 walk(Path::new("/sys/fs/cgroup/pids"), 2)
                     .into_iter()

@@ -16,76 +16,57 @@ fn strict(server: &Server) -> countersign_sandbox::Profile {
 
 #[test]
 fn a_listed_program_runs_and_starts_no_other() {
-    in_settings(
-        "exec_list::a_listed_program_runs_and_starts_no_other",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let keeper = server.keeper(&strict(&server));
-            assert!(has(&keeper, Layer::ExecList));
-            server.file("file", "", 0o644);
-            let elf = server.file("mine", fs::read("/usr/bin/id").unwrap(), 0o755);
-            let script = server.file("script", "#!/bin/sh\necho uid=script\n", 0o755);
-            let rights = only(&[&find("find")]);
-            let find = |arguments: &[&str]| {
-                exec(
-                    &keeper,
-                    &server.workspace,
-                    &[&["find"], arguments].concat(),
-                    rights.clone(),
-                )
-            };
-            assert_eq!(find(&[".", "-name", "file"]).succeeded(), "./file\n");
-            for program in [
-                "id",
-                "/usr/bin/id",
-                "/bin/sh",
-                elf.to_str().unwrap(),
-                script.to_str().unwrap(),
-            ] {
-                let done = find(&["file", "-exec", program, ";"]);
-                assert!(!done.stdout.contains("uid="), "{program}: {done:?}");
-                assert!(
-                    done.stderr.contains("Permission denied"),
-                    "{program}: {done:?}"
-                );
-            }
-        },
-    );
+    in_settings("exec_list::a_listed_program_runs_and_starts_no_other", ALL, |setting| {
+        let server = Server::start(setting);
+        let keeper = server.keeper(&strict(&server));
+        assert!(has(&keeper, Layer::ExecList));
+        server.file("file", "", 0o644);
+        let elf = server.file("mine", fs::read("/usr/bin/id").unwrap(), 0o755);
+        let script = server.file("script", "#!/bin/sh\necho uid=script\n", 0o755);
+        let rights = only(&[&find("find")]);
+        let find = |arguments: &[&str]| {
+            exec(
+                &keeper,
+                &server.workspace,
+                &[&["find"], arguments].concat(),
+                rights.clone(),
+            )
+        };
+        assert_eq!(find(&[".", "-name", "file"]).succeeded(), "./file\n");
+        for program in [
+            "id",
+            "/usr/bin/id",
+            "/bin/sh",
+            elf.to_str().unwrap(),
+            script.to_str().unwrap(),
+        ] {
+            let done = find(&["file", "-exec", program, ";"]);
+            assert!(!done.stdout.contains("uid="), "{program}: {done:?}");
+            assert!(done.stderr.contains("Permission denied"), "{program}: {done:?}");
+        }
+    });
 }
 
 #[test]
 fn the_loader_runs_no_system_program() {
-    in_settings(
-        "exec_list::the_loader_runs_no_system_program",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let keeper = server.keeper(&strict(&server));
-            server.file("file", "", 0o644);
-            let find_program = find("find");
-            let loader = find_program.loader.clone().unwrap();
-            let done = exec(
-                &keeper,
-                &server.workspace,
-                &[
-                    "find",
-                    "file",
-                    "-exec",
-                    loader.to_str().unwrap(),
-                    "/usr/bin/id",
-                    ";",
-                ],
-                only(&[&find_program]),
-            );
-            assert!(!done.stdout.contains("uid="), "{done:?}");
-            assert!(
-                done.stderr.contains("cannot open shared object file")
-                    || done.stderr.contains("Permission denied"),
-                "{done:?}"
-            );
-        },
-    );
+    in_settings("exec_list::the_loader_runs_no_system_program", ALL, |setting| {
+        let server = Server::start(setting);
+        let keeper = server.keeper(&strict(&server));
+        server.file("file", "", 0o644);
+        let find_program = find("find");
+        let loader = find_program.loader.clone().unwrap();
+        let done = exec(
+            &keeper,
+            &server.workspace,
+            &["find", "file", "-exec", loader.to_str().unwrap(), "/usr/bin/id", ";"],
+            only(&[&find_program]),
+        );
+        assert!(!done.stdout.contains("uid="), "{done:?}");
+        assert!(
+            done.stderr.contains("cannot open shared object file") || done.stderr.contains("Permission denied"),
+            "{done:?}"
+        );
+    });
 }
 
 #[test]
@@ -123,62 +104,51 @@ fn the_loader_runs_no_program_from_the_workspace() {
 
 #[test]
 fn a_script_needs_its_interpreter_listed() {
-    in_settings(
-        "exec_list::a_script_needs_its_interpreter_listed",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let keeper = server.keeper(&strict(&server));
-            let path = server.file("script", "#!/usr/bin/env sh\necho ran\n", 0o755);
-            let script = countersign_sandbox::program::open(&path).unwrap();
-            let order = Launch {
-                exec: only(&[&script]),
-                ..launch(&script, &server.workspace, &["script"])
-            };
-            assert_eq!(
-                run(&keeper, &order, &[script.executable()]).succeeded(),
-                "ran\n"
-            );
-            let order = Launch {
-                exec: only(&[&find("find")]),
-                ..order
-            };
-            let done = run(&keeper, &order, &[script.executable()]);
-            assert_eq!(
-                done.reply,
-                Reply::LaunchFailed {
-                    step: Step::Exec,
-                    errno: libc::EACCES
-                }
-            );
-        },
-    );
+    in_settings("exec_list::a_script_needs_its_interpreter_listed", ALL, |setting| {
+        let server = Server::start(setting);
+        let keeper = server.keeper(&strict(&server));
+        let path = server.file("script", "#!/usr/bin/env sh\necho ran\n", 0o755);
+        let script = countersign_sandbox::program::open(&path).unwrap();
+        let order = Launch {
+            exec: only(&[&script]),
+            ..launch(&script, &server.workspace, &["script"])
+        };
+        assert_eq!(run(&keeper, &order, &[script.executable()]).succeeded(), "ran\n");
+        let order = Launch {
+            exec: only(&[&find("find")]),
+            ..order
+        };
+        let done = run(&keeper, &order, &[script.executable()]);
+        assert_eq!(
+            done.reply,
+            Reply::LaunchFailed {
+                step: Step::Exec,
+                errno: libc::EACCES
+            }
+        );
+    });
 }
 
 #[test]
 fn a_program_that_was_updated_still_runs() {
-    in_settings(
-        "exec_list::a_program_that_was_updated_still_runs",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let mut profile = strict(&server);
-            profile.noexec = false;
-            let keeper = server.keeper(&profile);
-            let path = server.file("tool", fs::read("/usr/bin/true").unwrap(), 0o755);
-            for _ in 0..2 {
-                let tool = countersign_sandbox::program::open(&path).unwrap();
-                let order = Launch {
-                    exec: only(&[&tool]),
-                    ..launch(&tool, &server.workspace, &["tool"])
-                };
-                run(&keeper, &order, &[tool.executable()]).succeeded();
-                // Another file under the same name, as a package manager leaves it.
-                server.file("tool.new", fs::read("/usr/bin/true").unwrap(), 0o755);
-                fs::rename(server.workspace.join("tool.new"), &path).unwrap();
-            }
-        },
-    );
+    in_settings("exec_list::a_program_that_was_updated_still_runs", ALL, |setting| {
+        let server = Server::start(setting);
+        let mut profile = strict(&server);
+        profile.noexec = false;
+        let keeper = server.keeper(&profile);
+        let path = server.file("tool", fs::read("/usr/bin/true").unwrap(), 0o755);
+        for _ in 0..2 {
+            let tool = countersign_sandbox::program::open(&path).unwrap();
+            let order = Launch {
+                exec: only(&[&tool]),
+                ..launch(&tool, &server.workspace, &["tool"])
+            };
+            run(&keeper, &order, &[tool.executable()]).succeeded();
+            // Another file under the same name, as a package manager leaves it.
+            server.file("tool.new", fs::read("/usr/bin/true").unwrap(), 0o755);
+            fs::rename(server.workspace.join("tool.new"), &path).unwrap();
+        }
+    });
 }
 
 #[test]
@@ -193,17 +163,9 @@ fn a_listed_directory_lets_what_was_built_there_run() {
             let keeper = server.keeper(&profile);
             let sh_program = find("sh");
             server.file("built/tool", fs::read("/usr/bin/id").unwrap(), 0o755);
-            let list = sh_program
-                .exec_paths(&[])
-                .into_iter()
-                .chain([server.workspace.clone()]);
+            let list = sh_program.exec_paths(&[]).into_iter().chain([server.workspace.clone()]);
             let rights = ExecRights::Only(countersign_sandbox::ExecList::new(list));
-            let done = exec(
-                &keeper,
-                &server.workspace,
-                &["sh", "-c", "built/tool"],
-                rights,
-            );
+            let done = exec(&keeper, &server.workspace, &["sh", "-c", "built/tool"], rights);
             assert!(done.succeeded().contains("uid="));
         },
     );
@@ -218,13 +180,7 @@ fn a_launch_without_a_list_is_refused_where_lists_are_the_rule() {
             let server = Server::start(setting);
             let done = sh(&server.keeper(&strict(&server)), &server.workspace, "true");
             assert!(
-                matches!(
-                    done.reply,
-                    Reply::LaunchFailed {
-                        step: Step::Rules,
-                        ..
-                    }
-                ),
+                matches!(done.reply, Reply::LaunchFailed { step: Step::Rules, .. }),
                 "{done:?}"
             );
         },

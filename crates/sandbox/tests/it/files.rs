@@ -10,62 +10,51 @@ use crate::support::{NOBODY, Server, has, sh};
 
 #[test]
 fn the_workspace_is_writable_and_the_rest_is_not() {
-    in_settings(
-        "files::the_workspace_is_writable_and_the_rest_is_not",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let keeper = server.keeper(&server.profile());
-            let sh = |line: &str| sh(&keeper, &server.workspace, line);
-            assert_eq!(
-                sh("echo inside > new && mkdir d && mv new d/ && cat d/new && rm -r d").succeeded(),
-                "inside\n"
-            );
-            let outside = server.outside.display();
-            for line in [
-                format!("cat {outside}/secret"),
-                format!("ls {outside}"),
-                format!("echo x > {outside}/new"),
-                format!("mkdir {outside}/d"),
-                format!("rm -f {outside}/secret && test ! -e {outside}/secret"),
-                format!("ln {outside}/secret here && cat here"),
-                format!("ln -s {outside}/secret link; cat link"),
-                "ls /root".to_owned(),
-                "ls /home".to_owned(),
-                "echo x > /tmp/countersign-test-file".to_owned(),
-                "echo x > /etc/countersign-test-file".to_owned(),
-            ] {
-                sh(&line).refused("the secret");
-            }
-            assert_eq!(
-                fs::read_to_string(server.outside.join("secret")).unwrap(),
-                "the secret"
-            );
-            sh("ls / >/dev/null").refused("x");
-            sh("cat /etc/passwd >/dev/null && ls /usr/bin >/dev/null").succeeded();
-        },
-    );
+    in_settings("files::the_workspace_is_writable_and_the_rest_is_not", ALL, |setting| {
+        let server = Server::start(setting);
+        let keeper = server.keeper(&server.profile());
+        let sh = |line: &str| sh(&keeper, &server.workspace, line);
+        assert_eq!(
+            sh("echo inside > new && mkdir d && mv new d/ && cat d/new && rm -r d").succeeded(),
+            "inside\n"
+        );
+        let outside = server.outside.display();
+        for line in [
+            format!("cat {outside}/secret"),
+            format!("ls {outside}"),
+            format!("echo x > {outside}/new"),
+            format!("mkdir {outside}/d"),
+            format!("rm -f {outside}/secret && test ! -e {outside}/secret"),
+            format!("ln {outside}/secret here && cat here"),
+            format!("ln -s {outside}/secret link; cat link"),
+            "ls /root".to_owned(),
+            "ls /home".to_owned(),
+            "echo x > /tmp/countersign-test-file".to_owned(),
+            "echo x > /etc/countersign-test-file".to_owned(),
+        ] {
+            sh(&line).refused("the secret");
+        }
+        assert_eq!(fs::read_to_string(server.outside.join("secret")).unwrap(), "the secret");
+        sh("ls / >/dev/null").refused("x");
+        sh("cat /etc/passwd >/dev/null && ls /usr/bin >/dev/null").succeeded();
+    });
 }
 
 #[test]
 fn read_only_leaves_the_temporary_directory() {
-    in_settings(
-        "files::read_only_leaves_the_temporary_directory",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            server.file("note", "hello", 0o644);
-            let mut profile = server.profile();
-            profile.mode = Mode::ReadOnly;
-            let keeper = server.keeper(&profile);
-            let tmp = profile.tmp.unwrap();
-            let sh = |line: &str| sh(&keeper, &server.workspace, line);
-            assert_eq!(sh("cat note").succeeded(), "hello");
-            sh("echo x > new").refused("x");
-            sh("rm note").refused("x");
-            sh(&format!("echo x > {}/new", tmp.display())).succeeded();
-        },
-    );
+    in_settings("files::read_only_leaves_the_temporary_directory", ALL, |setting| {
+        let server = Server::start(setting);
+        server.file("note", "hello", 0o644);
+        let mut profile = server.profile();
+        profile.mode = Mode::ReadOnly;
+        let keeper = server.keeper(&profile);
+        let tmp = profile.tmp.unwrap();
+        let sh = |line: &str| sh(&keeper, &server.workspace, line);
+        assert_eq!(sh("cat note").succeeded(), "hello");
+        sh("echo x > new").refused("x");
+        sh("rm note").refused("x");
+        sh(&format!("echo x > {}/new", tmp.display())).succeeded();
+    });
 }
 
 #[test]
@@ -182,42 +171,38 @@ fn masks_that_cannot_be_had_are_reported() {
 
 #[test]
 fn protected_paths_stay_as_they_are() {
-    in_settings(
-        "files::protected_paths_stay_as_they_are",
-        WITH_NAMESPACES,
-        |setting| {
-            let server = Server::start(setting);
-            server.file(".git/config", "original", 0o644);
-            server.file(".git/hooks/pre-commit", "original", 0o755);
-            server.file(".git/index", "", 0o644);
-            let mut profile = server.profile();
-            profile.protected = [".git/hooks", ".git/config", ".countersign"]
-                .map(|path| server.workspace.join(path))
-                .to_vec();
-            let keeper = server.keeper(&profile);
-            if !has(&keeper, Layer::ProtectedPaths) {
-                return;
-            }
-            let sh = |line: &str| sh(&keeper, &server.workspace, line);
-            for line in [
-                "echo bad > .git/config",
-                "echo bad > .git/hooks/pre-commit",
-                "echo bad > .git/hooks/post-merge",
-                "echo bad > c && mv c .git/config",
-                "rm .git/config",
-                "mv .git gone && mkdir -p .git/hooks && echo bad > .git/hooks/pre-commit",
-                "mv .git/hooks gone",
-                "rm -rf .git/hooks",
-            ] {
-                sh(line).refused("bad");
-            }
-            assert_eq!(
-                sh("cat .git/config .git/hooks/pre-commit").succeeded(),
-                "originaloriginal"
-            );
-            sh("echo fine > .git/index.lock && mv .git/index.lock .git/index").succeeded();
-        },
-    );
+    in_settings("files::protected_paths_stay_as_they_are", WITH_NAMESPACES, |setting| {
+        let server = Server::start(setting);
+        server.file(".git/config", "original", 0o644);
+        server.file(".git/hooks/pre-commit", "original", 0o755);
+        server.file(".git/index", "", 0o644);
+        let mut profile = server.profile();
+        profile.protected = [".git/hooks", ".git/config", ".countersign"]
+            .map(|path| server.workspace.join(path))
+            .to_vec();
+        let keeper = server.keeper(&profile);
+        if !has(&keeper, Layer::ProtectedPaths) {
+            return;
+        }
+        let sh = |line: &str| sh(&keeper, &server.workspace, line);
+        for line in [
+            "echo bad > .git/config",
+            "echo bad > .git/hooks/pre-commit",
+            "echo bad > .git/hooks/post-merge",
+            "echo bad > c && mv c .git/config",
+            "rm .git/config",
+            "mv .git gone && mkdir -p .git/hooks && echo bad > .git/hooks/pre-commit",
+            "mv .git/hooks gone",
+            "rm -rf .git/hooks",
+        ] {
+            sh(line).refused("bad");
+        }
+        assert_eq!(
+            sh("cat .git/config .git/hooks/pre-commit").succeeded(),
+            "originaloriginal"
+        );
+        sh("echo fine > .git/index.lock && mv .git/index.lock .git/index").succeeded();
+    });
 }
 
 #[test]
@@ -269,10 +254,7 @@ fn shared_memory_works_and_is_forgotten_between_calls() {
                 .succeeded(),
                 "x\n"
             );
-            assert_eq!(
-                sh(&keeper, &server.workspace, "ls -A /dev/shm").succeeded(),
-                ""
-            );
+            assert_eq!(sh(&keeper, &server.workspace, "ls -A /dev/shm").succeeded(), "");
         },
     );
 }
@@ -288,19 +270,10 @@ fn full_access_keeps_the_user_and_says_what_is_off() {
             profile.mode = Mode::DangerFullAccess;
             profile.require = vec![Layer::NoNewPrivs, Layer::Rlimits];
             let keeper = server.keeper(&profile);
-            for layer in [
-                Layer::Landlock,
-                Layer::Seccomp,
-                Layer::Netns,
-                Layer::Mountns,
-            ] {
+            for layer in [Layer::Landlock, Layer::Seccomp, Layer::Netns, Layer::Mountns] {
                 assert!(!keeper.report.layers.contains(&layer), "{layer}");
                 assert!(
-                    keeper
-                        .report
-                        .missing
-                        .iter()
-                        .any(|(missing, _)| *missing == layer),
+                    keeper.report.missing.iter().any(|(missing, _)| *missing == layer),
                     "{layer}"
                 );
             }

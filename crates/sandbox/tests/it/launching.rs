@@ -11,94 +11,80 @@ use countersign_sandbox::ExecRights;
 
 #[test]
 fn a_command_runs_and_its_output_arrives() {
-    in_settings(
-        "launching::a_command_runs_and_its_output_arrives",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let keeper = server.keeper(&server.profile());
-            for round in 0..3 {
-                let done = sh(
-                    &keeper,
-                    &server.workspace,
-                    &format!("echo {round}; echo oops >&2; exit {round}"),
-                );
-                assert_eq!(
-                    (done.stdout.as_str(), done.stderr.as_str()),
-                    (format!("{round}\n").as_str(), "oops\n")
-                );
-                assert_eq!(done.code(), Some(round));
-            }
-            let killed = sh(&keeper, &server.workspace, "kill -9 $$");
-            assert_eq!(killed.ending().outcome, Outcome::Signal(9));
-        },
-    );
+    in_settings("launching::a_command_runs_and_its_output_arrives", ALL, |setting| {
+        let server = Server::start(setting);
+        let keeper = server.keeper(&server.profile());
+        for round in 0..3 {
+            let done = sh(
+                &keeper,
+                &server.workspace,
+                &format!("echo {round}; echo oops >&2; exit {round}"),
+            );
+            assert_eq!(
+                (done.stdout.as_str(), done.stderr.as_str()),
+                (format!("{round}\n").as_str(), "oops\n")
+            );
+            assert_eq!(done.code(), Some(round));
+        }
+        let killed = sh(&keeper, &server.workspace, "kill -9 $$");
+        assert_eq!(killed.ending().outcome, Outcome::Signal(9));
+    });
 }
 
 #[test]
 fn layers_are_reported_as_they_are() {
-    in_settings(
-        "launching::layers_are_reported_as_they_are",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let mut profile = server.profile();
-            profile.protected = vec![server.workspace.join(".git/config")];
-            profile.exec_list = true;
-            let report = server.keeper(&profile).report;
-            let has = |layer| report.layers.contains(&layer);
-            for layer in Layer::ALL {
-                let expected = match layer {
-                    Layer::Netns | Layer::Mountns | Layer::Pidns | Layer::ProtectedPaths => {
-                        setting.namespaces()
-                    }
-                    Layer::Uid | Layer::Cgroup => setting.is_root(),
-                    _ => true,
-                };
-                assert_eq!(has(layer), expected, "{layer} in {setting:?}: {report:?}");
-                let explained = report
-                    .missing
-                    .iter()
-                    .any(|(missing, why)| *missing == layer && !why.is_empty());
-                assert_eq!(
-                    explained,
-                    !expected && layer != Layer::Uid,
-                    "{layer} in {setting:?}: {report:?}"
-                );
-            }
-        },
-    );
+    in_settings("launching::layers_are_reported_as_they_are", ALL, |setting| {
+        let server = Server::start(setting);
+        let mut profile = server.profile();
+        profile.protected = vec![server.workspace.join(".git/config")];
+        profile.exec_list = true;
+        let report = server.keeper(&profile).report;
+        let has = |layer| report.layers.contains(&layer);
+        for layer in Layer::ALL {
+            let expected = match layer {
+                Layer::Netns | Layer::Mountns | Layer::Pidns | Layer::ProtectedPaths => setting.namespaces(),
+                Layer::Uid | Layer::Cgroup => setting.is_root(),
+                _ => true,
+            };
+            assert_eq!(has(layer), expected, "{layer} in {setting:?}: {report:?}");
+            let explained = report
+                .missing
+                .iter()
+                .any(|(missing, why)| *missing == layer && !why.is_empty());
+            assert_eq!(
+                explained,
+                !expected && layer != Layer::Uid,
+                "{layer} in {setting:?}: {report:?}"
+            );
+        }
+    });
 }
 
 #[test]
 fn nothing_runs_when_the_gate_is_closed() {
-    in_settings(
-        "launching::nothing_runs_when_the_gate_is_closed",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let keeper = server.keeper(&server.profile());
-            let touch = find("touch");
-            let cwd = directory::open(&server.workspace).unwrap();
-            let order = launch(&touch, &server.workspace, &["touch", "ran"]);
+    in_settings("launching::nothing_runs_when_the_gate_is_closed", ALL, |setting| {
+        let server = Server::start(setting);
+        let keeper = server.keeper(&server.profile());
+        let touch = find("touch");
+        let cwd = directory::open(&server.workspace).unwrap();
+        let order = launch(&touch, &server.workspace, &["touch", "ran"]);
 
-            let pending = send(&keeper, &order, &cwd.fd, &[touch.executable()]);
-            control(&keeper, wire::ABORT);
-            assert_eq!(pending.finish(&keeper).reply, Reply::Aborted);
-            assert!(!server.workspace.join("ran").exists());
+        let pending = send(&keeper, &order, &cwd.fd, &[touch.executable()]);
+        control(&keeper, wire::ABORT);
+        assert_eq!(pending.finish(&keeper).reply, Reply::Aborted);
+        assert!(!server.workspace.join("ran").exists());
 
-            // The keeper is as good as new.
-            assert_eq!(
-                sh(&keeper, &server.workspace, "echo still here").succeeded(),
-                "still here\n"
-            );
+        // The keeper is as good as new.
+        assert_eq!(
+            sh(&keeper, &server.workspace, "echo still here").succeeded(),
+            "still here\n"
+        );
 
-            let _pending = send(&keeper, &order, &cwd.fd, &[touch.executable()]);
-            drop(keeper);
-            server.zygote.finish().unwrap();
-            assert!(!server.workspace.join("ran").exists());
-        },
-    );
+        let _pending = send(&keeper, &order, &cwd.fd, &[touch.executable()]);
+        drop(keeper);
+        server.zygote.finish().unwrap();
+        assert!(!server.workspace.join("ran").exists());
+    });
 }
 
 #[test]
@@ -113,53 +99,38 @@ fn a_word_that_comes_too_late_harms_nobody() {
             for word in [wire::KILL, wire::TERMINATE, wire::GO, wire::ABORT] {
                 control(&keeper, word);
             }
-            assert_eq!(
-                sh(&keeper, &server.workspace, "echo fine").succeeded(),
-                "fine\n"
-            );
+            assert_eq!(sh(&keeper, &server.workspace, "echo fine").succeeded(), "fine\n");
         },
     );
 }
 
 #[test]
 fn the_environment_is_exactly_as_given() {
-    in_settings(
-        "launching::the_environment_is_exactly_as_given",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let env = find("env");
-            let order = Launch {
-                env: vec![c("A=1"), c("B=x y")],
-                ..launch(&env, &server.workspace, &["env"])
-            };
-            let done = run(
-                &server.keeper(&server.profile()),
-                &order,
-                &[env.executable()],
-            );
-            assert_eq!(done.succeeded(), "A=1\nB=x y\n");
-        },
-    );
+    in_settings("launching::the_environment_is_exactly_as_given", ALL, |setting| {
+        let server = Server::start(setting);
+        let env = find("env");
+        let order = Launch {
+            env: vec![c("A=1"), c("B=x y")],
+            ..launch(&env, &server.workspace, &["env"])
+        };
+        let done = run(&server.keeper(&server.profile()), &order, &[env.executable()]);
+        assert_eq!(done.succeeded(), "A=1\nB=x y\n");
+    });
 }
 
 #[test]
 fn only_the_standard_streams_are_open() {
-    in_settings(
-        "launching::only_the_standard_streams_are_open",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            // The fourth is the directory that ls itself reads.
-            let done = exec(
-                &server.keeper(&server.profile()),
-                &server.workspace,
-                &["ls", "/proc/self/fd"],
-                ExecRights::Any,
-            );
-            assert_eq!(done.succeeded(), "0\n1\n2\n3\n");
-        },
-    );
+    in_settings("launching::only_the_standard_streams_are_open", ALL, |setting| {
+        let server = Server::start(setting);
+        // The fourth is the directory that ls itself reads.
+        let done = exec(
+            &server.keeper(&server.profile()),
+            &server.workspace,
+            &["ls", "/proc/self/fd"],
+            ExecRights::Any,
+        );
+        assert_eq!(done.succeeded(), "0\n1\n2\n3\n");
+    });
 }
 
 #[test]
@@ -188,49 +159,40 @@ fn a_broken_pipe_ends_a_program_and_no_signal_is_blocked() {
 
 #[test]
 fn the_user_is_dropped_with_every_capability() {
-    in_settings(
-        "launching::the_user_is_dropped_with_every_capability",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let done = exec(
-                &server.keeper(&server.profile()),
-                &server.workspace,
-                &["cat", "/proc/self/status"],
-                ExecRights::Any,
-            );
-            let status = done.succeeded();
-            let field = |name: &str| {
-                status
-                    .lines()
-                    .find_map(|line| line.strip_prefix(name))
-                    .unwrap()
-                    .split_whitespace()
-                    .collect::<Vec<_>>()
-            };
-            let uid = if setting.is_root() {
-                support::NOBODY
-            } else {
-                own_uid()
-            }
-            .to_string();
-            assert_eq!(field("Uid:"), vec![uid.as_str(); 4]);
-            assert_eq!(field("Gid:"), vec![uid.as_str(); 4]);
-            if setting.is_root() {
-                assert!(field("Groups:").is_empty());
-            }
-            let sets: &[&str] = if setting == Setting::UserPlain {
-                &["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"]
-            } else {
-                &["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"]
-            };
-            for set in sets {
-                assert_eq!(field(set), ["0000000000000000"], "{set}");
-            }
-            assert_eq!(field("NoNewPrivs:"), ["1"]);
-            assert_eq!(field("Seccomp:"), ["2"]);
-        },
-    );
+    in_settings("launching::the_user_is_dropped_with_every_capability", ALL, |setting| {
+        let server = Server::start(setting);
+        let done = exec(
+            &server.keeper(&server.profile()),
+            &server.workspace,
+            &["cat", "/proc/self/status"],
+            ExecRights::Any,
+        );
+        let status = done.succeeded();
+        let field = |name: &str| {
+            status
+                .lines()
+                .find_map(|line| line.strip_prefix(name))
+                .unwrap()
+                .split_whitespace()
+                .collect::<Vec<_>>()
+        };
+        let uid = if setting.is_root() { support::NOBODY } else { own_uid() }.to_string();
+        assert_eq!(field("Uid:"), vec![uid.as_str(); 4]);
+        assert_eq!(field("Gid:"), vec![uid.as_str(); 4]);
+        if setting.is_root() {
+            assert!(field("Groups:").is_empty());
+        }
+        let sets: &[&str] = if setting == Setting::UserPlain {
+            &["CapInh:", "CapPrm:", "CapEff:", "CapAmb:"]
+        } else {
+            &["CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"]
+        };
+        for set in sets {
+            assert_eq!(field(set), ["0000000000000000"], "{set}");
+        }
+        assert_eq!(field("NoNewPrivs:"), ["1"]);
+        assert_eq!(field("Seccomp:"), ["2"]);
+    });
 }
 
 #[test]
@@ -322,18 +284,11 @@ fn a_script_runs_by_its_interpreter_unless_it_changed() {
         |setting| {
             let server = Server::start(setting);
             let keeper = server.keeper(&server.profile());
-            let path = server.file(
-                "script",
-                "#!/bin/sh -e\necho \"$0 $1\"\nls /proc/self/fd\n",
-                0o755,
-            );
+            let path = server.file("script", "#!/bin/sh -e\necho \"$0 $1\"\nls /proc/self/fd\n", 0o755);
             let script = countersign_sandbox::program::open(&path).unwrap();
             let order = launch(&script, &server.workspace, &["script", "one"]);
             let done = run(&keeper, &order, &[script.executable()]);
-            assert_eq!(
-                done.succeeded(),
-                format!("{} one\n0\n1\n2\n3\n", path.display())
-            );
+            assert_eq!(done.succeeded(), format!("{} one\n0\n1\n2\n3\n", path.display()));
 
             fs::write(
                 &path,
@@ -342,13 +297,7 @@ fn a_script_runs_by_its_interpreter_unless_it_changed() {
             .unwrap();
             let done = run(&keeper, &order, &[script.executable()]);
             assert!(
-                matches!(
-                    done.reply,
-                    Reply::LaunchFailed {
-                        step: Step::Script,
-                        ..
-                    }
-                ),
+                matches!(done.reply, Reply::LaunchFailed { step: Step::Script, .. }),
                 "{done:?}"
             );
         },

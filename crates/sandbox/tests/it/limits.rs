@@ -28,10 +28,7 @@ fn a_fork_bomb_hits_the_pids_limit_and_is_reported() {
             assert!(done.ending().hits.pids, "{done:?}");
             // Counted by difference: the next failure has nothing to do with it.
             let next = sh(&keeper, &server.workspace, "exit 9");
-            assert_eq!(
-                (next.code(), next.ending().hits),
-                (Some(9), Hits::default())
-            );
+            assert_eq!((next.code(), next.ending().hits), (Some(9), Hits::default()));
         },
     );
 }
@@ -57,32 +54,21 @@ fn processes_are_limited_without_a_cgroup_too() {
 
 #[test]
 fn memory_that_runs_out_is_reported() {
-    in_settings(
-        "limits::memory_that_runs_out_is_reported",
-        ROOT,
-        |setting| {
-            let server = Server::start(setting);
-            let mut profile = server.profile();
-            profile.limits.memory_bytes = Some(48 << 20);
-            let keeper = server.keeper(&profile);
-            if !has(&keeper, Layer::Cgroup) {
-                return;
-            }
-            for _ in 0..2 {
-                let done = sh(
-                    &keeper,
-                    &server.workspace,
-                    "head -c 200000000 /dev/zero | tail",
-                );
-                assert!(done.ending().hits.memory, "{done:?}");
-                let next = sh(&keeper, &server.workspace, "exit 9");
-                assert_eq!(
-                    (next.code(), next.ending().hits),
-                    (Some(9), Hits::default())
-                );
-            }
-        },
-    );
+    in_settings("limits::memory_that_runs_out_is_reported", ROOT, |setting| {
+        let server = Server::start(setting);
+        let mut profile = server.profile();
+        profile.limits.memory_bytes = Some(48 << 20);
+        let keeper = server.keeper(&profile);
+        if !has(&keeper, Layer::Cgroup) {
+            return;
+        }
+        for _ in 0..2 {
+            let done = sh(&keeper, &server.workspace, "head -c 200000000 /dev/zero | tail");
+            assert!(done.ending().hits.memory, "{done:?}");
+            let next = sh(&keeper, &server.workspace, "exit 9");
+            assert_eq!((next.code(), next.ending().hits), (Some(9), Hits::default()));
+        }
+    });
 }
 
 #[test]
@@ -107,61 +93,45 @@ fn memory_is_limited_by_process_without_a_cgroup() {
 
 #[test]
 fn cpu_seconds_run_out_and_are_reported() {
-    in_settings(
-        "limits::cpu_seconds_run_out_and_are_reported",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let keeper = server.keeper(&server.profile());
-            let program = find("sh");
-            let order = Launch {
-                cpu_seconds: Some(1),
-                ..launch(
-                    &program,
-                    &server.workspace,
-                    &["sh", "-c", "while :; do :; done"],
-                )
-            };
-            let done = run(&keeper, &order, &[program.executable()]);
-            assert_eq!(done.ending().outcome, Outcome::Signal(libc::SIGXCPU));
-            assert!(done.ending().hits.cpu);
-            assert!(done.ending().usage.user_us >= 500_000);
-        },
-    );
+    in_settings("limits::cpu_seconds_run_out_and_are_reported", ALL, |setting| {
+        let server = Server::start(setting);
+        let keeper = server.keeper(&server.profile());
+        let program = find("sh");
+        let order = Launch {
+            cpu_seconds: Some(1),
+            ..launch(&program, &server.workspace, &["sh", "-c", "while :; do :; done"])
+        };
+        let done = run(&keeper, &order, &[program.executable()]);
+        assert_eq!(done.ending().outcome, Outcome::Signal(libc::SIGXCPU));
+        assert!(done.ending().hits.cpu);
+        assert!(done.ending().usage.user_us >= 500_000);
+    });
 }
 
 #[test]
 fn a_cpu_share_slows_and_does_not_kill() {
-    in_settings(
-        "limits::a_cpu_share_slows_and_does_not_kill",
-        ROOT,
-        |setting| {
-            let server = Server::start(setting);
-            let mut profile = server.profile();
-            profile.limits.cpu_millicores = Some(200);
-            let keeper = server.keeper(&profile);
-            if has(&keeper, Layer::Cgroup) {
-                sh(
-                    &keeper,
-                    &server.workspace,
-                    "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done",
-                )
-                .succeeded();
-            }
-        },
-    );
+    in_settings("limits::a_cpu_share_slows_and_does_not_kill", ROOT, |setting| {
+        let server = Server::start(setting);
+        let mut profile = server.profile();
+        profile.limits.cpu_millicores = Some(200);
+        let keeper = server.keeper(&profile);
+        if has(&keeper, Layer::Cgroup) {
+            sh(
+                &keeper,
+                &server.workspace,
+                "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done",
+            )
+            .succeeded();
+        }
+    });
 }
 
 #[test]
 fn process_limits_are_set_and_cannot_be_raised() {
-    in_settings(
-        "limits::process_limits_are_set_and_cannot_be_raised",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let done = server.sh("ulimit -c; ulimit -n; ulimit -Hn; ulimit -t; ulimit -f");
-            assert_eq!(done.succeeded(), "0\n256\n256\n60\n2097152\n");
-            server.sh("ulimit -Hn 1000").refused("x");
-        },
-    );
+    in_settings("limits::process_limits_are_set_and_cannot_be_raised", ALL, |setting| {
+        let server = Server::start(setting);
+        let done = server.sh("ulimit -c; ulimit -n; ulimit -Hn; ulimit -t; ulimit -f");
+        assert_eq!(done.succeeded(), "0\n256\n256\n60\n2097152\n");
+        server.sh("ulimit -Hn 1000").refused("x");
+    });
 }

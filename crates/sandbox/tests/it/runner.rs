@@ -111,55 +111,42 @@ fn order(server: &Server, payload: &str) -> Launch {
 
 #[test]
 fn a_runner_starts_programs_and_joins_them() {
-    in_settings(
-        "runner::a_runner_starts_programs_and_joins_them",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let keeper = server.keeper(&server.profile());
-            let (printf, sort, ls, sh) = (find("printf"), find("sort"), find("ls"), find("sh"));
-            let done = run_launch(
-                &keeper,
-                &order(&server, "pipeline"),
-                &[printf.executable(), sort.executable()],
-            );
-            assert_eq!(done.succeeded(), "a\nb\n");
-            let done = run_launch(
-                &keeper,
-                &order(&server, "descriptors"),
-                &[ls.executable(), sort.executable()],
-            );
-            assert_eq!(done.succeeded(), "0\n1\n2\n3\n");
-            let done = run_launch(&keeper, &order(&server, "crossed"), &[sh.executable()]);
-            assert_eq!(
-                (done.stdout.as_str(), done.stderr.as_str()),
-                ("err\n", "out\n")
-            );
-        },
-    );
+    in_settings("runner::a_runner_starts_programs_and_joins_them", ALL, |setting| {
+        let server = Server::start(setting);
+        let keeper = server.keeper(&server.profile());
+        let (printf, sort, ls, sh) = (find("printf"), find("sort"), find("ls"), find("sh"));
+        let done = run_launch(
+            &keeper,
+            &order(&server, "pipeline"),
+            &[printf.executable(), sort.executable()],
+        );
+        assert_eq!(done.succeeded(), "a\nb\n");
+        let done = run_launch(
+            &keeper,
+            &order(&server, "descriptors"),
+            &[ls.executable(), sort.executable()],
+        );
+        assert_eq!(done.succeeded(), "0\n1\n2\n3\n");
+        let done = run_launch(&keeper, &order(&server, "crossed"), &[sh.executable()]);
+        assert_eq!((done.stdout.as_str(), done.stderr.as_str()), ("err\n", "out\n"));
+    });
 }
 
 #[test]
 fn a_runner_has_the_rights_of_a_command() {
-    in_settings(
-        "runner::a_runner_has_the_rights_of_a_command",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let mut profile = server.profile();
-            run_launch(&server.keeper(&profile), &order(&server, "redirect"), &[]).succeeded();
-            assert!(
-                server.workspace.join("inside").exists() && !server.outside.join("new").exists()
-            );
-            profile.exec_list = true;
-            let id = find("id");
-            let strict = Launch {
-                exec: only(&[&find("true")]),
-                ..order(&server, "unlisted")
-            };
-            run_launch(&server.keeper(&profile), &strict, &[id.executable()]).succeeded();
-        },
-    );
+    in_settings("runner::a_runner_has_the_rights_of_a_command", ALL, |setting| {
+        let server = Server::start(setting);
+        let mut profile = server.profile();
+        run_launch(&server.keeper(&profile), &order(&server, "redirect"), &[]).succeeded();
+        assert!(server.workspace.join("inside").exists() && !server.outside.join("new").exists());
+        profile.exec_list = true;
+        let id = find("id");
+        let strict = Launch {
+            exec: only(&[&find("true")]),
+            ..order(&server, "unlisted")
+        };
+        run_launch(&server.keeper(&profile), &strict, &[id.executable()]).succeeded();
+    });
 }
 
 #[test]
@@ -181,20 +168,10 @@ fn a_runner_waits_at_the_gate_too() {
 
 #[test]
 fn a_runner_that_fails_is_a_failed_command() {
-    in_settings(
-        "runner::a_runner_that_fails_is_a_failed_command",
-        ALL,
-        |setting| {
-            let server = Server::start(setting);
-            let keeper = server.keeper(&server.profile());
-            assert_eq!(
-                run_launch(&keeper, &order(&server, "42"), &[]).code(),
-                Some(42)
-            );
-            assert_eq!(
-                run_launch(&keeper, &order(&server, "panic"), &[]).code(),
-                Some(125)
-            );
-        },
-    );
+    in_settings("runner::a_runner_that_fails_is_a_failed_command", ALL, |setting| {
+        let server = Server::start(setting);
+        let keeper = server.keeper(&server.profile());
+        assert_eq!(run_launch(&keeper, &order(&server, "42"), &[]).code(), Some(42));
+        assert_eq!(run_launch(&keeper, &order(&server, "panic"), &[]).code(), Some(125));
+    });
 }

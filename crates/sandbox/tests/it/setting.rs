@@ -68,20 +68,11 @@ pub(crate) fn in_settings(name: &str, settings: &[Setting], body: fn(Setting)) {
     }
 }
 
-pub(crate) const ALL: &[Setting] = &[
-    Setting::Root,
-    Setting::RootPlain,
-    Setting::User,
-    Setting::UserPlain,
-];
+pub(crate) const ALL: &[Setting] = &[Setting::Root, Setting::RootPlain, Setting::User, Setting::UserPlain];
 pub(crate) const WITH_NAMESPACES: &[Setting] = &[Setting::Root, Setting::User];
 
 fn again_as_user(name: &str, setting: Setting) {
-    let word = if setting == Setting::User {
-        "user"
-    } else {
-        "user-plain"
-    };
+    let word = if setting == Setting::User { "user" } else { "user-plain" };
     let output = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", name, "--nocapture"])
         .env(VARIABLE, word)

@@ -11,8 +11,8 @@ use std::thread::JoinHandle;
 
 use countersign_sandbox::program::{self, Program};
 use countersign_sandbox::{
-    Body, Ending, ExecList, ExecRights, Identity, KeeperHandle, Launch, Layer, Limits, Mode,
-    Network, Options, Outcome, Profile, Reply, Zygote, directory, wire,
+    Body, Ending, ExecList, ExecRights, Identity, KeeperHandle, Launch, Layer, Limits, Mode, Network, Options, Outcome,
+    Profile, Reply, Zygote, directory, wire,
 };
 
 use crate::attacks;
@@ -84,12 +84,7 @@ impl Server {
                 file_bytes: Some(1 << 30),
                 open_files: 256,
             },
-            require: vec![
-                Layer::Landlock,
-                Layer::Seccomp,
-                Layer::NoNewPrivs,
-                Layer::Rlimits,
-            ],
+            require: vec![Layer::Landlock, Layer::Seccomp, Layer::NoNewPrivs, Layer::Rlimits],
         }
     }
 
@@ -212,21 +207,11 @@ fn reader(mut pipe: PipeReader) -> JoinHandle<String> {
     })
 }
 
-pub(crate) fn send(
-    keeper: &KeeperHandle,
-    launch: &Launch,
-    cwd: &OwnedFd,
-    programs: &[BorrowedFd<'_>],
-) -> Pending {
+pub(crate) fn send(keeper: &KeeperHandle, launch: &Launch, cwd: &OwnedFd, programs: &[BorrowedFd<'_>]) -> Pending {
     let (stdout, stdout_writer) = std::io::pipe().unwrap();
     let (stderr, stderr_writer) = std::io::pipe().unwrap();
     let stdin = File::open("/dev/null").unwrap();
-    let mut fds = vec![
-        cwd.as_fd(),
-        stdin.as_fd(),
-        stdout_writer.as_fd(),
-        stderr_writer.as_fd(),
-    ];
+    let mut fds = vec![cwd.as_fd(), stdin.as_fd(), stdout_writer.as_fd(), stderr_writer.as_fd()];
     fds.extend(programs);
     wire::send_launch(keeper.socket.as_fd(), launch, &fds).unwrap();
     Pending {
@@ -242,10 +227,7 @@ impl Pending {
     /// Waits for the reply and then for both streams: a survivor that held one would hang the test.
     pub(crate) fn finish(self, keeper: &KeeperHandle) -> Done {
         let reply = wire::receive_reply(keeper.socket.as_fd()).unwrap();
-        let mut texts = self
-            .streams
-            .into_iter()
-            .map(|stream| stream.join().unwrap());
+        let mut texts = self.streams.into_iter().map(|stream| stream.join().unwrap());
         Done {
             reply,
             stdout: texts.next().unwrap(),
@@ -255,10 +237,7 @@ impl Pending {
 }
 
 pub(crate) fn run(keeper: &KeeperHandle, launch: &Launch, programs: &[BorrowedFd<'_>]) -> Done {
-    let cwd = directory::open(Path::new(std::ffi::OsStr::from_bytes(
-        launch.cwd.as_bytes(),
-    )))
-    .unwrap();
+    let cwd = directory::open(Path::new(std::ffi::OsStr::from_bytes(launch.cwd.as_bytes()))).unwrap();
     let pending = send(keeper, launch, &cwd.fd, programs);
     control(keeper, wire::GO);
     pending.finish(keeper)

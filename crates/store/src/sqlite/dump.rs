@@ -26,12 +26,8 @@ impl SqliteStore {
     /// Writes the record as it stands now. Damage is exported as it is; verifying finds it.
     pub fn export(&self, writer: &mut dyn Write) -> Result<(), ExportError> {
         let unwritten = |source| ExportError::Write { source };
-        let snapshot =
-            Snapshot::take(&self.readers).map_err(|source| ExportError::Read { source })?;
-        let pruned = snapshot
-            .checkpoints
-            .iter()
-            .rfind(|it| it.seq + 1 == snapshot.first);
+        let snapshot = Snapshot::take(&self.readers).map_err(|source| ExportError::Read { source })?;
+        let pruned = snapshot.checkpoints.iter().rfind(|it| it.seq + 1 == snapshot.first);
         let start = Start {
             public_key: self.public_key().to_owned(),
             chain: CHAIN.to_owned(),
@@ -45,10 +41,9 @@ impl SqliteStore {
         while from <= start.last_seq {
             let to = start.last_seq.min(from + RANGE_ROWS - 1);
             for row in self.rows(from, to)? {
-                let line = row.to_json().map_err(|source| ExportError::Payload {
-                    seq: row.seq,
-                    source,
-                })?;
+                let line = row
+                    .to_json()
+                    .map_err(|source| ExportError::Payload { seq: row.seq, source })?;
                 writeln!(writer, "{line}").map_err(unwritten)?;
                 last_hash = row.hash;
             }

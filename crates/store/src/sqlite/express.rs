@@ -45,12 +45,18 @@ pub(super) enum Tried {
 impl Express {
     pub(super) fn new(site: Arc<Site>, growth: Arc<Growth>) -> Self {
         let witness = Witness::new(site.options.witness.clone());
-        Self { site, growth, lane: Mutex::new(Lane { open: None, witness }) }
+        Self {
+            site,
+            growth,
+            lane: Mutex::new(Lane { open: None, witness }),
+        }
     }
 
     /// Writes the change here and now, if that can be done at once.
     pub(super) fn write(&self, job: Box<Job>) -> Tried {
-        let Ok(mut lane) = self.lane.try_lock() else { return Tried::Not(job) };
+        let Ok(mut lane) = self.lane.try_lock() else {
+            return Tried::Not(job);
+        };
         match lane.write(&self.site, &job) {
             Ok(outcome) => {
                 self.growth.add(job.bytes());
@@ -73,7 +79,10 @@ impl Lane {
         let file = site.identity().map_err(|_| trouble::read_only())?;
         let open = match self.open.take().filter(|open| open.file == file) {
             Some(open) => self.open.insert(open),
-            None => self.open.insert(Open { connection: site.connect_within(Duration::ZERO)?, file }),
+            None => self.open.insert(Open {
+                connection: site.connect_within(Duration::ZERO)?,
+                file,
+            }),
         };
         let mut ledger = Ledger::over(&open.connection, site);
         let written = ledger.begin(Turn::NowOrNever).and_then(|mut head| {

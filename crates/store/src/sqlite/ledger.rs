@@ -71,7 +71,11 @@ pub(super) enum Turn {
 
 impl<'c> Ledger<'c> {
     pub(super) fn over(connection: &'c Connection, site: &'c Site) -> Self {
-        Self { site, connection, signed: Vec::new() }
+        Self {
+            site,
+            connection,
+            signed: Vec::new(),
+        }
     }
 
     fn statement(&self, text: &'static str) -> rusqlite::Result<CachedStatement<'c>> {
@@ -139,12 +143,7 @@ impl<'c> Ledger<'c> {
     }
 
     /// Links one event behind the head.
-    pub(super) fn append(
-        &mut self,
-        head: &mut Head,
-        draft: &Draft,
-        timestamp: &str,
-    ) -> rusqlite::Result<()> {
+    pub(super) fn append(&mut self, head: &mut Head, draft: &Draft, timestamp: &str) -> rusqlite::Result<()> {
         let columns = Columns {
             chain: CHAIN,
             event_id: draft.event_id.as_str(),
@@ -235,11 +234,7 @@ impl<'c> Ledger<'c> {
 
     /// The place of an event that is already in the record, word for word.
     pub(super) fn find(&mut self, draft: &Draft) -> rusqlite::Result<Option<u64>> {
-        let key = params![
-            draft.event_id.as_str(),
-            draft.event_type.as_str(),
-            draft.payload()
-        ];
+        let key = params![draft.event_id.as_str(), draft.event_type.as_str(), draft.payload()];
         let seq = self
             .statement(FIND_EVENT)?
             .query_row(key, |row| row.get::<_, i64>(0))

@@ -48,12 +48,15 @@ pub(super) struct Growth {
 impl Growth {
     pub(super) fn new() -> Self {
         // At the beginning there is something to look after: the log's length.
-        Self { pages: AtomicUsize::new(COPY_WHEN_IDLE_PAGES) }
+        Self {
+            pages: AtomicUsize::new(COPY_WHEN_IDLE_PAGES),
+        }
     }
 
     /// Counts a commit that wrote this much.
     pub(super) fn add(&self, bytes: usize) {
-        self.pages.fetch_add(COMMIT_PAGES + bytes / PAGE_BYTES, Ordering::Relaxed);
+        self.pages
+            .fetch_add(COMMIT_PAGES + bytes / PAGE_BYTES, Ordering::Relaxed);
     }
 
     /// Whether the log should be looked after once nobody waits.
@@ -77,7 +80,13 @@ impl Log {
         let mut path = site.database.clone().into_os_string();
         path.push("-wal");
         let flushes = site.options.durability == Durability::Power;
-        Self { path: path.into(), flushes, is_prepared: !flushes, growth, patience: site.options.busy_timeout }
+        Self {
+            path: path.into(),
+            flushes,
+            is_prepared: !flushes,
+            growth,
+            patience: site.options.busy_timeout,
+        }
     }
 
     /// Tells SQLite to leave copying and keeping of the log to us.
@@ -159,7 +168,9 @@ fn fill(path: &Path) -> io::Result<()> {
 fn fill_from(file: &File, mut end: u64) -> io::Result<()> {
     let zeros = vec![0; 1 << 20];
     while end < PREPARED_BYTES {
-        let count = usize::try_from(PREPARED_BYTES - end).unwrap_or(usize::MAX).min(zeros.len());
+        let count = usize::try_from(PREPARED_BYTES - end)
+            .unwrap_or(usize::MAX)
+            .min(zeros.len());
         file.write_all_at(&zeros[..count], end)?;
         end += count as u64;
     }

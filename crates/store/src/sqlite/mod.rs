@@ -131,7 +131,9 @@ impl SqliteStore {
     }
 
     /// The writer's answer, when it comes.
-    fn answer(sent: Result<oneshot::Receiver<Result<Committed, RecordError>>, RecordError>) -> Pending<Result<Committed, RecordError>> {
+    fn answer(
+        sent: Result<oneshot::Receiver<Result<Committed, RecordError>>, RecordError>,
+    ) -> Pending<Result<Committed, RecordError>> {
         Box::pin(async move {
             sent?
                 .await
@@ -173,11 +175,7 @@ impl Record for SqliteStore {
         Box::pin(async move {
             tokio::task::spawn_blocking(move || readers.command(&owner, &request_id))
                 .await
-                .unwrap_or_else(|_| {
-                    Err(RecordError::Unavailable(
-                        "the reader was stopped".to_owned(),
-                    ))
-                })
+                .unwrap_or_else(|_| Err(RecordError::Unavailable("the reader was stopped".to_owned())))
         })
     }
 }

@@ -50,23 +50,13 @@ impl SqliteStore {
     }
 
     /// The daily retention job.
-    pub fn prune_older_than(
-        &self,
-        days: u32,
-        now: Timestamp,
-        ids: &IdSource,
-    ) -> Result<Pruned, PruneError> {
+    pub fn prune_older_than(&self, days: u32, now: Timestamp, ids: &IdSource) -> Result<Pruned, PruneError> {
         let before = now.as_millis().saturating_sub(i64::from(days) * DAY_MILLIS);
         self.prune(Timestamp::from_millis(before), ids)
     }
 
     /// Gives the place up to which rows may go.
-    fn sign_prune(
-        &self,
-        connection: &Connection,
-        before: Timestamp,
-        ids: &IdSource,
-    ) -> rusqlite::Result<u64> {
+    fn sign_prune(&self, connection: &Connection, before: Timestamp, ids: &IdSource) -> rusqlite::Result<u64> {
         let mut ledger = Ledger::over(connection, &self.site);
         let mut work = || {
             let mut head = ledger.begin(Turn::Wait)?;
@@ -79,10 +69,7 @@ impl SqliteStore {
             ledger.append(&mut head, &note, &note.timestamp.to_string())?;
             ledger.sign_at(up_to, hash, Kind::Prune)?;
             head.checkpointed = head.checkpointed.max(up_to);
-            connection.execute(
-                "DELETE FROM checkpoints WHERE seq < ?1",
-                [up_to.cast_signed()],
-            )?;
+            connection.execute("DELETE FROM checkpoints WHERE seq < ?1", [up_to.cast_signed()])?;
             Ok((up_to, ledger.commit(&head)?))
         };
         let outcome = work();
@@ -107,11 +94,7 @@ fn note(now: &Timestamp, ids: &IdSource, before: Timestamp, up_to: u64) -> Draft
 }
 
 /// The last row of those at the start that are all old and that no open command needs.
-fn last_old_row(
-    connection: &Connection,
-    pruned: u64,
-    before: Timestamp,
-) -> rusqlite::Result<Option<(u64, Hash)>> {
+fn last_old_row(connection: &Connection, pruned: u64, before: Timestamp) -> rusqlite::Result<Option<(u64, Hash)>> {
     // By place, not by the index on time: the scan ends at the first young row.
     let first_kept = connection.query_row(
         "SELECT min(coalesce((SELECT seq FROM flow_events NOT INDEXED

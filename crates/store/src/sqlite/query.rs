@@ -82,10 +82,7 @@ impl SqliteStore {
             .map_err(|source| QueryError::Read { source })?
             .into_iter()
             .map(|row| {
-                serde_json::from_str(&row.payload).map_err(|source| QueryError::Payload {
-                    seq: row.seq,
-                    source,
-                })
+                serde_json::from_str(&row.payload).map_err(|source| QueryError::Payload { seq: row.seq, source })
             })
             .collect()
     }
@@ -105,11 +102,7 @@ enum Subject {
     Commands,
 }
 
-fn select(
-    connection: &Connection,
-    filter: &Filter,
-    subject: Subject,
-) -> rusqlite::Result<Vec<Row>> {
+fn select(connection: &Connection, filter: &Filter, subject: Subject) -> rusqlite::Result<Vec<Row>> {
     let (conditions, values) = conditions(filter, subject);
     let direction = match filter.pick {
         Pick::Oldest => "ASC",
@@ -146,9 +139,7 @@ fn conditions(filter: &Filter, subject: Subject) -> (Vec<&'static str>, Vec<SqlV
     add("correlation_id = ?", text(&filter.correlation_id));
     add("timestamp >= ?", moment(filter.from));
     add("timestamp < ?", moment(filter.to));
-    let event_type = filter
-        .event_type
-        .map(|it| SqlValue::from(it.as_str().to_owned()));
+    let event_type = filter.event_type.map(|it| SqlValue::from(it.as_str().to_owned()));
     add("event_type = ?", event_type);
     match subject {
         Subject::Commands => {

@@ -33,10 +33,7 @@ impl Readers {
     }
 
     /// Runs one short read. The connection goes back only when all went well.
-    pub(super) fn read<T>(
-        &self,
-        work: impl FnOnce(&Connection) -> rusqlite::Result<T>,
-    ) -> rusqlite::Result<T> {
+    pub(super) fn read<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
         let file = self.site.identity().ok();
         // One whose file was replaced would go on reading the old one.
         let kept = self.lock().pop().filter(|it| Some(it.file) == file);

@@ -51,10 +51,7 @@ pub enum OpenError {
     #[error("the database file `{path}` cannot be prepared")]
     File { path: PathBuf, source: io::Error },
     #[error("the database `{path}` cannot be opened")]
-    Connect {
-        path: PathBuf,
-        source: rusqlite::Error,
-    },
+    Connect { path: PathBuf, source: rusqlite::Error },
     #[error(transparent)]
     Migrate(#[from] MigrateError),
     #[error(transparent)]
@@ -65,10 +62,7 @@ pub enum OpenError {
 
 impl Site {
     /// Prepares directory, key and database, and gives the connection that writes.
-    pub(super) fn prepare(
-        directory: &Path,
-        options: Options,
-    ) -> Result<(Self, Connection), OpenError> {
+    pub(super) fn prepare(directory: &Path, options: Options) -> Result<(Self, Connection), OpenError> {
         close_directory(directory)?;
         let database = directory.join(FILE_NAME);
         create_file(&database, directory).map_err(|source| OpenError::File {
@@ -135,7 +129,6 @@ impl Site {
             inode: file.ino(),
         })
     }
-
 }
 
 /// The change to WAL does not wait for others by itself as other statements do.
@@ -184,12 +177,7 @@ fn close_directory(path: &Path) -> Result<(), OpenError> {
 
 /// SQLite gives its log and shared memory the mode of the database, so that one is made first.
 fn create_file(path: &Path, directory: &Path) -> io::Result<()> {
-    match OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-    {
+    match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
         Ok(_) => File::open(directory)?.sync_all(),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             let mode = fs::metadata(path)?.permissions().mode();

@@ -32,14 +32,10 @@ impl Snapshot {
 
     pub(super) fn read(connection: &Connection) -> rusqlite::Result<Self> {
         let head = connection
-            .query_row(
-                "SELECT seq, hash FROM chain_heads WHERE chain = ?1",
-                [CHAIN],
-                |row| {
-                    let hash = Hash::from_bytes(row.get(1)?);
-                    Ok((row.get::<_, i64>(0)?.cast_unsigned(), hash))
-                },
-            )
+            .query_row("SELECT seq, hash FROM chain_heads WHERE chain = ?1", [CHAIN], |row| {
+                let hash = Hash::from_bytes(row.get(1)?);
+                Ok((row.get::<_, i64>(0)?.cast_unsigned(), hash))
+            })
             .optional()?;
         let pruned = pruned(connection)?;
         let last_row = connection.query_row("SELECT max(seq) FROM flow_events", [], |row| {

@@ -52,9 +52,7 @@ impl SqliteStore {
                 .collect::<rusqlite::Result<Vec<_>>>()
         });
         let open = open.map_err(|error| trouble::unavailable(&error))?;
-        let dead = open
-            .into_iter()
-            .filter(|(_, process)| !Process::is_alive(process));
+        let dead = open.into_iter().filter(|(_, process)| !Process::is_alive(process));
         Ok(dead.map(|(orphan, _)| orphan).collect())
     }
 }
@@ -71,8 +69,7 @@ struct Orphan {
 impl Orphan {
     fn closing(self, now: Timestamp, ids: &IdSource) -> Change {
         let event_id = ids.event();
-        let mut payload: Map<String, Value> =
-            serde_json::from_str(&self.abandoned).unwrap_or_default();
+        let mut payload: Map<String, Value> = serde_json::from_str(&self.abandoned).unwrap_or_default();
         payload.insert("audit_id".to_owned(), event_id.as_str().into());
         payload.insert("timestamp".to_owned(), now.to_string().into());
         let payload = Value::Object(payload);

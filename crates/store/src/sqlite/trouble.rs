@@ -12,12 +12,8 @@ pub(super) fn sentence(error: &rusqlite::Error) -> String {
     let meaning = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => "the disk is full",
         Some(ErrorCode::ReadOnly) => "the database cannot be written, it is read-only",
-        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
-            "another process keeps the database locked"
-        }
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
-            "the database file is damaged"
-        }
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => "another process keeps the database locked",
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => "the database file is damaged",
         Some(ErrorCode::CannotOpen) => "the database file cannot be opened",
         Some(ErrorCode::SystemIoFailure) => "the disk reports an error",
         Some(ErrorCode::PermissionDenied) => "access to the database is denied",
@@ -37,10 +33,7 @@ pub(super) fn is_passing(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
         Some(
-            ErrorCode::DatabaseBusy
-                | ErrorCode::DatabaseLocked
-                | ErrorCode::DiskFull
-                | ErrorCode::ConstraintViolation
+            ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::DiskFull | ErrorCode::ConstraintViolation
         )
     )
 }

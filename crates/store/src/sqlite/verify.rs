@@ -59,11 +59,7 @@ impl From<rusqlite::Error> for VerifyError {
 
 impl SqliteStore {
     /// Proves rows, head and checkpoints; the first flaw is the error.
-    pub fn verify(
-        &self,
-        range: Range,
-        progress: &(dyn Fn(Progress) + Sync),
-    ) -> Result<Report, VerifyError> {
+    pub fn verify(&self, range: Range, progress: &(dyn Fn(Progress) + Sync)) -> Result<Report, VerifyError> {
         loop {
             let snapshot = Snapshot::take(&self.readers)?;
             let first = snapshot.first;
@@ -133,10 +129,7 @@ impl Proof<'_> {
     fn prove_end(&self, head: u64, head_hash: Hash, reached: Hash) -> Result<(), Flaw> {
         let beyond = self.snapshot.checkpoints.last().map_or(0, |it| it.seq);
         if beyond > head {
-            return Err(Fault::Truncated {
-                should_reach: beyond,
-            }
-            .at(head + 1));
+            return Err(Fault::Truncated { should_reach: beyond }.at(head + 1));
         }
         if self.snapshot.last_row != head || head_hash != reached {
             return Err(Fault::HeadChanged.at(head));
@@ -185,10 +178,7 @@ impl Proof<'_> {
             }
             let rows = walk.next() - from;
             let rows_done = self.rows_done.fetch_add(rows, Ordering::Relaxed) + rows;
-            (self.progress)(Progress {
-                rows_done,
-                rows_all,
-            });
+            (self.progress)(Progress { rows_done, rows_all });
         }
         if walk.next() > last {
             return Ok(walk.prev());
@@ -203,24 +193,16 @@ impl Proof<'_> {
 
     fn hash_before(&self, seq: u64) -> Result<Hash, VerifyError> {
         let before = self.readers.read(|connection| {
-            let mut statement =
-                connection.prepare("SELECT hash FROM flow_events WHERE seq = ?1")?;
+            let mut statement = connection.prepare("SELECT hash FROM flow_events WHERE seq = ?1")?;
             let mut rows = statement.query([(seq - 1).cast_signed()])?;
             rows.next()?.map(|row| row.get(0)).transpose()
         })?;
-        Ok(before
-            .map(Hash::from_bytes)
-            .ok_or(Fault::Missing.at(seq - 1))?)
+        Ok(before.map(Hash::from_bytes).ok_or(Fault::Missing.at(seq - 1))?)
     }
 }
 
 /// Stops without a word when the rows end before `to`.
-fn step_range(
-    connection: &Connection,
-    walk: &mut Walk,
-    from: u64,
-    to: u64,
-) -> rusqlite::Result<Result<(), Flaw>> {
+fn step_range(connection: &Connection, walk: &mut Walk, from: u64, to: u64) -> rusqlite::Result<Result<(), Flaw>> {
     let sql = format!(
         "SELECT {} FROM flow_events WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq",
         query::COLUMNS

@@ -50,11 +50,7 @@ pub(super) enum Rule {
 impl Job {
     pub(super) fn new(change: Change, rule: Rule) -> (Box<Self>, oneshot::Receiver<Outcome>) {
         let (answer, outcome) = oneshot::channel();
-        let timestamps = change
-            .events
-            .iter()
-            .map(|draft| draft.timestamp.to_string())
-            .collect();
+        let timestamps = change.events.iter().map(|draft| draft.timestamp.to_string()).collect();
         let job = Self {
             change,
             timestamps,
@@ -67,7 +63,11 @@ impl Job {
     /// What it brings to the database, roughly.
     pub(super) fn bytes(&self) -> usize {
         let events: usize = self.change.events.iter().map(|draft| draft.payload().len()).sum();
-        let close = self.change.close.as_ref().map_or(0, |close| close.stdout.len() + close.stderr.len());
+        let close = self
+            .change
+            .close
+            .as_ref()
+            .map_or(0, |close| close.stdout.len() + close.stderr.len());
         events + close
     }
 
@@ -123,10 +123,7 @@ struct Writer<'a> {
     queue: &'a Receiver<Message>,
     witness: Witness,
     /// Jobs of the transaction under way.
-    #[expect(
-        clippy::vec_box,
-        reason = "they come boxed, which keeps the queue small"
-    )]
+    #[expect(clippy::vec_box, reason = "they come boxed, which keeps the queue small")]
     batch: Vec<Box<Job>>,
     growth: Arc<Growth>,
 }
@@ -235,9 +232,7 @@ impl Writer<'_> {
                         Ok(Some(committed)) => Ok(committed),
                         Ok(None) | Err(_) => Err(trouble::unavailable(&error)),
                     };
-                    self.batch
-                        .drain(..)
-                        .for_each(|job| job.answer(outcome.clone()));
+                    self.batch.drain(..).for_each(|job| job.answer(outcome.clone()));
                 }
                 Err(error) => {
                     self.batch.extend(jobs);
@@ -248,12 +243,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn finish(
-        &mut self,
-        ledger: &mut Ledger<'_>,
-        head: &Head,
-        outcomes: Vec<Outcome>,
-    ) -> rusqlite::Result<()> {
+    fn finish(&mut self, ledger: &mut Ledger<'_>, head: &Head, outcomes: Vec<Outcome>) -> rusqlite::Result<()> {
         let signed = ledger.commit(head)?;
         for (job, outcome) in self.batch.drain(..).zip(outcomes) {
             self.growth.add(job.bytes());

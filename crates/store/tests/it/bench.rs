@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use countersign_gateway::audit::event::{Actor, ActorType, Draft, EventType};
-use countersign_gateway::audit::{
-    Change, CloseCommand, Committed, OpenCommand, Record, RecordError,
-};
+use countersign_gateway::audit::{Change, CloseCommand, Committed, OpenCommand, Record, RecordError};
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, RequestId};
 use countersign_store::prove::Report;
@@ -77,9 +75,7 @@ impl Bench {
             .collect::<Result<_, _>>()
             .unwrap();
         for trigger in triggers {
-            connection
-                .execute_batch(&format!("DROP TRIGGER {trigger}"))
-                .unwrap();
+            connection.execute_batch(&format!("DROP TRIGGER {trigger}")).unwrap();
         }
         connection.execute_batch(statement).unwrap();
     }
@@ -112,9 +108,7 @@ impl Bench {
             request_id: RequestId::trusted(request_id),
             digest: digest.to_owned(),
             opened_at: noon(),
-            abandoned:
-                json!({"request_id": request_id, "status": "failed", "error_code": "ABANDONED"})
-                    .to_string(),
+            abandoned: json!({"request_id": request_id, "status": "failed", "error_code": "ABANDONED"}).to_string(),
             correlation_id,
         };
         Change {

@@ -111,11 +111,7 @@ fn without_any_checkpoint_the_signed_line_alone_holds_the_rows() {
     // Two running records under one key: their files differ in their rows and last lines only.
     let [one, other] = [Bench::new(), Bench::new()];
     drop(one.open());
-    std::fs::copy(
-        one.path().join("record-key"),
-        other.path().join("record-key"),
-    )
-    .unwrap();
+    std::fs::copy(one.path().join("record-key"), other.path().join("record-key")).unwrap();
     let [one, other] = [one, other].map(|bench| {
         let store = bench.open();
         fill(&bench, &store, 5);
@@ -141,10 +137,7 @@ fn the_first_and_last_line_are_under_a_signature() {
         assert!(lines[line].contains(from), "{}", lines[line]);
         lines[line] = lines[line].replace(from, to);
         let forged = read(&lines.join("\n"));
-        assert!(
-            matches!(forged, Err(FileError::EndSignature { .. })),
-            "{forged:?}"
-        );
+        assert!(matches!(forged, Err(FileError::EndSignature { .. })), "{forged:?}");
     }
 }
 
@@ -164,9 +157,6 @@ fn lines_that_do_not_belong_are_refused() {
         let mut lines = sample();
         lines.insert(place, line.to_owned());
         let refused = read(&lines.join("\n"));
-        assert!(
-            matches!(refused, Err(FileError::Line { .. })),
-            "{refused:?}"
-        );
+        assert!(matches!(refused, Err(FileError::Line { .. })), "{refused:?}");
     }
 }

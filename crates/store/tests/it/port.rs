@@ -67,10 +67,7 @@ fn events_stand_in_the_order_they_were_acknowledged(fixture: &dyn Fixture) {
         let change = fixture.bench().note(number);
         let event = change.events[0].event_id.clone();
         let receipt = commit(&*record, change).unwrap();
-        assert_eq!(
-            (receipt.last_seq, receipt.last_event),
-            (number, Some(event))
-        );
+        assert_eq!((receipt.last_seq, receipt.last_event), (number, Some(event)));
     }
     drop(record);
     let rows = fixture.rows();
@@ -82,9 +79,7 @@ fn events_stand_in_the_order_they_were_acknowledged(fixture: &dyn Fixture) {
 fn events_of_one_change_stay_together(fixture: &dyn Fixture) {
     let record = fixture.open();
     let bench = fixture.bench();
-    let drafts: Vec<_> = (0..3)
-        .map(|part| bench.draft(&json!({"part": part})))
-        .collect();
+    let drafts: Vec<_> = (0..3).map(|part| bench.draft(&json!({"part": part}))).collect();
     let last = drafts[2].event_id.clone();
     let receipt = commit(&*record, events(drafts)).unwrap();
     assert_eq!((receipt.last_seq, receipt.last_event), (3, Some(last)));

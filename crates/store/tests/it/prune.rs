@@ -32,10 +32,7 @@ fn rows_before_the_moment_go_and_the_rest_verifies() {
     assert_eq!((report.first_seq, report.last_seq), (5, 11));
     let last = store.tail(10).unwrap().swap_remove(0);
     assert_eq!(last.event_type, "audit.pruned");
-    assert_eq!(
-        last.payload,
-        r#"{"before":"2026-11-19T12:00:00.000Z","up_to_seq":4}"#
-    );
+    assert_eq!(last.payload, r#"{"before":"2026-11-19T12:00:00.000Z","up_to_seq":4}"#);
 }
 
 #[test]

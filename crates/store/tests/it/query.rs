@@ -145,10 +145,7 @@ fn a_request_id_is_found_by_its_index() {
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap();
-    assert!(
-        plan.concat().contains("flow_events_by_request_id"),
-        "{plan:?}"
-    );
+    assert!(plan.concat().contains("flow_events_by_request_id"), "{plan:?}");
 }
 
 #[test]
@@ -181,10 +178,7 @@ fn checkpoints_go_to_the_witness_as_lines() {
         .inspect(|checkpoint| assert!(checkpoint.is_signed_by(&key)))
         .map(|checkpoint| (checkpoint.kind.as_str(), checkpoint.seq))
         .collect();
-    assert_eq!(
-        seen,
-        [("periodic", 1_000), ("periodic", 2_000), ("stop", 2_100)]
-    );
+    assert_eq!(seen, [("periodic", 1_000), ("periodic", 2_000), ("stop", 2_100)]);
 }
 
 #[test]
@@ -202,10 +196,7 @@ fn the_state_directory_and_its_files_are_their_owners_alone() {
         .map(|entry| entry.file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(
-        names,
-        ["record-key", "record.db", "record.db-shm", "record.db-wal"]
-    );
+    assert_eq!(names, ["record-key", "record.db", "record.db-shm", "record.db-wal"]);
 }
 
 #[test]
@@ -230,10 +221,7 @@ fn a_database_of_a_newer_program_is_refused() {
     let bench = Bench::new();
     drop(bench.open());
     bench.sql().pragma_update(None, "user_version", 99).unwrap();
-    let refused = SqliteStore::open(bench.path(), Bench::options())
-        .err()
-        .unwrap();
-    let sentence =
-        "the database has version 99, this program knows 1: it was written by a newer program";
+    let refused = SqliteStore::open(bench.path(), Bench::options()).err().unwrap();
+    let sentence = "the database has version 99, this program knows 1: it was written by a newer program";
     assert_eq!(refused.to_string(), sentence);
 }

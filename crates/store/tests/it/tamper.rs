@@ -129,18 +129,14 @@ fn a_cut_tail_with_a_fitting_head_runs_into_the_signed_stop() {
 
 #[test]
 fn a_changed_head_is_found() {
-    for change in [
-        "UPDATE chain_heads SET hash = zeroblob(32)",
-        "DELETE FROM chain_heads",
-    ] {
+    for change in ["UPDATE chain_heads SET hash = zeroblob(32)", "DELETE FROM chain_heads"] {
         assert_eq!(flaw_after(change), at(ROWS, Fault::HeadChanged), "{change}");
     }
     let longer = "UPDATE chain_heads SET seq = 25";
     let truncated = Fault::Truncated { should_reach: 25 };
     assert_eq!(flaw_after(longer), at(21, truncated));
     // A head set back: the signed stop lies beyond it.
-    let shorter =
-        "UPDATE chain_heads SET seq = 15, hash = (SELECT hash FROM flow_events WHERE seq = 15)";
+    let shorter = "UPDATE chain_heads SET seq = 15, hash = (SELECT hash FROM flow_events WHERE seq = 15)";
     let truncated = Fault::Truncated { should_reach: ROWS };
     assert_eq!(flaw_after(shorter), at(16, truncated));
 }
@@ -162,8 +158,7 @@ fn a_forged_checkpoint_is_found() {
 
 #[test]
 fn a_forged_prune_does_not_excuse_missing_rows() {
-    let statement =
-        "INSERT INTO checkpoints (chain, seq, hash, timestamp, kind, public_key, signature)
+    let statement = "INSERT INTO checkpoints (chain, seq, hash, timestamp, kind, public_key, signature)
              SELECT chain, 5, hash, timestamp, 'prune', public_key, signature FROM checkpoints;
          DELETE FROM flow_events WHERE seq <= 5;";
     assert_eq!(flaw_after(statement), at(5, Fault::BadSignature));
@@ -191,10 +186,7 @@ fn a_removed_checkpoint_is_missed() {
     let statement = "DELETE FROM checkpoints WHERE seq = 1000";
     let missing = Fault::CheckpointMissing;
     assert_eq!(flaw_of(2_100, statement), at(1_000, missing));
-    assert_eq!(
-        flaw_of(2_100, "DELETE FROM checkpoints"),
-        at(1_000, missing)
-    );
+    assert_eq!(flaw_of(2_100, "DELETE FROM checkpoints"), at(1_000, missing));
 }
 
 #[test]
@@ -276,9 +268,7 @@ fn a_head_set_back_stops_writing() {
     fill(&bench, &bench.open(), ROWS);
     bench
         .sql()
-        .execute_batch(
-            "UPDATE chain_heads SET seq = 5, hash = (SELECT hash FROM flow_events WHERE seq = 5)",
-        )
+        .execute_batch("UPDATE chain_heads SET seq = 5, hash = (SELECT hash FROM flow_events WHERE seq = 5)")
         .unwrap();
     let store = bench.open();
     assert!(commit(&store, bench.note(1)).is_err());

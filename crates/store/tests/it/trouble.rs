@@ -156,11 +156,7 @@ fn a_damaged_file_is_said_and_its_repair_noticed() {
     let store = bench.open();
     commit(&store, bench.note(1)).unwrap();
     drop(store);
-    fs::write(
-        bench.database(),
-        b"this is no database, whatever it says it is",
-    )
-    .unwrap();
+    fs::write(bench.database(), b"this is no database, whatever it says it is").unwrap();
     let refused = SqliteStore::open(bench.path(), Bench::options());
     assert!(matches!(refused, Err(OpenError::Connect { .. })));
     fs::write(bench.database(), good).unwrap();
@@ -181,10 +177,7 @@ fn pages_damaged_under_a_running_store_are_said() {
     bad[4096..].fill(0xa5);
     fs::write(bench.database(), bad).unwrap();
     let sentence = refusal(&store, &bench);
-    assert!(
-        sentence.starts_with("the database file is damaged"),
-        "{sentence}"
-    );
+    assert!(sentence.starts_with("the database file is damaged"), "{sentence}");
     fs::write(bench.database(), good).unwrap();
     commit(&store, bench.note(2)).unwrap();
     assert_eq!(verify(&store).unwrap().rows, 2);
@@ -215,9 +208,7 @@ fn a_read_only_place_is_refused_and_noticed_when_it_opens() {
     };
     let remount = |how: &str| {
         let mut mount = Command::new("mount");
-        mount
-            .args(["-o", &format!("remount,{how}")])
-            .arg(small.0.path());
+        mount.args(["-o", &format!("remount,{how}")]).arg(small.0.path());
         assert!(mount.status().unwrap().success());
     };
     drop(SqliteStore::open(small.0.path(), Bench::options()).unwrap());

@@ -42,8 +42,13 @@ pub(super) fn run(flags: &Flags, file: &Path) -> anyhow::Result<()> {
 /// What only the policy itself can judge.
 fn of_policy(settings: &Settings) -> Vec<Problem> {
     let error = policy::effective(settings).err();
-    let origin = settings.held("command_policy.allowlist").map(|held| held.origin.clone());
-    let problem = origin.zip(error).map(|(origin, error)| Problem { origin, message: format!("{error:#}") });
+    let origin = settings
+        .held("command_policy.allowlist")
+        .map(|held| held.origin.clone());
+    let problem = origin.zip(error).map(|(origin, error)| Problem {
+        origin,
+        message: format!("{error:#}"),
+    });
     problem.into_iter().collect()
 }
 

@@ -70,8 +70,8 @@ const KEY_OWNERS: &[&str] = &[
 ];
 /// A name that ends like this speaks about a secret without holding it, as in `TOKEN_FILE`.
 const DESCRIPTIONS: &[&str] = &[
-    "count", "enabled", "expires", "file", "length", "limit", "max", "min", "mode", "name", "path",
-    "policy", "required", "size", "ttl", "type", "url",
+    "count", "enabled", "expires", "file", "length", "limit", "max", "min", "mode", "name", "path", "policy",
+    "required", "size", "ttl", "type", "url",
 ];
 
 pub(super) fn ends_with(word: &str, ending: &str) -> bool {
@@ -88,9 +88,7 @@ impl<'n> Iterator for Words<'n> {
     type Item = &'n str;
 
     fn next(&mut self) -> Option<&'n str> {
-        let name = self
-            .0
-            .trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+        let name = self.0.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
         if name.is_empty() {
             return None;
         }

@@ -83,7 +83,10 @@ fn secrets_leave_a_text_and_their_names_stay() {
     let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl";
     let cases = [
         ("password=hunter2", "password=[redacted]"),
-        ("deploy --password hunter2 --to x", "deploy --password [redacted] --to x"),
+        (
+            "deploy --password hunter2 --to x",
+            "deploy --password [redacted] --to x",
+        ),
         ("deploy --token 'a b' | x", "deploy --token '[redacted]' | x"),
         ("deploy --token --dry-run", "deploy --token --dry-run"),
         ("curl -u me:hunter2 x", "curl -u me:[redacted] x"),
@@ -92,14 +95,8 @@ fn secrets_leave_a_text_and_their_names_stay() {
             "export DB_PASSWORD='a b c' && x",
             "export DB_PASSWORD='[redacted]' && x",
         ),
-        (
-            "password: hunter2\nuser: ann",
-            "password: [redacted]\nuser: ann",
-        ),
-        (
-            r#"{"api_key": "a\"b", "n": 1}"#,
-            r#"{"api_key": "[redacted]", "n": 1}"#,
-        ),
+        ("password: hunter2\nuser: ann", "password: [redacted]\nuser: ann"),
+        (r#"{"api_key": "a\"b", "n": 1}"#, r#"{"api_key": "[redacted]", "n": 1}"#),
         (
             r#"{\"token\":\"abc\",\"n\":1}"#,
             r#"{\"token\":\"[redacted]\",\"n\":1}"#,
@@ -108,32 +105,17 @@ fn secrets_leave_a_text_and_their_names_stay() {
             "curl -H 'Authorization: Bearer abc.def' u",
             "curl -H 'Authorization: Bearer [redacted]' u",
         ),
-        (
-            "Authorization: Basic dXNlcjpwdw==",
-            "Authorization: Basic [redacted]",
-        ),
+        ("Authorization: Basic dXNlcjpwdw==", "Authorization: Basic [redacted]"),
         ("Authorization: abc", "Authorization: [redacted]"),
-        (
-            "Cookie: a=1; b=2\r\nHost: x",
-            "Cookie: [redacted]\r\nHost: x",
-        ),
+        ("Cookie: a=1; b=2\r\nHost: x", "Cookie: [redacted]\r\nHost: x"),
         ("a bearer abcdef here", "a bearer [redacted] here"),
         (
             "git clone https://ann:pw@host/x.git",
             "git clone https://ann:[redacted]@host/x.git",
         ),
-        (
-            "postgres://u:p%40ss@db:5432/x",
-            "postgres://u:[redacted]@db:5432/x",
-        ),
-        (
-            "https://0123456789abcdef0123@host",
-            "https://[redacted]@host",
-        ),
-        (
-            "?q=1&access_token=abc&b=2",
-            "?q=1&access_token=[redacted]&b=2",
-        ),
+        ("postgres://u:p%40ss@db:5432/x", "postgres://u:[redacted]@db:5432/x"),
+        ("https://0123456789abcdef0123@host", "https://[redacted]@host"),
+        ("?q=1&access_token=abc&b=2", "?q=1&access_token=[redacted]&b=2"),
         ("token => abc, x", "token => [redacted], x"),
         (&format!("key {aws} end"), "key [redacted] end"),
         (&format!("push {github}"), "push [redacted]"),
@@ -181,10 +163,7 @@ fn arguments_are_read_with_the_ones_before_them() {
         let args: Vec<_> = args.iter().map(|&it| it.to_owned()).collect();
         assert_eq!(plain().redact_args(&args), expected);
     };
-    check(
-        &["--password", "x", "y"],
-        &["--password", "[redacted]", "y"],
-    );
+    check(&["--password", "x", "y"], &["--password", "[redacted]", "y"]);
     check(&["--password", "-x"], &["--password", "[redacted]"]);
     check(&["--password", "--verbose"], &["--password", "--verbose"]);
     check(&["--token=a b", "c"], &["--token=[redacted]", "c"]);
@@ -312,17 +291,9 @@ fn a_planted_secret_never_survives() {
         };
         let text = format!("{}{shaped} {}", dice.noise(), dice.noise());
         let redacted = plain().redact_text(&text).into_owned();
-        assert!(
-            !redacted.contains(&secret),
-            "round {round}: {text:?} -> {redacted:?}"
-        );
-        let again = plain()
-            .redact_json(&json!({"a": [{"b": text}, 1]}))
-            .to_string();
-        assert!(
-            !again.contains(&secret),
-            "round {round}: {text:?} -> {again}"
-        );
+        assert!(!redacted.contains(&secret), "round {round}: {text:?} -> {redacted:?}");
+        let again = plain().redact_json(&json!({"a": [{"b": text}, 1]})).to_string();
+        assert!(!again.contains(&secret), "round {round}: {text:?} -> {again}");
     }
 }
 
@@ -338,9 +309,6 @@ fn a_value_of_the_environment_never_survives() {
         });
         let text = format!("{}{secret}{}{secret}", dice.noise(), dice.noise());
         let redacted = redactor.redact_text(&text).into_owned();
-        assert!(
-            !redacted.contains(&secret),
-            "round {round}: {text:?} -> {redacted:?}"
-        );
+        assert!(!redacted.contains(&secret), "round {round}: {text:?} -> {redacted:?}");
     }
 }

@@ -34,11 +34,7 @@ const OTHERS: [&str; 24] = [
 ];
 
 pub(super) fn is_builtin(word: &str) -> bool {
-    FREE.contains(&word)
-        || REFUSED.contains(&word)
-        || OTHERS.contains(&word)
-        || word == "exec"
-        || word == "command"
+    FREE.contains(&word) || REFUSED.contains(&word) || OTHERS.contains(&word) || word == "exec" || word == "command"
 }
 
 pub(super) fn check(word: &str, args: &[Arg]) -> Verdict {
@@ -91,12 +87,10 @@ fn passes_on(args: &[Arg], why: &'static str) -> Verdict {
 fn command(args: &[Arg]) -> Verdict {
     match args.first().map(|first| (first.known(), first)) {
         Some((Some("-v" | "-V"), _)) => Verdict::Free,
-        Some((_, first)) if first.prefix().starts_with('-') || first.known().is_none() => {
-            Verdict::Refused(
-                Rule::UnclearBuiltin("its options are not allowed here"),
-                "command".to_owned(),
-            )
-        }
+        Some((_, first)) if first.prefix().starts_with('-') || first.known().is_none() => Verdict::Refused(
+            Rule::UnclearBuiltin("its options are not allowed here"),
+            "command".to_owned(),
+        ),
         Some(_) | None => Verdict::Runs(0),
     }
 }
@@ -243,9 +237,7 @@ fn test(args: &[Arg]) -> Result<(), Stop> {
     if args.iter().all(|arg| arg.known().is_some()) {
         return Ok(());
     }
-    let whole = args
-        .iter()
-        .all(|arg| arg.known().is_some() || is_one_word(arg));
+    let whole = args.iter().all(|arg| arg.known().is_some() || is_one_word(arg));
     let clear = match args {
         [_] => true,
         [operator, _] | [_, operator, _] => operator
@@ -256,9 +248,7 @@ fn test(args: &[Arg]) -> Result<(), Stop> {
     if whole && clear {
         return Ok(());
     }
-    Err(Stop::Unclear(
-        "quote what is computed, and compare one thing at a time",
-    ))
+    Err(Stop::Unclear("quote what is computed, and compare one thing at a time"))
 }
 
 /// One pair of double quotes around everything, and nothing that becomes many words inside.

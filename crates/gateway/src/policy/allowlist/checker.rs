@@ -50,11 +50,7 @@ impl<'a> Checker<'a> {
                 None
             };
             match why {
-                Some(why) => refusals.push(Refusal::new(
-                    name,
-                    Some(function.position),
-                    Rule::FunctionName(why),
-                )),
+                Some(why) => refusals.push(Refusal::new(name, Some(function.position), Rule::FunctionName(why))),
                 None => self.functions.push(name.to_owned()),
             }
         }
@@ -113,8 +109,7 @@ impl<'a> Checker<'a> {
         if self.launches > LAUNCHES_MAX {
             return Err(refuse(Rule::UnclearLauncher("too many launchers")));
         }
-        let launched = launchers::launched(launcher, args)
-            .map_err(|failure| failure.refusal(word, position))?;
+        let launched = launchers::launched(launcher, args).map_err(|failure| failure.refusal(word, position))?;
         for command in launched {
             self.command(&command.name, &command.args, Caller::Program, position)?;
         }
@@ -124,9 +119,7 @@ impl<'a> Checker<'a> {
 
     /// Remembers a program that is allowed anyway.
     pub(super) fn note(&mut self, name: &Arg, position: Option<Position>) {
-        let found = name
-            .known()
-            .and_then(|word| Some((word, self.programs.find(word)?)));
+        let found = name.known().and_then(|word| Some((word, self.programs.find(word)?)));
         if let Some((word, program)) = found {
             self.uses.push(Use {
                 word: word.to_owned(),
@@ -150,9 +143,7 @@ impl<'a> Checker<'a> {
         }
         let found = self.programs.find(word);
         if !word.contains('/') {
-            let path_listed = found
-                .as_ref()
-                .is_some_and(|found| self.list.has_path(&found.requested));
+            let path_listed = found.as_ref().is_some_and(|found| self.list.has_path(&found.requested));
             if !self.list.has_name(word) && !path_listed {
                 return Err(Rule::NotListed);
             }
@@ -182,14 +173,12 @@ impl<'a> Checker<'a> {
 }
 
 const RESERVED: [&str; 17] = [
-    "if", "then", "else", "elif", "fi", "case", "esac", "for", "while", "until", "do", "done",
-    "in", "function", "select", "time", "coproc",
+    "if", "then", "else", "elif", "fi", "case", "esac", "for", "while", "until", "do", "done", "in", "function",
+    "select", "time", "coproc",
 ];
 
 fn is_function_name(name: &str) -> bool {
     let mut chars = name.chars();
-    chars
-        .next()
-        .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+    chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-')
 }

@@ -70,7 +70,10 @@ impl Allowlist {
     /// The list that allows nothing: what is left when one list is narrowed by another that shares
     /// no entry with it.
     pub fn nothing() -> Self {
-        Self::Only(Entries { names: Vec::new(), paths: Vec::new() })
+        Self::Only(Entries {
+            names: Vec::new(),
+            paths: Vec::new(),
+        })
     }
 
     /// The list from a comma list such as `ALLOWED_COMMANDS`.

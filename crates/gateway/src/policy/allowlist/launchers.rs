@@ -194,11 +194,7 @@ fn short_options(
             return Err(Failure::Unclear("an option is not known"));
         }
         let attached = &letters[index + letter.len_utf8()..];
-        let value = if attached.is_empty() {
-            rest.known()?
-        } else {
-            attached
-        };
+        let value = if attached.is_empty() { rest.known()? } else { attached };
         if launcher.name == "xargs" && letter == 'I' {
             *replaced = Some(value.to_owned());
         }
@@ -239,8 +235,7 @@ fn ssh(args: &[Arg]) -> Result<Vec<Launched>, Failure> {
     while !rest.args.is_empty() {
         let text = rest.known()?;
         match text.strip_prefix('-') {
-            Some(letters)
-                if operands == 0 && letters.chars().all(|c| "46ACGnNqTtvVxy".contains(c)) => {}
+            Some(letters) if operands == 0 && letters.chars().all(|c| "46ACGnNqTtvVxy".contains(c)) => {}
             Some("p" | "l" | "i") if operands == 0 => drop(rest.known()?),
             Some(_) => return Err(Failure::Unclear("an option is not known")),
             None => operands += 1,

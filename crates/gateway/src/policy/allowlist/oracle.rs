@@ -104,16 +104,7 @@ impl Bench {
         }
         let _ = fs::remove_file(self.log());
         Command::new("/usr/bin/timeout")
-            .args([
-                "-k",
-                "1",
-                "2",
-                "/bin/bash",
-                "--norc",
-                "--noprofile",
-                "-c",
-                line,
-            ])
+            .args(["-k", "1", "2", "/bin/bash", "--norc", "--noprofile", "-c", line])
             .env_clear()
             .env("PATH", self.bin())
             .env("FUNCNEST", "20")

@@ -71,18 +71,12 @@ impl fmt::Display for Refusal {
         let word = &self.word;
         match &self.rule {
             Rule::NotListed => write!(f, "`{word}` is not on the allowlist")?,
-            Rule::NotFound => write!(
-                f,
-                "`{word}` is on the allowlist but no such program is installed"
-            )?,
+            Rule::NotFound => write!(f, "`{word}` is on the allowlist but no such program is installed")?,
             Rule::RelativePath => write!(
                 f,
                 "`{word}` is a relative path; the allowlist holds names and absolute paths"
             )?,
-            Rule::ComputedCommand => write!(
-                f,
-                "the command `{word}` is computed at run time; write its name out"
-            )?,
+            Rule::ComputedCommand => write!(f, "the command `{word}` is computed at run time; write its name out")?,
             Rule::RefusedBuiltin => write!(f, "`{word}` is refused under an allowlist")?,
             Rule::UnclearBuiltin(why) => write!(f, "`{word}` is refused: {why}")?,
             Rule::UnclearLauncher(why) => {

@@ -2,18 +2,15 @@
 
 use std::path::PathBuf;
 
-use super::{
-    Allowlist, AllowlistError, FoundProgram, Programs, Use, check_argv, check_line,
-    is_guarded_variable,
-};
+use super::{Allowlist, AllowlistError, FoundProgram, Programs, Use, check_argv, check_line, is_guarded_variable};
 use crate::policy::line::{Limits, read};
 
 /// A machine where `/bin` is a link to `/usr/bin` and every usual program exists.
 struct Machine;
 
 const INSTALLED: [&str; 24] = [
-    "ls", "git", "find", "id", "env", "xargs", "timeout", "nice", "sudo", "sh", "bash", "cat",
-    "echo", "printf", "[", "rm", "grep", "wc", "head", "nohup", "flock", "stdbuf", "busybox", "vi",
+    "ls", "git", "find", "id", "env", "xargs", "timeout", "nice", "sudo", "sh", "bash", "cat", "echo", "printf", "[",
+    "rm", "grep", "wc", "head", "nohup", "flock", "stdbuf", "busybox", "vi",
 ];
 
 impl Programs for Machine {
@@ -67,8 +64,7 @@ fn accepted(list: &str, line: &str) {
 #[test]
 fn chained_and_nested_commands_are_found_with_their_position() {
     let list = "ls,git,find";
-    let not_listed =
-        |column: usize| format!("`id` is not on the allowlist (line 1, column {column})");
+    let not_listed = |column: usize| format!("`id` is not on the allowlist (line 1, column {column})");
     for (line, column) in [
         ("ls && id", 7),
         ("ls || id", 7),
@@ -150,11 +146,7 @@ fn separators_and_multi_line_positions_are_bash_s_own() {
         "git status; rm x",
         "`rm` is not on the allowlist (line 1, column 13)",
     );
-    refused(
-        list,
-        "ls\nid",
-        "`id` is not on the allowlist (line 2, column 1)",
-    );
+    refused(list, "ls\nid", "`id` is not on the allowlist (line 2, column 1)");
     refused(
         list,
         "ls \\\n  && \\\n  id",
@@ -194,8 +186,7 @@ fn separators_and_multi_line_positions_are_bash_s_own() {
 fn commands_computed_at_run_time_are_refused() {
     let list = "ls,git,find,xargs,env,sudo,timeout,nice,sh";
     for line in [
-        "$X", "${X}", "$(ls)", "`ls`", "\"$X\"", "l*", "{ls,id}", "~/ls", "l?", "[l]s", "$X ls",
-        "x=ls; $x", "l$X",
+        "$X", "${X}", "$(ls)", "`ls`", "\"$X\"", "l*", "{ls,id}", "~/ls", "l?", "[l]s", "$X ls", "x=ls; $x", "l$X",
     ] {
         refused(list, line, "is computed at run time");
     }
@@ -222,20 +213,10 @@ fn commands_computed_at_run_time_are_refused() {
 
 #[test]
 fn launchers_are_checked_by_what_they_launch() {
-    for line in [
-        "env ls",
-        "xargs ls",
-        "find . -exec ls \\;",
-        "timeout 5 ls",
-        "sudo ls",
-    ] {
+    for line in ["env ls", "xargs ls", "find . -exec ls \\;", "timeout 5 ls", "sudo ls"] {
         let name = line.split(' ').next().unwrap_or_default();
         if name != "find" {
-            refused(
-                "ls,git,find",
-                line,
-                &format!("`{name}` is not on the allowlist"),
-            );
+            refused("ls,git,find", line, &format!("`{name}` is not on the allowlist"));
         }
     }
     let list = "ls,git,find,env,xargs,timeout,nice,sudo,nohup,flock,stdbuf,sh,busybox,vi";
@@ -439,10 +420,7 @@ fn loader_and_interpreter_variables_cannot_be_set() {
         "ls ${| id; }",
     ] {
         let message = verdict(list, line).expect_err(line);
-        assert!(
-            !message.contains("unreadable: the line holds"),
-            "{line:?}: {message}"
-        );
+        assert!(!message.contains("unreadable: the line holds"), "{line:?}: {message}");
     }
     refused(list, "for ((;;)); do id; done", "");
     refused(list, "select x in $(id); do :; done", "");
@@ -463,10 +441,7 @@ fn a_name_means_the_program_on_the_trusted_path() {
         ("/tmp/ls", "`/tmp/ls` is not on the allowlist"),
         ("/usr/bin/id", "`/usr/bin/id` is not on the allowlist"),
         ("/bin/../bin/ls", "is not on the allowlist"),
-        (
-            "/usr/bin/busybox ls",
-            "`/usr/bin/busybox` is not on the allowlist",
-        ),
+        ("/usr/bin/busybox ls", "`/usr/bin/busybox` is not on the allowlist"),
         ("pwd", "`pwd` is not on the allowlist"),
         ("echo x", "`echo` is not on the allowlist"),
         ("cargo", "`cargo` is not on the allowlist"),
@@ -503,11 +478,7 @@ fn functions_pass_with_their_bodies_and_shadow_nothing() {
         refused("ls", line, "");
     }
     refused("ls", "f", "`f` is not on the allowlist");
-    refused(
-        "ls,env",
-        "f() { ls; }; env f",
-        "`f` is not on the allowlist",
-    );
+    refused("ls,env", "f() { ls; }; env f", "`f` is not on the allowlist");
 }
 
 #[test]
@@ -580,18 +551,12 @@ fn argument_vectors_follow_the_same_rules() {
     };
     assert_eq!(check(&["ls", "$(id)", "; id"]), Ok(1));
     assert_eq!(check(&["env", "A=b", "ls"]), Ok(2));
-    assert_eq!(
-        check(&["env", "id"]),
-        Err("`id` is not on the allowlist".to_owned())
-    );
+    assert_eq!(check(&["env", "id"]), Err("`id` is not on the allowlist".to_owned()));
     assert_eq!(
         check(&["find", ".", "-exec", "id", ";"]),
         Err("`id` is not on the allowlist".to_owned())
     );
-    assert_eq!(
-        check(&["cd", "x"]),
-        Err("`cd` is not on the allowlist".to_owned())
-    );
+    assert_eq!(check(&["cd", "x"]), Err("`cd` is not on the allowlist".to_owned()));
     assert!(check(&["env", "LD_PRELOAD=x", "ls"]).is_err());
     assert!(check(&["./ls"]).is_err());
 }
@@ -599,8 +564,7 @@ fn argument_vectors_follow_the_same_rules() {
 #[test]
 fn lists_are_checked_when_they_are_made() {
     let check = |text: &str, expected: Result<usize, AllowlistError>| {
-        let made =
-            Allowlist::from_comma_list(text).map(|list| list.names().len() + list.paths().len());
+        let made = Allowlist::from_comma_list(text).map(|list| list.names().len() + list.paths().len());
         assert_eq!(made, expected, "{text:?}");
     };
     check("ls, git ,/usr/bin/id", Ok(3));
@@ -609,14 +573,8 @@ fn lists_are_checked_when_they_are_made() {
     check("ls,,git", Err(AllowlistError::EmptyEntry));
     check("ls, ls", Err(AllowlistError::Twice("ls".to_owned())));
     check("ls,*", Err(AllowlistError::AnyAmongOthers));
-    check(
-        "./ls",
-        Err(AllowlistError::NeitherNameNorPath("./ls".to_owned())),
-    );
+    check("./ls", Err(AllowlistError::NeitherNameNorPath("./ls".to_owned())));
     let any = Allowlist::from_comma_list("*").expect("valid");
     let line = read("PATH=. eval id; $x; ls", Limits::STANDARD).expect("readable");
-    assert_eq!(
-        check_line(&line, &any, &Machine).map(|uses| uses.len()),
-        Ok(1)
-    );
+    assert_eq!(check_line(&line, &any, &Machine).map(|uses| uses.len()), Ok(1));
 }

@@ -27,11 +27,11 @@ pub const GUARDED_VARIABLES: [&str; 128] = [
 
 /// Whether a line, a launcher or the `env` of a call may not set this variable.
 pub fn is_guarded_variable(name: &str) -> bool {
-    GUARDED_VARIABLES.iter().any(|pattern| {
-        match (pattern.strip_suffix('*'), pattern.strip_prefix('*')) {
+    GUARDED_VARIABLES
+        .iter()
+        .any(|pattern| match (pattern.strip_suffix('*'), pattern.strip_prefix('*')) {
             (Some(start), _) => name.starts_with(start),
             (None, Some(end)) => name.ends_with(end),
             (None, None) => name == *pattern,
-        }
-    })
+        })
 }

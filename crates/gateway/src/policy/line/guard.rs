@@ -43,10 +43,7 @@ pub enum LineError {
     #[error("the line holds more than {max} commands")]
     TooMany { max: usize },
     #[error("the line is no shell syntax: {what} ({position})")]
-    Syntax {
-        what: &'static str,
-        position: Position,
-    },
+    Syntax { what: &'static str, position: Position },
 }
 
 /// Parses the whole text. Extended globs stay off as they are in `bash -c`: with them on, `!(id)`
@@ -99,9 +96,7 @@ fn syntax(error: &brush_parser::ParseError) -> LineError {
     let (what, position) = match error {
         brush_parser::ParseError::ParsingNear(near) => ("unexpected text", Some(near)),
         brush_parser::ParseError::ParsingAtEndOfInput => ("unexpected end", None),
-        brush_parser::ParseError::Tokenizing { position, .. } => {
-            ("text without its end", position.as_ref())
-        }
+        brush_parser::ParseError::Tokenizing { position, .. } => ("text without its end", position.as_ref()),
     };
     LineError::Syntax {
         what,
@@ -192,10 +187,7 @@ fn check_depth(tokens: &[Token], limits: Limits) -> Result<(), LineError> {
             *operators += usize::from(matches!(text.as_str(), "!" | "&&" | "||"));
         }
         let twice = cases + open.iter().filter(|process| **process).count();
-        if open.len() + words + cases > 2 * limits.nesting_max
-            || twice > 4
-            || tested > Some(TESTS_MAX)
-        {
+        if open.len() + words + cases > 2 * limits.nesting_max || twice > 4 || tested > Some(TESTS_MAX) {
             return Err(too_deep);
         }
     }

@@ -3,14 +3,12 @@
 mod globs;
 
 use brush_parser::ast::{
-    self, AndOr, CommandPrefixOrSuffixItem as Item, CompoundListItem, IoFileRedirectKind,
-    IoFileRedirectTarget, IoRedirect, Program, SeparatorOperator, SimpleCommand,
+    self, AndOr, CommandPrefixOrSuffixItem as Item, CompoundListItem, IoFileRedirectKind, IoFileRedirectTarget,
+    IoRedirect, Program, SeparatorOperator, SimpleCommand,
 };
 
 use super::position::{Position, Source};
-use super::tree::{
-    Action, Command, Joint, List, Piece, Pipeline, RUNNER_BUILTINS, Redirection, Tree, Word,
-};
+use super::tree::{Action, Command, Joint, List, Piece, Pipeline, RUNNER_BUILTINS, Redirection, Tree, Word};
 use super::word::{self, Context, Part};
 
 /// Why a word is not plain.
@@ -205,9 +203,7 @@ fn redirection(redirect: &IoRedirect, into: &mut Vec<Redirection>) -> Result<(),
             };
             let (fd, action) = match kind {
                 IoFileRedirectKind::Read => (fd_of(fd, 0)?, Action::Read(target)),
-                IoFileRedirectKind::Write | IoFileRedirectKind::Clobber => {
-                    (fd_of(fd, 1)?, Action::Write(target))
-                }
+                IoFileRedirectKind::Write | IoFileRedirectKind::Clobber => (fd_of(fd, 1)?, Action::Write(target)),
                 IoFileRedirectKind::Append => (fd_of(fd, 1)?, Action::Append(target)),
                 IoFileRedirectKind::ReadAndWrite => (fd_of(fd, 0)?, Action::ReadWrite(target)),
                 IoFileRedirectKind::DuplicateInput => (fd_of(fd, 0)?, copy(&target)?),
@@ -270,9 +266,7 @@ fn copy(target: &str) -> Result<Action, &'static str> {
 }
 
 fn target_text(raw: &str) -> Result<String, &'static str> {
-    read_word(raw)?
-        .literal()
-        .ok_or("a pattern in a redirection")
+    read_word(raw)?.literal().ok_or("a pattern in a redirection")
 }
 
 fn body_text(body: &str) -> Result<String, &'static str> {

@@ -26,9 +26,7 @@ impl Source {
     pub(super) fn new(text: &str) -> Self {
         let chars: Vec<char> = text.chars().collect();
         let breaks = chars.iter().enumerate().filter(|(_, c)| **c == '\n');
-        let starts = std::iter::once(0)
-            .chain(breaks.map(|(index, _)| index + 1))
-            .collect();
+        let starts = std::iter::once(0).chain(breaks.map(|(index, _)| index + 1)).collect();
         Self { chars, starts }
     }
 

@@ -82,22 +82,10 @@ fn redirections_keep_their_order() {
     check("ls >> f", &[(1, Action::Append(file()))]);
     check("ls < f", &[(0, Action::Read(file()))]);
     check("ls <> f", &[(0, Action::ReadWrite(file()))]);
-    check(
-        "ls 2> f 1>&2",
-        &[(2, Action::Write(file())), (1, Action::CopyOf(2))],
-    );
-    check(
-        "ls > f 2>&1",
-        &[(1, Action::Write(file())), (2, Action::CopyOf(1))],
-    );
-    check(
-        "ls &> f",
-        &[(1, Action::Write(file())), (2, Action::CopyOf(1))],
-    );
-    check(
-        "ls &>> f",
-        &[(1, Action::Append(file())), (2, Action::CopyOf(1))],
-    );
+    check("ls 2> f 1>&2", &[(2, Action::Write(file())), (1, Action::CopyOf(2))]);
+    check("ls > f 2>&1", &[(1, Action::Write(file())), (2, Action::CopyOf(1))]);
+    check("ls &> f", &[(1, Action::Write(file())), (2, Action::CopyOf(1))]);
+    check("ls &>> f", &[(1, Action::Append(file())), (2, Action::CopyOf(1))]);
     check("ls 2>&-", &[(2, Action::Close)]);
     check("ls <<< 'a b'", &[(0, Action::Text("a b\n".to_owned()))]);
     check("ls <<E\na\nE", &[(0, Action::Text("a\n".to_owned()))]);
@@ -112,10 +100,7 @@ fn plain_lines_keep_their_structure_and_travel() {
     assert_eq!(tree.lists.len(), 3);
     assert_eq!(tree.lists[0].first.commands.len(), 2);
     assert_eq!(tree.lists[0].rest.len(), 2);
-    let names: Vec<&str> = tree
-        .commands()
-        .map(|command| command.name.as_str())
-        .collect();
+    let names: Vec<&str> = tree.commands().map(|command| command.name.as_str()).collect();
     assert_eq!(names, ["a", "b", "c", "d", "e", "f"]);
     let position = tree.lists[2].first.commands[0].position.to_string();
     assert_eq!(position, "line 2, column 1");
@@ -185,10 +170,7 @@ fn text_that_cannot_be_read_is_refused() {
     check("ls (", "no shell syntax");
     check("ls )", "no shell syntax");
     check("if ls", "no shell syntax");
-    check(
-        "99999999999999999999>x ls",
-        "a descriptor that does not exist",
-    );
+    check("99999999999999999999>x ls", "a descriptor that does not exist");
     check("a\nls\0", "NUL character (line 2, column 3)");
     check(&"a".repeat(65_537), "65537 bytes long, at most 65536");
     check(&format!("ls {}", "$(".repeat(10_000)), "nests deeper");
@@ -198,23 +180,14 @@ fn text_that_cannot_be_read_is_refused() {
     check(&"if ".repeat(5_000), "nests deeper");
     check(&"case x in x) ".repeat(20), "nests deeper");
     check(&format!("[[ {}a ]]", "! ".repeat(20_000)), "nests deeper");
-    check(
-        &format!("[[ a{} ]]", " || a".repeat(10_000)),
-        "nests deeper",
-    );
+    check(&format!("[[ a{} ]]", " || a".repeat(10_000)), "nests deeper");
     check(&"((".repeat(8), "nests deeper");
-    check(
-        &format!("{}ls;{}", "(".repeat(12), ")".repeat(12)),
-        "nests deeper",
-    );
+    check(&format!("{}ls;{}", "(".repeat(12), ")".repeat(12)), "nests deeper");
     check(&"coproc ".repeat(5_000), "nests deeper");
     check(&"ls;".repeat(2_000), "more than 1024 commands");
     let nested = |depth: usize| format!("ls {}ls{}", "\"$(ls ".repeat(depth), ")\"".repeat(depth));
     assert!(read(&nested(12), Limits::STANDARD).is_ok());
-    assert_eq!(
-        read(&nested(13), Limits::STANDARD),
-        Err(LineError::TooDeep { max: 12 })
-    );
+    assert_eq!(read(&nested(13), Limits::STANDARD), Err(LineError::TooDeep { max: 12 }));
     // A tilde or brace range beyond the integers of the parser is text like any other.
     for text in ["ls ~99999999999999999999", "ls {1..99999999999999999999}"] {
         assert!(read(text, Limits::STANDARD).is_ok(), "{text:?}");

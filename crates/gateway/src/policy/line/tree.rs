@@ -140,9 +140,7 @@ impl Tree {
     pub fn commands(&self) -> impl Iterator<Item = &Command> {
         self.lists
             .iter()
-            .flat_map(|list| {
-                std::iter::once(&list.first).chain(list.rest.iter().map(|(_, pipeline)| pipeline))
-            })
+            .flat_map(|list| std::iter::once(&list.first).chain(list.rest.iter().map(|(_, pipeline)| pipeline)))
             .flat_map(|pipeline| &pipeline.commands)
     }
 }

@@ -10,8 +10,8 @@ mod numbers;
 mod words;
 
 use brush_parser::ast::{
-    AndOr, Command, CompoundCommand, CompoundList, CompoundListItem, ExtendedTestExpr,
-    FunctionDefinition, Pipeline, Program, RedirectList,
+    AndOr, Command, CompoundCommand, CompoundList, CompoundListItem, ExtendedTestExpr, FunctionDefinition, Pipeline,
+    Program, RedirectList,
 };
 use brush_parser::{SourceSpan, ast};
 
@@ -117,9 +117,7 @@ impl Walker<'_> {
 
     fn compound(&mut self, compound: &CompoundCommand) -> Result<(), LineError> {
         match compound {
-            CompoundCommand::Arithmetic(command) => {
-                self.arithmetic(&command.expr.value, &command.loc)
-            }
+            CompoundCommand::Arithmetic(command) => self.arithmetic(&command.expr.value, &command.loc),
             CompoundCommand::ArithmeticForClause(clause) => {
                 let parts = [&clause.initializer, &clause.condition, &clause.updater];
                 for part in parts.into_iter().flatten() {
@@ -194,9 +192,7 @@ impl Walker<'_> {
                 self.test(left, loc)?;
                 self.test(right, loc)
             }
-            ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => {
-                self.test(inner, loc)
-            }
+            ExtendedTestExpr::Not(inner) | ExtendedTestExpr::Parenthesized(inner) => self.test(inner, loc),
             ExtendedTestExpr::UnaryTest(predicate, word) => {
                 if matches!(
                     predicate,
@@ -269,12 +265,7 @@ impl Walker<'_> {
         match guard::parse_program(text, self.limits) {
             Ok(program) => inner.program(&program),
             Err(error @ (LineError::TooDeep { .. } | LineError::TooMany { .. })) => Err(error),
-            Err(
-                LineError::Empty
-                | LineError::TooLong { .. }
-                | LineError::Nul(_)
-                | LineError::Syntax { .. },
-            ) => {
+            Err(LineError::Empty | LineError::TooLong { .. } | LineError::Nul(_) | LineError::Syntax { .. }) => {
                 inner.unclear("a substitution that is no shell syntax", here);
                 Ok(())
             }

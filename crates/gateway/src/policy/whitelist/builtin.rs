@@ -34,10 +34,7 @@ const fn any(name: &'static str) -> Subcommand {
 }
 
 const fn only(name: &'static str, args: &'static [&'static str]) -> Subcommand {
-    Subcommand {
-        name,
-        args: Some(args),
-    }
+    Subcommand { name, args: Some(args) }
 }
 
 const fn reads(program: &'static str) -> ReadOnly {
@@ -189,11 +186,10 @@ impl ReadOnly {
                 };
                 known.iter().any(|subcommand| {
                     subcommand.name == name
-                        && subcommand.args.is_none_or(|allowed| {
-                            args.iter().all(|arg| allowed.contains(&arg.as_str()))
-                        })
-                        && (name != "stash" && name != "worktree"
-                            || args.first().is_some_and(|a| a == "list"))
+                        && subcommand
+                            .args
+                            .is_none_or(|allowed| args.iter().all(|arg| allowed.contains(&arg.as_str())))
+                        && (name != "stash" && name != "worktree" || args.first().is_some_and(|a| a == "list"))
                 })
             }
         }
@@ -211,8 +207,7 @@ impl ReadOnly {
             }
         }
         if let Some(caution) = CAUTIONS.iter().find(|c| c.program == self.program) {
-            let mut left_out: Vec<String> =
-                caution.letters.chars().map(|c| format!("-{c}")).collect();
+            let mut left_out: Vec<String> = caution.letters.chars().map(|c| format!("-{c}")).collect();
             left_out.extend(caution.long.iter().map(|long| format!("--{long}")));
             left_out.extend(caution.words.iter().map(|word| (*word).to_owned()));
             if !left_out.is_empty() {

@@ -144,9 +144,11 @@ pub(super) fn allow(words: &Words) -> bool {
     }
     // Behind `--` everything is an operand, a dash or not.
     let options_end = words.args.iter().position(|arg| arg == "--");
-    let operands = words.args.iter().enumerate().filter(|(index, arg)| {
-        options_end.is_some_and(|end| *index > end) || !arg.starts_with('-') || *arg == "-"
-    });
+    let operands = words
+        .args
+        .iter()
+        .enumerate()
+        .filter(|(index, arg)| options_end.is_some_and(|end| *index > end) || !arg.starts_with('-') || *arg == "-");
     let in_bounds = caution
         .operands_max
         .is_none_or(|max| !words.patterned && operands.count() <= max);
@@ -155,9 +157,7 @@ pub(super) fn allow(words: &Words) -> bool {
 
 /// The subcommand of git and what follows it, if only harmless options stand before.
 pub(super) fn git_subcommand(args: &[String]) -> Option<(&str, &[String])> {
-    let index = args
-        .iter()
-        .position(|arg| !GIT_GLOBAL.contains(&arg.as_str()))?;
+    let index = args.iter().position(|arg| !GIT_GLOBAL.contains(&arg.as_str()))?;
     let subcommand = args.get(index)?;
     (!subcommand.starts_with('-')).then(|| (subcommand.as_str(), &args[index + 1..]))
 }

@@ -1,9 +1,6 @@
 //! What runs without a question, and what never does.
 
-use super::{
-    Asked, Candidate, Environment, RuleText, Source, WhitelistError, WhitelistRule, builtin_rules,
-    covers,
-};
+use super::{Asked, Candidate, Environment, RuleText, Source, WhitelistError, WhitelistRule, builtin_rules, covers};
 use crate::policy::line::{Limits, read};
 
 fn rule(pattern: &str) -> WhitelistRule {
@@ -43,11 +40,7 @@ fn a_pattern_covers_each_command_or_the_line_is_asked_about() {
         "git status 2>&1",
         "git --no-pager status",
     ] {
-        assert_eq!(
-            covered(&rules, line),
-            line != "git --no-pager status",
-            "{line:?}"
-        );
+        assert_eq!(covered(&rules, line), line != "git --no-pager status", "{line:?}");
     }
     for line in [
         "git status; rm -rf x",
@@ -124,11 +117,7 @@ fn patterns_begin_with_the_command_and_end_with_a_word() {
         ("^ls .*", "ls *.rs", false),
         ("^ls .*", "ls [-]x", false),
     ] {
-        assert_eq!(
-            covered(&[rule(pattern)], line),
-            expected,
-            "{pattern} and {line:?}"
-        );
+        assert_eq!(covered(&[rule(pattern)], line), expected, "{pattern} and {line:?}");
     }
 }
 

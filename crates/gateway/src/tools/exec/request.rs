@@ -78,7 +78,10 @@ impl CommandRequest {
     pub fn of_program(file: &str) -> Self {
         Self {
             tool: CommandTool::ExecuteProcess,
-            act: Act::Argv { file: file.to_owned(), args: Vec::new() },
+            act: Act::Argv {
+                file: file.to_owned(),
+                args: Vec::new(),
+            },
             cwd: None,
             timeout: None,
             input: None,
@@ -121,18 +124,30 @@ pub fn read(tool: CommandTool, fields: &Map<String, Value>) -> Result<CommandReq
     let a = &mut arguments;
     let act = match tool {
         CommandTool::ExecuteCommand => Act::Line(line(a)),
-        CommandTool::ExecuteProcess => Act::Argv { file: a.string("file"), args: a.strings("args") },
-        CommandTool::RunCommand => {
-            Act::Argv { file: a.string("command"), args: a.optional_strings("args").unwrap_or_default() }
-        }
+        CommandTool::ExecuteProcess => Act::Argv {
+            file: a.string("file"),
+            args: a.strings("args"),
+        },
+        CommandTool::RunCommand => Act::Argv {
+            file: a.string("command"),
+            args: a.optional_strings("args").unwrap_or_default(),
+        },
     };
     check_size(a, &act);
     let request_id = request_id(a);
-    let mut request = CommandRequest { tool, act, request_id, digest: digest(tool, fields), ..CommandRequest::of_program("") };
+    let mut request = CommandRequest {
+        tool,
+        act,
+        request_id,
+        digest: digest(tool, fields),
+        ..CommandRequest::of_program("")
+    };
     match tool {
         CommandTool::RunCommand => {
             request.cwd = Some(a.string("working_directory"));
-            request.timeout = a.optional_positive("requested_timeout_seconds").map(Duration::from_secs);
+            request.timeout = a
+                .optional_positive("requested_timeout_seconds")
+                .map(Duration::from_secs);
             request.requested_at = requested_at(a);
             request.caller_id = a.optional_string("caller_id");
         }
@@ -166,9 +181,16 @@ pub fn read_status(fields: &Map<String, Value>) -> Result<StatusRequest, Refusal
     arguments.finish()?;
     let page = (offset.is_some() || limit.is_some() || stream.is_some()).then(|| PageRequest {
         offset: offset.unwrap_or(0),
-        limit: limit.unwrap_or(limits::OUTPUT_PAGE_BYTES_MAX).min(limits::OUTPUT_PAGE_BYTES_MAX),
+        limit: limit
+            .unwrap_or(limits::OUTPUT_PAGE_BYTES_MAX)
+            .min(limits::OUTPUT_PAGE_BYTES_MAX),
     });
-    Ok(StatusRequest { request_id: known_id(&request_id)?, wait, stream: stream.unwrap_or(Stream::Stdout), page })
+    Ok(StatusRequest {
+        request_id: known_id(&request_id)?,
+        wait,
+        stream: stream.unwrap_or(Stream::Stdout),
+        page,
+    })
 }
 
 /// Reads the arguments of `command_cancel`.
@@ -197,21 +219,34 @@ fn line(a: &mut Arguments<'_>) -> String {
 fn check_size(a: &mut Arguments<'_>, act: &Act) {
     let Act::Argv { file, args } = act else { return };
     if args.len() > limits::ARGUMENTS_MAX {
-        a.problem(format!("`args` has {} entries, more than {}", args.len(), limits::ARGUMENTS_MAX));
+        a.problem(format!(
+            "`args` has {} entries, more than {}",
+            args.len(),
+            limits::ARGUMENTS_MAX
+        ));
     }
     if file.len() > limits::ARGUMENT_BYTES_MAX || args.iter().any(|arg| arg.len() > limits::ARGUMENT_BYTES_MAX) {
-        a.problem(format!("one argument is longer than {} bytes; pass long data as `input`", limits::ARGUMENT_BYTES_MAX));
+        a.problem(format!(
+            "one argument is longer than {} bytes; pass long data as `input`",
+            limits::ARGUMENT_BYTES_MAX
+        ));
     }
     let all: usize = args.iter().map(String::len).sum();
     if all > limits::ARGUMENTS_BYTES_MAX {
         let max = limits::ARGUMENTS_BYTES_MAX;
-        a.problem(format!("all arguments together are longer than {max} bytes; pass long data as `input`"));
+        a.problem(format!(
+            "all arguments together are longer than {max} bytes; pass long data as `input`"
+        ));
     }
 }
 
 fn check_env(a: &mut Arguments<'_>, env: &BTreeMap<String, String>) {
     if env.len() > limits::ENVIRONMENT_MAX {
-        a.problem(format!("`env` has {} variables, more than {}", env.len(), limits::ENVIRONMENT_MAX));
+        a.problem(format!(
+            "`env` has {} variables, more than {}",
+            env.len(),
+            limits::ENVIRONMENT_MAX
+        ));
     }
     for name in env.keys() {
         let starts_well = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
@@ -236,7 +271,10 @@ fn input(a: &mut Arguments<'_>) -> Option<String> {
 fn justification(a: &mut Arguments<'_>) -> Option<String> {
     let text = a.optional_string("justification")?;
     if text.chars().count() > limits::JUSTIFICATION_CHARS_MAX {
-        a.problem(format!("`justification` is longer than {} characters", limits::JUSTIFICATION_CHARS_MAX));
+        a.problem(format!(
+            "`justification` is longer than {} characters",
+            limits::JUSTIFICATION_CHARS_MAX
+        ));
     }
     Some(text)
 }
@@ -287,26 +325,61 @@ mod tests {
 
     #[test]
     fn all_three_tools_become_one_request() {
-        let line = read(CommandTool::ExecuteCommand, &fields(json!({"command": "ls -l", "timeout_ms": 1500}))).unwrap();
+        let line = read(
+            CommandTool::ExecuteCommand,
+            &fields(json!({"command": "ls -l", "timeout_ms": 1500})),
+        )
+        .unwrap();
         assert_eq!(line.act, Act::Line("ls -l".into()));
         assert_eq!(line.timeout, Some(Duration::from_millis(1500)));
-        let argv = read(CommandTool::ExecuteProcess, &fields(json!({"file": "ls", "args": ["-l"]}))).unwrap();
+        let argv = read(
+            CommandTool::ExecuteProcess,
+            &fields(json!({"file": "ls", "args": ["-l"]})),
+        )
+        .unwrap();
         let run = json!({"command": "ls", "args": ["-l"], "working_directory": "/w", "requested_timeout_seconds": 2});
         let run = read(CommandTool::RunCommand, &fields(run)).unwrap();
         assert_eq!(argv.act, run.act);
-        assert_eq!((run.cwd.as_deref(), run.timeout), (Some("/w"), Some(Duration::from_secs(2))));
+        assert_eq!(
+            (run.cwd.as_deref(), run.timeout),
+            (Some("/w"), Some(Duration::from_secs(2)))
+        );
     }
 
     #[test]
     fn bad_requests_are_refused_with_the_reason() {
         use CommandTool::{ExecuteCommand, ExecuteProcess, RunCommand};
         let cases = [
-            (ExecuteCommand, json!({"command": " \t\n"}), "`command` must not be empty"),
-            (ExecuteCommand, json!({"command": "x".repeat(200_000)}), "`command` is longer than 131072 bytes"),
-            (ExecuteCommand, json!({"command": "ls", "cwd": ""}), "`cwd` must not be empty; leave it out for the default"),
-            (ExecuteCommand, json!({"command": "ls", "env": {"A=B": "x"}}), "`env` names `A=B`, which is not a variable name"),
-            (ExecuteCommand, json!({"command": "ls", "network": "maybe"}), "`network` must be one of `deny`, `allow`, not `maybe`"),
-            (ExecuteProcess, json!({"file": "ls"}), "`args` is missing; give `[]` for none"),
+            (
+                ExecuteCommand,
+                json!({"command": " \t\n"}),
+                "`command` must not be empty",
+            ),
+            (
+                ExecuteCommand,
+                json!({"command": "x".repeat(200_000)}),
+                "`command` is longer than 131072 bytes",
+            ),
+            (
+                ExecuteCommand,
+                json!({"command": "ls", "cwd": ""}),
+                "`cwd` must not be empty; leave it out for the default",
+            ),
+            (
+                ExecuteCommand,
+                json!({"command": "ls", "env": {"A=B": "x"}}),
+                "`env` names `A=B`, which is not a variable name",
+            ),
+            (
+                ExecuteCommand,
+                json!({"command": "ls", "network": "maybe"}),
+                "`network` must be one of `deny`, `allow`, not `maybe`",
+            ),
+            (
+                ExecuteProcess,
+                json!({"file": "ls"}),
+                "`args` is missing; give `[]` for none",
+            ),
             (RunCommand, json!({"command": "ls"}), "`working_directory` is missing"),
             (
                 RunCommand,
@@ -330,7 +403,10 @@ mod tests {
 
     #[test]
     fn status_pages_are_bounded() {
-        let status = read_status(&fields(json!({"request_id": "r", "limit": 99_999_999_999u64, "wait_ms": 9_999_999}))).unwrap();
+        let status = read_status(&fields(
+            json!({"request_id": "r", "limit": 99_999_999_999u64, "wait_ms": 9_999_999}),
+        ))
+        .unwrap();
         assert_eq!(status.page.unwrap().limit, limits::OUTPUT_PAGE_BYTES_MAX);
         assert_eq!(status.wait, limits::STATUS_WAIT_MAX);
         assert!(read_status(&fields(json!({"request_id": "r"}))).unwrap().page.is_none());

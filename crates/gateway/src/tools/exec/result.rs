@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
+use super::request::{PageRequest, Stream};
 use super::yaml;
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal, Status};
-use super::request::{PageRequest, Stream};
 use crate::execution::output::{Output, Rendered, text};
 use crate::ids::{EventId, RequestId};
 use crate::service::Answer;
@@ -38,7 +38,11 @@ pub struct ResultError {
 
 impl From<Refusal> for ResultError {
     fn from(refusal: Refusal) -> Self {
-        Self { code: refusal.code, message: refusal.message, details: refusal.details }
+        Self {
+            code: refusal.code,
+            message: refusal.message,
+            details: refusal.details,
+        }
     }
 }
 
@@ -59,12 +63,22 @@ pub struct StreamResult {
 
 impl StreamResult {
     pub fn empty() -> Self {
-        Self { text: String::new(), bytes: 0, truncated: false, lossy: false }
+        Self {
+            text: String::new(),
+            bytes: 0,
+            truncated: false,
+            lossy: false,
+        }
     }
 
     pub fn of(output: &Output) -> Self {
         let Rendered { text, truncated, lossy } = output.render();
-        Self { text, bytes: output.total(), truncated, lossy }
+        Self {
+            text,
+            bytes: output.total(),
+            truncated,
+            lossy,
+        }
     }
 }
 
@@ -95,7 +109,10 @@ impl CommandResult {
             Stream::Stderr => &mut self.stderr,
         };
         (target.text, target.lossy) = text(part.bytes);
-        self.page = Some(PageBounds { offset: part.offset, next: part.next });
+        self.page = Some(PageBounds {
+            offset: part.offset,
+            next: part.next,
+        });
     }
 
     /// `structuredContent`; every field of the output schema is there.
@@ -116,8 +133,14 @@ impl CommandResult {
         put("status", json!(self.status.as_str()));
         put("exit_code", json!(self.exit_code));
         put("error_code", json!(self.error.as_ref().map(|error| error.code.name())));
-        put("error_message", json!(self.error.as_ref().map(|error| error.message.as_str())));
-        put("retryable", json!(self.error.as_ref().is_some_and(|error| error.code.retryable())));
+        put(
+            "error_message",
+            json!(self.error.as_ref().map(|error| error.message.as_str())),
+        );
+        put(
+            "retryable",
+            json!(self.error.as_ref().is_some_and(|error| error.code.retryable())),
+        );
         put("duration_ms", json!(self.duration_ms));
         put("started_at", json!(self.started_at.to_string()));
         put("finished_at", json!(self.finished_at.map(|at| at.to_string())));
@@ -143,6 +166,10 @@ impl CommandResult {
     /// Both forms of the result, for a client that reads either.
     pub fn answer(&self) -> Answer {
         let structured = self.structured();
-        Answer { text: yaml::write(&structured), structured, is_error: self.status.is_error() }
+        Answer {
+            text: yaml::write(&structured),
+            structured,
+            is_error: self.status.is_error(),
+        }
     }
 }

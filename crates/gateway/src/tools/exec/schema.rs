@@ -8,11 +8,22 @@ use crate::limits;
 use crate::policy::effective::{Layer, Network, SandboxMode};
 
 const VERSION: &str = "1.0.0";
-const RUNS: Hints = Hints { read_only: false, destructive: true, idempotent: false, open_world: true };
+const RUNS: Hints = Hints {
+    read_only: false,
+    destructive: true,
+    idempotent: false,
+    open_world: true,
+};
 
 /// The five tools, in the order clients list them.
 pub fn definitions() -> Vec<ToolDefinition> {
-    vec![execute_command(), execute_process(), run_command(), command_status(), command_cancel()]
+    vec![
+        execute_command(),
+        execute_process(),
+        run_command(),
+        command_status(),
+        command_cancel(),
+    ]
 }
 
 fn execute_command() -> ToolDefinition {
@@ -99,7 +110,12 @@ fn command_status() -> ToolDefinition {
         ),
         output_schema: output(),
         version: VERSION,
-        hints: Hints { read_only: true, destructive: false, idempotent: true, open_world: false },
+        hints: Hints {
+            read_only: true,
+            destructive: false,
+            idempotent: true,
+            open_world: false,
+        },
     }
 }
 
@@ -111,7 +127,12 @@ fn command_cancel() -> ToolDefinition {
         input_schema: object(json!({"request_id": request_id()}), &["request_id"]),
         output_schema: output(),
         version: VERSION,
-        hints: Hints { read_only: false, destructive: true, idempotent: true, open_world: false },
+        hints: Hints {
+            read_only: false,
+            destructive: true,
+            idempotent: true,
+            open_world: false,
+        },
     }
 }
 
@@ -121,7 +142,11 @@ fn output() -> Value {
     let optional = |kind: &str| json!({"type": [kind, "null"]});
     let count = json!({"type": "integer", "minimum": 0});
     let flag = json!({"type": "boolean"});
-    let codes: Vec<_> = ErrorCode::ALL.iter().map(|code| json!(code.name())).chain([Value::Null]).collect();
+    let codes: Vec<_> = ErrorCode::ALL
+        .iter()
+        .map(|code| json!(code.name()))
+        .chain([Value::Null])
+        .collect();
     object(
         json!({
             "request_id": text("Names this command in command_status and command_cancel."),
@@ -144,9 +169,25 @@ fn output() -> Value {
             "offset": count, "next_offset": {"type": ["integer", "null"]},
         }),
         &[
-            "request_id", "status", "exit_code", "stdout", "stderr", "error_code", "error_message", "retryable",
-            "duration_ms", "started_at", "finished_at", "stdout_bytes", "stderr_bytes", "stdout_truncated",
-            "stderr_truncated", "stdout_lossy", "stderr_lossy", "audit_id", "sandbox",
+            "request_id",
+            "status",
+            "exit_code",
+            "stdout",
+            "stderr",
+            "error_code",
+            "error_message",
+            "retryable",
+            "duration_ms",
+            "started_at",
+            "finished_at",
+            "stdout_bytes",
+            "stderr_bytes",
+            "stdout_truncated",
+            "stderr_truncated",
+            "stdout_lossy",
+            "stderr_lossy",
+            "audit_id",
+            "sandbox",
         ],
     )
 }
@@ -205,7 +246,11 @@ mod tests {
             let surprise = json!({"surprise": 1});
             let refusal = request::read(tool, surprise.as_object().unwrap()).unwrap_err();
             for name in definition.input_schema["properties"].as_object().unwrap().keys() {
-                assert!(refusal.message.contains(&format!("`{name}`")), "{}: {name}", tool.name());
+                assert!(
+                    refusal.message.contains(&format!("`{name}`")),
+                    "{}: {name}",
+                    tool.name()
+                );
             }
         }
     }

@@ -72,7 +72,8 @@ fn write_quoted(text: &mut String, scalar: &str) {
 
 /// What YAML lets stand as it is. All beyond the basic plane is printable.
 fn is_printable(c: char) -> bool {
-    let printable = matches!(c, '\t' | '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..);
+    let printable =
+        matches!(c, '\t' | '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..);
     printable && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
 
@@ -90,7 +91,10 @@ mod tests {
     #[test]
     fn output_reads_like_output() {
         let value = json!({"request_id": "r", "status": "ok", "exit_code": 0, "stdout": "a\n  b\n", "stderr": ""});
-        assert_eq!(write(&value), "status: \"ok\"\nexit_code: 0\nstdout: |2\n  a\n    b\nstderr: \"\"\nrequest_id: \"r\"\n");
+        assert_eq!(
+            write(&value),
+            "status: \"ok\"\nexit_code: 0\nstdout: |2\n  a\n    b\nstderr: \"\"\nrequest_id: \"r\"\n"
+        );
     }
 
     proptest! {

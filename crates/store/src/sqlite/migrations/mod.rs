@@ -9,9 +9,7 @@ const STEPS: &[&str] = &[include_str!("0001_record.sql")];
 
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {
-    #[error(
-        "the database has version {found}, this program knows {known}: it was written by a newer program"
-    )]
+    #[error("the database has version {found}, this program knows {known}: it was written by a newer program")]
     Newer { found: usize, known: usize },
     #[error("the database's version cannot be read")]
     Read { source: rusqlite::Error },

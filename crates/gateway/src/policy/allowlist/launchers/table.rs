@@ -62,13 +62,7 @@ pub(super) const LAUNCHERS: [Launcher; 16] = [
         flags: "0rtxo",
         values: "nLPsIdEa",
         long_flags: &["null", "no-run-if-empty", "verbose", "exit", "open-tty"],
-        long_values: &[
-            "max-args",
-            "max-procs",
-            "max-chars",
-            "delimiter",
-            "arg-file",
-        ],
+        long_values: &["max-args", "max-procs", "max-chars", "delimiter", "arg-file"],
         manner: Manner::RunsEchoWithout,
         ..PLAIN
     },
@@ -87,10 +81,7 @@ pub(super) const LAUNCHERS: [Launcher; 16] = [
         long_values: &["adjustment"],
         ..PLAIN
     },
-    Launcher {
-        name: "nohup",
-        ..PLAIN
-    },
+    Launcher { name: "nohup", ..PLAIN },
     Launcher {
         name: "setsid",
         flags: "cfw",
@@ -167,14 +158,7 @@ pub(super) const LAUNCHERS: [Launcher; 16] = [
         name: "flock",
         flags: "sxeunoF",
         values: "wE",
-        long_flags: &[
-            "shared",
-            "exclusive",
-            "unlock",
-            "nonblock",
-            "close",
-            "no-fork",
-        ],
+        long_flags: &["shared", "exclusive", "unlock", "nonblock", "close", "no-fork"],
         long_values: &["timeout", "conflict-exit-code"],
         operands: 1,
         ..PLAIN

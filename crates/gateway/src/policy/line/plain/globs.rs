@@ -13,16 +13,14 @@ pub(super) fn pieces(parts: &[Part]) -> Option<Vec<Piece>> {
         match (c, unquoted) {
             ('*', true) => pieces.push(Piece::AnyText),
             ('?', true) => pieces.push(Piece::AnyChar),
-            ('[', true) if last_close.is_some_and(|close| close > at) => {
-                match bracket(&live[at..])? {
-                    Some((length, piece)) => {
-                        pieces.push(piece);
-                        at += length;
-                        continue;
-                    }
-                    None => literal(&mut pieces, '['),
+            ('[', true) if last_close.is_some_and(|close| close > at) => match bracket(&live[at..])? {
+                Some((length, piece)) => {
+                    pieces.push(piece);
+                    at += length;
+                    continue;
                 }
-            }
+                None => literal(&mut pieces, '['),
+            },
             (c, _) => literal(&mut pieces, *c),
         }
         at += 1;

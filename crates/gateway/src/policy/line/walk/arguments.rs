@@ -1,8 +1,8 @@
 //! Simple commands: assignments before them, their words and redirections.
 
 use brush_parser::ast::{
-    Assignment, AssignmentName, AssignmentValue, CommandPrefixOrSuffixItem as Item,
-    IoFileRedirectKind, IoFileRedirectTarget, IoRedirect, SimpleCommand, Word,
+    Assignment, AssignmentName, AssignmentValue, CommandPrefixOrSuffixItem as Item, IoFileRedirectKind,
+    IoFileRedirectTarget, IoRedirect, SimpleCommand, Word,
 };
 
 use super::{Walker, numbers};
@@ -24,9 +24,7 @@ impl Walker<'_> {
                     redirections.extend(self.redirection(redirection)?);
                 }
                 // `IFS= read -r x` splits its own input and nothing else.
-                Item::AssignmentWord(assignment, word)
-                    if assigned_name(assignment) == "IFS" && is_read(simple) =>
-                {
+                Item::AssignmentWord(assignment, word) if assigned_name(assignment) == "IFS" && is_read(simple) => {
                     self.word(word, Context::Word)?;
                 }
                 Item::AssignmentWord(assignment, word) => self.assignment(assignment, word)?,
@@ -84,10 +82,7 @@ impl Walker<'_> {
     fn arg(&mut self, word: &Word) -> Result<Arg, LineError> {
         let parts = self.word(word, Context::Word)?;
         // `{x}>file` sets the variable `x`; the parser takes `{x}` for a word.
-        let inner = word
-            .value
-            .strip_prefix('{')
-            .and_then(|w| w.strip_suffix('}'));
+        let inner = word.value.strip_prefix('{').and_then(|w| w.strip_suffix('}'));
         if inner.is_some_and(is_name) {
             self.unclear("a name in braces", self.word_position(word));
         }
@@ -138,10 +133,7 @@ impl Walker<'_> {
         self.arithmetic_text(text, position)
     }
 
-    pub(super) fn redirection(
-        &mut self,
-        redirection: &IoRedirect,
-    ) -> Result<Option<RedirectionUse>, LineError> {
+    pub(super) fn redirection(&mut self, redirection: &IoRedirect) -> Result<Option<RedirectionUse>, LineError> {
         match redirection {
             IoRedirect::File(_, kind, target) => {
                 let writes = match kind {
@@ -183,20 +175,14 @@ impl Walker<'_> {
             }
             IoRedirect::OutputAndError(word, _) => {
                 let target = self.arg(word)?;
-                Ok(Some(RedirectionUse {
-                    writes: true,
-                    target,
-                }))
+                Ok(Some(RedirectionUse { writes: true, target }))
             }
         }
     }
 }
 
 fn is_read(simple: &SimpleCommand) -> bool {
-    simple
-        .word_or_name
-        .as_ref()
-        .is_some_and(|word| word.value == "read")
+    simple.word_or_name.as_ref().is_some_and(|word| word.value == "read")
 }
 
 fn assigned_name(assignment: &Assignment) -> &str {
@@ -207,9 +193,7 @@ fn assigned_name(assignment: &Assignment) -> &str {
 
 pub(super) fn is_name(text: &str) -> bool {
     let mut chars = text.chars();
-    chars
-        .next()
-        .is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+    chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 

@@ -55,10 +55,7 @@ fn is_usual(tag: &str) -> bool {
         .find_map(|(open, close)| tag.strip_prefix(*open)?.strip_suffix(*close))
         .or_else(|| tag.strip_prefix('\\'))
         .unwrap_or(tag);
-    !inner.is_empty()
-        && inner
-            .chars()
-            .all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
+    !inner.is_empty() && inner.chars().all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
 }
 
 /// No quote, substitution or continuation is open at the end of the line.

@@ -44,9 +44,7 @@ pub(super) fn is_number(word: &Word) -> bool {
     let parts = word::parse(&word.value, Context::Word).parts;
     !parts.is_empty()
         && parts.iter().all(|part| match part {
-            Part::Text(text) | Part::Quoted(text) => {
-                text.chars().all(|c| c.is_ascii_digit() || c == '-')
-            }
+            Part::Text(text) | Part::Quoted(text) => text.chars().all(|c| c.is_ascii_digit() || c == '-'),
             Part::Expansion(Expansion::Number) => true,
             Part::Expansion(Expansion::Value) => false,
         })

@@ -16,12 +16,7 @@ impl Walker<'_> {
         self.text(&word.value, origin, context)
     }
 
-    pub(super) fn text(
-        &mut self,
-        text: &str,
-        origin: Origin,
-        context: Context,
-    ) -> Result<Vec<Part>, LineError> {
+    pub(super) fn text(&mut self, text: &str, origin: Origin, context: Context) -> Result<Vec<Part>, LineError> {
         let parts = word::parse(text, context);
         let here = self.whole.at(origin.fallback);
         for what in parts.odd {

@@ -49,8 +49,5 @@ pub(super) fn decode(chars: &[char]) -> Option<String> {
 
 /// Escapes give bytes; above ASCII a byte alone is no character.
 fn ascii(value: u32) -> Option<char> {
-    u8::try_from(value)
-        .ok()
-        .filter(u8::is_ascii)
-        .map(char::from)
+    u8::try_from(value).ok().filter(u8::is_ascii).map(char::from)
 }
