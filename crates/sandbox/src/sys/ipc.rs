@@ -22,22 +22,29 @@ const MSG_INFO: i32 = 12;
 const SEM_STAT: i32 = 18;
 const SEM_INFO: i32 = 19;
 
-// SAFETY, for all of these: the kernel writes at most one of its structures, and `Told` has room for each;
-// a removal writes nothing.
 const KINDS: [Kind; 3] = [
     Kind {
+        // SAFETY: the kernel writes one of its structures, and `Told` has room for each.
         last: |told| unsafe { libc::shmctl(0, SHM_INFO, told.as_mut_ptr().cast()) },
+        // SAFETY: the kernel writes one of its structures, and `Told` has room for each.
         at: |index, told| unsafe { libc::shmctl(index, SHM_STAT, told.as_mut_ptr().cast()) },
+        // SAFETY: removes by number and writes nothing.
         remove: |id| unsafe { libc::shmctl(id, libc::IPC_RMID, std::ptr::null_mut()) },
     },
     Kind {
+        // SAFETY: the kernel writes one of its structures, and `Told` has room for each.
         last: |told| unsafe { libc::msgctl(0, MSG_INFO, told.as_mut_ptr().cast()) },
+        // SAFETY: the kernel writes one of its structures, and `Told` has room for each.
         at: |index, told| unsafe { libc::msgctl(index, MSG_STAT, told.as_mut_ptr().cast()) },
+        // SAFETY: removes by number and writes nothing.
         remove: |id| unsafe { libc::msgctl(id, libc::IPC_RMID, std::ptr::null_mut()) },
     },
     Kind {
+        // SAFETY: the kernel writes one of its structures, and `Told` has room for each.
         last: |told| unsafe { libc::semctl(0, 0, SEM_INFO, told.as_mut_ptr()) },
+        // SAFETY: the kernel writes one of its structures, and `Told` has room for each.
         at: |index, told| unsafe { libc::semctl(index, 0, SEM_STAT, told.as_mut_ptr()) },
+        // SAFETY: removes by number and writes nothing.
         remove: |id| unsafe { libc::semctl(id, 0, libc::IPC_RMID) },
     },
 ];
