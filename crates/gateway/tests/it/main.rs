@@ -1,5 +1,7 @@
 //! The spine with ports that a test holds in its hand: what is recorded, in which order, and what runs.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so and stop")]
+
 mod stage;
 
 use countersign_gateway::approval::Decision;
