@@ -20,9 +20,9 @@ pub(crate) struct Options {
     pub(crate) network: Network,
     /// Programs in anonymous memory would pass by the list of programs.
     pub(crate) refuse_memory_files: bool,
-    /// Without a namespace of their own, System V objects are those of the user's other programs, and
-    /// outlive whoever made them.
-    pub(crate) refuse_system_v: bool,
+    /// Without namespaces the user's other programs are in reach: System V objects are shared with them, and
+    /// whoever knows a process may change how it is scheduled.
+    pub(crate) beside_others: bool,
 }
 
 impl Options {
@@ -30,7 +30,7 @@ impl Options {
         Options {
             network: profile.network,
             refuse_memory_files: profile.exec_list,
-            refuse_system_v: !has_namespaces,
+            beside_others: !has_namespaces,
         }
     }
 }

@@ -205,7 +205,7 @@ mod tests {
         assemble(&table::rules(super::super::Options {
             network,
             refuse_memory_files: true,
-            refuse_system_v: true,
+            beside_others: true,
         }))
     }
 
@@ -219,7 +219,7 @@ mod tests {
         let rules = table::rules(super::super::Options {
             network: Network::Deny,
             refuse_memory_files: true,
-            refuse_system_v: true,
+            beside_others: true,
         });
         let program = assemble(&rules);
         for number in 0..1000 {

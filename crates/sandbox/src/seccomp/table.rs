@@ -60,10 +60,8 @@ pub(super) fn rules(options: Options) -> Vec<Rule> {
         Test::AnyBit(u32::MAX),
         libc::EPERM,
     ));
-    if options.refuse_system_v {
-        for call in [libc::SYS_shmget, libc::SYS_shmat, libc::SYS_semget, libc::SYS_msgget] {
-            rules.push(Rule::refuse(call, libc::EPERM));
-        }
+    if options.beside_others {
+        rules.extend(refused_beside_others());
     }
     if options.refuse_memory_files {
         rules.push(Rule::refuse(libc::SYS_memfd_create, libc::EPERM));
@@ -141,6 +139,32 @@ fn refused_always() -> Vec<libc::c_long> {
     calls.sort_unstable();
     calls.dedup();
     calls
+}
+
+/// System V objects, and the scheduling of any process but the caller.
+fn refused_beside_others() -> Vec<Rule> {
+    // `setpriority` and `ioprio_set` mean the same by other numbers.
+    const PRIORITY_OF_USER: Test = Test::OneOf(&[libc::PRIO_USER]);
+    const IO_PRIORITY_OF_USER: Test = Test::OneOf(&[3]);
+    const SOMEBODY: Test = Test::AnyBit(u32::MAX);
+    let objects = [libc::SYS_shmget, libc::SYS_shmat, libc::SYS_semget, libc::SYS_msgget];
+    let scheduling = [
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sched_setscheduler,
+        libc::SYS_sched_setparam,
+        libc::SYS_sched_setattr,
+    ];
+    let priorities = [
+        (libc::SYS_setpriority, PRIORITY_OF_USER),
+        (libc::SYS_ioprio_set, IO_PRIORITY_OF_USER),
+    ];
+    let objects = objects.map(|call| Rule::refuse(call, libc::EPERM));
+    let scheduling = scheduling.map(|call| Rule::refuse_if(call, 0, SOMEBODY, libc::EPERM));
+    let priorities = priorities.map(|(call, of_user)| Rule {
+        clauses: vec![vec![(0, of_user)], vec![(1, SOMEBODY)]],
+        ..Rule::refuse(call, libc::EPERM)
+    });
+    objects.into_iter().chain(scheduling).chain(priorities).collect()
 }
 
 /// Sockets. Local ones are refused either way: Landlock of this age cannot tell a socket in the workspace

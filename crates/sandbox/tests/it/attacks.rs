@@ -45,6 +45,16 @@ fn path(text: &'static CStr) -> *const libc::c_char {
 
 /// Name, what is tried, and the errors that count as refused.
 const ATTACKS: &[(&str, Attack, &[i32])] = &[
+    (
+        "priority-of-the-keeper",
+        || i64::from(set_priority_of(parent())),
+        &[libc::EPERM],
+    ),
+    (
+        "processors-of-the-keeper",
+        || set_processors_of(parent()),
+        &[libc::EPERM],
+    ),
     ("limits-of-the-keeper", || set_limit_of(parent()), &[libc::EPERM]),
     (
         "inet",
@@ -163,6 +173,24 @@ const MEMORY_FILE: &str = "memfd";
 fn parent() -> i32 {
     // SAFETY: takes nothing and cannot fail.
     unsafe { libc::getppid() }
+}
+
+fn set_priority_of(pid: i32) -> i32 {
+    // SAFETY: takes integers only.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, pid as libc::id_t, 19) }
+}
+
+fn set_processors_of(pid: i32) -> i64 {
+    // SAFETY: an all-zero set is a valid one, and it is only read.
+    unsafe {
+        let mut first: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(0, &mut first);
+        i64::from(libc::sched_setaffinity(
+            pid,
+            size_of::<libc::cpu_set_t>(),
+            &raw const first,
+        ))
+    }
 }
 
 fn set_limit_of(pid: i32) -> i64 {
