@@ -40,6 +40,7 @@ use crate::policy::allowlist::Programs;
 use crate::policy::decide::{self, Question, Surroundings, Verdict};
 use crate::policy::effective::{EffectivePolicy, Mode};
 use crate::policy::places::Directories;
+use crate::policy::plan::Plan;
 use crate::service::{Answer, Service, ToolCall};
 use crate::session::{self, Admitted, Caller};
 use crate::tools::exec::request::CommandRequest;
@@ -277,7 +278,7 @@ impl Gateway {
         verdict: &Verdict,
         in_force: &InForce,
     ) -> CommandAuditRecord {
-        let programs: Vec<String> = verdict.plan().map(asking::program_paths).unwrap_or_default();
+        let programs: Vec<String> = verdict.plan().map(Plan::program_names).unwrap_or_default();
         let cwd = verdict.plan().map(|plan| plan.place.cwd.path.to_string_lossy());
         CommandAuditRecord::of(
             live.request_id.clone(),

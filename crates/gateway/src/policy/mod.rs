@@ -4,6 +4,7 @@
 pub mod again;
 pub mod decide;
 pub mod plan;
+mod planning;
 
 pub mod line;
 

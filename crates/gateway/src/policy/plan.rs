@@ -32,6 +32,23 @@ pub struct Plan {
     pub search_path: Vec<PathBuf>,
 }
 
+impl Plan {
+    /// The files that would run; a builtin, or a name that no program has, stays as it is written.
+    pub fn program_names(&self) -> Vec<String> {
+        let text = |program: &FoundProgram| program.path.to_string_lossy().into_owned();
+        match &self.act {
+            PlannedAct::Process { program, .. } => vec![text(program)],
+            PlannedAct::Tree { tree, programs } => {
+                let named = tree.commands().zip(programs);
+                named
+                    .map(|(command, program)| program.as_ref().map_or_else(|| command.name.clone(), text))
+                    .collect()
+            }
+            PlannedAct::Shell { bash, .. } => vec![text(bash)],
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub enum PlannedAct {
     /// One program by descriptor.

@@ -72,7 +72,7 @@ impl Gateway {
 
     pub(super) fn dispatched(&self, cleared: &Cleared) -> Payload {
         let plan = cleared.plan();
-        let programs = program_paths(plan);
+        let programs = plan.program_names();
         Object::new()
             .texts("programs", programs.iter().map(String::as_str))
             .text("how", how(plan))
@@ -185,24 +185,6 @@ pub(super) fn unrecorded(error: &RecordError) -> Refusal {
             ErrorCode::AuditUnavailable,
             format!("{error}; nothing was run, try again later"),
         ),
-    }
-}
-
-/// The files that will run, as resolved.
-pub(super) fn program_paths(plan: &Plan) -> Vec<String> {
-    let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
-    match &plan.act {
-        PlannedAct::Process { program, .. } => vec![text(&program.path)],
-        PlannedAct::Tree { tree, programs } => tree
-            .commands()
-            .zip(programs)
-            .map(|(command, program)| {
-                program
-                    .as_ref()
-                    .map_or_else(|| command.name.clone(), |found| text(&found.path))
-            })
-            .collect(),
-        PlannedAct::Shell { bash, .. } => vec![text(&bash.path)],
     }
 }
 

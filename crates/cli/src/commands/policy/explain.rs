@@ -128,7 +128,7 @@ fn as_json(started: &Started, verdict: &Verdict) -> Value {
         "source": rule.source,
         "sources": started.policy.sources,
         "reason": rule.reason,
-        "programs": verdict.plan().map(programs).unwrap_or_default(),
+        "programs": verdict.plan().map(Plan::program_names).unwrap_or_default(),
         "warnings": started.settings.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
     });
     if let Verdict::Deny(denial) = verdict {
@@ -174,7 +174,8 @@ fn say(page: &mut Page, started: &Started, verdict: &Verdict) -> anyhow::Result<
 }
 
 fn how(plan: &Plan) -> String {
-    let named: Vec<_> = programs(plan)
+    let named: Vec<_> = plan
+        .program_names()
         .iter()
         .map(|program| format!("`{}`", clean(program)))
         .collect();
@@ -210,22 +211,4 @@ fn reach(plan: &Plan) -> String {
         plan.sandbox.as_str(),
         plan.network.as_str()
     )
-}
-
-/// The files that would run; a builtin or a name that no program has stays as it is written.
-fn programs(plan: &Plan) -> Vec<String> {
-    let text = |path: &std::path::Path| path.to_string_lossy().into_owned();
-    match &plan.act {
-        PlannedAct::Process { program, .. } => vec![text(&program.path)],
-        PlannedAct::Tree { tree, programs } => tree
-            .commands()
-            .zip(programs)
-            .map(|(command, program)| {
-                program
-                    .as_ref()
-                    .map_or_else(|| command.name.clone(), |found| text(&found.path))
-            })
-            .collect(),
-        PlannedAct::Shell { bash, .. } => vec![text(&bash.path)],
-    }
 }

@@ -1,0 +1,348 @@
+//! From a request to the plan of what would run: where, how long, with which variables, which programs.
+//! Each step may refuse; nothing here asks whether somebody must be asked.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::allowlist::{self, Allowlist, FoundProgram, Programs, Use};
+use super::decide::Surroundings;
+use super::effective::{EffectivePolicy, ResourceLimits};
+use super::line::tree::{Action, RUNNER_BUILTINS, Redirection, Tree};
+use super::line::{self, Line, Shape};
+use super::places::{self, Place};
+use super::plan::{ExecRights, Plan, PlannedAct, RunAs};
+use crate::error::{ErrorCode, Refusal};
+use crate::limits;
+use crate::tools::exec::request::{Act, CommandRequest};
+
+/// The request's commands as read, for the whitelist.
+pub(super) enum Reading {
+    Line(Box<Line>),
+    Argv { file: String, args: Vec<String> },
+}
+
+pub(super) fn plan(
+    policy: &EffectivePolicy,
+    request: &CommandRequest,
+    around: &Surroundings<'_>,
+) -> Result<(Plan, Reading), Refusal> {
+    let place = places::settle(&policy.places, request.cwd.as_deref(), around.directories)?;
+    check_hidden(&place, &policy.places.hidden)?;
+    let timeout = settle_timeout(policy, request.timeout)?;
+    let env = settle_env(policy, request, around)?;
+    let (act, used, reading) = read_act(policy, request, &place, around)?;
+    let exec = exec_rights(policy, &act, &used, around);
+    let command = &policy.command;
+    let is_readable = |path: &Path| {
+        places::is_within(path, &place.root) || command.read_paths.iter().any(|read| places::is_within(path, read))
+    };
+    let hidden = policy
+        .places
+        .hidden
+        .iter()
+        .filter(|path| is_readable(path))
+        .cloned()
+        .collect();
+    let plan = Plan {
+        act,
+        place,
+        env,
+        input: request.input.clone(),
+        timeout,
+        sandbox: request.sandbox.unwrap_or(command.sandbox),
+        network: request.network.unwrap_or(command.network),
+        exec,
+        neutral_git: false,
+        limits: ResourceLimits {
+            cpu: command.cpu_limit,
+            memory: command.memory_limit,
+            pids: command.pids_limit,
+        },
+        identity: RunAs {
+            non_root: command.run_as_non_root,
+            user: command.run_as.clone(),
+        },
+        require: command.require.clone(),
+        read_paths: command.read_paths.clone(),
+        hidden,
+        search_path: command.path.clone(),
+    };
+    Ok((plan, reading))
+}
+
+fn check_hidden(place: &Place, hidden: &[PathBuf]) -> Result<(), Refusal> {
+    match hidden
+        .iter()
+        .find(|path| places::is_within(&place.root, path) || places::is_within(&place.cwd.path, path))
+    {
+        None => Ok(()),
+        Some(path) => {
+            let message = format!(
+                "working directory `{}` is inside `{}`, which commands never see",
+                place.cwd.path.display(),
+                path.display()
+            );
+            Err(Refusal::new(ErrorCode::CwdNotAllowed, message))
+        }
+    }
+}
+
+fn settle_timeout(policy: &EffectivePolicy, asked: Option<Duration>) -> Result<Duration, Refusal> {
+    match asked {
+        None => Ok(policy.command.timeout),
+        Some(asked) if asked <= policy.command.timeout_max => Ok(asked),
+        Some(asked) => {
+            let max = policy.command.timeout_max;
+            let message = format!(
+                "a timeout of {} ms is above the maximum of {} ms",
+                asked.as_millis(),
+                max.as_millis()
+            );
+            Err(Refusal::new(ErrorCode::LimitExceeded, message).with("timeout_ms_max", max.as_millis() as u64))
+        }
+    }
+}
+
+fn settle_env(
+    policy: &EffectivePolicy,
+    request: &CommandRequest,
+    around: &Surroundings<'_>,
+) -> Result<Vec<(String, String)>, Refusal> {
+    let own = ["HOME", "PATH"];
+    if let Some(name) = request
+        .env
+        .keys()
+        .find(|name| own.contains(&name.as_str()) || allowlist::is_guarded_variable(name))
+    {
+        let message = format!("`env` may not set `{name}`: it changes which programs or libraries run");
+        return Err(Refusal::new(ErrorCode::PolicyDenied, message).with("variable", name.as_str()));
+    }
+    let passed = policy
+        .command
+        .env_allow
+        .iter()
+        .filter_map(|name| around.environment.get_key_value(name));
+    let mut env: BTreeMap<&String, &String> = passed.collect();
+    env.extend(&request.env);
+    Ok(env
+        .into_iter()
+        .map(|(name, value)| (name.clone(), value.clone()))
+        .collect())
+}
+
+/// Reads what is asked for and holds it against the allowlist.
+fn read_act(
+    policy: &EffectivePolicy,
+    request: &CommandRequest,
+    place: &Place,
+    around: &Surroundings<'_>,
+) -> Result<(PlannedAct, Vec<Use>, Reading), Refusal> {
+    let list = &policy.command.allowlist;
+    match &request.act {
+        Act::Argv { file, args } => {
+            let uses = allowlist::check_argv(file, args, list, around.programs).map_err(not_allowed)?;
+            let Some(program) = find(file, &place.cwd.path, around.programs) else {
+                return Err(not_found(file, &policy.command.path));
+            };
+            let argv: Vec<String> = std::iter::once(file).chain(args).cloned().collect();
+            let reading = Reading::Argv {
+                file: file.clone(),
+                args: args.clone(),
+            };
+            Ok((PlannedAct::Process { program, argv }, uses, reading))
+        }
+        Act::Line(text) => {
+            let line = line::read(
+                text,
+                line::Limits {
+                    text_bytes_max: limits::LINE_BYTES_MAX,
+                    ..line::Limits::STANDARD
+                },
+            )
+            .map_err(|error| Refusal::new(ErrorCode::CommandNotAllowed, error.to_string()))?;
+            let uses = allowlist::check_line(&line, list, around.programs).map_err(not_allowed)?;
+            let act = match &line.shape {
+                Shape::Plain(tree) => plan_tree(tree, text, place, around)?,
+                Shape::NeedsShell(_) => shell(text, around)?,
+            };
+            Ok((act, uses, Reading::Line(Box::new(line))))
+        }
+    }
+}
+
+/// A plain line runs without a shell; a single plain command without even the runner.
+fn plan_tree(tree: &Tree, text: &str, place: &Place, around: &Surroundings<'_>) -> Result<PlannedAct, Refusal> {
+    let commands: Vec<_> = tree.commands().collect();
+    let is_builtin = |name: &str| RUNNER_BUILTINS.contains(&name);
+    // The runner knows the three standard streams; anything further is a shell's business.
+    let beyond = |redirection: &Redirection| {
+        redirection.fd > 2
+            || matches!(redirection.action, Action::Close)
+            || matches!(redirection.action, Action::CopyOf(fd) if fd > 2)
+    };
+    if commands.iter().any(|command| command.redirections.iter().any(beyond)) {
+        return shell(text, around);
+    }
+    // After `cd` a relative program name means another file than it does now.
+    let moves = commands.iter().any(|command| command.name == "cd");
+    if moves
+        && commands
+            .iter()
+            .any(|command| command.name.contains('/') && !command.name.starts_with('/'))
+    {
+        return shell(text, around);
+    }
+    let programs: Vec<_> = commands
+        .iter()
+        .map(|command| {
+            if is_builtin(&command.name) {
+                None
+            } else {
+                find(&command.name, &place.cwd.path, around.programs)
+            }
+        })
+        .collect();
+    if let ([command], [Some(program)]) = (commands.as_slice(), programs.as_slice())
+        && command.redirections.is_empty()
+        && let Some(args) = command
+            .args
+            .iter()
+            .map(|word| word.literal())
+            .collect::<Option<Vec<_>>>()
+    {
+        let argv = std::iter::once(command.name.clone()).chain(args).collect();
+        return Ok(PlannedAct::Process {
+            program: program.clone(),
+            argv,
+        });
+    }
+    Ok(PlannedAct::Tree {
+        tree: tree.clone(),
+        programs,
+    })
+}
+
+fn shell(text: &str, around: &Surroundings<'_>) -> Result<PlannedAct, Refusal> {
+    match around.programs.find("bash") {
+        Some(bash) => Ok(PlannedAct::Shell {
+            bash,
+            line: text.to_owned(),
+        }),
+        None => {
+            let message = "this line needs a shell, and there is no bash here; use plain commands, pipes and `&&`";
+            Err(Refusal::new(ErrorCode::CommandNotAllowed, message))
+        }
+    }
+}
+
+fn find(word: &str, cwd: &Path, programs: &dyn Programs) -> Option<FoundProgram> {
+    if word.contains('/') && !word.starts_with('/') {
+        programs.find(cwd.join(word).to_str()?)
+    } else {
+        programs.find(word)
+    }
+}
+
+/// What the kernel lets the command start: everything, or the list with its helpers.
+fn exec_rights(policy: &EffectivePolicy, act: &PlannedAct, used: &[Use], around: &Surroundings<'_>) -> ExecRights {
+    let list = &policy.command.allowlist;
+    if *list == Allowlist::Any {
+        return ExecRights::Any;
+    }
+    let listed: Vec<&str> = list
+        .names()
+        .iter()
+        .map(String::as_str)
+        .chain(list.paths().iter().filter_map(|path| path.to_str()))
+        .collect();
+    let mut programs: Vec<FoundProgram> = listed.iter().filter_map(|entry| around.programs.find(entry)).collect();
+    programs.extend(used.iter().map(|used| used.program.clone()));
+    if let PlannedAct::Shell { bash, .. } = act {
+        programs.push(bash.clone());
+    }
+    let mut paths = with_chains(&programs);
+    let mut workspace = false;
+    // A helper comes with the program it helps, not with every call.
+    let is_used = |name: &str| {
+        around
+            .programs
+            .find(name)
+            .is_some_and(|found| used.iter().any(|it| it.program.path == found.path))
+    };
+    for (_, helpers) in policy.command.helpers.iter().filter(|(name, _)| is_used(name)) {
+        for helper in helpers {
+            if helper == "workspace" {
+                workspace = true;
+            } else if let Some(found) = around.programs.find(helper) {
+                paths.extend(with_chains(&[found]));
+            } else if helper.starts_with('/') {
+                // A directory of helper programs, such as git's own.
+                paths.push(PathBuf::from(helper));
+            }
+        }
+    }
+    paths.sort();
+    paths.dedup();
+    ExecRights::Only {
+        programs: paths,
+        workspace,
+    }
+}
+
+pub(super) fn named_programs(act: &PlannedAct) -> Vec<FoundProgram> {
+    match act {
+        PlannedAct::Process { program, .. } => vec![program.clone()],
+        PlannedAct::Tree { programs, .. } => programs.iter().flatten().cloned().collect(),
+        PlannedAct::Shell { bash, .. } => vec![bash.clone()],
+    }
+}
+
+pub(super) fn with_chains(programs: &[FoundProgram]) -> Vec<PathBuf> {
+    programs
+        .iter()
+        .flat_map(|program| std::iter::once(&program.path).chain(&program.interpreter_chain))
+        .cloned()
+        .collect()
+}
+
+fn not_allowed(refusal: allowlist::Refusal) -> Refusal {
+    Refusal::new(ErrorCode::CommandNotAllowed, refusal.to_string())
+}
+
+fn not_found(file: &str, path: &[PathBuf]) -> Refusal {
+    let searched: Vec<_> = path.iter().map(|dir| dir.to_string_lossy()).collect();
+    let message = if file.contains('/') {
+        format!("`{file}` does not exist or is not a program")
+    } else {
+        format!("no program `{file}` was found in {}", searched.join(":"))
+    };
+    Refusal::new(ErrorCode::CommandExecutionFailed, message)
+}
+
+/// Programs as they were found when first asked for: within one decision a name means one file.
+pub(super) struct Remembered<'a> {
+    programs: &'a dyn Programs,
+    found: RefCell<HashMap<String, Option<FoundProgram>>>,
+}
+
+impl<'a> Remembered<'a> {
+    pub(super) fn new(programs: &'a dyn Programs) -> Self {
+        Self {
+            programs,
+            found: RefCell::default(),
+        }
+    }
+}
+
+impl Programs for Remembered<'_> {
+    fn find(&self, word: &str) -> Option<FoundProgram> {
+        if let Some(found) = self.found.borrow().get(word) {
+            return found.clone();
+        }
+        let found = self.programs.find(word);
+        self.found.borrow_mut().insert(word.to_owned(), found.clone());
+        found
+    }
+}
