@@ -100,7 +100,18 @@ fn secrets_do_not_reach_the_record() {
                 json!({"command": "true", "working_directory": ".", "caller_id": "--password callersecret11"}),
                 "callersecret11",
             ),
+            (
+                "execute_command",
+                json!({"command": "true", "cwd": "serverownedsecret77"}),
+                "serverownedsecret77",
+            ),
+            (
+                "execute_command",
+                json!({"command": "true", "serverownedsecret77": 1}),
+                "serverownedsecret77",
+            ),
         ];
+        bench.dir("serverownedsecret77");
         for (tool, arguments, secret) in &hidden {
             server.call(tool, arguments.clone());
             assert_eq!(state_holds(&bench, secret), Vec::<String>::new(), "{arguments}");

@@ -72,12 +72,14 @@ impl Gateway {
 
     pub(super) fn dispatched(&self, cleared: &Cleared) -> Payload {
         let plan = cleared.plan();
-        let programs = plan.program_names();
+        let redactor = &self.ports.redactor;
+        let names = plan.program_names();
+        let programs: Vec<_> = names.iter().map(|name| redactor.redact_text(name)).collect();
         Object::new()
-            .texts("programs", programs.iter().map(String::as_str))
+            .texts("programs", programs.iter().map(|name| &**name))
             .text("how", how(plan))
-            .text("cwd", &plan.place.cwd.path.to_string_lossy())
-            .text("root", &plan.place.root.to_string_lossy())
+            .text("cwd", &redactor.redact_text(&plan.place.cwd.path.to_string_lossy()))
+            .text("root", &redactor.redact_text(&plan.place.root.to_string_lossy()))
             .whole("timeout_ms", millis(plan.timeout))
             .text("sandbox", plan.sandbox.as_str())
             .text("network", plan.network.as_str())
@@ -124,7 +126,7 @@ impl Gateway {
             "type": "exec-command",
             "command": redactor.redact_text(&question.command),
             "rule": question.rule.name, "source": question.rule.source, "reason": question.rule.reason,
-            "cwd": question.plan().place.cwd.path.to_string_lossy(),
+            "cwd": redactor.redact_text(&question.plan().place.cwd.path.to_string_lossy()),
             "arguments_digest": digest,
             "justification": question.justification.as_deref().map(|text| redactor.redact_text(text)),
         }));

@@ -230,11 +230,20 @@ impl Gateway {
     ) -> Answer {
         let request_id = self.ports.ids.request();
         let audit = CommandAuditRecord::unreadable(request_id.clone(), tool.name(), self.in_force().snapshot.clone());
-        let fields = call.arguments.keys().take(64).map(String::as_str);
+        // Names nobody checked: as long as a message may be, and perhaps values that went to the wrong place.
+        let shown = |name: &String| {
+            self.ports
+                .redactor
+                .redact_text(name)
+                .chars()
+                .take(64)
+                .collect::<String>()
+        };
+        let fields: Vec<_> = call.arguments.keys().take(64).map(shown).collect();
         let received = Object::new()
             .text("request_id", request_id.as_str())
             .text("tool", tool.name())
-            .texts("fields", fields)
+            .texts("fields", fields.iter().map(String::as_str))
             .text("credential", admitted.caller().credential.as_str())
             .text("transport", admitted.caller().transport.as_str())
             .finish();
