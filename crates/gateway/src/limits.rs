@@ -25,6 +25,13 @@ pub const INPUT_BYTES_MAX: usize = 8 << 20;
 pub const ENVIRONMENT_MAX: usize = 256;
 /// Characters of a justification.
 pub const JUSTIFICATION_CHARS_MAX: usize = 2_000;
+/// The longest directory; the kernel's own bound.
+pub const DIRECTORY_BYTES_MAX: usize = 4096;
+/// The longest name a caller claims.
+pub const CALLER_CHARS_MAX: usize = 256;
+/// Mistakes in one call that are told one by one, and how long each may be.
+pub const PROBLEMS_TOLD_MAX: usize = 16;
+pub const PROBLEM_CHARS_MAX: usize = 400;
 /// Calls that run or wait at once, beyond which the answer is `QUEUE_FULL`.
 pub const CALLS_IN_FLIGHT_MAX: usize = 256;
 /// Commands that run at once; more wait their turn.

@@ -6,12 +6,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value};
 
 use crate::error::{ErrorCode, Refusal};
+use crate::limits;
 
 /// The arguments of one call, while they are being read.
 pub struct Arguments<'a> {
     fields: &'a Map<String, Value>,
     known: BTreeSet<&'static str>,
     problems: Vec<String>,
+    /// Problems that are counted and not told.
+    more: usize,
 }
 
 impl<'a> Arguments<'a> {
@@ -20,6 +23,7 @@ impl<'a> Arguments<'a> {
             fields,
             known: BTreeSet::new(),
             problems: Vec::new(),
+            more: 0,
         }
     }
 
@@ -145,7 +149,15 @@ impl<'a> Arguments<'a> {
     }
 
     pub fn problem(&mut self, sentence: String) {
-        self.problems.push(sentence);
+        // What is wrong is repeated in an answer and in the record, and the caller says how much of it there is.
+        if self.problems.len() == limits::PROBLEMS_TOLD_MAX {
+            self.more += 1;
+            return;
+        }
+        self.problems.push(match sentence.char_indices().nth(limits::PROBLEM_CHARS_MAX) {
+            None => sentence,
+            Some((end, _)) => format!("{}…", &sentence[..end]),
+        });
     }
 
     /// Ends the reading: every field must have been asked for, and nothing may have been wrong.
@@ -156,10 +168,13 @@ impl<'a> Arguments<'a> {
             .filter(|name| !self.known.contains(name.as_str()))
             .cloned()
             .collect();
+        let known: Vec<_> = self.known.iter().map(|name| format!("`{name}`")).collect();
+        let known = known.join(", ");
         for name in unknown {
-            let known: Vec<_> = self.known.iter().map(|name| format!("`{name}`")).collect();
-            self.problems
-                .push(format!("unknown field `{name}` (this tool takes {})", known.join(", ")));
+            self.problem(format!("unknown field `{name}` (this tool takes {known})"));
+        }
+        if self.more > 0 {
+            self.problems.push(format!("and {} more", self.more));
         }
         if self.problems.is_empty() {
             return Ok(());
@@ -277,5 +292,15 @@ mod tests {
         let found = problems(json!({"args": 1, "surprise": 2}));
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(found[2].starts_with("unknown field `surprise`"), "{found:?}");
+    }
+
+    #[test]
+    fn endless_mistakes_are_cut_short() {
+        let mut many: Map<String, Value> = (0..5000).map(|n| (format!("surprise{n}"), Value::Null)).collect();
+        many.insert("a".repeat(1 << 20), Value::Null);
+        let found = problems(Value::Object(many));
+        assert_eq!(found.len(), limits::PROBLEMS_TOLD_MAX + 1);
+        assert!(found.iter().all(|problem| problem.chars().count() <= limits::PROBLEM_CHARS_MAX + 1));
+        assert!(found.last().unwrap().starts_with("and "), "{found:?}");
     }
 }
