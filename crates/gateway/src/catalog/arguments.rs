@@ -154,10 +154,11 @@ impl<'a> Arguments<'a> {
             self.more += 1;
             return;
         }
-        self.problems.push(match sentence.char_indices().nth(limits::PROBLEM_CHARS_MAX) {
-            None => sentence,
-            Some((end, _)) => format!("{}…", &sentence[..end]),
-        });
+        self.problems
+            .push(match sentence.char_indices().nth(limits::PROBLEM_CHARS_MAX) {
+                None => sentence,
+                Some((end, _)) => format!("{}…", &sentence[..end]),
+            });
     }
 
     /// Ends the reading: every field must have been asked for, and nothing may have been wrong.
@@ -300,7 +301,11 @@ mod tests {
         many.insert("a".repeat(1 << 20), Value::Null);
         let found = problems(Value::Object(many));
         assert_eq!(found.len(), limits::PROBLEMS_TOLD_MAX + 1);
-        assert!(found.iter().all(|problem| problem.chars().count() <= limits::PROBLEM_CHARS_MAX + 1));
+        assert!(
+            found
+                .iter()
+                .all(|problem| problem.chars().count() <= limits::PROBLEM_CHARS_MAX + 1)
+        );
         assert!(found.last().unwrap().starts_with("and "), "{found:?}");
     }
 }

@@ -165,11 +165,25 @@ pub fn read(tool: CommandTool, fields: &Map<String, Value>) -> Result<CommandReq
     if request.cwd.as_deref() == Some("") && tool != CommandTool::RunCommand {
         a.problem("`cwd` must not be empty; leave it out for the default".to_owned());
     }
-    if request.cwd.as_ref().is_some_and(|cwd| cwd.len() > limits::DIRECTORY_BYTES_MAX) {
-        a.problem(format!("the working directory is longer than {} bytes", limits::DIRECTORY_BYTES_MAX));
+    if request
+        .cwd
+        .as_ref()
+        .is_some_and(|cwd| cwd.len() > limits::DIRECTORY_BYTES_MAX)
+    {
+        a.problem(format!(
+            "the working directory is longer than {} bytes",
+            limits::DIRECTORY_BYTES_MAX
+        ));
     }
-    if request.caller_id.as_ref().is_some_and(|caller| caller.chars().count() > limits::CALLER_CHARS_MAX) {
-        a.problem(format!("`caller_id` is longer than {} characters", limits::CALLER_CHARS_MAX));
+    if request
+        .caller_id
+        .as_ref()
+        .is_some_and(|caller| caller.chars().count() > limits::CALLER_CHARS_MAX)
+    {
+        a.problem(format!(
+            "`caller_id` is longer than {} characters",
+            limits::CALLER_CHARS_MAX
+        ));
     }
     arguments.finish()?;
     Ok(request)
