@@ -37,6 +37,8 @@ pub(crate) fn build(plan: &Plan, home: &Path, tmp: &Path) -> Vec<CString> {
     }
     if plan.neutral_git {
         env.put("GIT_OPTIONAL_LOCKS", b"0");
+        // The home lasts from call to call, and an earlier command may have written to it.
+        env.put("GIT_CONFIG_GLOBAL", b"/dev/null");
         env.put("GIT_PAGER", b"cat");
     }
     env.put("GIT_TERMINAL_PROMPT", b"0");
