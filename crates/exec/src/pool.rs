@@ -1,7 +1,9 @@
 //! Keepers, kept: making one costs milliseconds, so those that ended a call well wait for the next
-//! call of the same profile. A keeper serves one call at a time.
+//! call of the same profile. A keeper serves one call at a time, and the one that waited longest is next:
+//! after a call a keeper tidies up behind its answer, and a client that asks at once need not wait for
+//! that. So a profile that is used gets a second keeper in time.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -15,6 +17,8 @@ use tokio::net::UnixStream;
 
 /// Keepers that wait for work, over all profiles.
 const IDLE_MAX: usize = 16;
+/// A profile that has served this many calls gets a second keeper.
+const SECOND_AFTER: usize = 4;
 
 /// Where private directories are made.
 #[derive(Clone, Debug)]
@@ -45,11 +49,19 @@ pub(crate) struct Keeper {
     profile: Arc<Profile>,
 }
 
+/// The keepers of one profile that wait, oldest first.
+#[derive(Default)]
+struct Idle {
+    keepers: VecDeque<Keeper>,
+    /// Calls served so far; enough of them ask for a second keeper.
+    served: usize,
+}
+
 pub(crate) struct Pool {
     zygote: Zygote,
     directories: Directories,
     next: AtomicU64,
-    idle: Mutex<HashMap<Arc<Profile>, Vec<Keeper>>>,
+    idle: Mutex<HashMap<Arc<Profile>, Idle>>,
 }
 
 impl Pool {
@@ -64,7 +76,15 @@ impl Pool {
 
     /// A keeper for a profile: one that waits, or a new one.
     pub(crate) async fn take(self: &Arc<Self>, profile: Profile) -> Result<Keeper, StartError> {
-        if let Some(keeper) = self.idle().get_mut(&profile).and_then(Vec::pop) {
+        let waiting = self.idle().get_mut(&profile).and_then(|idle| {
+            let keeper = idle.keepers.pop_front()?;
+            idle.served += 1;
+            Some((keeper, idle.served == SECOND_AFTER && idle.keepers.is_empty()))
+        });
+        if let Some((keeper, wants_second)) = waiting {
+            if wants_second {
+                self.make_second(profile);
+            }
             return Ok(keeper);
         }
         let pool = self.clone();
@@ -96,20 +116,32 @@ impl Pool {
         });
     }
 
+    /// Makes another keeper beside the call that noticed the want of one.
+    fn make_second(self: &Arc<Self>, profile: Profile) {
+        let pool = self.clone();
+        tokio::task::spawn_blocking(move || {
+            if let Ok(keeper) = pool.make(profile) {
+                pool.keep(keeper);
+            }
+        });
+    }
+
     fn keep(&self, keeper: Keeper) {
         let mut idle = self.idle();
-        if idle.values().map(Vec::len).sum::<usize>() >= IDLE_MAX {
+        if idle.values().map(|idle| idle.keepers.len()).sum::<usize>() >= IDLE_MAX {
             // Whatever profile was used most rarely is as good as any: most servers have one.
-            let other = idle
-                .iter()
-                .find(|(profile, keepers)| **profile != keeper.profile && !keepers.is_empty())
-                .map(|(profile, _)| profile.clone());
+            let is_other =
+                |(profile, idle): &(&Arc<Profile>, &Idle)| **profile != keeper.profile && !idle.keepers.is_empty();
+            let other = idle.iter().find(is_other).map(|(profile, _)| profile.clone());
             match other {
                 Some(other) => drop(idle.remove(&other)),
                 None => return,
             }
         }
-        idle.entry(keeper.profile.clone()).or_default().push(keeper);
+        idle.entry(keeper.profile.clone())
+            .or_default()
+            .keepers
+            .push_back(keeper);
     }
 
     /// Lets go of the keepers made like this one: what made it useless happened to them too.
@@ -142,7 +174,7 @@ impl Pool {
         })
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<Profile>, Vec<Keeper>>> {
+    fn idle(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<Profile>, Idle>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
