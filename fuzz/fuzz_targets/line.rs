@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use countersign_gateway::policy::allowlist::{Allowlist, FoundProgram, Programs, check_line};
+use countersign_gateway::policy::allowlist::{Allowlist, FoundProgram, Opened, Programs, check_line};
 use countersign_gateway::policy::line::{Limits, Shape, read};
 use countersign_gateway::policy::whitelist::{
     Asked, Candidate, Environment, WhitelistRule, builtin_rules, covers,
@@ -29,6 +29,8 @@ impl Programs for Machine {
             requested: path,
             on_trusted_path: true,
             interpreter_chain: Vec::new(),
+            is_script: false,
+            opened: Opened::default(),
         })
     }
 }

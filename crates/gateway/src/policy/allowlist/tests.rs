@@ -147,6 +147,8 @@ fn separators_and_multi_line_positions_are_bash_s_own() {
         "`rm` is not on the allowlist (line 1, column 13)",
     );
     refused(list, "ls\nid", "`id` is not on the allowlist (line 2, column 1)");
+    // Quoted it is no keyword but the name of a program.
+    refused(list, "\"[\"[ a ]]", "`[[` is not on the allowlist (line 1, column 1)");
     refused(
         list,
         "ls \\\n  && \\\n  id",
