@@ -269,6 +269,7 @@ fn covering(
     let command = match reading {
         Reading::Line(line) => Asked::Line(line),
         Reading::Argv { file, args } => Asked::Argv { file, args },
+        Reading::Unread => return None,
     };
     let environment = if request.env.is_empty() {
         Environment::Built

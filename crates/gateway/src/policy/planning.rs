@@ -10,7 +10,7 @@ use super::allowlist::{self, Allowlist, FoundProgram, Programs, Use};
 use super::decide::Surroundings;
 use super::effective::{EffectivePolicy, ResourceLimits};
 use super::line::tree::{Action, RUNNER_BUILTINS, Redirection, Tree};
-use super::line::{self, Line, Shape};
+use super::line::{self, Line, LineError, Shape};
 use super::places::{self, Place};
 use super::plan::{ExecRights, Plan, PlannedAct, RunAs};
 use crate::error::{ErrorCode, Refusal};
@@ -20,7 +20,12 @@ use crate::tools::exec::request::{Act, CommandRequest};
 /// The request's commands as read, for the whitelist.
 pub(super) enum Reading {
     Line(Box<Line>),
-    Argv { file: String, args: Vec<String> },
+    Argv {
+        file: String,
+        args: Vec<String>,
+    },
+    /// Left to the shell; no rule covers it.
+    Unread,
 }
 
 pub(super) fn plan(
@@ -154,14 +159,18 @@ fn read_act(
             Ok((PlannedAct::Process { program, argv }, uses, reading))
         }
         Act::Line(text) => {
-            let line = line::read(
-                text,
-                line::Limits {
-                    text_bytes_max: limits::LINE_BYTES_MAX,
-                    ..line::Limits::STANDARD
-                },
-            )
-            .map_err(|error| Refusal::new(ErrorCode::CommandNotAllowed, error.to_string()))?;
+            let bounds = line::Limits {
+                text_bytes_max: limits::LINE_BYTES_MAX,
+                ..line::Limits::STANDARD
+            };
+            let line = match line::read(text, bounds) {
+                Ok(line) => line,
+                // Where any program may run, what we cannot read is still bash's to read.
+                Err(LineError::Unreadable { .. }) if *list == Allowlist::Any => {
+                    return Ok((shell(text, around)?, Vec::new(), Reading::Unread));
+                }
+                Err(error) => return Err(Refusal::new(ErrorCode::CommandNotAllowed, error.to_string())),
+            };
             let uses = allowlist::check_line(&line, list, around.programs).map_err(not_allowed)?;
             let act = match &line.shape {
                 Shape::Plain(tree) => plan_tree(tree, text, place, around)?,

@@ -42,6 +42,8 @@ pub enum LineError {
     TooDeep { max: usize },
     #[error("the line holds more than {max} commands")]
     TooMany { max: usize },
+    #[error("{what} cannot be read safely ({position})")]
+    Unreadable { what: &'static str, position: Position },
     #[error("the line is no shell syntax: {what} ({position})")]
     Syntax { what: &'static str, position: Position },
 }
@@ -74,6 +76,7 @@ pub(super) fn parse_program(text: &str, limits: Limits) -> Result<Program, LineE
         ..ParserOptions::default()
     };
     check_descriptors(text)?;
+    check_documents(text)?;
     let run = || {
         match brush_parser::uncached_tokenize_str(text, &options.tokenizer_options()) {
             Ok(tokens) => {
@@ -120,6 +123,29 @@ fn check_openings(text: &str) -> Result<(), LineError> {
     let count: usize = openings.iter().map(|o| text.matches(o).count()).sum();
     if count > OPENINGS_MAX {
         return Err(LineError::TooDeep { max: OPENINGS_MAX });
+    }
+    Ok(())
+}
+
+/// The tokenizer takes memory without end over some here-documents inside a substitution. Where one
+/// ends cannot be told before reading, so a here-document anywhere behind the start of one counts.
+fn check_documents(text: &str) -> Result<(), LineError> {
+    let starts = ["$(", "`", "<(", ">(", "${", "$["];
+    let Some(start) = starts.iter().filter_map(|opening| text.find(opening)).min() else {
+        return Ok(());
+    };
+    let behind = &text[start..];
+    let mut from = 0;
+    while let Some(found) = behind[from..].find("<<") {
+        let arrows = behind[from + found..].bytes().take_while(|byte| *byte == b'<').count();
+        if arrows != 3 {
+            let index = text[..start + from + found].chars().count();
+            return Err(LineError::Unreadable {
+                what: "a here-document behind a substitution",
+                position: Source::new(text).at(index),
+            });
+        }
+        from += found + arrows;
     }
     Ok(())
 }

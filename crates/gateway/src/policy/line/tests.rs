@@ -261,3 +261,21 @@ fn the_largest_texts_come_to_an_end() {
         let _ = read(&text, Limits::STANDARD);
     }
 }
+
+#[test]
+fn a_here_document_behind_a_substitution_is_left_to_others() {
+    for text in [
+        "\"$(<$-\n2~ (e\t<<\tz\t)",
+        "x=$(cat <<z\na\nz\n)",
+        "`cat <<z`",
+        "echo $((1<<2))",
+    ] {
+        assert!(
+            matches!(read(text, Limits::STANDARD), Err(super::LineError::Unreadable { .. })),
+            "{text}"
+        );
+    }
+    for text in ["cat <<z\n$(date)\nz", "cat <<< $(date)", "x=$(date); cat <<< a"] {
+        assert!(read(text, Limits::STANDARD).is_ok(), "{text}");
+    }
+}

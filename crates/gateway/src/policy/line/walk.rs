@@ -265,7 +265,13 @@ impl Walker<'_> {
         match guard::parse_program(text, self.limits) {
             Ok(program) => inner.program(&program),
             Err(error @ (LineError::TooDeep { .. } | LineError::TooMany { .. })) => Err(error),
-            Err(LineError::Empty | LineError::TooLong { .. } | LineError::Nul(_) | LineError::Syntax { .. }) => {
+            Err(
+                LineError::Empty
+                | LineError::TooLong { .. }
+                | LineError::Nul(_)
+                | LineError::Syntax { .. }
+                | LineError::Unreadable { .. },
+            ) => {
                 inner.unclear("a substitution that is no shell syntax", here);
                 Ok(())
             }
