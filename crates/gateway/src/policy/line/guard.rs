@@ -127,27 +127,71 @@ fn check_openings(text: &str) -> Result<(), LineError> {
     Ok(())
 }
 
-/// The tokenizer takes memory without end over some here-documents inside a substitution. Where one
-/// ends cannot be told before reading, so a here-document anywhere behind the start of one counts.
+/// The tokenizer takes memory without end over here-documents that do not end, or that stand inside a
+/// substitution. So only the ordinary form is read: one here-document, not behind the start of a
+/// substitution, with a plain word as its tag and a line of its own that ends it.
 fn check_documents(text: &str) -> Result<(), LineError> {
-    let starts = ["$(", "`", "<(", ">(", "${", "$["];
-    let Some(start) = starts.iter().filter_map(|opening| text.find(opening)).min() else {
-        return Ok(());
+    let unreadable = |byte: usize, what: &'static str| LineError::Unreadable {
+        what,
+        position: Source::new(text).at(text[..byte].chars().count()),
     };
-    let behind = &text[start..];
+    let starts = ["$(", "`", "<(", ">(", "${", "$["];
+    let start = starts.iter().filter_map(|opening| text.find(opening)).min();
+    let mut documents = 0;
     let mut from = 0;
-    while let Some(found) = behind[from..].find("<<") {
-        let arrows = behind[from + found..].bytes().take_while(|byte| *byte == b'<').count();
-        if arrows != 3 {
-            let index = text[..start + from + found].chars().count();
-            return Err(LineError::Unreadable {
-                what: "a here-document behind a substitution",
-                position: Source::new(text).at(index),
-            });
+    while let Some(found) = text[from..].find("<<") {
+        let at = from + found;
+        let arrows = text[at..].bytes().take_while(|byte| *byte == b'<').count();
+        from = at + arrows;
+        // Only where no other quoting could mislead us is a quoted one told from a real one.
+        let before = &text[..at];
+        let is_plain = !before.contains(['"', '\\', '`', '#', '$']);
+        let is_quoted = is_plain && before.matches('\'').count() % 2 == 1;
+        if arrows == 3 || is_quoted {
+            continue;
         }
-        from += found + arrows;
+        documents += 1;
+        if start.is_some_and(|start| start < at) {
+            return Err(unreadable(at, "a here-document behind a substitution"));
+        }
+        let end = if arrows == 2 && documents == 1 {
+            end_of_document(&text[from..])
+        } else {
+            None
+        };
+        let Some(end) = end else {
+            return Err(unreadable(at, "this here-document"));
+        };
+        // What stands in a quoted document is text.
+        if is_plain && !before.contains('\'') && text[from..].trim_start_matches(['-', ' ', '\t']).starts_with('\'') {
+            from += end;
+        }
     }
     Ok(())
+}
+
+/// Where a here-document with a plain tag ends, if a line ends it; the text begins behind `<<`.
+fn end_of_document(text: &str) -> Option<usize> {
+    let (tabs, rest) = text.strip_prefix('-').map_or((false, text), |rest| (true, rest));
+    let (first, body) = rest.trim_start_matches([' ', '\t']).split_once('\n')?;
+    let word = first.split([' ', '\t', ';', '|', '&', '>', '<', ')']).next()?;
+    let quotes = ['\'', '"'];
+    let unquoted = quotes
+        .iter()
+        .find_map(|quote| word.strip_prefix(*quote)?.strip_suffix(*quote));
+    let tag = unquoted.unwrap_or(word);
+    if tag.is_empty() || !tag.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+        return None;
+    }
+    let mut offset = text.len() - body.len();
+    for line in body.split_inclusive('\n') {
+        offset += line.len();
+        let line = line.strip_suffix('\n').unwrap_or(line);
+        if (if tabs { line.trim_start_matches('\t') } else { line }) == tag {
+            return Some(offset);
+        }
+    }
+    None
 }
 
 /// The parser cannot hold a descriptor of more than 32 bits and would panic.

@@ -229,6 +229,8 @@ proptest! {
         args in prop::collection::vec("[ -~\\n\\t\u{e9}]{0,8}", 0..5)
     ) {
         let text = canonical_argv("ls", &args);
+        // Among other quotes what looks like a here-document is not read.
+        prop_assume!(!text.contains("<<"));
         let tree = plain(&text);
         let command = tree.commands().next().expect("one command");
         let read_back: Vec<String> = command.args.iter().map(Word::unmatched).collect();
@@ -263,7 +265,7 @@ fn the_largest_texts_come_to_an_end() {
 }
 
 #[test]
-fn a_here_document_behind_a_substitution_is_left_to_others() {
+fn only_ordinary_here_documents_are_read() {
     for text in [
         "\"$(<$-\n2~ (e\t<<\tz\t)",
         "x=$(cat <<z\na\nz\n)",
@@ -275,7 +277,12 @@ fn a_here_document_behind_a_substitution_is_left_to_others() {
             "{text}"
         );
     }
-    for text in ["cat <<z\n$(date)\nz", "cat <<< $(date)", "x=$(date); cat <<< a"] {
+    for text in [
+        "cat <<z\n$(date)\nz",
+        "cat <<-'z' | wc\na\n\tz\n",
+        "cat <<< $(date)",
+        "x=$(date); cat <<< a",
+    ] {
         assert!(read(text, Limits::STANDARD).is_ok(), "{text}");
     }
 }
