@@ -54,6 +54,8 @@ pub struct Gateway {
     /// Turns at running; the rest wait.
     turns: Arc<Semaphore>,
     is_warm: AtomicBool,
+    /// Held for reading while a call is looked up before it enters.
+    lookups: tokio::sync::RwLock<()>,
 }
 
 /// What the binary joins to the spine.
@@ -104,6 +106,7 @@ impl Gateway {
             commands: Commands::default(),
             turns: Arc::new(Semaphore::new(limits::COMMANDS_RUNNING_MAX)),
             is_warm: AtomicBool::new(false),
+            lookups: tokio::sync::RwLock::new(()),
         })
     }
 

@@ -29,6 +29,9 @@ fn a_call_that_waits_for_its_turn_can_be_cancelled_and_never_runs() {
         "execute_process",
         json!({"file": "touch", "args": ["canary"], "request_id": "late"}),
     );
+    while server.call("command_status", json!({"request_id": "late"})).code() == "NOT_FOUND" {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
     let cancelled = server.call("command_cancel", json!({"request_id": "late"}));
     cancelled.failed("CANCELLED");
     let outcome = server.result(waiting);

@@ -45,13 +45,16 @@ impl Gateway {
             self.settings.output_limit,
             call.progress.clone(),
         ));
+        let looking = self.lookups.read().await;
         // Only an id that the caller chose can have been used before.
         if request.request_id.is_some()
             && let Some(answer) = self.earlier(&admitted, &request, &live).await
         {
             return Ok(answer);
         }
-        match self.commands.enter(&admitted.caller().credential, &live) {
+        let entered = self.commands.enter(&admitted.caller().credential, &live);
+        drop(looking);
+        match entered {
             Ok(()) => {
                 tokio::spawn(self.clone().conduct(admitted, request, live.clone()));
                 Ok(self.wait(&live, call).await)
@@ -126,7 +129,8 @@ impl Gateway {
             return Ok(self.look(&live, &status).await.answer());
         }
         let stored = self.ports.record.command(owner, &status.request_id).await;
-        // A call just ahead of this one may have entered meanwhile.
+        // A call just ahead of this one may still be looked up; it has entered once that is done.
+        drop(self.lookups.write().await);
         if let Some(live) = self.commands.find(owner, &status.request_id) {
             return Ok(self.look(&live, &status).await.answer());
         }
