@@ -69,6 +69,15 @@ pub(crate) enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Print or write what an MCP client needs in its configuration to use this server.
+    #[command(
+        after_help = "Without --write nothing is changed. With it, everything else in the file stays as it is and a \
+                            copy is kept next to it.\n\n\
+                            Examples:\n  countersign connect claude-code\n  \
+                            countersign --config policy.yaml connect codex --write\n  \
+                            countersign connect vscode --scope project --http"
+    )]
+    Connect(Connect),
     /// Print a completion script for a shell.
     Completions { shell: clap_complete::Shell },
 }
@@ -215,4 +224,49 @@ pub(crate) enum Config {
     Schema,
     /// Trust a project's file as it is now; a changed file is untrusted again.
     Trust { file: PathBuf },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Connect {
+    /// The client.
+    pub(crate) client: Client,
+    /// Edit the client's file; otherwise it is only printed what belongs there.
+    #[arg(long)]
+    pub(crate) write: bool,
+    /// Let the client reach a running server by HTTP instead of starting its own.
+    #[arg(long)]
+    pub(crate) http: bool,
+    /// Where that server is; implies `--http` [default: where `serve` listens, path `/mcp`].
+    #[arg(long, value_name = "URL")]
+    pub(crate) url: Option<String>,
+    /// With `--http`: no token, for a server that takes agents without one.
+    #[arg(long)]
+    pub(crate) no_token: bool,
+    /// What the client calls the server.
+    #[arg(long, value_name = "NAME", default_value = "countersign")]
+    pub(crate) name: String,
+    /// The client's file for this user, or the one of the project in the current directory.
+    #[arg(long, default_value = "user")]
+    pub(crate) scope: Scope,
+    /// With `--write`: replace an entry of that name that is not ours.
+    #[arg(long, requires = "write")]
+    pub(crate) force: bool,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Client {
+    ClaudeCode,
+    ClaudeDesktop,
+    Codex,
+    Cursor,
+    Vscode,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Scope {
+    User,
+    Project,
 }

@@ -65,6 +65,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Policy(policy) => commands::policy::run(&flags, policy)?,
         Command::Config(command) => commands::config::run(&flags, command)?,
         Command::Doctor { json } => return commands::doctor::run(&flags, *json),
+        Command::Connect(connect) => commands::connect::run(&flags, connect)?,
         Command::Completions { shell } => commands::completions::run(*shell)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -9,4 +9,5 @@ pub(crate) mod policy;
 
 pub(crate) mod completions;
 pub(crate) mod config;
+pub(crate) mod connect;
 pub(crate) mod doctor;

@@ -275,7 +275,7 @@ fn trusted(state_dir: &Path, workspace: &Path, problems: &mut Vec<Problem>, warn
 }
 
 /// Whether a path lies in a directory, links followed as far as the path exists.
-pub(super) fn inside(path: &Path, directory: &Path) -> bool {
+pub(crate) fn inside(path: &Path, directory: &Path) -> bool {
     let real = |path: &Path| {
         path.ancestors().find_map(|part| {
             let rest = path.strip_prefix(part).ok()?;

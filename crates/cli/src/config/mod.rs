@@ -33,7 +33,7 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use load::{find_state_dir, load};
+pub(crate) use load::{find_state_dir, inside, load};
 pub(crate) use merge::Held;
 pub(crate) use origin::{Problem, Problems, Source, Warning};
 pub(crate) use settings::{Settings, WhitelistEntry};

@@ -30,10 +30,6 @@ pub(crate) struct Settings {
     pub(crate) output_limit_bytes: usize,
     pub(crate) shutdown_grace: Duration,
     pub(crate) listen: String,
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
-    )]
     pub(crate) tls: Option<Tls>,
     #[cfg_attr(
         not(test),

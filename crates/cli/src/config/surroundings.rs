@@ -51,8 +51,12 @@ impl Surroundings {
     }
 
     pub(crate) fn config_dir(&self) -> Option<PathBuf> {
+        self.user_config_dir().map(|dir| dir.join("countersign"))
+    }
+
+    /// Where programs keep their configuration, ours and those of others.
+    pub(crate) fn user_config_dir(&self) -> Option<PathBuf> {
         self.xdg("XDG_CONFIG_HOME", ".config")
-            .map(|dir| dir.join("countersign"))
     }
 
     /// The state directory where neither a flag nor a variable names one.

@@ -25,6 +25,7 @@ const COMMANDS: &[&[&str]] = &[
     &["config", "schema"],
     &["config", "trust"],
     &["doctor"],
+    &["connect"],
     &["completions"],
 ];
 
@@ -68,6 +69,9 @@ fn what_is_not_understood_is_said_in_our_voice() {
 fn every_shell_gets_its_completions() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = Stage::new().run(&["completions", shell]);
-        assert!(ran.code == 0 && ran.stdout.contains("explain"), "{shell}");
+        assert!(
+            ran.code == 0 && ran.stdout.contains("explain") && ran.stdout.contains("connect"),
+            "{shell}"
+        );
     }
 }

@@ -4,6 +4,7 @@
 
 mod audit;
 mod config;
+mod connect;
 mod damage;
 mod doctor;
 mod help;

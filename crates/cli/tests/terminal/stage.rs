@@ -125,7 +125,7 @@ impl Ran {
     }
 }
 
-fn ran(mut command: Command) -> Ran {
+pub(crate) fn ran(mut command: Command) -> Ran {
     let output = command.output().unwrap();
     Ran {
         code: output.status.code().unwrap_or(-1),
