@@ -209,6 +209,44 @@ fn check_descriptors(text: &str) -> Result<(), LineError> {
     Ok(())
 }
 
+/// Times the parser may go over the same subscript.
+const SUBSCRIPT_WORK_MAX: u64 = 1 << 14;
+
+/// A word like `name[…` is tried as an assignment. Inside the brackets the parser begins anew at every
+/// letter that could be a name with brackets of its own, and at every quote and `$`, so that a few of
+/// them inside each other cost minutes. A subscript that opens nothing is read once, whatever follows it.
+fn check_subscript(token: &Token) -> Result<(), LineError> {
+    let Token::Word(word, location) = token else {
+        return Ok(());
+    };
+    let of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let Some(subscript) = word.trim_start_matches(of_name).strip_prefix('[') else {
+        return Ok(());
+    };
+    let inside = subscript.split(']').next().unwrap_or_default();
+    let opens = inside.contains(['[', '"', '\'', '`', '(', '\\']);
+    if !opens && !inside.contains("${") {
+        return Ok(());
+    }
+    let (mut work, mut name) = (1_u64, 0_u64);
+    for c in subscript.chars() {
+        work = work.saturating_mul(match c {
+            '[' => 1 + name,
+            '$' => 4,
+            '"' | '\'' | '`' | '(' | '\\' => 2,
+            _ => 1,
+        });
+        name = if of_name(c) { name + 1 } else { 0 };
+    }
+    if work > SUBSCRIPT_WORK_MAX {
+        return Err(LineError::Unreadable {
+            what: "this subscript",
+            position: from_parser(&location.start),
+        });
+    }
+    Ok(())
+}
+
 /// Operators in one `[[ … ]]`.
 const TESTS_MAX: usize = 64;
 
@@ -228,6 +266,7 @@ fn check_depth(tokens: &[Token], limits: Limits) -> Result<(), LineError> {
     let mut tested: Option<usize> = None;
     let mut before = "";
     for token in tokens {
+        check_subscript(token)?;
         let text = match token {
             Token::Operator(text, _) => {
                 match text.as_str() {

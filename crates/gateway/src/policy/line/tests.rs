@@ -286,3 +286,25 @@ fn only_ordinary_here_documents_are_read() {
         assert!(read(text, Limits::STANDARD).is_ok(), "{text}");
     }
 }
+
+#[test]
+fn subscripts_that_the_parser_would_try_without_end_are_not_read() {
+    for text in [
+        "fileumd[qnt\"]\"i..${umntfileumd[qnt\"]\"i..${umntim[t1\n:i>\x0b(}qnt\"]\"i:im[t1\n:i>\x0b(}qnt\"]\"i:md[qnt\"]\"i",
+        "a=([k[long[long[long[long[long[long[\"]\"]=v)",
+    ] {
+        assert!(
+            matches!(read(text, Limits::STANDARD), Err(super::LineError::Unreadable { .. })),
+            "{text}"
+        );
+    }
+    for text in [
+        "a[1]=2",
+        "a[$i]=\"${b} ${c} ${d} ${e} ${f} ${g} ${h}\"",
+        "a[\"some key\"]=2",
+        "a[b[c[1]]]=2",
+        "ls file[[:alpha:]]*.txt name[0-9][a-z]",
+    ] {
+        assert!(read(text, Limits::STANDARD).is_ok(), "{text}");
+    }
+}
