@@ -43,6 +43,8 @@ ids! {
     EventId;
     /// The credential a caller presented; anonymous callers on this machine share one.
     CredentialId;
+    /// One client's session; whoever knows it and holds its credential may use it, so it cannot be guessed.
+    SessionId;
 }
 
 /// Why a caller's `request_id` was not taken.
@@ -97,6 +99,14 @@ impl IdSource {
 
     pub fn correlation(&self) -> CorrelationId {
         CorrelationId(self.uuid())
+    }
+
+    pub fn session(&self) -> SessionId {
+        SessionId(match &self.0 {
+            // Version 4 is random throughout; a version that tells the time would help a guesser.
+            Source::Random => uuid::Uuid::new_v4().simple().to_string(),
+            Source::Counting(next) => format!("session-{}", next.fetch_add(1, Ordering::Relaxed)),
+        })
     }
 
     fn uuid(&self) -> String {

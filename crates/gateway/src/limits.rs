@@ -32,6 +32,9 @@ pub const CALLER_CHARS_MAX: usize = 256;
 /// Mistakes in one call that are told one by one, and how long each may be.
 pub const PROBLEMS_TOLD_MAX: usize = 16;
 pub const PROBLEM_CHARS_MAX: usize = 400;
+/// What is kept of a refused message: characters of its method and of the refusal, bytes of its parameters.
+pub const REFUSED_TEXT_CHARS_MAX: usize = 512;
+pub const REFUSED_PARAMS_BYTES_MAX: usize = 4096;
 /// Calls that run or wait at once, beyond which the answer is `QUEUE_FULL`.
 pub const CALLS_IN_FLIGHT_MAX: usize = 256;
 /// Commands that run at once; more wait their turn.

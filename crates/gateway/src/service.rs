@@ -7,8 +7,10 @@ use tokio::sync::watch;
 
 use crate::audit::Pending;
 use crate::catalog::definition::ToolDefinition;
-use crate::error::Refusal;
-use crate::session::Caller;
+use crate::clock::Timestamp;
+use crate::error::{ErrorCode, Refusal};
+use crate::ids::{CorrelationId, RequestId, SessionId};
+use crate::session::{Caller, Transport};
 
 /// The gateway, as transports use it.
 pub trait Service: Send + Sync + 'static {
@@ -18,6 +20,14 @@ pub trait Service: Send + Sync + 'static {
     /// Makes one call. The call goes on when the future is dropped; `call.cancel` ends it.
     /// `Err` is a protocol error; everything a tool has to say is an [`Answer`].
     fn call(&self, caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>>;
+
+    /// The answer that a command of this caller has by now, for a client that asks again after the
+    /// connection, or this server, was replaced.
+    fn recall(&self, caller: Caller, command: RequestId) -> Pending<Result<Answer, Refusal>>;
+
+    /// Writes down a message that was refused before it could become a call. Resolves when that is
+    /// durable, or has failed: a refusal is answered either way.
+    fn refused(&self, envelope: RefusedEnvelope) -> Pending<()>;
 
     /// Ends every command tree and waits until their records are closed.
     fn shutdown(&self) -> Pending<()>;
@@ -31,6 +41,36 @@ pub struct ToolCall {
     /// Where progress goes, when the client gave a token.
     pub progress: Option<Arc<dyn Progress>>,
     pub cancel: Cancel,
+    pub origin: Origin,
+}
+
+/// The request a call came in.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Origin {
+    /// None for callers without a session.
+    pub session: Option<SessionId>,
+    /// The client's id of the request, as JSON; none when there was no such request.
+    pub rpc_id: Option<String>,
+    /// Digest of the request's content, where the session remembers its ids beyond this process.
+    pub remembered: Option<[u8; 32]>,
+}
+
+/// S2's McpRequestEnvelope, of a message that went no further.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RefusedEnvelope {
+    pub caller: Option<Caller>,
+    pub transport: Transport,
+    pub session: Option<SessionId>,
+    /// The client's id, as JSON; none is S2's null.
+    pub rpc_id: Option<String>,
+    /// Empty when the message could not be read so far.
+    pub method: String,
+    pub params: Option<Map<String, Value>>,
+    pub received_at: Timestamp,
+    pub code: ErrorCode,
+    pub message: String,
+    /// What the client was told to name this refusal by.
+    pub correlation_id: CorrelationId,
 }
 
 /// Takes progress of a call that is being streamed.
@@ -45,6 +85,8 @@ pub struct Answer {
     pub structured: Value,
     pub text: String,
     pub is_error: bool,
+    /// The command this call became; asked again, the same answer is found under it.
+    pub command: Option<RequestId>,
 }
 
 /// Tells a call that its client no longer wants it.

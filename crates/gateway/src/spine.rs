@@ -10,6 +10,7 @@
 
 mod asking;
 mod closing;
+mod envelopes;
 mod looking;
 
 use std::collections::BTreeMap;
@@ -33,7 +34,7 @@ use crate::commands::Commands;
 use crate::error::{ErrorCode, Refusal};
 use crate::execution::live::Live;
 use crate::execution::{Ended, Executor, Gate, How};
-use crate::ids::IdSource;
+use crate::ids::{IdSource, RequestId};
 use crate::limits;
 use crate::policy::again;
 use crate::policy::allowlist::Programs;
@@ -41,7 +42,7 @@ use crate::policy::decide::{self, Question, Surroundings, Verdict};
 use crate::policy::effective::{EffectivePolicy, Mode};
 use crate::policy::places::Directories;
 use crate::policy::plan::Plan;
-use crate::service::{Answer, Service, ToolCall};
+use crate::service::{Answer, RefusedEnvelope, Service, ToolCall};
 use crate::session::{self, Admitted, Caller};
 use crate::tools::exec::request::CommandRequest;
 
@@ -176,7 +177,7 @@ impl Gateway {
         let change = Change {
             events: trace.take(),
             open: opening,
-            close: None,
+            ..Change::default()
         };
         let gateway = self.clone();
         let gate = Gate::new(Box::pin(async move {
@@ -302,6 +303,19 @@ impl Service for Arc<Gateway> {
 
     fn call(&self, caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>> {
         Box::pin(self.clone().handle(caller, call))
+    }
+
+    fn recall(&self, caller: Caller, command: RequestId) -> Pending<Result<Answer, Refusal>> {
+        let gateway = self.clone();
+        Box::pin(async move {
+            let admitted = session::admit(caller)?;
+            Ok(Gateway::recall(&gateway, &admitted, command).await)
+        })
+    }
+
+    fn refused(&self, envelope: RefusedEnvelope) -> Pending<()> {
+        let gateway = self.clone();
+        Box::pin(async move { gateway.record_refused(envelope).await })
     }
 
     fn shutdown(&self) -> Pending<()> {

@@ -17,6 +17,11 @@ pub const IDS_REMEMBERED: usize = 1_024;
 pub const RESULTS_KEPT_BYTES: usize = 8 << 20;
 /// Answers one connection may be waiting for; the gateway refuses earlier, with a better sentence.
 pub const ANSWERS_AWAITED_MAX: usize = 1_024;
+/// Refusals of one connection that may wait to be recorded; beyond that they are answered at once.
+pub const REFUSALS_AWAITED_MAX: usize = 2 * ANSWERS_AWAITED_MAX;
+/// What is kept of a client's own name and version, and of what it says it can do.
+pub const CLIENT_NAME_CHARS_MAX: usize = 256;
+pub const CAPABILITIES_BYTES_MAX: usize = 4_096;
 /// Bytes waiting to be written beyond which no further input is read and progress is dropped.
 pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
 /// How long the last answers may take to leave once the connection ends.

@@ -10,7 +10,7 @@ use countersign_gateway::approval::{Approver, Decision, NobodyToAsk};
 use countersign_gateway::audit::Pending;
 use countersign_gateway::limits;
 use countersign_gateway::policy::decide::Question;
-use countersign_gateway::service::{Answer, Cancel, Service, ToolCall};
+use countersign_gateway::service::{Answer, Cancel, Origin, Service, ToolCall};
 use countersign_gateway::session::Caller;
 use serde_json::{Map, Value, json};
 
@@ -53,6 +53,7 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
             arguments,
             progress: None,
             cancel,
+            origin: Origin::default(),
         };
         let mut answer = gateway.call(Caller::person(&user), call);
         let answer = tokio::select! {
@@ -124,6 +125,7 @@ async fn wait_for_end(gateway: &dyn Service, user: &str, mut answer: Answer) -> 
             arguments,
             progress: None,
             cancel: Cancel::never(),
+            origin: Origin::default(),
         };
         match gateway.call(Caller::person(user), call).await {
             Ok(next) => answer = next,

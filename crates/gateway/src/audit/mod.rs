@@ -16,7 +16,8 @@ use std::future::Future;
 use std::pin::Pin;
 
 use crate::clock::Timestamp;
-use crate::ids::{CredentialId, EventId, RequestId};
+use crate::ids::{CredentialId, EventId, RequestId, SessionId};
+use crate::session::lifetime::{Session, SessionState};
 
 pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
@@ -48,6 +49,25 @@ pub struct Change {
     pub open: Option<OpenCommand>,
     /// A command that has ended.
     pub close: Option<CloseCommand>,
+    /// A session that began or took a step.
+    pub session: Option<SessionChange>,
+}
+
+/// A session's row after a step.
+#[derive(Clone, PartialEq, Debug)]
+pub struct SessionChange {
+    pub session: Session,
+    /// Where it must stand for the change to happen; none for a new session.
+    pub from: Option<SessionState>,
+}
+
+/// The request of a lasting session that a command came in, kept so that the session knows it again
+/// after a restart.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Asked {
+    pub session: SessionId,
+    pub rpc_id: String,
+    pub digest: [u8; 32],
 }
 
 /// A command request whose end is not recorded yet. The sweeper closes what a crash left open.
@@ -62,6 +82,7 @@ pub struct OpenCommand {
     /// CommandAuditRecord with status `failed` and code `ABANDONED`, less `audit_id` and `timestamp`.
     pub abandoned: String,
     pub correlation_id: crate::ids::CorrelationId,
+    pub asked: Option<Asked>,
 }
 
 /// The end of a command.
@@ -77,6 +98,7 @@ pub struct CloseCommand {
     /// Redacted output as kept (head and tail).
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
+    pub asked: Option<Asked>,
 }
 
 /// What the store knows of a command.
@@ -108,6 +130,9 @@ pub enum RecordError {
     /// The owner has used this request id before.
     #[error("request id `{0}` was used before")]
     RequestIdTaken(RequestId),
+    /// The session is no longer where the change expected it.
+    #[error("the session has meanwhile moved on")]
+    SessionMoved,
     /// The record cannot be written or read now.
     #[error("the record is unavailable: {0}")]
     Unavailable(String),

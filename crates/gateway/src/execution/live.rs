@@ -6,9 +6,10 @@ use std::time::Instant;
 use tokio::sync::watch;
 
 use super::output::Output;
+use crate::audit::Asked;
 use crate::clock::Timestamp;
 use crate::ids::RequestId;
-use crate::service::Progress;
+use crate::service::{Origin, Progress};
 use crate::tools::exec::request::{PageRequest, Stream};
 use crate::tools::exec::result::{CommandResult, StreamResult};
 
@@ -17,6 +18,8 @@ pub struct Live {
     pub request_id: RequestId,
     pub digest: String,
     pub started_at: Timestamp,
+    /// The request it came in.
+    pub origin: Origin,
     started: Instant,
     stdout: Mutex<Output>,
     stderr: Mutex<Output>,
@@ -33,11 +36,13 @@ impl Live {
         started_at: Timestamp,
         output_limit: usize,
         progress: Option<Arc<dyn Progress>>,
+        origin: Origin,
     ) -> Self {
         Self {
             request_id,
             digest,
             started_at,
+            origin,
             started: Instant::now(),
             stdout: Mutex::new(Output::with_limit(output_limit)),
             stderr: Mutex::new(Output::with_limit(output_limit)),
@@ -46,6 +51,20 @@ impl Live {
             cancel: watch::Sender::new(false),
             end: watch::Sender::new(None),
         }
+    }
+
+    /// What the session must know again after a restart.
+    pub(crate) fn asked(&self) -> Option<Asked> {
+        let Origin {
+            session,
+            rpc_id,
+            remembered,
+        } = &self.origin;
+        Some(Asked {
+            session: session.clone()?,
+            rpc_id: rpc_id.clone()?,
+            digest: (*remembered)?,
+        })
     }
 
     /// Takes output of the running command.

@@ -1,5 +1,9 @@
 //! Who calls. A transport hands over a [`Caller`]; [`admit`] turns it into [`Admitted`], the first
-//! link of the proof chain, or refuses.
+//! link of the proof chain, or refuses. A client that comes back is recognised by its session
+//! ([`lifetime`]) and by its token ([`credential`]).
+
+pub mod credential;
+pub mod lifetime;
 
 use crate::audit::event::{Actor, ActorType};
 use crate::error::{ErrorCode, Refusal};
@@ -16,6 +20,10 @@ pub enum Role {
 
 impl Role {
     pub const ALL: [Self; 4] = [Self::Agent, Self::Operator, Self::Approver, Self::Viewer];
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| role.as_str() == text)
+    }
 
     pub fn as_str(self) -> &'static str {
         match self {
@@ -38,13 +46,23 @@ impl Role {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
     Stdio,
+    StreamableHttp,
+    Sse,
     Terminal,
 }
 
 impl Transport {
+    pub const ALL: [Self; 4] = [Self::Stdio, Self::StreamableHttp, Self::Sse, Self::Terminal];
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|transport| transport.as_str() == text)
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Stdio => "stdio",
+            Self::StreamableHttp => "streamable-http",
+            Self::Sse => "sse",
             Self::Terminal => "terminal",
         }
     }

@@ -110,6 +110,7 @@ impl Gateway {
             opened_at: live.started_at,
             abandoned: audit.ending(&end).into_string(),
             correlation_id: trace.correlation_id.clone(),
+            asked: live.asked(),
         }
     }
 
@@ -134,7 +135,7 @@ impl Gateway {
         let change = Change {
             events: trace.take(),
             open: opening,
-            close: None,
+            ..Change::default()
         };
         self.commit(change).await.map(drop).map_err(|error| unrecorded(&error))
     }
@@ -183,7 +184,7 @@ pub(super) fn unrecorded(error: &RecordError) -> Refusal {
             ErrorCode::Conflict,
             format!("request id `{id}` was used before; choose another"),
         ),
-        RecordError::Unavailable(_) => Refusal::new(
+        RecordError::SessionMoved | RecordError::Unavailable(_) => Refusal::new(
             ErrorCode::AuditUnavailable,
             format!("{error}; nothing was run, try again later"),
         ),

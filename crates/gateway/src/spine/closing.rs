@@ -76,8 +76,8 @@ impl Gateway {
         let close = self.closing_row(admitted, &trace, live, &result);
         let change = Change {
             events: trace.take(),
-            open: None,
             close: Some(close),
+            ..Change::default()
         };
         if let Err(error) = self.commit_patiently(change).await {
             let mut refusal = unrecorded(&error);
@@ -147,6 +147,7 @@ impl Gateway {
             result: serde_json::Value::Object(facts).to_string(),
             stdout,
             stderr,
+            asked: live.asked(),
         }
     }
 

@@ -44,6 +44,7 @@ impl Gateway {
             self.ports.clock.now(),
             self.settings.output_limit,
             call.progress.clone(),
+            call.origin.clone(),
         ));
         let looking = self.lookups.read().await;
         // Only an id that the caller chose can have been used before.
@@ -92,12 +93,18 @@ impl Gateway {
             }
             tokio::time::sleep(self.settings.answer_within).await;
         };
-        tokio::select! {
-            result = live.ended() => return result.answer(),
-            () = patience => return self.running(live).answer(),
-            () = cancel.cancelled() => live.cancel(),
+        let answer = tokio::select! {
+            result = live.ended() => result.answer(),
+            () = patience => self.running(live).answer(),
+            () = cancel.cancelled() => {
+                live.cancel();
+                live.ended().await.answer()
+            }
+        };
+        Answer {
+            command: Some(live.request_id.clone()),
+            ..answer
         }
-        live.ended().await.answer()
     }
 
     /// What is to be said of a command that has not ended.
@@ -179,6 +186,21 @@ impl Gateway {
             Err(error) => self.refused(request_id.clone(), unrecorded(&error)),
         };
         Ok(result.answer())
+    }
+
+    /// What became of a command, for a client that asks again; waits for it like its own call would.
+    pub(super) async fn recall(&self, admitted: &Admitted, command: RequestId) -> Answer {
+        let owner = &admitted.caller().credential;
+        if let Some(live) = self.commands.find(owner, &command) {
+            let end = tokio::time::timeout(self.settings.answer_within, live.ended()).await;
+            return end.map_or_else(|_| self.running(&live).answer(), |result| result.answer());
+        }
+        let result = match self.ports.record.command(owner, &command).await {
+            Ok(Some(stored)) => restore(&stored, None).unwrap_or_else(|| self.elsewhere(&stored)),
+            Ok(None) => self.refused(command.clone(), unknown(&command)),
+            Err(error) => self.refused(command, unrecorded(&error)),
+        };
+        result.answer()
     }
 
     /// The answer a request id already has: from this process, or from the record.
@@ -285,8 +307,7 @@ impl Gateway {
         trace.close(Step::Complete(result.status), audit_id.clone(), payload);
         let change = crate::audit::Change {
             events: trace.take(),
-            open: None,
-            close: None,
+            ..crate::audit::Change::default()
         };
         match self.commit(change).await {
             Ok(_) => result.audit_id = Some(audit_id),

@@ -21,7 +21,7 @@ use countersign_gateway::policy::effective::{
 use countersign_gateway::policy::places::{Directories, OpenDirectory, OpenFailure};
 use countersign_gateway::policy::plan::{Plan, PlannedAct};
 use countersign_gateway::policy::quantity::{ByteCount, Millicores};
-use countersign_gateway::service::{Cancel, ToolCall};
+use countersign_gateway::service::{Cancel, Origin, ToolCall};
 use countersign_gateway::session::{Caller, Transport};
 use countersign_gateway::spine::{Gateway, Ports, Settings};
 use countersign_gateway::tools::exec::request::Stream;
@@ -138,6 +138,7 @@ impl Stage {
             arguments: arguments.as_object().expect("an object").clone(),
             progress: None,
             cancel: Cancel::never(),
+            origin: Origin::default(),
         };
         let answer = self
             .gateway()

@@ -7,6 +7,7 @@ use countersign_gateway::error::Refusal;
 use countersign_gateway::service::{Answer, CancelHandle};
 
 use super::jsonrpc::Id;
+use super::memory::Asked;
 use super::outlet::Reply;
 use super::progress::Reporter;
 use super::revision::Era;
@@ -16,11 +17,13 @@ use super::wire::Occasion;
 pub(crate) type Outcome = Result<Answer, Refusal>;
 
 /// Names a call inside one connection.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct CallKey(u64);
 
 pub(crate) struct Running {
     pub(crate) id: Id,
+    /// What the session remembers it by; none for a request without a session.
+    pub(crate) asked: Option<Asked>,
     pub(crate) era: Era,
     pub(crate) recipients: Vec<Recipient>,
     pub(crate) cancel: CancelHandle,
@@ -31,6 +34,20 @@ pub(crate) struct Running {
 pub(crate) struct Recipient {
     pub(crate) reply: Reply,
     pub(crate) occasion: Occasion,
+}
+
+/// What a cancelled call held of its client. Letting go of it ends their streams.
+pub(crate) struct Released {
+    progress: Option<Arc<Reporter>>,
+    _recipients: Vec<Recipient>,
+}
+
+impl Drop for Released {
+    fn drop(&mut self) {
+        if let Some(progress) = &self.progress {
+            progress.close();
+        }
+    }
 }
 
 /// The calls of one connection that have not ended.
@@ -74,19 +91,18 @@ impl Calls {
         Some(running)
     }
 
-    /// Cancels what runs under a client's id. Who waited is not answered; the recipients are handed
-    /// back because letting go of them may send a batch, which must not happen under a lock.
-    pub(crate) fn cancel(&mut self, id: &Id) -> Vec<Recipient> {
-        let mut released = Vec::new();
-        for running in self.running.values_mut().filter(|running| running.id == *id) {
-            if let Some(progress) = &running.progress {
-                progress.close();
-            }
-            running.cancel.cancel();
-            self.awaited -= running.recipients.len();
-            released.append(&mut running.recipients);
-        }
-        released
+    /// Cancels what runs under a client's id: of several that share it only the newest, so that a
+    /// client that reuses ids does not end more than it means to. Who waited is not answered; what
+    /// they held is handed back because letting go of it may send, which must not happen under a lock.
+    pub(crate) fn cancel(&mut self, id: &Id) -> Option<Released> {
+        let named = self.running.iter_mut().filter(|(_, running)| running.id == *id);
+        let (_, running) = named.max_by_key(|(key, _)| **key)?;
+        running.cancel.cancel();
+        self.awaited -= running.recipients.len();
+        Some(Released {
+            progress: running.progress.take(),
+            _recipients: std::mem::take(&mut running.recipients),
+        })
     }
 
     /// Cancels everything. Who waits still hears how the call ended.

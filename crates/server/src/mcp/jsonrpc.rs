@@ -106,6 +106,14 @@ pub(crate) fn message(value: Value) -> Result<Message, Malformed> {
 }
 
 impl Id {
+    /// The id as JSON text.
+    pub(crate) fn to_json(&self) -> String {
+        match self {
+            Self::Number(number) => number.to_string(),
+            Self::Text(text) => Value::from(&**text).to_string(),
+        }
+    }
+
     fn read(value: Value) -> Result<Self, Malformed> {
         Self::try_from(value).map_err(|_| {
             let message = format!("`id` must be an integer, or text of at most {ID_BYTES_MAX} bytes");

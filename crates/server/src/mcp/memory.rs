@@ -1,13 +1,16 @@
 //! What a session remembers of its request ids, so that a request sent twice acts once.
 //!
 //! An id names a request: the same id with the same content is a *duplicate* and gets the first
-//! call's result; with other content it is refused. A client caught using one id for two requests
-//! *reuses ids*: to such a client an ended call is never replayed, since the same content may well be
-//! meant as a new request.
+//! call's result. With other content it is refused where answers share one stream, and a request of
+//! its own where each has its own ([`Reuse`]). A client caught using one id for two requests *reuses
+//! ids*: to such a client an ended call is never replayed, since the same content may well be meant
+//! as a new request.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+use countersign_gateway::ids::RequestId;
+use countersign_gateway::session::lifetime::KeptRequest;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
@@ -18,24 +21,37 @@ use crate::limits::{IDS_REMEMBERED, RESULTS_KEPT_BYTES};
 /// Content of a request, in 32 bytes.
 pub(crate) type Digest = [u8; 32];
 
-#[derive(Default)]
+/// What becomes of an id that comes again with other content.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reuse {
+    /// Two answers under one id could not be told apart.
+    Refused,
+    /// Each answer goes back on its own request.
+    Separate,
+}
+
+/// A request: the id it had and the content.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Asked {
+    pub(crate) id: Id,
+    pub(crate) digest: Digest,
+}
+
 pub(crate) struct Memory {
-    entries: HashMap<Id, Entry>,
-    /// Ids in the order they were first used.
-    order: VecDeque<Id>,
+    reuse: Reuse,
+    requests: HashMap<Asked, State>,
+    /// How many remembered requests share an id.
+    ids: HashMap<Id, usize>,
+    /// Requests in the order they first came.
+    order: VecDeque<Asked>,
     /// Ended calls whose results are kept, oldest first.
-    kept: VecDeque<(Id, CallKey)>,
+    kept: VecDeque<(Asked, CallKey)>,
     kept_bytes: usize,
     reuses_ids: bool,
 }
 
-struct Entry {
-    digest: Digest,
-    state: State,
-}
-
 enum State {
-    /// Not a call, or a call that never began: doing it again is harmless.
+    /// Not a call, or one that has no effect: doing it again is harmless.
     Harmless,
     Running(CallKey),
     Ended {
@@ -43,8 +59,19 @@ enum State {
         outcome: Arc<Outcome>,
         bytes: usize,
     },
+    /// Ended; the record knows its result.
+    Recorded(RequestId),
     /// Ended, and the result had to make room.
     Forgotten,
+}
+
+/// What is kept of an ended call.
+pub(crate) enum Kept {
+    /// The outcome, of about so many bytes.
+    Here(Arc<Outcome>, usize),
+    InRecord(RequestId),
+    /// Nothing, since it may well be done again.
+    Nothing,
 }
 
 /// What to do with a request.
@@ -53,6 +80,8 @@ pub(crate) enum Judgement {
     Proceed,
     Join(CallKey),
     Replay(Arc<Outcome>),
+    /// A duplicate whose result is in the record.
+    Recall(RequestId),
     /// A duplicate whose result is gone. It must not act again.
     Forgotten,
     /// The id belongs to another request.
@@ -60,56 +89,103 @@ pub(crate) enum Judgement {
 }
 
 impl Memory {
+    pub(crate) fn new(reuse: Reuse) -> Self {
+        Self {
+            reuse,
+            requests: HashMap::new(),
+            ids: HashMap::new(),
+            order: VecDeque::new(),
+            kept: VecDeque::new(),
+            kept_bytes: 0,
+            reuses_ids: false,
+        }
+    }
+
+    /// What an earlier life of the session left in the store.
+    pub(crate) fn restored(reuse: Reuse, reuses_ids: bool, requests: Vec<KeptRequest>) -> Self {
+        let mut memory = Self::new(reuse);
+        for KeptRequest {
+            rpc_id,
+            digest,
+            command,
+        } in requests
+        {
+            let id = serde_json::from_str::<Value>(&rpc_id).ok().map(Id::try_from);
+            let Some(Ok(id)) = id else {
+                continue;
+            };
+            let asked = Asked { id, digest };
+            memory.reuses_ids |= memory.ids.contains_key(&asked.id) && !memory.requests.contains_key(&asked);
+            memory.remember(asked, State::Recorded(command));
+        }
+        memory.reuses_ids |= reuses_ids;
+        memory
+    }
+
+    pub(crate) fn reuses_ids(&self) -> bool {
+        self.reuses_ids
+    }
+
     /// Judges a request by its id and content, and remembers it.
-    pub(crate) fn judge(&mut self, id: &Id, digest: Digest) -> Judgement {
-        let Some(entry) = self.entries.get(id) else {
-            self.remember(id.clone(), digest);
-            return Judgement::Proceed;
-        };
-        if entry.digest != digest {
-            self.reuses_ids = true;
-            return Judgement::Conflict;
+    pub(crate) fn judge(&mut self, asked: &Asked) -> Judgement {
+        match self.requests.get(asked) {
+            None if !self.ids.contains_key(&asked.id) => {}
+            None => {
+                self.reuses_ids = true;
+                if self.reuse == Reuse::Refused {
+                    return Judgement::Conflict;
+                }
+            }
+            Some(State::Harmless) => return Judgement::Proceed,
+            Some(State::Running(key)) => return Judgement::Join(*key),
+            Some(State::Ended { .. } | State::Recorded(_) | State::Forgotten) if self.reuses_ids => {
+                return Judgement::Proceed;
+            }
+            Some(State::Ended { outcome, .. }) => return Judgement::Replay(Arc::clone(outcome)),
+            Some(State::Recorded(command)) => return Judgement::Recall(command.clone()),
+            Some(State::Forgotten) => return Judgement::Forgotten,
         }
-        match &entry.state {
-            State::Harmless => Judgement::Proceed,
-            State::Running(key) => Judgement::Join(*key),
-            State::Ended { .. } | State::Forgotten if self.reuses_ids => Judgement::Proceed,
-            State::Ended { outcome, .. } => Judgement::Replay(Arc::clone(outcome)),
-            State::Forgotten => Judgement::Forgotten,
-        }
+        self.remember(asked.clone(), State::Harmless);
+        Judgement::Proceed
     }
 
     /// The remembered request is now this call.
-    pub(crate) fn begin(&mut self, id: &Id, key: CallKey) {
-        let Some(entry) = self.entries.get_mut(id) else {
+    pub(crate) fn begin(&mut self, asked: &Asked, key: CallKey) {
+        let Some(state) = self.requests.get_mut(asked) else {
             return;
         };
-        if let State::Ended { bytes, .. } = entry.state {
-            self.kept_bytes -= bytes;
+        if let State::Ended { bytes, .. } = state {
+            self.kept_bytes -= *bytes;
         }
-        entry.state = State::Running(key);
+        *state = State::Running(key);
     }
 
-    /// The call has ended; its result holds about `bytes`.
-    pub(crate) fn end(&mut self, id: &Id, key: CallKey, outcome: Arc<Outcome>, bytes: usize) {
-        let Some(entry) = self.entries.get_mut(id) else {
+    /// The call has ended.
+    pub(crate) fn end(&mut self, asked: &Asked, key: CallKey, kept: Kept) {
+        let Some(state) = self.requests.get_mut(asked) else {
             return;
         };
-        if !matches!(entry.state, State::Running(running) if running == key) {
+        if !matches!(state, State::Running(running) if *running == key) {
             return;
         }
-        entry.state = State::Ended { key, outcome, bytes };
-        self.kept_bytes += bytes;
-        self.kept.push_back((id.clone(), key));
+        match kept {
+            Kept::Nothing => *state = State::Harmless,
+            Kept::InRecord(command) => *state = State::Recorded(command),
+            Kept::Here(outcome, bytes) => {
+                *state = State::Ended { key, outcome, bytes };
+                self.kept_bytes += bytes;
+                self.kept.push_back((asked.clone(), key));
+            }
+        }
         while self.kept_bytes > RESULTS_KEPT_BYTES || self.kept.len() > IDS_REMEMBERED {
-            let Some((id, key)) = self.kept.pop_front() else {
+            let Some((asked, key)) = self.kept.pop_front() else {
                 break;
             };
-            self.forget_result(&id, key);
+            self.forget_result(&asked, key);
         }
     }
 
-    fn remember(&mut self, id: Id, digest: Digest) {
+    fn remember(&mut self, asked: Asked, state: State) {
         // A running call keeps its place; there are fewer of those than places.
         for _ in 0..self.order.len() {
             if self.order.len() < IDS_REMEMBERED {
@@ -118,31 +194,39 @@ impl Memory {
             let Some(oldest) = self.order.pop_front() else {
                 break;
             };
-            match self.entries.get(&oldest).map(|entry| &entry.state) {
-                Some(State::Running(_)) => self.order.push_back(oldest),
-                Some(State::Ended { bytes, .. }) => {
-                    self.kept_bytes -= bytes;
-                    self.entries.remove(&oldest);
-                }
-                Some(State::Harmless | State::Forgotten) | None => {
-                    self.entries.remove(&oldest);
-                }
+            if matches!(self.requests.get(&oldest), Some(State::Running(_))) {
+                self.order.push_back(oldest);
+            } else {
+                self.forget(&oldest);
             }
         }
-        self.order.push_back(id.clone());
-        let state = State::Harmless;
-        self.entries.insert(id, Entry { digest, state });
+        if self.requests.insert(asked.clone(), state).is_none() {
+            *self.ids.entry(asked.id.clone()).or_default() += 1;
+            self.order.push_back(asked);
+        }
     }
 
-    fn forget_result(&mut self, id: &Id, of: CallKey) {
-        let Some(entry) = self.entries.get_mut(id) else {
+    fn forget(&mut self, asked: &Asked) {
+        if let Some(State::Ended { bytes, .. }) = self.requests.remove(asked) {
+            self.kept_bytes -= bytes;
+        }
+        if let Some(count) = self.ids.get_mut(&asked.id) {
+            *count -= 1;
+            if *count == 0 {
+                self.ids.remove(&asked.id);
+            }
+        }
+    }
+
+    fn forget_result(&mut self, asked: &Asked, of: CallKey) {
+        let Some(state) = self.requests.get_mut(asked) else {
             return;
         };
-        if let State::Ended { key, bytes, .. } = entry.state
-            && key == of
+        if let State::Ended { key, bytes, .. } = state
+            && *key == of
         {
-            self.kept_bytes -= bytes;
-            entry.state = State::Forgotten;
+            self.kept_bytes -= *bytes;
+            *state = State::Forgotten;
         }
     }
 }

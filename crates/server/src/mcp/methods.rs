@@ -3,17 +3,18 @@
 use std::time::Duration;
 
 use countersign_gateway::error::{ErrorCode, Refusal};
-use countersign_gateway::service::Service;
 use countersign_gateway::session::Caller;
+use countersign_gateway::session::lifetime::ClientInfo;
 use serde_json::{Map, Value, json};
 
+use super::host::Host;
 use super::revision::{Era, Legacy, SUPPORTED};
 use super::{resources, tools, wire};
-use crate::limits::CACHE_TTL;
+use crate::limits::{CACHE_TTL, CAPABILITIES_BYTES_MAX, CLIENT_NAME_CHARS_MAX};
 
 /// Answers a request other than `initialize` and `tools/call`.
 pub(crate) fn answer(
-    service: &dyn Service,
+    host: &Host,
     caller: &Caller,
     era: Era,
     method: &str,
@@ -22,7 +23,7 @@ pub(crate) fn answer(
     match (method, era) {
         ("tools/list", era) => {
             refuse_cursor(params)?;
-            let tools = tools::list(&service.tools(caller), era);
+            let tools = tools::list(&host.service.tools(caller), era);
             // What is listed depends on the credential.
             Ok(listed("tools", tools, era, CacheScope::Private))
         }
@@ -45,8 +46,16 @@ pub(crate) fn answer(
     }
 }
 
-/// Opens a session; the answer names the revision that is spoken from now on.
-pub(crate) fn initialize(params: &Map<String, Value>) -> Result<(Legacy, Value), Refusal> {
+/// A session that may begin.
+pub(crate) struct Opening {
+    /// What is spoken from now on.
+    pub(crate) revision: Legacy,
+    pub(crate) client: ClientInfo,
+    pub(crate) result: Value,
+}
+
+/// Reads a handshake; the answer names the revision that is spoken from now on.
+pub(crate) fn initialize(params: &Map<String, Value>) -> Result<Opening, Refusal> {
     let Some(Value::String(version)) = params.get("protocolVersion") else {
         let message = "`params.protocolVersion` must be text that names a protocol version";
         return Err(Refusal::new(ErrorCode::InvalidParams, message));
@@ -57,7 +66,26 @@ pub(crate) fn initialize(params: &Map<String, Value>) -> Result<(Legacy, Value),
         "capabilities": wire::capabilities(),
         "serverInfo": wire::server_info(Era::Legacy(revision)),
     });
-    Ok((revision, result))
+    let told = |name: &str| {
+        let text = params.get("clientInfo")?.get(name)?.as_str()?;
+        Some(text.chars().take(CLIENT_NAME_CHARS_MAX).collect())
+    };
+    let capabilities = params
+        .get("capabilities")
+        .filter(|capabilities| capabilities.is_object());
+    let client = ClientInfo {
+        name: told("name"),
+        version: told("version"),
+        protocol_version: Some(revision.as_str().to_owned()),
+        capabilities: capabilities
+            .map(Value::to_string)
+            .filter(|text| text.len() <= CAPABILITIES_BYTES_MAX),
+    };
+    Ok(Opening {
+        revision,
+        client,
+        result,
+    })
 }
 
 fn unknown_method(method: &str) -> Refusal {

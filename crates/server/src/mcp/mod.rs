@@ -8,6 +8,7 @@
 pub(crate) mod dispatch;
 
 mod call;
+pub(crate) mod host;
 mod methods;
 mod modern;
 mod progress;

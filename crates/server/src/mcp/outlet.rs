@@ -1,15 +1,54 @@
 //! Where messages leave. A transport implements [`Outlet`]; a [`Reply`] is the right to answer one
 //! request, once, there or as a part of a batch's answer.
+//!
+//! An outlet that belongs to one request ends when the last reply to it is gone, sent or not: whoever
+//! waits there then knows that nothing more will come.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use countersign_gateway::error::ErrorCode;
+
+/// A message for a client, with what a transport must know of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Outgoing {
+    /// The message, without a newline.
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// The answer to a request; the code when it is a JSON-RPC error.
+    Answer(Option<ErrorCode>),
+    /// Something the client must answer.
+    Question,
+    Notification,
+}
+
+impl Outgoing {
+    pub(crate) fn answer(bytes: Vec<u8>) -> Self {
+        let kind = Kind::Answer(None);
+        Self { bytes, kind }
+    }
+
+    pub(crate) fn error(bytes: Vec<u8>, code: ErrorCode) -> Self {
+        let kind = Kind::Answer(Some(code));
+        Self { bytes, kind }
+    }
+
+    pub(crate) fn notification(bytes: Vec<u8>) -> Self {
+        let kind = Kind::Notification;
+        Self { bytes, kind }
+    }
+}
 
 /// The way back to a client.
 pub(crate) trait Outlet: Send + Sync + 'static {
     /// Takes a message that must arrive.
-    fn send(&self, message: Vec<u8>);
+    fn send(&self, message: Outgoing);
 
     /// Takes a message that may be dropped when the client reads too slowly. False if it was.
-    fn offer(&self, message: Vec<u8>) -> bool;
+    fn offer(&self, message: Outgoing) -> bool;
 }
 
 /// The right to answer one request. Dropped unused, the request gets no answer, as a cancelled one
@@ -26,10 +65,10 @@ impl Reply {
         Self(Destination::Outlet(Arc::clone(outlet)))
     }
 
-    pub(crate) fn send(self, message: Vec<u8>) {
+    pub(crate) fn send(self, message: Outgoing) {
         match self.0 {
             Destination::Outlet(outlet) => outlet.send(message),
-            Destination::Batch(seat) => seat.take(message),
+            Destination::Batch(seat) => seat.take(message.bytes),
         }
     }
 }
@@ -80,6 +119,6 @@ impl Drop for Gathering {
         let mut message = vec![b'['];
         message.append(&mut answers.join(&b','));
         message.push(b']');
-        self.outlet.send(message);
+        self.outlet.send(Outgoing::answer(message));
     }
 }

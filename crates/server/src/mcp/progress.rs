@@ -5,20 +5,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use countersign_gateway::service::Progress;
 
 use super::jsonrpc::Id;
-use super::outlet::Outlet;
+use super::outlet::{Outgoing, Outlet};
 use super::revision::Era;
 use super::wire;
 
 pub(crate) struct Reporter {
     token: Id,
     era: Era,
-    outlet: Arc<dyn Outlet>,
     stage: Mutex<Stage>,
 }
 
 enum Stage {
-    /// How many were sent.
-    Open(u64),
+    Open {
+        sent: u64,
+        /// Let go of when the answer leaves: a command may go on, and keep its reporter, long after.
+        outlet: Arc<dyn Outlet>,
+    },
     Closed,
 }
 
@@ -27,14 +29,17 @@ impl Reporter {
         Self {
             token,
             era,
-            outlet: Arc::clone(outlet),
-            stage: Mutex::new(Stage::Open(0)),
+            stage: Mutex::new(Stage::Open {
+                sent: 0,
+                outlet: Arc::clone(outlet),
+            }),
         }
     }
 
     /// Nothing is sent after this returns.
     pub(crate) fn close(&self) {
-        *self.stage() = Stage::Closed;
+        let before = std::mem::replace(&mut *self.stage(), Stage::Closed);
+        drop(before);
     }
 
     fn stage(&self) -> MutexGuard<'_, Stage> {
@@ -46,12 +51,13 @@ impl Progress for Reporter {
     fn report(&self, message: &str) {
         // Held while sending, so that no report from another thread comes after the answer.
         let mut stage = self.stage();
-        let Stage::Open(sent) = *stage else {
+        let Stage::Open { sent, outlet } = &mut *stage else {
             return;
         };
         let message = self.era.has_progress_messages().then_some(message);
-        if self.outlet.offer(wire::progress(&self.token, sent + 1, message)) {
-            *stage = Stage::Open(sent + 1);
+        let notification = wire::progress(&self.token, *sent + 1, message);
+        if outlet.offer(Outgoing::notification(notification)) {
+            *sent += 1;
         }
     }
 }

@@ -16,20 +16,20 @@ pub(crate) struct CallRequest {
 }
 
 impl CallRequest {
-    pub(crate) fn read(mut params: Map<String, Value>) -> Result<Self, Refusal> {
-        let tool = match params.remove("name") {
-            Some(Value::String(name)) => name,
+    pub(crate) fn read(params: &Map<String, Value>) -> Result<Self, Refusal> {
+        let tool = match params.get("name") {
+            Some(Value::String(name)) => name.clone(),
             Some(_) => return Err(invalid("`params.name` must be text")),
             None => return Err(invalid("`params.name` is missing; it names the tool to call")),
         };
-        let arguments = match params.remove("arguments") {
-            Some(Value::Object(arguments)) => arguments,
+        let arguments = match params.get("arguments") {
+            Some(Value::Object(arguments)) => arguments.clone(),
             Some(_) => return Err(invalid("`params.arguments` must be an object")),
             None => Map::new(),
         };
-        let progress_token = match params.get_mut("_meta") {
+        let progress_token = match params.get("_meta") {
             None => None,
-            Some(Value::Object(meta)) => meta.remove("progressToken"),
+            Some(Value::Object(meta)) => meta.get("progressToken").cloned(),
             Some(_) => return Err(invalid("`params._meta` must be an object")),
         };
         let progress_token = progress_token

@@ -13,15 +13,18 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use countersign_gateway::clock::Clock;
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::service::Service;
 use countersign_gateway::session::Caller;
+use countersign_gateway::session::lifetime::Sessions;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use crate::limits::{DEPTH_DEFAULT, FLUSH_PATIENCE, LINE_BYTES_DEFAULT, OUTBOX_BYTES_MAX};
 use crate::mcp::dispatch::Connection;
+use crate::mcp::host::{Host, Link};
 use crate::mcp::jsonrpc::Malformed;
 use crate::mcp::outlet::{Outlet, Reply};
 use lines::{Line, Lines};
@@ -35,6 +38,7 @@ pub struct StdioOptions {
     /// How long the last answers may take to leave once the client is gone or the server stops.
     pub flush_patience: Duration,
     pub ids: IdSource,
+    pub clock: Clock,
 }
 
 impl StdioOptions {
@@ -45,6 +49,7 @@ impl StdioOptions {
             depth_max: DEPTH_DEFAULT,
             flush_patience: FLUSH_PATIENCE,
             ids: IdSource::random(),
+            clock: Clock::system(),
         }
     }
 }
@@ -66,18 +71,20 @@ pub enum StdioError {
 /// Every command has ended and is recorded when this returns.
 pub async fn serve_stdio(
     service: Arc<dyn Service>,
+    sessions: Arc<dyn Sessions>,
     caller: Caller,
     options: StdioOptions,
     shutdown: impl Future,
 ) -> Result<(), StdioError> {
     let input = descriptor::input().map_err(StdioError::OpenInput)?;
     let output = descriptor::output().map_err(StdioError::OpenOutput)?;
-    serve(service, caller, options, input, output, shutdown).await
+    serve(service, sessions, caller, options, input, output, shutdown).await
 }
 
 /// Serves any pair of streams the same way.
 pub async fn serve<R, W>(
     service: Arc<dyn Service>,
+    sessions: Arc<dyn Sessions>,
     caller: Caller,
     options: StdioOptions,
     input: R,
@@ -89,7 +96,15 @@ where
     W: AsyncWrite + Unpin + Send + 'static,
 {
     let outbox = Arc::new(Outbox::new(OUTBOX_BYTES_MAX));
-    let connection = Connection::new(Arc::clone(&service), caller, options.ids.clone(), options.depth_max);
+    let host = Arc::new(Host {
+        service: Arc::clone(&service),
+        sessions,
+        clock: options.clock.clone(),
+        ids: options.ids.clone(),
+        depth_max: options.depth_max,
+    });
+    let link = Link::Stdio(options.ids.session());
+    let connection = Connection::new(&host, caller, link);
     // Kept until the last answer has left: one socket may be both input and output, and letting go of
     // the input makes it blocking again.
     let mut lines = Lines::new(input, options.line_bytes_max);
@@ -117,6 +132,7 @@ where
         };
         written = timeout(options.flush_patience, flush).await.ok();
     }
+    connection.close_session().await;
     match written {
         Some(Ok(Err(error))) if !is_disconnect(&error) => return Err(StdioError::Write(error)),
         Some(_) => {}

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Notify;
 
-use crate::mcp::outlet::Outlet;
+use crate::mcp::outlet::{Outgoing, Outlet};
 
 /// A buffer that grew beyond this for one burst is given back afterwards.
 const BUFFER_BYTES_KEPT: usize = 256 << 10;
@@ -110,22 +110,22 @@ impl Queue {
 }
 
 impl Outlet for Outbox {
-    fn send(&self, message: Vec<u8>) {
+    fn send(&self, message: Outgoing) {
         let mut queue = self.queue();
         if queue.closed {
             return;
         }
-        queue.push(&message);
+        queue.push(&message.bytes);
         drop(queue);
         self.filled.notify_one();
     }
 
-    fn offer(&self, message: Vec<u8>) -> bool {
+    fn offer(&self, message: Outgoing) -> bool {
         let mut queue = self.queue();
-        if queue.closed || queue.pending() + message.len() > self.bytes_max {
+        if queue.closed || queue.pending() + message.bytes.len() > self.bytes_max {
             return false;
         }
-        queue.push(&message);
+        queue.push(&message.bytes);
         drop(queue);
         self.filled.notify_one();
         true

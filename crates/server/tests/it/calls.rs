@@ -81,7 +81,7 @@ async fn an_unknown_tool_is_a_protocol_error() {
                 "errorCode": "UNKNOWN_TOOL",
                 "details": {"tool": "deploy"},
                 "retryable": false,
-                "correlation_id": "00000000-0000-7000-8000-000000000000",
+                "correlation_id": "00000000-0000-7000-8000-000000000001",
             },
         }})
     );

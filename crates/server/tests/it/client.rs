@@ -42,10 +42,12 @@ impl Client {
         let (input, server_input) = tokio::io::duplex(64 << 10);
         let (server_output, output) = tokio::io::duplex(64 << 10);
         let service = Arc::new(Shared(Arc::clone(&fake)));
+        let sessions = Arc::clone(&service);
         let caller = Caller::anonymous_agent(Transport::Stdio);
         let never = std::future::pending::<()>();
         let server = tokio::spawn(stdio::serve(
             service,
+            sessions,
             caller,
             options,
             server_input,

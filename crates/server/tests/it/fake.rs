@@ -1,13 +1,17 @@
 //! A gateway that answers as its tools' names say.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use countersign_gateway::audit::Pending;
 use countersign_gateway::catalog::definition::{Hints, ToolDefinition};
+use countersign_gateway::clock::Timestamp;
 use countersign_gateway::error::{ErrorCode, Refusal};
-use countersign_gateway::service::{Answer, Progress, Service, ToolCall};
+use countersign_gateway::ids::{RequestId, SessionId};
+use countersign_gateway::service::{Answer, Progress, RefusedEnvelope, Service, ToolCall};
 use countersign_gateway::session::Caller;
+use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState, Sessions, Touched};
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -16,6 +20,10 @@ pub(crate) struct Fake {
     pub(crate) calls: AtomicUsize,
     pub(crate) cancelled: AtomicUsize,
     pub(crate) shutdowns: AtomicUsize,
+    /// Messages that were refused before they became calls.
+    pub(crate) refused: Mutex<Vec<RefusedEnvelope>>,
+    /// The sessions a store would keep.
+    pub(crate) sessions: Mutex<HashMap<SessionId, Session>>,
     /// Lets calls of `wait` end, one for each permit.
     pub(crate) gate: Arc<Notify>,
     /// The last call's reporter, for reports that come too late.
@@ -98,6 +106,15 @@ impl Service for Shared {
         })
     }
 
+    fn recall(&self, _caller: Caller, command: RequestId) -> Pending<Result<Answer, Refusal>> {
+        Box::pin(async move { Ok(said(json!({"recalled": command.as_str()}))) })
+    }
+
+    fn refused(&self, envelope: RefusedEnvelope) -> Pending<()> {
+        self.0.refused.lock().unwrap().push(envelope);
+        Box::pin(std::future::ready(()))
+    }
+
     fn shutdown(&self) -> Pending<()> {
         self.0.shutdowns.fetch_add(1, Ordering::SeqCst);
         Box::pin(async {})
@@ -109,5 +126,38 @@ fn said(structured: serde_json::Value) -> Answer {
         text: structured.to_string(),
         structured,
         is_error: false,
+        command: None,
+    }
+}
+
+impl Sessions for Shared {
+    fn open(&self, session: Session) -> Pending<Result<(), Refusal>> {
+        self.0.sessions.lock().unwrap().insert(session.id.clone(), session);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn advance(&self, session: Session, from: SessionState) -> Pending<Result<(), Refusal>> {
+        let mut sessions = self.0.sessions.lock().unwrap();
+        let stands = sessions.get(&session.id).map(Session::state);
+        assert_eq!(stands, Some(from));
+        sessions.insert(session.id.clone(), session);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn find(&self, id: &SessionId) -> Pending<Result<Option<KeptSession>, Refusal>> {
+        let session = self.0.sessions.lock().unwrap().get(id).cloned();
+        let kept = session.map(|session| KeptSession {
+            session,
+            requests: Vec::new(),
+        });
+        Box::pin(std::future::ready(Ok(kept)))
+    }
+
+    fn touch(&self, _touched: Vec<Touched>) -> Pending<Result<(), Refusal>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn expire(&self, _idle_since: Timestamp, _busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 }

@@ -104,7 +104,15 @@ async fn the_operator_may_end_it() {
     let (server_output, output) = tokio::io::duplex(1);
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let caller = Caller::anonymous_agent(Transport::Stdio);
-    let server = stdio::serve(service, caller, options(), server_input, server_output, stopped);
+    let server = stdio::serve(
+        service.clone(),
+        service,
+        caller,
+        options(),
+        server_input,
+        server_output,
+        stopped,
+    );
     let server = tokio::spawn(server);
     input
         .write_all(b"{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"ping\"}\n")

@@ -90,11 +90,12 @@ impl Orphan {
             result: draft.payload().to_owned(),
             stdout: Vec::new(),
             stderr: Vec::new(),
+            asked: None,
         };
         Change {
             events: vec![draft],
-            open: None,
             close: Some(close),
+            ..Change::default()
         }
     }
 }

@@ -110,11 +110,12 @@ impl Bench {
             opened_at: noon(),
             abandoned: json!({"request_id": request_id, "status": "failed", "error_code": "ABANDONED"}).to_string(),
             correlation_id,
+            asked: None,
         };
         Change {
             events: vec![draft],
             open: Some(open),
-            close: None,
+            ..Change::default()
         }
     }
 
@@ -137,11 +138,12 @@ impl Bench {
             result: json!({"status": status}).to_string(),
             stdout: b"out".to_vec(),
             stderr: b"err".to_vec(),
+            asked: None,
         };
         Change {
             events: vec![draft],
-            open: None,
             close: Some(close),
+            ..Change::default()
         }
     }
 }

@@ -161,6 +161,7 @@ fn a_refusal_opens_and_closes_at_once(fixture: &dyn Fixture) {
         events: [opening.events, closing.events].concat(),
         open: opening.open,
         close: closing.close,
+        ..Change::default()
     };
     commit(&*record, both).unwrap();
     let found = block_on(record.command(&owner(), &RequestId::trusted("r1"))).unwrap();

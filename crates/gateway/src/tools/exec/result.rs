@@ -170,6 +170,7 @@ impl CommandResult {
             text: yaml::write(&structured),
             structured,
             is_error: self.status.is_error(),
+            command: None,
         }
     }
 }
