@@ -11,6 +11,8 @@ use countersign_gateway::audit::redact::Redactor;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::policy::effective::EffectivePolicy;
+use countersign_gateway::session::desk::Desk;
+use countersign_gateway::session::lifetime::Sessions;
 use countersign_gateway::spine::{Gateway, Ports, Settings};
 
 use countersign_store::sqlite::{Options, SqliteStore};
@@ -59,6 +61,12 @@ pub(crate) fn gateway(parts: Parts, launchpad: Launchpad) -> Arc<Gateway> {
         ids: IdSource::random(),
     };
     Gateway::new(parts.policy, parts.settings, ports)
+}
+
+/// The sessions of every transport, kept in the record.
+pub(crate) fn sessions(record: &Arc<SqliteStore>, redactor: &Redactor) -> Arc<dyn Sessions> {
+    let desk = Desk::new(record.clone(), redactor.clone(), Clock::system(), IdSource::random());
+    Arc::new(desk)
 }
 
 /// Opens the record and closes what a crash left open.

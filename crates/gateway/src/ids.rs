@@ -6,6 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sha2::{Digest as _, Sha256};
+
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
@@ -45,6 +47,19 @@ ids! {
     CredentialId;
     /// One client's session; whoever knows it and holds its credential may use it, so it cannot be guessed.
     SessionId;
+}
+
+impl SessionId {
+    /// What the record calls this session. The record is shown, exported and sent to witnesses; whoever
+    /// reads it must not learn an id that opens a session.
+    pub fn mark(&self) -> String {
+        let digest = Sha256::digest(self.0.as_bytes());
+        let mut mark = "sha256:".to_owned();
+        for byte in &digest[..16] {
+            mark.push_str(&format!("{byte:02x}"));
+        }
+        mark
+    }
 }
 
 /// Why a caller's `request_id` was not taken.
@@ -123,6 +138,15 @@ impl IdSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_is_recorded_under_a_mark_that_does_not_open_it() {
+        let session = IdSource::random().session();
+        let mark = session.mark();
+        assert_eq!(mark, session.mark());
+        assert_eq!(mark.len(), "sha256:".len() + 32);
+        assert!(!mark.contains(session.as_str()) && !session.as_str().contains(&mark[7..15]));
+    }
 
     #[test]
     fn a_request_id_from_a_caller_is_checked() {

@@ -40,7 +40,7 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
     let arguments = arguments(exec)?;
     start::runtime()?.block_on(async {
         let mut stop = Box::pin(start::stop_signal()?);
-        let gateway = match started.gateway(launchpad, approver).await {
+        let gateway = match started.joined(launchpad, approver).await.map(|joined| joined.gateway) {
             Ok(gateway) => gateway,
             Err(error) => {
                 start::say(&format!("countersign: refused: {error:#}"));

@@ -12,7 +12,7 @@ use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::error::Refusal;
 use countersign_gateway::execution::live::Live;
 use countersign_gateway::execution::{Ended, Executor, Gate, How};
-use countersign_gateway::ids::{CredentialId, IdSource, RequestId};
+use countersign_gateway::ids::{CredentialId, IdSource, RequestId, SessionId};
 use countersign_gateway::policy::allowlist::{Allowlist, FoundProgram, Opened, Programs};
 use countersign_gateway::policy::decide::Question;
 use countersign_gateway::policy::effective::{
@@ -22,6 +22,7 @@ use countersign_gateway::policy::places::{Directories, OpenDirectory, OpenFailur
 use countersign_gateway::policy::plan::{Plan, PlannedAct};
 use countersign_gateway::policy::quantity::{ByteCount, Millicores};
 use countersign_gateway::service::{Cancel, Origin, ToolCall};
+use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState};
 use countersign_gateway::session::{Caller, Transport};
 use countersign_gateway::spine::{Gateway, Ports, Settings};
 use countersign_gateway::tools::exec::request::Stream;
@@ -201,6 +202,18 @@ impl Record for Script {
                 last_event: None,
             })
         })
+    }
+
+    fn session(&self, _: &SessionId) -> Pending<Result<Option<KeptSession>, RecordError>> {
+        Box::pin(async { Ok(None) })
+    }
+
+    fn sessions(&self, _: Option<SessionState>, _: usize) -> Pending<Result<Vec<Session>, RecordError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn idle_sessions(&self, _: Timestamp, _: usize) -> Pending<Result<Vec<Session>, RecordError>> {
+        Box::pin(async { Ok(Vec::new()) })
     }
 
     fn command(&self, _: &CredentialId, _: &RequestId) -> Pending<Result<Option<StoredCommand>, RecordError>> {
