@@ -4,12 +4,15 @@
 
 mod client;
 mod fake;
+mod web;
 
 mod calls;
 mod descriptors;
 mod duplicates;
 mod framing;
 mod http;
+mod http_legacy;
+mod http_modern;
 mod lifecycle;
 mod modern;
 mod pressure;
