@@ -1,7 +1,7 @@
 //! A gateway that answers as its tools' names say.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use countersign_gateway::audit::Pending;
@@ -25,6 +25,8 @@ pub(crate) struct Fake {
     pub(crate) refused: Mutex<Vec<RefusedEnvelope>>,
     /// The sessions a store would keep.
     pub(crate) sessions: Mutex<HashMap<SessionId, Session>>,
+    /// Whether a tool is listed that wants an argument repeated in a header.
+    pub(crate) lists_headed: AtomicBool,
     /// Tokens in force.
     pub(crate) tokens: Mutex<HashMap<String, Credential>>,
     /// Lets calls of `wait` end, one for each permit.
@@ -37,6 +39,10 @@ impl Fake {
     pub(crate) fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
+
+    pub(crate) fn cancelled(&self) -> usize {
+        self.cancelled.load(Ordering::SeqCst)
+    }
 }
 
 /// Gives a `Fake` to the server and keeps it for the test.
@@ -44,11 +50,11 @@ pub(crate) struct Shared(pub(crate) Arc<Fake>);
 
 impl Service for Shared {
     fn tools(&self, _caller: &Caller) -> Vec<ToolDefinition> {
-        vec![ToolDefinition {
-            name: "echo",
+        let tool = |name, input_schema| ToolDefinition {
+            name,
             title: "Echo",
             description: "answers with its arguments",
-            input_schema: json!({"type": "object"}),
+            input_schema,
             output_schema: json!({"type": "object", "properties": {"said": {}}}),
             version: "1.2.3",
             hints: Hints {
@@ -57,7 +63,16 @@ impl Service for Shared {
                 idempotent: true,
                 open_world: false,
             },
-        }]
+        };
+        let region = json!({"type": "string", "x-mcp-header": "Region"});
+        let mut tools = vec![tool("echo", json!({"type": "object"}))];
+        if self.0.lists_headed.load(Ordering::SeqCst) {
+            tools.push(tool(
+                "headed",
+                json!({"type": "object", "properties": {"region": region}}),
+            ));
+        }
+        tools
     }
 
     fn call(&self, _caller: Caller, mut call: ToolCall) -> Pending<Result<Answer, Refusal>> {
@@ -66,7 +81,7 @@ impl Service for Shared {
         *fake.reporter.lock().unwrap() = call.progress.clone();
         Box::pin(async move {
             match call.tool.as_str() {
-                "echo" => Ok(said(json!({"said": call.arguments, "call": number}))),
+                "echo" | "headed" => Ok(said(json!({"said": call.arguments, "call": number}))),
                 "wait" => {
                     tokio::select! {
                         () = fake.gate.notified() => Ok(said(json!({"waited": call.arguments, "call": number}))),

@@ -13,6 +13,7 @@ mod framing;
 mod http;
 mod http_legacy;
 mod http_modern;
+mod http_streams;
 mod lifecycle;
 mod modern;
 mod pressure;
