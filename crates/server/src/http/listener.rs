@@ -70,7 +70,7 @@ async fn wind_down(server: &Arc<Server>, connections: &mut JoinSet<()>) {
     }
     let _ = timeout_at(end, all_gone(connections)).await;
     upkeep::note_activity(&server.registry).await;
-    server.doorman.report(&server.host).await;
+    server.doorman.report_all(&server.host).await;
     connections.abort_all();
 }
 

@@ -31,6 +31,8 @@ pub(crate) struct Fake {
     pub(crate) tokens: Mutex<HashMap<String, Credential>>,
     /// Lets calls of `wait` end, one for each permit.
     pub(crate) gate: Arc<Notify>,
+    /// Told when the server shuts down.
+    pub(crate) ending: Notify,
     /// The last call's reporter, for reports that come too late.
     pub(crate) reporter: Mutex<Option<Arc<dyn Progress>>>,
 }
@@ -115,6 +117,11 @@ impl Service for Shared {
                     }
                     Ok(said(json!({})))
                 }
+                "until_shutdown" => {
+                    fake.ending.notified().await;
+                    Ok(said(json!({})))
+                }
+                "forbidden" => Err(Refusal::new(ErrorCode::Forbidden, "not with this token")),
                 "panic" => panic!("a tool that breaks"),
                 unknown => {
                     let message = format!("there is no tool `{unknown}`");
@@ -135,6 +142,7 @@ impl Service for Shared {
 
     fn shutdown(&self) -> Pending<()> {
         self.0.shutdowns.fetch_add(1, Ordering::SeqCst);
+        self.0.ending.notify_waiters();
         Box::pin(async {})
     }
 }
