@@ -10,13 +10,13 @@ pub(crate) mod dispatch;
 mod call;
 pub(crate) mod host;
 mod methods;
-mod modern;
+pub(crate) mod modern;
 mod progress;
 mod resources;
-mod revision;
+pub(crate) mod revision;
 mod tools;
 
 pub(crate) mod jsonrpc;
 mod memory;
 pub(crate) mod outlet;
-mod wire;
+pub(crate) mod wire;

@@ -40,3 +40,8 @@ pub(crate) fn check(params: &Map<String, Value>) -> Result<(), Refusal> {
 fn meta(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
     params.get("_meta").and_then(Value::as_object)
 }
+
+/// The revision a request says it speaks.
+pub(crate) fn version(params: &Map<String, Value>) -> Option<&str> {
+    meta(params)?.get(VERSION)?.as_str()
+}

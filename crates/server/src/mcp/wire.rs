@@ -11,7 +11,7 @@ use super::revision::Era;
 
 pub(crate) const NAME: &str = "countersign";
 const TITLE: &str = "Countersign";
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Details the protocol expects directly in `error.data`.
 const LIFTED: [&str; 3] = ["supported", "requested", "uri"];

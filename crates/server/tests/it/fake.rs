@@ -1,17 +1,18 @@
 //! A gateway that answers as its tools' names say.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use countersign_gateway::audit::Pending;
 use countersign_gateway::catalog::definition::{Hints, ToolDefinition};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::error::{ErrorCode, Refusal};
-use countersign_gateway::ids::{RequestId, SessionId};
+use countersign_gateway::ids::{CredentialId, RequestId, SessionId};
 use countersign_gateway::service::{Answer, Progress, RefusedEnvelope, Service, ToolCall};
-use countersign_gateway::session::Caller;
-use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState, Sessions, Touched};
+use countersign_gateway::session::credential::{Credential, Credentials};
+use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState, SessionStep, Sessions, Touched};
+use countersign_gateway::session::{Caller, Role};
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -24,8 +25,14 @@ pub(crate) struct Fake {
     pub(crate) refused: Mutex<Vec<RefusedEnvelope>>,
     /// The sessions a store would keep.
     pub(crate) sessions: Mutex<HashMap<SessionId, Session>>,
+    /// Whether a tool is listed that wants an argument repeated in a header.
+    pub(crate) lists_headed: AtomicBool,
+    /// Tokens in force.
+    pub(crate) tokens: Mutex<HashMap<String, Credential>>,
     /// Lets calls of `wait` end, one for each permit.
     pub(crate) gate: Arc<Notify>,
+    /// Told when the server shuts down.
+    pub(crate) ending: Notify,
     /// The last call's reporter, for reports that come too late.
     pub(crate) reporter: Mutex<Option<Arc<dyn Progress>>>,
 }
@@ -34,6 +41,10 @@ impl Fake {
     pub(crate) fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
+
+    pub(crate) fn cancelled(&self) -> usize {
+        self.cancelled.load(Ordering::SeqCst)
+    }
 }
 
 /// Gives a `Fake` to the server and keeps it for the test.
@@ -41,11 +52,11 @@ pub(crate) struct Shared(pub(crate) Arc<Fake>);
 
 impl Service for Shared {
     fn tools(&self, _caller: &Caller) -> Vec<ToolDefinition> {
-        vec![ToolDefinition {
-            name: "echo",
+        let tool = |name, input_schema| ToolDefinition {
+            name,
             title: "Echo",
             description: "answers with its arguments",
-            input_schema: json!({"type": "object"}),
+            input_schema,
             output_schema: json!({"type": "object", "properties": {"said": {}}}),
             version: "1.2.3",
             hints: Hints {
@@ -54,7 +65,16 @@ impl Service for Shared {
                 idempotent: true,
                 open_world: false,
             },
-        }]
+        };
+        let region = json!({"type": "string", "x-mcp-header": "Region"});
+        let mut tools = vec![tool("echo", json!({"type": "object"}))];
+        if self.0.lists_headed.load(Ordering::SeqCst) {
+            tools.push(tool(
+                "headed",
+                json!({"type": "object", "properties": {"region": region}}),
+            ));
+        }
+        tools
     }
 
     fn call(&self, _caller: Caller, mut call: ToolCall) -> Pending<Result<Answer, Refusal>> {
@@ -63,7 +83,7 @@ impl Service for Shared {
         *fake.reporter.lock().unwrap() = call.progress.clone();
         Box::pin(async move {
             match call.tool.as_str() {
-                "echo" => Ok(said(json!({"said": call.arguments, "call": number}))),
+                "echo" | "headed" => Ok(said(json!({"said": call.arguments, "call": number}))),
                 "wait" => {
                     tokio::select! {
                         () = fake.gate.notified() => Ok(said(json!({"waited": call.arguments, "call": number}))),
@@ -97,6 +117,11 @@ impl Service for Shared {
                     }
                     Ok(said(json!({})))
                 }
+                "until_shutdown" => {
+                    fake.ending.notified().await;
+                    Ok(said(json!({})))
+                }
+                "forbidden" => Err(Refusal::new(ErrorCode::Forbidden, "not with this token")),
                 "panic" => panic!("a tool that breaks"),
                 unknown => {
                     let message = format!("there is no tool `{unknown}`");
@@ -117,6 +142,7 @@ impl Service for Shared {
 
     fn shutdown(&self) -> Pending<()> {
         self.0.shutdowns.fetch_add(1, Ordering::SeqCst);
+        self.0.ending.notify_waiters();
         Box::pin(async {})
     }
 }
@@ -153,11 +179,54 @@ impl Sessions for Shared {
         Box::pin(std::future::ready(Ok(kept)))
     }
 
-    fn touch(&self, _touched: Vec<Touched>) -> Pending<Result<(), Refusal>> {
+    fn touch(&self, touched: Vec<Touched>) -> Pending<Result<(), Refusal>> {
+        let mut sessions = self.0.sessions.lock().unwrap();
+        for Touched { id, at, reuses_ids } in touched {
+            if let Some(session) = sessions.get_mut(&id) {
+                session.last_activity_at = session.last_activity_at.max(at);
+                session.reuses_ids |= reuses_ids;
+            }
+        }
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn expire(&self, _idle_since: Timestamp, _busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
+    fn expire(&self, idle_since: Timestamp, busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
+        let mut sessions = self.0.sessions.lock().unwrap();
+        let mut ended = Vec::new();
+        for (id, session) in sessions.iter_mut() {
+            let idle = session.state().is_open() && session.last_activity_at <= idle_since;
+            if idle && !busy.contains(id) {
+                let now = session.last_activity_at;
+                *session = session.clone().step(SessionStep::Expire, now).unwrap();
+                ended.push(id.clone());
+            }
+        }
+        Box::pin(std::future::ready(Ok(ended)))
+    }
+}
+
+impl Fake {
+    /// Puts a token into force.
+    pub(crate) fn allow(&self, token: &str, role: Role) {
+        let credential = Credential {
+            id: CredentialId::trusted(format!("credential of {token}")),
+            role,
+            name: token.to_owned(),
+            created_at: Timestamp::from_millis(0),
+            revoked_at: None,
+            run: None,
+        };
+        self.tokens.lock().unwrap().insert(token.to_owned(), credential);
+    }
+
+    /// Where each session stands.
+    pub(crate) fn states(&self) -> Vec<SessionState> {
+        self.sessions.lock().unwrap().values().map(Session::state).collect()
+    }
+}
+
+impl Credentials for Shared {
+    fn authenticate(&self, token: &str) -> Option<Credential> {
+        self.0.tokens.lock().unwrap().get(token).cloned()
     }
 }

@@ -4,12 +4,20 @@
 
 mod client;
 mod fake;
+mod web;
 
 mod calls;
 mod descriptors;
 mod duplicates;
 mod framing;
 mod http;
+mod http_guards;
+mod http_legacy;
+mod http_modern;
+mod http_properties;
+mod http_sessions;
+mod http_sse;
+mod http_streams;
 mod lifecycle;
 mod modern;
 mod pressure;
