@@ -30,6 +30,8 @@ pub const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
 pub const CACHE_TTL: Duration = Duration::from_secs(60);
 /// Questions one connection may have put to its client and not have answered yet.
 pub const QUESTIONS_OPEN_MAX: usize = 16;
+/// How long a client may take with a question.
+pub const QUESTION_PATIENCE: Duration = Duration::from_secs(300);
 /// What is kept of a client's reason not to answer.
 pub const CLIENT_MESSAGE_CHARS_MAX: usize = 512;
 /// Questions in one `input_required` answer.

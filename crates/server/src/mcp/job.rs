@@ -13,9 +13,11 @@ use super::client::{Ability, Client, Level};
 use super::conversation::Conversation;
 use super::host::Host;
 use super::jsonrpc::Request;
+use super::question::Question;
 use super::revision::Era;
 use super::tools::CallRequest;
 use super::{listening, tasks};
+use crate::limits::{QUESTION_PATIENCE, TASK_AFTER};
 
 /// How a job ended.
 pub(crate) type Outcome = Result<Said, Refusal>;
@@ -38,6 +40,14 @@ pub(crate) struct Talk {
     pub(crate) conversation: Arc<Conversation>,
     pub(crate) cancel: Cancel,
     pub(crate) origin: Origin,
+}
+
+impl Talk {
+    /// Asks a client of the legacy era.
+    pub(crate) async fn ask(&self, question: &Question) -> Result<Value, Refusal> {
+        let id = self.host.ids.correlation().as_str().to_owned();
+        self.conversation.ask(id, question, QUESTION_PATIENCE).await
+    }
 }
 
 /// The job a request is; none for a request that is answered at once.
@@ -85,7 +95,7 @@ async fn call_tool(talk: Talk, call: CallRequest) -> Outcome {
             progress,
             cancel,
             origin,
-            answer_within: becomes_task.then_some(crate::limits::TASK_AFTER),
+            answer_within: becomes_task.then_some(TASK_AFTER),
         },
     );
     let answer = answer.await?;
