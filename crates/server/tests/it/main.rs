@@ -6,11 +6,16 @@ mod client;
 mod fake;
 
 mod calls;
+mod conversation;
 mod descriptors;
 mod duplicates;
+mod features;
 mod framing;
 mod http;
 mod lifecycle;
+mod listening;
 mod modern;
 mod pressure;
 mod properties;
+mod rounds;
+mod tasks;
