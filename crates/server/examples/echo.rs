@@ -1,30 +1,69 @@
-//! The smallest server: one tool that says what it was told. The tests run it on real descriptors.
+//! The smallest server: one tool that says what it was told. The tests run it on real descriptors; with
+//! the argument `http` it listens on a port of loopback and prints which, and with `fixtures` beside it serves
+//! what the conformance suite calls by name.
+#![allow(clippy::print_stdout)]
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign_gateway::audit::Pending;
 use countersign_gateway::catalog::definition::{Hints, ToolDefinition};
-use countersign_gateway::clock::Timestamp;
+use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::error::{ErrorCode, Refusal};
-use countersign_gateway::ids::{RequestId, SessionId};
+use countersign_gateway::ids::{IdSource, RequestId, SessionId};
 use countersign_gateway::service::{Answer, RefusedEnvelope, Service, ToolCall};
+use countersign_gateway::session::credential::{Credential, Credentials};
 use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState, Sessions, Touched};
 use countersign_gateway::session::{Caller, Transport};
-use countersign_server::stdio::{StdioError, StdioOptions, serve_stdio};
+use countersign_server::http::{About, Anonymous, ConformanceFixtures, HttpLimits, HttpOptions, Readiness, serve_http};
+use countersign_server::limits::SESSION_TTL_DEFAULT;
+use countersign_server::stdio::{StdioOptions, serve_stdio};
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
-fn main() -> Result<(), StdioError> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(StdioError::OpenInput)?;
-    runtime.block_on(serve_stdio(
-        Arc::new(Echo),
-        Arc::new(Echo),
-        Caller::anonymous_agent(Transport::Stdio),
-        StdioOptions::standard(),
-        std::future::pending::<()>(),
-    ))
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    match std::env::args().nth(1).as_deref() {
+        Some("http") => runtime.block_on(over_http())?,
+        _ => runtime.block_on(serve_stdio(
+            Arc::new(Echo),
+            Arc::new(Echo),
+            Caller::anonymous_agent(Transport::Stdio),
+            StdioOptions::standard(),
+            std::future::pending::<()>(),
+        ))?,
+    }
+    Ok(())
+}
+
+async fn over_http() -> Result<(), Box<dyn std::error::Error>> {
+    let listener = TcpListener::bind("127.0.0.1:0").await?;
+    println!("serving on http://{}/", listener.local_addr()?);
+    let options = HttpOptions {
+        about: About {
+            workspace: "none".to_owned(),
+            policy_mode: "none".to_owned(),
+            state_directory: "none".to_owned(),
+        },
+        readiness: Arc::new(Echo),
+        shutdown_grace: Duration::from_secs(1),
+        ids: IdSource::random(),
+        clock: Clock::system(),
+        service: Arc::new(Echo),
+        sessions: Arc::new(Echo),
+        credentials: Arc::new(Echo),
+        anonymous: Anonymous::AgentsOnLoopback,
+        session_ttl: SESSION_TTL_DEFAULT,
+        limits: HttpLimits::standard(),
+        tls: None,
+        gauges: Arc::default(),
+        fixtures: match std::env::args().nth(2).as_deref() {
+            Some("fixtures") => ConformanceFixtures::Served,
+            _ => ConformanceFixtures::Absent,
+        },
+    };
+    serve_http(listener, options, std::future::pending::<()>()).await?;
+    Ok(())
 }
 
 struct Echo;
@@ -93,5 +132,18 @@ impl Sessions for Echo {
 
     fn expire(&self, _idle_since: Timestamp, _busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+}
+
+/// Nobody has a token.
+impl Credentials for Echo {
+    fn authenticate(&self, _token: &str) -> Option<Credential> {
+        None
+    }
+}
+
+impl Readiness for Echo {
+    fn check(&self) -> Pending<Result<(), String>> {
+        Box::pin(std::future::ready(Ok(())))
     }
 }

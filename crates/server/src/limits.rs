@@ -56,3 +56,51 @@ pub const TASK_AFTER: Duration = Duration::from_secs(5);
 /// How long a task can be asked for at least, and how often a client should.
 pub const TASK_TTL: Duration = Duration::from_secs(24 * 60 * 60);
 pub const TASK_POLL_EVERY: Duration = Duration::from_secs(2);
+
+/// Bytes of one HTTP body (`limits.body_bytes`).
+pub const BODY_BYTES_DEFAULT: usize = 4 << 20;
+/// Sessions that are open at once (`limits.sessions_max`).
+pub const SESSIONS_DEFAULT: usize = 100_000;
+/// How long a session may be idle (`sessions.ttl_seconds`).
+pub const SESSION_TTL_DEFAULT: Duration = Duration::from_secs(86_400);
+/// Characters of a session id that a client may send.
+pub const SESSION_ID_CHARS_MAX: usize = 128;
+/// HTTP connections at once; one more is told to come back.
+pub const CONNECTIONS_MAX: usize = 4_096;
+/// How long a connection may take to send the head of a request, and how long it may lie idle.
+pub const HEAD_PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of a request's head.
+pub const HEAD_BYTES_MAX: usize = 64 << 10;
+/// How long the next piece of a body may take, and the whole of it.
+pub const BODY_PIECE_PATIENCE: Duration = Duration::from_secs(10);
+pub const BODY_PATIENCE: Duration = Duration::from_secs(60);
+/// What is read and thrown away of a body that is too large, so that the client gets to read why.
+pub const DISCARDED_BYTES_MAX: usize = 64 << 20;
+pub const DISCARD_PATIENCE: Duration = Duration::from_secs(5);
+/// A request that is not answered after this time is answered as a stream of events.
+pub const STREAM_AFTER: Duration = Duration::from_secs(1);
+/// Time between two signs of life on a silent stream.
+pub const KEEP_ALIVE_EVERY: Duration = Duration::from_secs(15);
+/// What a client whose stream was cut is told to wait before it resumes.
+pub const RETRY_AFTER: Duration = Duration::from_secs(3);
+/// What a session keeps for clients that resume: events, bytes, and for how long. The newest event is
+/// kept whatever its size.
+pub const REPLAY_EVENTS_MAX: usize = 256;
+pub const REPLAY_BYTES_MAX: usize = 4 << 20;
+pub const REPLAY_AGE_MAX: Duration = Duration::from_secs(300);
+/// What all sessions together keep for that; beyond it nothing is kept once it has left.
+pub const REPLAY_BYTES_ALL_MAX: usize = 64 << 20;
+/// Time between two writes of sessions' activity to the store.
+pub const TOUCH_EVERY: Duration = Duration::from_secs(5);
+/// Longest time between two searches for expired sessions.
+pub const EXPIRE_EVERY_MAX: Duration = Duration::from_secs(60);
+/// A session that is idle for so long is kept by the store only.
+pub const PUT_AWAY_AFTER: Duration = Duration::from_secs(300);
+/// The part of the shutdown's grace that is left for ending command trees and closing streams.
+pub const SHUTDOWN_TAIL: Duration = Duration::from_millis(2_500);
+/// Refused credentials of one address are recorded together, once in this time.
+pub const AUTH_REFUSALS_EVERY: Duration = Duration::from_secs(10);
+/// Addresses whose refusals are counted apart; the others are counted together.
+pub const AUTH_REFUSALS_ADDRESSES_MAX: usize = 256;
+/// Credentials whose requests are counted at once.
+pub const RATES_MAX: usize = 100_000;

@@ -1,35 +1,51 @@
-//! Keeps web pages away from a listener on loopback.
+//! Keeps web pages away.
 //!
 //! A page in the user's browser can reach loopback ports, by a name that its own DNS points there or
-//! by a plain cross-site request. Browsers always say which name and which site: requests that name
-//! anything but this machine are refused. Ports are not compared, since a forwarded port is the
-//! user's own doing.
+//! by a plain cross-site request. Browsers always say which name and which site: on a loopback listener
+//! requests that name anything but this machine are refused. Ports are not compared there, since a
+//! forwarded port is the user's own doing. On other listeners a page must come from the very address
+//! that it speaks to.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::sync::Arc;
 
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::Next;
-use axum::response::Response;
-use countersign_gateway::error::{ErrorCode, Refusal};
+use axum::http::{HeaderMap, Uri, header};
 
-use super::{Server, refusal};
+/// Where we listen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    Loopback,
+    Elsewhere,
+}
 
-pub(super) async fn loopback_only(State(server): State<Arc<Server>>, request: Request, next: Next) -> Response {
-    match check(
-        request.uri().authority().map(|authority| authority.as_str()),
-        request.headers(),
-    ) {
-        Ok(()) => next.run(request).await,
-        Err(message) => {
-            let refusal = Refusal::new(ErrorCode::Forbidden, message);
-            refusal::answer(StatusCode::FORBIDDEN, refusal, &server.options.ids)
-        }
+pub(super) fn check(place: Place, uri: &Uri, headers: &HeaderMap) -> Result<(), &'static str> {
+    let authority = uri.authority().map(|authority| authority.as_str());
+    match place {
+        Place::Loopback => loopback(authority, headers),
+        Place::Elsewhere => same_site(authority, headers),
     }
 }
 
-fn check(authority: Option<&str>, headers: &HeaderMap) -> Result<(), &'static str> {
+fn same_site(authority: Option<&str>, headers: &HeaderMap) -> Result<(), &'static str> {
+    let mut hosts = headers.get_all(header::HOST).iter();
+    let host = hosts.next().and_then(|host| host.to_str().ok());
+    let Some(host) = host.filter(|_| hosts.next().is_none()) else {
+        return Err("a request names exactly one `Host`");
+    };
+    let ours = |origin: &str| {
+        let site = origin.split_once("://").map(|(_, site)| site);
+        site.is_some_and(|site| site.eq_ignore_ascii_case(host))
+    };
+    let mut origins = headers.get_all(header::ORIGIN).iter();
+    if origins.any(|origin| !origin.to_str().is_ok_and(ours)) {
+        return Err("requests from pages of other sites are refused");
+    }
+    if authority.is_some_and(|authority| !authority.eq_ignore_ascii_case(host)) {
+        return Err("`Host` and the address of the request differ");
+    }
+    Ok(())
+}
+
+fn loopback(authority: Option<&str>, headers: &HeaderMap) -> Result<(), &'static str> {
     let mut hosts = headers.get_all(header::HOST).iter();
     let host = hosts.next().and_then(|host| host.to_str().ok());
     let named = [authority, host];

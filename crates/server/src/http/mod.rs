@@ -1,29 +1,71 @@
-//! The HTTP listener: whether we live, whether we can work, and a page that says what is running.
+//! The HTTP listener: MCP over Streamable HTTP and HTTP+SSE, whether we live, whether we can work, and a
+//! page that says what is running.
 //!
-//! It has no state of its own. Routes that act belong to modules beside this one and pass the same
-//! guard.
+//! Every request passes `front`: the guard, then its address. What a message means is said in `mcp`;
+//! here is who sent it, which session it belongs to, and how the answer travels.
 
+mod front;
+mod listener;
+
+mod auth;
+mod body;
+mod doorman;
 mod guard;
-mod page;
+mod headers;
+mod rate;
 mod refusal;
+mod tls;
 
-use std::future::{Future, IntoFuture};
+mod sse;
+mod streamable;
+
+mod events;
+mod exchange;
+mod registry;
+mod replay;
+mod upkeep;
+
+mod describe;
+mod gauges;
+mod page;
+
+use std::future::Future;
 use std::io;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use axum::serve::ListenerExt;
-use axum::{Json, Router, middleware};
+use axum::{Json, Router};
 use countersign_gateway::audit::Pending;
+use countersign_gateway::clock::Clock;
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::IdSource;
-use serde_json::json;
+use countersign_gateway::service::Service;
+use countersign_gateway::session::credential::Credentials;
+use countersign_gateway::session::lifetime::Sessions;
+use countersign_gateway::session::{Caller, Transport};
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use crate::limits::{BODY_BYTES_DEFAULT, DEPTH_DEFAULT, SESSIONS_DEFAULT};
+use crate::mcp::host::{Features, Host};
+use crate::mcp::methods;
+use crate::mcp::revision::Era;
+
+pub use crate::mcp::host::ConformanceFixtures;
+
+pub use auth::Anonymous;
+pub use gauges::Gauges;
+pub use tls::{Tls, TlsError};
+
+use auth::Peer;
+use doorman::Doorman;
+use rate::Rates;
+use registry::Registry;
 
 /// Port: can this server do its work now?
 pub trait Readiness: Send + Sync + 'static {
@@ -45,6 +87,42 @@ pub struct HttpOptions {
     /// How long requests that are being answered may take once `shutdown` has resolved.
     pub shutdown_grace: Duration,
     pub ids: IdSource,
+    pub clock: Clock,
+    pub service: Arc<dyn Service>,
+    pub sessions: Arc<dyn Sessions>,
+    pub credentials: Arc<dyn Credentials>,
+    pub anonymous: Anonymous,
+    /// How long a session may be idle.
+    pub session_ttl: Duration,
+    pub limits: HttpLimits,
+    pub tls: Option<Tls>,
+    /// Where the numbers of this moment are kept.
+    pub gauges: Arc<Gauges>,
+    pub fixtures: ConformanceFixtures,
+}
+
+/// What the configuration says under `limits`.
+#[derive(Clone, Debug)]
+pub struct HttpLimits {
+    pub body_bytes: usize,
+    pub depth: usize,
+    /// Of one credential; none is no limit.
+    pub requests_per_second: Option<f64>,
+    pub burst: Option<u64>,
+    pub sessions_max: usize,
+}
+
+impl HttpLimits {
+    /// The limits of a server without a configuration.
+    pub fn standard() -> Self {
+        Self {
+            body_bytes: BODY_BYTES_DEFAULT,
+            depth: DEPTH_DEFAULT,
+            requests_per_second: None,
+            burst: None,
+            sessions_max: SESSIONS_DEFAULT,
+        }
+    }
 }
 
 /// Why serving ended other than by the operator's wish.
@@ -56,64 +134,125 @@ pub enum HttpError {
     Accept(#[source] io::Error),
 }
 
-/// Serves until `shutdown` resolves.
+/// Serves until `shutdown` resolves. Calls that are short are answered then; every command has ended
+/// and is recorded when this returns.
 pub async fn serve_http(listener: TcpListener, options: HttpOptions, shutdown: impl Future) -> Result<(), HttpError> {
-    let loopback = listener.local_addr().map_err(HttpError::Address)?.ip().is_loopback();
-    let grace = options.shutdown_grace;
-    let listener = listener.tap_io(|connection| {
-        // Answers are small and whole; waiting to fill a packet only delays them.
-        if let Err(error) = connection.set_nodelay(true) {
-            tracing::debug!(%error, "cannot set TCP_NODELAY");
-        }
-    });
-    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let serving = axum::serve(listener, routes(options, loopback))
-        .with_graceful_shutdown(async {
-            // Told or dropped, both mean stop.
-            let _ = stopped.await;
-        })
-        .into_future();
-    let mut serving = pin!(serving);
-    let served = tokio::select! {
-        served = &mut serving => served,
-        _ = shutdown => {
-            drop(stop);
-            tokio::time::timeout(grace, serving).await.unwrap_or(Ok(()))
-        }
-    };
-    served.map_err(HttpError::Accept)
+    let is_loopback = listener.local_addr().map_err(HttpError::Address)?.ip().is_loopback();
+    listener::serve(Server::new(options, is_loopback), listener, shutdown).await
 }
 
 struct Server {
     options: HttpOptions,
-    started: Instant,
+    host: Arc<Host>,
+    registry: Arc<Registry>,
+    rates: Option<Rates>,
+    doorman: Doorman,
+    connections: Arc<Semaphore>,
+    router: Router,
+    is_loopback: bool,
 }
 
-fn routes(options: HttpOptions, loopback: bool) -> Router {
-    let server = Arc::new(Server {
-        options,
+impl Server {
+    fn new(options: HttpOptions, is_loopback: bool) -> Arc<Self> {
+        let host = Arc::new(Host {
+            service: Arc::clone(&options.service),
+            sessions: Arc::clone(&options.sessions),
+            clock: options.clock.clone(),
+            ids: options.ids.clone(),
+            depth_max: options.limits.depth,
+            features: Features::new(&options.clock, options.fixtures),
+        });
+        let registry = Arc::new(Registry::new(
+            Arc::clone(&host),
+            options.session_ttl,
+            options.limits.sessions_max,
+            Arc::clone(&options.gauges),
+        ));
+        let rate = options.limits.requests_per_second;
+        Arc::new(Self {
+            router: routes(&options, &host),
+            rates: rate.map(|rate| Rates::new(rate, options.limits.burst)),
+            doorman: Doorman::default(),
+            connections: listener::permits(),
+            options,
+            host,
+            registry,
+            is_loopback,
+        })
+    }
+
+    /// Who sent this, if they may come in now.
+    async fn admit(&self, headers: &HeaderMap, peer: Peer, transport: Transport) -> Result<Caller, Box<Response>> {
+        let options = &self.options;
+        let admitted = auth::caller(headers, peer, transport, &*options.credentials, options.anonymous);
+        let caller = match admitted {
+            Ok(caller) => caller,
+            Err(refusal) => {
+                options.gauges.count_unauthenticated();
+                let address = peer.address.ip();
+                self.doorman
+                    .refused(&self.host, address, transport, &refusal.message)
+                    .await;
+                let mut response = refusal::unrecorded(&self.host, StatusCode::UNAUTHORIZED, &refusal);
+                let challenge = if headers.contains_key(header::AUTHORIZATION) {
+                    "Bearer realm=\"countersign\", error=\"invalid_token\""
+                } else {
+                    "Bearer realm=\"countersign\""
+                };
+                let challenge = HeaderValue::from_static(challenge);
+                response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+                return Err(Box::new(response));
+            }
+        };
+        let Some(rates) = &self.rates else {
+            return Ok(caller);
+        };
+        match rates.take(&caller.credential, tokio::time::Instant::now()) {
+            Ok(()) => Ok(caller),
+            Err(wait) => {
+                options.gauges.count_rate_limited();
+                let message = "too many requests with this credential; wait as `Retry-After` says";
+                let refusal = Refusal::new(ErrorCode::RateLimited, message);
+                let response = refusal::unrecorded(&self.host, StatusCode::TOO_MANY_REQUESTS, &refusal);
+                let seconds = wait.as_secs_f64().ceil() as u64;
+                Err(Box::new(refusal::retry_after(response, seconds)))
+            }
+        }
+    }
+}
+
+/// What the pages know.
+struct Site {
+    about: About,
+    readiness: Arc<dyn Readiness>,
+    ids: IdSource,
+    started: Instant,
+    capabilities: Value,
+    scheme: &'static str,
+}
+
+fn routes(options: &HttpOptions, host: &Host) -> Router {
+    let site = Arc::new(Site {
+        about: options.about.clone(),
+        readiness: Arc::clone(&options.readiness),
+        ids: options.ids.clone(),
         started: Instant::now(),
+        capabilities: methods::capabilities(host, Era::Modern),
+        scheme: if options.tls.is_some() { "https" } else { "http" },
     });
-    let router = Router::new()
+    Router::new()
         .route("/", get(home))
         .route("/style.css", get(style))
         .route("/healthz", get(health))
         .route("/readyz", get(readiness))
+        .route("/.well-known/mcp", get(description))
         .fallback(nothing_here)
-        .method_not_allowed_fallback(wrong_method);
-    let router = if loopback {
-        router.layer(middleware::from_fn_with_state(
-            Arc::clone(&server),
-            guard::loopback_only,
-        ))
-    } else {
-        router
-    };
-    router.layer(middleware::map_response(harden)).with_state(server)
+        .method_not_allowed_fallback(wrong_method)
+        .with_state(site)
 }
 
-async fn home(State(server): State<Arc<Server>>) -> Response {
-    let html = page::render(&server.options.about, server.started.elapsed());
+async fn home(State(site): State<Arc<Site>>) -> Response {
+    let html = page::render(&site.about, site.started.elapsed());
     ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
 }
 
@@ -125,8 +264,8 @@ async fn health() -> Response {
     Json(json!({"status": "ok"})).into_response()
 }
 
-async fn readiness(State(server): State<Arc<Server>>) -> Response {
-    match server.options.readiness.check().await {
+async fn readiness(State(site): State<Arc<Site>>) -> Response {
+    match site.readiness.check().await {
         Ok(()) => Json(json!({"status": "ready"})).into_response(),
         Err(reason) => {
             let body = Json(json!({"status": "unavailable", "reason": reason}));
@@ -135,30 +274,16 @@ async fn readiness(State(server): State<Arc<Server>>) -> Response {
     }
 }
 
-async fn nothing_here(State(server): State<Arc<Server>>) -> Response {
+async fn nothing_here(State(site): State<Arc<Site>>) -> Response {
     let refusal = Refusal::new(ErrorCode::NotFound, "there is nothing at this address");
-    refusal::answer(StatusCode::NOT_FOUND, refusal, &server.options.ids)
+    refusal::answer(StatusCode::NOT_FOUND, refusal, &site.ids)
 }
 
-async fn wrong_method(State(server): State<Arc<Server>>) -> Response {
+async fn wrong_method(State(site): State<Arc<Site>>) -> Response {
     let refusal = Refusal::new(ErrorCode::MethodNotFound, "this address does not take this method");
-    refusal::answer(StatusCode::METHOD_NOT_ALLOWED, refusal, &server.options.ids)
+    refusal::answer(StatusCode::METHOD_NOT_ALLOWED, refusal, &site.ids)
 }
 
-/// Headers that every answer carries.
-async fn harden(mut response: Response) -> Response {
-    const HEADERS: [(header::HeaderName, HeaderValue); 5] = [
-        (
-            header::CONTENT_SECURITY_POLICY,
-            HeaderValue::from_static(
-                "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-            ),
-        ),
-        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
-        (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
-        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
-        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
-    ];
-    response.headers_mut().extend(HEADERS);
-    response
+async fn description(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response {
+    Json(describe::server(site.scheme, &headers, &site.capabilities)).into_response()
 }

@@ -146,16 +146,24 @@ impl Connection {
         self.0.state().agreed.as_ref().map(|agreed| agreed.revision)
     }
 
+    /// Whether the client was caught using one id for two requests.
+    pub(crate) fn reuses_ids(&self) -> bool {
+        self.0.state().memory.reuses_ids()
+    }
+
     /// Whether anything is being answered.
     pub(crate) fn is_busy(&self) -> bool {
         self.0.state().open > 0
     }
 
-    /// The session ends here, if it ever began.
+    /// The session ends here, if it ever began; one that is a stream began with it.
     pub(crate) async fn close_session(&self) {
-        let (Some(id), Some(_)) = (self.0.link.session(), self.revision()) else {
+        let Some(id) = self.0.link.session() else {
             return;
         };
+        if self.revision().is_none() && !matches!(self.0.link, Link::Sse(_)) {
+            return;
+        }
         let host = &self.0.host;
         let closed = async {
             let Some(kept) = host.sessions.find(id).await? else {
@@ -221,7 +229,9 @@ impl Connection {
 
     fn handle(&self, message: Message, reply: Reply, outlet: &Arc<dyn Outlet>) {
         match message {
-            Message::Request(request) if modern::is_modern(&request.method, &request.params) => {
+            Message::Request(request)
+                if self.0.link == Link::Stateless || modern::is_modern(&request.method, &request.params) =>
+            {
                 self.modern_request(request, reply, outlet);
             }
             Message::Request(request) => self.legacy_request(request, reply, outlet),

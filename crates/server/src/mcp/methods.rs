@@ -97,6 +97,16 @@ pub(crate) fn capabilities(host: &Host, era: Era) -> Value {
     Value::Object(declared)
 }
 
+/// What a tool of this caller's list wants for arguments.
+pub(crate) fn input_schema(host: &Host, caller: &Caller, name: &str) -> Option<Value> {
+    let own = host.service.tools(caller).into_iter().find(|tool| tool.name == name);
+    own.map(|tool| tool.input_schema).or_else(|| {
+        let extras = host.features.listed("tools/list", Era::Modern);
+        let extra = extras.into_iter().find(|tool| tool["name"] == name)?;
+        Some(extra["inputSchema"].clone())
+    })
+}
+
 /// The tools this caller may call, as a revision knows them.
 pub(crate) fn list_tools(host: &Host, caller: &Caller, era: Era) -> Value {
     let mut tools = tools::list(&host.service.tools(caller), era);

@@ -16,8 +16,8 @@ pub(crate) mod host;
 mod session;
 
 pub(crate) mod methods;
-mod modern;
-mod revision;
+pub(crate) mod modern;
+pub(crate) mod revision;
 
 mod completion;
 mod prompts;
@@ -40,4 +40,4 @@ mod fixtures;
 pub(crate) mod jsonrpc;
 mod memory;
 pub(crate) mod outlet;
-mod wire;
+pub(crate) mod wire;

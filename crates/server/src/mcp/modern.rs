@@ -49,3 +49,8 @@ pub(crate) fn read(params: &Map<String, Value>) -> Result<Client, Refusal> {
 fn meta(params: &Map<String, Value>) -> Option<&Map<String, Value>> {
     params.get("_meta").and_then(Value::as_object)
 }
+
+/// The revision a request says it speaks.
+pub(crate) fn version(params: &Map<String, Value>) -> Option<&str> {
+    meta(params)?.get(VERSION)?.as_str()
+}

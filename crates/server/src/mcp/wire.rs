@@ -13,7 +13,7 @@ use super::revision::Era;
 
 pub(crate) const NAME: &str = "countersign";
 const TITLE: &str = "Countersign";
-const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const DUPLICATE: &str = "countersign/duplicate";
 

@@ -8,10 +8,11 @@ use countersign_gateway::audit::Pending;
 use countersign_gateway::catalog::definition::{Hints, ToolDefinition};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::error::{ErrorCode, Refusal};
-use countersign_gateway::ids::{RequestId, SessionId};
+use countersign_gateway::ids::{CredentialId, RequestId, SessionId};
 use countersign_gateway::service::{Answer, Progress, RefusedEnvelope, Service, ToolCall};
-use countersign_gateway::session::Caller;
-use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState, Sessions, Touched};
+use countersign_gateway::session::credential::{Credential, Credentials};
+use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState, SessionStep, Sessions, Touched};
+use countersign_gateway::session::{Caller, Role};
 use serde_json::json;
 use tokio::sync::Notify;
 
@@ -26,6 +27,8 @@ pub(crate) struct Fake {
     pub(crate) sessions: Mutex<HashMap<SessionId, Session>>,
     /// How the commands of `long` stand.
     pub(crate) commands: Mutex<HashMap<String, &'static str>>,
+    /// Tokens in force.
+    pub(crate) tokens: Mutex<HashMap<String, Credential>>,
     /// Lets calls of `wait` end, one for each permit.
     pub(crate) gate: Arc<Notify>,
     /// The last call's reporter, for reports that come too late.
@@ -198,11 +201,54 @@ impl Sessions for Shared {
         Box::pin(std::future::ready(Ok(kept)))
     }
 
-    fn touch(&self, _touched: Vec<Touched>) -> Pending<Result<(), Refusal>> {
+    fn touch(&self, touched: Vec<Touched>) -> Pending<Result<(), Refusal>> {
+        let mut sessions = self.0.sessions.lock().unwrap();
+        for Touched { id, at, reuses_ids } in touched {
+            if let Some(session) = sessions.get_mut(&id) {
+                session.last_activity_at = session.last_activity_at.max(at);
+                session.reuses_ids |= reuses_ids;
+            }
+        }
         Box::pin(std::future::ready(Ok(())))
     }
 
-    fn expire(&self, _idle_since: Timestamp, _busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
+    fn expire(&self, idle_since: Timestamp, busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
+        let mut sessions = self.0.sessions.lock().unwrap();
+        let mut ended = Vec::new();
+        for (id, session) in sessions.iter_mut() {
+            let idle = session.state().is_open() && session.last_activity_at <= idle_since;
+            if idle && !busy.contains(id) {
+                let now = session.last_activity_at;
+                *session = session.clone().step(SessionStep::Expire, now).unwrap();
+                ended.push(id.clone());
+            }
+        }
+        Box::pin(std::future::ready(Ok(ended)))
+    }
+}
+
+impl Fake {
+    /// Puts a token into force.
+    pub(crate) fn allow(&self, token: &str, role: Role) {
+        let credential = Credential {
+            id: CredentialId::trusted(format!("credential of {token}")),
+            role,
+            name: token.to_owned(),
+            created_at: Timestamp::from_millis(0),
+            revoked_at: None,
+            run: None,
+        };
+        self.tokens.lock().unwrap().insert(token.to_owned(), credential);
+    }
+
+    /// Where each session stands.
+    pub(crate) fn states(&self) -> Vec<SessionState> {
+        self.sessions.lock().unwrap().values().map(Session::state).collect()
+    }
+}
+
+impl Credentials for Shared {
+    fn authenticate(&self, token: &str) -> Option<Credential> {
+        self.0.tokens.lock().unwrap().get(token).cloned()
     }
 }

@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use countersign_gateway::audit::Pending;
-use countersign_gateway::ids::IdSource;
 use countersign_server::http::{About, HttpError, HttpOptions, Readiness, serve_http};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+use crate::fake::Fake;
+use crate::web;
 
 struct Database(AtomicBool);
 
@@ -43,7 +45,7 @@ async fn start() -> Server {
         },
         readiness: database.clone(),
         shutdown_grace: Duration::from_millis(100),
-        ids: IdSource::counting(),
+        ..web::options(&Arc::new(Fake::default()))
     };
     let task = tokio::spawn(serve_http(listener, options, stopped));
     Server {

@@ -4,6 +4,7 @@
 
 mod client;
 mod fake;
+mod web;
 
 mod calls;
 mod conversation;
@@ -12,6 +13,8 @@ mod duplicates;
 mod features;
 mod framing;
 mod http;
+mod http_legacy;
+mod http_modern;
 mod lifecycle;
 mod listening;
 mod modern;

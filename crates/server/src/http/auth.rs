@@ -1,0 +1,79 @@
+//! Who sends a request: the bearer of a token, or an agent on this machine that needs none.
+//!
+//! A token that is not in force is refused, never taken for no token at all.
+
+use std::net::SocketAddr;
+
+use axum::http::{HeaderMap, header};
+use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::session::credential::Credentials;
+use countersign_gateway::session::{Caller, Transport};
+
+/// The two ends of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    /// Whether we listen on loopback, and only there.
+    pub(super) listener_is_loopback: bool,
+}
+
+/// Who may come without a token.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Anonymous {
+    /// Agents whose connection begins and ends on this machine.
+    AgentsOnLoopback,
+    Nobody,
+}
+
+pub(super) fn caller(
+    headers: &HeaderMap,
+    peer: Peer,
+    transport: Transport,
+    credentials: &dyn Credentials,
+    anonymous: Anonymous,
+) -> Result<Caller, Refusal> {
+    let refused = |message| Err(Refusal::new(ErrorCode::Unauthenticated, message));
+    let mut presented = headers.get_all(header::AUTHORIZATION).iter();
+    let Some(first) = presented.next() else {
+        let local = peer.listener_is_loopback && peer.address.ip().is_loopback();
+        return match anonymous {
+            Anonymous::AgentsOnLoopback if local => Ok(Caller::anonymous_agent(transport)),
+            Anonymous::AgentsOnLoopback | Anonymous::Nobody => {
+                refused("a token is needed here; send it as `Authorization: Bearer TOKEN`")
+            }
+        };
+    };
+    let token = first.to_str().ok().and_then(bearer);
+    let (Some(token), None) = (token, presented.next()) else {
+        return refused("`Authorization` must hold one token, as `Bearer TOKEN`");
+    };
+    match credentials.authenticate(token) {
+        Some(credential) => Ok(credential.caller(transport)),
+        None => refused("this token is not in force; it was revoked, or is not one of ours"),
+    }
+}
+
+fn bearer(value: &str) -> Option<&str> {
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_one_form_holds_a_token() {
+        for (value, token) in [
+            ("Bearer abc", Some("abc")),
+            ("bearer  abc ", Some("abc")),
+            ("Bearer", None),
+            ("Bearer ", None),
+            ("Basic abc", None),
+            ("abc", None),
+        ] {
+            assert_eq!(bearer(value), token, "{value}");
+        }
+    }
+}

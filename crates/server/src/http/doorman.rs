@@ -1,0 +1,106 @@
+//! Refused credentials, recorded without letting a flood of them fill the record: the first of an
+//! address at once, the others together, once in a while.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use countersign_gateway::error::ErrorCode;
+use countersign_gateway::service::RefusedEnvelope;
+use countersign_gateway::session::Transport;
+use serde_json::{Map, Value};
+use tokio::time::Instant;
+
+use crate::limits::{AUTH_REFUSALS_ADDRESSES_MAX, AUTH_REFUSALS_EVERY};
+use crate::mcp::host::Host;
+
+#[derive(Default)]
+pub(super) struct Doorman(Mutex<HashMap<Option<IpAddr>, Count>>);
+
+struct Count {
+    since: Instant,
+    /// Refusals that are not in the record yet.
+    untold: u64,
+    transport: Transport,
+}
+
+impl Doorman {
+    /// Counts a refusal. It is in the record when this resolves, or will be with others.
+    pub(super) async fn refused(&self, host: &Host, address: IpAddr, transport: Transport, message: &str) {
+        if self.count(address, transport, Instant::now()) {
+            record(host, Some(address), transport, 1, message).await;
+        }
+    }
+
+    /// True for the first of an address in its time.
+    fn count(&self, address: IpAddr, transport: Transport, now: Instant) -> bool {
+        let mut counts = self.counts();
+        // Beyond so many addresses they share one count.
+        let known = counts.contains_key(&Some(address)) || counts.len() < AUTH_REFUSALS_ADDRESSES_MAX;
+        let key = known.then_some(address);
+        match counts.get_mut(&key) {
+            Some(count) => {
+                count.untold += 1;
+                false
+            }
+            None => {
+                let count = Count {
+                    since: now,
+                    untold: 0,
+                    transport,
+                };
+                counts.insert(key, count);
+                true
+            }
+        }
+    }
+
+    /// Records what was counted since, and begins anew.
+    pub(super) async fn report(&self, host: &Host) {
+        let now = Instant::now();
+        let mut due = Vec::new();
+        self.counts().retain(|address, count| {
+            let over = now.duration_since(count.since) >= AUTH_REFUSALS_EVERY;
+            if over && count.untold > 0 {
+                due.push((*address, count.transport, std::mem::take(&mut count.untold)));
+                count.since = now;
+                return true;
+            }
+            !over
+        });
+        for (address, transport, untold) in due {
+            record(
+                host,
+                address,
+                transport,
+                untold,
+                "more requests were refused for their credentials",
+            )
+            .await;
+        }
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<Option<IpAddr>, Count>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+async fn record(host: &Host, address: Option<IpAddr>, transport: Transport, count: u64, message: &str) {
+    let mut params = Map::new();
+    let address = address.map_or_else(|| "several".to_owned(), |address| address.to_string());
+    params.insert("address".to_owned(), address.into());
+    params.insert("count".to_owned(), Value::from(count));
+    let written = host.service.refused(RefusedEnvelope {
+        caller: None,
+        transport,
+        session: None,
+        rpc_id: None,
+        method: String::new(),
+        params: Some(params),
+        received_at: host.clock.now(),
+        code: ErrorCode::Unauthenticated,
+        message: message.to_owned(),
+        correlation_id: host.ids.correlation(),
+    });
+    written.await;
+}

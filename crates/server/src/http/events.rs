@@ -1,0 +1,155 @@
+//! Server-sent events: how a message stands in a stream, and the body of a response that is one.
+
+use std::convert::Infallible;
+use std::future::Future as _;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::Response;
+use http_body::Frame;
+use tokio::time::{Instant, Sleep};
+
+use crate::limits::{KEEP_ALIVE_EVERY, RETRY_AFTER};
+use crate::mcp::dispatch::Connection;
+
+use super::exchange::Exchange;
+use super::gauges::{Counted, Gauges};
+use super::registry::{Live, Registry};
+use super::replay::{Place, Ticket};
+
+const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";
+
+/// Where a stream's events come from, and what its end means.
+pub(super) enum Source {
+    /// A session's log: the stream may be taken up again.
+    Log {
+        live: Arc<Live>,
+        place: Place,
+        ticket: Ticket,
+    },
+    /// A modern request: the stream is the request, and its end a cancel.
+    Request {
+        exchange: Arc<Exchange>,
+        connection: Connection,
+    },
+    /// The one stream of an HTTP+SSE session, which ends with it.
+    Session {
+        exchange: Arc<Exchange>,
+        live: Arc<Live>,
+        registry: Arc<Registry>,
+    },
+}
+
+struct EventStream {
+    /// Sent before anything else.
+    opening: Option<Bytes>,
+    source: Source,
+    silence: Pin<Box<Sleep>>,
+    _counted: Counted,
+}
+
+/// A response that streams what `source` says.
+pub(super) fn response(opening: Option<Bytes>, source: Source, gauges: &Arc<Gauges>) -> Response {
+    let body = Body::new(EventStream {
+        opening,
+        source,
+        silence: Box::pin(tokio::time::sleep(KEEP_ALIVE_EVERY)),
+        _counted: gauges.stream(),
+    });
+    let mut response = Response::new(body);
+    *response.status_mut() = StatusCode::OK;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    // Proxies that collect answers before they pass them on would keep the client waiting.
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+/// One message as an event.
+pub(super) fn frame(id: Option<&str>, message: &[u8]) -> Bytes {
+    let mut frame = Vec::with_capacity(message.len() + 80);
+    frame.extend_from_slice(b"event: message\n");
+    if let Some(id) = id {
+        frame.extend_from_slice(b"id: ");
+        frame.extend_from_slice(id.as_bytes());
+        frame.push(b'\n');
+    }
+    // JSON as we write it has no line breaks.
+    frame.extend_from_slice(b"data: ");
+    frame.extend_from_slice(message);
+    frame.extend_from_slice(b"\n\n");
+    frame.into()
+}
+
+/// The first event of a stream that can be taken up again: an id to resume from, before there is
+/// anything to say.
+pub(super) fn priming(id: &str) -> Bytes {
+    format!("id: {id}\nretry: {}\ndata: \n\n", RETRY_AFTER.as_millis()).into()
+}
+
+/// Where an HTTP+SSE client sends its messages.
+pub(super) fn endpoint(address: &str) -> Bytes {
+    format!("event: endpoint\ndata: {address}\n\n").into()
+}
+
+impl http_body::Body for EventStream {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let stream = &mut *self;
+        let next = match stream.opening.take() {
+            Some(opening) => Poll::Ready(Some(opening)),
+            None => stream.source.poll_next(context),
+        };
+        let next = match next {
+            Poll::Ready(next) => next,
+            Poll::Pending => {
+                if stream.silence.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+                Some(Bytes::from_static(KEEP_ALIVE))
+            }
+        };
+        stream.silence.as_mut().reset(Instant::now() + KEEP_ALIVE_EVERY);
+        Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+impl Source {
+    fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        match self {
+            Self::Log { live, place, ticket } => live.poll_next(place, *ticket, context),
+            Self::Request { exchange, .. } | Self::Session { exchange, .. } => exchange
+                .poll_next(context)
+                .map(|next| next.map(|message| frame(None, &message.bytes))),
+        }
+    }
+}
+
+impl Drop for EventStream {
+    /// The client has gone, or everything was said.
+    fn drop(&mut self) {
+        match &self.source {
+            Source::Log { live, place, ticket } => live.detach(place.stream, *ticket),
+            Source::Request { exchange, connection } => {
+                exchange.close();
+                connection.cancel_all();
+            }
+            Source::Session {
+                exchange,
+                live,
+                registry,
+            } => {
+                exchange.close();
+                registry.stream_closed(live);
+            }
+        }
+    }
+}

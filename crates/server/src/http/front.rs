@@ -1,0 +1,77 @@
+//! Where every request comes in: the guard first, then the address.
+
+use std::sync::Arc;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, Request, StatusCode, header};
+use axum::response::Response;
+use countersign_gateway::error::{ErrorCode, Refusal};
+use hyper::body::Incoming;
+use tower_service::Service as _;
+
+use super::auth::Peer;
+use super::{Server, guard, refusal, sse, streamable};
+
+pub(super) async fn answer(server: Arc<Server>, peer: Peer, request: Request<Incoming>) -> Response {
+    let place = if server.is_loopback {
+        guard::Place::Loopback
+    } else {
+        guard::Place::Elsewhere
+    };
+    if let Err(message) = guard::check(place, request.uri(), request.headers()) {
+        let refusal = Refusal::new(ErrorCode::Forbidden, message);
+        let response = if speaks_rpc(request.uri().path()) {
+            refusal::unrecorded(&server.host, StatusCode::FORBIDDEN, &refusal)
+        } else {
+            refusal::answer(StatusCode::FORBIDDEN, refusal, &server.host.ids)
+        };
+        return hardened(response);
+    }
+    match request.uri().path() {
+        "/mcp" => {
+            let (parts, body) = request.into_parts();
+            plain(streamable::handle(&server, peer, parts, body).await)
+        }
+        "/sse" => plain(sse::open(&server, peer, request.into_parts().0).await),
+        "/messages" => {
+            let (parts, body) = request.into_parts();
+            plain(sse::message(&server, peer, parts, body).await)
+        }
+        _ => {
+            let Ok(response) = server.router.clone().call(request.map(Body::new)).await;
+            hardened(response)
+        }
+    }
+}
+
+fn speaks_rpc(path: &str) -> bool {
+    matches!(path, "/mcp" | "/sse" | "/messages")
+}
+
+/// What programs read needs less than what browsers show.
+fn plain(mut response: Response) -> Response {
+    const HEADERS: [(header::HeaderName, HeaderValue); 2] = [
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    response.headers_mut().extend(HEADERS);
+    response
+}
+
+/// Headers that every page carries.
+fn hardened(mut response: Response) -> Response {
+    const HEADERS: [(header::HeaderName, HeaderValue); 5] = [
+        (
+            header::CONTENT_SECURITY_POLICY,
+            HeaderValue::from_static(
+                "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+            ),
+        ),
+        (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+        (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+        (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+        (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
+    ];
+    response.headers_mut().extend(HEADERS);
+    response
+}

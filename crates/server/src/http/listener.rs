@@ -1,0 +1,170 @@
+//! Connections: how many, how slowly they may speak, and how they end.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout_at};
+
+use crate::limits::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_PATIENCE, SHUTDOWN_TAIL};
+
+use super::auth::Peer;
+use super::{HttpError, Server, front, upkeep};
+
+/// Serves until `shutdown` resolves, then as long as the grace allows.
+pub(super) async fn serve(server: Arc<Server>, listener: TcpListener, shutdown: impl Future) -> Result<(), HttpError> {
+    let upkeep = tokio::spawn(upkeep::run(Arc::clone(&server)));
+    let (stop, stopping) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    let accepted = {
+        let mut shutdown = pin!(shutdown);
+        loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((stream, address)) => admit(&server, &mut connections, stream, address, &stopping),
+                    Err(error) if is_of_one_connection(&error) => {}
+                    Err(error) if is_shortage(&error) => {
+                        tracing::warn!(%error, "cannot accept connections for the moment");
+                        sleep(Duration::from_millis(100)).await;
+                    }
+                    Err(error) => break Err(HttpError::Accept(error)),
+                },
+                // Ended connections are forgotten as they end.
+                Some(_) = connections.join_next() => {}
+                _ = &mut shutdown => break Ok(()),
+            }
+        }
+    };
+    drop(listener);
+    stop.send_replace(true);
+    wind_down(&server, &mut connections).await;
+    upkeep.abort();
+    accepted
+}
+
+/// Lets short calls end, then ends the long ones. Sessions stay in the store.
+async fn wind_down(server: &Arc<Server>, connections: &mut JoinSet<()>) {
+    let grace = server.options.shutdown_grace;
+    let start = Instant::now();
+    let tail = SHUTDOWN_TAIL.min(grace / 2);
+    for live in server.registry.all() {
+        live.close_idle_streams();
+    }
+    // Calls end here, or go on until their trees are ended.
+    let _ = timeout_at(start + (grace - tail), all_gone(connections)).await;
+    let end = start + grace;
+    if timeout_at(end, server.host.service.shutdown()).await.is_err() {
+        tracing::warn!("commands did not end in time");
+    }
+    let _ = timeout_at(end, all_gone(connections)).await;
+    upkeep::note_activity(&server.registry).await;
+    server.doorman.report(&server.host).await;
+    connections.abort_all();
+}
+
+async fn all_gone(connections: &mut JoinSet<()>) {
+    while connections.join_next().await.is_some() {}
+}
+
+fn admit(
+    server: &Arc<Server>,
+    connections: &mut JoinSet<()>,
+    stream: TcpStream,
+    address: SocketAddr,
+    stopping: &watch::Receiver<bool>,
+) {
+    // Answers are small and whole; waiting to fill a packet only delays them.
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%error, "cannot set TCP_NODELAY");
+    }
+    let Ok(permit) = Arc::clone(&server.connections).try_acquire_owned() else {
+        tracing::warn!(%address, "refused a connection: {CONNECTIONS_MAX} are open");
+        // One short write that cannot block; whoever does not get it sees the connection close.
+        let _ = stream.try_write(
+            b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        );
+        return;
+    };
+    let peer = Peer {
+        address,
+        listener_is_loopback: server.is_loopback,
+    };
+    let server = Arc::clone(server);
+    let stopping = stopping.clone();
+    connections.spawn(async move {
+        let _permit = permit;
+        let _counted = server.options.gauges.connection();
+        match server.options.tls.as_ref().map(super::tls::Tls::acceptor) {
+            None => converse(server, peer, stream, stopping).await,
+            Some(acceptor) => match tokio::time::timeout(HEAD_PATIENCE, acceptor.accept(stream)).await {
+                Ok(Ok(stream)) => converse(server, peer, stream, stopping).await,
+                Ok(Err(error)) => tracing::debug!(%error, "a client could not agree on TLS"),
+                Err(_) => tracing::debug!("a client was too slow to agree on TLS"),
+            },
+        }
+    });
+}
+
+/// All requests of one connection.
+async fn converse(
+    server: Arc<Server>,
+    peer: Peer,
+    stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let service = service_fn(move |request| {
+        let server = Arc::clone(&server);
+        async move { Ok::<axum::http::Response<Body>, Infallible>(front::answer(server, peer, request).await) }
+    });
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_PATIENCE)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => Some(ended),
+        _ = stopping.wait_for(|stop| *stop) => None,
+    };
+    let ended = match ended {
+        Some(ended) => ended,
+        None => {
+            // The request that is being answered is the last one.
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "a connection ended early");
+    }
+}
+
+/// Permits for connections.
+pub(super) fn permits() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(CONNECTIONS_MAX))
+}
+
+fn is_of_one_connection(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
+    )
+}
+
+/// Out of descriptors or memory; both come back.
+fn is_shortage(error: &io::Error) -> bool {
+    const SHORTAGES: [i32; 4] = [12, 23, 24, 105];
+    error.raw_os_error().is_some_and(|code| SHORTAGES.contains(&code))
+}

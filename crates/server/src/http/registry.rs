@@ -1,0 +1,393 @@
+//! The sessions this process holds. A session lives in the store; here is what a live one needs beside
+//! that: its connection, its streams, when it was last used.
+//!
+//! A session that is not here is looked for in the store, so that sessions outlive a restart and idle
+//! ones can be put away. Whoever asks must hold the credential that made it; to anybody else it does
+//! not exist.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::ids::{CredentialId, SessionId};
+use countersign_gateway::session::lifetime::{Session, SessionState};
+use countersign_gateway::session::{Caller, Transport};
+use tokio::time::Instant;
+
+use crate::limits::SESSION_ID_CHARS_MAX;
+use crate::mcp::dispatch::Connection;
+use crate::mcp::host::{Host, Link};
+use crate::mcp::outlet::Outgoing;
+
+use super::exchange::Exchange;
+use super::gauges::{Counted, Gauges};
+use super::replay::{Budget, Log, Place, STANDALONE, StreamNumber, Ticket};
+
+pub(super) struct Registry {
+    pub(super) host: Arc<Host>,
+    pub(super) ttl: Duration,
+    sessions_max: usize,
+    slots: Mutex<HashMap<String, Slot>>,
+    budget: Arc<Budget>,
+    gauges: Arc<Gauges>,
+}
+
+enum Slot {
+    Live(Arc<Live>),
+    /// Open, and only in the store.
+    Away,
+}
+
+/// A session in memory.
+pub(super) struct Live {
+    pub(super) id: SessionId,
+    pub(super) connection: Connection,
+    credential: CredentialId,
+    /// When it was last used, and up to when the store knows.
+    used: AtomicI64,
+    noted: AtomicI64,
+    back: Back,
+    _counted: Counted,
+}
+
+/// The way back to its client.
+enum Back {
+    /// Streamable HTTP: any number of streams.
+    Streams(Mutex<Log>),
+    /// HTTP+SSE: one stream for everything.
+    Stream(Arc<Exchange>),
+}
+
+impl Registry {
+    pub(super) fn new(host: Arc<Host>, ttl: Duration, sessions_max: usize, gauges: Arc<Gauges>) -> Self {
+        Self {
+            host,
+            ttl,
+            sessions_max,
+            slots: Mutex::default(),
+            budget: Arc::default(),
+            gauges,
+        }
+    }
+
+    /// Refuses when there are as many sessions as there may be.
+    pub(super) fn has_room(&self) -> Result<(), Refusal> {
+        let open = self.slots().len();
+        if open < self.sessions_max {
+            return Ok(());
+        }
+        let message = format!("{open} sessions are open, and no more are allowed; try again later, or close some");
+        Err(Refusal::new(ErrorCode::RateLimited, message))
+    }
+
+    /// A session that is about to begin. It is found once it is [entered](Self::enter).
+    pub(super) fn begin(&self, caller: Caller) -> Arc<Live> {
+        let id = self.host.ids.session();
+        let link = Link::Streamable(id.clone());
+        let connection = Connection::new(&self.host, caller.clone(), link);
+        self.live(id, caller.credential, connection)
+    }
+
+    /// A session whose only way back is a stream. It is `created` now.
+    pub(super) async fn begin_stream(&self, caller: Caller, exchange: &Arc<Exchange>) -> Result<Arc<Live>, Refusal> {
+        let now = self.host.clock.now();
+        let session = Session::new(self.host.ids.session(), &caller, now);
+        let id = session.id.clone();
+        self.host.sessions.open(session).await?;
+        let connection = Connection::new(&self.host, caller.clone(), Link::Sse(id.clone()));
+        let live = Arc::new(Live {
+            id,
+            connection,
+            credential: caller.credential,
+            used: AtomicI64::new(now.as_millis()),
+            noted: AtomicI64::new(now.as_millis()),
+            back: Back::Stream(Arc::clone(exchange)),
+            _counted: self.gauges.session(),
+        });
+        self.enter(&live);
+        Ok(live)
+    }
+
+    pub(super) fn enter(&self, live: &Arc<Live>) {
+        let slot = Slot::Live(Arc::clone(live));
+        let mut slots = self.slots();
+        slots.insert(live.id.as_str().to_owned(), slot);
+        self.gauges.set_sessions_open(slots.len());
+    }
+
+    /// The session of a Streamable HTTP request.
+    pub(super) async fn find(&self, id: &str, caller: &Caller) -> Result<Arc<Live>, Refusal> {
+        let here = match self.slots().get(id) {
+            Some(Slot::Live(live)) => Some(Arc::clone(live)),
+            Some(Slot::Away) | None => None,
+        };
+        let Some(live) = here else {
+            return self.restore(id, caller).await;
+        };
+        if live.credential != caller.credential || !matches!(live.back, Back::Streams(_)) {
+            return Err(not_found());
+        }
+        let now = self.host.clock.now();
+        if self.is_stale(&live, now) {
+            self.end(&live);
+            return Err(expired());
+        }
+        live.use_at(now);
+        Ok(live)
+    }
+
+    /// The session of a message for an HTTP+SSE stream.
+    pub(super) fn find_stream(&self, id: &str, caller: &Caller) -> Result<(Arc<Live>, Arc<Exchange>), Refusal> {
+        match self.slots().get(id) {
+            Some(Slot::Live(live)) if live.credential == caller.credential => match &live.back {
+                Back::Stream(exchange) => {
+                    live.use_at(self.host.clock.now());
+                    Ok((Arc::clone(live), Arc::clone(exchange)))
+                }
+                Back::Streams(_) => Err(not_found()),
+            },
+            Some(Slot::Live(_) | Slot::Away) | None => Err(not_found()),
+        }
+    }
+
+    /// A session that this process did not see begin, or had put away.
+    async fn restore(&self, id: &str, caller: &Caller) -> Result<Arc<Live>, Refusal> {
+        let is_text = |id: &str| id.bytes().all(|byte| byte.is_ascii_graphic());
+        if id.is_empty() || id.len() > SESSION_ID_CHARS_MAX || !is_text(id) {
+            return Err(not_found());
+        }
+        let id = SessionId::trusted(id);
+        let kept = self.host.sessions.find(&id).await?.ok_or_else(not_found)?;
+        let session = &kept.session;
+        if !session.belongs_to(caller) || session.transport != Transport::StreamableHttp {
+            return Err(not_found());
+        }
+        let now = self.host.clock.now();
+        match session.state() {
+            SessionState::Expired => return Err(expired()),
+            SessionState::Created | SessionState::Closed => return Err(not_found()),
+            SessionState::Initialized if session.has_expired(self.ttl, now) => return Err(expired()),
+            SessionState::Initialized => {}
+        }
+        let link = Link::Streamable(id.clone());
+        let connection = Connection::restored(&self.host, caller.clone(), link, kept);
+        let live = self.live(id, caller.credential.clone(), connection);
+        let mut slots = self.slots();
+        // Another request may have been faster; there must not be two of one session.
+        let live = match slots.entry(live.id.as_str().to_owned()) {
+            Entry::Occupied(mut slot) => match slot.get() {
+                Slot::Live(first) => Arc::clone(first),
+                Slot::Away => {
+                    slot.insert(Slot::Live(Arc::clone(&live)));
+                    live
+                }
+            },
+            Entry::Vacant(slot) => {
+                slot.insert(Slot::Live(Arc::clone(&live)));
+                live
+            }
+        };
+        self.gauges.set_sessions_open(slots.len());
+        drop(slots);
+        live.use_at(now);
+        Ok(live)
+    }
+
+    /// Takes a session away, with its streams. What runs in it goes on.
+    pub(super) fn end(&self, live: &Live) {
+        self.forget(live.id.as_str());
+        live.close();
+    }
+
+    pub(super) fn forget(&self, id: &str) {
+        let mut slots = self.slots();
+        slots.remove(id);
+        self.gauges.set_sessions_open(slots.len());
+    }
+
+    /// The store ended this session.
+    pub(super) fn expired(&self, id: &str) {
+        let mut slots = self.slots();
+        let ended = slots.remove(id);
+        self.gauges.set_sessions_open(slots.len());
+        drop(slots);
+        if let Some(Slot::Live(live)) = ended {
+            live.close();
+        }
+    }
+
+    /// The stream of an HTTP+SSE session is gone, and with it the session. Its commands go on.
+    pub(super) fn stream_closed(&self, live: &Arc<Live>) {
+        self.forget(live.id.as_str());
+        live.connection.hang_up();
+        let connection = live.connection.clone();
+        // Streams are dropped by their tasks, so there is a runtime; at its very end there is none,
+        // and the session expires instead.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { connection.close_session().await });
+        }
+    }
+
+    /// Keeps an idle session in the store only. False if it was used meanwhile.
+    pub(super) fn put_away(&self, live: &Arc<Live>) -> bool {
+        let mut slots = self.slots();
+        // The map and we hold it; anybody else is using it.
+        if Arc::strong_count(live) > 2 {
+            return false;
+        }
+        if let Some(slot) = slots.get_mut(live.id.as_str()) {
+            *slot = Slot::Away;
+        }
+        self.gauges.set_sessions_open(slots.len());
+        true
+    }
+
+    /// Every session in memory.
+    pub(super) fn all(&self) -> Vec<Arc<Live>> {
+        let slots = self.slots();
+        let live = |slot: &Slot| match slot {
+            Slot::Live(live) => Some(Arc::clone(live)),
+            Slot::Away => None,
+        };
+        slots.values().filter_map(live).collect()
+    }
+
+    pub(super) fn is_stale(&self, live: &Live, now: Timestamp) -> bool {
+        let ttl = i64::try_from(self.ttl.as_millis()).unwrap_or(i64::MAX);
+        live.used.load(Ordering::Relaxed).saturating_add(ttl) <= now.as_millis() && !live.is_busy()
+    }
+
+    fn live(&self, id: SessionId, credential: CredentialId, connection: Connection) -> Arc<Live> {
+        let now = self.host.clock.now().as_millis();
+        Arc::new(Live {
+            id,
+            connection,
+            credential,
+            used: AtomicI64::new(now),
+            noted: AtomicI64::new(now),
+            back: Back::Streams(Mutex::new(Log::new(now.unsigned_abs(), &self.budget))),
+            _counted: self.gauges.session(),
+        })
+    }
+
+    fn slots(&self) -> MutexGuard<'_, HashMap<String, Slot>> {
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Live {
+    /// Whether a call runs or a stream is open. A busy session does not expire.
+    pub(super) fn is_busy(&self) -> bool {
+        self.connection.is_busy()
+            || match &self.back {
+                Back::Streams(log) => locked(log).readers() > 0,
+                Back::Stream(_) => true,
+            }
+    }
+
+    pub(super) fn use_at(&self, now: Timestamp) {
+        self.used.fetch_max(now.as_millis(), Ordering::Relaxed);
+    }
+
+    pub(super) fn idle_for(&self, now: Timestamp) -> Duration {
+        let idle = now.as_millis() - self.used.load(Ordering::Relaxed);
+        Duration::from_millis(idle.try_into().unwrap_or(0))
+    }
+
+    /// When it was last used, if the store does not know yet. The store is told next.
+    pub(super) fn news(&self) -> Option<Timestamp> {
+        let used = self.used.load(Ordering::Relaxed);
+        (self.noted.swap(used, Ordering::Relaxed) < used).then(|| Timestamp::from_millis(used))
+    }
+
+    /// Forgets old events. True if there is nothing left that only memory holds.
+    pub(super) fn prune(&self) -> bool {
+        match &self.back {
+            Back::Streams(log) => locked(log).prune(Instant::now()),
+            Back::Stream(_) => false,
+        }
+    }
+
+    /// Ends every stream.
+    pub(super) fn close(&self) {
+        match &self.back {
+            Back::Streams(log) => locked(log).close(),
+            Back::Stream(exchange) => exchange.close(),
+        }
+    }
+
+    /// Ends the streams that no answer waits for.
+    pub(super) fn close_idle_streams(&self) {
+        match &self.back {
+            Back::Streams(log) => locked(log).hang_up(STANDALONE),
+            Back::Stream(exchange) => exchange.end(),
+        }
+    }
+
+    /// What a session of Streamable HTTP keeps of its streams.
+    pub(super) fn log(&self) -> Option<MutexGuard<'_, Log>> {
+        match &self.back {
+            Back::Streams(log) => Some(locked(log)),
+            Back::Stream(_) => None,
+        }
+    }
+
+    pub(super) fn say(&self, stream: StreamNumber, message: &Outgoing) {
+        self.offer(stream, message);
+    }
+
+    pub(super) fn offer(&self, stream: StreamNumber, message: &Outgoing) -> bool {
+        self.log()
+            .is_some_and(|mut log| log.say(stream, message, Instant::now()))
+    }
+
+    pub(super) fn end_stream(&self, stream: StreamNumber) {
+        if let Some(mut log) = self.log() {
+            log.end(stream, Instant::now());
+        }
+    }
+
+    pub(super) fn hang_up(&self, stream: StreamNumber) {
+        if let Some(mut log) = self.log() {
+            log.hang_up(stream);
+        }
+    }
+
+    pub(super) fn detach(&self, stream: StreamNumber, ticket: Ticket) {
+        if let Some(mut log) = self.log() {
+            log.detach(stream, ticket);
+        }
+    }
+
+    pub(super) fn poll_next(
+        &self,
+        place: &mut Place,
+        ticket: Ticket,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Bytes>> {
+        match self.log() {
+            Some(mut log) => log.poll_next(place, ticket, context),
+            None => Poll::Ready(None),
+        }
+    }
+}
+
+fn locked(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
+    log.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn not_found() -> Refusal {
+    let message = "there is no such session, or it is not yours; send `initialize` without `Mcp-Session-Id`";
+    Refusal::new(ErrorCode::SessionNotFound, message)
+}
+
+fn expired() -> Refusal {
+    let message = "this session was idle for too long and has ended; send `initialize` to begin a new one";
+    Refusal::new(ErrorCode::SessionExpired, message)
+}

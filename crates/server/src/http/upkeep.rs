@@ -1,0 +1,88 @@
+//! What happens to sessions while nobody looks: activity reaches the store, idle ones are put away,
+//! and those that were idle for too long end.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::session::lifetime::Touched;
+use tokio::time::{Instant, MissedTickBehavior, interval_at};
+
+use crate::limits::{EXPIRE_EVERY_MAX, PUT_AWAY_AFTER, TOUCH_EVERY};
+
+use super::Server;
+use super::registry::Registry;
+
+/// Runs until it is dropped.
+pub(super) async fn run(server: Arc<Server>) {
+    let registry = &server.registry;
+    let expire_every = (registry.ttl / 4).clamp(Duration::from_millis(100), EXPIRE_EVERY_MAX);
+    let mut touching = ticks(TOUCH_EVERY.min(expire_every));
+    let mut expiring = ticks(expire_every);
+    loop {
+        tokio::select! {
+            _ = touching.tick() => {
+                note_activity(registry).await;
+                put_away(registry);
+                server.doorman.report(&server.host).await;
+            }
+            _ = expiring.tick() => expire(registry).await,
+        }
+    }
+}
+
+fn ticks(every: Duration) -> tokio::time::Interval {
+    let mut ticks = interval_at(Instant::now() + every, every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+/// Tells the store which sessions were used. What is busy is being used.
+pub(super) async fn note_activity(registry: &Registry) {
+    let now = registry.host.clock.now();
+    let mut touched = Vec::new();
+    for live in registry.all() {
+        if live.is_busy() {
+            live.use_at(now);
+        }
+        if let Some(at) = live.news() {
+            let id = live.id.clone();
+            let reuses_ids = live.connection.reuses_ids();
+            touched.push(Touched { id, at, reuses_ids });
+        }
+    }
+    if touched.is_empty() {
+        return;
+    }
+    if let Err(refusal) = registry.host.sessions.touch(touched).await {
+        tracing::warn!(reason = refusal.message, "the activity of sessions could not be noted");
+    }
+}
+
+fn put_away(registry: &Registry) {
+    let now = registry.host.clock.now();
+    for live in registry.all() {
+        let nothing_kept = live.prune();
+        if nothing_kept && live.idle_for(now) >= PUT_AWAY_AFTER && !live.is_busy() {
+            registry.put_away(&live);
+        }
+    }
+}
+
+async fn expire(registry: &Registry) {
+    // First the store hears of everything that was used, so that it ends nothing else.
+    note_activity(registry).await;
+    let now = registry.host.clock.now();
+    let ttl = i64::try_from(registry.ttl.as_millis()).unwrap_or(i64::MAX);
+    let idle_since = Timestamp::from_millis(now.as_millis().saturating_sub(ttl));
+    let busy = registry.all().into_iter().filter(|live| live.is_busy());
+    let busy = busy.map(|live| live.id.clone()).collect();
+    match registry.host.sessions.expire(idle_since, busy).await {
+        Ok(ended) => {
+            for id in ended {
+                registry.expired(id.as_str());
+            }
+        }
+        Err(refusal) => tracing::warn!(reason = refusal.message, "idle sessions could not be ended"),
+    }
+}
