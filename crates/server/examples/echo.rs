@@ -1,5 +1,6 @@
 //! The smallest server: one tool that says what it was told. The tests run it on real descriptors; with
-//! the argument `http` it listens on a port of loopback and prints which.
+//! the argument `http` it listens on a port of loopback and prints which, and with `fixtures` beside it serves
+//! what the conformance suite calls by name.
 #![allow(clippy::print_stdout)]
 
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use countersign_gateway::service::{Answer, RefusedEnvelope, Service, ToolCall};
 use countersign_gateway::session::credential::{Credential, Credentials};
 use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState, Sessions, Touched};
 use countersign_gateway::session::{Caller, Transport};
-use countersign_server::http::{About, Anonymous, HttpLimits, HttpOptions, Readiness, serve_http};
+use countersign_server::http::{About, Anonymous, ConformanceFixtures, HttpLimits, HttpOptions, Readiness, serve_http};
 use countersign_server::limits::SESSION_TTL_DEFAULT;
 use countersign_server::stdio::{StdioOptions, serve_stdio};
 use serde_json::{Value, json};
@@ -56,6 +57,10 @@ async fn over_http() -> Result<(), Box<dyn std::error::Error>> {
         limits: HttpLimits::standard(),
         tls: None,
         gauges: Arc::default(),
+        fixtures: match std::env::args().nth(2).as_deref() {
+            Some("fixtures") => ConformanceFixtures::Served,
+            _ => ConformanceFixtures::Absent,
+        },
     };
     serve_http(listener, options, std::future::pending::<()>()).await?;
     Ok(())

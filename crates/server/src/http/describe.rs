@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::mcp::revision::SUPPORTED;
 use crate::mcp::wire;
 
-pub(super) fn server(scheme: &str, headers: &HeaderMap) -> Value {
+pub(super) fn server(scheme: &str, headers: &HeaderMap, capabilities: &Value) -> Value {
     // The name the client used is the one by which it reaches us; the guard has looked at it.
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let at = |path: &str| match host {
@@ -21,6 +21,6 @@ pub(super) fn server(scheme: &str, headers: &HeaderMap) -> Value {
             {"type": "streamable-http", "url": at("/mcp")},
             {"type": "sse", "url": at("/sse")},
         ],
-        "capabilities": wire::capabilities(),
+        "capabilities": capabilities,
     })
 }

@@ -171,6 +171,14 @@ impl Exchange {
         }
     }
 
+    /// Ends the response that carries a session's stream; what follows can be fetched.
+    fn let_go(&self) {
+        match &*self.state() {
+            State::Logged { live, stream } => live.hang_up(*stream),
+            State::Held(_) | State::Gone => {}
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -208,6 +216,10 @@ impl Outlet for OfOneRequest {
 
     fn offer(&self, message: Outgoing) -> bool {
         self.0.offer(message)
+    }
+
+    fn let_go(&self) {
+        self.0.let_go();
     }
 }
 

@@ -47,12 +47,16 @@ use countersign_gateway::service::Service;
 use countersign_gateway::session::credential::Credentials;
 use countersign_gateway::session::lifetime::Sessions;
 use countersign_gateway::session::{Caller, Transport};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::limits::{BODY_BYTES_DEFAULT, DEPTH_DEFAULT, SESSIONS_DEFAULT};
-use crate::mcp::host::Host;
+use crate::mcp::host::{Features, Host};
+use crate::mcp::methods;
+use crate::mcp::revision::Era;
+
+pub use crate::mcp::host::ConformanceFixtures;
 
 pub use auth::Anonymous;
 pub use gauges::Gauges;
@@ -94,6 +98,7 @@ pub struct HttpOptions {
     pub tls: Option<Tls>,
     /// Where the numbers of this moment are kept.
     pub gauges: Arc<Gauges>,
+    pub fixtures: ConformanceFixtures,
 }
 
 /// What the configuration says under `limits`.
@@ -155,6 +160,7 @@ impl Server {
             clock: options.clock.clone(),
             ids: options.ids.clone(),
             depth_max: options.limits.depth,
+            features: Features::new(&options.clock, options.fixtures),
         });
         let registry = Arc::new(Registry::new(
             Arc::clone(&host),
@@ -164,7 +170,7 @@ impl Server {
         ));
         let rate = options.limits.requests_per_second;
         Arc::new(Self {
-            router: routes(&options),
+            router: routes(&options, &host),
             rates: rate.map(|rate| Rates::new(rate, options.limits.burst)),
             doorman: Doorman::default(),
             connections: listener::permits(),
@@ -221,15 +227,17 @@ struct Site {
     readiness: Arc<dyn Readiness>,
     ids: IdSource,
     started: Instant,
+    capabilities: Value,
     scheme: &'static str,
 }
 
-fn routes(options: &HttpOptions) -> Router {
+fn routes(options: &HttpOptions, host: &Host) -> Router {
     let site = Arc::new(Site {
         about: options.about.clone(),
         readiness: Arc::clone(&options.readiness),
         ids: options.ids.clone(),
         started: Instant::now(),
+        capabilities: methods::capabilities(host, Era::Modern),
         scheme: if options.tls.is_some() { "https" } else { "http" },
     });
     Router::new()
@@ -277,5 +285,5 @@ async fn wrong_method(State(site): State<Arc<Site>>) -> Response {
 }
 
 async fn description(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response {
-    Json(describe::server(site.scheme, &headers)).into_response()
+    Json(describe::server(site.scheme, &headers, &site.capabilities)).into_response()
 }

@@ -225,6 +225,7 @@ impl Registry {
     /// The stream of an HTTP+SSE session is gone, and with it the session. Its commands go on.
     pub(super) fn stream_closed(&self, live: &Arc<Live>) {
         self.forget(live.id.as_str());
+        live.connection.hang_up();
         let connection = live.connection.clone();
         // Streams are dropped by their tasks, so there is a runtime; at its very end there is none,
         // and the session expires instead.
@@ -349,6 +350,12 @@ impl Live {
     pub(super) fn end_stream(&self, stream: StreamNumber) {
         if let Some(mut log) = self.log() {
             log.end(stream, Instant::now());
+        }
+    }
+
+    pub(super) fn hang_up(&self, stream: StreamNumber) {
+        if let Some(mut log) = self.log() {
+            log.hang_up(stream);
         }
     }
 

@@ -20,9 +20,9 @@ use crate::limits::STREAM_AFTER;
 use crate::mcp::dispatch::Connection;
 use crate::mcp::host::Link;
 use crate::mcp::jsonrpc::{self, Incoming, Message};
-use crate::mcp::modern;
 use crate::mcp::outlet::Outgoing;
 use crate::mcp::revision::Legacy;
+use crate::mcp::{methods, modern};
 
 use super::auth::Peer;
 use super::events::{self, Source};
@@ -96,7 +96,7 @@ impl Post<'_> {
                 modern::is_modern(&request.method, &request.params)
                     || headers::says_modern(&self.headers) && request.method != "initialize"
             }
-            Incoming::One(Message::Notification { .. } | Message::Response) | Incoming::Batch(_) => {
+            Incoming::One(Message::Notification { .. } | Message::Response(_)) | Incoming::Batch(_) => {
                 headers::says_modern(&self.headers)
             }
         }
@@ -109,11 +109,10 @@ impl Post<'_> {
                 else {
                     return Ok(());
                 };
-                let tools = self.server.host.service.tools(&self.caller);
-                match tools.iter().find(|tool| tool.name == *name) {
-                    Some(tool) => {
+                match methods::input_schema(&self.server.host, &self.caller, name) {
+                    Some(schema) => {
                         let arguments = request.params.get("arguments").and_then(Value::as_object);
-                        headers::check_parameters(&self.headers, &tool.input_schema, arguments)
+                        headers::check_parameters(&self.headers, &schema, arguments)
                     }
                     None => Ok(()),
                 }
@@ -296,7 +295,7 @@ enum Asks {
 fn asks(incoming: &Incoming) -> Asks {
     match incoming {
         Incoming::One(Message::Request(_)) | Incoming::Batch(_) => Asks::Request,
-        Incoming::One(Message::Notification { .. } | Message::Response) => Asks::Nothing,
+        Incoming::One(Message::Notification { .. } | Message::Response(_)) => Asks::Nothing,
     }
 }
 

@@ -8,7 +8,9 @@ use std::time::Duration;
 use countersign_gateway::audit::Pending;
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::ids::IdSource;
-use countersign_server::http::{About, Anonymous, Gauges, HttpError, HttpLimits, HttpOptions, Readiness, serve_http};
+use countersign_server::http::{
+    About, Anonymous, ConformanceFixtures, Gauges, HttpError, HttpLimits, HttpOptions, Readiness, serve_http,
+};
 use countersign_server::limits::SESSION_TTL_DEFAULT;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -51,6 +53,7 @@ pub(crate) fn options(fake: &Arc<Fake>) -> HttpOptions {
         limits: HttpLimits::standard(),
         tls: None,
         gauges: Arc::new(Gauges::default()),
+        fixtures: ConformanceFixtures::Absent,
     }
 }
 
