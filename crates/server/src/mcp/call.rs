@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use countersign_gateway::error::Refusal;
 use countersign_gateway::service::{Answer, CancelHandle};
@@ -25,6 +26,8 @@ pub(crate) struct Running {
     /// What the session remembers it by; none for a request without a session.
     pub(crate) asked: Option<Asked>,
     pub(crate) era: Era,
+    pub(crate) tool: String,
+    pub(crate) began: Instant,
     pub(crate) recipients: Vec<Recipient>,
     pub(crate) cancel: CancelHandle,
     pub(crate) progress: Option<Arc<Reporter>>,

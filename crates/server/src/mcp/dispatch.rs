@@ -5,6 +5,7 @@
 //! The lock is held for bookkeeping only; nothing is awaited, rendered or sent under it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::{CorrelationId, RequestId};
@@ -406,10 +407,13 @@ impl Connection {
             .map(|token| Arc::new(Reporter::new(token, era, outlet)));
         let occasion = Occasion::First;
         let open = Open::count(&self.0, &mut state);
+        self.0.host.metrics.call_began();
         let key = state.calls.start(Running {
             id: request.id,
             asked: asked.clone(),
             era,
+            tool: call.tool.clone(),
+            began: Instant::now(),
             recipients: vec![Recipient { reply, occasion }],
             cancel: handle,
             progress: reporter.clone(),
@@ -440,6 +444,7 @@ impl Connection {
     /// Answers with a refusal, once it is in the record.
     fn refuse(&self, envelope: Envelope, era: Option<Era>, refusal: Refusal, reply: Reply) {
         let shared = &self.0;
+        shared.host.metrics.refused(refusal.code);
         let correlation = shared.host.ids.correlation();
         let message = shared.error_named(envelope.id.as_ref(), &refusal, era, &correlation);
         let mut state = shared.state();
@@ -544,6 +549,8 @@ impl Shared {
         let Some(running) = state.calls.end(key) else {
             return;
         };
+        let metrics = &self.host.metrics;
+        metrics.call_ended(&running.tool, &outcome, running.began.elapsed());
         if let Some(asked) = &running.asked {
             let kept = self.kept(&outcome);
             state.memory.end(asked, key, kept);

@@ -9,6 +9,7 @@ use countersign_gateway::session::Transport;
 use countersign_gateway::session::lifetime::Sessions;
 
 use super::memory::Reuse;
+use crate::metrics::Metrics;
 
 pub(crate) struct Host {
     pub(crate) service: Arc<dyn Service>,
@@ -16,6 +17,7 @@ pub(crate) struct Host {
     pub(crate) clock: Clock,
     pub(crate) ids: IdSource,
     pub(crate) depth_max: usize,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// What a connection stands on.

@@ -102,6 +102,7 @@ where
         clock: options.clock.clone(),
         ids: options.ids.clone(),
         depth_max: options.depth_max,
+        metrics: Arc::default(),
     });
     let link = Link::Stdio(options.ids.session());
     let connection = Connection::new(&host, caller, link);
