@@ -1,7 +1,8 @@
-"""`serve`: what it holds in memory, waiting; and `tools/list` over HTTP beside a bare axum echo."""
+"""`serve`: what it holds in memory, and MCP over HTTP beside a bare axum echo and the Rust SDK's server."""
 
 import http.client
 import json
+import os
 import subprocess
 import tempfile
 import time
@@ -12,43 +13,104 @@ import driver
 
 START_WITHIN_S = 10
 CONNECTIONS = 8
-SESSIONS = 10_000
+SESSIONS = [1, 1_000, 10_000]
+LEAK_SPELLS = 5
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
     "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "countersign-bench", "version": "1"}}}
 INITIALIZED = {"jsonrpc": "2.0", "method": "notifications/initialized"}
 LIST = '{"jsonrpc":"2.0","id":@@@@@@@@@@,"method":"tools/list"}'
+CALL = ('{"jsonrpc":"2.0","id":@@@@@@@@@@,"method":"tools/call",'
+        '"params":{"name":"execute_process","arguments":{"file":"true","args":[]}}}')
+SDK_CALL = '{"jsonrpc":"2.0","id":@@@@@@@@@@,"method":"tools/call","params":{"name":"run","arguments":{}}}'
 
 
 def measure(repository, work, cache, plan):
     built = repository / "target/release"
     command = [built / "countersign", "--state-dir", work / "state/serve", "serve", "--listen", "127.0.0.1:0"]
-    requests = plan.calls * 20
-    with started(command, work) as (port, since):
+    with started(command, work, {"ALLOWED_COMMANDS": "true"}) as (port, since, process):
         found = {"start_ms": wait_until_healthy(port, since)}
         time.sleep(plan.rest_s)
         found["idle"] = driver.memory()
         session = open_session(port)
         if session is None:
             return found | {"list_not_measured": "this build does not speak MCP over HTTP"}
-        mine, theirs = [], []
-        with started([built / "examples/axum_echo"], work) as (echo_port, _):
-            for _ in range(plan.rounds):
-                mine.append(load(cache, port, request(LIST, session), requests))
-                theirs.append(load(cache, echo_port, request(LIST, {}), requests))
-        found["list"], found["echo"] = middle(mine), middle(theirs)
-        found["list_ratio"] = median(one["per_s"] / other["per_s"] for one, other in zip(mine, theirs))
-        load(cache, port, request(json.dumps(INITIALIZE), {}), SESSIONS)
-        after = middle([load(cache, port, request(LIST, session), requests) for _ in range(plan.rounds)])
-        found["list_with_sessions"], found["sessions"] = after, SESSIONS
-        found["session_ratio"] = after["p50_ms"] / found["list"]["p50_ms"]
+        found |= side_by_side(built, work, cache, plan, port, session)
+        found["growth"] = growing(cache, plan, port, session, process)
+        found["leak"] = leaking(cache, plan, port, session, process)
         return found
 
 
+def side_by_side(built, work, cache, plan, port, session):
+    """The same requests to this server, to an axum handler that says them back, and to the Rust SDK's server."""
+    many, some = plan.calls * 20, plan.calls
+    runs = {}
+    def take(name, *arguments):
+        runs.setdefault(name, []).append(load(cache, *arguments))
+    with started([built / "examples/axum_echo"], work) as (echo, _, _), hello(cache, work) as sdk:
+        theirs = open_session(sdk) if sdk else None
+        for _ in range(plan.rounds):
+            take("list", port, request(LIST, session), many)
+            take("echo", echo, request(LIST, {}), many)
+            take("call", port, request(CALL, session), some)
+            take("call alone", port, request(CALL, session), some, 1)
+            if theirs:
+                take("sdk list", sdk, request(LIST, theirs), many)
+                take("sdk call", sdk, request(SDK_CALL, theirs), some)
+                take("sdk call alone", sdk, request(SDK_CALL, theirs), some, 1)
+    found = {"side": {name: middle(rounds) for name, rounds in runs.items()}}
+    found["list_ratio"] = median(one["per_s"] / other["per_s"] for one, other in zip(runs["list"], runs["echo"]))
+    return found
+
+
 @contextmanager
-def started(command, work):
-    """A server that says where it listens, as (port, when it was started)."""
-    environment = {"PATH": "/usr/bin:/bin", "HOME": str(work / "home")}
+def hello(cache, work):
+    """The port of the SDK's server, or nothing where it could not be built."""
+    binary = cache / "hello/release/hello"
+    if not binary.exists():
+        yield None
+        return
+    with started([binary], work) as (port, _, _):
+        yield port
+
+
+def growing(cache, plan, port, session, process):
+    """What a request costs, and the server holds, as idle sessions grow."""
+    found = []
+    sessions = 1
+    for wanted in SESSIONS:
+        if wanted > sessions:
+            load(cache, port, request(json.dumps(INITIALIZE).replace('"id": 1', '"id": @@@@@@@@@@'), {}), wanted - sessions)
+            sessions = wanted
+        runs = [(load(cache, port, request(LIST, session), plan.calls * 10),
+                 load(cache, port, request(CALL, session), plan.calls, 1)) for _ in range(plan.rounds)]
+        found.append({"sessions": sessions, "rss_kb": held(process.pid)["rss_kb"],
+                      "list": middle([one for one, _ in runs]), "call": middle([other for _, other in runs])})
+    return found
+
+
+def leaking(cache, plan, port, session, process):
+    """What the server holds after each of several equal spells of calls; the first is left out as warm-up."""
+    spells = []
+    for _ in range(LEAK_SPELLS):
+        load(cache, port, request(CALL, session), plan.leak_calls // LEAK_SPELLS)
+        load(cache, port, request(LIST, session), plan.leak_calls)
+        spells.append(held(process.pid))
+    return {"calls": plan.leak_calls, "requests": plan.leak_calls * LEAK_SPELLS, "spells": spells}
+
+
+def held(pid):
+    """Memory, descriptors, threads and processes of a server."""
+    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+        status = dict(line.split(":", 1) for line in file)
+    return {"rss_kb": int(status["VmRSS"].split()[0]), "threads": int(status["Threads"]),
+            "descriptors": len(os.listdir(f"/proc/{pid}/fd")), "processes": len(driver.descendants())}
+
+
+@contextmanager
+def started(command, work, extra=None):
+    """A server that says where it listens, as (port, when it was started, its process)."""
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(work / "home")} | (extra or {})
     with tempfile.TemporaryFile() as log:
         since = time.perf_counter()
         try:
@@ -57,7 +119,7 @@ def started(command, work):
         except OSError as error:
             raise driver.NotMeasured(f"cannot start it: {error}") from error
         try:
-            yield port_said(process, log), since
+            yield port_said(process, log), since, process
         finally:
             process.terminate()
             try:
@@ -119,8 +181,8 @@ def request(body, extra):
     return "\r\n".join(lines + [f"Content-Length: {len(body)}", "", body])
 
 
-def load(cache, port, template, requests):
-    done = subprocess.run([str(cache / "load"), str(port), str(CONNECTIONS), str(requests)], input=template,
+def load(cache, port, template, requests, connections=CONNECTIONS):
+    done = subprocess.run([str(cache / "load"), str(port), str(connections), str(requests)], input=template,
                           capture_output=True, text=True, check=False)
     if done.returncode:
         raise driver.NotMeasured(done.stderr.strip()[-300:])

@@ -82,6 +82,13 @@ pub(crate) enum Command {
     Completions { shell: clap_complete::Shell },
 }
 
+impl Command {
+    /// Whether it runs commands or answers clients; those begin to log once they are configured.
+    pub(crate) fn serves(&self) -> bool {
+        matches!(self, Self::Stdio | Self::Serve(_) | Self::Exec(_))
+    }
+}
+
 #[derive(Args, Debug)]
 pub(crate) struct Serve {
     /// Address to listen on [default: 127.0.0.1:7420].

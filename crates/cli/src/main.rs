@@ -11,6 +11,7 @@ mod config;
 mod interpreters;
 mod policy;
 mod private;
+mod telemetry;
 mod terminal;
 
 use std::process::ExitCode;
@@ -39,7 +40,6 @@ fn main() -> ExitCode {
         // `--help` and `--version` come back as errors too.
         Err(help) => help.exit(),
     };
-    start::log();
     match run(&cli) {
         Ok(code) => code,
         Err(error) if error.is::<ReaderGone>() => ExitCode::SUCCESS,
@@ -53,6 +53,9 @@ fn main() -> ExitCode {
 
 fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
     let flags = cli.global.flags();
+    if !cli.command.serves() {
+        telemetry::logs();
+    }
     match &cli.command {
         // Forked before anything else exists: small, single-threaded, without secrets.
         Command::Stdio => commands::stdio::run(&flags, Launchpad::prepare()?)?,

@@ -1,7 +1,7 @@
 //! What every command that serves or runs something begins with: settings, policy, record, signals.
 
 use std::future::Future;
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,13 +20,11 @@ use countersign_store::sqlite::query::{Filter, Pick};
 use countersign_store::{Durability, Options, SqliteStore};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
-use tracing_subscriber::filter::{LevelFilter, Targets};
-use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
-use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::{self, Flags, Problems, Settings, Surroundings};
 use crate::interpreters;
 use crate::policy;
+use crate::telemetry::{self, Telemetry};
 use crate::wiring::{self, Launchpad, Parts};
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -78,6 +76,11 @@ impl Started {
             policy,
             surroundings,
         })
+    }
+
+    /// Logs and traces, as configured, for as long as the result is held.
+    pub(crate) fn telemetry(&self) -> anyhow::Result<Telemetry> {
+        telemetry::begin(self.settings.otlp_endpoint.as_deref())
     }
 
     /// Opening may wait, for other processes and for what a crash left to be closed, so it does not
@@ -218,19 +221,6 @@ pub(crate) fn warn_of_interpreters(started: &Started) {
     for entry in interpreters::listed(&started.policy.command.allowlist) {
         say(&format!("warning: {}", interpreters::caution(&entry)));
     }
-}
-
-/// Logs go to standard error: warnings, or what `COUNTERSIGN_LOG` asks for (`debug`, `countersign_store=trace`).
-pub(crate) fn log() {
-    let wanted = std::env::var("COUNTERSIGN_LOG").unwrap_or_else(|_| "warn".to_owned());
-    let filter = wanted
-        .parse()
-        .unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
-    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
-    let lines = tracing_subscriber::fmt::layer()
-        .with_writer(std::io::stderr)
-        .with_ansi(colours);
-    tracing_subscriber::registry().with(lines.with_filter(filter)).init();
 }
 
 /// One line on standard error.

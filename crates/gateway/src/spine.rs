@@ -19,6 +19,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
+use tracing::{Instrument as _, Span};
 
 use crate::approval::{self, Approver, Cleared};
 use crate::audit::command::CommandAuditRecord;
@@ -113,6 +114,17 @@ impl Gateway {
 
     /// Takes one call from a transport.
     pub async fn handle(self: Arc<Self>, caller: Caller, call: ToolCall) -> Result<Answer, Refusal> {
+        let span = tracing::info_span!(
+            "call",
+            tool = call.tool,
+            transport = caller.transport.as_str(),
+            correlation_id = tracing::field::Empty,
+            status = tracing::field::Empty,
+        );
+        self.enter(caller, call).instrument(span).await
+    }
+
+    async fn enter(self: Arc<Self>, caller: Caller, call: ToolCall) -> Result<Answer, Refusal> {
         let admitted = session::admit(caller)?;
         let resolved = catalog::resolve(&self.in_force().policy, admitted, call)?;
         let Resolved { admitted, tool, call } = resolved;
@@ -127,9 +139,11 @@ impl Gateway {
     async fn conduct(self: Arc<Self>, admitted: Admitted, request: CommandRequest, live: Arc<Live>) {
         let in_force = self.in_force();
         let mut trace = self.trace(&admitted);
+        Span::current().record("correlation_id", trace.correlation_id.as_str());
         trace.step(Step::Receive, self.received(&admitted, &request, &live));
 
-        let verdict = decide::decide(&in_force.policy, &request, &self.surroundings());
+        let verdict = tracing::info_span!("policy")
+            .in_scope(|| decide::decide(&in_force.policy, &request, &self.surroundings()));
         let audit = self.audit_record(&request, &live, &verdict, &in_force);
         let opening = self.opening(&admitted, &request, &live, &trace, &audit);
         if let Verdict::Deny(denial) = verdict {
@@ -183,16 +197,24 @@ impl Gateway {
         let gate = Gate::new(Box::pin(async move {
             gateway.commit(change).await.map(|receipt| Recorded::by(&receipt))
         }));
-        self.ports.executor.run(*cleared, gate, live.clone()).await
+        let running = self.ports.executor.run(*cleared, gate, live.clone());
+        running.instrument(tracing::info_span!("execution")).await
     }
 
     /// Writes to the record, on this very thread where no other call could be kept waiting by it.
     fn commit(&self, change: Change) -> Pending<Result<Committed, RecordError>> {
-        if self.commands.has_one_at_most() {
-            self.ports.record.commit_alone(change)
-        } else {
-            self.ports.record.commit(change)
+        let span = tracing::info_span!("record");
+        let written = span.in_scope(|| {
+            if self.commands.has_one_at_most() {
+                self.ports.record.commit_alone(change)
+            } else {
+                self.ports.record.commit(change)
+            }
+        });
+        if span.is_disabled() {
+            return written;
         }
+        Box::pin(written.instrument(span))
     }
 
     /// Asks where the verdict says so. A question is in the record before anybody sees it, and the
@@ -227,8 +249,9 @@ impl Gateway {
         live: &Live,
     ) -> Result<Box<Cleared>, Refusal> {
         self.record_question(trace, &question, opening, digest).await?;
+        let asked = approval::settle(question, &*self.ports.approver).instrument(tracing::info_span!("approval"));
         let settled = tokio::select! {
-            settled = approval::settle(question, &*self.ports.approver) => settled,
+            settled = asked => settled,
             () = live.cancelled() => return Err(Refusal::new(ErrorCode::Cancelled, "the call was cancelled while its question was open")),
         };
         self.record_decision(admitted, trace, settled)

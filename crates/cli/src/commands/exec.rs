@@ -24,6 +24,7 @@ const REFUSED: u8 = 126;
 
 pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::Result<ExitCode> {
     let started = Started::load(flags)?;
+    let _telemetry = started.telemetry()?;
     start::warn(&started);
     let named = std::env::var("USER")
         .or_else(|_| std::env::var("LOGNAME"))

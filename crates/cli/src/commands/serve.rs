@@ -14,6 +14,7 @@ use crate::start::{self, BadUsage, Started};
 
 pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
     let started = Started::load(flags)?;
+    let _telemetry = started.telemetry()?;
     start::warn(&started);
     start::warn_of_interpreters(&started);
     let settings = &started.settings;

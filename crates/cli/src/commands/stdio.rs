@@ -13,6 +13,7 @@ use crate::wiring::Launchpad;
 
 pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
     let started = Started::load(flags)?;
+    let _telemetry = started.telemetry()?;
     start::warn(&started);
     start::warn_of_interpreters(&started);
     let options = StdioOptions {

@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) output_limit_bytes: usize,
     pub(crate) shutdown_grace: Duration,
     pub(crate) listen: String,
+    /// Where traces go.
+    pub(crate) otlp_endpoint: Option<String>,
     pub(crate) tls: Option<Tls>,
     #[cfg_attr(
         not(test),
@@ -189,6 +191,7 @@ impl Settings {
             output_limit_bytes: read.whole("output_limit_bytes") as usize,
             shutdown_grace: read.millis("shutdown_grace_ms")?,
             listen: read.text("listen"),
+            otlp_endpoint: read.maybe("telemetry.otlp_endpoint"),
             tls: read
                 .path("tls.cert")
                 .zip(read.path("tls.key"))

@@ -107,6 +107,7 @@ impl Gateway {
     }
 
     fn publish(&self, admitted: &Admitted, live: &Arc<Live>, result: CommandResult) {
+        tracing::Span::current().record("status", result.status.as_str());
         live.finish(result);
         self.commands.ended(&admitted.caller().credential, live);
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+use tracing::Instrument as _;
 
 use super::Gateway;
 use super::asking::unrecorded;
@@ -57,7 +58,7 @@ impl Gateway {
         drop(looking);
         match entered {
             Ok(()) => {
-                tokio::spawn(self.clone().conduct(admitted, request, live.clone()));
+                tokio::spawn(self.clone().conduct(admitted, request, live.clone()).in_current_span());
                 Ok(self.wait(&live, call).await)
             }
             Err(NotEntered::Known(known)) if known.digest == request.digest => Ok(self.wait(&known, call).await),

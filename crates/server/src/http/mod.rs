@@ -161,6 +161,7 @@ impl Server {
             ids: options.ids.clone(),
             depth_max: options.limits.depth,
             features: Features::new(&options.clock, options.fixtures),
+            metrics: Arc::default(),
         });
         let registry = Arc::new(Registry::new(
             Arc::clone(&host),

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use countersign_gateway::service::CancelHandle;
 
 use super::conversation::Conversation;
+use super::following::Called;
 use super::jsonrpc::Id;
 use super::memory::Asked;
 use super::outlet::Reply;
@@ -21,6 +22,8 @@ pub(crate) struct Running {
     /// What the session remembers it by; none for a request without a session.
     pub(crate) asked: Option<Asked>,
     pub(crate) era: Era,
+    /// For the metrics; none for what is no tool call.
+    pub(crate) called: Option<Called>,
     pub(crate) recipients: Vec<Recipient>,
     pub(crate) cancel: CancelHandle,
     pub(crate) conversation: Arc<Conversation>,

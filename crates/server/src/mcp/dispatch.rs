@@ -447,6 +447,7 @@ impl Connection {
     /// Answers with a refusal, once it is in the record.
     pub(super) fn refuse(&self, envelope: Envelope, era: Option<Era>, refusal: Refusal, reply: Reply) {
         let shared = &self.0;
+        shared.host.metrics.refused(refusal.code);
         let correlation = shared.host.ids.correlation();
         let message = shared.error_named(envelope.id.as_ref(), &refusal, era, &correlation);
         let mut state = shared.state();

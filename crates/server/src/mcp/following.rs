@@ -2,8 +2,9 @@
 //! waits for it. However a task ends, its call settles.
 
 use std::sync::{Arc, MutexGuard};
+use std::time::Instant;
 
-use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::error::{ErrorCode, Refusal, Status};
 use countersign_gateway::ids::CorrelationId;
 use countersign_gateway::service::{Cancel, Origin};
 use serde_json::Value;
@@ -11,6 +12,7 @@ use serde_json::Value;
 use super::call::{CallKey, Recipient, Running};
 use super::client::Client;
 use super::conversation::Conversation;
+use super::host::Host;
 use super::dispatch::{Connection, Envelope, Shared, State, too_many};
 use super::job::{Job, Outcome, Said, Talk};
 use super::jsonrpc::{Id, Request};
@@ -63,8 +65,10 @@ impl Connection {
         let conversation = Arc::new(Conversation::new(client, token, &shared.questions, outlet));
         let occasion = Occasion::First;
         let open = Open::count(shared, &mut state);
+        let called = Called::of(&shared.host, &request);
         let key = state.calls.start(Running {
             id: request.id,
+            called,
             asked: asked.clone(),
             era,
             recipients: vec![Recipient { reply, occasion }],
@@ -91,6 +95,37 @@ impl Connection {
             let outcome = job(talk).await;
             followed.end(outcome);
         });
+    }
+}
+
+/// A tool call as the metrics see it.
+pub(crate) struct Called {
+    tool: String,
+    began: Instant,
+}
+
+impl Called {
+    fn of(host: &Host, request: &Request) -> Option<Self> {
+        let name = request.params.get("name").filter(|_| request.method == "tools/call");
+        let tool = name.and_then(Value::as_str)?.to_owned();
+        host.metrics.call_began();
+        Some(Self {
+            tool,
+            began: Instant::now(),
+        })
+    }
+
+    fn ended(&self, host: &Host, outcome: &Outcome) {
+        let ended = match outcome {
+            Ok(Said::Answer(answer)) => {
+                let told = answer.structured.get("status").and_then(Value::as_str);
+                let plain = if answer.is_error { Status::Failed } else { Status::Ok };
+                Ok(told.and_then(Status::parse).unwrap_or(plain))
+            }
+            Ok(Said::Result(_)) => Ok(Status::Ok),
+            Err(refusal) => Err(refusal.code),
+        };
+        host.metrics.call_ended(&self.tool, ended, self.began.elapsed());
     }
 }
 
@@ -147,6 +182,9 @@ impl Shared {
         let Some(running) = state.calls.end(key) else {
             return;
         };
+        if let Some(called) = &running.called {
+            called.ended(&self.host, &outcome);
+        }
         if let Some(asked) = &running.asked {
             let kept = self.kept(&outcome);
             state.memory.end(asked, key, kept);

@@ -14,6 +14,7 @@ use super::fixtures::Fixtures;
 use super::memory::Reuse;
 use super::revision::Era;
 use super::rounds::Seal;
+use crate::metrics::Metrics;
 
 pub(crate) struct Host {
     pub(crate) service: Arc<dyn Service>,
@@ -22,6 +23,7 @@ pub(crate) struct Host {
     pub(crate) ids: IdSource,
     pub(crate) depth_max: usize,
     pub(crate) features: Features,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 /// What the protocol layer keeps for all connections.

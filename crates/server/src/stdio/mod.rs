@@ -106,6 +106,7 @@ where
         ids: options.ids.clone(),
         depth_max: options.depth_max,
         features: Features::new(&options.clock, options.fixtures),
+        metrics: Arc::default(),
     });
     let link = Link::Stdio(options.ids.session());
     let connection = Connection::new(&host, caller, link);

@@ -1,0 +1,201 @@
+//! Numbers about this server, in the text that Prometheus reads.
+//!
+//! Labels come from closed sets: tools of the catalog, statuses, error codes, session states. What a
+//! client makes up is counted under one name, so that nobody can fill our memory with labels.
+
+use std::time::Duration;
+
+use countersign_gateway::error::{ErrorCode, Status};
+use countersign_gateway::session::lifetime::SessionState;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::metrics::info::Info;
+use prometheus_client::registry::{Registry, Unit};
+
+/// Upper bounds of a call's time, in seconds: from a bare `true` to the longest a call may take.
+const SECONDS: [f64; 13] = [
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 120.0, 600.0,
+];
+
+pub struct Metrics {
+    registry: Registry,
+    calls: Family<CallLabels, Counter>,
+    seconds: Family<ToolLabels, Histogram>,
+    in_flight: Gauge,
+    refused: Family<CodeLabels, Counter>,
+    sessions: Family<StateLabels, Gauge>,
+    requests: Family<StatusLabels, Counter>,
+    connections: Gauge,
+}
+
+/// A word of a closed set.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+struct Word(std::borrow::Cow<'static, str>);
+
+impl EncodeLabelValue for Word {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> Result<(), std::fmt::Error> {
+        EncodeLabelValue::encode(&&*self.0, encoder)
+    }
+}
+
+impl From<&'static str> for Word {
+    fn from(word: &'static str) -> Self {
+        Self(word.into())
+    }
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct CallLabels {
+    tool: Word,
+    status: Word,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct ToolLabels {
+    tool: Word,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct CodeLabels {
+    code: Word,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct StateLabels {
+    state: Word,
+}
+
+#[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
+struct StatusLabels {
+    status: u16,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Metrics {
+    pub fn new() -> Self {
+        let calls = Family::default();
+        let seconds = Family::<ToolLabels, Histogram>::new_with_constructor(|| Histogram::new(SECONDS));
+        let (in_flight, connections) = (Gauge::default(), Gauge::default());
+        let (refused, sessions, requests) = (Family::default(), Family::default(), Family::default());
+        let mut registry = Registry::with_prefix("countersign");
+        registry.register("calls", "tool calls that ended", calls.clone());
+        let about = "time from a call's arrival to its answer";
+        registry.register_with_unit("call", about, Unit::Seconds, seconds.clone());
+        registry.register("calls_in_flight", "tool calls that have not been answered", in_flight.clone());
+        registry.register("refused", "messages refused before they became calls", refused.clone());
+        registry.register("sessions", "sessions this server holds, by state", sessions.clone());
+        registry.register("http_requests", "HTTP requests answered", requests.clone());
+        registry.register("connections", "open connections", connections.clone());
+        let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
+        registry.register("build", "what is running", version);
+        Self {
+            registry,
+            calls,
+            seconds,
+            in_flight,
+            refused,
+            sessions,
+            requests,
+            connections,
+        }
+    }
+
+    /// The page.
+    pub fn render(&self) -> String {
+        let mut page = String::new();
+        // Writing into memory cannot fail.
+        let _ = encode(&mut page, &self.registry);
+        page
+    }
+
+    pub(crate) fn call_began(&self) {
+        self.in_flight.inc();
+    }
+
+    pub(crate) fn call_ended(&self, tool: &str, ended: Result<Status, ErrorCode>, took: Duration) {
+        self.in_flight.dec();
+        let status: Word = match ended {
+            Ok(status) => status.as_str().into(),
+            Err(code) => code.name().into(),
+        };
+        let tool = match ended {
+            Err(ErrorCode::UnknownTool) => "unknown".into(),
+            Ok(_) | Err(_) => Word(tool.to_owned().into()),
+        };
+        let labels = ToolLabels { tool: tool.clone() };
+        self.seconds.get_or_create(&labels).observe(took.as_secs_f64());
+        self.calls.get_or_create(&CallLabels { tool, status }).inc();
+    }
+
+    pub(crate) fn refused(&self, code: ErrorCode) {
+        let code = code.name().into();
+        self.refused.get_or_create(&CodeLabels { code }).inc();
+    }
+
+    /// How many sessions are held in a state.
+    pub fn sessions(&self, state: SessionState, count: usize) {
+        let state = state.as_str().into();
+        let gauge = self.sessions.get_or_create(&StateLabels { state });
+        gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+    }
+
+    pub(crate) fn request_answered(&self, status: u16) {
+        self.requests.get_or_create(&StatusLabels { status }).inc();
+    }
+
+    pub(crate) fn connections(&self) -> &Gauge {
+        &self.connections
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    #[test]
+    fn calls_are_counted_by_tool_and_status() {
+        let metrics = Metrics::new();
+        for status in [Status::Ok, Status::Ok, Status::Failed] {
+            metrics.call_began();
+            metrics.call_ended("execute_process", Ok(status), Duration::from_millis(3));
+        }
+        let page = metrics.render();
+        for line in [
+            r#"countersign_calls_total{tool="execute_process",status="ok"} 2"#,
+            r#"countersign_calls_total{tool="execute_process",status="failed"} 1"#,
+            r#"countersign_call_seconds_count{tool="execute_process"} 3"#,
+            r#"countersign_call_seconds_bucket{le="0.0025",tool="execute_process"} 0"#,
+            "countersign_calls_in_flight 0",
+        ] {
+            assert!(page.lines().any(|it| it == line), "{line} is not in\n{page}");
+        }
+    }
+
+    #[test]
+    fn tools_that_do_not_exist_share_one_label() {
+        let metrics = Metrics::new();
+        for name in ["a", "b", "c"] {
+            metrics.call_began();
+            metrics.call_ended(name, Err(ErrorCode::UnknownTool), Duration::ZERO);
+        }
+        let page = metrics.render();
+        let line = r#"countersign_calls_total{tool="unknown",status="UNKNOWN_TOOL"} 3"#;
+        assert!(page.contains(line), "{page}");
+    }
+
+    #[test]
+    fn sessions_are_shown_by_state() {
+        let metrics = Metrics::new();
+        metrics.sessions(SessionState::Initialized, 7);
+        let page = metrics.render();
+        assert!(page.contains(r#"countersign_sessions{state="initialized"} 7"#), "{page}");
+    }
+}
