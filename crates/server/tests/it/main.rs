@@ -2,6 +2,9 @@
 // Helpers of tests fail as loudly as tests do.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../shared/mod.rs"]
+mod shared;
+
 mod client;
 mod fake;
 
@@ -14,3 +17,4 @@ mod lifecycle;
 mod modern;
 mod pressure;
 mod properties;
+mod schemas;
