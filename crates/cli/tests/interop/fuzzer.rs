@@ -21,52 +21,40 @@ const GROWTH: Burden = Burden {
     resident_kib: 16 << 10,
 };
 
+/// How hard it tries, with the same seed each time.
+const OPTIONS: &str = "--phase aggressive --protocol-phase aggressive --runs 8 --runs-per-type 5 --timeout 5 \
+                       --seed 7 --no-corpus --no-network --allow-host 127.0.0.1";
+
+/// What it can do over a transport.
+#[derive(Clone, Copy)]
+enum Reach {
+    All,
+    /// Its driver for HTTP+SSE cannot wait for answers: it sends messages, but finds no tools to call.
+    Messages,
+}
+
 /// One run; nothing if the fuzzer is not installed.
-fn fuzz(bench: &Bench, protocol: &str, endpoint: &str) -> Option<()> {
+fn fuzz(bench: &Bench, protocol: &str, endpoint: &str, reach: Reach) -> Option<()> {
     let mut command = foreign::python("python-fuzzer", "mcp-fuzzer", &bench.path("home"))?;
+    let mode = match reach {
+        Reach::All => "all",
+        Reach::Messages => "protocol",
+    };
     let found = bench.path("outside");
-    command.args([
-        "--mode",
-        "all",
-        "--phase",
-        "aggressive",
-        "--protocol-phase",
-        "aggressive",
-    ]);
-    command.args([
-        "--runs",
-        "8",
-        "--runs-per-type",
-        "5",
-        "--timeout",
-        "10",
-        "--seed",
-        "7",
-        "--no-corpus",
-    ]);
-    command.args([
-        "--no-network",
-        "--allow-host",
-        "127.0.0.1",
-        "--protocol",
-        protocol,
-        "--endpoint",
-        endpoint,
-    ]);
+    command.args(OPTIONS.split_whitespace()).args(["--mode", mode]);
+    command.args(["--protocol", protocol, "--endpoint", endpoint]);
     let said = foreign::run(command.arg("--output-dir").arg(&found), PATIENCE).ok();
     let summary = fs::read(found.join("run_summary.json")).unwrap_or_else(|error| panic!("{error}: {said}"));
     let summary: Value = serde_json::from_slice(&summary).unwrap();
     println!("{}", summary["findings"]);
-    assert_eq!(summary["status"], "completed", "{said}");
-    for (kind, least) in [("tools", 40), ("protocols", 100)] {
-        let runs = summary[kind]["total_runs"].as_u64();
-        assert!(
-            runs.is_some_and(|runs| runs >= least),
-            "{kind} were hardly tried: {said}"
-        );
-    }
-    for (tool, seen) in summary["tools"]["by_name"].as_object().unwrap() {
-        assert_eq!(seen["outcomes"]["crashed"], 0, "{tool}: {said}");
+    let runs = |kind: &str| summary[kind]["total_runs"].as_u64().unwrap_or(0);
+    assert!(runs("protocols") >= 100, "messages were hardly tried: {said}");
+    if let Reach::All = reach {
+        assert_eq!(summary["status"], "completed", "{said}");
+        assert!(runs("tools") >= 40, "tools were hardly tried: {said}");
+        for (tool, seen) in summary["tools"]["by_name"].as_object().unwrap() {
+            assert_eq!(seen["outcomes"]["crashed"], 0, "{tool}: {said}");
+        }
     }
     Some(())
 }
@@ -88,7 +76,7 @@ fn a_fuzzer_leaves_no_trace_on_stdio() {
     fs::write(&path, script).unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
 
-    if fuzz(&bench, "stdio", path.to_str().unwrap()).is_some() {
+    if fuzz(&bench, "stdio", path.to_str().unwrap(), Reach::All).is_some() {
         let said = fs::read_to_string(log).unwrap();
         assert!(!said.contains("panicked"), "{said}");
         bench.until_tidy();
@@ -97,25 +85,25 @@ fn a_fuzzer_leaves_no_trace_on_stdio() {
 
 #[test]
 fn a_fuzzer_leaves_no_trace_over_streamable_http() {
-    leaves_no_trace_over("streamablehttp", "/mcp");
+    leaves_no_trace_over("streamablehttp", "/mcp", Reach::All);
 }
 
 #[test]
 fn a_fuzzer_leaves_no_trace_over_sse() {
-    leaves_no_trace_over("sse", "/sse");
+    leaves_no_trace_over("sse", "/sse", Reach::Messages);
 }
 
-fn leaves_no_trace_over(protocol: &str, path: &str) {
+fn leaves_no_trace_over(protocol: &str, path: &str, reach: Reach) {
     let bench = bench();
     let server = Listening::start(&bench, &[]);
     let url = server.url(path);
     // The first run fills pools and caches; the second may not add to them.
-    if fuzz(&bench, protocol, &url).is_none() {
+    if fuzz(&bench, protocol, &url, reach).is_none() {
         return;
     }
     answers(&server);
     let before = server.burden();
-    fuzz(&bench, protocol, &url);
+    fuzz(&bench, protocol, &url, reach);
     answers(&server);
     let deadline = Instant::now() + PATIENCE;
     while !is_near(before, server.burden()) {
