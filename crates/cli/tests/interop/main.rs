@@ -23,4 +23,5 @@ mod server;
 mod conformance;
 mod fuzzer;
 mod inspector;
+mod rust_sdk;
 mod sdks;
