@@ -104,3 +104,16 @@ fn wrong_notifications_are_found() {
         );
     }
 }
+
+#[test]
+fn messages_are_found_in_bodies_of_both_kinds() {
+    let pong = json!({"jsonrpc": "2.0", "id": 1, "result": {}});
+    let mut wire = Wire::of("2025-11-25");
+    wire.sent(&json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}));
+    assert_eq!(wire.received_body(&pong.to_string()), std::slice::from_ref(&pong));
+    let stream = format!(
+        "id: 1\nretry: 3000\ndata:\n\n: alive\n\nevent: endpoint\ndata: /messages\n\nevent: message\nid: 2\ndata: {pong}\n\n"
+    );
+    assert_eq!(wire.received_body(&stream), std::slice::from_ref(&pong));
+    assert_eq!(wire.received_body(&stream.replace('\n', "\r\n")), [pong]);
+}

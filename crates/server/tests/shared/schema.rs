@@ -87,6 +87,16 @@ impl Wire {
         }
     }
 
+    /// Checks the messages of an HTTP body, which is JSON or a stream of events, and returns them.
+    #[track_caller]
+    pub(crate) fn received_body(&mut self, body: &str) -> Vec<Value> {
+        let messages = messages(body);
+        for message in &messages {
+            self.received(message);
+        }
+        messages
+    }
+
     /// What is wrong with it, if anything.
     pub(crate) fn check(&mut self, message: &Value) -> Result<(), String> {
         if let Value::Array(members) = message {
@@ -132,6 +142,28 @@ impl Wire {
         let session = self.session.as_deref().or(modern.xor(Some("2025-11-25")));
         session.into_iter().chain(modern)
     }
+}
+
+/// The messages of a body. Events without data, such as the one that primes a stream, and comments have none;
+/// the event that names an endpoint is not a message.
+fn messages(body: &str) -> Vec<Value> {
+    let json = |text: &str| serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    if body.trim_start().starts_with(['{', '[']) {
+        return vec![json(body)];
+    }
+    let body = body.replace("\r\n", "\n");
+    let events = body.split("\n\n").filter_map(|event| {
+        let field = |name: &str| {
+            let lines = event.lines().filter_map(|line| line.strip_prefix(name));
+            lines
+                .map(|value| value.strip_prefix(' ').unwrap_or(value))
+                .collect::<Vec<_>>()
+        };
+        let data = field("data:").join("\n");
+        let is_message = field("event:").first().is_none_or(|kind| *kind == "message");
+        (is_message && !data.is_empty()).then_some(data)
+    });
+    events.map(|data| json(&data)).collect()
 }
 
 /// Whether one of several ways to understand a message fits; the first one's faults, if none does.
