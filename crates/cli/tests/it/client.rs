@@ -1,5 +1,6 @@
-//! A client of the real server. Every tool answer that passes through here is held against the
-//! contract: the schema's fields, S0's rules for a result, and the same facts in the text.
+//! A client of the real server. Every message that passes through here is held against the protocol's
+//! schema, and every tool answer against the contract: the schema's fields, S0's rules for a result, and
+//! the same facts in the text.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -11,6 +12,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::bench::Bench;
+use crate::shared::schema::Wire;
 
 /// A test that has to wait this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -19,6 +21,7 @@ pub(crate) struct Server {
     pub(crate) child: Child,
     stdin: Option<ChildStdin>,
     messages: Receiver<Value>,
+    wire: Wire,
     answers: HashMap<i64, Value>,
     pub(crate) notes: Vec<Value>,
     stderr: Option<JoinHandle<String>>,
@@ -57,6 +60,7 @@ impl Server {
             child,
             stdin,
             messages,
+            wire: Wire::default(),
             answers: HashMap::new(),
             notes: Vec::new(),
             stderr: Some(stderr),
@@ -74,6 +78,7 @@ impl Server {
     }
 
     pub(crate) fn raw(&mut self, bytes: &[u8]) {
+        self.wire.sent_bytes(bytes);
         let stdin = self.stdin.as_mut().expect("input is open");
         stdin
             .write_all(bytes)
@@ -129,6 +134,7 @@ impl Server {
     }
 
     fn sort(&mut self, message: Value) {
+        self.wire.received(&message);
         match message["id"].as_i64() {
             Some(id) => drop(self.answers.insert(id, message)),
             None => self.notes.push(message),

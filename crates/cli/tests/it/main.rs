@@ -8,6 +8,9 @@
     reason = "a test says what it found by failing"
 )]
 
+#[path = "../../../server/tests/shared/mod.rs"]
+mod shared;
+
 mod bench;
 mod client;
 mod record;

@@ -11,6 +11,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
 use tokio::task::JoinHandle;
 
 use crate::fake::{Fake, Shared};
+use crate::shared::schema::Wire;
 
 /// A test that has to wait this long has failed.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -19,6 +20,7 @@ pub(crate) struct Client {
     pub(crate) fake: Arc<Fake>,
     pub(crate) input: DuplexStream,
     output: Lines<BufReader<DuplexStream>>,
+    wire: Wire,
     server: JoinHandle<Result<(), StdioError>>,
 }
 
@@ -58,6 +60,7 @@ impl Client {
             fake,
             input,
             output: BufReader::new(output).lines(),
+            wire: Wire::default(),
             server,
         }
     }
@@ -101,6 +104,7 @@ impl Client {
     }
 
     pub(crate) async fn raw(&mut self, bytes: impl AsRef<[u8]>) {
+        self.wire.sent_bytes(bytes.as_ref());
         self.input.write_all(bytes.as_ref()).await.unwrap();
     }
 
@@ -123,7 +127,9 @@ impl Client {
     pub(crate) async fn next(&mut self) -> Value {
         let line = tokio::time::timeout(PATIENCE, self.output.next_line()).await;
         let line = line.expect("an answer in time").unwrap().expect("no end of output");
-        serde_json::from_str(&line).expect("every line is JSON")
+        let message = serde_json::from_str(&line).expect("every line is JSON");
+        self.wire.received(&message);
+        message
     }
 
     pub(crate) async fn ask(&mut self, id: impl Into<Value>, method: &str, params: Value) -> Value {
@@ -149,13 +155,16 @@ impl Client {
         let Self {
             input,
             mut output,
+            mut wire,
             server,
             ..
         } = self;
         drop(input);
         let mut rest = Vec::new();
         while let Some(line) = output.next_line().await.unwrap() {
-            rest.push(serde_json::from_str(&line).expect("every line is JSON"));
+            let message = serde_json::from_str(&line).expect("every line is JSON");
+            wire.received(&message);
+            rest.push(message);
         }
         let ended = tokio::time::timeout(PATIENCE, server).await;
         ended

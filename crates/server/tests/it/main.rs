@@ -2,6 +2,9 @@
 // Helpers of tests fail as loudly as tests do.
 #![allow(clippy::unwrap_used)]
 
+#[path = "../shared/mod.rs"]
+mod shared;
+
 mod client;
 mod fake;
 mod web;
@@ -27,3 +30,4 @@ mod pressure;
 mod properties;
 mod rounds;
 mod tasks;
+mod schemas;
