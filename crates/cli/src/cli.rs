@@ -54,6 +54,12 @@ pub(crate) enum Command {
                             Example:\n  countersign exec --timeout-ms 60000 -- git status --short"
     )]
     Exec(Exec),
+    /// Show the sessions of clients.
+    #[command(subcommand)]
+    Sessions(Sessions),
+    /// Make, list and revoke the tokens by which clients and people are known.
+    #[command(subcommand)]
+    Tokens(Tokens),
     /// Read, prove, export and prune the record.
     #[command(subcommand)]
     Audit(Audit),
@@ -91,6 +97,55 @@ pub(crate) struct Exec {
     /// The program and its arguments.
     #[arg(last = true, required = true, value_name = "FILE ARGS")]
     pub(crate) argv: Vec<String>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Sessions {
+    /// List sessions, the newest last; ended ones are kept as long as the record.
+    #[command(after_help = "Example:\n  countersign sessions list --state initialized")]
+    List {
+        /// Only in this state.
+        #[arg(long, value_name = "S", value_parser = ["created", "initialized", "closed", "expired"])]
+        state: Option<String>,
+        /// At most this many, the latest.
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        limit: u32,
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Tokens {
+    /// Make a token and print it, this once.
+    #[command(after_help = "Example:\n  countersign tokens create --role agent --name laptop")]
+    Create {
+        /// What its bearer may do: agents call tools, operators besides decide, approvers decide, viewers read.
+        #[arg(long, value_name = "R", value_parser = ["agent", "operator", "approver", "viewer"])]
+        role: String,
+        /// Whose it is, as the record will say.
+        #[arg(long, value_name = "N")]
+        name: String,
+        /// The run that it ends with.
+        #[arg(long, value_name = "RUN_ID")]
+        run: Option<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List tokens, revoked ones too, without the tokens themselves.
+    List {
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke a token; running servers know within a second.
+    Revoke {
+        /// Its id or its name.
+        #[arg(value_name = "ID|NAME")]
+        token: String,
+    },
 }
 
 #[derive(Subcommand, Debug)]

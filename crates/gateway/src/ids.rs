@@ -119,6 +119,11 @@ impl IdSource {
     pub fn session(&self) -> SessionId {
         SessionId(match &self.0 {
             // Version 4 is random throughout; a version that tells the time would help a guesser.
+    /// The id of a token; not the token.
+    pub fn credential(&self) -> CredentialId {
+        CredentialId(format!("tok_{}", self.request()))
+    }
+
             Source::Random => uuid::Uuid::new_v4().simple().to_string(),
             Source::Counting(next) => format!("session-{}", next.fetch_add(1, Ordering::Relaxed)),
         })

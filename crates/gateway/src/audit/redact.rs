@@ -161,6 +161,8 @@ static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
     compiled(&shapes.join("|"))
 });
 
+        // Our own.
+        r"(?-u:\b)cs_(?:agent|operator|approver|viewer)_[A-Za-z0-9_\-]{16,}",
 /// A name that may be a secret's, and what stands between it and the value.
 static ASSIGNMENT: LazyLock<Regex> = LazyLock::new(|| {
     compiled(

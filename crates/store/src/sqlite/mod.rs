@@ -17,6 +17,7 @@ pub mod site;
 mod snapshot;
 mod sweep;
 mod trouble;
+pub mod tokens;
 pub mod verify;
 mod writer;
 

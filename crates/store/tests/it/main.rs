@@ -8,6 +8,8 @@ mod export;
 mod port;
 mod prune;
 mod query;
+mod sessions;
 mod sweep;
 mod tamper;
+mod tokens;
 mod trouble;
