@@ -162,7 +162,7 @@ pub(crate) enum Audit {
         #[arg(long)]
         no_follow: bool,
     },
-    /// Find events or command records, oldest first.
+    /// Find events, commands, calls or messages, oldest first.
     #[command(after_help = "Example:\n  countersign audit query --status rejected --limit 20")]
     Query(AuditQuery),
     /// Prove that nothing was changed, removed, reordered or cut off.
@@ -192,16 +192,17 @@ pub(crate) enum Audit {
 
 #[derive(Args, Debug)]
 pub(crate) struct AuditQuery {
-    /// What to read.
+    /// What to read: events as written, commands and how they ended, calls of tools, or messages.
     #[arg(long, value_enum, default_value = "command")]
     pub(crate) kind: AuditKind,
     /// At most this many, the latest.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) limit: u32,
-    /// Only with this status: ok, rejected, timeout or failed; for events also an approval's state.
+    /// Only with this status: ok, rejected, timeout or failed; for events also an approval's state, for
+    /// invocations ok or error, for envelopes accepted or refused.
     #[arg(long, value_name = "S")]
     pub(crate) status: Option<String>,
-    /// Only of this request.
+    /// Only of this request, by its `request_id` or, for calls and messages, by the client's own id.
     #[arg(long, value_name = "R")]
     pub(crate) request_id: Option<String>,
     /// Only of this call.
@@ -216,6 +217,8 @@ pub(crate) struct AuditQuery {
 pub(crate) enum AuditKind {
     Event,
     Command,
+    Invocation,
+    Envelope,
 }
 
 #[derive(Subcommand, Debug)]

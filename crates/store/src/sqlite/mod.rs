@@ -5,6 +5,7 @@
 //! threads. Only [`site`] opens the file.
 
 pub mod dump;
+pub mod exchanges;
 mod express;
 mod ledger;
 mod log;
@@ -16,8 +17,8 @@ mod sessions;
 pub mod site;
 mod snapshot;
 mod sweep;
-mod trouble;
 pub mod tokens;
+mod trouble;
 pub mod verify;
 mod writer;
 
