@@ -71,7 +71,6 @@ pub(crate) fn sessions(record: &Arc<SqliteStore>, redactor: &Redactor) -> Arc<dy
 }
 
 /// The tokens that clients and people come with, as the record keeps them.
-#[expect(dead_code, reason = "for the transports that take tokens")]
 pub(crate) fn credentials(record: &Arc<SqliteStore>) -> Arc<dyn Credentials> {
     Arc::new(record.credentials())
 }

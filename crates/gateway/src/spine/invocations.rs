@@ -27,17 +27,20 @@ impl Gateway {
     /// way: nothing was run.
     pub(super) async fn refuse_call(&self, caller: &Caller, call: &ToolCall, refusal: Refusal) -> Refusal {
         let started = self.ports.clock.now();
+        let correlation = self.ports.ids.correlation();
         let outcome = Err(refusal.clone());
-        if let Err(error) = self.record_call(caller, call, started, &outcome).await {
+        let recorded = self.record_call(caller, call, started, &outcome, &correlation).await;
+        if let Err(error) = recorded {
             tracing::warn!(%error, "a refused call could not be recorded");
         }
-        refusal
+        refusal.recorded_as(correlation)
     }
 
     /// Records a call that started no command. Without its record it has no answer.
     pub(super) async fn called(&self, caller: &Caller, call: &ToolCall, started: Timestamp, answer: Answer) -> Answer {
         let outcome = Ok(answer);
-        let recorded = self.record_call(caller, call, started, &outcome).await;
+        let correlation = self.ports.ids.correlation();
+        let recorded = self.record_call(caller, call, started, &outcome, &correlation).await;
         match (recorded, outcome) {
             (Ok(()), Ok(answer)) => answer,
             (Err(error), _) => {
@@ -76,12 +79,12 @@ impl Gateway {
         call: &ToolCall,
         started: Timestamp,
         outcome: &Result<Answer, Refusal>,
+        correlation: &CorrelationId,
     ) -> Result<(), RecordError> {
         // A person at the terminal speaks no MCP, and what they look at is nobody's invocation.
         if caller.transport == Transport::Terminal {
             return Ok(());
         }
-        let correlation = self.ports.ids.correlation();
         let object = self.invocation(caller, call, started);
         let redactor = &self.ports.redactor;
         let error = |code: ErrorCode, message: &str, details: &Map<String, Value>| {
@@ -109,7 +112,7 @@ impl Gateway {
                 &Payload::from(&error(refusal.code, &refusal.message, &refusal.details)),
             ),
         };
-        self.commit_event(caller, correlation, EventType::ToolCalled, object.finish())
+        self.commit_event(caller, correlation.clone(), EventType::ToolCalled, object.finish())
             .await
     }
 

@@ -149,11 +149,17 @@ async fn a_forbidden_role_leaves_its_call_behind() {
             json!({"command": "ls", "input": "hunter22"}),
         )
         .await;
-    assert!(refused.is_err());
+    let refused = refused.unwrap_err();
     let [call] = &invocations(&stage.events())[..] else {
         panic!("one invocation: {:?}", stage.story());
     };
     assert_eq!(call["error"]["code"], -32003);
+    let told = refused.correlation_id.unwrap();
+    assert_eq!(
+        call["correlation_id"],
+        told.as_str(),
+        "the client and the record call it the same"
+    );
     assert_eq!(call["arguments"], json!({"command": "ls", "input": "[8 bytes]"}));
 }
 

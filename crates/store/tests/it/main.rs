@@ -5,6 +5,7 @@
 mod bench;
 mod crash;
 mod export;
+mod migrations;
 mod port;
 mod prune;
 mod query;
