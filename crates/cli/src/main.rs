@@ -64,6 +64,8 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
             listen: serve.listen.clone(),
             ..flags
         })?,
+        Command::Sessions(sessions) => commands::sessions::run(&flags, sessions)?,
+        Command::Tokens(tokens) => commands::tokens::run(&flags, tokens)?,
         Command::Audit(audit) => return commands::audit::run(&flags, audit),
         Command::Policy(policy) => commands::policy::run(&flags, policy)?,
         Command::Config(command) => commands::config::run(&flags, command)?,

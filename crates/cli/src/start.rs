@@ -13,6 +13,7 @@ use countersign_gateway::audit::{Change, Record as _};
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::policy::effective::EffectivePolicy;
+use countersign_gateway::session::credential::Credentials;
 use countersign_gateway::session::lifetime::Sessions;
 use countersign_gateway::spine::{Gateway, Settings as SpineSettings};
 use countersign_store::row::Row;
@@ -40,6 +41,8 @@ pub(crate) struct Started {
 pub(crate) struct Joined {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) sessions: Arc<dyn Sessions>,
+    #[expect(dead_code, reason = "for the transports that take tokens")]
+    pub(crate) credentials: Arc<dyn Credentials>,
 }
 
 /// The configuration cannot be used; exit code 2.
@@ -135,6 +138,7 @@ impl Started {
         self.record_policy(&record, &redactor).await?;
         self.keep_house(&record);
         let sessions = wiring::sessions(&record, &redactor);
+        let credentials = wiring::credentials(&record);
         let parts = Parts {
             policy: self.policy.clone(),
             settings: SpineSettings {
@@ -148,6 +152,7 @@ impl Started {
         Ok(Joined {
             gateway: wiring::gateway(parts, launchpad),
             sessions,
+            credentials,
         })
     }
 

@@ -85,7 +85,10 @@ fn exporter(endpoint: &str) -> anyhow::Result<SdkTracerProvider> {
         .context("cannot send traces")?;
     let resource = Resource::builder()
         .with_service_name("countersign")
-        .with_attribute(opentelemetry::KeyValue::new("service.version", env!("CARGO_PKG_VERSION")))
+        .with_attribute(opentelemetry::KeyValue::new(
+            "service.version",
+            env!("CARGO_PKG_VERSION"),
+        ))
         .build();
     Ok(SdkTracerProvider::builder()
         .with_batch_exporter(exporter)
@@ -109,9 +112,15 @@ impl Collector {
             return Err(BadUsage(sentence));
         };
         let host = rest.split('/').next().unwrap_or_default();
-        let has_port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        let has_port = host
+            .rsplit_once(':')
+            .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
         Ok(Self {
-            authority: if has_port { host.to_owned() } else { format!("{host}:80") },
+            authority: if has_port {
+                host.to_owned()
+            } else {
+                format!("{host}:80")
+            },
         })
     }
 
@@ -122,7 +131,10 @@ impl Collector {
         stream.set_read_timeout(Some(COLLECTOR_PATIENCE))?;
         stream.set_write_timeout(Some(COLLECTOR_PATIENCE))?;
         let path = request.uri().path();
-        let mut head = format!("POST {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n", self.authority);
+        let mut head = format!(
+            "POST {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n",
+            self.authority
+        );
         for (name, value) in request.headers() {
             if let Ok(value) = value.to_str() {
                 head += &format!("{name}: {value}\r\n");
@@ -134,7 +146,10 @@ impl Collector {
         let mut answer = BufReader::new(stream.take(ANSWER_BYTES_MAX));
         let mut line = String::new();
         answer.read_line(&mut line)?;
-        let status = line.split_ascii_whitespace().nth(1).and_then(|status| status.parse().ok());
+        let status = line
+            .split_ascii_whitespace()
+            .nth(1)
+            .and_then(|status| status.parse().ok());
         let status: u16 = status.ok_or_else(|| io::Error::other("the collector does not speak HTTP"))?;
         let response = Response::builder().status(status).body(Bytes::new());
         response.map_err(io::Error::other)

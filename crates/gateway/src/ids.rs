@@ -53,10 +53,13 @@ impl SessionId {
     /// What the record calls this session. The record is shown, exported and sent to witnesses; whoever
     /// reads it must not learn an id that opens a session.
     pub fn mark(&self) -> String {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
         let digest = Sha256::digest(self.0.as_bytes());
-        let mut mark = "sha256:".to_owned();
+        let mut mark = String::with_capacity(39);
+        mark.push_str("sha256:");
         for byte in &digest[..16] {
-            mark.push_str(&format!("{byte:02x}"));
+            mark.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            mark.push(char::from(DIGITS[usize::from(byte & 15)]));
         }
         mark
     }
@@ -114,6 +117,11 @@ impl IdSource {
 
     pub fn correlation(&self) -> CorrelationId {
         CorrelationId(self.uuid())
+    }
+
+    /// The id of a token; not the token.
+    pub fn credential(&self) -> CredentialId {
+        CredentialId(format!("tok_{}", self.request()))
     }
 
     pub fn session(&self) -> SessionId {

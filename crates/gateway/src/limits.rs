@@ -35,6 +35,15 @@ pub const PROBLEM_CHARS_MAX: usize = 400;
 /// What is kept of a refused message: characters of its method and of the refusal, bytes of its parameters.
 pub const REFUSED_TEXT_CHARS_MAX: usize = 512;
 pub const REFUSED_PARAMS_BYTES_MAX: usize = 4096;
+/// Characters shown of a tool's name that nobody checked, and of a client's id of a request.
+pub const TOOL_NAME_CHARS_SHOWN: usize = 128;
+pub const RPC_ID_CHARS_SHOWN: usize = 256;
+/// Arguments of a call without a command that are kept, and how long the name and the value of one may be.
+pub const ARGUMENTS_SHOWN_MAX: usize = 64;
+pub const ARGUMENT_NAME_CHARS_SHOWN: usize = 64;
+pub const ARGUMENT_BYTES_SHOWN: usize = 512;
+/// The longest id of a request that a session knows again after a restart.
+pub const RPC_ID_BYTES_REMEMBERED: usize = 1_024;
 /// What is kept of a client's own name and version, and of what it says it can do.
 pub const CLIENT_CHARS_MAX: usize = 256;
 pub const CAPABILITIES_BYTES_MAX: usize = 4096;

@@ -90,7 +90,11 @@ impl Metrics {
         registry.register("calls", "tool calls that ended", calls.clone());
         let about = "time from a call's arrival to its answer";
         registry.register_with_unit("call", about, Unit::Seconds, seconds.clone());
-        registry.register("calls_in_flight", "tool calls that have not been answered", in_flight.clone());
+        registry.register(
+            "calls_in_flight",
+            "tool calls that have not been answered",
+            in_flight.clone(),
+        );
         registry.register("refused", "messages refused before they became calls", refused.clone());
         registry.register("sessions", "sessions this server holds, by state", sessions.clone());
         registry.register("http_requests", "HTTP requests answered", requests.clone());
@@ -196,6 +200,9 @@ mod tests {
         let metrics = Metrics::new();
         metrics.sessions(SessionState::Initialized, 7);
         let page = metrics.render();
-        assert!(page.contains(r#"countersign_sessions{state="initialized"} 7"#), "{page}");
+        assert!(
+            page.contains(r#"countersign_sessions{state="initialized"} 7"#),
+            "{page}"
+        );
     }
 }

@@ -26,11 +26,7 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
     let started = Started::load(flags)?;
     let _telemetry = started.telemetry()?;
     start::warn(&started);
-    let named = std::env::var("USER")
-        .or_else(|_| std::env::var("LOGNAME"))
-        .ok()
-        .filter(|name| !name.is_empty());
-    let user = named.unwrap_or_else(|| format!("uid-{}", wiring::uid()));
+    let user = wiring::user();
     let approver: Arc<dyn Approver> = match terminal() {
         Some(terminal) if started.policy.approval.self_approval => Arc::new(AskTerminal {
             terminal,

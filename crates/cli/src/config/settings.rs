@@ -29,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) answer_within: Duration,
     pub(crate) output_limit_bytes: usize,
     pub(crate) shutdown_grace: Duration,
+    /// An idle session ends after this time.
+    pub(crate) session_ttl: Duration,
     pub(crate) listen: String,
     /// Where traces go.
     pub(crate) otlp_endpoint: Option<String>,
@@ -190,6 +192,7 @@ impl Settings {
             answer_within: read.millis("answer_within_ms")?,
             output_limit_bytes: read.whole("output_limit_bytes") as usize,
             shutdown_grace: read.millis("shutdown_grace_ms")?,
+            session_ttl: Duration::from_secs(read.whole("sessions.ttl_seconds")),
             listen: read.text("listen"),
             otlp_endpoint: read.maybe("telemetry.otlp_endpoint"),
             tls: read

@@ -36,6 +36,7 @@ mod settings;
 mod untrusted;
 
 mod crash;
+mod invocations;
 mod unrecorded;
 
 mod exec;

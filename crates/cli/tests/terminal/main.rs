@@ -11,3 +11,4 @@ mod help;
 mod policy;
 mod stage;
 mod streams;
+mod tokens;

@@ -7,7 +7,9 @@
 
 pub mod chain;
 pub mod command;
+pub mod envelope;
 pub mod event;
+pub mod invocation;
 pub mod payload;
 pub mod redact;
 pub mod trace;

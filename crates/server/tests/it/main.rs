@@ -29,5 +29,5 @@ mod modern;
 mod pressure;
 mod properties;
 mod rounds;
-mod tasks;
 mod schemas;
+mod tasks;

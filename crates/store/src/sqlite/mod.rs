@@ -5,6 +5,7 @@
 //! threads. Only [`site`] opens the file.
 
 pub mod dump;
+pub mod exchanges;
 mod express;
 mod ledger;
 mod log;
@@ -16,6 +17,7 @@ mod sessions;
 pub mod site;
 mod snapshot;
 mod sweep;
+pub mod tokens;
 mod trouble;
 pub mod verify;
 mod writer;

@@ -4,10 +4,14 @@
 
 mod bench;
 mod crash;
+mod exchanges;
 mod export;
+mod migrations;
 mod port;
 mod prune;
 mod query;
+mod sessions;
 mod sweep;
 mod tamper;
+mod tokens;
 mod trouble;

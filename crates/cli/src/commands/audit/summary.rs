@@ -28,7 +28,7 @@ pub(super) fn status_tone(status: &str) -> Tone {
     match status {
         "ok" | "approved" | "applied" | "auto-approved" => Tone::Good,
         "running" | "pending" => Tone::Caution,
-        "rejected" | "timeout" | "failed" | "denied" | "expired" | "withdrawn" => Tone::Bad,
+        "rejected" | "timeout" | "failed" | "error" | "denied" | "expired" | "withdrawn" => Tone::Bad,
         _ => Tone::Plain,
     }
 }
