@@ -36,7 +36,7 @@ impl SqliteStore {
             connection
                 .prepare(
                     "SELECT owner, request_id, digest, correlation_id, opened_at_ms, abandoned, process
-                     FROM commands WHERE result IS NULL ORDER BY opened_at_ms LIMIT 500",
+                     FROM open_commands ORDER BY opened_at_ms LIMIT 500",
                 )?
                 .query_map([], |row| {
                     let orphan = Orphan {
@@ -45,9 +45,9 @@ impl SqliteStore {
                         digest: row.get(2)?,
                         correlation_id: CorrelationId::trusted(row.get::<_, String>(3)?),
                         opened_at: Timestamp::from_millis(row.get(4)?),
-                        abandoned: row.get::<_, Option<_>>(5)?.unwrap_or_default(),
+                        abandoned: row.get(5)?,
                     };
-                    Ok((orphan, row.get::<_, Option<String>>(6)?.unwrap_or_default()))
+                    Ok((orphan, row.get::<_, String>(6)?))
                 })?
                 .collect::<rusqlite::Result<Vec<_>>>()
         });
