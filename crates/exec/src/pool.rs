@@ -10,6 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use countersign_sandbox::{Identity, Profile, Zygote, ZygoteError};
 use sha2::{Digest, Sha256};
@@ -17,6 +18,8 @@ use tokio::net::UnixStream;
 
 /// Keepers that wait for work, over all profiles.
 const IDLE_MAX: usize = 16;
+/// How long a keeper that is not needed at once stays away.
+const REST: Duration = Duration::from_millis(1);
 /// A profile that has served this many calls gets a second keeper.
 const SECOND_AFTER: usize = 4;
 
@@ -92,11 +95,20 @@ impl Pool {
         made.map_err(|_| StartError::Socket(io::Error::other("the maker of sandboxes died")))?
     }
 
-    /// Takes a keeper back once the call's own answer is on its way.
+    /// Takes a keeper back once the call's own answer is on its way. While another waits this one is not needed
+    /// at once, and a client that asks again right away need not wait until its directory was looked through.
     pub(crate) fn give_back_soon(self: &Arc<Self>, keeper: Keeper) {
         let pool = self.clone();
+        let another_waits = self
+            .idle()
+            .get(&keeper.profile)
+            .is_some_and(|idle| !idle.keepers.is_empty());
         tokio::spawn(async move {
-            tokio::task::yield_now().await;
+            if another_waits {
+                tokio::time::sleep(REST).await;
+            } else {
+                tokio::task::yield_now().await;
+            }
             pool.give_back(keeper);
         });
     }

@@ -4,7 +4,9 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
+
+use crate::sys;
 
 /// An opened directory and where it is.
 #[derive(Debug)]
@@ -27,6 +29,9 @@ pub enum DirectoryError {
 
 /// Opens a directory, following links, and asks the kernel what was opened.
 pub fn open(path: &Path) -> Result<Directory, DirectoryError> {
+    if let Some(opened) = open_without_links(path) {
+        return Ok(opened);
+    }
     let opened = fs::OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_PATH | libc::O_DIRECTORY)
@@ -56,6 +61,23 @@ pub fn open(path: &Path) -> Result<Directory, DirectoryError> {
     }
 }
 
+/// A path without links and dots is its own canonical name, so nobody needs to be asked for it. Whatever speaks
+/// against that, also a kernel without `openat2`, is for the other way.
+fn open_without_links(path: &Path) -> Option<Directory> {
+    let plain = path.is_absolute() && path.components().collect::<PathBuf>().as_os_str() == path.as_os_str();
+    let has_dots = path.components().any(|part| part == Component::ParentDir);
+    if !plain || has_dots {
+        return None;
+    }
+    let name = sys::c_path(path).ok()?;
+    let no_links = libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS;
+    let fd = sys::open_how(&name, libc::O_PATH | libc::O_DIRECTORY, no_links).ok()?;
+    Some(Directory {
+        fd,
+        path: path.to_owned(),
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -66,7 +88,16 @@ mod tests {
         let real = fs::canonicalize(base.path()).unwrap();
         fs::create_dir(real.join("inside")).unwrap();
         std::os::unix::fs::symlink("inside", real.join("link")).unwrap();
-        assert_eq!(open(&real.join("link/../link")).unwrap().path, real.join("inside"));
+        for way in [
+            "inside",
+            "link",
+            "link/../link",
+            "./inside",
+            "inside/",
+            "link/../inside",
+        ] {
+            assert_eq!(open(&real.join(way)).unwrap().path, real.join("inside"), "{way}");
+        }
     }
 
     #[test]

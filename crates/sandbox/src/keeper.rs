@@ -13,6 +13,7 @@ pub(crate) mod report;
 mod setup;
 mod tree;
 
+use std::fs::File;
 use std::io::{PipeWriter, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
@@ -61,6 +62,8 @@ pub(crate) struct Keeper {
     /// Counter values before the current call.
     counted: (u64, u64),
     shared_memory: SharedMemory,
+    /// The directory of private shared memory, since the first call.
+    shared_memory_opened: Option<File>,
     /// The last call left something that could not be cleared away; nothing runs here any more.
     is_spoiled: bool,
     in_mount_namespace: bool,

@@ -66,6 +66,40 @@ pub(crate) fn identity(fd: BorrowedFd<'_>) -> io::Result<(u64, u64)> {
     Ok((found.st_dev, found.st_ino))
 }
 
+/// Whether an opened directory has no entries; read from its start each time.
+pub(crate) fn is_empty_directory(directory: BorrowedFd<'_>) -> io::Result<bool> {
+    /// Length of an entry's fixed part and where it says its own length; its name follows.
+    const NAME_AT: usize = 19;
+    const LENGTH_AT: usize = 16;
+    // SAFETY: takes integers only.
+    check(unsafe { libc::lseek(directory.as_raw_fd(), 0, libc::SEEK_SET) })?;
+    // Room for the two entries that are always there and one more of any name.
+    let mut entries = [0u8; 512];
+    loop {
+        // SAFETY: the kernel writes whole entries, at most as many bytes as it is told.
+        let length = check(unsafe {
+            libc::syscall(
+                libc::SYS_getdents64,
+                directory.as_raw_fd(),
+                entries.as_mut_ptr(),
+                entries.len(),
+            )
+        })? as usize;
+        if length == 0 {
+            return Ok(true);
+        }
+        let mut rest = &entries[..length];
+        while rest.len() > NAME_AT {
+            let name = rest[NAME_AT..].split(|byte| *byte == 0).next().unwrap_or_default();
+            if name != b"." && name != b".." {
+                return Ok(false);
+            }
+            let step = usize::from(u16::from_ne_bytes([rest[LENGTH_AT], rest[LENGTH_AT + 1]]));
+            rest = rest.get(step.max(1)..).unwrap_or_default();
+        }
+    }
+}
+
 /// Forbids others to read or trace this process; `false` allows it for a moment.
 pub(crate) fn set_dumpable(dumpable: bool) -> io::Result<()> {
     // SAFETY: takes integers only.
@@ -199,4 +233,25 @@ pub(crate) fn effective_uid() -> u32 {
 pub(crate) fn effective_gid() -> u32 {
     // SAFETY: cannot fail and takes nothing.
     unsafe { libc::getegid() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn an_empty_directory_is_told_from_one_with_entries() {
+        let base = tempfile::tempdir().unwrap();
+        let opened = File::open(base.path()).unwrap();
+        let is_empty = || is_empty_directory(opened.as_fd()).unwrap();
+        assert!(is_empty());
+        for name in ["a", "...", "x".repeat(255).as_str()] {
+            fs::write(base.path().join(name), "").unwrap();
+            assert!(!is_empty(), "{name}");
+            fs::remove_file(base.path().join(name)).unwrap();
+            assert!(is_empty());
+        }
+    }
 }

@@ -72,7 +72,7 @@ fn nothing_answered_is_lost_when_the_server_is_killed_under_load() {
     }
     assert!(answered.len() > 6);
     assert_eq!(
-        bench.count("SELECT count(*) FROM commands WHERE result IS NULL"),
+        bench.count("SELECT count(*) FROM open_commands"),
         0,
         "a record stayed open"
     );
@@ -92,7 +92,7 @@ fn what_a_crash_left_open_is_closed_as_abandoned() {
             json!({"file": "sleep", "args": ["600"], "request_id": format!("open-{number}")}),
         );
     }
-    let open = "SELECT count(*) FROM commands WHERE result IS NULL";
+    let open = "SELECT count(*) FROM open_commands";
     while bench.count(open) < 4 {
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -136,7 +136,7 @@ fn two_servers_share_one_record() {
         "execute_process",
         json!({"file": "sleep", "args": ["1"], "request_id": "mine"}),
     );
-    while bench.count("SELECT count(*) FROM commands WHERE result IS NULL") == 0 {
+    while bench.count("SELECT count(*) FROM open_commands") == 0 {
         std::thread::sleep(Duration::from_millis(5));
     }
     drop(Server::start(&bench));

@@ -43,7 +43,7 @@ fn a_call_that_waits_for_its_turn_can_be_cancelled_and_never_runs() {
     );
     assert!(server.end().success());
     assert!(!bench.work().join("canary").exists());
-    assert_eq!(bench.count("SELECT count(*) FROM commands WHERE result IS NULL"), 0);
+    assert_eq!(bench.count("SELECT count(*) FROM open_commands"), 0);
     bench.prove();
 }
 
@@ -92,7 +92,7 @@ fn a_call_that_is_given_up_at_once_leaves_a_closed_record() {
         // Given up before it was even begun, it is unknown.
         assert!(matches!(outcome.code(), "CANCELLED" | "NOT_FOUND"), "{}", outcome.text);
     }
-    assert_eq!(bench.count("SELECT count(*) FROM commands WHERE result IS NULL"), 0);
+    assert_eq!(bench.count("SELECT count(*) FROM open_commands"), 0);
 }
 
 #[test]

@@ -85,27 +85,36 @@ pub fn link(prev: &Hash, seq: u64, columns: &Columns<'_>) -> Hash {
 pub fn canonical_event(columns: &Columns<'_>) -> String {
     let mut text = String::with_capacity(320 + columns.payload.len());
     let mut open = "{";
-    let mut field = |name: &str, value: &str| {
+    let mut field = |name: &str, value: Json<'_>| {
         text.push_str(open);
         open = ",";
         text.push('"');
         text.push_str(name);
         text.push_str("\":");
-        text.push_str(value);
+        match value {
+            Json::Written(json) => text.push_str(json),
+            Json::Text(plain) => quote(&mut text, plain),
+        }
     };
-    field("actor_id", &quoted(columns.actor_id));
-    field("actor_type", &quoted(columns.actor_type));
+    field("actor_id", Json::Text(columns.actor_id));
+    field("actor_type", Json::Text(columns.actor_type));
     if let Some(state) = columns.approval_state {
-        field("approval_state", &quoted(state));
+        field("approval_state", Json::Text(state));
     }
-    field("chain", &quoted(columns.chain));
-    field("correlation_id", &quoted(columns.correlation_id));
-    field("event_id", &quoted(columns.event_id));
-    field("event_type", &quoted(columns.event_type));
-    field("payload", columns.payload);
-    field("timestamp", &quoted(columns.timestamp));
+    field("chain", Json::Text(columns.chain));
+    field("correlation_id", Json::Text(columns.correlation_id));
+    field("event_id", Json::Text(columns.event_id));
+    field("event_type", Json::Text(columns.event_type));
+    field("payload", Json::Written(columns.payload));
+    field("timestamp", Json::Text(columns.timestamp));
     text.push('}');
     text
+}
+
+enum Json<'a> {
+    /// Canonical already.
+    Written(&'a str),
+    Text(&'a str),
 }
 
 /// Canonical JSON (RFC 8785) of a value.
@@ -119,15 +128,17 @@ pub fn digest(value: &Value) -> String {
     Hash(Sha256::digest(canonical(value).as_bytes()).into()).to_hex()
 }
 
-/// A JSON string, as RFC 8785 writes it.
-pub(super) fn quoted(text: &str) -> String {
+/// Appends a JSON string, as RFC 8785 writes it.
+pub(super) fn quote(to: &mut String, text: &str) {
     let plain = text
         .bytes()
         .all(|b| (0x20..0x7f).contains(&b) && b != b'"' && b != b'\\');
     if plain {
-        format!("\"{text}\"")
+        to.push('"');
+        to.push_str(text);
+        to.push('"');
     } else {
-        canonical(&Value::from(text))
+        to.push_str(&canonical(&Value::from(text)));
     }
 }
 

@@ -3,9 +3,15 @@
 //! Every call writes several of these, so they are put together from fields rather than from a tree of
 //! values, and what many payloads share (the policy's snapshot) is made canonical once.
 
+use std::fmt::Write as _;
+use std::ops::Range;
+
 use serde_json::Value;
 
-use super::chain::{canonical, quoted};
+use super::chain::{canonical, quote};
+
+/// Whole numbers up to here, and down to its negative, are written digit by digit.
+const WHOLE_MAX: u64 = (1 << 53) - 1;
 
 /// Canonical JSON of an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,19 +36,22 @@ impl From<&Value> for Payload {
 /// A payload that is being put together. A field that has nothing to say is left out.
 #[derive(Clone, Default)]
 pub struct Object {
-    fields: Vec<(&'static str, String)>,
+    /// The values, one behind the other.
+    values: String,
+    fields: Vec<(&'static str, Range<usize>)>,
 }
 
 impl Object {
     pub fn new() -> Self {
         Self {
+            values: String::with_capacity(512),
             fields: Vec::with_capacity(16),
         }
     }
 
     #[must_use]
     pub fn text(self, name: &'static str, text: &str) -> Self {
-        self.field(name, quoted(text))
+        self.field(name, |values| quote(values, text))
     }
 
     #[must_use]
@@ -55,41 +64,51 @@ impl Object {
 
     #[must_use]
     pub fn texts<'t>(self, name: &'static str, texts: impl IntoIterator<Item = &'t str>) -> Self {
-        let list: Vec<String> = texts.into_iter().map(quoted).collect();
-        self.field(name, format!("[{}]", list.join(",")))
+        self.field(name, |values| {
+            values.push('[');
+            for (index, text) in texts.into_iter().enumerate() {
+                if index > 0 {
+                    values.push(',');
+                }
+                quote(values, text);
+            }
+            values.push(']');
+        })
     }
 
     #[must_use]
     pub fn whole(self, name: &'static str, number: i64) -> Self {
-        self.field(name, canonical(&Value::from(number)))
+        self.field(name, |values| {
+            if number.unsigned_abs() <= WHOLE_MAX {
+                write!(values, "{number}").expect("writing to a string does not fail");
+            } else {
+                values.push_str(&canonical(&Value::from(number)));
+            }
+        })
     }
 
     #[must_use]
     pub fn flag(self, name: &'static str, flag: bool) -> Self {
-        self.field(name, flag.to_string())
+        self.field(name, |values| values.push_str(if flag { "true" } else { "false" }))
     }
 
     /// What is canonical already.
     #[must_use]
     pub fn part(self, name: &'static str, part: &Payload) -> Self {
-        self.field(name, part.0.clone())
+        self.field(name, |values| values.push_str(&part.0))
     }
 
     /// Where the contract wants the field, said or not.
     #[must_use]
     pub fn null(self, name: &'static str) -> Self {
-        self.field(name, "null".to_owned())
+        self.field(name, |values| values.push_str("null"))
     }
 
     pub fn finish(mut self) -> Payload {
         // Our names are ASCII, whose byte order is the order RFC 8785 asks for.
         self.fields.sort_unstable_by_key(|(name, _)| *name);
-        let length = self
-            .fields
-            .iter()
-            .map(|(name, value)| name.len() + value.len() + 4)
-            .sum::<usize>();
-        let mut text = String::with_capacity(length + 2);
+        let names: usize = self.fields.iter().map(|(name, _)| name.len() + 4).sum();
+        let mut text = String::with_capacity(names + self.values.len() + 2);
         text.push('{');
         for (index, (name, value)) in self.fields.iter().enumerate() {
             if index > 0 {
@@ -98,14 +117,16 @@ impl Object {
             text.push('"');
             text.push_str(name);
             text.push_str("\":");
-            text.push_str(value);
+            text.push_str(&self.values[value.clone()]);
         }
         text.push('}');
         Payload(text)
     }
 
-    fn field(mut self, name: &'static str, value: String) -> Self {
-        self.fields.push((name, value));
+    fn field(mut self, name: &'static str, write: impl FnOnce(&mut String)) -> Self {
+        let start = self.values.len();
+        write(&mut self.values);
+        self.fields.push((name, start..self.values.len()));
         self
     }
 }

@@ -66,17 +66,29 @@ impl Keeper {
     pub(super) fn tidy(&mut self) {
         self.counted = self.counters.read();
         if self.shared_memory == SharedMemory::Private {
-            for entry in fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
-                let path = entry.path();
-                // A tree may be too deep to be removed; it goes with this keeper then.
-                if fs::remove_file(&path).is_err() && fs::remove_dir_all(&path).is_err() {
-                    self.is_spoiled = true;
-                }
-            }
+            self.clear_shared_memory();
         }
         // The namespace of these objects came with the one for mounts.
         if self.in_mount_namespace && !ipc::clear() {
             self.is_spoiled = true;
+        }
+    }
+
+    /// Most commands leave nothing there, which the directory, once opened, tells quickly.
+    fn clear_shared_memory(&mut self) {
+        if self.shared_memory_opened.is_none() {
+            self.shared_memory_opened = fs::File::open(SHARED_MEMORY).ok();
+        }
+        let is_empty = |opened: &fs::File| sys::is_empty_directory(opened.as_fd()).unwrap_or(false);
+        if self.shared_memory_opened.as_ref().is_some_and(is_empty) {
+            return;
+        }
+        for entry in fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
+            let path = entry.path();
+            // A tree may be too deep to be removed; it goes with this keeper then.
+            if fs::remove_file(&path).is_err() && fs::remove_dir_all(&path).is_err() {
+                self.is_spoiled = true;
+            }
         }
     }
 

@@ -110,6 +110,7 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
         counted: counters.read(),
         counters,
         shared_memory: covers.shared_memory,
+        shared_memory_opened: None,
         is_spoiled: false,
         guards: covers.guards,
         in_mount_namespace: has_namespaces && profile.confines(),

@@ -12,7 +12,6 @@ use std::time::Duration;
 use rusqlite::Connection;
 
 use super::ledger::{Ledger, Turn};
-use super::log::Growth;
 use super::site::{Identity, Site};
 use super::trouble;
 use super::writer::{Job, Outcome, apply};
@@ -20,7 +19,6 @@ use crate::witness::Witness;
 
 pub(super) struct Express {
     site: Arc<Site>,
-    growth: Arc<Growth>,
     lane: Mutex<Lane>,
 }
 
@@ -43,11 +41,10 @@ pub(super) enum Tried {
 }
 
 impl Express {
-    pub(super) fn new(site: Arc<Site>, growth: Arc<Growth>) -> Self {
+    pub(super) fn new(site: Arc<Site>) -> Self {
         let witness = Witness::new(site.options.witness.clone());
         Self {
             site,
-            growth,
             lane: Mutex::new(Lane { open: None, witness }),
         }
     }
@@ -58,10 +55,7 @@ impl Express {
             return Tried::Not(job);
         };
         match lane.write(&self.site, &job) {
-            Ok(outcome) => {
-                self.growth.add(job.bytes());
-                Tried::Written(outcome)
-            }
+            Ok(outcome) => Tried::Written(outcome),
             Err(error) => {
                 // Somebody else's turn is no reason to part with the connection; anything else is.
                 if !trouble::is_busy(&error) {
@@ -80,7 +74,7 @@ impl Lane {
         let open = match self.open.take().filter(|open| open.file == file) {
             Some(open) => self.open.insert(open),
             None => self.open.insert(Open {
-                connection: site.connect_within(Duration::ZERO)?,
+                connection: site.connect_writer(Duration::ZERO)?,
                 file,
             }),
         };

@@ -13,6 +13,7 @@ use countersign_gateway::audit::{CloseCommand, OpenCommand};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::site::Site;
+use super::spans::SPAN_ROWS;
 use super::{CHAIN, sessions, trouble};
 use crate::checkpoint::{self, Checkpoint, Kind};
 
@@ -46,19 +47,21 @@ const INSERT_EVENT: &str = "INSERT INTO flow_events (chain, seq, event_id, times
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 const INSERT_CHECKPOINT: &str = "INSERT INTO checkpoints (chain, seq, hash, timestamp, kind, public_key, signature)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
-const OPEN_COMMAND: &str = "INSERT INTO commands (owner, request_id, digest, correlation_id, opened_at_ms, process,
-         abandoned, session_id, rpc_id, rpc_digest)
+/// What the rows of a span cover, found when its last one is written.
+const INSERT_SPAN: &str = "INSERT INTO spans
+     SELECT ?1, min(timestamp), max(timestamp) FROM flow_events WHERE seq > ?1 - ?2 AND seq <= ?1";
+const HAS_ENDED: &str = "SELECT 1 FROM commands WHERE owner = ?1 AND request_id = ?2";
+const OPEN_COMMAND: &str = "INSERT INTO open_commands (owner, request_id, digest, correlation_id, opened_at_ms,
+         process, abandoned, session_id, rpc_id, rpc_digest)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
-/// The first end stands: a later one, or one of other content, changes nothing.
+const IS_OPEN_OTHERWISE: &str = "SELECT 1 FROM open_commands WHERE owner = ?1 AND request_id = ?2 AND digest <> ?3";
 const CLOSE_COMMAND: &str = "INSERT INTO commands (owner, request_id, digest, correlation_id, opened_at_ms,
          closed_at_ms, result, stdout, stderr, session_id, rpc_id, rpc_digest)
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-     ON CONFLICT DO UPDATE SET closed_at_ms = excluded.closed_at_ms,
-         result = excluded.result, stdout = excluded.stdout, stderr = excluded.stderr,
-         process = NULL, abandoned = NULL
-     WHERE result IS NULL AND digest = excluded.digest";
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT DO NOTHING";
+const NO_LONGER_OPEN: &str = "DELETE FROM open_commands WHERE owner = ?1 AND request_id = ?2";
+const IS_WRITTEN: &str = "SELECT 1 FROM flow_events WHERE correlation_id = ?1 AND event_id = ?2";
 const FIND_EVENT: &str = "SELECT seq FROM flow_events
-     WHERE event_id = ?1 AND event_type = ?2 AND payload = ?3";
+     WHERE correlation_id = ?1 AND event_id = ?2 AND event_type = ?3 AND payload = ?4";
 
 /// What to do while another process writes.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -178,6 +181,10 @@ impl<'c> Ledger<'c> {
         ])?;
         head.seq = seq;
         head.hash = hash;
+        if seq.is_multiple_of(SPAN_ROWS) {
+            self.statement(INSERT_SPAN)?
+                .execute([seq.cast_signed(), SPAN_ROWS.cast_signed()])?;
+        }
         if seq - head.checkpointed >= checkpoint::EVERY_ROWS {
             self.checkpoint(head, Kind::Periodic)?;
         }
@@ -209,10 +216,14 @@ impl<'c> Ledger<'c> {
 
     /// False when the owner has used the request id before.
     pub(super) fn open_command(&mut self, open: &OpenCommand) -> rusqlite::Result<bool> {
+        let key = [open.owner.as_str(), open.request_id.as_str()];
+        if self.statement(HAS_ENDED)?.exists(key)? {
+            return Ok(false);
+        }
         let (session, rpc_id, rpc_digest) = sessions::asked(open.asked.as_ref());
         let rows = self.statement(OPEN_COMMAND)?.execute(params![
-            open.owner.as_str(),
-            open.request_id.as_str(),
+            key[0],
+            key[1],
             open.digest,
             open.correlation_id.as_str(),
             open.opened_at.as_millis(),
@@ -225,12 +236,20 @@ impl<'c> Ledger<'c> {
         Ok(rows == 1)
     }
 
-    /// False when the command had ended before.
+    /// False when the command had ended before: the first end stands. One of other content changes nothing
+    /// either.
     pub(super) fn close_command(&mut self, close: &CloseCommand) -> rusqlite::Result<bool> {
+        let key = [close.owner.as_str(), close.request_id.as_str()];
+        if self
+            .statement(IS_OPEN_OTHERWISE)?
+            .exists([key[0], key[1], &close.digest])?
+        {
+            return Ok(false);
+        }
         let (session, rpc_id, rpc_digest) = sessions::asked(close.asked.as_ref());
         let rows = self.statement(CLOSE_COMMAND)?.execute(params![
-            close.owner.as_str(),
-            close.request_id.as_str(),
+            key[0],
+            key[1],
             close.digest,
             close.correlation_id.as_str(),
             close.opened_at.as_millis(),
@@ -242,12 +261,27 @@ impl<'c> Ledger<'c> {
             rpc_id,
             rpc_digest,
         ])?;
-        Ok(rows == 1)
+        if rows == 0 {
+            return Ok(false);
+        }
+        self.statement(NO_LONGER_OPEN)?.execute(key)?;
+        Ok(true)
+    }
+
+    /// Whether an event of this call with this id is in the record.
+    pub(super) fn is_written(&mut self, draft: &Draft) -> rusqlite::Result<bool> {
+        self.statement(IS_WRITTEN)?
+            .exists([draft.correlation_id.as_str(), draft.event_id.as_str()])
     }
 
     /// The place of an event that is already in the record, word for word.
     pub(super) fn find(&mut self, draft: &Draft) -> rusqlite::Result<Option<u64>> {
-        let key = params![draft.event_id.as_str(), draft.event_type.as_str(), draft.payload()];
+        let key = params![
+            draft.correlation_id.as_str(),
+            draft.event_id.as_str(),
+            draft.event_type.as_str(),
+            draft.payload()
+        ];
         let seq = self
             .statement(FIND_EVENT)?
             .query_row(key, |row| row.get::<_, i64>(0))

@@ -16,19 +16,17 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
+use rusqlite::hooks::Wal;
 
 use super::Durability;
 use super::site::Site;
 
 /// Length of the prepared log: a little more than the copying below lets it hold.
-const PREPARED_BYTES: u64 = 4 << 20;
-const PAGE_BYTES: usize = 4096;
-/// Pages that an ordinary commit touches: the row, its indexes, the head, the command.
-const COMMIT_PAGES: usize = 12;
+const PREPARED_BYTES: u64 = 8 << 20;
 /// From this many pages on the log is copied when nobody waits.
-const COPY_WHEN_IDLE_PAGES: usize = 400;
+const COPY_WHEN_IDLE_PAGES: usize = 800;
 /// From this many pages on the log is copied even so.
-const COPY_ALWAYS_PAGES: usize = 900;
+const COPY_ALWAYS_PAGES: usize = 1_900;
 
 /// How long beginning the log anew may wait for others.
 const RESTART_PATIENCE: Duration = Duration::from_millis(20);
@@ -40,28 +38,35 @@ pub(super) enum Queue {
     Waiting,
 }
 
-/// How much was written to the log since it was last copied, roughly, by all who write here.
+/// How long the log is, as SQLite says after each commit of this process.
+#[derive(Default)]
 pub(super) struct Growth {
     pages: AtomicUsize,
+    /// How long it was when it was last copied. One that could not be begun anew then, because of a long reader, is
+    /// tried again when it has grown by as much once more.
+    looked_after: AtomicUsize,
 }
 
 impl Growth {
-    pub(super) fn new() -> Self {
-        // At the beginning there is something to look after: the log's length.
-        Self {
-            pages: AtomicUsize::new(COPY_WHEN_IDLE_PAGES),
+    fn measured(&self, pages: usize) {
+        if pages < self.pages.swap(pages, Ordering::Relaxed) {
+            self.looked_after.store(0, Ordering::Relaxed);
         }
     }
 
-    /// Counts a commit that wrote this much.
-    pub(super) fn add(&self, bytes: usize) {
-        self.pages
-            .fetch_add(COMMIT_PAGES + bytes / PAGE_BYTES, Ordering::Relaxed);
+    fn pages(&self) -> usize {
+        let pages = self.pages.load(Ordering::Relaxed);
+        pages.saturating_sub(self.looked_after.load(Ordering::Relaxed))
+    }
+
+    fn is_looked_after(&self) {
+        self.looked_after
+            .store(self.pages.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
     /// Whether the log should be looked after once nobody waits.
     pub(super) fn is_due(&self) -> bool {
-        self.pages.load(Ordering::Relaxed) >= COPY_WHEN_IDLE_PAGES
+        self.pages() >= COPY_WHEN_IDLE_PAGES
     }
 }
 
@@ -76,7 +81,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    pub(super) fn new(site: &Site, growth: Arc<Growth>) -> Self {
+    pub(super) fn new(site: &Site) -> Self {
         let mut path = site.database.clone().into_os_string();
         path.push("-wal");
         let flushes = site.options.durability == Durability::Power;
@@ -84,9 +89,17 @@ impl Log {
             path: path.into(),
             flushes,
             is_prepared: !flushes,
-            growth,
+            growth: site.growth.clone(),
             patience: site.options.busy_timeout,
         }
+    }
+
+    /// Has a connection that writes tell how long the log has become.
+    pub(super) fn measure(connection: &mut Connection, growth: Arc<Growth>) -> rusqlite::Result<()> {
+        connection.wal_hook(Some(move |_: &mut Wal, pages: i32| {
+            growth.measured(usize::try_from(pages).unwrap_or(0));
+            Ok(())
+        }))
     }
 
     /// Tells SQLite to leave copying and keeping of the log to us.
@@ -101,7 +114,7 @@ impl Log {
             Queue::Empty => COPY_WHEN_IDLE_PAGES,
             Queue::Waiting => COPY_ALWAYS_PAGES,
         };
-        if self.growth.pages.load(Ordering::Relaxed) >= enough {
+        if self.growth.pages() >= enough {
             self.copy(connection);
         }
         if !self.is_prepared && queue == Queue::Empty {
@@ -128,7 +141,7 @@ impl Log {
     /// other writers; only what they added meanwhile is copied while they wait, else a busy writer would
     /// never let the log begin anew and it would grow for ever.
     fn copy(&mut self, connection: &Connection) {
-        self.growth.pages.store(0, Ordering::Relaxed);
+        self.growth.is_looked_after();
         let copied = connection
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
             // Long enough for another's commit; a long reader is not waited for, the log then begins anew

@@ -16,6 +16,7 @@ mod readers;
 mod sessions;
 pub mod site;
 mod snapshot;
+mod spans;
 mod sweep;
 pub mod tokens;
 mod trouble;
@@ -35,7 +36,6 @@ use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState}
 use tokio::sync::oneshot;
 
 use express::{Express, Tried};
-use log::Growth;
 use readers::Readers;
 use site::{OpenError, Site};
 use writer::{Job, Message, Rule};
@@ -83,7 +83,6 @@ pub struct SqliteStore {
     readers: Arc<Readers>,
     queue: Option<SyncSender<Message>>,
     express: Express,
-    growth: Arc<Growth>,
     writer: Option<JoinHandle<()>>,
 }
 
@@ -93,18 +92,16 @@ impl SqliteStore {
         let (site, connection) = Site::prepare(directory, options)?;
         let site = Arc::new(site);
         let (queue, jobs) = sync_channel(QUEUE_MAX);
-        let growth = Arc::new(Growth::new());
         let writer = {
-            let (site, growth) = (Arc::clone(&site), Arc::clone(&growth));
+            let site = Arc::clone(&site);
             thread::Builder::new()
                 .name("record-writer".to_owned())
-                .spawn(move || writer::run(&site, connection, &jobs, &growth))
+                .spawn(move || writer::run(&site, connection, &jobs))
                 .map_err(|source| OpenError::Thread { source })?
         };
         Ok(Self {
             readers: Arc::new(Readers::new(Arc::clone(&site))),
-            express: Express::new(Arc::clone(&site), Arc::clone(&growth)),
-            growth,
+            express: Express::new(Arc::clone(&site)),
             site,
             queue: Some(queue),
             writer: Some(writer),
@@ -170,7 +167,7 @@ impl Record for SqliteStore {
         let (job, outcome) = Job::new(change, Rule::Always);
         match self.express.write(job) {
             Tried::Written(outcome) => {
-                if self.growth.is_due()
+                if self.site.growth.is_due()
                     && let Some(queue) = &self.queue
                 {
                     // A full queue means a busy writer, who looks after the log anyway.

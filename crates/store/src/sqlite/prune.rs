@@ -95,12 +95,12 @@ fn note(now: &Timestamp, ids: &IdSource, before: Timestamp, up_to: u64) -> Draft
 
 /// The last row of those at the start that are all old and that no open command needs.
 fn last_old_row(connection: &Connection, pruned: u64, before: Timestamp) -> rusqlite::Result<Option<(u64, Hash)>> {
-    // By place, not by the index on time: the scan ends at the first young row.
+    // The scan ends at the first young row.
     let first_kept = connection.query_row(
-        "SELECT min(coalesce((SELECT seq FROM flow_events NOT INDEXED
+        "SELECT min(coalesce((SELECT seq FROM flow_events
                               WHERE seq > ?1 AND timestamp >= ?2 ORDER BY seq LIMIT 1), ?3),
                     coalesce((SELECT min(seq) FROM flow_events WHERE seq > ?1 AND correlation_id IN
-                              (SELECT correlation_id FROM commands WHERE result IS NULL)), ?3))",
+                              (SELECT correlation_id FROM open_commands)), ?3))",
         (pruned.cast_signed(), before.to_string(), i64::MAX),
         |row| row.get::<_, i64>(0),
     )?;
@@ -133,10 +133,8 @@ fn delete(connection: &Connection, up_to: u64, before: Timestamp) -> rusqlite::R
             break;
         }
     }
-    pruned.commands = connection.execute(
-        "DELETE FROM commands WHERE result IS NOT NULL AND closed_at_ms < ?1",
-        [before.as_millis()],
-    )? as u64;
+    connection.execute("DELETE FROM spans WHERE last_seq <= ?1", [up_to.cast_signed()])?;
+    pruned.commands = connection.execute("DELETE FROM commands WHERE closed_at_ms < ?1", [before.as_millis()])? as u64;
     connection.execute(
         "DELETE FROM mcp_sessions WHERE state IN ('closed', 'expired') AND last_activity_at_ms < ?1",
         [before.as_millis()],

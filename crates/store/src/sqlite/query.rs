@@ -7,8 +7,8 @@ use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, params_from_iter};
 use serde_json::Value;
 
-use super::SqliteStore;
-use super::trouble;
+use super::spans::{self, Places};
+use super::{SqliteStore, trouble};
 use crate::row::Row;
 
 /// Rows that a question returns when it names no limit.
@@ -103,7 +103,10 @@ enum Subject {
 }
 
 fn select(connection: &Connection, filter: &Filter, subject: Subject) -> rusqlite::Result<Vec<Row>> {
-    let (conditions, values) = conditions(filter, subject);
+    // One moment for both questions, or rows could be spanned between them.
+    let transaction = connection.unchecked_transaction()?;
+    let places = spans::places(&transaction, filter.from, filter.to)?;
+    let (conditions, values) = conditions(filter, subject, places);
     let direction = match filter.pick {
         Pick::Oldest => "ASC",
         Pick::Newest => "DESC",
@@ -113,17 +116,18 @@ fn select(connection: &Connection, filter: &Filter, subject: Subject) -> rusqlit
         conditions.join(" AND "),
         filter.limit,
     );
-    let mut statement = connection.prepare(&sql)?;
-    let mut rows = statement
+    let mut rows = transaction
+        .prepare(&sql)?
         .query_map(params_from_iter(values), read_row)?
         .collect::<rusqlite::Result<Vec<_>>>()?;
+    transaction.finish()?;
     if filter.pick == Pick::Newest {
         rows.reverse();
     }
     Ok(rows)
 }
 
-fn conditions(filter: &Filter, subject: Subject) -> (Vec<&'static str>, Vec<SqlValue>) {
+fn conditions(filter: &Filter, subject: Subject, places: Places) -> (Vec<&'static str>, Vec<SqlValue>) {
     let mut conditions = Vec::new();
     let mut values = Vec::new();
     let mut add = |condition, given: Option<SqlValue>| {
@@ -134,8 +138,9 @@ fn conditions(filter: &Filter, subject: Subject) -> (Vec<&'static str>, Vec<SqlV
     };
     let text = |given: &Option<String>| given.clone().map(SqlValue::from);
     let moment = |given: Option<Timestamp>| given.map(|it| SqlValue::from(it.to_string()));
-    let after = filter.after.unwrap_or(0).cast_signed();
+    let after = filter.after.unwrap_or(0).cast_signed().max(places.behind);
     add("seq > ?", Some(SqlValue::from(after)));
+    add("seq <= ?", Some(SqlValue::from(places.up_to)));
     add("correlation_id = ?", text(&filter.correlation_id));
     add("timestamp >= ?", moment(filter.from));
     add("timestamp < ?", moment(filter.to));
@@ -154,7 +159,7 @@ fn conditions(filter: &Filter, subject: Subject) -> (Vec<&'static str>, Vec<SqlV
                 "correlation_id IN (
                      SELECT correlation_id FROM flow_events
                      WHERE event_type = 'command.completed' AND payload ->> '$.request_id' = ?
-                     UNION SELECT correlation_id FROM commands WHERE request_id = ?)",
+                     UNION SELECT correlation_id FROM open_commands WHERE request_id = ?)",
                 text(&filter.request_id),
             );
             if let Some(request_id) = &filter.request_id {
@@ -171,8 +176,8 @@ fn conditions(filter: &Filter, subject: Subject) -> (Vec<&'static str>, Vec<SqlV
     if filter.event_type.is_some_and(|it| !it.is_of_every_command()) {
         // In the words of the index over rare events, so that it applies.
         conditions.push(
-            "event_type NOT IN
-                 ('command.received', 'command.validated', 'command.dispatched', 'command.completed')",
+            "event_type <> 'command.received' AND event_type <> 'command.validated'
+                 AND event_type <> 'command.dispatched' AND event_type <> 'command.completed'",
         );
     }
     (conditions, values)

@@ -73,6 +73,8 @@ pub(super) fn command(
     connection
         .prepare_cached(
             "SELECT digest, opened_at_ms, result, stdout, stderr FROM commands
+             WHERE owner = ?1 AND request_id = ?2
+             UNION ALL SELECT digest, opened_at_ms, NULL, NULL, NULL FROM open_commands
              WHERE owner = ?1 AND request_id = ?2",
         )?
         .query_row([owner.as_str(), request_id.as_str()], |row| {

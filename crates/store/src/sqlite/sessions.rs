@@ -115,6 +115,18 @@ pub(super) fn asked(asked: Option<&Asked>) -> (Option<&str>, Option<&str>, Optio
     }
 }
 
+/// The same three, read back from this column on.
+pub(super) fn read_asked(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Asked>> {
+    let Some(session) = row.get::<_, Option<String>>(first)? else {
+        return Ok(None);
+    };
+    Ok(Some(Asked {
+        session: SessionId::trusted(session),
+        rpc_id: row.get(first + 1)?,
+        digest: row.get(first + 2)?,
+    }))
+}
+
 impl Readers {
     pub(super) fn session(&self, id: &SessionId) -> Result<Option<KeptSession>, RecordError> {
         self.read(|connection| {
@@ -160,8 +172,9 @@ impl Readers {
 fn requests(connection: &Connection, id: &SessionId) -> rusqlite::Result<Vec<KeptRequest>> {
     let mut requests = connection
         .prepare(
-            "SELECT rpc_id, rpc_digest, request_id FROM commands WHERE session_id = ?1
-             ORDER BY opened_at_ms DESC, owner DESC, request_id DESC LIMIT ?2",
+            "SELECT rpc_id, rpc_digest, request_id, opened_at_ms FROM commands WHERE session_id = ?1
+             UNION ALL SELECT rpc_id, rpc_digest, request_id, opened_at_ms FROM open_commands WHERE session_id = ?1
+             ORDER BY opened_at_ms DESC, request_id DESC LIMIT ?2",
         )?
         .query_map(params![id.as_str(), bound(limits::REQUESTS_REMEMBERED)], |row| {
             Ok(KeptRequest {

@@ -5,13 +5,15 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
 use super::ledger;
-use super::log::Log;
+use super::log::{Growth, Log};
 use super::migrations::{self, MigrateError};
 use super::{Durability, Options, trouble};
 use crate::key::{Key, KeyError};
@@ -38,6 +40,7 @@ pub(super) struct Site {
     pub(super) options: Options,
     pub(super) key: Key,
     pub(super) process: Process,
+    pub(super) growth: Arc<Growth>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -72,15 +75,25 @@ impl Site {
         let site = Self {
             key: Key::load_or_create(directory)?,
             process: Process::current(),
+            growth: Arc::default(),
             database,
             options,
         };
-        let mut connection = site.connect().map_err(|source| OpenError::Connect {
+        let patience = site.options.busy_timeout;
+        let mut connection = site.connect_writer(patience).map_err(|source| OpenError::Connect {
             path: site.database.clone(),
             source,
         })?;
         migrations::apply(&mut connection)?;
         Ok((site, connection))
+    }
+
+    /// A connection for a [`ledger::Ledger`] that appends. Triggers keep everybody else from changing what is
+    /// written; the ledger's only statements on events are inserts, and without triggers those need no way back.
+    pub(super) fn connect_writer(&self, patience: Duration) -> rusqlite::Result<Connection> {
+        let connection = self.connect_within(patience)?;
+        connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+        Ok(connection)
     }
 
     /// A connection that may write. The file must exist: a database that was taken away is trouble,
@@ -89,10 +102,9 @@ impl Site {
         self.connect_within(self.options.busy_timeout)
     }
 
-    /// The same, waiting no longer than this for other processes.
-    pub(super) fn connect_within(&self, patience: Duration) -> rusqlite::Result<Connection> {
+    fn connect_within(&self, patience: Duration) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&self.database, flags)?;
+        let mut connection = Connection::open_with_flags(&self.database, flags)?;
         // SQLite opens a file that it may not write for reading only, and would tell much later.
         if connection.is_readonly(rusqlite::MAIN_DB)? {
             return Err(trouble::read_only());
@@ -107,6 +119,7 @@ impl Site {
         };
         connection.pragma_update(None, "synchronous", synchronous)?;
         Log::configure(&connection)?;
+        Log::measure(&mut connection, self.growth.clone())?;
         connection.set_prepared_statement_cache_capacity(ledger::STATEMENTS_KEPT);
         Ok(connection)
     }

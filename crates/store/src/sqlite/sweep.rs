@@ -4,13 +4,13 @@
 //! sweepers may run at once: closing is conditional on the command being open, so one event results.
 
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
-use countersign_gateway::audit::{Change, CloseCommand, RecordError};
+use countersign_gateway::audit::{Asked, Change, CloseCommand, RecordError};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, RequestId};
 use serde_json::{Map, Value};
 
 use super::writer::Rule;
-use super::{SqliteStore, WRITER_GONE, trouble};
+use super::{SqliteStore, WRITER_GONE, sessions, trouble};
 use crate::process::Process;
 
 impl SqliteStore {
@@ -37,8 +37,9 @@ impl SqliteStore {
         let open = self.readers.read(|connection| {
             connection
                 .prepare(
-                    "SELECT owner, request_id, digest, correlation_id, opened_at_ms, abandoned, process
-                     FROM commands WHERE result IS NULL ORDER BY opened_at_ms LIMIT 500",
+                    "SELECT owner, request_id, digest, correlation_id, opened_at_ms, abandoned, process,
+                         session_id, rpc_id, rpc_digest
+                     FROM open_commands ORDER BY opened_at_ms LIMIT 500",
                 )?
                 .query_map([], |row| {
                     let orphan = Orphan {
@@ -47,9 +48,10 @@ impl SqliteStore {
                         digest: row.get(2)?,
                         correlation_id: CorrelationId::trusted(row.get::<_, String>(3)?),
                         opened_at: Timestamp::from_millis(row.get(4)?),
-                        abandoned: row.get::<_, Option<_>>(5)?.unwrap_or_default(),
+                        abandoned: row.get(5)?,
+                        asked: sessions::read_asked(row, 7)?,
                     };
-                    Ok((orphan, row.get::<_, Option<String>>(6)?.unwrap_or_default()))
+                    Ok((orphan, row.get::<_, String>(6)?))
                 })?
                 .collect::<rusqlite::Result<Vec<_>>>()
         });
@@ -66,6 +68,7 @@ struct Orphan {
     correlation_id: CorrelationId,
     opened_at: Timestamp,
     abandoned: String,
+    asked: Option<Asked>,
 }
 
 impl Orphan {
@@ -92,7 +95,7 @@ impl Orphan {
             result: draft.payload().to_owned(),
             stdout: Vec::new(),
             stderr: Vec::new(),
-            asked: None,
+            asked: self.asked,
         };
         Change {
             events: vec![draft],

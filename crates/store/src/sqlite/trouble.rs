@@ -27,6 +27,12 @@ pub(super) fn read_only() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY), None)
 }
 
+/// The word for a change whose events are in the record already.
+pub(super) fn written_before() -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CONSTRAINT);
+    rusqlite::Error::SqliteFailure(code, Some("an event of this id was written before".to_owned()))
+}
+
 /// Whether the connection is worth keeping after this error. On a full disk it is: closing the last
 /// one moves the log into the database, which takes the space that was freed.
 pub(super) fn is_passing(error: &rusqlite::Error) -> bool {

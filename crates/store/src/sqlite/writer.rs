@@ -12,7 +12,7 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::ledger::{Head, Ledger, Turn};
-use super::log::{Growth, Log, Queue};
+use super::log::{Log, Queue};
 use super::site::Site;
 use super::trouble;
 use crate::checkpoint::Kind;
@@ -60,17 +60,6 @@ impl Job {
         (Box::new(job), outcome)
     }
 
-    /// What it brings to the database, roughly.
-    pub(super) fn bytes(&self) -> usize {
-        let events: usize = self.change.events.iter().map(|draft| draft.payload().len()).sum();
-        let close = self
-            .change
-            .close
-            .as_ref()
-            .map_or(0, |close| close.stdout.len() + close.stderr.len());
-        events + close
-    }
-
     fn answer(self, outcome: Outcome) {
         // A caller that no longer waits is fine: the write went on without it.
         let _ = self.answer.send(outcome);
@@ -78,13 +67,12 @@ impl Job {
 }
 
 /// Writes until nobody can send any more, then signs the chain's end.
-pub(super) fn run(site: &Arc<Site>, first: Connection, queue: &Receiver<Message>, growth: &Arc<Growth>) {
+pub(super) fn run(site: &Arc<Site>, first: Connection, queue: &Receiver<Message>) {
     let mut writer = Writer {
         site,
         queue,
         witness: Witness::new(site.options.witness.clone()),
         batch: Vec::new(),
-        growth: growth.clone(),
     };
     let mut connection = Some(first);
     let mut waiting = None;
@@ -95,7 +83,7 @@ pub(super) fn run(site: &Arc<Site>, first: Connection, queue: &Receiver<Message>
                 Ok(Message::LookAfterLog) => continue,
                 Err(_) => return,
             };
-            match site.connect() {
+            match site.connect_writer(site.options.busy_timeout) {
                 Ok(open) => connection = Some(open),
                 Err(error) => {
                     writer.batch.push(job);
@@ -125,13 +113,12 @@ struct Writer<'a> {
     /// Jobs of the transaction under way.
     #[expect(clippy::vec_box, reason = "they come boxed, which keeps the queue small")]
     batch: Vec<Box<Job>>,
-    growth: Arc<Growth>,
 }
 
 impl Writer<'_> {
     fn serve(&mut self, connection: &Connection, mut waiting: Option<Box<Job>>) -> After {
         let identity = self.site.identity().ok();
-        let mut log = Log::new(self.site, self.growth.clone());
+        let mut log = Log::new(self.site);
         let mut ledger = Ledger::over(connection, self.site);
         loop {
             let job = match waiting.take() {
@@ -246,7 +233,6 @@ impl Writer<'_> {
     fn finish(&mut self, ledger: &mut Ledger<'_>, head: &Head, outcomes: Vec<Outcome>) -> rusqlite::Result<()> {
         let signed = ledger.commit(head)?;
         for (job, outcome) in self.batch.drain(..).zip(outcomes) {
-            self.growth.add(job.bytes());
             job.answer(outcome);
         }
         self.witness.tell(signed);
@@ -302,8 +288,14 @@ pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusq
     Ok(outcome)
 }
 
-/// All but the session. A taken request id is found before anything is written.
+/// All but the session. A taken request id is found before anything of it is written, and so is a change that
+/// came before: all of it was written then, so one event tells.
 fn apply_rows(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
+    if let Some(first) = job.change.events.first()
+        && ledger.is_written(first)?
+    {
+        return Err(trouble::written_before());
+    }
     if let Some(open) = &job.change.open
         && !ledger.open_command(open)?
     {

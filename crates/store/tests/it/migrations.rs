@@ -17,6 +17,9 @@ const WITHOUT_SESSIONS: &str = "
     ALTER TABLE commands DROP COLUMN session_id;
     ALTER TABLE commands DROP COLUMN rpc_id;
     ALTER TABLE commands DROP COLUMN rpc_digest;
+    ALTER TABLE open_commands DROP COLUMN session_id;
+    ALTER TABLE open_commands DROP COLUMN rpc_id;
+    ALTER TABLE open_commands DROP COLUMN rpc_digest;
     PRAGMA user_version = 1;";
 
 /// What a database is made of, in a form that compares.

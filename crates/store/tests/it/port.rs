@@ -113,9 +113,10 @@ fn a_refused_change_does_not_fail_its_neighbours(fixture: &dyn Fixture) {
     let bench = fixture.bench();
     let first = bench.note(1);
     commit(&*record, first.clone()).unwrap();
-    // An event id that is taken by another event: no database can take this one.
+    // An event id that is taken by another event of its call: no database can take this one.
     let mut clash = bench.note(99);
     clash.events[0].event_id = first.events[0].event_id.clone();
+    clash.events[0].correlation_id = first.events[0].correlation_id.clone();
     let taken = bench.opening("r1", "d1");
     commit(&*record, taken.clone()).unwrap();
     let changes = [

@@ -130,6 +130,89 @@ fn every_part_of_a_filter_narrows() {
     assert_eq!(store.query_commands(&ok).unwrap().len(), 1);
 }
 
+/// Whatever the clock did: rows are found by their own moments, not by their neighbours'.
+#[test]
+fn a_time_range_is_found_in_a_long_record() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let moment = |second: i64| Timestamp::from_millis(noon().as_millis() + second * 1_000);
+    // Forward, an hour back, forward again, and one row of long ago among the last.
+    let seconds: Vec<i64> = (0..1_100)
+        .chain(-3_600..-3_000)
+        .chain(1_100..1_300)
+        .chain([-9_000, 1_300])
+        .collect();
+    let drafts: Vec<_> = seconds
+        .iter()
+        .map(|second| bench.draft_at(moment(*second), &json!({})))
+        .collect();
+    for chunk in drafts.chunks(100) {
+        commit(&store, events(chunk.to_vec())).unwrap();
+    }
+    for (from, to) in [
+        (None, Some(-3_500)),
+        (Some(-3_100), Some(10)),
+        (Some(-9_000), Some(-8_999)),
+        (Some(0), Some(1)),
+        (Some(1_099), Some(1_101)),
+        (Some(1_299), None),
+        (Some(1_400), None),
+        (None, Some(-10_000)),
+        (Some(5), Some(5)),
+    ] {
+        let filter = Filter {
+            from: from.map(moment),
+            to: to.map(moment),
+            limit: 10_000,
+            ..Filter::everything()
+        };
+        let is_within = |second: &i64| from.is_none_or(|from| *second >= from) && to.is_none_or(|to| *second < to);
+        let expected: Vec<u64> = (1..)
+            .zip(&seconds)
+            .filter(|(_, second)| is_within(second))
+            .map(|(seq, _)| seq)
+            .collect();
+        assert_eq!(seqs(&store, filter), expected, "{from:?} {to:?}");
+    }
+    store.prune(moment(600), &bench.ids).unwrap();
+    // What the prune notes of itself is of the bench's clock, noon.
+    let pruned = Filter {
+        event_type: Some(EventType::AuditPruned),
+        ..Filter::everything()
+    };
+    assert_eq!(seqs(&store, pruned).len(), 1);
+    assert_eq!(
+        seqs(
+            &store,
+            Filter {
+                from: Some(moment(599)),
+                to: Some(moment(601)),
+                ..Filter::everything()
+            }
+        ),
+        [601]
+    );
+}
+
+#[test]
+fn a_rare_kind_is_found_by_its_index() {
+    let bench = Bench::new();
+    drop(bench.open());
+    let plan: Vec<String> = bench
+        .sql()
+        .prepare(
+            "EXPLAIN QUERY PLAN SELECT seq FROM flow_events WHERE seq > 0 AND event_type = 'audit.pruned'
+             AND event_type <> 'command.received' AND event_type <> 'command.validated'
+             AND event_type <> 'command.dispatched' AND event_type <> 'command.completed' ORDER BY seq",
+        )
+        .unwrap()
+        .query_map([], |row| row.get(3))
+        .unwrap()
+        .collect::<Result<_, _>>()
+        .unwrap();
+    assert!(plan.concat().contains("flow_events_by_rare_type"), "{plan:?}");
+}
+
 #[test]
 fn a_request_id_is_found_by_its_index() {
     let bench = Bench::new();

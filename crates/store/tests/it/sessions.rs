@@ -9,7 +9,7 @@ use countersign_gateway::audit::redact::{Config, Redactor};
 use countersign_gateway::audit::{Asked, Change, Pending, Record, RecordError, SessionChange};
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::error::ErrorCode;
-use countersign_gateway::ids::{IdSource, SessionId};
+use countersign_gateway::ids::{IdSource, RequestId, SessionId};
 use countersign_gateway::limits::REQUESTS_REMEMBERED;
 use countersign_gateway::session::desk::Desk;
 use countersign_gateway::session::lifetime::{ClientInfo, Session, SessionState, SessionStep, Sessions, Touched};
@@ -228,7 +228,7 @@ fn a_lasting_session_knows_its_last_requests_again() {
 fn a_command_without_a_lasting_session_enters_no_index() {
     let bench = Bench::new();
     let store = bench.open();
-    commit(&store, bench.opening("r1", "d")).unwrap();
+    commit(&store, bench.closing("r1", "d", "ok")).unwrap();
     let columns: Option<String> = bench
         .sql()
         .query_row(
@@ -486,4 +486,29 @@ fn a_session_of_a_dead_process_is_closed_and_a_lasting_one_lives_on() {
         1
     );
     verify(&store).unwrap();
+}
+
+#[test]
+fn a_request_whose_server_died_is_known_again_by_its_session() {
+    let bench = Bench::new();
+    let store = Arc::new(bench.open());
+    block_on(desk(&store).open(initialized("s1"))).unwrap();
+    let mut opening = bench.opening("r1", "d");
+    opening.open.as_mut().unwrap().asked = Some(Asked {
+        session: SessionId::trusted("s1"),
+        rpc_id: "7".to_owned(),
+        digest: [7; 32],
+    });
+    commit(&*store, opening).unwrap();
+    let known = |store: &SqliteStore| {
+        let kept = block_on(store.session(&SessionId::trusted("s1"))).unwrap().unwrap();
+        let request = kept.requests.into_iter().next().expect("one request");
+        (request.rpc_id, request.digest, request.command)
+    };
+    let expected = ("7".to_owned(), [7; 32], RequestId::trusted("r1"));
+    assert_eq!(known(&store), expected, "while it runs");
+    // Of a process that is no more.
+    bench.sql().execute("UPDATE open_commands SET process = '1/1'", []).unwrap();
+    assert_eq!(store.sweep_abandoned(at(1_000), &bench.ids).unwrap(), 1);
+    assert_eq!(known(&store), expected, "after the sweep");
 }

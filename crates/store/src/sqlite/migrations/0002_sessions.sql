@@ -30,6 +30,9 @@ BEGIN
 END;
 
 -- The request of a lasting session that a command came in. Others leave all three empty.
+ALTER TABLE open_commands ADD COLUMN session_id TEXT;
+ALTER TABLE open_commands ADD COLUMN rpc_id TEXT;
+ALTER TABLE open_commands ADD COLUMN rpc_digest BLOB;
 ALTER TABLE commands ADD COLUMN session_id TEXT;
 ALTER TABLE commands ADD COLUMN rpc_id TEXT;
 ALTER TABLE commands ADD COLUMN rpc_digest BLOB;
