@@ -1,6 +1,7 @@
 //! What a transport sees of the gateway: tools to list, calls to make.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, Value};
 use tokio::sync::watch;
@@ -42,6 +43,8 @@ pub struct ToolCall {
     pub progress: Option<Arc<dyn Progress>>,
     pub cancel: Cancel,
     pub origin: Origin,
+    /// When the caller wants an answer even if the command goes on, if sooner than everybody gets one.
+    pub answer_within: Option<Duration>,
 }
 
 /// The request a call came in.

@@ -16,7 +16,7 @@ use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState,
 use countersign_gateway::session::{Caller, Transport};
 use countersign_server::http::{About, Anonymous, HttpLimits, HttpOptions, Readiness, serve_http};
 use countersign_server::limits::SESSION_TTL_DEFAULT;
-use countersign_server::stdio::{StdioOptions, serve_stdio};
+use countersign_server::stdio::{ConformanceFixtures, StdioOptions, serve_stdio};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -55,6 +55,7 @@ async fn over_http() -> Result<(), Box<dyn std::error::Error>> {
         session_ttl: SESSION_TTL_DEFAULT,
         limits: HttpLimits::standard(),
         tls: None,
+        fixtures: ConformanceFixtures::Served,
         gauges: Arc::default(),
     };
     serve_http(listener, options, std::future::pending::<()>()).await?;

@@ -28,6 +28,34 @@ pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
 pub const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a modern client may keep what it was told about tools and resources.
 pub const CACHE_TTL: Duration = Duration::from_secs(60);
+/// Questions one connection may have put to its client and not have answered yet.
+pub const QUESTIONS_OPEN_MAX: usize = 16;
+/// How long a client may take with a question.
+pub const QUESTION_PATIENCE: Duration = Duration::from_secs(300);
+/// What is kept of a client's reason not to answer.
+pub const CLIENT_MESSAGE_CHARS_MAX: usize = 512;
+/// Questions in one `input_required` answer.
+pub const INPUT_REQUESTS_MAX: usize = 16;
+/// How long a client may take with an `input_required` answer before it must begin anew.
+pub const REQUEST_STATE_TTL: Duration = Duration::from_secs(600);
+/// Bytes of what a `requestState` may hold.
+pub const REQUEST_STATE_BYTES_MAX: usize = 16 << 10;
+/// `requestState`s that wait to come back: of one credential, and of all. The oldest makes room.
+pub const REQUEST_STATES_MAX_EACH: usize = 256;
+pub const REQUEST_STATES_MAX: usize = 16_384;
+/// Resources one client may subscribe to.
+pub const SUBSCRIPTIONS_MAX: usize = 64;
+/// Bytes of a resource's address.
+pub const URI_BYTES_MAX: usize = 2_048;
+/// Changes that a subscriber may be behind before it is told that anything may have changed.
+pub const CHANGES_KEPT: usize = 64;
+/// Values in one completion; the protocol's own bound.
+pub const COMPLETIONS_MAX: usize = 100;
+/// How long a command may take before a client that knows tasks is given one to poll.
+pub const TASK_AFTER: Duration = Duration::from_secs(5);
+/// How long a task can be asked for at least, and how often a client should.
+pub const TASK_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+pub const TASK_POLL_EVERY: Duration = Duration::from_secs(2);
 
 /// Bytes of one HTTP body (`limits.body_bytes`).
 pub const BODY_BYTES_DEFAULT: usize = 4 << 20;
@@ -46,6 +74,8 @@ pub const HEAD_BYTES_MAX: usize = 64 << 10;
 /// How long the next piece of a body may take, and the whole of it.
 pub const BODY_PIECE_PATIENCE: Duration = Duration::from_secs(10);
 pub const BODY_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a client may take no bytes of a response before it is cut off.
+pub const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 /// What is read and thrown away of a body that is too large, so that the client gets to read why.
 pub const DISCARDED_BYTES_MAX: usize = 64 << 20;
 pub const DISCARD_PATIENCE: Duration = Duration::from_secs(5);

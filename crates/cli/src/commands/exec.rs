@@ -54,6 +54,7 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
             progress: None,
             cancel,
             origin: Origin::default(),
+            answer_within: None,
         };
         let mut answer = gateway.call(Caller::person(&user), call);
         let answer = tokio::select! {
@@ -126,6 +127,7 @@ async fn wait_for_end(gateway: &dyn Service, user: &str, mut answer: Answer) -> 
             progress: None,
             cancel: Cancel::never(),
             origin: Origin::default(),
+            answer_within: None,
         };
         match gateway.call(Caller::person(user), call).await {
             Ok(next) => answer = next,

@@ -91,7 +91,8 @@ impl Gateway {
                     live.report(&format!("running for {} s", live.duration_ms() / 1_000));
                 }
             }
-            tokio::time::sleep(self.settings.answer_within).await;
+            let within = self.settings.answer_within;
+            tokio::time::sleep(call.answer_within.map_or(within, |sooner| sooner.min(within))).await;
         };
         let answer = tokio::select! {
             result = live.ended() => result.answer(),

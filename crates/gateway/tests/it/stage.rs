@@ -139,6 +139,7 @@ impl Stage {
             progress: None,
             cancel: Cancel::never(),
             origin: Origin::default(),
+            answer_within: None,
         };
         let answer = self
             .gateway()

@@ -3,14 +3,15 @@
 use axum::http::{HeaderMap, header};
 use serde_json::{Value, json};
 
-use crate::mcp::revision::SUPPORTED;
-use crate::mcp::wire;
+use crate::mcp::host::Host;
+use crate::mcp::revision::{Era, SUPPORTED};
+use crate::mcp::{methods, wire};
 
-pub(super) fn server(scheme: &str, headers: &HeaderMap) -> Value {
+pub(super) fn server(host: &Host, scheme: &str, headers: &HeaderMap) -> Value {
     // The name the client used is the one by which it reaches us; the guard has looked at it.
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let at = |path: &str| match host {
-        Some(host) => format!("{scheme}://{host}{path}"),
+    let name = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let at = |path: &str| match name {
+        Some(name) => format!("{scheme}://{name}{path}"),
         None => path.to_owned(),
     };
     json!({
@@ -21,6 +22,6 @@ pub(super) fn server(scheme: &str, headers: &HeaderMap) -> Value {
             {"type": "streamable-http", "url": at("/mcp")},
             {"type": "sse", "url": at("/sse")},
         ],
-        "capabilities": wire::capabilities(),
+        "capabilities": methods::capabilities(host, Era::Modern),
     })
 }

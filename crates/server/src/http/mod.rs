@@ -5,6 +5,7 @@
 //! here is who sent it, which session it belongs to, and how the answer travels.
 
 mod front;
+mod line;
 mod listener;
 
 mod auth;
@@ -49,10 +50,10 @@ use countersign_gateway::session::lifetime::Sessions;
 use countersign_gateway::session::{Caller, Transport};
 use serde_json::json;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::limits::{BODY_BYTES_DEFAULT, DEPTH_DEFAULT, SESSIONS_DEFAULT};
-use crate::mcp::host::Host;
+use crate::mcp::host::{ConformanceFixtures, Features, Host};
 
 pub use auth::Anonymous;
 pub use gauges::Gauges;
@@ -92,6 +93,7 @@ pub struct HttpOptions {
     pub session_ttl: Duration,
     pub limits: HttpLimits,
     pub tls: Option<Tls>,
+    pub fixtures: ConformanceFixtures,
     /// Where the numbers of this moment are kept.
     pub gauges: Arc<Gauges>,
 }
@@ -143,6 +145,8 @@ struct Server {
     rates: Option<Rates>,
     doorman: Doorman,
     connections: Arc<Semaphore>,
+    /// True once nothing new is begun.
+    stopping: watch::Sender<bool>,
     router: Router,
     is_loopback: bool,
 }
@@ -155,6 +159,7 @@ impl Server {
             clock: options.clock.clone(),
             ids: options.ids.clone(),
             depth_max: options.limits.depth,
+            features: Features::new(&options.clock, options.fixtures),
         });
         let registry = Arc::new(Registry::new(
             Arc::clone(&host),
@@ -164,10 +169,11 @@ impl Server {
         ));
         let rate = options.limits.requests_per_second;
         Arc::new(Self {
-            router: routes(&options),
+            router: routes(&options, &host),
             rates: rate.map(|rate| Rates::new(rate, options.limits.burst)),
             doorman: Doorman::default(),
             connections: listener::permits(),
+            stopping: watch::Sender::new(false),
             options,
             host,
             registry,
@@ -176,7 +182,7 @@ impl Server {
     }
 
     /// Who sent this, if they may come in now.
-    async fn admit(&self, headers: &HeaderMap, peer: Peer, transport: Transport) -> Result<Caller, Box<Response>> {
+    async fn admit(&self, headers: &HeaderMap, peer: &Peer, transport: Transport) -> Result<Caller, Box<Response>> {
         let options = &self.options;
         let admitted = auth::caller(headers, peer, transport, &*options.credentials, options.anonymous);
         let caller = match admitted {
@@ -220,15 +226,17 @@ struct Site {
     about: About,
     readiness: Arc<dyn Readiness>,
     ids: IdSource,
+    host: Arc<Host>,
     started: Instant,
     scheme: &'static str,
 }
 
-fn routes(options: &HttpOptions) -> Router {
+fn routes(options: &HttpOptions, host: &Arc<Host>) -> Router {
     let site = Arc::new(Site {
         about: options.about.clone(),
         readiness: Arc::clone(&options.readiness),
         ids: options.ids.clone(),
+        host: Arc::clone(host),
         started: Instant::now(),
         scheme: if options.tls.is_some() { "https" } else { "http" },
     });
@@ -277,5 +285,5 @@ async fn wrong_method(State(site): State<Arc<Site>>) -> Response {
 }
 
 async fn description(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response {
-    Json(describe::server(site.scheme, &headers)).into_response()
+    Json(describe::server(&site.host, site.scheme, &headers)).into_response()
 }

@@ -63,7 +63,7 @@ impl<'a> Refused<'a> {
         let (id, method, params) = match self.incoming {
             Some(Incoming::One(Message::Request(request))) => (Some(request.id), request.method, Some(request.params)),
             Some(Incoming::One(Message::Notification { method, params })) => (None, method, Some(params)),
-            Some(Incoming::One(Message::Response) | Incoming::Batch(_)) | None => (self.id, String::new(), None),
+            Some(Incoming::One(Message::Response(_)) | Incoming::Batch(_)) | None => (self.id, String::new(), None),
         };
         let body = wire::error(id.as_ref(), refusal.code.json_rpc(), &refusal, &correlation);
         tracing::debug!(%correlation, code = refusal.code.name(), message = refusal.message, "refused");

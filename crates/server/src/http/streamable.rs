@@ -22,7 +22,7 @@ use crate::mcp::host::Link;
 use crate::mcp::jsonrpc::{self, Incoming, Message};
 use crate::mcp::modern;
 use crate::mcp::outlet::Outgoing;
-use crate::mcp::revision::Legacy;
+use crate::mcp::revision::Era;
 
 use super::auth::Peer;
 use super::events::{self, Source};
@@ -33,7 +33,7 @@ use super::registry::Live;
 use super::replay::{Log, Place, StreamNumber};
 use super::{Server, body};
 
-pub(super) async fn handle(server: &Arc<Server>, peer: Peer, parts: Parts, body: HttpBody) -> Response {
+pub(super) async fn handle(server: &Arc<Server>, peer: &Peer, parts: Parts, body: HttpBody) -> Response {
     let caller = match server.admit(&parts.headers, peer, Transport::StreamableHttp).await {
         Ok(caller) => caller,
         Err(refused) => return *refused,
@@ -96,7 +96,7 @@ impl Post<'_> {
                 modern::is_modern(&request.method, &request.params)
                     || headers::says_modern(&self.headers) && request.method != "initialize"
             }
-            Incoming::One(Message::Notification { .. } | Message::Response) | Incoming::Batch(_) => {
+            Incoming::One(Message::Notification { .. } | Message::Response(_)) | Incoming::Batch(_) => {
                 headers::says_modern(&self.headers)
             }
         }
@@ -109,11 +109,10 @@ impl Post<'_> {
                 else {
                     return Ok(());
                 };
-                let tools = self.server.host.service.tools(&self.caller);
-                match tools.iter().find(|tool| tool.name == *name) {
-                    Some(tool) => {
+                match self.schema(name) {
+                    Some(schema) => {
                         let arguments = request.params.get("arguments").and_then(Value::as_object);
-                        headers::check_parameters(&self.headers, &tool.input_schema, arguments)
+                        headers::check_parameters(&self.headers, &schema, arguments)
                     }
                     None => Ok(()),
                 }
@@ -122,6 +121,8 @@ impl Post<'_> {
                 return self.refuse_message(StatusCode::BAD_REQUEST, refusal, incoming).await;
             }
         }
+        let listens =
+            matches!(&incoming, Incoming::One(Message::Request(request)) if request.method == "subscriptions/listen");
         let connection = Connection::new(&self.server.host, self.caller, Link::Stateless);
         let asks = asks(&incoming);
         let exchange = begin(&connection, incoming);
@@ -135,7 +136,21 @@ impl Post<'_> {
             return answer;
         }
         let source = Source::Request { exchange, connection };
+        if listens {
+            let stopping = self.server.stopping.subscribe();
+            return events::response_until(stopping, source, &self.server.options.gauges);
+        }
         events::response(None, source, &self.server.options.gauges)
+    }
+
+    /// What a tool takes, if this caller has it.
+    fn schema(&self, tool: &str) -> Option<Value> {
+        let host = &self.server.host;
+        let tools = host.service.tools(&self.caller).into_iter();
+        let ours = tools.filter(|known| known.name == tool).map(|tool| tool.input_schema);
+        let extras = host.features.listed("tools/list", Era::Modern).into_iter();
+        let extras = extras.filter(|known| known["name"] == tool);
+        ours.chain(extras.map(|mut known| known["inputSchema"].take())).next()
     }
 
     async fn legacy(self, incoming: Incoming, accepts: Accepts) -> Response {
@@ -296,7 +311,7 @@ enum Asks {
 fn asks(incoming: &Incoming) -> Asks {
     match incoming {
         Incoming::One(Message::Request(_)) | Incoming::Batch(_) => Asks::Request,
-        Incoming::One(Message::Notification { .. } | Message::Response) => Asks::Nothing,
+        Incoming::One(Message::Notification { .. } | Message::Response(_)) => Asks::Nothing,
     }
 }
 
@@ -375,8 +390,7 @@ fn stream(
         return empty(StatusCode::INTERNAL_SERVER_ERROR);
     };
     let stream = choose(&mut log);
-    let primes = live.connection.revision() >= Some(Legacy::R2025_11_25);
-    let opening = primes.then(|| log.prime(stream)).flatten();
+    let opening = live.has_primers().then(|| log.prime(stream)).flatten();
     let seen = log.end_of(stream);
     let ticket = log.attach(stream);
     drop(log);

@@ -3,18 +3,14 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use countersign_gateway::error::Refusal;
-use countersign_gateway::service::{Answer, CancelHandle};
+use countersign_gateway::service::CancelHandle;
 
+use super::conversation::Conversation;
 use super::jsonrpc::Id;
 use super::memory::Asked;
 use super::outlet::Reply;
-use super::progress::Reporter;
 use super::revision::Era;
 use super::wire::Occasion;
-
-/// How a call ended.
-pub(crate) type Outcome = Result<Answer, Refusal>;
 
 /// Names a call inside one connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -27,7 +23,7 @@ pub(crate) struct Running {
     pub(crate) era: Era,
     pub(crate) recipients: Vec<Recipient>,
     pub(crate) cancel: CancelHandle,
-    pub(crate) progress: Option<Arc<Reporter>>,
+    pub(crate) conversation: Arc<Conversation>,
 }
 
 /// Someone who waits for the call's answer.
@@ -38,15 +34,13 @@ pub(crate) struct Recipient {
 
 /// What a cancelled call held of its client. Letting go of it ends their streams.
 pub(crate) struct Released {
-    progress: Option<Arc<Reporter>>,
+    conversation: Arc<Conversation>,
     _recipients: Vec<Recipient>,
 }
 
 impl Drop for Released {
     fn drop(&mut self) {
-        if let Some(progress) = &self.progress {
-            progress.close();
-        }
+        self.conversation.close();
     }
 }
 
@@ -100,7 +94,7 @@ impl Calls {
         running.cancel.cancel();
         self.awaited -= running.recipients.len();
         Some(Released {
-            progress: running.progress.take(),
+            conversation: Arc::clone(&running.conversation),
             _recipients: std::mem::take(&mut running.recipients),
         })
     }

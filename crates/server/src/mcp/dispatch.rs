@@ -4,60 +4,68 @@
 //!
 //! The lock is held for bookkeeping only; nothing is awaited, rendered or sent under it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use countersign_gateway::error::{ErrorCode, Refusal};
-use countersign_gateway::ids::{CorrelationId, RequestId};
-use countersign_gateway::service::{Cancel, Origin, Progress, RefusedEnvelope, ToolCall};
+use countersign_gateway::ids::RequestId;
+use countersign_gateway::service::RefusedEnvelope;
 use countersign_gateway::session::Caller;
 use countersign_gateway::session::lifetime::{ClientInfo, KeptSession, Session, SessionStep, Touched};
 use serde_json::{Map, Value};
 use tokio::sync::Notify;
 
-use super::call::{CallKey, Calls, Outcome, Recipient, Running};
+use super::call::{CallKey, Calls, Recipient};
+use super::changes::Heard;
+use super::client::{Capabilities, Client};
+use super::following::{Beginning, Open};
 use super::host::{Host, Link};
-use super::jsonrpc::{self, Id, Incoming, Malformed, Message, Request};
-use super::memory::{self, Asked, Judgement, Kept, Memory};
+use super::jsonrpc::{self, Id, Incoming, Malformed, Message, Request, Response};
+use super::memory::{self, Asked, Judgement, Memory};
 use super::methods::Opening;
 use super::outlet::{Batch, Outgoing, Outlet, Reply};
-use super::progress::Reporter;
+use super::questions::Questions;
 use super::revision::{Era, Legacy};
-use super::tools::CallRequest;
+use super::session::{Agreed, Watcher, Watching, watch};
 use super::wire::{self, Occasion};
-use super::{methods, modern};
+use super::{job, methods, modern};
 use crate::limits::{ANSWERS_AWAITED_MAX, BATCH_MAX, REFUSALS_AWAITED_MAX};
 
 /// One client.
 #[derive(Clone)]
 pub(crate) struct Connection(Arc<Shared>);
 
-struct Shared {
-    host: Arc<Host>,
-    caller: Caller,
-    link: Link,
+pub(super) struct Shared {
+    pub(super) host: Arc<Host>,
+    pub(super) caller: Caller,
+    pub(super) link: Link,
     state: Mutex<State>,
+    /// What the client was asked.
+    pub(super) questions: Arc<Questions>,
     /// Told each time nothing is open any more.
-    settled: Notify,
+    pub(super) settled: Notify,
 }
 
-struct State {
-    /// The revision agreed upon; none before `initialize`.
-    session: Option<Legacy>,
-    memory: Memory,
-    calls: Calls,
+pub(super) struct State {
+    /// What `initialize` led to; none before it.
+    agreed: Option<Agreed>,
+    pub(super) memory: Memory,
+    pub(super) calls: Calls,
     /// Requests whose answers have not left yet; at least as many as calls run.
-    open: usize,
+    pub(super) open: usize,
+    /// Where to say what belongs to no request.
+    standing: Option<Weak<dyn Outlet>>,
+    watching: Option<Watching>,
 }
 
 /// A message that is being answered, as far as its record needs it.
-struct Envelope {
+pub(super) struct Envelope {
     id: Option<Id>,
     method: String,
     params: Option<Map<String, Value>>,
 }
 
 impl Envelope {
-    fn of(request: &Request) -> Self {
+    pub(super) fn of(request: &Request) -> Self {
         Self {
             id: Some(request.id.clone()),
             method: request.method.clone(),
@@ -75,24 +83,35 @@ impl Connection {
     /// A session that this process did not see begin, or had put away.
     pub(crate) fn restored(host: &Arc<Host>, caller: Caller, link: Link, kept: KeptSession) -> Self {
         let KeptSession { session, requests } = kept;
-        let revision = session.client.protocol_version.as_deref().map(Legacy::negotiate);
+        let capabilities = session.client.capabilities.as_deref();
+        let capabilities = capabilities.map_or_else(Capabilities::default, Capabilities::stored);
+        let version = session.client.protocol_version.as_deref();
+        let agreed = version.map(|version| Agreed::new(Legacy::negotiate(version), capabilities));
         let memory = Memory::restored(link.reuse(), session.reuses_ids, requests);
-        Self::with(host, caller, link, revision, memory)
+        Self::with(host, caller, link, agreed, memory)
     }
 
-    fn with(host: &Arc<Host>, caller: Caller, link: Link, session: Option<Legacy>, memory: Memory) -> Self {
+    fn with(host: &Arc<Host>, caller: Caller, link: Link, agreed: Option<Agreed>, memory: Memory) -> Self {
         Self(Arc::new(Shared {
             host: Arc::clone(host),
             caller,
             link,
             state: Mutex::new(State {
-                session,
+                agreed,
                 memory,
                 calls: Calls::default(),
                 open: 0,
+                standing: None,
+                watching: None,
             }),
+            questions: Arc::default(),
             settled: Notify::new(),
         }))
+    }
+
+    /// Says where to say what belongs to no request, until that outlet is gone.
+    pub(crate) fn stand_on(&self, outlet: &Arc<dyn Outlet>) {
+        self.0.state().standing = Some(Arc::downgrade(outlet));
     }
 
     /// Takes one frame. Every answer it leads to goes out through `outlet`.
@@ -124,7 +143,7 @@ impl Connection {
 
     /// The revision this session speaks; none before `initialize`.
     pub(crate) fn revision(&self) -> Option<Legacy> {
-        self.0.state().session
+        self.0.state().agreed.as_ref().map(|agreed| agreed.revision)
     }
 
     /// Whether the client was caught using one id for two requests.
@@ -163,7 +182,13 @@ impl Connection {
 
     /// Asks every running call to end. Who waits still hears how it ended.
     pub(crate) fn cancel_all(&self) {
+        self.hang_up();
         self.0.state().calls.cancel_all();
+    }
+
+    /// The client will answer nothing any more: calls that wait for it go on without.
+    pub(crate) fn hang_up(&self) {
+        self.0.questions.hang_up();
     }
 
     /// Resolves when no call runs and all answers are handed to their outlets.
@@ -180,7 +205,7 @@ impl Connection {
     }
 
     fn batch(&self, members: Vec<Value>, outlet: &Arc<dyn Outlet>) {
-        let refusal = match self.0.state().session {
+        let refusal = match self.revision() {
             Some(revision) if revision.has_batches() => match members.len() {
                 0 => Some("a batch must not be empty".to_owned()),
                 1..=BATCH_MAX => None,
@@ -211,7 +236,10 @@ impl Connection {
             }
             Message::Request(request) => self.legacy_request(request, reply, outlet),
             Message::Notification { method, params } => self.notification(&method, params),
-            Message::Response => {}
+            Message::Response(Response { id, told }) => {
+                let asked = id.is_some_and(|id| self.0.questions.answer(&id, told));
+                tracing::debug!(asked, "the client answered");
+            }
         }
     }
 
@@ -228,17 +256,11 @@ impl Connection {
     }
 
     fn modern_request(&self, request: Request, reply: Reply, outlet: &Arc<dyn Outlet>) {
-        let refusal = match modern::check(&request.params) {
-            Ok(()) if request.method == "tools/call" => match CallRequest::read(&request.params) {
-                Ok(call) => {
-                    return self.start(self.0.state(), request, None, Era::Modern, call, reply, outlet);
-                }
-                Err(refusal) => refusal,
-            },
-            Ok(()) => return self.answer(request, Era::Modern, reply),
-            Err(refusal) => refusal,
-        };
-        self.refuse(Envelope::of(&request), Some(Era::Modern), refusal, reply);
+        let client = methods::require_modern(&request.method).and_then(|()| modern::read(&request.params));
+        match client {
+            Ok(client) => self.proceed(self.0.state(), client, request, None, reply, outlet),
+            Err(refusal) => self.refuse(Envelope::of(&request), Some(Era::Modern), refusal, reply),
+        }
     }
 
     fn legacy_request(&self, request: Request, reply: Reply, outlet: &Arc<dyn Outlet>) {
@@ -247,10 +269,10 @@ impl Connection {
             digest: memory::digest(&request.method, &request.params),
         };
         let mut state = self.0.state();
-        let Some(revision) = state.session else {
+        let Some(client) = state.agreed.as_ref().map(|agreed| agreed.client.clone()) else {
             return self.before_initialize(state, request, asked, reply);
         };
-        let era = Era::Legacy(revision);
+        let era = client.era;
         if request.method == "initialize" {
             drop(state);
             let refusal = Refusal::new(ErrorCode::InvalidRequest, "this session is initialized already");
@@ -263,7 +285,7 @@ impl Connection {
         }
         let again = |message| Refusal::new(ErrorCode::DuplicateRequest, message);
         let refusal = match judgement {
-            Judgement::Proceed => return self.proceed(state, era, request, asked, reply, outlet),
+            Judgement::Proceed => return self.proceed(state, client, request, Some(asked), reply, outlet),
             Judgement::Join(key) => return self.join(state, key, request, era, reply),
             Judgement::Replay(outcome) => {
                 drop(state);
@@ -280,9 +302,9 @@ impl Connection {
     /// A request without a session: only a handshake begins one.
     fn before_initialize(&self, mut state: MutexGuard<'_, State>, request: Request, asked: Asked, reply: Reply) {
         let refusal = match request.method.as_str() {
-            "initialize" => match methods::initialize(&request.params) {
+            "initialize" => match methods::initialize(&self.0.host, &request.params) {
                 Ok(opening) => {
-                    state.session = Some(opening.revision);
+                    state.agreed = Some(Agreed::new(opening.revision, opening.capabilities));
                     // Nothing is remembered yet, so this can only proceed.
                     let _ = state.memory.judge(&asked);
                     return self.open_session(state, request, opening, reply);
@@ -311,6 +333,7 @@ impl Connection {
             revision,
             client,
             result,
+            ..
         } = opening;
         let answer = Outgoing::answer(wire::result(&request.id, &result));
         let connection = self.clone();
@@ -329,7 +352,7 @@ impl Connection {
             match connection.0.enter(client).await {
                 Ok(()) => reply.send(answer),
                 Err(refusal) => {
-                    connection.0.state().session = None;
+                    connection.0.state().agreed = None;
                     let era = Some(Era::Legacy(revision));
                     reply.send(connection.0.error(Some(&request.id), &refusal, era));
                 }
@@ -339,19 +362,36 @@ impl Connection {
 
     fn proceed(
         &self,
-        state: MutexGuard<'_, State>,
-        era: Era,
+        mut state: MutexGuard<'_, State>,
+        client: Client,
         request: Request,
-        asked: Asked,
+        asked: Option<Asked>,
         reply: Reply,
         outlet: &Arc<dyn Outlet>,
     ) {
-        if request.method != "tools/call" {
+        let era = client.era;
+        if asked.is_some()
+            && let Some(changed) = self.change(&mut state, &request)
+        {
             drop(state);
-            return self.answer(request, era, reply);
+            return self.tell(request, era, changed, reply);
         }
-        match CallRequest::read(&request.params) {
-            Ok(call) => self.start(state, request, Some(asked), era, call, reply, outlet),
+        match job::of(&self.0.host, &client, &request) {
+            Ok(Some(job)) => {
+                let beginning = Beginning {
+                    request,
+                    asked,
+                    client,
+                    job,
+                };
+                self.start(state, beginning, reply, outlet);
+            }
+            Ok(None) => {
+                drop(state);
+                let shared = &self.0;
+                let answer = methods::answer(&shared.host, &shared.caller, era, &request.method, &request.params);
+                self.tell(request, era, answer, reply);
+            }
             Err(refusal) => {
                 drop(state);
                 self.refuse(Envelope::of(&request), Some(era), refusal, reply);
@@ -359,13 +399,26 @@ impl Connection {
         }
     }
 
-    /// Answers what can be answered at once.
-    fn answer(&self, request: Request, era: Era, reply: Reply) {
-        let shared = &self.0;
-        match methods::answer(&shared.host, &shared.caller, era, &request.method, &request.params) {
+    /// Carries out a request that changes the session; none if it is not one.
+    fn change(&self, state: &mut State, request: &Request) -> Option<Result<Value, Refusal>> {
+        let agreed = state.agreed.as_mut()?;
+        let changed = agreed.change(&self.0.host, &request.method, &request.params)?;
+        if agreed.has_subscriptions() && state.watching.is_none() {
+            let news = self.0.host.features.changes.listen();
+            state.watching = Some(watch(Arc::downgrade(&self.0), news));
+        }
+        Some(changed)
+    }
+
+    fn tell(&self, request: Request, era: Era, result: Result<Value, Refusal>, reply: Reply) {
+        match result {
             Ok(result) => reply.send(Outgoing::answer(wire::result(&request.id, &result))),
             Err(refusal) => self.refuse(Envelope::of(&request), Some(era), refusal, reply),
         }
+    }
+
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.0
     }
 
     fn join(&self, mut state: MutexGuard<'_, State>, key: CallKey, request: Request, era: Era, reply: Reply) {
@@ -385,70 +438,14 @@ impl Connection {
         let shared = Arc::clone(&self.0);
         tokio::spawn(async move {
             let _open = open;
-            let outcome = shared.host.service.recall(shared.caller.clone(), command).await;
+            let recalled = shared.host.service.recall(shared.caller.clone(), command).await;
+            let outcome = recalled.map(job::Said::Answer);
             reply.send(shared.render(&id, era, &outcome, Occasion::Duplicate));
         });
     }
 
-    /// Begins a call. It goes on in a task of its own and settles by its key.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a call is all of this, and nobody else makes one"
-    )]
-    fn start(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        request: Request,
-        asked: Option<Asked>,
-        era: Era,
-        call: CallRequest,
-        reply: Reply,
-        outlet: &Arc<dyn Outlet>,
-    ) {
-        if state.calls.awaited() >= ANSWERS_AWAITED_MAX {
-            drop(state);
-            return self.refuse(Envelope::of(&request), Some(era), too_many(), reply);
-        }
-        let origin = self.0.origin(&request.id, asked.as_ref());
-        let (handle, cancel) = Cancel::new();
-        let reporter = call
-            .progress_token
-            .map(|token| Arc::new(Reporter::new(token, era, outlet)));
-        let occasion = Occasion::First;
-        let open = Open::count(&self.0, &mut state);
-        let key = state.calls.start(Running {
-            id: request.id,
-            asked: asked.clone(),
-            era,
-            recipients: vec![Recipient { reply, occasion }],
-            cancel: handle,
-            progress: reporter.clone(),
-        });
-        if let Some(asked) = &asked {
-            state.memory.begin(asked, key);
-        }
-        drop(state);
-        let call = ToolCall {
-            tool: call.tool,
-            arguments: call.arguments,
-            progress: reporter.map(|reporter| reporter as Arc<dyn Progress>),
-            cancel,
-            origin,
-        };
-        let followed = Followed {
-            open,
-            key,
-            outcome: None,
-        };
-        tokio::spawn(async move {
-            let shared = &followed.open.0;
-            let outcome = shared.host.service.call(shared.caller.clone(), call).await;
-            followed.end(outcome);
-        });
-    }
-
     /// Answers with a refusal, once it is in the record.
-    fn refuse(&self, envelope: Envelope, era: Option<Era>, refusal: Refusal, reply: Reply) {
+    pub(super) fn refuse(&self, envelope: Envelope, era: Option<Era>, refusal: Refusal, reply: Reply) {
         let shared = &self.0;
         let correlation = shared.host.ids.correlation();
         let message = shared.error_named(envelope.id.as_ref(), &refusal, era, &correlation);
@@ -501,91 +498,7 @@ impl Connection {
     }
 }
 
-/// Counts as open until it is dropped.
-struct Open(Arc<Shared>);
-
-impl Open {
-    fn count(shared: &Arc<Shared>, state: &mut State) -> Self {
-        state.open += 1;
-        Self(Arc::clone(shared))
-    }
-}
-
-impl Drop for Open {
-    fn drop(&mut self) {
-        let mut state = self.0.state();
-        state.open -= 1;
-        if state.open == 0 {
-            self.0.settled.notify_waiters();
-        }
-    }
-}
-
-/// A call in its task. However the task ends, also by a panic, the call settles.
-struct Followed {
-    open: Open,
-    key: CallKey,
-    outcome: Option<Outcome>,
-}
-
-impl Followed {
-    fn end(mut self, outcome: Outcome) {
-        self.outcome = Some(outcome);
-    }
-}
-
-impl Drop for Followed {
-    fn drop(&mut self) {
-        let outcome = self.outcome.take().unwrap_or_else(|| {
-            tracing::error!("a call ended without an outcome");
-            Err(Refusal::new(
-                ErrorCode::InternalError,
-                "the call ended without an answer; whether it acted is in the record",
-            ))
-        });
-        self.open.0.end(self.key, outcome);
-    }
-}
-
 impl Shared {
-    fn end(&self, key: CallKey, outcome: Outcome) {
-        let outcome = Arc::new(outcome);
-        let mut state = self.state();
-        let Some(running) = state.calls.end(key) else {
-            return;
-        };
-        if let Some(asked) = &running.asked {
-            let kept = self.kept(&outcome);
-            state.memory.end(asked, key, kept);
-        }
-        drop(state);
-        if let Some(progress) = &running.progress {
-            progress.close();
-        }
-        for Recipient { reply, occasion } in running.recipients {
-            reply.send(self.render(&running.id, running.era, &outcome, occasion));
-        }
-    }
-
-    /// What the session keeps of an ended call. A session that lasts holds no results: the record does.
-    fn kept(&self, outcome: &Arc<Outcome>) -> Kept {
-        match &**outcome {
-            Ok(answer) if self.link.lasts() => answer.command.clone().map_or(Kept::Nothing, Kept::InRecord),
-            Err(_) if self.link.lasts() => Kept::Nothing,
-            Ok(_) | Err(_) => Kept::Here(Arc::clone(outcome), weight(outcome)),
-        }
-    }
-
-    fn origin(&self, id: &Id, asked: Option<&Asked>) -> Origin {
-        // A modern request has no session, whatever connection it came on.
-        let session = asked.and_then(|_| self.link.session().cloned());
-        Origin {
-            remembered: asked.filter(|_| self.link.lasts()).map(|asked| asked.digest),
-            session,
-            rpc_id: Some(id.to_json()),
-        }
-    }
-
     /// Writes the initialized session; a stream that had one already takes it a step further.
     async fn enter(&self, client: ClientInfo) -> Result<(), Refusal> {
         let Some(id) = self.link.session() else {
@@ -614,55 +527,23 @@ impl Shared {
         }
     }
 
-    fn render(&self, id: &Id, era: Era, outcome: &Outcome, occasion: Occasion) -> Outgoing {
-        match outcome {
-            Ok(answer) => Outgoing::answer(wire::answer(id, answer, era, occasion)),
-            Err(refusal) => self.error(Some(id), refusal, Some(era)),
-        }
-    }
-
-    fn error(&self, id: Option<&Id>, refusal: &Refusal, era: Option<Era>) -> Outgoing {
-        self.error_named(id, refusal, era, &self.host.ids.correlation())
-    }
-
-    fn error_named(
-        &self,
-        id: Option<&Id>,
-        refusal: &Refusal,
-        era: Option<Era>,
-        correlation: &CorrelationId,
-    ) -> Outgoing {
-        let code = match (refusal.code, era) {
-            // The modern era gave this case another number.
-            (ErrorCode::ResourceNotFound, Some(Era::Modern)) => ErrorCode::InvalidParams.json_rpc(),
-            (code, _) => code.json_rpc(),
-        };
-        tracing::debug!(%correlation, code = refusal.code.name(), message = refusal.message, "refused");
-        Outgoing::error(wire::error(id, code, refusal, correlation), refusal.code)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn too_many() -> Refusal {
-    let message = format!("{ANSWERS_AWAITED_MAX} requests of this client are waiting; let some end first");
-    Refusal::new(ErrorCode::RateLimited, message)
+impl Watcher for Shared {
+    fn touched(&self, heard: &Heard) -> (Vec<String>, Option<Arc<dyn Outlet>>) {
+        let state = self.state();
+        let uris = state
+            .agreed
+            .as_ref()
+            .map_or_else(Vec::new, |agreed| agreed.touched(heard));
+        (uris, state.standing.as_ref().and_then(Weak::upgrade))
+    }
 }
 
-/// Roughly the bytes an outcome holds.
-fn weight(outcome: &Outcome) -> usize {
-    fn of(value: &Value) -> usize {
-        match value {
-            Value::Null | Value::Bool(_) | Value::Number(_) => size_of::<Value>(),
-            Value::String(text) => size_of::<Value>() + text.len(),
-            Value::Array(items) => items.iter().map(of).sum(),
-            Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + of(value)).sum(),
-        }
-    }
-    match outcome {
-        Ok(answer) => answer.text.len() + of(&answer.structured),
-        Err(refusal) => refusal.message.len() + refusal.details.values().map(of).sum::<usize>(),
-    }
+pub(super) fn too_many() -> Refusal {
+    let message = format!("{ANSWERS_AWAITED_MAX} requests of this client are waiting; let some end first");
+    Refusal::new(ErrorCode::RateLimited, message)
 }

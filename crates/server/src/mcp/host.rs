@@ -8,7 +8,12 @@ use countersign_gateway::service::Service;
 use countersign_gateway::session::Transport;
 use countersign_gateway::session::lifetime::Sessions;
 
+use super::changes::Changes;
+use super::extras::Extras;
+use super::fixtures::Fixtures;
 use super::memory::Reuse;
+use super::revision::Era;
+use super::rounds::Seal;
 
 pub(crate) struct Host {
     pub(crate) service: Arc<dyn Service>,
@@ -16,6 +21,54 @@ pub(crate) struct Host {
     pub(crate) clock: Clock,
     pub(crate) ids: IdSource,
     pub(crate) depth_max: usize,
+    pub(crate) features: Features,
+}
+
+/// What the protocol layer keeps for all connections.
+pub(crate) struct Features {
+    pub(crate) seal: Seal,
+    pub(crate) changes: Changes,
+    pub(crate) extras: Option<Arc<dyn Extras>>,
+}
+
+/// Whether the names that the conformance suite calls are served beside the product's own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ConformanceFixtures {
+    Absent,
+    Served,
+}
+
+impl Features {
+    pub(crate) fn new(clock: &Clock, fixtures: ConformanceFixtures) -> Self {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).expect("the system has random bytes");
+        let extras: Option<Arc<dyn Extras>> = match fixtures {
+            ConformanceFixtures::Absent => None,
+            ConformanceFixtures::Served => Some(Arc::new(Fixtures::new())),
+        };
+        Self {
+            seal: Seal::new(key, clock.clone()),
+            changes: Changes::new(),
+            extras,
+        }
+    }
+
+    /// What extras add to a list.
+    pub(crate) fn listed(&self, method: &str, era: Era) -> Vec<serde_json::Value> {
+        self.extras
+            .as_ref()
+            .map_or_else(Vec::new, |extras| extras.listed(method, era))
+    }
+
+    pub(crate) fn extra_prompt(&self, name: &str) -> bool {
+        let prompts = self.listed("prompts/list", Era::Modern);
+        prompts.iter().any(|prompt| prompt["name"] == name)
+    }
+
+    pub(crate) fn extra_resource(&self, uri: &str) -> bool {
+        let resources = self.listed("resources/list", Era::Modern);
+        resources.iter().any(|resource| resource["uri"] == uri)
+    }
 }
 
 /// What a connection stands on.

@@ -9,7 +9,8 @@ use countersign_gateway::error::{ErrorCode, Refusal};
 use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
-use crate::limits::ID_BYTES_MAX;
+use super::questions::{ClientError, Told};
+use crate::limits::{CLIENT_MESSAGE_CHARS_MAX, ID_BYTES_MAX};
 
 /// One message, or several.
 #[derive(Debug, PartialEq)]
@@ -22,12 +23,16 @@ pub(crate) enum Incoming {
 #[derive(Debug, PartialEq)]
 pub(crate) enum Message {
     Request(Request),
-    Notification {
-        method: String,
-        params: Map<String, Value>,
-    },
-    /// An answer. We ask clients nothing, so nobody waits for it.
-    Response,
+    Notification { method: String, params: Map<String, Value> },
+    Response(Response),
+}
+
+/// What a client says to a question of ours, or makes up.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Response {
+    /// None when it cannot be one of ours: we use text.
+    pub(crate) id: Option<String>,
+    pub(crate) told: Told,
 }
 
 #[derive(Debug, PartialEq)]
@@ -76,6 +81,9 @@ pub(crate) fn message(value: Value) -> Result<Message, Malformed> {
     let Value::Object(mut fields) = value else {
         return Err(Malformed::invalid(None, "a message is a JSON object"));
     };
+    if !fields.contains_key("method") && (fields.contains_key("result") || fields.contains_key("error")) {
+        return response(fields);
+    }
     let id = match fields.remove("id") {
         None => None,
         Some(value) => Some(Id::read(value)?),
@@ -86,7 +94,6 @@ pub(crate) fn message(value: Value) -> Result<Message, Malformed> {
     let method = match fields.remove("method") {
         Some(Value::String(method)) if !method.is_empty() => method,
         Some(_) => return Err(Malformed::invalid(id, "`method` must be text that is not empty")),
-        None if fields.contains_key("result") || fields.contains_key("error") => return Ok(Message::Response),
         None => return Err(Malformed::invalid(id, "`method` is missing")),
     };
     let params = match fields.remove("params") {
@@ -103,6 +110,26 @@ pub(crate) fn message(value: Value) -> Result<Message, Malformed> {
         Some(id) => Message::Request(Request { id, method, params }),
         None => Message::Notification { method, params },
     })
+}
+
+/// An answer is never answered, however it looks: two that find fault with one another never end.
+fn response(mut fields: Map<String, Value>) -> Result<Message, Malformed> {
+    let id = match fields.remove("id") {
+        Some(Value::String(id)) => Some(id),
+        _ => None,
+    };
+    let told = match (fields.remove("result"), fields.remove("error")) {
+        (Some(result), None) => Ok(result),
+        (_, error) => {
+            let error = error.unwrap_or_default();
+            let message = error["message"].as_str().unwrap_or("no reason given");
+            Err(ClientError {
+                code: error["code"].as_i64().unwrap_or(0),
+                message: message.chars().take(CLIENT_MESSAGE_CHARS_MAX).collect(),
+            })
+        }
+    };
+    Ok(Message::Response(Response { id, told }))
 }
 
 impl Id {

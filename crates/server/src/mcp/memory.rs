@@ -14,7 +14,8 @@ use countersign_gateway::session::lifetime::KeptRequest;
 use serde_json::{Map, Value};
 use sha2::{Digest as _, Sha256};
 
-use super::call::{CallKey, Outcome};
+use super::call::CallKey;
+use super::job::Outcome;
 use super::jsonrpc::Id;
 use crate::limits::{IDS_REMEMBERED, RESULTS_KEPT_BYTES};
 
@@ -233,9 +234,14 @@ impl Memory {
 
 /// Digests a request's content. `_meta` is not content, and the order of names means nothing.
 pub(crate) fn digest(method: &str, params: &Map<String, Value>) -> Digest {
+    digest_without(method, params, &["_meta"])
+}
+
+/// Digests a request's content less some of its parameters.
+pub(crate) fn digest_without(method: &str, params: &Map<String, Value>, without: &[&str]) -> Digest {
     let mut hasher = Sha256::new();
     text(&mut hasher, method);
-    object(&mut hasher, params, |name| name != "_meta");
+    object(&mut hasher, params, |name| !without.contains(&name));
     hasher.finalize().into()
 }
 

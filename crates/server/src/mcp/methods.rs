@@ -1,18 +1,45 @@
 //! Methods that are answered at once: listings, resources, discovery, and whatever does not exist.
 
-use std::time::Duration;
-
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::session::Caller;
 use countersign_gateway::session::lifetime::ClientInfo;
 use serde_json::{Map, Value, json};
 
+use super::client::{Capabilities, TASKS};
 use super::host::Host;
+use super::prompts::{self, INSTRUCTIONS};
 use super::revision::{Era, Legacy, SUPPORTED};
-use super::{resources, tools, wire};
+use super::wire::{self, millis};
+use super::{completion, resources, tools};
 use crate::limits::{CACHE_TTL, CAPABILITIES_BYTES_MAX, CLIENT_NAME_CHARS_MAX};
 
-/// Answers a request other than `initialize` and `tools/call`.
+/// What the modern era has, with `server/discover`, which every client may begin with.
+const MODERN_METHODS: [&str; 13] = [
+    "completion/complete",
+    "prompts/get",
+    "prompts/list",
+    "resources/list",
+    "resources/read",
+    "resources/templates/list",
+    "server/discover",
+    "subscriptions/listen",
+    "tasks/cancel",
+    "tasks/get",
+    "tasks/update",
+    "tools/call",
+    "tools/list",
+];
+
+/// Refuses what the modern era does not have. A client that calls what was removed learns that before it
+/// learns what else is wrong with its request.
+pub(crate) fn require_modern(method: &str) -> Result<(), Refusal> {
+    match MODERN_METHODS.contains(&method) {
+        true => Ok(()),
+        false => Err(unknown_method(method)),
+    }
+}
+
+/// Answers a request that is no job and changes nothing.
 pub(crate) fn answer(
     host: &Host,
     caller: &Caller,
@@ -23,27 +50,58 @@ pub(crate) fn answer(
     match (method, era) {
         ("tools/list", era) => {
             refuse_cursor(params)?;
-            let tools = tools::list(&host.service.tools(caller), era);
             // What is listed depends on the credential.
-            Ok(listed("tools", tools, era, CacheScope::Private))
+            Ok(listed("tools", list_tools(host, caller, era), era, CacheScope::Private))
         }
-        ("resources/list", era) => {
-            refuse_cursor(params)?;
-            Ok(listed("resources", resources::list(era), era, CacheScope::Public))
-        }
-        ("resources/templates/list", era) => {
-            refuse_cursor(params)?;
-            Ok(listed("resourceTemplates", json!([]), era, CacheScope::Public))
-        }
+        ("prompts/list", era) => list(host, method, "prompts", prompts::list(era), params, era),
+        ("prompts/get", era) => Ok(wire::completed(prompts::get(params)?, era)),
+        ("resources/list", era) => list(host, method, "resources", resources::list(era), params, era),
+        ("resources/templates/list", era) => list(
+            host,
+            method,
+            "resourceTemplates",
+            resources::templates(era),
+            params,
+            era,
+        ),
         ("resources/read", era) => Ok(listed("contents", resources::read(params)?, era, CacheScope::Public)),
+        ("completion/complete", era) => Ok(wire::completed(completion::complete(host, params)?, era)),
         ("ping", Era::Legacy(_)) => Ok(json!({})),
         ("server/discover", Era::Modern) => {
             let mut result = listed("supportedVersions", json!(SUPPORTED), era, CacheScope::Public);
-            result["capabilities"] = wire::capabilities();
+            result["capabilities"] = capabilities(host, era);
+            result["instructions"] = INSTRUCTIONS.into();
             Ok(result)
         }
         (unknown, _) => Err(unknown_method(unknown)),
     }
+}
+
+/// What we say we can do. What is not declared does not exist.
+pub(crate) fn capabilities(host: &Host, era: Era) -> Value {
+    let mut declared = Map::new();
+    let mut declare = |name: &str, value: Value| declared.insert(name.to_owned(), value);
+    declare("tools", json!({}));
+    declare("resources", json!({}));
+    declare("prompts", json!({}));
+    declare("logging", json!({}));
+    if era.knows(Legacy::R2025_03_26) {
+        declare("completions", json!({}));
+    }
+    if era == Era::Modern {
+        declare("extensions", json!({TASKS: {}}));
+    }
+    if let Some(extras) = &host.features.extras {
+        extras.declare(era, &mut declared);
+    }
+    Value::Object(declared)
+}
+
+/// The tools this caller may call, as a revision knows them.
+pub(crate) fn list_tools(host: &Host, caller: &Caller, era: Era) -> Value {
+    let mut tools = tools::list(&host.service.tools(caller), era);
+    tools.extend(host.features.listed("tools/list", era));
+    Value::Array(tools)
 }
 
 /// A session that may begin.
@@ -51,11 +109,12 @@ pub(crate) struct Opening {
     /// What is spoken from now on.
     pub(crate) revision: Legacy,
     pub(crate) client: ClientInfo,
+    pub(crate) capabilities: Capabilities,
     pub(crate) result: Value,
 }
 
 /// Reads a handshake; the answer names the revision that is spoken from now on.
-pub(crate) fn initialize(params: &Map<String, Value>) -> Result<Opening, Refusal> {
+pub(crate) fn initialize(host: &Host, params: &Map<String, Value>) -> Result<Opening, Refusal> {
     let Some(Value::String(version)) = params.get("protocolVersion") else {
         let message = "`params.protocolVersion` must be text that names a protocol version";
         return Err(Refusal::new(ErrorCode::InvalidParams, message));
@@ -63,32 +122,32 @@ pub(crate) fn initialize(params: &Map<String, Value>) -> Result<Opening, Refusal
     let revision = Legacy::negotiate(version);
     let result = json!({
         "protocolVersion": revision.as_str(),
-        "capabilities": wire::capabilities(),
+        "capabilities": capabilities(host, Era::Legacy(revision)),
         "serverInfo": wire::server_info(Era::Legacy(revision)),
+        "instructions": INSTRUCTIONS,
     });
     let told = |name: &str| {
         let text = params.get("clientInfo")?.get(name)?.as_str()?;
         Some(text.chars().take(CLIENT_NAME_CHARS_MAX).collect())
     };
-    let capabilities = params
-        .get("capabilities")
-        .filter(|capabilities| capabilities.is_object());
+    let declared = params.get("capabilities").and_then(Value::as_object);
     let client = ClientInfo {
         name: told("name"),
         version: told("version"),
         protocol_version: Some(revision.as_str().to_owned()),
-        capabilities: capabilities
-            .map(Value::to_string)
+        capabilities: declared
+            .map(|declared| Value::Object(declared.clone()).to_string())
             .filter(|text| text.len() <= CAPABILITIES_BYTES_MAX),
     };
     Ok(Opening {
         revision,
         client,
+        capabilities: declared.map_or_else(Capabilities::default, Capabilities::read),
         result,
     })
 }
 
-fn unknown_method(method: &str) -> Refusal {
+pub(crate) fn unknown_method(method: &str) -> Refusal {
     Refusal::new(ErrorCode::MethodNotFound, format!("there is no method `{method}` here"))
 }
 
@@ -96,6 +155,20 @@ fn unknown_method(method: &str) -> Refusal {
 enum CacheScope {
     Private,
     Public,
+}
+
+/// A list that is the same for all callers.
+fn list(
+    host: &Host,
+    method: &str,
+    name: &str,
+    mut own: Vec<Value>,
+    params: &Map<String, Value>,
+    era: Era,
+) -> Result<Value, Refusal> {
+    refuse_cursor(params)?;
+    own.extend(host.features.listed(method, era));
+    Ok(listed(name, own.into(), era, CacheScope::Public))
 }
 
 fn listed(name: &str, value: Value, era: Era, scope: CacheScope) -> Value {
@@ -106,16 +179,10 @@ fn listed(name: &str, value: Value, era: Era, scope: CacheScope) -> Value {
             CacheScope::Private => "private",
             CacheScope::Public => "public",
         };
-        result.insert("resultType".to_owned(), "complete".into());
         result.insert("ttlMs".to_owned(), millis(CACHE_TTL).into());
         result.insert("cacheScope".to_owned(), scope.into());
-        result.insert("_meta".to_owned(), wire::modern_meta().into());
     }
-    Value::Object(result)
-}
-
-fn millis(duration: Duration) -> u64 {
-    duration.as_millis().try_into().unwrap_or(u64::MAX)
+    wire::completed(Value::Object(result), era)
 }
 
 /// Our lists fit on one page, so no cursor is ours.

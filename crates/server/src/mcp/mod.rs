@@ -4,17 +4,38 @@
 //! whatever has to be said comes out of that outlet as whole messages. Two eras meet here: *legacy*
 //! revisions begin with `initialize` and have a session; the *modern* one has neither, each request
 //! says in `_meta` how it wants to be understood.
+//!
+//! A request is either answered at once (`methods`) or is a [`job::Job`], which runs in a task of its
+//! own and may hold a [`conversation::Conversation`] with its client meanwhile.
 
 pub(crate) mod dispatch;
 
 mod call;
+mod following;
 pub(crate) mod host;
-mod methods;
+mod session;
+
+pub(crate) mod methods;
 pub(crate) mod modern;
-mod progress;
-mod resources;
 pub(crate) mod revision;
+
+mod completion;
+mod prompts;
+mod resources;
 mod tools;
+
+mod changes;
+mod client;
+mod conversation;
+mod job;
+mod listening;
+mod question;
+pub(crate) mod questions;
+mod rounds;
+mod tasks;
+
+mod extras;
+mod fixtures;
 
 pub(crate) mod jsonrpc;
 mod memory;

@@ -3,10 +3,12 @@
 use countersign_gateway::error::{ErrorCode, Refusal};
 use serde_json::{Map, Value};
 
-use super::revision::{MODERN, SUPPORTED};
+use super::client::{Capabilities, Client, Level, LogFilter};
+use super::revision::{Era, MODERN, SUPPORTED};
 
 const VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 const CAPABILITIES: &str = "io.modelcontextprotocol/clientCapabilities";
+const LOG_LEVEL: &str = "io.modelcontextprotocol/logLevel";
 
 /// Whether a request is to be understood without a session.
 pub(crate) fn is_modern(method: &str, params: &Map<String, Value>) -> bool {
@@ -15,11 +17,12 @@ pub(crate) fn is_modern(method: &str, params: &Map<String, Value>) -> bool {
     method == "server/discover" || meta(params).is_some_and(|meta| meta.contains_key(VERSION))
 }
 
-/// Checks the envelope.
-pub(crate) fn check(params: &Map<String, Value>) -> Result<(), Refusal> {
-    let invalid = |message: String| Err(Refusal::new(ErrorCode::InvalidParams, message));
+/// Reads the envelope: what this client can do and wants to hear, for this request.
+pub(crate) fn read(params: &Map<String, Value>) -> Result<Client, Refusal> {
+    let invalid = |message: String| Refusal::new(ErrorCode::InvalidParams, message);
     let meta = meta(params);
-    match meta.and_then(|meta| meta.get(VERSION)) {
+    let get = |name: &str| meta.and_then(|meta| meta.get(name));
+    match get(VERSION) {
         Some(Value::String(version)) if version == MODERN => {}
         Some(Value::String(version)) => {
             let message = format!("protocol version `{version}` is not spoken without a session; use `{MODERN}`");
@@ -27,14 +30,20 @@ pub(crate) fn check(params: &Map<String, Value>) -> Result<(), Refusal> {
                 .with("supported", SUPPORTED.to_vec())
                 .with("requested", version.as_str()));
         }
-        Some(_) => return invalid(format!("`_meta[\"{VERSION}\"]` must be text")),
-        None => return invalid(format!("`_meta[\"{VERSION}\"]` is missing")),
+        Some(_) => return Err(invalid(format!("`_meta[\"{VERSION}\"]` must be text"))),
+        None => return Err(invalid(format!("`_meta[\"{VERSION}\"]` is missing"))),
     }
-    match meta.and_then(|meta| meta.get(CAPABILITIES)) {
-        Some(Value::Object(_)) => Ok(()),
-        Some(_) => invalid(format!("`_meta[\"{CAPABILITIES}\"]` must be an object")),
-        None => invalid(format!("`_meta[\"{CAPABILITIES}\"]` is missing")),
-    }
+    let capabilities = match get(CAPABILITIES) {
+        Some(Value::Object(declared)) => Capabilities::read(declared),
+        Some(_) => return Err(invalid(format!("`_meta[\"{CAPABILITIES}\"]` must be an object"))),
+        None => return Err(invalid(format!("`_meta[\"{CAPABILITIES}\"]` is missing"))),
+    };
+    let level = get(LOG_LEVEL).map(Level::read).transpose()?;
+    Ok(Client {
+        era: Era::Modern,
+        capabilities,
+        logs: LogFilter::of(level),
+    })
 }
 
 fn meta(params: &Map<String, Value>) -> Option<&Map<String, Value>> {

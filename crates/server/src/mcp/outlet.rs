@@ -36,6 +36,11 @@ impl Outgoing {
         Self { bytes, kind }
     }
 
+    pub(crate) fn question(bytes: Vec<u8>) -> Self {
+        let kind = Kind::Question;
+        Self { bytes, kind }
+    }
+
     pub(crate) fn notification(bytes: Vec<u8>) -> Self {
         let kind = Kind::Notification;
         Self { bytes, kind }
@@ -49,6 +54,9 @@ pub(crate) trait Outlet: Send + Sync + 'static {
 
     /// Takes a message that may be dropped when the client reads too slowly. False if it was.
     fn offer(&self, message: Outgoing) -> bool;
+
+    /// May end the stream a client reads now, where what follows can be fetched later.
+    fn let_go(&self) {}
 }
 
 /// The right to answer one request. Dropped unused, the request gets no answer, as a cancelled one

@@ -1,63 +1,104 @@
-//! The resources we serve: the error table, for clients that want to know every code beforehand.
+//! The resources we serve: the error table, whole and by code, for clients that want to know every code
+//! beforehand.
 
 use countersign_gateway::error::{ErrorCode, Refusal};
 use serde_json::{Map, Value, json};
 
+use super::host::Host;
+use super::prompts;
 use super::revision::Era;
 
 const ERRORS_URI: &str = "countersign://errors";
-const ERRORS_MIME: &str = "application/json";
+const ERROR_TEMPLATE: &str = "countersign://errors/{code}";
+const JSON_MIME: &str = "application/json";
 
-pub(crate) fn list(era: Era) -> Value {
-    let mut errors = json!({
-        "uri": ERRORS_URI,
-        "name": "errors",
-        "description": "every error code, with its JSON-RPC code, meaning and whether to try again",
-        "mimeType": ERRORS_MIME,
-    });
-    if era.has_structured_content() {
-        errors["title"] = "Error table".into();
-    }
-    Value::Array(vec![errors])
+pub(crate) fn list(era: Era) -> Vec<Value> {
+    vec![titled(
+        json!({
+            "uri": ERRORS_URI,
+            "name": "errors",
+            "description": "every error code, with its JSON-RPC code, meaning and whether to try again",
+            "mimeType": JSON_MIME,
+        }),
+        "Error table",
+        era,
+    )]
+}
+
+pub(crate) fn templates(era: Era) -> Vec<Value> {
+    vec![titled(
+        json!({
+            "uriTemplate": ERROR_TEMPLATE,
+            "name": "error",
+            "description": "one error code, such as `COMMAND_NOT_ALLOWED`",
+            "mimeType": JSON_MIME,
+        }),
+        "Error code",
+        era,
+    )]
+}
+
+/// Values for a part of a template; none when there is no such part.
+pub(crate) fn values(template: &str, part: &str) -> Option<Vec<&'static str>> {
+    (template == ERROR_TEMPLATE && part == "code").then(prompts::codes)
+}
+
+/// Whether there is something to read at an address.
+pub(crate) fn exists(host: &Host, uri: &str) -> bool {
+    content(uri).is_some() || host.features.extra_resource(uri)
 }
 
 /// The `contents` of one resource.
 pub(crate) fn read(params: &Map<String, Value>) -> Result<Value, Refusal> {
+    let uri = uri(params)?;
+    let content = content(uri).ok_or_else(|| unknown(uri))?;
+    Ok(json!([{"uri": uri, "mimeType": JSON_MIME, "text": content.to_string()}]))
+}
+
+/// The address a request is about.
+pub(crate) fn uri(params: &Map<String, Value>) -> Result<&str, Refusal> {
     match params.get("uri") {
-        Some(Value::String(uri)) if uri == ERRORS_URI => Ok(json!([{
-            "uri": ERRORS_URI,
-            "mimeType": ERRORS_MIME,
-            "text": error_table().to_string(),
-        }])),
-        Some(Value::String(uri)) => {
-            let message = format!("there is no resource `{uri}`; `resources/list` names those there are");
-            Err(Refusal::new(ErrorCode::ResourceNotFound, message).with("uri", uri.as_str()))
-        }
+        Some(Value::String(uri)) => Ok(uri),
         Some(_) => Err(Refusal::new(ErrorCode::InvalidParams, "`params.uri` must be text")),
         None => Err(Refusal::new(ErrorCode::InvalidParams, "`params.uri` is missing")),
     }
 }
 
-/// One McpErrorMapping per code.
-fn error_table() -> Value {
-    let data_schema = json!({
-        "type": "object",
-        "properties": {
-            "errorCode": {"type": "string"},
-            "details": {"type": "object"},
-            "retryable": {"type": "boolean"},
-            "correlation_id": {"type": "string"},
+pub(crate) fn unknown(uri: &str) -> Refusal {
+    let message = format!("there is no resource `{uri}`; `resources/list` names those there are");
+    Refusal::new(ErrorCode::ResourceNotFound, message).with("uri", uri)
+}
+
+fn content(uri: &str) -> Option<Value> {
+    match uri.strip_prefix(ERRORS_URI)? {
+        "" => Some(ErrorCode::ALL.iter().copied().map(mapping).collect()),
+        code => ErrorCode::parse(code.strip_prefix('/')?).map(mapping),
+    }
+}
+
+fn titled(mut described: Value, title: &str, era: Era) -> Value {
+    if era.has_structured_content() {
+        described["title"] = title.into();
+    }
+    described
+}
+
+/// One McpErrorMapping.
+fn mapping(code: ErrorCode) -> Value {
+    json!({
+        "internalCode": code.name(),
+        "jsonRpcCode": code.json_rpc(),
+        "messageTemplate": code.template(),
+        "retryable": code.retryable(),
+        "dataSchema": {
+            "type": "object",
+            "properties": {
+                "errorCode": {"type": "string"},
+                "details": {"type": "object"},
+                "retryable": {"type": "boolean"},
+                "correlation_id": {"type": "string"},
+            },
+            "required": ["errorCode", "details", "retryable", "correlation_id"],
         },
-        "required": ["errorCode", "details", "retryable", "correlation_id"],
-    });
-    let mapping = |code: &ErrorCode| {
-        json!({
-            "internalCode": code.name(),
-            "jsonRpcCode": code.json_rpc(),
-            "messageTemplate": code.template(),
-            "retryable": code.retryable(),
-            "dataSchema": data_schema,
-        })
-    };
-    ErrorCode::ALL.iter().map(mapping).collect()
+    })
 }

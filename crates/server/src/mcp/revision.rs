@@ -69,7 +69,7 @@ impl Era {
         self.knows(Legacy::R2025_03_26)
     }
 
-    fn knows(self, since: Legacy) -> bool {
+    pub(crate) fn knows(self, since: Legacy) -> bool {
         match self {
             Self::Legacy(revision) => revision >= since,
             Self::Modern => true,

@@ -12,7 +12,6 @@ use super::revision::Era;
 pub(crate) struct CallRequest {
     pub(crate) tool: String,
     pub(crate) arguments: Map<String, Value>,
-    pub(crate) progress_token: Option<Id>,
 }
 
 impl CallRequest {
@@ -27,25 +26,25 @@ impl CallRequest {
             Some(_) => return Err(invalid("`params.arguments` must be an object")),
             None => Map::new(),
         };
-        let progress_token = match params.get("_meta") {
-            None => None,
-            Some(Value::Object(meta)) => meta.get("progressToken").cloned(),
-            Some(_) => return Err(invalid("`params._meta` must be an object")),
-        };
-        let progress_token = progress_token
-            .map(Id::try_from)
-            .transpose()
-            .map_err(|_| invalid("`progressToken` must be an integer or short text"))?;
-        Ok(Self {
-            tool,
-            arguments,
-            progress_token,
-        })
+        Ok(Self { tool, arguments })
     }
 }
 
+/// What progress is reported under, if the client wants to hear of it.
+pub(crate) fn progress_token(params: &Map<String, Value>) -> Result<Option<Id>, Refusal> {
+    let token = match params.get("_meta") {
+        None => None,
+        Some(Value::Object(meta)) => meta.get("progressToken").cloned(),
+        Some(_) => return Err(invalid("`params._meta` must be an object")),
+    };
+    token
+        .map(Id::try_from)
+        .transpose()
+        .map_err(|_| invalid("`progressToken` must be an integer or short text"))
+}
+
 /// The tools as a revision knows them.
-pub(crate) fn list(tools: &[ToolDefinition], era: Era) -> Value {
+pub(crate) fn list(tools: &[ToolDefinition], era: Era) -> Vec<Value> {
     tools.iter().map(|tool| describe(tool, era)).collect()
 }
 

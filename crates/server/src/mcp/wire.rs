@@ -1,5 +1,7 @@
 //! Outgoing messages as they stand on the wire. Each becomes one line of bytes, newline excluded.
 
+use std::time::Duration;
+
 use countersign_gateway::error::Refusal;
 use countersign_gateway::ids::CorrelationId;
 use countersign_gateway::service::Answer;
@@ -13,8 +15,10 @@ pub(crate) const NAME: &str = "countersign";
 const TITLE: &str = "Countersign";
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+const DUPLICATE: &str = "countersign/duplicate";
+
 /// Details the protocol expects directly in `error.data`.
-const LIFTED: [&str; 3] = ["supported", "requested", "uri"];
+const LIFTED: [&str; 4] = ["supported", "requested", "uri", "requiredCapabilities"];
 
 /// Marks the answer to a request that had been made before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,7 +95,7 @@ pub(crate) fn answer(id: &Id, answer: &Answer, era: Era, occasion: Occasion) -> 
         Era::Modern => modern_meta(),
     };
     if occasion == Occasion::Duplicate {
-        meta.insert("countersign/duplicate".to_owned(), Value::Bool(true));
+        meta.insert(DUPLICATE.to_owned(), Value::Bool(true));
     }
     bytes(&Response {
         jsonrpc: "2.0",
@@ -110,7 +114,52 @@ pub(crate) fn answer(id: &Id, answer: &Answer, era: Era, occasion: Occasion) -> 
     })
 }
 
-pub(crate) fn progress(token: &Id, progress: u64, message: Option<&str>) -> Vec<u8> {
+/// A tool's answer as a result inside another.
+pub(crate) fn tool_result(answer: &Answer) -> Value {
+    let mut result = json!({
+        "content": [{"type": "text", "text": answer.text}],
+        "isError": answer.is_error,
+    });
+    if !answer.structured.is_null() {
+        result["structuredContent"] = answer.structured.clone();
+    }
+    result
+}
+
+/// A result with what every result of its era carries.
+pub(crate) fn completed(mut result: Value, era: Era) -> Value {
+    if era == Era::Modern
+        && let Value::Object(fields) = &mut result
+    {
+        fields.entry("resultType").or_insert_with(|| "complete".into());
+        if let Value::Object(meta) = fields.entry("_meta").or_insert_with(|| Map::new().into()) {
+            meta.extend(modern_meta());
+        }
+    }
+    result
+}
+
+/// Marks a result as the answer to a request that had been made before.
+pub(crate) fn marked(mut result: Value, occasion: Occasion) -> Value {
+    if occasion == Occasion::Duplicate
+        && let Value::Object(fields) = &mut result
+        && let Value::Object(meta) = fields.entry("_meta").or_insert_with(|| Map::new().into())
+    {
+        meta.insert(DUPLICATE.to_owned(), Value::Bool(true));
+    }
+    result
+}
+
+/// A question of ours.
+pub(crate) fn request(id: &str, method: &str, params: &Value) -> Vec<u8> {
+    bytes(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+}
+
+pub(crate) fn notification(method: &str, params: &Value) -> Vec<u8> {
+    bytes(&json!({"jsonrpc": "2.0", "method": method, "params": params}))
+}
+
+pub(crate) fn progress(token: &Id, progress: u64, total: Option<u64>, message: Option<&str>) -> Vec<u8> {
     #[derive(Serialize)]
     struct Notification<'a> {
         jsonrpc: &'static str,
@@ -123,6 +172,8 @@ pub(crate) fn progress(token: &Id, progress: u64, message: Option<&str>) -> Vec<
         progress_token: &'a Id,
         progress: u64,
         #[serde(skip_serializing_if = "Option::is_none")]
+        total: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         message: Option<&'a str>,
     }
     bytes(&Notification {
@@ -131,6 +182,7 @@ pub(crate) fn progress(token: &Id, progress: u64, message: Option<&str>) -> Vec<
         params: ProgressParams {
             progress_token: token,
             progress,
+            total,
             message,
         },
     })
@@ -153,8 +205,8 @@ pub(crate) fn modern_meta() -> Map<String, Value> {
     )])
 }
 
-pub(crate) fn capabilities() -> Value {
-    json!({"tools": {}, "resources": {}})
+pub(crate) fn millis(duration: Duration) -> u64 {
+    duration.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
 fn bytes(message: &impl Serialize) -> Vec<u8> {

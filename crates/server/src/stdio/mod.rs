@@ -24,7 +24,8 @@ use tokio::time::timeout;
 
 use crate::limits::{DEPTH_DEFAULT, FLUSH_PATIENCE, LINE_BYTES_DEFAULT, OUTBOX_BYTES_MAX};
 use crate::mcp::dispatch::Connection;
-use crate::mcp::host::{Host, Link};
+pub use crate::mcp::host::ConformanceFixtures;
+use crate::mcp::host::{Features, Host, Link};
 use crate::mcp::jsonrpc::Malformed;
 use crate::mcp::outlet::{Outlet, Reply};
 use lines::{Line, Lines};
@@ -39,6 +40,7 @@ pub struct StdioOptions {
     pub flush_patience: Duration,
     pub ids: IdSource,
     pub clock: Clock,
+    pub fixtures: ConformanceFixtures,
 }
 
 impl StdioOptions {
@@ -50,6 +52,7 @@ impl StdioOptions {
             flush_patience: FLUSH_PATIENCE,
             ids: IdSource::random(),
             clock: Clock::system(),
+            fixtures: ConformanceFixtures::Absent,
         }
     }
 }
@@ -102,9 +105,12 @@ where
         clock: options.clock.clone(),
         ids: options.ids.clone(),
         depth_max: options.depth_max,
+        features: Features::new(&options.clock, options.fixtures),
     });
     let link = Link::Stdio(options.ids.session());
     let connection = Connection::new(&host, caller, link);
+    let standing: Arc<dyn Outlet> = Arc::clone(&outbox) as Arc<dyn Outlet>;
+    connection.stand_on(&standing);
     // Kept until the last answer has left: one socket may be both input and output, and letting go of
     // the input makes it blocking again.
     let mut lines = Lines::new(input, options.line_bytes_max);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::session::{Caller, Transport};
-use countersign_server::stdio::{self, StdioError, StdioOptions};
+use countersign_server::stdio::{self, ConformanceFixtures, StdioError, StdioOptions};
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, DuplexStream, Lines};
 use tokio::task::JoinHandle;
@@ -69,10 +69,29 @@ impl Client {
         client
     }
 
+    /// A client of a server with the conformance suite's fixtures, with a session that can do this.
+    pub(crate) async fn able(revision: &str, capabilities: Value) -> Self {
+        let mut client = Self::of_fixtures();
+        client.initialize_with(revision, capabilities).await;
+        client
+    }
+
+    /// A client of a server with the conformance suite's fixtures.
+    pub(crate) fn of_fixtures() -> Self {
+        Self::with(StdioOptions {
+            fixtures: ConformanceFixtures::Served,
+            ..options()
+        })
+    }
+
     pub(crate) async fn initialize(&mut self, revision: &str) -> Value {
+        self.initialize_with(revision, json!({})).await
+    }
+
+    pub(crate) async fn initialize_with(&mut self, revision: &str, capabilities: Value) -> Value {
         let params = json!({
             "protocolVersion": revision,
-            "capabilities": {},
+            "capabilities": capabilities,
             "clientInfo": {"name": "test", "version": "1"},
         });
         let answer = self.ask("init", "initialize", params).await;
@@ -162,6 +181,18 @@ impl Client {
         .await
         .expect("it happens in time");
     }
+}
+
+/// Parameters of a modern request by a client that can do this.
+pub(crate) fn modern_with(mut params: Value, capabilities: Value) -> Value {
+    let version = "io.modelcontextprotocol/protocolVersion";
+    let declared = "io.modelcontextprotocol/clientCapabilities";
+    if params["_meta"].is_null() {
+        params["_meta"] = json!({});
+    }
+    params["_meta"][version] = "2026-07-28".into();
+    params["_meta"][declared] = capabilities;
+    params
 }
 
 /// The code and `data.errorCode` of an error.

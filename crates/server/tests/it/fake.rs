@@ -29,6 +29,8 @@ pub(crate) struct Fake {
     pub(crate) lists_headed: AtomicBool,
     /// Tokens in force.
     pub(crate) tokens: Mutex<HashMap<String, Credential>>,
+    /// How the commands of `long` stand.
+    pub(crate) commands: Mutex<HashMap<String, &'static str>>,
     /// Lets calls of `wait` end, one for each permit.
     pub(crate) gate: Arc<Notify>,
     /// Told when the server shuts down.
@@ -122,6 +124,30 @@ impl Service for Shared {
                     Ok(said(json!({})))
                 }
                 "forbidden" => Err(Refusal::new(ErrorCode::Forbidden, "not with this token")),
+                // A command that goes on until it is cancelled, for callers that will not wait.
+                "long" => {
+                    let status = if call.answer_within.is_some() { "running" } else { "ok" };
+                    let id = RequestId::trusted(format!("command-{number}"));
+                    fake.commands.lock().unwrap().insert(id.to_string(), status);
+                    Ok(Answer {
+                        command: Some(id.clone()),
+                        ..command(&id.to_string(), status)
+                    })
+                }
+                "command_status" | "command_cancel" => {
+                    let id = call.arguments["request_id"].as_str().unwrap();
+                    let mut commands = fake.commands.lock().unwrap();
+                    if let Some(status) = commands.get_mut(id) {
+                        if call.tool == "command_cancel" && *status == "running" {
+                            *status = "failed";
+                        }
+                        return Ok(command(id, status));
+                    }
+                    Ok(Answer {
+                        is_error: true,
+                        ..said(json!({"status": "rejected", "error_code": "NOT_FOUND"}))
+                    })
+                }
                 "panic" => panic!("a tool that breaks"),
                 unknown => {
                     let message = format!("there is no tool `{unknown}`");
@@ -144,6 +170,25 @@ impl Service for Shared {
         self.0.shutdowns.fetch_add(1, Ordering::SeqCst);
         self.0.ending.notify_waiters();
         Box::pin(async {})
+    }
+}
+
+/// A command's result, as far as tasks look at it. What failed here was cancelled.
+fn command(id: &str, status: &str) -> Answer {
+    let mut structured = json!({
+        "request_id": id,
+        "status": status,
+        "started_at": "2026-11-15T10:00:00.000Z",
+        "finished_at": (status != "running").then_some("2026-11-15T10:00:05.000Z"),
+    });
+    match status {
+        "failed" => structured["error_code"] = "CANCELLED".into(),
+        "timeout" => structured["error_code"] = "COMMAND_TIMEOUT".into(),
+        _ => {}
+    }
+    Answer {
+        is_error: !matches!(status, "ok" | "running"),
+        ..said(structured)
     }
 }
 

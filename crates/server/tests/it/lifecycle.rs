@@ -22,10 +22,17 @@ async fn the_handshake_agrees_on_a_revision() {
             json!({"name": "countersign", "title": "Countersign", "version": version})
         };
         let answer = Client::new().initialize(asked).await;
+        let mut capabilities = json!({"tools": {}, "resources": {}, "prompts": {}, "logging": {}});
+        if spoken > "2024-11-05" {
+            capabilities["completions"] = json!({});
+        }
+        let instructions = &answer["result"]["instructions"];
+        assert!(instructions.as_str().unwrap().contains("execute_command"));
         let result = json!({
             "protocolVersion": spoken,
-            "capabilities": {"tools": {}, "resources": {}},
+            "capabilities": capabilities,
             "serverInfo": info,
+            "instructions": instructions,
         });
         assert_eq!(
             answer,
@@ -129,9 +136,14 @@ async fn tools_are_listed_as_each_revision_knows_them() {
 #[tokio::test]
 async fn lists_have_one_page() {
     let mut client = Client::of("2025-11-25").await;
-    for (number, method) in ["tools/list", "resources/list", "resources/templates/list"]
-        .iter()
-        .enumerate()
+    for (number, method) in [
+        "tools/list",
+        "resources/list",
+        "resources/templates/list",
+        "prompts/list",
+    ]
+    .iter()
+    .enumerate()
     {
         let answer = client.ask(number * 2, method, json!({"cursor": "abc"})).await;
         assert_eq!(error_of(&answer), (-32602, "INVALID_PARAMS"), "{method}");
@@ -144,11 +156,11 @@ async fn lists_have_one_page() {
 async fn what_is_not_declared_does_not_exist() {
     let mut client = Client::of("2025-11-25").await;
     for (id, method) in [
-        "prompts/list",
-        "prompts/get",
-        "completion/complete",
-        "logging/setLevel",
         "resources/subscribe",
+        "resources/unsubscribe",
+        "server/discovered",
+        "subscriptions/listen",
+        "tasks/get",
         "tasks/list",
         "sampling/createMessage",
         "notifications/initialized",
@@ -197,7 +209,16 @@ async fn the_error_table_is_a_resource() {
         }]})
     );
     let templates = client.ask(2, "resources/templates/list", json!({})).await;
-    assert_eq!(templates["result"], json!({"resourceTemplates": []}));
+    assert_eq!(
+        templates["result"],
+        json!({"resourceTemplates": [{
+            "uriTemplate": "countersign://errors/{code}",
+            "name": "error",
+            "title": "Error code",
+            "description": "one error code, such as `COMMAND_NOT_ALLOWED`",
+            "mimeType": "application/json",
+        }]})
+    );
 
     let read = client
         .ask(3, "resources/read", json!({"uri": "countersign://errors"}))

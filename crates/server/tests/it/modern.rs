@@ -26,8 +26,13 @@ async fn a_server_can_be_discovered() {
         "ttlMs": 60000,
         "cacheScope": "public",
         "_meta": server_info(),
-        "capabilities": {"tools": {}, "resources": {}},
+        "capabilities": {
+            "tools": {}, "resources": {}, "prompts": {}, "logging": {}, "completions": {},
+            "extensions": {"io.modelcontextprotocol/tasks": {}},
+        },
+        "instructions": answer["result"]["instructions"],
     });
+    assert!(result["instructions"].as_str().unwrap().contains("execute_command"));
     assert_eq!(answer, json!({"jsonrpc": "2.0", "id": 1, "result": result}));
 }
 
@@ -38,6 +43,7 @@ async fn lists_say_how_long_they_hold_and_for_whom() {
         ("tools/list", "tools", "private"),
         ("resources/list", "resources", "public"),
         ("resources/templates/list", "resourceTemplates", "public"),
+        ("prompts/list", "prompts", "public"),
     ] {
         let answer = client.ask(1, method, modern(json!({}))).await;
         let result = &answer["result"];
@@ -138,8 +144,10 @@ async fn methods_the_era_removed_do_not_exist() {
         "logging/setLevel",
         "resources/subscribe",
         "resources/unsubscribe",
-        "subscriptions/listen",
-        "prompts/list",
+        "roots/list",
+        "tasks/list",
+        "tasks/result",
+        "unheard/of",
     ] {
         let answer = client
             .ask(1, method, modern(json!({"protocolVersion": "2025-11-25"})))

@@ -10,6 +10,7 @@ use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::ids::IdSource;
 use countersign_server::http::{About, Anonymous, Gauges, HttpError, HttpLimits, HttpOptions, Readiness, serve_http};
 use countersign_server::limits::SESSION_TTL_DEFAULT;
+use countersign_server::stdio::ConformanceFixtures;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -50,6 +51,7 @@ pub(crate) fn options(fake: &Arc<Fake>) -> HttpOptions {
         session_ttl: SESSION_TTL_DEFAULT,
         limits: HttpLimits::standard(),
         tls: None,
+        fixtures: ConformanceFixtures::Absent,
         gauges: Arc::new(Gauges::default()),
     }
 }
