@@ -87,6 +87,10 @@ impl Service for Echo {
     }
 
     fn call(&self, _caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>> {
+        if call.tool != "echo" {
+            let refusal = Refusal::new(ErrorCode::UnknownTool, format!("there is no tool `{}`", call.tool));
+            return Box::pin(std::future::ready(Err(refusal)));
+        }
         let structured = Value::Object(call.arguments);
         let text = structured.to_string();
         let is_error = false;
