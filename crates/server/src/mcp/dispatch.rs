@@ -417,6 +417,13 @@ impl Connection {
         }
     }
 
+    /// Calls that run, requests that wait and questions that are open.
+    #[cfg(test)]
+    pub(super) fn left(&self) -> (usize, usize, usize) {
+        let state = self.0.state();
+        (state.calls.count(), state.open, self.0.questions.count())
+    }
+
     pub(super) fn shared(&self) -> &Arc<Shared> {
         &self.0
     }

@@ -41,3 +41,6 @@ pub(crate) mod jsonrpc;
 mod memory;
 pub(crate) mod outlet;
 pub(crate) mod wire;
+
+#[cfg(test)]
+mod tests;
