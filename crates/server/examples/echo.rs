@@ -1,8 +1,9 @@
 //! The smallest server: one tool that says what it was told. The tests run it on real descriptors; with
-//! the argument `http` it listens on a port of loopback and prints which.
+//! the argument `http` it listens on a port of loopback and prints which, and with `fixtures` beside it serves
+//! what the conformance suite calls by name.
 #![allow(clippy::print_stdout)]
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use countersign_gateway::audit::Pending;
@@ -14,9 +15,9 @@ use countersign_gateway::service::{Answer, RefusedEnvelope, Service, ToolCall};
 use countersign_gateway::session::credential::{Credential, Credentials};
 use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState, Sessions, Touched};
 use countersign_gateway::session::{Caller, Transport};
-use countersign_server::http::{About, Anonymous, HttpLimits, HttpOptions, Readiness, serve_http};
+use countersign_server::http::{About, Anonymous, ConformanceFixtures, HttpLimits, HttpOptions, Readiness, serve_http};
 use countersign_server::limits::SESSION_TTL_DEFAULT;
-use countersign_server::stdio::{ConformanceFixtures, StdioOptions, serve_stdio};
+use countersign_server::stdio::{StdioOptions, serve_stdio};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 
@@ -55,8 +56,11 @@ async fn over_http() -> Result<(), Box<dyn std::error::Error>> {
         session_ttl: SESSION_TTL_DEFAULT,
         limits: HttpLimits::standard(),
         tls: None,
-        fixtures: ConformanceFixtures::Served,
         gauges: Arc::default(),
+        fixtures: match std::env::args().nth(2).as_deref() {
+            Some("fixtures") => ConformanceFixtures::Served,
+            _ => ConformanceFixtures::Absent,
+        },
     };
     serve_http(listener, options, std::future::pending::<()>()).await?;
     Ok(())
@@ -65,24 +69,32 @@ async fn over_http() -> Result<(), Box<dyn std::error::Error>> {
 struct Echo;
 
 impl Service for Echo {
-    fn tools(&self, _caller: &Caller) -> Vec<ToolDefinition> {
-        vec![ToolDefinition {
-            name: "echo",
-            title: "Echo",
-            description: "answers with its arguments",
-            input_schema: json!({"type": "object"}),
-            output_schema: json!({"type": "object"}),
-            version: "1.0.0",
-            hints: Hints {
-                read_only: true,
-                destructive: false,
-                idempotent: true,
-                open_world: false,
-            },
-        }]
+    fn tools(&self, _caller: &Caller) -> Arc<[ToolDefinition]> {
+        static TOOLS: OnceLock<Arc<[ToolDefinition]>> = OnceLock::new();
+        let tools = || {
+            Arc::from([ToolDefinition {
+                name: "echo",
+                title: "Echo",
+                description: "answers with its arguments",
+                input_schema: json!({"type": "object"}),
+                output_schema: json!({"type": "object"}),
+                version: "1.0.0",
+                hints: Hints {
+                    read_only: true,
+                    destructive: false,
+                    idempotent: true,
+                    open_world: false,
+                },
+            }])
+        };
+        Arc::clone(TOOLS.get_or_init(tools))
     }
 
     fn call(&self, _caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>> {
+        if call.tool != "echo" {
+            let refusal = Refusal::new(ErrorCode::UnknownTool, format!("there is no tool `{}`", call.tool));
+            return Box::pin(std::future::ready(Err(refusal)));
+        }
         let structured = Value::Object(call.arguments);
         let text = structured.to_string();
         let is_error = false;

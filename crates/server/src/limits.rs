@@ -28,6 +28,8 @@ pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
 pub const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a modern client may keep what it was told about tools and resources.
 pub const CACHE_TTL: Duration = Duration::from_secs(60);
+/// Lists of tools that are kept as they stand on the wire: one for each revision and kind of caller.
+pub const LISTS_WRITTEN_MAX: usize = 32;
 /// Questions one connection may have put to its client and not have answered yet.
 pub const QUESTIONS_OPEN_MAX: usize = 16;
 /// How long a client may take with a question.

@@ -3,11 +3,10 @@
 use axum::http::{HeaderMap, header};
 use serde_json::{Value, json};
 
-use crate::mcp::host::Host;
-use crate::mcp::revision::{Era, SUPPORTED};
-use crate::mcp::{methods, wire};
+use crate::mcp::revision::SUPPORTED;
+use crate::mcp::wire;
 
-pub(super) fn server(host: &Host, scheme: &str, headers: &HeaderMap) -> Value {
+pub(super) fn server(scheme: &str, headers: &HeaderMap, capabilities: &Value) -> Value {
     // The name the client used is the one by which it reaches us; the guard has looked at it.
     let name = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let at = |path: &str| match name {
@@ -22,6 +21,6 @@ pub(super) fn server(host: &Host, scheme: &str, headers: &HeaderMap) -> Value {
             {"type": "streamable-http", "url": at("/mcp")},
             {"type": "sse", "url": at("/sse")},
         ],
-        "capabilities": methods::capabilities(host, Era::Modern),
+        "capabilities": capabilities,
     })
 }

@@ -48,12 +48,16 @@ use countersign_gateway::service::Service;
 use countersign_gateway::session::credential::Credentials;
 use countersign_gateway::session::lifetime::Sessions;
 use countersign_gateway::session::{Caller, Transport};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 use crate::limits::{BODY_BYTES_DEFAULT, DEPTH_DEFAULT, SESSIONS_DEFAULT};
-use crate::mcp::host::{ConformanceFixtures, Features, Host};
+use crate::mcp::host::{Features, Host};
+use crate::mcp::methods;
+use crate::mcp::revision::Era;
+
+pub use crate::mcp::host::ConformanceFixtures;
 
 pub use auth::Anonymous;
 pub use gauges::Gauges;
@@ -226,8 +230,8 @@ struct Site {
     about: About,
     readiness: Arc<dyn Readiness>,
     ids: IdSource,
-    host: Arc<Host>,
     started: Instant,
+    capabilities: Value,
     scheme: &'static str,
 }
 
@@ -236,8 +240,8 @@ fn routes(options: &HttpOptions, host: &Arc<Host>) -> Router {
         about: options.about.clone(),
         readiness: Arc::clone(&options.readiness),
         ids: options.ids.clone(),
-        host: Arc::clone(host),
         started: Instant::now(),
+        capabilities: methods::capabilities(host, Era::Modern),
         scheme: if options.tls.is_some() { "https" } else { "http" },
     });
     Router::new()
@@ -285,5 +289,5 @@ async fn wrong_method(State(site): State<Arc<Site>>) -> Response {
 }
 
 async fn description(State(site): State<Arc<Site>>, headers: HeaderMap) -> Response {
-    Json(describe::server(&site.host, site.scheme, &headers)).into_response()
+    Json(describe::server(site.scheme, &headers, &site.capabilities)).into_response()
 }

@@ -235,6 +235,7 @@ impl Registry {
     /// The stream of an HTTP+SSE session is gone, and with it the session. Its commands go on.
     pub(super) fn stream_closed(&self, live: &Arc<Live>) {
         self.forget(live.id.as_str());
+        live.connection.hang_up();
         let connection = live.connection.clone();
         // Streams are dropped by their tasks, so there is a runtime; at its very end there is none,
         // and the session expires instead.

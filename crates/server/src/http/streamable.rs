@@ -20,9 +20,8 @@ use crate::limits::STREAM_AFTER;
 use crate::mcp::dispatch::Connection;
 use crate::mcp::host::Link;
 use crate::mcp::jsonrpc::{self, Incoming, Message};
-use crate::mcp::modern;
 use crate::mcp::outlet::Outgoing;
-use crate::mcp::revision::Era;
+use crate::mcp::{methods, modern};
 
 use super::auth::Peer;
 use super::events::{self, Source};
@@ -109,7 +108,7 @@ impl Post<'_> {
                 else {
                     return Ok(());
                 };
-                match self.schema(name) {
+                match methods::input_schema(&self.server.host, &self.caller, name) {
                     Some(schema) => {
                         let arguments = request.params.get("arguments").and_then(Value::as_object);
                         headers::check_parameters(&self.headers, &schema, arguments)
@@ -141,16 +140,6 @@ impl Post<'_> {
             return events::response_until(stopping, source, &self.server.options.gauges);
         }
         events::response(None, source, &self.server.options.gauges)
-    }
-
-    /// What a tool takes, if this caller has it.
-    fn schema(&self, tool: &str) -> Option<Value> {
-        let host = &self.server.host;
-        let tools = host.service.tools(&self.caller).into_iter();
-        let ours = tools.filter(|known| known.name == tool).map(|tool| tool.input_schema);
-        let extras = host.features.listed("tools/list", Era::Modern).into_iter();
-        let extras = extras.filter(|known| known["name"] == tool);
-        ours.chain(extras.map(|mut known| known["inputSchema"].take())).next()
     }
 
     async fn legacy(self, incoming: Incoming, accepts: Accepts) -> Response {

@@ -34,7 +34,7 @@ pub(crate) fn job(request: &Request) -> Result<Job, Refusal> {
 }
 
 async fn listen(mut talk: Talk, asked: Filter, id: Id) -> Outcome {
-    let filter = asked.as_far_as_declared(&talk.host);
+    let filter = asked.limited_to_declared(&talk.host);
     // Listened to before it is acknowledged, so that nothing falls between.
     let mut news = talk.host.features.changes.listen();
     let meta = json!({SUBSCRIPTION: id});
@@ -83,7 +83,7 @@ impl Filter {
     }
 
     /// What is left of a wish: changes that were never promised are not told.
-    fn as_far_as_declared(self, host: &Host) -> Self {
+    fn limited_to_declared(self, host: &Host) -> Self {
         let declared = super::methods::capabilities(host, Era::Modern);
         let promised = |list: &str, what: &str| declared[list][what] == Value::Bool(true);
         let subscribes = promised("resources", "subscribe");

@@ -29,6 +29,7 @@ mod client;
 mod conversation;
 mod job;
 mod listening;
+mod lists;
 mod question;
 pub(crate) mod questions;
 mod rounds;
@@ -41,3 +42,6 @@ pub(crate) mod jsonrpc;
 mod memory;
 pub(crate) mod outlet;
 pub(crate) mod wire;
+
+#[cfg(test)]
+mod tests;

@@ -53,7 +53,7 @@ impl Fake {
 pub(crate) struct Shared(pub(crate) Arc<Fake>);
 
 impl Service for Shared {
-    fn tools(&self, _caller: &Caller) -> Vec<ToolDefinition> {
+    fn tools(&self, _caller: &Caller) -> Arc<[ToolDefinition]> {
         let tool = |name, input_schema| ToolDefinition {
             name,
             title: "Echo",
@@ -76,7 +76,7 @@ impl Service for Shared {
                 json!({"type": "object", "properties": {"region": region}}),
             ));
         }
-        tools
+        tools.into()
     }
 
     fn call(&self, _caller: Caller, mut call: ToolCall) -> Pending<Result<Answer, Refusal>> {

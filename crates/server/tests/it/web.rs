@@ -8,9 +8,10 @@ use std::time::Duration;
 use countersign_gateway::audit::Pending;
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::ids::IdSource;
-use countersign_server::http::{About, Anonymous, Gauges, HttpError, HttpLimits, HttpOptions, Readiness, serve_http};
+use countersign_server::http::{
+    About, Anonymous, ConformanceFixtures, Gauges, HttpError, HttpLimits, HttpOptions, Readiness, serve_http,
+};
 use countersign_server::limits::SESSION_TTL_DEFAULT;
-use countersign_server::stdio::ConformanceFixtures;
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -51,8 +52,8 @@ pub(crate) fn options(fake: &Arc<Fake>) -> HttpOptions {
         session_ttl: SESSION_TTL_DEFAULT,
         limits: HttpLimits::standard(),
         tls: None,
-        fixtures: ConformanceFixtures::Absent,
         gauges: Arc::new(Gauges::default()),
+        fixtures: ConformanceFixtures::Absent,
     }
 }
 
