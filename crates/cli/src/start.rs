@@ -41,8 +41,8 @@ pub(crate) struct Started {
 pub(crate) struct Joined {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) sessions: Arc<dyn Sessions>,
-    #[expect(dead_code, reason = "for the transports that take tokens")]
     pub(crate) credentials: Arc<dyn Credentials>,
+    pub(crate) record: Arc<SqliteStore>,
 }
 
 /// The configuration cannot be used; exit code 2.
@@ -147,12 +147,13 @@ impl Started {
             },
             redactor,
             approver,
-            record,
+            record: record.clone(),
         };
         Ok(Joined {
             gateway: wiring::gateway(parts, launchpad),
             sessions,
             credentials,
+            record,
         })
     }
 

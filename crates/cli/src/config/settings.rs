@@ -35,10 +35,6 @@ pub(crate) struct Settings {
     /// Where traces go.
     pub(crate) otlp_endpoint: Option<String>,
     pub(crate) tls: Option<Tls>,
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
-    )]
     pub(crate) anonymous_agents: bool,
     #[cfg_attr(
         not(test),
@@ -139,15 +135,7 @@ pub(crate) struct LimitSettings {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
-    )]
     pub(crate) cert: PathBuf,
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
-    )]
     pub(crate) key: PathBuf,
 }
 

@@ -7,6 +7,7 @@ use crate::audit::Change;
 use crate::audit::event::{Actor, Draft, EventType};
 use crate::audit::invocation::{presentable_arguments, presentable_id};
 use crate::audit::payload::{Object, Payload};
+use crate::error::ErrorCode;
 use crate::limits;
 use crate::service::RefusedEnvelope;
 
@@ -37,7 +38,7 @@ impl Gateway {
             ports.clock.now(),
             envelope.correlation_id,
             actor,
-            EventType::RequestRefused,
+            refused_as(envelope.code),
             object.finish(),
         );
         let change = Change {
@@ -70,5 +71,13 @@ impl Gateway {
         } else {
             serde_json::json!({"bytes": bytes})
         }
+    }
+}
+
+/// Who could not show who they are is another matter than a message that was wrong.
+fn refused_as(code: ErrorCode) -> EventType {
+    match code {
+        ErrorCode::Unauthenticated => EventType::AuthRefused,
+        _ => EventType::RequestRefused,
     }
 }

@@ -62,6 +62,11 @@ impl Calls {
         self.awaited
     }
 
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        self.running.len()
+    }
+
     pub(crate) fn start(&mut self, running: Running) -> CallKey {
         self.last_key += 1;
         let key = CallKey(self.last_key);

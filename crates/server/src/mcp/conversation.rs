@@ -76,11 +76,11 @@ impl Conversation {
     }
 
     /// Says something to whoever reads the client's log, if it wants to hear that much.
-    pub(crate) fn log(&self, level: Level, data: Value) {
+    pub(crate) fn log(&self, level: Level, data: impl FnOnce() -> Value) {
         if !self.client.logs.wants(level) {
             return;
         }
-        let params = json!({"level": level.as_str(), "logger": wire::NAME, "data": data});
+        let params = json!({"level": level.as_str(), "logger": wire::NAME, "data": data()});
         self.notify(wire::notification("notifications/message", &params));
     }
 

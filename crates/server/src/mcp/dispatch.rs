@@ -389,6 +389,10 @@ impl Connection {
             Ok(None) => {
                 drop(state);
                 let shared = &self.0;
+                let written = methods::written(&shared.host, &shared.caller, era, &request.method, &request.params);
+                if let Some(written) = written {
+                    return reply.send(Outgoing::answer(wire::written_result(&request.id, &written)));
+                }
                 let answer = methods::answer(&shared.host, &shared.caller, era, &request.method, &request.params);
                 self.tell(request, era, answer, reply);
             }
@@ -415,6 +419,13 @@ impl Connection {
             Ok(result) => reply.send(Outgoing::answer(wire::result(&request.id, &result))),
             Err(refusal) => self.refuse(Envelope::of(&request), Some(era), refusal, reply),
         }
+    }
+
+    /// Calls that run, requests that wait and questions that are open.
+    #[cfg(test)]
+    pub(super) fn left(&self) -> (usize, usize, usize) {
+        let state = self.0.state();
+        (state.calls.count(), state.open, self.0.questions.count())
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {

@@ -99,14 +99,12 @@ async fn call_tool(talk: Talk, call: CallRequest) -> Outcome {
         },
     );
     let answer = answer.await?;
-    conversation.log(
-        if answer.is_error { Level::Warning } else { Level::Info },
-        told(&tool, &answer),
-    );
-    Ok(match tasks::created(&answer, host.clock.now()) {
-        Some(task) if becomes_task => Said::Result(task),
-        Some(_) | None => Said::Answer(answer),
-    })
+    let level = if answer.is_error { Level::Warning } else { Level::Info };
+    conversation.log(level, || told(&tool, &answer));
+    let task = becomes_task
+        .then(|| tasks::created(&answer, host.clock.now()))
+        .flatten();
+    Ok(task.map_or(Said::Answer(answer), Said::Result))
 }
 
 /// What the client's log says of a call that was answered.

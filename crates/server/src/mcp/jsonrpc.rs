@@ -3,10 +3,13 @@
 //! Whatever is wrong with a frame is a [`Malformed`], which knows the id to answer with. Methods and
 //! their parameters are not looked at here.
 
+use std::fmt;
 use std::sync::Arc;
 
 use countersign_gateway::error::{ErrorCode, Refusal};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::map::Entry;
 use serde_json::{Map, Number, Value};
 
 use super::questions::{ClientError, Told};
@@ -67,8 +70,8 @@ pub(crate) fn parse(bytes: &[u8], depth_max: usize) -> Result<Incoming, Malforme
     // what we promise and cannot be set, is not needed.
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     reader.disable_recursion_limit();
-    let value = Value::deserialize(&mut reader)
-        .and_then(|value| reader.end().map(|()| value))
+    let value = Strict::deserialize(&mut reader)
+        .and_then(|Strict(value)| reader.end().map(|()| value))
         .map_err(|error| Malformed::unreadable(format!("the message is not valid JSON: {error}")))?;
     match value {
         Value::Array(members) => Ok(Incoming::Batch(members)),
@@ -216,6 +219,73 @@ fn nests_deeper_than(bytes: &[u8], depth_max: usize) -> bool {
     false
 }
 
+/// A value in which no object has a name twice. Who reads the first of two and who reads the last would
+/// disagree about what was asked, and we are not the only reader on the way.
+struct Strict(Value);
+
+impl<'de> Deserialize<'de> for Strict {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(StrictVisitor).map(Self)
+    }
+}
+
+struct StrictVisitor;
+
+impl<'de> Visitor<'de> for StrictVisitor {
+    type Value = Value;
+
+    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("a JSON value")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
+        let mut values = Vec::new();
+        while let Some(Strict(value)) = items.next_element()? {
+            values.push(value);
+        }
+        Ok(values.into())
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some((name, Strict(value))) = entries.next_entry::<String, Strict>()? {
+            match fields.entry(name) {
+                Entry::Vacant(field) => drop(field.insert(value)),
+                Entry::Occupied(_) => return Err(A::Error::custom("an object has the same name twice")),
+            }
+        }
+        Ok(fields.into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -286,6 +356,42 @@ mod tests {
         for (length, fits) in [(ID_BYTES_MAX, true), (ID_BYTES_MAX + 1, false)] {
             let text = format!(r#"{{"jsonrpc":"2.0","id":"{}","method":"ping"}}"#, "x".repeat(length));
             assert_eq!(parse(text.as_bytes(), 128).is_ok(), fits, "{length}");
+        }
+    }
+
+    #[test]
+    fn no_object_has_a_name_twice() {
+        let text = |params: &str| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{params}}}"#);
+        for (params, fits) in [
+            (r#"{"a":1,"b":1}"#, true),
+            (r#"{"a":{"a":[{"a":1}]}}"#, true),
+            (r#"{"a":1,"a":1}"#, false),
+            (r#"{"a":1,"\u0061":2}"#, false),
+            (r#"{"x":[{"a":1,"b":2,"a":3}]}"#, false),
+        ] {
+            assert_eq!(parse(text(params).as_bytes(), 128).is_ok(), fits, "{params}");
+        }
+        let twice = br#"{"jsonrpc":"2.0","id":1,"id":2,"method":"ping"}"#;
+        assert_eq!(parse(twice, 128).unwrap_err().refusal.code, ErrorCode::ParseError);
+    }
+
+    #[test]
+    fn a_strict_value_is_the_same_value() {
+        let text = r#"[null,true,false,0,-1,1.5,1e300,18446744073709551615,-9223372036854775808,"x\u00e9",[],{},{"a":[{"b":null}]}]"#;
+        let Strict(strict) = serde_json::from_str(text).unwrap();
+        assert_eq!(strict, serde_json::from_str::<Value>(text).unwrap());
+    }
+
+    #[test]
+    fn an_answer_is_never_answered() {
+        for text in [
+            r#"{"jsonrpc":"2.0","id":"a","result":{}}"#,
+            r#"{"jsonrpc":"2.0","id":null,"error":{"code":1,"message":"x"}}"#,
+            r#"{"id":[],"error":5}"#,
+            r#"{"result":1,"error":2}"#,
+        ] {
+            let parsed = parse(text.as_bytes(), 128);
+            assert!(matches!(parsed, Ok(Incoming::One(Message::Response(_)))), "{text}");
         }
     }
 }

@@ -29,8 +29,9 @@ mod client;
 mod conversation;
 mod job;
 mod listening;
+mod lists;
 mod question;
-mod questions;
+pub(crate) mod questions;
 mod rounds;
 mod tasks;
 
@@ -41,3 +42,6 @@ pub(crate) mod jsonrpc;
 mod memory;
 pub(crate) mod outlet;
 pub(crate) mod wire;
+
+#[cfg(test)]
+mod tests;

@@ -27,10 +27,10 @@ pub(crate) struct Fake {
     pub(crate) sessions: Mutex<HashMap<SessionId, Session>>,
     /// Whether a tool is listed that wants an argument repeated in a header.
     pub(crate) lists_headed: AtomicBool,
-    /// How the commands of `long` stand.
-    pub(crate) commands: Mutex<HashMap<String, &'static str>>,
     /// Tokens in force.
     pub(crate) tokens: Mutex<HashMap<String, Credential>>,
+    /// How the commands of `long` stand.
+    pub(crate) commands: Mutex<HashMap<String, &'static str>>,
     /// Lets calls of `wait` end, one for each permit.
     pub(crate) gate: Arc<Notify>,
     /// Told when the server shuts down.
@@ -53,7 +53,7 @@ impl Fake {
 pub(crate) struct Shared(pub(crate) Arc<Fake>);
 
 impl Service for Shared {
-    fn tools(&self, _caller: &Caller) -> Vec<ToolDefinition> {
+    fn tools(&self, _caller: &Caller) -> Arc<[ToolDefinition]> {
         let tool = |name, input_schema| ToolDefinition {
             name,
             title: "Echo",
@@ -76,7 +76,7 @@ impl Service for Shared {
                 json!({"type": "object", "properties": {"region": region}}),
             ));
         }
-        tools
+        tools.into()
     }
 
     fn call(&self, _caller: Caller, mut call: ToolCall) -> Pending<Result<Answer, Refusal>> {

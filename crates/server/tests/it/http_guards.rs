@@ -296,3 +296,16 @@ async fn it_says_what_it_speaks() {
     );
     assert!(told["capabilities"]["tools"].is_object());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_no_bytes_is_cut_off() {
+    let web = Web::start().await;
+    let session = web.initialize("2025-11-25").await;
+    let mut client = web.connect().await;
+    let ask = Ask::post(call(1, "big", json!({"bytes": 20_000_000}))).session(&session);
+    client.send(&ask.header("Accept", "application/json")).await;
+    web::until(|| web.fake.calls() == 1).await;
+    assert_eq!(web.gauges.connections(), 1);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    web::until(|| web.gauges.connections() == 0).await;
+}

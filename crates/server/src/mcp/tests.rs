@@ -1,0 +1,356 @@
+//! What several connections of one server mean to one another, and what is left when they end.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use countersign_gateway::audit::Pending;
+use countersign_gateway::catalog::definition::ToolDefinition;
+use countersign_gateway::clock::{Clock, Timestamp};
+use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::ids::{CredentialId, IdSource, RequestId, SessionId};
+use countersign_gateway::service::{Answer, RefusedEnvelope, Service, ToolCall};
+use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState, Sessions, Touched};
+use countersign_gateway::session::{Caller, Transport};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::changes::Change;
+use super::dispatch::Connection;
+use super::host::{ConformanceFixtures, Features, Host, Link};
+use super::outlet::{Outgoing, Outlet};
+use crate::limits::REQUEST_STATE_TTL;
+
+/// A gateway whose only tool waits until it is cancelled.
+struct Waits;
+
+impl Service for Waits {
+    fn tools(&self, _caller: &Caller) -> Arc<[ToolDefinition]> {
+        Arc::default()
+    }
+
+    fn call(&self, _caller: Caller, mut call: ToolCall) -> Pending<Result<Answer, Refusal>> {
+        Box::pin(async move {
+            if call.tool != "wait" {
+                return Err(Refusal::new(ErrorCode::UnknownTool, "there is only `wait`"));
+            }
+            call.cancel.cancelled().await;
+            Err(Refusal::new(ErrorCode::Cancelled, "cancelled"))
+        })
+    }
+
+    fn recall(&self, _caller: Caller, _command: RequestId) -> Pending<Result<Answer, Refusal>> {
+        Box::pin(std::future::ready(Err(Refusal::new(ErrorCode::NotFound, "nothing"))))
+    }
+
+    fn refused(&self, _envelope: RefusedEnvelope) -> Pending<()> {
+        Box::pin(std::future::ready(()))
+    }
+
+    fn shutdown(&self) -> Pending<()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+impl Sessions for Waits {
+    fn open(&self, _session: Session) -> Pending<Result<(), Refusal>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn advance(&self, _session: Session, _from: SessionState) -> Pending<Result<(), Refusal>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn find(&self, _id: &SessionId) -> Pending<Result<Option<KeptSession>, Refusal>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn touch(&self, _touched: Vec<Touched>) -> Pending<Result<(), Refusal>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn expire(&self, _idle_since: Timestamp, _busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+}
+
+fn host(clock: &Clock) -> Arc<Host> {
+    Arc::new(Host {
+        service: Arc::new(Waits),
+        sessions: Arc::new(Waits),
+        clock: clock.clone(),
+        ids: IdSource::counting(),
+        depth_max: 128,
+        features: Features::new(clock, ConformanceFixtures::Served),
+    })
+}
+
+fn clock() -> Clock {
+    Clock::fixed(Timestamp::from_millis(1_000))
+}
+
+/// A client, and all it heard.
+struct Peer {
+    connection: Connection,
+    heard: Arc<Heard>,
+    outlet: Arc<dyn Outlet>,
+}
+
+#[derive(Default)]
+struct Heard(Mutex<Vec<Value>>);
+
+impl Outlet for Heard {
+    fn send(&self, message: Outgoing) {
+        let message = serde_json::from_slice(&message.bytes).unwrap();
+        self.0.lock().unwrap().push(message);
+    }
+
+    fn offer(&self, message: Outgoing) -> bool {
+        self.send(message);
+        true
+    }
+}
+
+impl Peer {
+    fn new(host: &Arc<Host>, credential: &str) -> Self {
+        let caller = Caller {
+            credential: CredentialId::trusted(credential),
+            ..Caller::anonymous_agent(Transport::Stdio)
+        };
+        let connection = Connection::new(host, caller, Link::Stdio(host.ids.session()));
+        let heard = Arc::new(Heard::default());
+        let outlet = Arc::clone(&heard) as Arc<dyn Outlet>;
+        connection.stand_on(&outlet);
+        Self {
+            connection,
+            heard,
+            outlet,
+        }
+    }
+
+    fn say(&self, message: &Value) {
+        self.connection.receive(message.to_string().as_bytes(), &self.outlet);
+    }
+
+    fn request(&self, id: impl Into<Value>, method: &str, params: Value) {
+        let id = id.into();
+        self.say(&json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}));
+    }
+
+    fn initialize(&self) {
+        let capabilities = json!({"elicitation": {}, "sampling": {}, "roots": {}});
+        self.request(
+            "hello",
+            "initialize",
+            json!({"protocolVersion": "2025-11-25", "capabilities": capabilities}),
+        );
+    }
+
+    fn heard(&self) -> Vec<Value> {
+        self.heard.0.lock().unwrap().clone()
+    }
+
+    /// The first message that fits, in some turns of the runtime.
+    async fn hears(&self, fits: impl Fn(&Value) -> bool) -> Value {
+        for _ in 0..1_000 {
+            if let Some(message) = self.heard().into_iter().find(&fits) {
+                return message;
+            }
+            tokio::task::yield_now().await;
+        }
+        panic!("not heard among {:?}", self.heard());
+    }
+
+    async fn ask(&self, id: &str, method: &str, params: Value) -> Value {
+        self.request(id, method, params);
+        self.hears(|message| message["id"] == id).await
+    }
+}
+
+fn modern(mut params: Value) -> Value {
+    params["_meta"] = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
+    });
+    params
+}
+
+#[tokio::test]
+async fn a_state_is_of_no_use_to_another_caller_nor_too_late() {
+    let clock = clock();
+    let host = host(&clock);
+    let (ana, ben) = (Peer::new(&host, "ana"), Peer::new(&host, "ben"));
+    let tool = "test_input_required_result_request_state";
+    let state = async |id: &str| {
+        let asked = ana.ask(id, "tools/call", modern(json!({"name": tool}))).await;
+        asked["result"]["requestState"].as_str().unwrap().to_owned()
+    };
+    let retry = |state: &str| {
+        let answers = json!({"confirm": {"action": "accept", "content": {"ok": true}}});
+        modern(json!({"name": tool, "inputResponses": answers, "requestState": state}))
+    };
+    let given = state("1").await;
+    let stolen = ben.ask("2", "tools/call", retry(&given)).await;
+    assert_eq!(stolen["error"]["code"], -32602);
+    let kept = ana.ask("3", "tools/call", retry(&given)).await;
+    assert_eq!(kept["result"]["resultType"], "complete", "the theft did not use it up");
+
+    let given = state("4").await;
+    clock.advance(REQUEST_STATE_TTL);
+    let late = ana.ask("5", "tools/call", retry(&given)).await;
+    assert_eq!(late["error"]["code"], -32602);
+}
+
+#[tokio::test]
+async fn an_answer_on_another_connection_is_nobodys() {
+    let host = host(&clock());
+    let (ana, ben) = (Peer::new(&host, "ana"), Peer::new(&host, "ana"));
+    for peer in [&ana, &ben] {
+        peer.initialize();
+        peer.request(
+            1,
+            "tools/call",
+            json!({"name": "test_elicitation", "arguments": {"message": "?"}}),
+        );
+    }
+    let question = |message: &Value| message["method"] == "elicitation/create";
+    let asked = ana.hears(question).await["id"].clone();
+    assert_ne!(asked, ben.hears(question).await["id"]);
+    let declined = json!({"jsonrpc": "2.0", "id": asked, "result": {"action": "decline"}});
+    ben.say(&declined);
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    let is_answer = |message: &Value| message["id"] == 1;
+    assert!(!ben.heard().iter().any(is_answer) && !ana.heard().iter().any(is_answer));
+    ana.say(&declined);
+    assert!(ana.hears(is_answer).await["result"].is_object());
+}
+
+#[tokio::test]
+async fn who_subscribed_hears_of_a_resource_until_it_unsubscribes() {
+    let host = host(&clock());
+    let ana = Peer::new(&host, "ana");
+    ana.initialize();
+    let uri = "test://watched-resource";
+    let updated = || host.features.changes.announce(Change::Resource(uri.to_owned()));
+    let count = || {
+        let heard = ana.heard();
+        let updates = heard
+            .iter()
+            .filter(|message| message["method"] == "notifications/resources/updated");
+        updates
+            .inspect(|update| assert_eq!(update["params"], json!({"uri": uri})))
+            .count()
+    };
+    ana.ask("1", "resources/subscribe", json!({"uri": uri})).await;
+    host.features
+        .changes
+        .announce(Change::Resource("test://static-text".to_owned()));
+    updated();
+    ana.hears(|message| message["params"]["uri"] == uri).await;
+    assert_eq!(count(), 1);
+    ana.ask("2", "resources/unsubscribe", json!({"uri": uri})).await;
+    updated();
+    for _ in 0..50 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_is_not_waited_for_for_ever() {
+    let host = host(&clock());
+    let ana = Peer::new(&host, "ana");
+    ana.initialize();
+    ana.request(
+        1,
+        "tools/call",
+        json!({"name": "test_elicitation", "arguments": {"message": "?"}}),
+    );
+    let asked = ana.hears(|message| message["method"] == "elicitation/create").await;
+    tokio::time::sleep(crate::limits::QUESTION_PATIENCE + Duration::from_secs(1)).await;
+    let answer = ana.hears(|message| message["id"] == 1).await;
+    assert_eq!(answer["error"]["data"]["errorCode"], "CANCELLED");
+    let withdrawn = ana
+        .hears(|message| message["method"] == "notifications/cancelled")
+        .await;
+    assert_eq!(withdrawn["params"]["requestId"], asked["id"]);
+}
+
+#[derive(Clone, Debug)]
+enum Act {
+    Call(&'static str, u8),
+    Modern(&'static str, u8),
+    Listen(u8),
+    Cancel(u8),
+    /// Answers the question that was asked so many questions ago, or one that was not.
+    Answer(usize, bool),
+    Turn,
+}
+
+fn act() -> impl Strategy<Value = Act> {
+    let tool = prop_oneof![
+        Just("wait"),
+        Just("test_elicitation"),
+        Just("test_sampling"),
+        Just("test_elicitation_sep1330_enums"),
+        Just("test_input_required_result_list_roots"),
+        Just("test_simple_text"),
+        Just("unheard_of"),
+    ];
+    prop_oneof![
+        4 => (tool.clone(), any::<u8>()).prop_map(|(tool, id)| Act::Call(tool, id)),
+        1 => (tool, any::<u8>()).prop_map(|(tool, id)| Act::Modern(tool, id)),
+        1 => any::<u8>().prop_map(Act::Listen),
+        1 => any::<u8>().prop_map(Act::Cancel),
+        3 => (0..4_usize, any::<bool>()).prop_map(|(back, fits)| Act::Answer(back, fits)),
+        3 => Just(Act::Turn),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn nothing_is_left_of_a_client_that_has_gone(acts in vec(act(), 0..40)) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let host = host(&clock());
+            let ana = Peer::new(&host, "ana");
+            ana.initialize();
+            for act in acts {
+                match act {
+                    Act::Call(tool, id) => ana.request(id, "tools/call", json!({"name": tool})),
+                    Act::Modern(tool, id) => ana.request(id, "tools/call", modern(json!({"name": tool}))),
+                    Act::Listen(id) => {
+                        let filter = json!({"notifications": {"toolsListChanged": true}});
+                        ana.request(id, "subscriptions/listen", modern(filter));
+                    }
+                    Act::Cancel(id) => ana.say(&json!({
+                        "jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id},
+                    })),
+                    Act::Answer(back, fits) => {
+                        let heard = ana.heard();
+                        let asked = heard.iter().filter(|message| message["method"].is_string() && message["id"].is_string());
+                        let id = asked.rev().nth(back).map_or_else(|| json!("made up"), |asked| asked["id"].clone());
+                        let result = if fits { json!({"action": "decline"}) } else { json!(5) };
+                        ana.say(&json!({"jsonrpc": "2.0", "id": id, "result": result}));
+                    }
+                    Act::Turn => tokio::task::yield_now().await,
+                }
+            }
+            ana.connection.cancel_all();
+            tokio::time::timeout(Duration::from_secs(10), ana.connection.settled()).await.expect("it settles");
+            let left = ana.connection.left();
+            assert_eq!(left, (0, 0, 0), "calls, answers awaited, questions");
+            // The call's task may still hold on to its conversation for a turn or two.
+            for _ in 0..10 {
+                tokio::task::yield_now().await;
+            }
+            let Peer { connection, heard, outlet } = ana;
+            drop((connection, outlet));
+            assert_eq!(Arc::strong_count(&heard), 1, "nobody holds the way out any more");
+        });
+    }
+}
