@@ -15,8 +15,9 @@ use crate::session::{Caller, Transport};
 
 /// The gateway, as transports use it.
 pub trait Service: Send + Sync + 'static {
-    /// The tools this caller may call, in a stable order.
-    fn tools(&self, caller: &Caller) -> Vec<ToolDefinition>;
+    /// The tools this caller may call, in a stable order. The same list is the same allocation, so that
+    /// what was made of it can be found again.
+    fn tools(&self, caller: &Caller) -> Arc<[ToolDefinition]>;
 
     /// Makes one call. The call goes on when the future is dropped; `call.cancel` ends it.
     /// `Err` is a protocol error; everything a tool has to say is an [`Answer`].

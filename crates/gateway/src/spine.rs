@@ -15,7 +15,7 @@ mod looking;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
@@ -84,6 +84,8 @@ struct InForce {
     policy: EffectivePolicy,
     snapshot: Arc<Payload>,
     digest: String,
+    /// What every caller sees; made when the first one looks.
+    tools: OnceLock<Arc<[ToolDefinition]>>,
 }
 
 impl InForce {
@@ -92,6 +94,7 @@ impl InForce {
         let digest = snapshot["digest"].as_str().unwrap_or_default().to_owned();
         Self {
             snapshot: Arc::new(Payload::from(&snapshot)),
+            tools: OnceLock::new(),
             digest,
             policy,
         }
@@ -296,9 +299,11 @@ impl Gateway {
 }
 
 impl Service for Arc<Gateway> {
-    fn tools(&self, caller: &Caller) -> Vec<ToolDefinition> {
+    fn tools(&self, caller: &Caller) -> Arc<[ToolDefinition]> {
         self.warm();
-        catalog::listed(&self.in_force().policy, caller)
+        let in_force = self.in_force();
+        let listed = || catalog::listed(&in_force.policy, caller).into();
+        Arc::clone(in_force.tools.get_or_init(listed))
     }
 
     fn call(&self, caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>> {

@@ -3,7 +3,7 @@
 //! what the conformance suite calls by name.
 #![allow(clippy::print_stdout)]
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use countersign_gateway::audit::Pending;
@@ -69,21 +69,25 @@ async fn over_http() -> Result<(), Box<dyn std::error::Error>> {
 struct Echo;
 
 impl Service for Echo {
-    fn tools(&self, _caller: &Caller) -> Vec<ToolDefinition> {
-        vec![ToolDefinition {
-            name: "echo",
-            title: "Echo",
-            description: "answers with its arguments",
-            input_schema: json!({"type": "object"}),
-            output_schema: json!({"type": "object"}),
-            version: "1.0.0",
-            hints: Hints {
-                read_only: true,
-                destructive: false,
-                idempotent: true,
-                open_world: false,
-            },
-        }]
+    fn tools(&self, _caller: &Caller) -> Arc<[ToolDefinition]> {
+        static TOOLS: OnceLock<Arc<[ToolDefinition]>> = OnceLock::new();
+        let tools = || {
+            Arc::from([ToolDefinition {
+                name: "echo",
+                title: "Echo",
+                description: "answers with its arguments",
+                input_schema: json!({"type": "object"}),
+                output_schema: json!({"type": "object"}),
+                version: "1.0.0",
+                hints: Hints {
+                    read_only: true,
+                    destructive: false,
+                    idempotent: true,
+                    open_world: false,
+                },
+            }])
+        };
+        Arc::clone(TOOLS.get_or_init(tools))
     }
 
     fn call(&self, _caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>> {

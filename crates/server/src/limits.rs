@@ -28,6 +28,8 @@ pub const OUTBOX_BYTES_MAX: usize = 1 << 20;
 pub const FLUSH_PATIENCE: Duration = Duration::from_secs(2);
 /// How long a modern client may keep what it was told about tools and resources.
 pub const CACHE_TTL: Duration = Duration::from_secs(60);
+/// Lists of tools that are kept as they stand on the wire: one for each revision and kind of caller.
+pub const LISTS_WRITTEN_MAX: usize = 32;
 /// Questions one connection may have put to its client and not have answered yet.
 pub const QUESTIONS_OPEN_MAX: usize = 16;
 /// How long a client may take with a question.
@@ -74,6 +76,8 @@ pub const HEAD_BYTES_MAX: usize = 64 << 10;
 /// How long the next piece of a body may take, and the whole of it.
 pub const BODY_PIECE_PATIENCE: Duration = Duration::from_secs(10);
 pub const BODY_PATIENCE: Duration = Duration::from_secs(60);
+/// How long a client may take no bytes of a response before it is cut off.
+pub const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 /// What is read and thrown away of a body that is too large, so that the client gets to read why.
 pub const DISCARDED_BYTES_MAX: usize = 64 << 20;
 pub const DISCARD_PATIENCE: Duration = Duration::from_secs(5);

@@ -3,18 +3,21 @@
 //! A token that is not in force is refused, never taken for no token at all.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::http::{HeaderMap, header};
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::session::credential::Credentials;
 use countersign_gateway::session::{Caller, Transport};
 
-/// The two ends of a connection.
-#[derive(Clone, Copy, Debug)]
+use super::line::Cut;
+
+/// Who is at the other end of a connection.
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
     /// Whether we listen on loopback, and only there.
     pub(super) listener_is_loopback: bool,
+    pub(super) cut: Arc<Cut>,
 }
 
 /// Who may come without a token.
@@ -27,7 +30,7 @@ pub enum Anonymous {
 
 pub(super) fn caller(
     headers: &HeaderMap,
-    peer: Peer,
+    peer: &Peer,
     transport: Transport,
     credentials: &dyn Credentials,
     anonymous: Anonymous,

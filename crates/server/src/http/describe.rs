@@ -8,9 +8,9 @@ use crate::mcp::wire;
 
 pub(super) fn server(scheme: &str, headers: &HeaderMap, capabilities: &Value) -> Value {
     // The name the client used is the one by which it reaches us; the guard has looked at it.
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let at = |path: &str| match host {
-        Some(host) => format!("{scheme}://{host}{path}"),
+    let name = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let at = |path: &str| match name {
+        Some(name) => format!("{scheme}://{name}{path}"),
         None => path.to_owned(),
     };
     json!({

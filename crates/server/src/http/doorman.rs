@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use countersign_gateway::error::ErrorCode;
 use countersign_gateway::service::RefusedEnvelope;
@@ -55,12 +56,21 @@ impl Doorman {
         }
     }
 
-    /// Records what was counted since, and begins anew.
+    /// Records what has been counted for long enough, and begins anew.
     pub(super) async fn report(&self, host: &Host) {
+        self.report_after(host, AUTH_REFUSALS_EVERY).await;
+    }
+
+    /// Records everything that is not in the record yet.
+    pub(super) async fn report_all(&self, host: &Host) {
+        self.report_after(host, Duration::ZERO).await;
+    }
+
+    async fn report_after(&self, host: &Host, age: Duration) {
         let now = Instant::now();
         let mut due = Vec::new();
         self.counts().retain(|address, count| {
-            let over = now.duration_since(count.since) >= AUTH_REFUSALS_EVERY;
+            let over = now.duration_since(count.since) >= age;
             if over && count.untold > 0 {
                 due.push((*address, count.transport, std::mem::take(&mut count.untold)));
                 count.since = now;

@@ -1,7 +1,7 @@
 //! Server-sent events: how a message stands in a stream, and the body of a response that is one.
 
 use std::convert::Infallible;
-use std::future::Future as _;
+use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -10,6 +10,7 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
 use http_body::Frame;
+use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
 use crate::limits::{KEEP_ALIVE_EVERY, RETRY_AFTER};
@@ -43,19 +44,37 @@ pub(super) enum Source {
     },
 }
 
+type Ending = Pin<Box<dyn Future<Output = ()> + Send>>;
+
 struct EventStream {
     /// Sent before anything else.
     opening: Option<Bytes>,
     source: Source,
+    /// What ends it beside its source.
+    ending: Option<Ending>,
     silence: Pin<Box<Sleep>>,
     _counted: Counted,
 }
 
 /// A response that streams what `source` says.
 pub(super) fn response(opening: Option<Bytes>, source: Source, gauges: &Arc<Gauges>) -> Response {
+    carried(opening, source, None, gauges)
+}
+
+/// One that would never end by itself, and ends with the server.
+pub(super) fn response_until(mut stopping: watch::Receiver<bool>, source: Source, gauges: &Arc<Gauges>) -> Response {
+    let ending: Ending = Box::pin(async move {
+        // Told or dropped, both mean stop.
+        let _ = stopping.wait_for(|stop| *stop).await;
+    });
+    carried(None, source, Some(ending), gauges)
+}
+
+fn carried(opening: Option<Bytes>, source: Source, ending: Option<Ending>, gauges: &Arc<Gauges>) -> Response {
     let body = Body::new(EventStream {
         opening,
         source,
+        ending,
         silence: Box::pin(tokio::time::sleep(KEEP_ALIVE_EVERY)),
         _counted: gauges.stream(),
     });
@@ -111,6 +130,12 @@ impl http_body::Body for EventStream {
         let next = match next {
             Poll::Ready(next) => next,
             Poll::Pending => {
+                if let Some(ending) = &mut stream.ending
+                    && ending.as_mut().poll(context).is_ready()
+                {
+                    stream.ending = None;
+                    return Poll::Ready(None);
+                }
                 if stream.silence.as_mut().poll(context).is_pending() {
                     return Poll::Pending;
                 }

@@ -13,10 +13,15 @@ use countersign_gateway::error::ErrorCode;
 use crate::limits::OUTBOX_BYTES_MAX;
 use crate::mcp::outlet::{Kind, Outgoing, Outlet};
 
+use super::line::Cut;
 use super::registry::Live;
 use super::replay::StreamNumber;
 
-pub(super) struct Exchange(Mutex<State>);
+pub(super) struct Exchange {
+    state: Mutex<State>,
+    /// What to do about a client that does not read.
+    cut: Option<Arc<Cut>>,
+}
 
 enum State {
     /// Said, and not taken yet.
@@ -33,6 +38,8 @@ struct Held {
     bytes: usize,
     /// Nothing more will be said.
     ended: bool,
+    /// The client may go, and fetch the rest later.
+    let_go: bool,
     listener: Option<Waker>,
 }
 
@@ -47,7 +54,21 @@ pub(super) enum First {
 
 impl Exchange {
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(State::Held(Held::default()))))
+        Self::with(None)
+    }
+
+    /// One that carries more than one answer. When too much waits there, its connection is cut.
+    pub(super) fn on(cut: &Arc<Cut>) -> Arc<Self> {
+        Self::with(Some(Arc::clone(cut)))
+    }
+
+    fn with(cut: Option<Arc<Cut>>) -> Arc<Self> {
+        let state = Mutex::new(State::Held(Held::default()));
+        Arc::new(Self { state, cut })
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        matches!(*self.state(), State::Gone)
     }
 
     /// The way in for one request. When the last holder lets go of it, nothing more will be said.
@@ -75,6 +96,9 @@ impl Exchange {
         }
         if held.ended {
             return Poll::Ready(First::Nothing);
+        }
+        if held.let_go && !answers_only {
+            return Poll::Ready(First::Other);
         }
         held.listener = Some(context.waker().clone());
         Poll::Pending
@@ -104,7 +128,8 @@ impl Exchange {
         }
     }
 
-    /// Hands everything, said and still to be said, on to a session's log.
+    /// Hands everything, said and still to be said, on to a session's log. The stream must have a reader
+    /// that knows where to resume.
     pub(super) fn hand_on(&self, live: &Arc<Live>, stream: StreamNumber) {
         let mut state = self.state();
         let onward = State::Logged {
@@ -118,6 +143,9 @@ impl Exchange {
             }
             if held.ended {
                 live.end_stream(stream);
+            }
+            if held.let_go {
+                live.let_go(stream);
             }
         }
     }
@@ -151,9 +179,14 @@ impl Exchange {
                 let listener = held.listener.take();
                 *state = State::Gone;
                 wake(listener);
+                if let Some(cut) = &self.cut {
+                    cut.now();
+                }
             }
             State::Held(held) => held.push(message),
-            State::Logged { live, stream } => live.say(*stream, &message),
+            State::Logged { live, stream } => {
+                live.say(*stream, &message);
+            }
             State::Gone => {}
         }
     }
@@ -166,21 +199,24 @@ impl Exchange {
                 held.push(message);
                 true
             }
-            State::Logged { live, stream } => live.offer(*stream, &message),
+            State::Logged { live, stream } => live.say(*stream, &message),
             State::Gone => false,
         }
     }
 
-    /// Ends the response that carries a session's stream; what follows can be fetched.
     fn let_go(&self) {
-        match &*self.state() {
-            State::Logged { live, stream } => live.hang_up(*stream),
-            State::Held(_) | State::Gone => {}
+        match &mut *self.state() {
+            State::Held(held) => {
+                held.let_go = true;
+                wake(held.listener.take());
+            }
+            State::Logged { live, stream } => live.let_go(*stream),
+            State::Gone => {}
         }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

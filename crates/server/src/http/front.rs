@@ -12,7 +12,7 @@ use tower_service::Service as _;
 use super::auth::Peer;
 use super::{Server, guard, refusal, sse, streamable};
 
-pub(super) async fn answer(server: Arc<Server>, peer: Peer, request: Request<Incoming>) -> Response {
+pub(super) async fn answer(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) -> Response {
     let place = if server.is_loopback {
         guard::Place::Loopback
     } else {
@@ -30,12 +30,12 @@ pub(super) async fn answer(server: Arc<Server>, peer: Peer, request: Request<Inc
     match request.uri().path() {
         "/mcp" => {
             let (parts, body) = request.into_parts();
-            plain(streamable::handle(&server, peer, parts, body).await)
+            plain(streamable::handle(server, peer, parts, body).await)
         }
-        "/sse" => plain(sse::open(&server, peer, request.into_parts().0).await),
+        "/sse" => plain(sse::open(server, peer, request.into_parts().0).await),
         "/messages" => {
             let (parts, body) = request.into_parts();
-            plain(sse::message(&server, peer, parts, body).await)
+            plain(sse::message(server, peer, parts, body).await)
         }
         _ => {
             let Ok(response) = server.router.clone().call(request.map(Body::new)).await;

@@ -21,19 +21,19 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::limits::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_PATIENCE, SHUTDOWN_TAIL};
 
 use super::auth::Peer;
+use super::line::Line;
 use super::{HttpError, Server, front, upkeep};
 
 /// Serves until `shutdown` resolves, then as long as the grace allows.
 pub(super) async fn serve(server: Arc<Server>, listener: TcpListener, shutdown: impl Future) -> Result<(), HttpError> {
     let upkeep = tokio::spawn(upkeep::run(Arc::clone(&server)));
-    let (stop, stopping) = watch::channel(false);
     let mut connections = JoinSet::new();
     let accepted = {
         let mut shutdown = pin!(shutdown);
         loop {
             tokio::select! {
                 accepted = listener.accept() => match accepted {
-                    Ok((stream, address)) => admit(&server, &mut connections, stream, address, &stopping),
+                    Ok((stream, address)) => admit(&server, &mut connections, stream, address),
                     Err(error) if is_of_one_connection(&error) => {}
                     Err(error) if is_shortage(&error) => {
                         tracing::warn!(%error, "cannot accept connections for the moment");
@@ -48,7 +48,7 @@ pub(super) async fn serve(server: Arc<Server>, listener: TcpListener, shutdown: 
         }
     };
     drop(listener);
-    stop.send_replace(true);
+    server.stopping.send_replace(true);
     wind_down(&server, &mut connections).await;
     upkeep.abort();
     accepted
@@ -70,7 +70,7 @@ async fn wind_down(server: &Arc<Server>, connections: &mut JoinSet<()>) {
     }
     let _ = timeout_at(end, all_gone(connections)).await;
     upkeep::note_activity(&server.registry).await;
-    server.doorman.report(&server.host).await;
+    server.doorman.report_all(&server.host).await;
     connections.abort_all();
 }
 
@@ -78,13 +78,7 @@ async fn all_gone(connections: &mut JoinSet<()>) {
     while connections.join_next().await.is_some() {}
 }
 
-fn admit(
-    server: &Arc<Server>,
-    connections: &mut JoinSet<()>,
-    stream: TcpStream,
-    address: SocketAddr,
-    stopping: &watch::Receiver<bool>,
-) {
+fn admit(server: &Arc<Server>, connections: &mut JoinSet<()>, stream: TcpStream, address: SocketAddr) {
     // Answers are small and whole; waiting to fill a packet only delays them.
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "cannot set TCP_NODELAY");
@@ -100,9 +94,10 @@ fn admit(
     let peer = Peer {
         address,
         listener_is_loopback: server.is_loopback,
+        cut: Arc::default(),
     };
     let server = Arc::clone(server);
-    let stopping = stopping.clone();
+    let stopping = server.stopping.subscribe();
     connections.spawn(async move {
         let _permit = permit;
         let _counted = server.options.gauges.connection();
@@ -124,18 +119,20 @@ async fn converse(
     stream: impl AsyncRead + AsyncWrite + Unpin + 'static,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let service = service_fn(move |request| {
-        let server = Arc::clone(&server);
-        async move { Ok::<axum::http::Response<Body>, Infallible>(front::answer(server, peer, request).await) }
+    let (server, peer) = (&server, &peer);
+    let service = service_fn(async move |request| {
+        Ok::<axum::http::Response<Body>, Infallible>(front::answer(server, peer, request).await)
     });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_PATIENCE)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(stream), service);
+        .serve_connection(TokioIo::new(Line::new(stream)), service);
     let mut connection = pin!(connection);
+    let mut cut = pin!(peer.cut.done());
     let ended = tokio::select! {
         ended = connection.as_mut() => Some(ended),
+        () = cut.as_mut() => return,
         _ = stopping.wait_for(|stop| *stop) => None,
     };
     let ended = match ended {
@@ -143,7 +140,10 @@ async fn converse(
         None => {
             // The request that is being answered is the last one.
             connection.as_mut().graceful_shutdown();
-            connection.await
+            tokio::select! {
+                ended = connection => ended,
+                () = cut => return,
+            }
         }
     };
     if let Err(error) = ended {

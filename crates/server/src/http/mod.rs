@@ -5,6 +5,7 @@
 //! here is who sent it, which session it belongs to, and how the answer travels.
 
 mod front;
+mod line;
 mod listener;
 
 mod auth;
@@ -49,7 +50,7 @@ use countersign_gateway::session::lifetime::Sessions;
 use countersign_gateway::session::{Caller, Transport};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 
 use crate::limits::{BODY_BYTES_DEFAULT, DEPTH_DEFAULT, SESSIONS_DEFAULT};
 use crate::mcp::host::{Features, Host};
@@ -96,9 +97,9 @@ pub struct HttpOptions {
     pub session_ttl: Duration,
     pub limits: HttpLimits,
     pub tls: Option<Tls>,
+    pub fixtures: ConformanceFixtures,
     /// Where the numbers of this moment are kept.
     pub gauges: Arc<Gauges>,
-    pub fixtures: ConformanceFixtures,
 }
 
 /// What the configuration says under `limits`.
@@ -148,6 +149,8 @@ struct Server {
     rates: Option<Rates>,
     doorman: Doorman,
     connections: Arc<Semaphore>,
+    /// True once nothing new is begun.
+    stopping: watch::Sender<bool>,
     router: Router,
     is_loopback: bool,
 }
@@ -174,6 +177,7 @@ impl Server {
             rates: rate.map(|rate| Rates::new(rate, options.limits.burst)),
             doorman: Doorman::default(),
             connections: listener::permits(),
+            stopping: watch::Sender::new(false),
             options,
             host,
             registry,
@@ -182,7 +186,7 @@ impl Server {
     }
 
     /// Who sent this, if they may come in now.
-    async fn admit(&self, headers: &HeaderMap, peer: Peer, transport: Transport) -> Result<Caller, Box<Response>> {
+    async fn admit(&self, headers: &HeaderMap, peer: &Peer, transport: Transport) -> Result<Caller, Box<Response>> {
         let options = &self.options;
         let admitted = auth::caller(headers, peer, transport, &*options.credentials, options.anonymous);
         let caller = match admitted {
@@ -231,7 +235,7 @@ struct Site {
     scheme: &'static str,
 }
 
-fn routes(options: &HttpOptions, host: &Host) -> Router {
+fn routes(options: &HttpOptions, host: &Arc<Host>) -> Router {
     let site = Arc::new(Site {
         about: options.about.clone(),
         readiness: Arc::clone(&options.readiness),

@@ -23,7 +23,8 @@ use tokio::time::Instant;
 use crate::limits::SESSION_ID_CHARS_MAX;
 use crate::mcp::dispatch::Connection;
 use crate::mcp::host::{Host, Link};
-use crate::mcp::outlet::Outgoing;
+use crate::mcp::outlet::{Outgoing, Outlet};
+use crate::mcp::revision::Legacy;
 
 use super::exchange::Exchange;
 use super::gauges::{Counted, Gauges};
@@ -61,7 +62,10 @@ enum Back {
     /// Streamable HTTP: any number of streams.
     Streams(Mutex<Log>),
     /// HTTP+SSE: one stream for everything.
-    Stream(Arc<Exchange>),
+    Stream {
+        exchange: Arc<Exchange>,
+        outlet: Arc<dyn Outlet>,
+    },
 }
 
 impl Registry {
@@ -101,15 +105,20 @@ impl Registry {
         let id = session.id.clone();
         self.host.sessions.open(session).await?;
         let connection = Connection::new(&self.host, caller.clone(), Link::Sse(id.clone()));
+        let outlet = exchange.lasting_outlet();
         let live = Arc::new(Live {
             id,
             connection,
             credential: caller.credential,
             used: AtomicI64::new(now.as_millis()),
             noted: AtomicI64::new(now.as_millis()),
-            back: Back::Stream(Arc::clone(exchange)),
+            back: Back::Stream {
+                exchange: Arc::clone(exchange),
+                outlet: Arc::clone(&outlet),
+            },
             _counted: self.gauges.session(),
         });
+        live.connection.stand_on(&outlet);
         self.enter(&live);
         Ok(live)
     }
@@ -143,12 +152,13 @@ impl Registry {
     }
 
     /// The session of a message for an HTTP+SSE stream.
-    pub(super) fn find_stream(&self, id: &str, caller: &Caller) -> Result<(Arc<Live>, Arc<Exchange>), Refusal> {
+    pub(super) fn find_stream(&self, id: &str, caller: &Caller) -> Result<(Arc<Live>, Arc<dyn Outlet>), Refusal> {
         match self.slots().get(id) {
             Some(Slot::Live(live)) if live.credential == caller.credential => match &live.back {
-                Back::Stream(exchange) => {
+                Back::Stream { exchange, .. } if exchange.is_gone() => Err(not_found()),
+                Back::Stream { outlet, .. } => {
                     live.use_at(self.host.clock.now());
-                    Ok((Arc::clone(live), Arc::clone(exchange)))
+                    Ok((Arc::clone(live), Arc::clone(outlet)))
                 }
                 Back::Streams(_) => Err(not_found()),
             },
@@ -265,7 +275,7 @@ impl Registry {
 
     fn live(&self, id: SessionId, credential: CredentialId, connection: Connection) -> Arc<Live> {
         let now = self.host.clock.now().as_millis();
-        Arc::new(Live {
+        let live = Arc::new(Live {
             id,
             connection,
             credential,
@@ -273,7 +283,10 @@ impl Registry {
             noted: AtomicI64::new(now),
             back: Back::Streams(Mutex::new(Log::new(now.unsigned_abs(), &self.budget))),
             _counted: self.gauges.session(),
-        })
+        });
+        let standing: Arc<dyn Outlet> = Arc::clone(&live) as Arc<dyn Outlet>;
+        live.connection.stand_on(&standing);
+        live
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<String, Slot>> {
@@ -287,7 +300,7 @@ impl Live {
         self.connection.is_busy()
             || match &self.back {
                 Back::Streams(log) => locked(log).readers() > 0,
-                Back::Stream(_) => true,
+                Back::Stream { .. } => true,
             }
     }
 
@@ -310,7 +323,7 @@ impl Live {
     pub(super) fn prune(&self) -> bool {
         match &self.back {
             Back::Streams(log) => locked(log).prune(Instant::now()),
-            Back::Stream(_) => false,
+            Back::Stream { .. } => false,
         }
     }
 
@@ -318,7 +331,7 @@ impl Live {
     pub(super) fn close(&self) {
         match &self.back {
             Back::Streams(log) => locked(log).close(),
-            Back::Stream(exchange) => exchange.close(),
+            Back::Stream { exchange, .. } => exchange.close(),
         }
     }
 
@@ -326,7 +339,7 @@ impl Live {
     pub(super) fn close_idle_streams(&self) {
         match &self.back {
             Back::Streams(log) => locked(log).hang_up(STANDALONE),
-            Back::Stream(exchange) => exchange.end(),
+            Back::Stream { exchange, .. } => exchange.end(),
         }
     }
 
@@ -334,15 +347,12 @@ impl Live {
     pub(super) fn log(&self) -> Option<MutexGuard<'_, Log>> {
         match &self.back {
             Back::Streams(log) => Some(locked(log)),
-            Back::Stream(_) => None,
+            Back::Stream { .. } => None,
         }
     }
 
-    pub(super) fn say(&self, stream: StreamNumber, message: &Outgoing) {
-        self.offer(stream, message);
-    }
-
-    pub(super) fn offer(&self, stream: StreamNumber, message: &Outgoing) -> bool {
+    /// False if nobody will see it.
+    pub(super) fn say(&self, stream: StreamNumber, message: &Outgoing) -> bool {
         self.log()
             .is_some_and(|mut log| log.say(stream, message, Instant::now()))
     }
@@ -353,10 +363,18 @@ impl Live {
         }
     }
 
-    pub(super) fn hang_up(&self, stream: StreamNumber) {
-        if let Some(mut log) = self.log() {
+    /// Ends the response that carries a stream, if its client knows how to come back.
+    pub(super) fn let_go(&self, stream: StreamNumber) {
+        if self.has_primers()
+            && let Some(mut log) = self.log()
+        {
             log.hang_up(stream);
         }
+    }
+
+    /// Whether a stream begins with an event to resume from.
+    pub(super) fn has_primers(&self) -> bool {
+        self.connection.revision() >= Some(Legacy::R2025_11_25)
     }
 
     pub(super) fn detach(&self, stream: StreamNumber, ticket: Ticket) {
@@ -375,6 +393,18 @@ impl Live {
             Some(mut log) => log.poll_next(place, ticket, context),
             None => Poll::Ready(None),
         }
+    }
+}
+
+/// What belongs to no request is said on the stream beside them, while somebody listens there.
+impl Outlet for Live {
+    fn send(&self, message: Outgoing) {
+        self.offer(message);
+    }
+
+    fn offer(&self, message: Outgoing) -> bool {
+        self.log()
+            .is_some_and(|mut log| log.is_read(STANDALONE) && log.say(STANDALONE, &message, Instant::now()))
     }
 }
 

@@ -21,7 +21,7 @@ use super::refusal::{self, Refused};
 use super::{Server, body};
 
 /// Opens the stream.
-pub(super) async fn open(server: &Arc<Server>, peer: Peer, parts: Parts) -> Response {
+pub(super) async fn open(server: &Arc<Server>, peer: &Peer, parts: Parts) -> Response {
     let caller = match server.admit(&parts.headers, peer, Transport::Sse).await {
         Ok(caller) => caller,
         Err(refused) => return *refused,
@@ -38,7 +38,7 @@ pub(super) async fn open(server: &Arc<Server>, peer: Peer, parts: Parts) -> Resp
         let response = refuse(server, &caller, StatusCode::SERVICE_UNAVAILABLE, refusal).await;
         return refusal::retry_after(response, 60);
     }
-    let exchange = Exchange::new();
+    let exchange = Exchange::on(&peer.cut);
     let live = match server.registry.begin_stream(caller.clone(), &exchange).await {
         Ok(live) => live,
         Err(refusal) => {
@@ -56,7 +56,7 @@ pub(super) async fn open(server: &Arc<Server>, peer: Peer, parts: Parts) -> Resp
 }
 
 /// Takes a message for a stream. Its answer goes there.
-pub(super) async fn message(server: &Arc<Server>, peer: Peer, parts: Parts, body: HttpBody) -> Response {
+pub(super) async fn message(server: &Arc<Server>, peer: &Peer, parts: Parts, body: HttpBody) -> Response {
     let caller = match server.admit(&parts.headers, peer, Transport::Sse).await {
         Ok(caller) => caller,
         Err(refused) => return *refused,
@@ -69,7 +69,7 @@ pub(super) async fn message(server: &Arc<Server>, peer: Peer, parts: Parts, body
         let refusal = Refusal::new(ErrorCode::SessionNotInitialized, message);
         return refuse(server, &caller, StatusCode::BAD_REQUEST, refusal).await;
     };
-    let (live, exchange) = match server.registry.find_stream(id, &caller) {
+    let (live, outlet) = match server.registry.find_stream(id, &caller) {
         Ok(found) => found,
         Err(refusal) => return refuse(server, &caller, StatusCode::NOT_FOUND, refusal).await,
     };
@@ -82,7 +82,7 @@ pub(super) async fn message(server: &Arc<Server>, peer: Peer, parts: Parts, body
         Err((status, refusal)) => return refuse(server, &caller, status, refusal).await,
     };
     match jsonrpc::parse(&bytes, server.host.depth_max) {
-        Ok(incoming) => live.connection.take(incoming, &exchange.lasting_outlet()),
+        Ok(incoming) => live.connection.take(incoming, &outlet),
         Err(malformed) => {
             // Without an id the stream could not say which message was meant; this response can.
             let refused = Refused {

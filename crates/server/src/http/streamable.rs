@@ -21,7 +21,6 @@ use crate::mcp::dispatch::Connection;
 use crate::mcp::host::Link;
 use crate::mcp::jsonrpc::{self, Incoming, Message};
 use crate::mcp::outlet::Outgoing;
-use crate::mcp::revision::Legacy;
 use crate::mcp::{methods, modern};
 
 use super::auth::Peer;
@@ -33,7 +32,7 @@ use super::registry::Live;
 use super::replay::{Log, Place, StreamNumber};
 use super::{Server, body};
 
-pub(super) async fn handle(server: &Arc<Server>, peer: Peer, parts: Parts, body: HttpBody) -> Response {
+pub(super) async fn handle(server: &Arc<Server>, peer: &Peer, parts: Parts, body: HttpBody) -> Response {
     let caller = match server.admit(&parts.headers, peer, Transport::StreamableHttp).await {
         Ok(caller) => caller,
         Err(refused) => return *refused,
@@ -121,6 +120,8 @@ impl Post<'_> {
                 return self.refuse_message(StatusCode::BAD_REQUEST, refusal, incoming).await;
             }
         }
+        let listens =
+            matches!(&incoming, Incoming::One(Message::Request(request)) if request.method == "subscriptions/listen");
         let connection = Connection::new(&self.server.host, self.caller, Link::Stateless);
         let asks = asks(&incoming);
         let exchange = begin(&connection, incoming);
@@ -134,6 +135,10 @@ impl Post<'_> {
             return answer;
         }
         let source = Source::Request { exchange, connection };
+        if listens {
+            let stopping = self.server.stopping.subscribe();
+            return events::response_until(stopping, source, &self.server.options.gauges);
+        }
         events::response(None, source, &self.server.options.gauges)
     }
 
@@ -374,8 +379,7 @@ fn stream(
         return empty(StatusCode::INTERNAL_SERVER_ERROR);
     };
     let stream = choose(&mut log);
-    let primes = live.connection.revision() >= Some(Legacy::R2025_11_25);
-    let opening = primes.then(|| log.prime(stream)).flatten();
+    let opening = live.has_primers().then(|| log.prime(stream)).flatten();
     let seen = log.end_of(stream);
     let ticket = log.attach(stream);
     drop(log);

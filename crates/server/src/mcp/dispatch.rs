@@ -389,6 +389,10 @@ impl Connection {
             Ok(None) => {
                 drop(state);
                 let shared = &self.0;
+                let written = methods::written(&shared.host, &shared.caller, era, &request.method, &request.params);
+                if let Some(written) = written {
+                    return reply.send(Outgoing::answer(wire::written_result(&request.id, &written)));
+                }
                 let answer = methods::answer(&shared.host, &shared.caller, era, &request.method, &request.params);
                 self.tell(request, era, answer, reply);
             }

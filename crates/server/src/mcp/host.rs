@@ -11,6 +11,7 @@ use countersign_gateway::session::lifetime::Sessions;
 use super::changes::Changes;
 use super::extras::Extras;
 use super::fixtures::Fixtures;
+use super::lists::Lists;
 use super::memory::Reuse;
 use super::revision::Era;
 use super::rounds::Seal;
@@ -29,6 +30,7 @@ pub(crate) struct Features {
     pub(crate) seal: Seal,
     pub(crate) changes: Changes,
     pub(crate) extras: Option<Arc<dyn Extras>>,
+    pub(crate) lists: Lists,
 }
 
 /// Whether the names that the conformance suite calls are served beside the product's own.
@@ -50,6 +52,7 @@ impl Features {
             seal: Seal::new(key, clock.clone()),
             changes: Changes::new(),
             extras,
+            lists: Lists::default(),
         }
     }
 

@@ -1,5 +1,7 @@
 //! Methods that are answered at once: listings, resources, discovery, and whatever does not exist.
 
+use std::sync::Arc;
+
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::session::Caller;
 use countersign_gateway::session::lifetime::ClientInfo;
@@ -50,8 +52,7 @@ pub(crate) fn answer(
     match (method, era) {
         ("tools/list", era) => {
             refuse_cursor(params)?;
-            // What is listed depends on the credential.
-            Ok(listed("tools", list_tools(host, caller, era), era, CacheScope::Private))
+            Ok(tool_list(list_tools(host, caller, era), era))
         }
         ("prompts/list", era) => list(host, method, "prompts", prompts::list(era), params, era),
         ("prompts/get", era) => Ok(wire::completed(prompts::get(params)?, era)),
@@ -99,12 +100,37 @@ pub(crate) fn capabilities(host: &Host, era: Era) -> Value {
 
 /// What a tool of this caller's list wants for arguments.
 pub(crate) fn input_schema(host: &Host, caller: &Caller, name: &str) -> Option<Value> {
-    let own = host.service.tools(caller).into_iter().find(|tool| tool.name == name);
-    own.map(|tool| tool.input_schema).or_else(|| {
+    let tools = host.service.tools(caller);
+    let own = tools.iter().find(|tool| tool.name == name);
+    own.map(|tool| tool.input_schema.clone()).or_else(|| {
         let extras = host.features.listed("tools/list", Era::Modern);
         let extra = extras.into_iter().find(|tool| tool["name"] == name)?;
         Some(extra["inputSchema"].clone())
     })
+}
+
+/// The result of `tools/list` as it stands on the wire, if that is what is asked and nothing can be wrong
+/// with it.
+pub(crate) fn written(
+    host: &Host,
+    caller: &Caller,
+    era: Era,
+    method: &str,
+    params: &Map<String, Value>,
+) -> Option<Arc<[u8]>> {
+    let plain = method == "tools/list" && host.features.extras.is_none() && !params.contains_key("cursor");
+    plain.then(|| {
+        let tools = host.service.tools(caller);
+        host.features.lists.of(&tools, era, || {
+            let result = tool_list(tools::list(&tools, era).into(), era);
+            wire::bytes(&result)
+        })
+    })
+}
+
+/// What is listed depends on the credential.
+fn tool_list(tools: Value, era: Era) -> Value {
+    listed("tools", tools, era, CacheScope::Private)
 }
 
 /// The tools this caller may call, as a revision knows them.

@@ -29,8 +29,9 @@ mod client;
 mod conversation;
 mod job;
 mod listening;
+mod lists;
 mod question;
-mod questions;
+pub(crate) mod questions;
 mod rounds;
 mod tasks;
 

@@ -25,8 +25,8 @@ use crate::limits::REQUEST_STATE_TTL;
 struct Waits;
 
 impl Service for Waits {
-    fn tools(&self, _caller: &Caller) -> Vec<ToolDefinition> {
-        Vec::new()
+    fn tools(&self, _caller: &Caller) -> Arc<[ToolDefinition]> {
+        Arc::default()
     }
 
     fn call(&self, _caller: Caller, mut call: ToolCall) -> Pending<Result<Answer, Refusal>> {

@@ -41,6 +41,19 @@ pub(crate) fn result(id: &Id, result: &Value) -> Vec<u8> {
     })
 }
 
+/// A result that is JSON text already.
+pub(crate) fn written_result(id: &Id, result: &[u8]) -> Vec<u8> {
+    let id = id.to_json();
+    let parts = [
+        br#"{"jsonrpc":"2.0","id":"#,
+        id.as_bytes(),
+        br#","result":"#,
+        result,
+        b"}",
+    ];
+    parts.concat()
+}
+
 pub(crate) fn error(id: Option<&Id>, code: i32, refusal: &Refusal, correlation: &CorrelationId) -> Vec<u8> {
     let mut details = refusal.details.clone();
     // A refusal that comes from further inside already has a name in the record.
@@ -209,6 +222,6 @@ pub(crate) fn millis(duration: Duration) -> u64 {
     duration.as_millis().try_into().unwrap_or(u64::MAX)
 }
 
-fn bytes(message: &impl Serialize) -> Vec<u8> {
+pub(crate) fn bytes(message: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(message).expect("messages have text keys and write to memory")
 }

@@ -1,7 +1,7 @@
 //! A gateway that answers as its tools' names say.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use countersign_gateway::audit::Pending;
@@ -25,12 +25,16 @@ pub(crate) struct Fake {
     pub(crate) refused: Mutex<Vec<RefusedEnvelope>>,
     /// The sessions a store would keep.
     pub(crate) sessions: Mutex<HashMap<SessionId, Session>>,
-    /// How the commands of `long` stand.
-    pub(crate) commands: Mutex<HashMap<String, &'static str>>,
+    /// Whether a tool is listed that wants an argument repeated in a header.
+    pub(crate) lists_headed: AtomicBool,
     /// Tokens in force.
     pub(crate) tokens: Mutex<HashMap<String, Credential>>,
+    /// How the commands of `long` stand.
+    pub(crate) commands: Mutex<HashMap<String, &'static str>>,
     /// Lets calls of `wait` end, one for each permit.
     pub(crate) gate: Arc<Notify>,
+    /// Told when the server shuts down.
+    pub(crate) ending: Notify,
     /// The last call's reporter, for reports that come too late.
     pub(crate) reporter: Mutex<Option<Arc<dyn Progress>>>,
 }
@@ -39,18 +43,22 @@ impl Fake {
     pub(crate) fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
+
+    pub(crate) fn cancelled(&self) -> usize {
+        self.cancelled.load(Ordering::SeqCst)
+    }
 }
 
 /// Gives a `Fake` to the server and keeps it for the test.
 pub(crate) struct Shared(pub(crate) Arc<Fake>);
 
 impl Service for Shared {
-    fn tools(&self, _caller: &Caller) -> Vec<ToolDefinition> {
-        vec![ToolDefinition {
-            name: "echo",
+    fn tools(&self, _caller: &Caller) -> Arc<[ToolDefinition]> {
+        let tool = |name, input_schema| ToolDefinition {
+            name,
             title: "Echo",
             description: "answers with its arguments",
-            input_schema: json!({"type": "object"}),
+            input_schema,
             output_schema: json!({"type": "object", "properties": {"said": {}}}),
             version: "1.2.3",
             hints: Hints {
@@ -59,7 +67,16 @@ impl Service for Shared {
                 idempotent: true,
                 open_world: false,
             },
-        }]
+        };
+        let region = json!({"type": "string", "x-mcp-header": "Region"});
+        let mut tools = vec![tool("echo", json!({"type": "object"}))];
+        if self.0.lists_headed.load(Ordering::SeqCst) {
+            tools.push(tool(
+                "headed",
+                json!({"type": "object", "properties": {"region": region}}),
+            ));
+        }
+        tools.into()
     }
 
     fn call(&self, _caller: Caller, mut call: ToolCall) -> Pending<Result<Answer, Refusal>> {
@@ -68,7 +85,7 @@ impl Service for Shared {
         *fake.reporter.lock().unwrap() = call.progress.clone();
         Box::pin(async move {
             match call.tool.as_str() {
-                "echo" => Ok(said(json!({"said": call.arguments, "call": number}))),
+                "echo" | "headed" => Ok(said(json!({"said": call.arguments, "call": number}))),
                 "wait" => {
                     tokio::select! {
                         () = fake.gate.notified() => Ok(said(json!({"waited": call.arguments, "call": number}))),
@@ -102,6 +119,11 @@ impl Service for Shared {
                     }
                     Ok(said(json!({})))
                 }
+                "until_shutdown" => {
+                    fake.ending.notified().await;
+                    Ok(said(json!({})))
+                }
+                "forbidden" => Err(Refusal::new(ErrorCode::Forbidden, "not with this token")),
                 // A command that goes on until it is cancelled, for callers that will not wait.
                 "long" => {
                     let status = if call.answer_within.is_some() { "running" } else { "ok" };
@@ -146,6 +168,7 @@ impl Service for Shared {
 
     fn shutdown(&self) -> Pending<()> {
         self.0.shutdowns.fetch_add(1, Ordering::SeqCst);
+        self.0.ending.notify_waiters();
         Box::pin(async {})
     }
 }

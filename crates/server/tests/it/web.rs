@@ -123,6 +123,23 @@ impl Web {
     }
 }
 
+/// Waits for something that will become true.
+pub(crate) async fn until(so: impl Fn() -> bool) {
+    let all = async {
+        while !so() {
+            tokio::task::yield_now().await;
+        }
+    };
+    // The system's clock: that of the runtime may stand still or jump.
+    let start = std::time::Instant::now();
+    let mut all = std::pin::pin!(all);
+    std::future::poll_fn(|context| {
+        assert!(start.elapsed() < PATIENCE, "it never became true");
+        all.as_mut().poll(context)
+    })
+    .await;
+}
+
 pub(crate) fn handshake(revision: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": {
         "protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "test", "version": "1"},
@@ -265,7 +282,7 @@ impl Event {
     fn read(block: &str) -> Option<Self> {
         let mut event = Self::default();
         let mut any = false;
-        for line in block.lines().filter(|line| !line.starts_with(':')) {
+        for line in block.lines().filter(|line| !line.is_empty() && !line.starts_with(':')) {
             let (name, value) = line.split_once(':').unwrap_or((line, ""));
             let value = value.strip_prefix(' ').unwrap_or(value).to_owned();
             any = true;
@@ -292,6 +309,8 @@ pub(crate) struct Client<S> {
     ahead: Vec<u8>,
     /// Text of a stream that is not a whole event yet.
     text: String,
+    /// Comments in the stream.
+    pub(crate) signs_of_life: usize,
 }
 
 /// Status and headers, before the body.
@@ -307,6 +326,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
             stream,
             ahead: Vec::new(),
             text: String::new(),
+            signs_of_life: 0,
         }
     }
 
@@ -367,6 +387,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Client<S> {
                     if let Some(event) = Event::read(&block) {
                         return Some(event);
                     }
+                    self.signs_of_life += 1;
                 }
                 let chunk = self.chunk().await?;
                 self.text += &String::from_utf8(chunk).unwrap();

@@ -1,0 +1,311 @@
+//! Who may come in, how much they may say, and how slowly.
+
+use std::time::Duration;
+
+use countersign_gateway::error::ErrorCode;
+use countersign_gateway::session::Role;
+use countersign_server::http::{Anonymous, HttpLimits, HttpOptions};
+use serde_json::{Value, json};
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::fake::Fake;
+use crate::web::{self, Ask, BOTH, Web, call, handshake};
+
+async fn with(change: impl FnOnce(&mut HttpOptions)) -> Web {
+    let fake = Arc::new(Fake::default());
+    let mut options = web::options(&fake);
+    change(&mut options);
+    Web::with(fake, options).await
+}
+
+fn ping() -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+}
+
+#[tokio::test]
+async fn a_token_is_in_force_or_refused_and_never_overlooked() {
+    let web = Web::start().await;
+    web.fake.allow("good", Role::Agent);
+    let ask = |value: &str| Ask::post(handshake("2025-11-25")).header("Authorization", value);
+    for (value, status) in [
+        ("", 200),
+        ("Bearer good", 200),
+        ("bearer good", 200),
+        ("Bearer bad", 401),
+        ("Bearer ", 401),
+        ("Basic good", 401),
+        ("good", 401),
+    ] {
+        let reply = web.ask(ask(value)).await;
+        assert_eq!(reply.status, status, "{value}");
+        if status == 401 {
+            assert_eq!(reply.error(), (-32001, "UNAUTHENTICATED".to_owned()));
+            assert!(reply.headers["www-authenticate"].starts_with("Bearer "));
+        }
+    }
+    web.fake.tokens.lock().unwrap().clear();
+    for path in ["/mcp", "/sse", "/messages?sessionId=x"] {
+        let reply = web
+            .ask(Ask::new("GET", path).token("good").header("Accept", BOTH))
+            .await;
+        assert_eq!(reply.status, 401, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_anonymous_where_the_operator_says_so() {
+    let web = with(|options| options.anonymous = Anonymous::Nobody).await;
+    web.fake.allow("good", Role::Agent);
+    assert_eq!(web.ask(Ask::post(handshake("2025-11-25"))).await.status, 401);
+    assert_eq!(
+        web.ask(Ask::post(handshake("2025-11-25")).token("good")).await.status,
+        200
+    );
+    assert_eq!(web.ask(Ask::new("GET", "/healthz")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_flood_of_bad_tokens_is_one_line_in_the_record() {
+    let web = Web::start().await;
+    for _ in 0..50 {
+        assert_eq!(web.ask(Ask::post(ping()).token("bad")).await.status, 401);
+    }
+    let fake = Arc::clone(&web.fake);
+    let count = |value: &Option<serde_json::Map<String, Value>>| value.as_ref().unwrap()["count"].as_u64().unwrap();
+    let told = |fake: &Fake| -> Vec<u64> {
+        let refused = fake.refused.lock().unwrap();
+        assert!(
+            refused
+                .iter()
+                .all(|refused| refused.code == ErrorCode::Unauthenticated && refused.caller.is_none())
+        );
+        refused.iter().map(|refused| count(&refused.params)).collect()
+    };
+    assert_eq!(told(&fake), [1]);
+    assert_eq!(web.gauges.unauthenticated(), 50);
+    web.stop().await;
+    assert_eq!(told(&fake), [1, 49]);
+}
+
+#[tokio::test]
+async fn a_token_that_may_not_call_tools_is_told_so() {
+    let web = Web::start().await;
+    web.fake.allow("eve", Role::Viewer);
+    let session = web.initialize_as("2025-11-25", Some("eve")).await;
+    let reply = web
+        .ask(
+            Ask::post(call(1, "forbidden", json!({})))
+                .token("eve")
+                .session(&session),
+        )
+        .await;
+    assert_eq!((reply.status, reply.error()), (403, (-32003, "FORBIDDEN".to_owned())));
+}
+
+#[tokio::test]
+async fn other_names_and_other_sites_get_no_session() {
+    let web = Web::start().await;
+    let host = format!("127.0.0.1:{}", web.address.port());
+    for (name, value, status) in [
+        ("Host", "evil.example", 403),
+        ("Host", host.as_str(), 200),
+        ("Origin", "http://evil.example", 403),
+        ("Origin", "null", 403),
+        ("Origin", &format!("http://{host}"), 200),
+    ] {
+        let reply = web.ask(Ask::post(handshake("2025-11-25")).header(name, value)).await;
+        assert_eq!(reply.status, status, "{name}: {value}");
+        if status == 403 {
+            assert_eq!(reply.error(), (-32003, "FORBIDDEN".to_owned()));
+        }
+    }
+    for path in ["/sse", "/messages?sessionId=x"] {
+        let reply = web.ask(Ask::new("GET", path).header("Host", "evil.example")).await;
+        assert_eq!(reply.status, 403, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_has_a_limit_and_the_limit_is_exact() {
+    let web = with(|options| options.limits.body_bytes = 1_000).await;
+    let body = |bytes: usize| {
+        let empty = json!({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"a": ""}})
+            .to_string()
+            .len();
+        json!({"jsonrpc": "2.0", "id": 1, "method": "ping", "params": {"a": "x".repeat(bytes - empty)}})
+    };
+    let session = web.initialize("2025-11-25").await;
+    assert_eq!(web.ask(Ask::post(body(1_000)).session(&session)).await.status, 200);
+    let reply = web.ask(Ask::post(body(1_001)).session(&session)).await;
+    assert_eq!((reply.status, reply.error().0), (413, -32600));
+    assert_eq!(reply.json()["error"]["data"]["details"]["body_bytes_max"], 1_000);
+    // Without an announced length the bytes are counted as they come.
+    for (bytes, status) in [(1_000, 200), (1_001, 413)] {
+        let mut client = web.connect().await;
+        let text = body(bytes).to_string();
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: localhost\r\nAccept: {BOTH}\r\nContent-Type: application/json\r\n\
+             Mcp-Session-Id: {session}\r\nTransfer-Encoding: chunked\r\n\r\n"
+        );
+        client.stream.write_all(head.as_bytes()).await.unwrap();
+        for piece in text.as_bytes().chunks(300) {
+            client
+                .stream
+                .write_all(format!("{:x}\r\n", piece.len()).as_bytes())
+                .await
+                .unwrap();
+            client.stream.write_all(piece).await.unwrap();
+            client.stream.write_all(b"\r\n").await.unwrap();
+        }
+        client.stream.write_all(b"0\r\n\r\n").await.unwrap();
+        assert_eq!(client.reply().await.status, status, "{bytes}");
+    }
+}
+
+/// Bytes of memory this process holds.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
+}
+
+#[tokio::test]
+async fn a_body_of_200_megabytes_is_refused_and_not_kept() {
+    const BYTES: usize = 200 << 20;
+    let web = Web::start().await;
+    let piece = vec![b'x'; 64 << 10];
+    let before = resident();
+    for framing in [
+        format!("Content-Length: {BYTES}"),
+        "Transfer-Encoding: chunked".to_owned(),
+    ] {
+        let client = web.connect().await;
+        let (reading, mut writing) = client.stream.into_split();
+        let head =
+            format!("POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n{framing}\r\n\r\n");
+        writing.write_all(head.as_bytes()).await.unwrap();
+        let chunked = framing.starts_with("Transfer");
+        let send = async {
+            let mut sent = 0;
+            while sent < BYTES {
+                if chunked
+                    && writing
+                        .write_all(format!("{:x}\r\n", piece.len()).as_bytes())
+                        .await
+                        .is_err()
+                {
+                    break;
+                }
+                if writing.write_all(&piece).await.is_err() {
+                    break;
+                }
+                if chunked && writing.write_all(b"\r\n").await.is_err() {
+                    break;
+                }
+                sent += piece.len();
+            }
+        };
+        let mut answer = vec![0; 12];
+        let mut reading = reading;
+        let read = async {
+            reading.read_exact(&mut answer).await.unwrap();
+        };
+        tokio::time::timeout(web::PATIENCE, async { tokio::join!(send, read) })
+            .await
+            .expect("an answer");
+        assert_eq!(answer, b"HTTP/1.1 413");
+    }
+    let grown = resident().saturating_sub(before);
+    assert!(grown < 32 << 20, "grew by {grown} bytes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn half_a_request_is_not_waited_for_for_ever() {
+    let web = Web::start().await;
+    let ask = Ask::post(handshake("2025-11-25")).bytes();
+    let head_ends = ask.windows(4).position(|bytes| bytes == b"\r\n\r\n").unwrap() + 4;
+    for (sent, status) in [
+        (0, None),
+        (20, None),
+        (head_ends, Some(408)),
+        (ask.len() - 1, Some(408)),
+    ] {
+        let mut client = web.connect().await;
+        client.stream.write_all(&ask[..sent]).await.unwrap();
+        let mut answer = String::new();
+        let ended = tokio::time::timeout(Duration::from_secs(600), client.stream.read_to_string(&mut answer)).await;
+        match status {
+            Some(408) => assert!(answer.starts_with("HTTP/1.1 408 "), "{sent}: {answer}"),
+            _ => {
+                ended.expect("the connection is closed").unwrap();
+                assert!(!answer.starts_with("HTTP/1.1 2"), "{sent}: {answer}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_credential_has_its_rate() {
+    let limits = HttpLimits {
+        requests_per_second: Some(1.0),
+        burst: Some(3),
+        ..HttpLimits::standard()
+    };
+    let web = with(|options| options.limits = limits).await;
+    web.fake.allow("ana", Role::Agent);
+    let mut statuses = Vec::new();
+    for _ in 0..5 {
+        let reply = web.ask(Ask::post(handshake("2025-11-25")).token("ana")).await;
+        if reply.status == 429 {
+            assert_eq!(reply.error(), (-32014, "RATE_LIMITED".to_owned()));
+            assert_eq!(reply.headers["retry-after"], "1");
+        }
+        statuses.push(reply.status);
+    }
+    assert_eq!(statuses, [200, 200, 200, 429, 429]);
+    assert_eq!(web.ask(Ask::post(handshake("2025-11-25"))).await.status, 200);
+    assert_eq!(web.gauges.rate_limited(), 2);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(
+        web.ask(Ask::post(handshake("2025-11-25")).token("ana")).await.status,
+        200
+    );
+}
+
+#[tokio::test]
+async fn it_says_what_it_speaks() {
+    let web = Web::start().await;
+    let reply = web
+        .ask(Ask::new("GET", "/.well-known/mcp").header("Host", "localhost:7420"))
+        .await;
+    assert_eq!(reply.status, 200);
+    let told = reply.json();
+    assert_eq!(told["name"], "countersign");
+    assert_eq!(told["version"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(
+        told["protocolVersions"],
+        json!(["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"])
+    );
+    assert_eq!(
+        told["transports"],
+        json!([
+            {"type": "streamable-http", "url": "http://localhost:7420/mcp"},
+            {"type": "sse", "url": "http://localhost:7420/sse"},
+        ])
+    );
+    assert!(told["capabilities"]["tools"].is_object());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_takes_no_bytes_is_cut_off() {
+    let web = Web::start().await;
+    let session = web.initialize("2025-11-25").await;
+    let mut client = web.connect().await;
+    let ask = Ask::post(call(1, "big", json!({"bytes": 20_000_000}))).session(&session);
+    client.send(&ask.header("Accept", "application/json")).await;
+    web::until(|| web.fake.calls() == 1).await;
+    assert_eq!(web.gauges.connections(), 1);
+    tokio::time::sleep(Duration::from_secs(120)).await;
+    web::until(|| web.gauges.connections() == 0).await;
+}

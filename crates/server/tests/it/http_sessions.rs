@@ -1,0 +1,179 @@
+//! Sessions over time: restarts, idleness, limits, and the end of the server.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign_gateway::session::Role;
+use countersign_gateway::session::lifetime::SessionState;
+use serde_json::{Value, json};
+
+use crate::fake::Fake;
+use crate::web::{self, Ask, BOTH, Web, call, handshake, until};
+
+fn ping() -> Value {
+    json!({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+}
+
+#[tokio::test]
+async fn a_session_survives_a_restart() {
+    let fake = Arc::new(Fake::default());
+    fake.allow("ana", Role::Agent);
+    fake.allow("bob", Role::Agent);
+    let web = Web::with(Arc::clone(&fake), web::options(&fake)).await;
+    let session = web.initialize_as("2025-03-26", Some("ana")).await;
+    web.stop().await;
+    assert_eq!(fake.states(), [SessionState::Initialized]);
+    let web = Web::with(Arc::clone(&fake), web::options(&fake)).await;
+    assert_eq!(
+        web.ask(Ask::post(ping()).session(&session).token("bob")).await.status,
+        404
+    );
+    assert_eq!(
+        web.ask(Ask::post(ping()).session(&session).token("ana")).await.status,
+        200
+    );
+    // It still speaks what was agreed upon, and knows that it is initialized.
+    let batch = Ask::post(json!([ping()])).session(&session).token("ana");
+    assert!(web.ask(batch).await.json().is_array());
+    let again = web
+        .ask(Ask::post(handshake("2025-03-26")).session(&session).token("ana"))
+        .await;
+    assert_eq!(again.error().0, -32600);
+    // What only the earlier process had is gone.
+    let resume = Ask::new("GET", "/mcp")
+        .session(&session)
+        .token("ana")
+        .header("Accept", BOTH);
+    assert_eq!(web.ask(resume.header("Last-Event-ID", "f4240-1-1")).await.status, 400);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_session_expires_and_is_said_to_have() {
+    let fake = Arc::new(Fake::default());
+    let mut options = web::options(&fake);
+    options.session_ttl = Duration::from_secs(100);
+    let web = Web::with(fake, options).await;
+    let (swept, met) = (web.initialize("2025-11-25").await, web.initialize("2025-11-25").await);
+    // One is found out by its next request, before anybody swept.
+    web.clock.advance(Duration::from_secs(100));
+    let reply = web.ask(Ask::post(ping()).session(&met)).await;
+    assert_eq!(
+        (reply.status, reply.error()),
+        (404, (-32004, "SESSION_EXPIRED".to_owned()))
+    );
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(web.fake.states(), [SessionState::Expired, SessionState::Expired]);
+    for session in [swept, met] {
+        let reply = web.ask(Ask::post(ping()).session(&session)).await;
+        assert_eq!(reply.error().1, "SESSION_EXPIRED");
+        assert_eq!(
+            web.ask(Ask::post(handshake("2025-11-25")).session(&session))
+                .await
+                .status,
+            200
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_expires_while_a_call_runs_or_a_stream_is_open() {
+    let fake = Arc::new(Fake::default());
+    let mut options = web::options(&fake);
+    options.session_ttl = Duration::from_secs(100);
+    let web = Web::with(fake, options).await;
+    let calling = web.initialize("2025-11-25").await;
+    let listening = web.initialize("2025-11-25").await;
+    let mut call_of = web.connect().await;
+    let ask = Ask::post(call(1, "wait", json!({})))
+        .session(&calling)
+        .header("Accept", "application/json");
+    call_of.send(&ask).await;
+    until(|| web.fake.calls() == 1).await;
+    let mut stream_of = web.connect().await;
+    stream_of
+        .send(&Ask::new("GET", "/mcp").header("Accept", BOTH).session(&listening))
+        .await;
+    assert_eq!(stream_of.head().await.status, 200);
+    let mut sse = web.connect().await;
+    sse.send(&Ask::new("GET", "/sse")).await;
+    assert_eq!(sse.head().await.status, 200);
+    for _ in 0..100 {
+        web.clock.advance(Duration::from_secs(50));
+        tokio::time::sleep(Duration::from_secs(50)).await;
+    }
+    assert!(
+        web.fake.states().iter().all(|state| state.is_open()),
+        "{:?}",
+        web.fake.states()
+    );
+    web.fake.gate.notify_one();
+    assert_eq!(call_of.reply().await.status, 200);
+    for session in [&calling, &listening] {
+        assert_eq!(web.ask(Ask::post(ping()).session(session)).await.status, 200);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_session_is_put_away_and_comes_back() {
+    let web = Web::start().await;
+    let session = web.initialize("2025-11-25").await;
+    assert_eq!((web.gauges.sessions_open(), web.gauges.sessions_live()), (1, 1));
+    web.clock.advance(Duration::from_secs(400));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!((web.gauges.sessions_open(), web.gauges.sessions_live()), (1, 0));
+    assert_eq!(web.ask(Ask::post(ping()).session(&session)).await.status, 200);
+    assert_eq!((web.gauges.sessions_open(), web.gauges.sessions_live()), (1, 1));
+}
+
+#[tokio::test]
+async fn there_are_only_so_many_sessions() {
+    let fake = Arc::new(Fake::default());
+    let mut options = web::options(&fake);
+    options.limits.sessions_max = 2;
+    let web = Web::with(fake, options).await;
+    let first = web.initialize("2025-11-25").await;
+    web.initialize("2025-11-25").await;
+    let reply = web.ask(Ask::post(handshake("2025-11-25"))).await;
+    assert_eq!(
+        (reply.status, reply.error()),
+        (503, (-32014, "RATE_LIMITED".to_owned()))
+    );
+    assert_eq!(reply.headers["retry-after"], "60");
+    assert_eq!(web.ask(Ask::new("GET", "/sse")).await.status, 503);
+    assert_eq!(web.ask(Ask::new("DELETE", "/mcp").session(&first)).await.status, 204);
+    web.initialize("2025-11-25").await;
+}
+
+#[tokio::test]
+async fn a_server_that_stops_answers_what_it_can_and_keeps_sessions() {
+    let fake = Arc::new(Fake::default());
+    let web = Web::with(Arc::clone(&fake), web::options(&fake)).await;
+    let session = web.initialize("2025-11-25").await;
+    let (mut short, mut long) = (web.connect().await, web.connect().await);
+    short
+        .send(&Ask::post(call(1, "wait", json!({}))).session(&session))
+        .await;
+    until(|| fake.calls() == 1).await;
+    long.send(&Ask::post(call(2, "until_shutdown", json!({}))).session(&session))
+        .await;
+    until(|| fake.calls() == 2).await;
+    let mut listening = web.connect().await;
+    listening
+        .send(&Ask::new("GET", "/mcp").header("Accept", BOTH).session(&session))
+        .await;
+    assert_eq!(listening.head().await.status, 200);
+    let address = web.address;
+    let stopping = tokio::spawn(web.stop());
+    while listening.event().await.is_some() {}
+    assert_eq!(
+        fake.shutdowns.load(std::sync::atomic::Ordering::SeqCst),
+        0,
+        "short calls come first"
+    );
+    fake.gate.notify_one();
+    assert_eq!(short.reply().await.json()["id"], 1);
+    assert_eq!(long.reply().await.json()["id"], 2);
+    stopping.await.unwrap();
+    assert_eq!(fake.states(), [SessionState::Initialized]);
+    assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
