@@ -46,7 +46,7 @@ impl Global {
 pub(crate) enum Command {
     /// Speak MCP on standard input and output, for desktop clients.
     Stdio,
-    /// Run the server: health, readiness, and a page that says what is running.
+    /// Run the server: MCP over HTTP, health, readiness, and a page that says what is running.
     Serve(Serve),
     /// Run one command through policy, approval, sandbox and record.
     #[command(
@@ -54,6 +54,12 @@ pub(crate) enum Command {
                             Example:\n  countersign exec --timeout-ms 60000 -- git status --short"
     )]
     Exec(Exec),
+    /// Show the sessions of clients.
+    #[command(subcommand)]
+    Sessions(Sessions),
+    /// Make, list and revoke the tokens by which clients and people are known.
+    #[command(subcommand)]
+    Tokens(Tokens),
     /// Read, prove, export and prune the record.
     #[command(subcommand)]
     Audit(Audit),
@@ -94,6 +100,55 @@ pub(crate) struct Exec {
 }
 
 #[derive(Subcommand, Debug)]
+pub(crate) enum Sessions {
+    /// List sessions, the newest last; ended ones are kept as long as the record.
+    #[command(after_help = "Example:\n  countersign sessions list --state initialized")]
+    List {
+        /// Only in this state.
+        #[arg(long, value_name = "S", value_parser = ["created", "initialized", "closed", "expired"])]
+        state: Option<String>,
+        /// At most this many, the latest.
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        limit: u32,
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Tokens {
+    /// Make a token and print it, this once.
+    #[command(after_help = "Example:\n  countersign tokens create --role agent --name laptop")]
+    Create {
+        /// What its bearer may do: agents call tools, operators besides decide, approvers decide, viewers read.
+        #[arg(long, value_name = "R", value_parser = ["agent", "operator", "approver", "viewer"])]
+        role: String,
+        /// Whose it is, as the record will say.
+        #[arg(long, value_name = "N")]
+        name: String,
+        /// The run that it ends with.
+        #[arg(long, value_name = "RUN_ID")]
+        run: Option<String>,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// List tokens, revoked ones too, without the tokens themselves.
+    List {
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Revoke a token; running servers know within a second.
+    Revoke {
+        /// Its id or its name.
+        #[arg(value_name = "ID|NAME")]
+        token: String,
+    },
+}
+
+#[derive(Subcommand, Debug)]
 pub(crate) enum Audit {
     /// Follow the record as it grows.
     Tail {
@@ -107,7 +162,7 @@ pub(crate) enum Audit {
         #[arg(long)]
         no_follow: bool,
     },
-    /// Find events or command records, oldest first.
+    /// Find events, commands, calls or messages, oldest first.
     #[command(after_help = "Example:\n  countersign audit query --status rejected --limit 20")]
     Query(AuditQuery),
     /// Prove that nothing was changed, removed, reordered or cut off.
@@ -137,16 +192,17 @@ pub(crate) enum Audit {
 
 #[derive(Args, Debug)]
 pub(crate) struct AuditQuery {
-    /// What to read.
+    /// What to read: events as written, commands and how they ended, calls of tools, or messages.
     #[arg(long, value_enum, default_value = "command")]
     pub(crate) kind: AuditKind,
     /// At most this many, the latest.
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) limit: u32,
-    /// Only with this status: ok, rejected, timeout or failed; for events also an approval's state.
+    /// Only with this status: ok, rejected, timeout or failed; for events also an approval's state, for
+    /// invocations ok or error, for envelopes accepted or refused.
     #[arg(long, value_name = "S")]
     pub(crate) status: Option<String>,
-    /// Only of this request.
+    /// Only of this request, by its `request_id` or, for calls and messages, by the client's own id.
     #[arg(long, value_name = "R")]
     pub(crate) request_id: Option<String>,
     /// Only of this call.
@@ -161,6 +217,8 @@ pub(crate) struct AuditQuery {
 pub(crate) enum AuditKind {
     Event,
     Command,
+    Invocation,
+    Envelope,
 }
 
 #[derive(Subcommand, Debug)]

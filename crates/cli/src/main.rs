@@ -57,10 +57,13 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         // Forked before anything else exists: small, single-threaded, without secrets.
         Command::Stdio => commands::stdio::run(&flags, Launchpad::prepare()?)?,
         Command::Exec(exec) => return commands::exec::run(&flags, exec, Launchpad::prepare()?),
-        Command::Serve(serve) => commands::serve::run(&config::Flags {
-            listen: serve.listen.clone(),
-            ..flags
-        })?,
+        Command::Serve(serve) => {
+            let launchpad = Launchpad::prepare()?;
+            let listen = serve.listen.clone();
+            commands::serve::run(&config::Flags { listen, ..flags }, launchpad)?;
+        }
+        Command::Sessions(sessions) => commands::sessions::run(&flags, sessions)?,
+        Command::Tokens(tokens) => commands::tokens::run(&flags, tokens)?,
         Command::Audit(audit) => return commands::audit::run(&flags, audit),
         Command::Policy(policy) => commands::policy::run(&flags, policy)?,
         Command::Config(command) => commands::config::run(&flags, command)?,

@@ -13,6 +13,8 @@ use countersign_gateway::audit::{Change, Record as _};
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::policy::effective::EffectivePolicy;
+use countersign_gateway::session::credential::Credentials;
+use countersign_gateway::session::lifetime::Sessions;
 use countersign_gateway::spine::{Gateway, Settings as SpineSettings};
 use countersign_store::row::Row;
 use countersign_store::sqlite::query::{Filter, Pick};
@@ -35,6 +37,14 @@ pub(crate) struct Started {
     pub(crate) settings: Settings,
     pub(crate) policy: EffectivePolicy,
     surroundings: Surroundings,
+}
+
+/// What a transport serves.
+pub(crate) struct Joined {
+    pub(crate) gateway: Arc<Gateway>,
+    pub(crate) sessions: Arc<dyn Sessions>,
+    pub(crate) credentials: Arc<dyn Credentials>,
+    pub(crate) record: Arc<SqliteStore>,
 }
 
 /// The configuration cannot be used; exit code 2.
@@ -119,15 +129,13 @@ impl Started {
     }
 
     /// Joins everything; the policy in force is in the record before the first call.
-    pub(crate) async fn gateway(
-        &self,
-        launchpad: Launchpad,
-        approver: Arc<dyn Approver>,
-    ) -> anyhow::Result<Arc<Gateway>> {
+    pub(crate) async fn joined(&self, launchpad: Launchpad, approver: Arc<dyn Approver>) -> anyhow::Result<Joined> {
         let record = self.record().await?;
         let redactor = self.redactor();
         self.record_policy(&record, &redactor).await?;
         self.keep_house(&record);
+        let sessions = wiring::sessions(&record, &redactor);
+        let credentials = wiring::credentials(&record);
         let parts = Parts {
             policy: self.policy.clone(),
             settings: SpineSettings {
@@ -136,9 +144,14 @@ impl Started {
             },
             redactor,
             approver,
-            record,
+            record: record.clone(),
         };
-        Ok(wiring::gateway(parts, launchpad))
+        Ok(Joined {
+            gateway: wiring::gateway(parts, launchpad),
+            sessions,
+            credentials,
+            record,
+        })
     }
 
     /// Writes the policy down when it is another than the last one written, so that the digest in

@@ -70,6 +70,16 @@ impl Page {
         }
     }
 
+    /// The same, of items that are made one at a time.
+    pub(crate) fn array_of(&mut self, items: impl Iterator<Item = anyhow::Result<String>>) -> anyhow::Result<()> {
+        let mut before = "[\n";
+        for item in items {
+            told(write!(self.out, "{before}{}", item?))?;
+            before = ",\n";
+        }
+        self.line(if before == "[\n" { "[]" } else { "\n]" })
+    }
+
     /// Columns as wide as their widest field; the last one ends where its text does.
     pub(crate) fn table(&mut self, rows: &[Vec<Cell>]) -> anyhow::Result<()> {
         let columns = rows.iter().map(Vec::len).max().unwrap_or(0);

@@ -11,6 +11,9 @@ use countersign_gateway::audit::redact::Redactor;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::policy::effective::EffectivePolicy;
+use countersign_gateway::session::credential::Credentials;
+use countersign_gateway::session::desk::Desk;
+use countersign_gateway::session::lifetime::Sessions;
 use countersign_gateway::spine::{Gateway, Ports, Settings};
 
 use countersign_store::sqlite::{Options, SqliteStore};
@@ -61,6 +64,17 @@ pub(crate) fn gateway(parts: Parts, launchpad: Launchpad) -> Arc<Gateway> {
     Gateway::new(parts.policy, parts.settings, ports)
 }
 
+/// The sessions of every transport, kept in the record.
+pub(crate) fn sessions(record: &Arc<SqliteStore>, redactor: &Redactor) -> Arc<dyn Sessions> {
+    let desk = Desk::new(record.clone(), redactor.clone(), Clock::system(), IdSource::random());
+    Arc::new(desk)
+}
+
+/// The tokens that clients and people come with, as the record keeps them.
+pub(crate) fn credentials(record: &Arc<SqliteStore>) -> Arc<dyn Credentials> {
+    Arc::new(record.credentials())
+}
+
 /// Opens the record and closes what a crash left open.
 pub(crate) fn record(state_dir: &Path, options: Options) -> anyhow::Result<SqliteStore> {
     let clock = options.clock.clone();
@@ -76,4 +90,11 @@ pub(crate) fn uid() -> u32 {
     use std::os::unix::fs::MetadataExt as _;
     // The owner of our own entry in /proc is who we are; no unsafe call is needed to ask.
     std::fs::metadata("/proc/self").map_or(u32::MAX, |metadata| metadata.uid())
+}
+
+/// The person at this terminal, as the record calls them.
+pub(crate) fn user() -> String {
+    let named = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
+    let named = named.ok().filter(|name| !name.is_empty());
+    named.unwrap_or_else(|| format!("uid-{}", uid()))
 }

@@ -5,6 +5,8 @@
 
 use serde_json::{Map, Value};
 
+use crate::ids::CorrelationId;
+
 /// How a code reaches the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Surface {
@@ -148,6 +150,8 @@ pub struct Refusal {
     pub code: ErrorCode,
     pub message: String,
     pub details: Map<String, Value>,
+    /// What the record calls this refusal, where it is already in there; the client is told the same.
+    pub correlation_id: Option<CorrelationId>,
 }
 
 impl Refusal {
@@ -156,6 +160,15 @@ impl Refusal {
             code,
             message: message.into(),
             details: Map::new(),
+            correlation_id: None,
+        }
+    }
+
+    #[must_use]
+    pub fn recorded_as(self, correlation_id: CorrelationId) -> Self {
+        Self {
+            correlation_id: Some(correlation_id),
+            ..self
         }
     }
 

@@ -6,6 +6,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use sha2::{Digest as _, Sha256};
+
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
@@ -45,6 +47,22 @@ ids! {
     CredentialId;
     /// One client's session; whoever knows it and holds its credential may use it, so it cannot be guessed.
     SessionId;
+}
+
+impl SessionId {
+    /// What the record calls this session. The record is shown, exported and sent to witnesses; whoever
+    /// reads it must not learn an id that opens a session.
+    pub fn mark(&self) -> String {
+        const DIGITS: &[u8; 16] = b"0123456789abcdef";
+        let digest = Sha256::digest(self.0.as_bytes());
+        let mut mark = String::with_capacity(39);
+        mark.push_str("sha256:");
+        for byte in &digest[..16] {
+            mark.push(char::from(DIGITS[usize::from(byte >> 4)]));
+            mark.push(char::from(DIGITS[usize::from(byte & 15)]));
+        }
+        mark
+    }
 }
 
 /// Why a caller's `request_id` was not taken.
@@ -101,6 +119,11 @@ impl IdSource {
         CorrelationId(self.uuid())
     }
 
+    /// The id of a token; not the token.
+    pub fn credential(&self) -> CredentialId {
+        CredentialId(format!("tok_{}", self.request()))
+    }
+
     pub fn session(&self) -> SessionId {
         SessionId(match &self.0 {
             // Version 4 is random throughout; a version that tells the time would help a guesser.
@@ -123,6 +146,15 @@ impl IdSource {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_is_recorded_under_a_mark_that_does_not_open_it() {
+        let session = IdSource::random().session();
+        let mark = session.mark();
+        assert_eq!(mark, session.mark());
+        assert_eq!(mark.len(), "sha256:".len() + 32);
+        assert!(!mark.contains(session.as_str()) && !session.as_str().contains(&mark[7..15]));
+    }
 
     #[test]
     fn a_request_id_from_a_caller_is_checked() {

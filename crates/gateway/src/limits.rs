@@ -35,6 +35,22 @@ pub const PROBLEM_CHARS_MAX: usize = 400;
 /// What is kept of a refused message: characters of its method and of the refusal, bytes of its parameters.
 pub const REFUSED_TEXT_CHARS_MAX: usize = 512;
 pub const REFUSED_PARAMS_BYTES_MAX: usize = 4096;
+/// Characters shown of a tool's name that nobody checked, and of a client's id of a request.
+pub const TOOL_NAME_CHARS_SHOWN: usize = 128;
+pub const RPC_ID_CHARS_SHOWN: usize = 256;
+/// Arguments of a call without a command that are kept, and how long the name and the value of one may be.
+pub const ARGUMENTS_SHOWN_MAX: usize = 64;
+pub const ARGUMENT_NAME_CHARS_SHOWN: usize = 64;
+pub const ARGUMENT_BYTES_SHOWN: usize = 512;
+/// The longest id of a request that a session knows again after a restart.
+pub const RPC_ID_BYTES_REMEMBERED: usize = 1_024;
+/// What is kept of a client's own name and version, and of what it says it can do.
+pub const CLIENT_CHARS_MAX: usize = 256;
+pub const CAPABILITIES_BYTES_MAX: usize = 4096;
+/// Requests of a session that are known again after a restart.
+pub const REQUESTS_REMEMBERED: usize = 1_024;
+/// Sessions that expire, or are touched, in one go.
+pub const SESSIONS_AT_ONCE: usize = 256;
 /// Calls that run or wait at once, beyond which the answer is `QUEUE_FULL`.
 pub const CALLS_IN_FLIGHT_MAX: usize = 256;
 /// Commands that run at once; more wait their turn.

@@ -11,6 +11,7 @@
 mod asking;
 mod closing;
 mod envelopes;
+mod invocations;
 mod looking;
 
 use std::collections::BTreeMap;
@@ -34,7 +35,7 @@ use crate::commands::Commands;
 use crate::error::{ErrorCode, Refusal};
 use crate::execution::live::Live;
 use crate::execution::{Ended, Executor, Gate, How};
-use crate::ids::{IdSource, RequestId};
+use crate::ids::{CorrelationId, IdSource, RequestId};
 use crate::limits;
 use crate::policy::again;
 use crate::policy::allowlist::Programs;
@@ -116,20 +117,28 @@ impl Gateway {
 
     /// Takes one call from a transport.
     pub async fn handle(self: Arc<Self>, caller: Caller, call: ToolCall) -> Result<Answer, Refusal> {
-        let admitted = session::admit(caller)?;
-        let resolved = catalog::resolve(&self.in_force().policy, admitted, call)?;
+        let admitted = match session::admit(caller.clone()) {
+            Ok(admitted) => admitted,
+            Err(refusal) => return Err(self.refuse_call(&caller, &call, refusal).await),
+        };
+        let resolved = match catalog::resolve(&self.in_force().policy, admitted, call) {
+            Ok(resolved) => resolved,
+            Err(missing) => return Err(self.refuse_call(&caller, &missing.call, missing.refusal).await),
+        };
         let Resolved { admitted, tool, call } = resolved;
-        match tool {
-            Tool::Command(kind) => self.submit(admitted, kind, call).await,
+        let started = self.ports.clock.now();
+        let answer = match tool {
+            Tool::Command(kind) => return Ok(self.submit(admitted, kind, call, started).await),
             Tool::Status => self.status(&admitted, &call).await,
             Tool::Cancel => self.cancel(&admitted, &call).await,
-        }
+        };
+        Ok(self.called(&caller, &call, started, answer).await)
     }
 
     /// Takes one admitted command through the stations; resolves when its record is closed.
     async fn conduct(self: Arc<Self>, admitted: Admitted, request: CommandRequest, live: Arc<Live>) {
         let in_force = self.in_force();
-        let mut trace = self.trace(&admitted);
+        let mut trace = self.trace(&admitted, live.correlation_id.clone());
         trace.step(Step::Receive, self.received(&admitted, &request, &live));
 
         let verdict = decide::decide(&in_force.policy, &request, &self.surroundings());
@@ -270,8 +279,9 @@ impl Gateway {
         }
     }
 
-    fn trace(&self, admitted: &Admitted) -> Trace {
+    fn trace(&self, admitted: &Admitted, correlation_id: CorrelationId) -> Trace {
         Trace::new(
+            correlation_id,
             admitted.caller().actor.clone(),
             self.ports.ids.clone(),
             self.ports.clock.clone(),

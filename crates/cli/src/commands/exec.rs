@@ -25,11 +25,7 @@ const REFUSED: u8 = 126;
 pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::Result<ExitCode> {
     let started = Started::load(flags)?;
     start::warn(&started);
-    let named = std::env::var("USER")
-        .or_else(|_| std::env::var("LOGNAME"))
-        .ok()
-        .filter(|name| !name.is_empty());
-    let user = named.unwrap_or_else(|| format!("uid-{}", wiring::uid()));
+    let user = wiring::user();
     let approver: Arc<dyn Approver> = match terminal() {
         Some(terminal) if started.policy.approval.self_approval => Arc::new(AskTerminal {
             terminal,
@@ -40,7 +36,7 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
     let arguments = arguments(exec)?;
     start::runtime()?.block_on(async {
         let mut stop = Box::pin(start::stop_signal()?);
-        let gateway = match started.gateway(launchpad, approver).await {
+        let gateway = match started.joined(launchpad, approver).await.map(|joined| joined.gateway) {
             Ok(gateway) => gateway,
             Err(error) => {
                 start::say(&format!("countersign: refused: {error:#}"));

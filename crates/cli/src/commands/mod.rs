@@ -6,6 +6,8 @@ pub(crate) mod stdio;
 
 pub(crate) mod audit;
 pub(crate) mod policy;
+pub(crate) mod sessions;
+pub(crate) mod tokens;
 
 pub(crate) mod completions;
 pub(crate) mod config;

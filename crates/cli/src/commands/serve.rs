@@ -1,55 +1,109 @@
-//! `serve`: for now health, readiness and a page that says what is running.
+//! `serve`: MCP over HTTP, health and readiness, and a page that says what is running.
 
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use countersign_gateway::approval::NobodyToAsk;
 use countersign_gateway::audit::Pending;
+use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
-use countersign_server::http::{About, HttpOptions, Readiness, serve_http};
+use countersign_server::http::{
+    About, Anonymous, ConformanceFixtures, HttpLimits, HttpOptions, Readiness, Tls, serve_http,
+};
 use countersign_store::SqliteStore;
 use tokio::net::TcpListener;
 
-use crate::config::Flags;
-use crate::start::{self, BadUsage, Started};
+use crate::config::{Flags, Settings};
+use crate::start::{self, BadUsage, Joined, Started};
+use crate::wiring::Launchpad;
 
-pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
+pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
     let started = Started::load(flags)?;
     start::warn(&started);
     start::warn_of_interpreters(&started);
     let settings = &started.settings;
+    // Files that cannot be used are told of before anything is opened.
+    let tls = certificate(settings)?;
     start::runtime()?.block_on(async {
         let shutdown = start::stop_signal()?;
-        let record = started.record().await?;
-        started.keep_house(&record);
         let listen = &settings.listen;
         let listener = TcpListener::bind(listen)
             .await
             .with_context(|| format!("cannot listen on `{listen}`"))?;
         let address = listener.local_addr().context("cannot tell the address")?;
+        let joined = started.joined(launchpad, Arc::new(NobodyToAsk)).await?;
         if !address.ip().is_loopback() {
-            let sentence =
-                format!("refusing to listen on {address}: only loopback addresses are served until tokens exist");
-            return Err(BadUsage(sentence).into());
+            require_authentication(settings, &joined.record)
+                .map_err(|missing| BadUsage(format!("refusing to listen on {address}: {missing}")))?;
         }
-        start::say(&format!("serving on http://{address}/"));
-        let options = HttpOptions {
-            about: About {
-                workspace: settings
-                    .places
-                    .workspace_root
-                    .as_ref()
-                    .map_or_else(|| "any".into(), |root| root.display().to_string()),
-                policy_mode: settings.approval.mode.clone(),
-                state_directory: settings.state_dir.display().to_string(),
-            },
-            readiness: Arc::new(RecordIsThere(record)),
-            shutdown_grace: settings.shutdown_grace,
-            ids: IdSource::random(),
-        };
-        serve_http(listener, options, shutdown)
+        let scheme = if tls.is_some() { "https" } else { "http" };
+        start::say(&format!("serving on {scheme}://{address}/"));
+        serve_http(listener, options(settings, joined, tls), shutdown)
             .await
             .context("cannot go on serving")
     })
+}
+
+fn options(settings: &Settings, joined: Joined, tls: Option<Tls>) -> HttpOptions {
+    let limits = &settings.limits;
+    HttpOptions {
+        about: About {
+            workspace: settings
+                .places
+                .workspace_root
+                .as_ref()
+                .map_or_else(|| "any".into(), |root| root.display().to_string()),
+            policy_mode: settings.approval.mode.clone(),
+            state_directory: settings.state_dir.display().to_string(),
+        },
+        readiness: Arc::new(RecordIsThere(joined.record)),
+        shutdown_grace: settings.shutdown_grace,
+        ids: IdSource::random(),
+        clock: Clock::system(),
+        service: Arc::new(joined.gateway),
+        sessions: joined.sessions,
+        credentials: joined.credentials,
+        anonymous: match settings.anonymous_agents {
+            true => Anonymous::AgentsOnLoopback,
+            false => Anonymous::Nobody,
+        },
+        session_ttl: settings.session_ttl,
+        limits: HttpLimits {
+            body_bytes: limits.body_bytes,
+            depth: limits.depth,
+            requests_per_second: limits.requests_per_second,
+            burst: limits.burst,
+            sessions_max: limits.sessions_max,
+        },
+        tls,
+        fixtures: ConformanceFixtures::Absent,
+        gauges: Arc::default(),
+    }
+}
+
+fn certificate(settings: &Settings) -> anyhow::Result<Option<Tls>> {
+    let Some(tls) = &settings.tls else {
+        return Ok(None);
+    };
+    let loaded = Tls::load(&tls.cert, &tls.key).map_err(|error| {
+        let reason = anyhow::Error::new(error);
+        BadUsage(format!("`tls` cannot be used: {reason:#}"))
+    })?;
+    Ok(Some(loaded))
+}
+
+/// Whoever can reach this machine could call tools otherwise.
+fn require_authentication(settings: &Settings, record: &SqliteStore) -> Result<(), String> {
+    if settings.anonymous_agents {
+        return Err(
+            "other machines could call tools without a token; set `auth: {anonymous_agents: false}`".to_owned(),
+        );
+    }
+    let tokens = record.tokens().map_err(|error| error.to_string())?;
+    if tokens.iter().all(|token| token.revoked_at.is_some()) {
+        return Err("there is no token yet; make one with `countersign tokens create`".to_owned());
+    }
+    Ok(())
 }
 
 /// Ready while the record can be read.

@@ -22,9 +22,9 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
     };
     start::runtime()?.block_on(async {
         let shutdown = start::stop_signal()?;
-        let gateway = started.gateway(launchpad, Arc::new(NobodyToAsk)).await?;
+        let joined = started.joined(launchpad, Arc::new(NobodyToAsk)).await?;
         let caller = Caller::anonymous_agent(Transport::Stdio);
-        serve_stdio(Arc::new(gateway), caller, options, shutdown)
+        serve_stdio(Arc::new(joined.gateway), joined.sessions, caller, options, shutdown)
             .await
             .context("cannot go on serving")
     })

@@ -29,16 +29,10 @@ pub(crate) struct Settings {
     pub(crate) answer_within: Duration,
     pub(crate) output_limit_bytes: usize,
     pub(crate) shutdown_grace: Duration,
+    /// An idle session ends after this time.
+    pub(crate) session_ttl: Duration,
     pub(crate) listen: String,
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
-    )]
     pub(crate) tls: Option<Tls>,
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
-    )]
     pub(crate) anonymous_agents: bool,
     #[cfg_attr(
         not(test),
@@ -139,15 +133,7 @@ pub(crate) struct LimitSettings {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Tls {
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
-    )]
     pub(crate) cert: PathBuf,
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
-    )]
     pub(crate) key: PathBuf,
 }
 
@@ -192,6 +178,7 @@ impl Settings {
             answer_within: read.millis("answer_within_ms")?,
             output_limit_bytes: read.whole("output_limit_bytes") as usize,
             shutdown_grace: read.millis("shutdown_grace_ms")?,
+            session_ttl: Duration::from_secs(read.whole("sessions.ttl_seconds")),
             listen: read.text("listen"),
             tls: read
                 .path("tls.cert")

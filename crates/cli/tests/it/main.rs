@@ -33,6 +33,7 @@ mod settings;
 mod untrusted;
 
 mod crash;
+mod invocations;
 mod unrecorded;
 
 mod exec;

@@ -216,3 +216,30 @@ fn a_pruned_record_still_verifies() {
     let proved = stage.json(&["audit", "verify", "--json"]);
     assert_eq!((&proved["first_seq"], &proved["rows"]), (&json!(6), &json!(1)));
 }
+
+#[test]
+fn commands_of_the_terminal_are_no_invocations() {
+    let stage = Stage::with_record();
+    for kind in ["invocation", "envelope"] {
+        assert_eq!(
+            stage.json(&["audit", "query", "--kind", kind, "--json"]),
+            json!([]),
+            "{kind}"
+        );
+        assert_eq!(stage.run(&["audit", "query", "--kind", kind]).stdout, "", "{kind}");
+    }
+    stage
+        .run(&["audit", "query", "--kind", "invocation", "--status", "rejected"])
+        .failed(
+            2,
+            "countersign: `--status rejected` is not a status; use one of `error`, `ok`\n",
+        );
+    stage
+        .run(&["audit", "query", "--kind", "envelope", "--status", "ok"])
+        .failed(
+            2,
+            "countersign: `--status ok` is not a status; use one of `accepted`, `refused`\n",
+        );
+    let commands = stage.json(&["audit", "query", "--json"]);
+    assert_eq!(commands.as_array().map(Vec::len), Some(2), "{commands}");
+}

@@ -10,3 +10,4 @@ mod help;
 mod policy;
 mod stage;
 mod streams;
+mod tokens;

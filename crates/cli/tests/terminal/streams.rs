@@ -105,8 +105,9 @@ fn the_record_is_read_while_a_server_runs() {
     let hello = r#"{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
     writeln!(asked, "{hello}").unwrap();
     answers.next().unwrap().unwrap();
-    // Its policy is another than that of the commands before, so it has written one row.
-    assert_eq!(stage.json(&["audit", "verify", "--json"])["rows"], 6);
+    // Its policy is another than that of the commands before, so it has written one row; those of its
+    // session come while it already answers.
+    assert!(stage.json(&["audit", "verify", "--json"])["rows"].as_u64() >= Some(6));
     assert_eq!(stage.json(&["audit", "query", "--json"]).as_array().unwrap().len(), 2);
     assert_eq!(stage.run(&["audit", "export"]).code, 0);
     drop(asked);

@@ -7,7 +7,9 @@
 
 pub mod chain;
 pub mod command;
+pub mod envelope;
 pub mod event;
+pub mod invocation;
 pub mod payload;
 pub mod redact;
 pub mod trace;
@@ -17,7 +19,7 @@ use std::pin::Pin;
 
 use crate::clock::Timestamp;
 use crate::ids::{CredentialId, EventId, RequestId, SessionId};
-use crate::session::lifetime::{Session, SessionState};
+use crate::session::lifetime::{KeptSession, Session, SessionState, Touched};
 
 pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
@@ -39,6 +41,16 @@ pub trait Record: Send + Sync + 'static {
         owner: &CredentialId,
         request_id: &RequestId,
     ) -> Pending<Result<Option<StoredCommand>, RecordError>>;
+
+    /// A session by its id, in whatever state, with the last requests it must know again.
+    fn session(&self, id: &SessionId) -> Pending<Result<Option<KeptSession>, RecordError>>;
+
+    /// The latest sessions, of one state where one is named; the newest last.
+    fn sessions(&self, state: Option<SessionState>, limit: usize) -> Pending<Result<Vec<Session>, RecordError>>;
+
+    /// Open sessions that nobody used since, the longest idle first. A session that lives and dies with
+    /// a process is not idle while that one lives.
+    fn idle_sessions(&self, since: Timestamp, limit: usize) -> Pending<Result<Vec<Session>, RecordError>>;
 }
 
 /// One transaction on the record.
@@ -51,13 +63,16 @@ pub struct Change {
     pub close: Option<CloseCommand>,
     /// A session that began or took a step.
     pub session: Option<SessionChange>,
+    /// Sessions that were used. One that has ended stays as it is.
+    pub touched: Vec<Touched>,
 }
 
 /// A session's row after a step.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SessionChange {
     pub session: Session,
-    /// Where it must stand for the change to happen; none for a new session.
+    /// Where it must stand for the change to happen; none for a new session. One that expires must
+    /// besides not have been used since it was read.
     pub from: Option<SessionState>,
 }
 

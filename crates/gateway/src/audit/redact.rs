@@ -109,13 +109,18 @@ impl Redactor {
         }
     }
 
+    /// The value of one field, by the name that it has.
+    pub fn redact_field(&self, name: &str, value: &Value) -> Value {
+        if is_secret_name(name) {
+            blank(value)
+        } else {
+            self.redact_json(value)
+        }
+    }
+
     fn redact_fields(&self, fields: &Map<String, Value>) -> Map<String, Value> {
         let redacted = fields.iter().map(|(name, value)| {
-            let value = if is_secret_name(name) {
-                blank(value)
-            } else {
-                self.redact_json(value)
-            };
+            let value = self.redact_field(name, value);
             (self.redact_text(name).into_owned(), value)
         });
         redacted.collect()
@@ -156,6 +161,8 @@ static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
         r"(?-u:\b)hf_[A-Za-z0-9]{30,}",
         r"(?-u:\b)do[opr]_v1_[a-f0-9]{30,}",
         r"(?-u:\b)SG\.[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,}",
+        // Our own.
+        r"(?-u:\b)cs_(?:agent|operator|approver|viewer)_[A-Za-z0-9_\-]{16,}",
         r"(?-u:\b)AGE-SECRET-KEY-1[A-Z0-9]{30,}",
     ];
     compiled(&shapes.join("|"))

@@ -17,9 +17,9 @@ pub struct Trace {
 }
 
 impl Trace {
-    pub fn new(actor: Actor, ids: IdSource, clock: Clock) -> Self {
+    pub fn new(correlation_id: CorrelationId, actor: Actor, ids: IdSource, clock: Clock) -> Self {
         Self {
-            correlation_id: ids.correlation(),
+            correlation_id,
             actor,
             state: State::New,
             pending: Vec::new(),

@@ -42,13 +42,20 @@ pub struct Resolved {
     pub(crate) call: ToolCall,
 }
 
+/// A call to a tool that is not there, given back for the record.
+pub struct NotThere {
+    pub(crate) call: ToolCall,
+    pub(crate) refusal: Refusal,
+}
+
 /// Finds the tool. One that is disabled is answered exactly like one that does not exist.
-pub fn resolve(policy: &EffectivePolicy, admitted: Admitted, call: ToolCall) -> Result<Resolved, Refusal> {
+pub fn resolve(policy: &EffectivePolicy, admitted: Admitted, call: ToolCall) -> Result<Resolved, Box<NotThere>> {
     match Tool::by_name(&call.tool).filter(|_| policy.tool_enabled(&call.tool)) {
         Some(tool) => Ok(Resolved { admitted, tool, call }),
         None => {
             let message = format!("tool `{}` is not in this catalog; tools/list shows what is", call.tool);
-            Err(Refusal::new(ErrorCode::UnknownTool, message))
+            let refusal = Refusal::new(ErrorCode::UnknownTool, message);
+            Err(Box::new(NotThere { call, refusal }))
         }
     }
 }

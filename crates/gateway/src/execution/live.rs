@@ -8,7 +8,8 @@ use tokio::sync::watch;
 use super::output::Output;
 use crate::audit::Asked;
 use crate::clock::Timestamp;
-use crate::ids::RequestId;
+use crate::ids::{CorrelationId, RequestId};
+use crate::limits;
 use crate::service::{Origin, Progress};
 use crate::tools::exec::request::{PageRequest, Stream};
 use crate::tools::exec::result::{CommandResult, StreamResult};
@@ -20,6 +21,8 @@ pub struct Live {
     pub started_at: Timestamp,
     /// The request it came in.
     pub origin: Origin,
+    /// What ties all its events together.
+    pub correlation_id: CorrelationId,
     started: Instant,
     stdout: Mutex<Output>,
     stderr: Mutex<Output>,
@@ -37,12 +40,14 @@ impl Live {
         output_limit: usize,
         progress: Option<Arc<dyn Progress>>,
         origin: Origin,
+        correlation_id: CorrelationId,
     ) -> Self {
         Self {
             request_id,
             digest,
             started_at,
             origin,
+            correlation_id,
             started: Instant::now(),
             stdout: Mutex::new(Output::with_limit(output_limit)),
             stderr: Mutex::new(Output::with_limit(output_limit)),
@@ -62,7 +67,9 @@ impl Live {
         } = &self.origin;
         Some(Asked {
             session: session.clone()?,
-            rpc_id: rpc_id.clone()?,
+            rpc_id: rpc_id
+                .clone()
+                .filter(|id| id.len() <= limits::RPC_ID_BYTES_REMEMBERED)?,
             digest: (*remembered)?,
         })
     }

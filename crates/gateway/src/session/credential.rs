@@ -1,5 +1,9 @@
 //! Tokens: who a bearer is. Only digests are kept, so neither the store nor a copy of it can log in.
 
+use std::fmt;
+
+use sha2::{Digest as _, Sha256};
+
 use super::{Caller, Role, Transport};
 use crate::audit::event::{Actor, ActorType};
 use crate::clock::Timestamp;
@@ -36,9 +40,104 @@ impl Credential {
     }
 }
 
+/// What a person calls a token. It is who the record says came.
+// INVARIANT: 1 to `CHARS_MAX` letters, digits, or `. _ - @`, and nothing that reads as a token's id.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TokenName(String);
+
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error(
+    "a token's name has 1 to {max} letters, digits, or any of `. _ - @`, and does not begin with `tok_`",
+    max = TokenName::CHARS_MAX
+)]
+pub struct BadTokenName;
+
+impl TokenName {
+    pub const CHARS_MAX: usize = 64;
+
+    pub fn parse(text: &str) -> Result<Self, BadTokenName> {
+        let fits = (1..=Self::CHARS_MAX).contains(&text.len()) && !text.starts_with("tok_");
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte);
+        if fits && text.bytes().all(is_plain) {
+            Ok(Self(text.to_owned()))
+        } else {
+            Err(BadTokenName)
+        }
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for TokenName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A token out of 256 random bits. Its beginning says what it is, so that people and scanners know one
+/// when it turns up where it should not.
+pub fn token(role: Role, random: &[u8; 32]) -> String {
+    let mut token = format!("cs_{}_", role.as_str());
+    for byte in random {
+        token.push_str(&format!("{byte:02x}"));
+    }
+    token
+}
+
+/// What is kept of a token.
+pub fn digest(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}
+
 /// Port: knows the tokens that are in force. What another process creates or revokes is known here
 /// within a second.
 pub trait Credentials: Send + Sync + 'static {
     /// The credential behind a bearer token; none when it was never made, or is revoked.
     fn authenticate(&self, token: &str) -> Option<Credential>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::redact::{Config, Redactor};
+
+    #[test]
+    fn a_token_says_its_role_and_is_withheld_from_every_text() {
+        let redactor = Redactor::new(Config::default());
+        for role in Role::ALL {
+            let token = token(role, &[0xab; 32]);
+            assert_eq!(token, format!("cs_{}_{}", role.as_str(), "ab".repeat(32)));
+            let text = format!("curl -H 'X: {token}' and x={token}");
+            assert!(!redactor.redact_text(&text).contains("abab"), "{}", role.as_str());
+        }
+    }
+
+    #[test]
+    fn a_name_is_plain_and_never_reads_as_an_id() {
+        for good in ["ci", "ada@host", "a.b-c_d", "x".repeat(64).as_str()] {
+            assert!(TokenName::parse(good).is_ok(), "{good}");
+        }
+        for bad in ["", " ", "a b", "é", "a\n", "tok_1", "x".repeat(65).as_str()] {
+            assert_eq!(TokenName::parse(bad), Err(BadTokenName), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn agents_come_as_agents_and_all_others_as_people() {
+        for role in Role::ALL {
+            let credential = Credential {
+                id: CredentialId::trusted("tok_1"),
+                role,
+                name: "n".to_owned(),
+                created_at: Timestamp::from_millis(0),
+                revoked_at: None,
+                run: None,
+            };
+            let caller = credential.caller(Transport::StreamableHttp);
+            assert_eq!(caller.actor.kind == ActorType::Agent, role == Role::Agent);
+            assert_eq!((caller.role, caller.credential.as_str()), (role, "tok_1"));
+        }
+    }
 }

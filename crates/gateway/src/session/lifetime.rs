@@ -134,7 +134,11 @@ impl Session {
     /// The session after a step.
     pub fn step(mut self, step: SessionStep, now: Timestamp) -> Result<Self, IllegalSessionStep> {
         self.state = transition(self.state, step)?;
-        self.last_activity_at = self.last_activity_at.max(now);
+        match step {
+            SessionStep::Initialize | SessionStep::Close => self.last_activity_at = self.last_activity_at.max(now),
+            // Running out of time is nothing the client did.
+            SessionStep::Expire => {}
+        }
         Ok(self)
     }
 

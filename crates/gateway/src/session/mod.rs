@@ -1,8 +1,9 @@
 //! Who calls. A transport hands over a [`Caller`]; [`admit`] turns it into [`Admitted`], the first
 //! link of the proof chain, or refuses. A client that comes back is recognised by its session
-//! ([`lifetime`]) and by its token ([`credential`]).
+//! ([`lifetime`], kept by the [`desk`]) and by its token ([`credential`]).
 
 pub mod credential;
+pub mod desk;
 pub mod lifetime;
 
 use crate::audit::event::{Actor, ActorType};

@@ -29,7 +29,8 @@ impl Gateway {
             Act::Line(line) => (redactor.redact_text(line), Vec::new()),
             Act::Argv { file, args } => (redactor.redact_text(file), redactor.redact_args(args)),
         };
-        let mut object = Object::new()
+        let mut object = self
+            .with_origin(Object::new(), &live.origin)
             .text("request_id", live.request_id.as_str())
             .text("tool", request.tool.name())
             .text("command", &command)

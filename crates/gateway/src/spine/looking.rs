@@ -4,26 +4,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
-
 use super::Gateway;
 use super::asking::unrecorded;
 use crate::audit::StoredCommand;
 use crate::audit::command::CommandAuditRecord;
-use crate::audit::payload::{Object, Payload};
+use crate::audit::payload::Object;
+use crate::audit::trace::Trace;
 use crate::call::Step;
 use crate::clock::Timestamp;
 use crate::commands::NotEntered;
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::live::Live;
-use crate::execution::output::Output;
-use crate::ids::{EventId, RequestId};
+use crate::ids::RequestId;
 use crate::limits;
-use crate::policy::effective::Layer;
 use crate::service::{Answer, ToolCall};
 use crate::session::Admitted;
-use crate::tools::exec::request::{self, CommandRequest, CommandTool, StatusRequest, Stream};
-use crate::tools::exec::result::{CommandResult, ResultError, StreamResult};
+use crate::tools::exec::request::{self, CommandRequest, CommandTool, StatusRequest};
+use crate::tools::exec::result::CommandResult;
 
 impl Gateway {
     /// A call to one of the command tools.
@@ -32,57 +29,70 @@ impl Gateway {
         admitted: Admitted,
         tool: CommandTool,
         call: ToolCall,
-    ) -> Result<Answer, Refusal> {
+        started: Timestamp,
+    ) -> Answer {
         let request = match request::read(tool, &call.arguments) {
             Ok(request) => request,
-            Err(refusal) => return Ok(self.refuse_unreadable(&admitted, tool, &call, refusal).await),
+            Err(refusal) => return self.refuse_unreadable(&admitted, tool, &call, refusal).await,
         };
         let request_id = request.request_id.clone().unwrap_or_else(|| self.ports.ids.request());
         let live = Arc::new(Live::new(
             request_id,
             request.digest.clone(),
-            self.ports.clock.now(),
+            started,
             self.settings.output_limit,
             call.progress.clone(),
             call.origin.clone(),
+            self.ports.ids.correlation(),
         ));
         let looking = self.lookups.read().await;
         // Only an id that the caller chose can have been used before.
         if request.request_id.is_some()
-            && let Some(answer) = self.earlier(&admitted, &request, &live).await
+            && let Some(earlier) = self.earlier(&admitted, &request, &live).await
         {
-            return Ok(answer);
+            return match earlier {
+                Earlier::Repeated(answer) => self.called(admitted.caller(), &call, started, answer).await,
+                Earlier::Refused(answer) => answer,
+            };
         }
         let entered = self.commands.enter(&admitted.caller().credential, &live);
         drop(looking);
         match entered {
             Ok(()) => {
-                tokio::spawn(self.clone().conduct(admitted, request, live.clone()));
-                Ok(self.wait(&live, call).await)
+                tokio::spawn(self.clone().conduct(admitted.clone(), request, live.clone()));
+                let (answer, reached) = self.wait(&live, &call).await;
+                match reached {
+                    Reached::End => {}
+                    Reached::Patience => self.answered_early(admitted.caller(), &live, &call, &answer).await,
+                }
+                answer
             }
-            Err(NotEntered::Known(known)) if known.digest == request.digest => Ok(self.wait(&known, call).await),
-            Err(NotEntered::Known(_)) => Ok(self
-                .refuse_entered(&admitted, &request, &live, conflict(&live.request_id))
-                .await),
+            Err(NotEntered::Known(known)) if known.digest == request.digest => {
+                let (answer, _) = self.wait(&known, &call).await;
+                self.called(admitted.caller(), &call, started, answer).await
+            }
+            Err(NotEntered::Known(_)) => {
+                self.refuse_entered(&admitted, &request, &live, conflict(&live.request_id))
+                    .await
+            }
             Err(NotEntered::Full) => {
                 let message = format!(
                     "{} calls are already in flight; try again when some have ended",
                     limits::CALLS_IN_FLIGHT_MAX
                 );
-                Ok(self
-                    .refuse_entered(&admitted, &request, &live, Refusal::new(ErrorCode::QueueFull, message))
-                    .await)
+                self.refuse_entered(&admitted, &request, &live, Refusal::new(ErrorCode::QueueFull, message))
+                    .await
             }
             Err(NotEntered::Closing) => {
                 let refusal = Refusal::new(ErrorCode::Cancelled, "the server is stopping");
-                Ok(self.refuse_entered(&admitted, &request, &live, refusal).await)
+                self.refuse_entered(&admitted, &request, &live, refusal).await
             }
         }
     }
 
     /// Waits for the end, as long as a client will: without a limit when it is being streamed to,
     /// else until it must be told to look again later.
-    async fn wait(&self, live: &Arc<Live>, call: ToolCall) -> Answer {
+    async fn wait(&self, live: &Arc<Live>, call: &ToolCall) -> (Answer, Reached) {
         let mut cancel = call.cancel.clone();
         let patience = async {
             if live.is_streamed() {
@@ -94,18 +104,19 @@ impl Gateway {
             let within = self.settings.answer_within;
             tokio::time::sleep(call.answer_within.map_or(within, |sooner| sooner.min(within))).await;
         };
-        let answer = tokio::select! {
-            result = live.ended() => result.answer(),
-            () = patience => self.running(live).answer(),
+        let (answer, reached) = tokio::select! {
+            result = live.ended() => (result.answer(), Reached::End),
+            () = patience => (self.running(live).answer(), Reached::Patience),
             () = cancel.cancelled() => {
                 live.cancel();
-                live.ended().await.answer()
+                (live.ended().await.answer(), Reached::End)
             }
         };
-        Answer {
+        let answer = Answer {
             command: Some(live.request_id.clone()),
             ..answer
-        }
+        };
+        (answer, reached)
     }
 
     /// What is to be said of a command that has not ended.
@@ -127,27 +138,29 @@ impl Gateway {
         }
     }
 
-    pub(super) async fn status(&self, admitted: &Admitted, call: &ToolCall) -> Result<Answer, Refusal> {
+    pub(super) async fn status(&self, admitted: &Admitted, call: &ToolCall) -> Answer {
         let status = match request::read_status(&call.arguments) {
             Ok(status) => status,
-            Err(refusal) => return Ok(self.refused(self.ports.ids.request(), refusal).answer()),
+            Err(refusal) => return self.refused(self.ports.ids.request(), refusal).answer(),
         };
         let owner = &admitted.caller().credential;
         if let Some(live) = self.commands.find(owner, &status.request_id) {
-            return Ok(self.look(&live, &status).await.answer());
+            return self.look(&live, &status).await.answer();
         }
         let stored = self.ports.record.command(owner, &status.request_id).await;
         // A call just ahead of this one may still be looked up; it has entered once that is done.
         drop(self.lookups.write().await);
         if let Some(live) = self.commands.find(owner, &status.request_id) {
-            return Ok(self.look(&live, &status).await.answer());
+            return self.look(&live, &status).await.answer();
         }
         let result = match stored {
-            Ok(Some(stored)) => restore(&stored, Some(&status)).unwrap_or_else(|| self.elsewhere(&stored)),
+            Ok(Some(stored)) => {
+                CommandResult::restored(&stored, Some(&status)).unwrap_or_else(|| self.elsewhere(&stored))
+            }
             Ok(None) => self.refused(status.request_id.clone(), unknown(&status.request_id)),
             Err(error) => self.refused(status.request_id.clone(), unrecorded(&error)),
         };
-        Ok(result.answer())
+        result.answer()
     }
 
     async fn look(&self, live: &Live, status: &StatusRequest) -> CommandResult {
@@ -165,28 +178,28 @@ impl Gateway {
         result
     }
 
-    pub(super) async fn cancel(&self, admitted: &Admitted, call: &ToolCall) -> Result<Answer, Refusal> {
+    pub(super) async fn cancel(&self, admitted: &Admitted, call: &ToolCall) -> Answer {
         let request_id = match request::read_cancel(&call.arguments) {
             Ok(request_id) => request_id,
-            Err(refusal) => return Ok(self.refused(self.ports.ids.request(), refusal).answer()),
+            Err(refusal) => return self.refused(self.ports.ids.request(), refusal).answer(),
         };
         let owner = &admitted.caller().credential;
         if let Some(live) = self.commands.find(owner, &request_id) {
             live.cancel();
-            return Ok(live.ended().await.answer());
+            return live.ended().await.answer();
         }
         let stored = self.ports.record.command(owner, &request_id).await;
         // A call just ahead of this one may have entered meanwhile.
         if let Some(live) = self.commands.find(owner, &request_id) {
             live.cancel();
-            return Ok(live.ended().await.answer());
+            return live.ended().await.answer();
         }
         let result = match stored {
-            Ok(Some(stored)) => restore(&stored, None).unwrap_or_else(|| self.elsewhere(&stored)),
+            Ok(Some(stored)) => CommandResult::restored(&stored, None).unwrap_or_else(|| self.elsewhere(&stored)),
             Ok(None) => self.refused(request_id.clone(), unknown(&request_id)),
             Err(error) => self.refused(request_id.clone(), unrecorded(&error)),
         };
-        Ok(result.answer())
+        result.answer()
     }
 
     /// What became of a command, for a client that asks again; waits for it like its own call would.
@@ -197,7 +210,7 @@ impl Gateway {
             return end.map_or_else(|_| self.running(&live).answer(), |result| result.answer());
         }
         let result = match self.ports.record.command(owner, &command).await {
-            Ok(Some(stored)) => restore(&stored, None).unwrap_or_else(|| self.elsewhere(&stored)),
+            Ok(Some(stored)) => CommandResult::restored(&stored, None).unwrap_or_else(|| self.elsewhere(&stored)),
             Ok(None) => self.refused(command.clone(), unknown(&command)),
             Err(error) => self.refused(command, unrecorded(&error)),
         };
@@ -205,7 +218,7 @@ impl Gateway {
     }
 
     /// The answer a request id already has: from this process, or from the record.
-    async fn earlier(&self, admitted: &Admitted, request: &CommandRequest, live: &Arc<Live>) -> Option<Answer> {
+    async fn earlier(&self, admitted: &Admitted, request: &CommandRequest, live: &Arc<Live>) -> Option<Earlier> {
         let owner = &admitted.caller().credential;
         if self.commands.find(owner, &live.request_id).is_some() {
             return None;
@@ -213,16 +226,14 @@ impl Gateway {
         let refusal = match self.ports.record.command(owner, &live.request_id).await {
             Ok(None) => return None,
             Ok(Some(stored)) if stored.digest == request.digest => {
-                return Some(
-                    restore(&stored, None)
-                        .unwrap_or_else(|| self.elsewhere(&stored))
-                        .answer(),
-                );
+                let result = CommandResult::restored(&stored, None).unwrap_or_else(|| self.elsewhere(&stored));
+                return Some(Earlier::Repeated(result.answer()));
             }
             Ok(Some(_)) => conflict(&live.request_id),
             Err(error) => unrecorded(&error),
         };
-        Some(self.refuse_entered(admitted, request, live, refusal).await)
+        let answer = self.refuse_entered(admitted, request, live, refusal).await;
+        Some(Earlier::Refused(answer))
     }
 
     /// Refuses a request that was read but not entered; recorded, though its id names another.
@@ -243,9 +254,9 @@ impl Gateway {
             snapshot,
             &self.ports.redactor,
         );
-        let received = self.received(admitted, request, live);
-        self.refuse_aside(admitted, &audit, received, live.request_id.clone(), refusal)
-            .await
+        let mut trace = self.trace(admitted, live.correlation_id.clone());
+        trace.step(Step::Receive, self.received(admitted, request, live));
+        self.refuse_aside(trace, &audit, live.request_id.clone(), refusal).await
     }
 
     async fn refuse_unreadable(
@@ -267,27 +278,27 @@ impl Gateway {
                 .collect::<String>()
         };
         let fields: Vec<_> = call.arguments.keys().take(64).map(shown).collect();
-        let received = Object::new()
+        let received = self
+            .with_origin(Object::new(), &call.origin)
             .text("request_id", request_id.as_str())
             .text("tool", tool.name())
             .texts("fields", fields.iter().map(String::as_str))
             .text("credential", admitted.caller().credential.as_str())
             .text("transport", admitted.caller().transport.as_str())
             .finish();
-        self.refuse_aside(admitted, &audit, received, request_id, refusal).await
+        let mut trace = self.trace(admitted, self.ports.ids.correlation());
+        trace.step(Step::Receive, received);
+        self.refuse_aside(trace, &audit, request_id, refusal).await
     }
 
     /// Records a refusal that has no row of its own among the commands.
     async fn refuse_aside(
         &self,
-        admitted: &Admitted,
+        mut trace: Trace,
         audit: &CommandAuditRecord,
-        received: Payload,
         request_id: RequestId,
         refusal: Refusal,
     ) -> Answer {
-        let mut trace = self.trace(admitted);
-        trace.step(Step::Receive, received);
         let mut result = self.refused(request_id, refusal);
         let audit_id = self.ports.ids.event();
         let payload = {
@@ -336,6 +347,22 @@ impl Gateway {
     }
 }
 
+/// How far waiting for a command came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reached {
+    End,
+    /// The client must hear something; the command goes on.
+    Patience,
+}
+
+/// What a request id that was used before leads to.
+enum Earlier {
+    /// The same request again: its first answer.
+    Repeated(Answer),
+    /// Refused, and recorded as such.
+    Refused(Answer),
+}
+
 fn conflict(id: &RequestId) -> Refusal {
     let message = format!("request id `{id}` was used before with other content; choose another");
     Refusal::new(ErrorCode::Conflict, message)
@@ -346,56 +373,4 @@ fn unknown(id: &RequestId) -> Refusal {
         ErrorCode::NotFound,
         format!("no command of yours has the request id `{id}`"),
     )
-}
-
-/// A result put together from what the store kept; none while the command is open.
-fn restore(stored: &StoredCommand, status: Option<&StatusRequest>) -> Option<CommandResult> {
-    let end = stored.end.as_ref()?;
-    let facts: Value = serde_json::from_str(&end.result).unwrap_or(Value::Null);
-    let text = |name: &str| facts[name].as_str();
-    let stream = |name: &str, kept: &[u8]| {
-        let head = usize::try_from(facts["kept"][format!("{name}_head")].as_u64().unwrap_or(0))
-            .unwrap_or(0)
-            .min(kept.len());
-        let total = facts[format!("{name}_bytes")]
-            .as_u64()
-            .unwrap_or(0)
-            .max(kept.len() as u64);
-        Output::restored(kept[..head].to_vec(), kept[head..].to_vec(), total)
-    };
-    let outputs = (stream("stdout", &end.stdout), stream("stderr", &end.stderr));
-    let time = |name: &str| text(name).and_then(|text| Timestamp::parse(text).ok());
-    let mut result = CommandResult {
-        request_id: stored.request_id.clone(),
-        status: text("status").and_then(Status::parse).unwrap_or(Status::Failed),
-        exit_code: facts["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok()),
-        stdout: StreamResult::of(&outputs.0),
-        stderr: StreamResult::of(&outputs.1),
-        error: text("error_code").and_then(ErrorCode::parse).map(|code| ResultError {
-            code,
-            message: text("error_message").unwrap_or_default().to_owned(),
-            details: facts["error_details"].as_object().cloned().unwrap_or_default(),
-        }),
-        duration_ms: facts["duration_ms"].as_u64().unwrap_or(0),
-        started_at: time("started_at").unwrap_or(stored.opened_at),
-        // What the sweeper closed has no end of its own but the moment it was closed.
-        finished_at: time("finished_at").or_else(|| time("timestamp")),
-        audit_id: text("audit_id").map(EventId::trusted),
-        sandbox: facts["sandbox"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(|name| Layer::parse(name.as_str()?))
-            .map(Layer::as_str)
-            .collect(),
-        page: None,
-    };
-    if let Some((status, page)) = status.and_then(|status| Some((status, status.page?))) {
-        let output = match status.stream {
-            Stream::Stdout => &outputs.0,
-            Stream::Stderr => &outputs.1,
-        };
-        result.show_page(output, status.stream, page);
-    }
-    Some(result)
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so and stop")]
 
+mod invocations;
 mod stage;
 
 use countersign_gateway::approval::Decision;
@@ -169,5 +170,5 @@ async fn a_tool_that_is_turned_off_is_unknown() {
         .await
         .unwrap_err();
     assert_eq!(refusal.code.name(), "UNKNOWN_TOOL");
-    assert!(stage.story().is_empty());
+    assert_eq!(stage.story(), ["commit tool.called"]);
 }

@@ -6,13 +6,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use countersign_gateway::approval::{Approver, Cleared, Decision};
+use countersign_gateway::audit::event::Draft;
 use countersign_gateway::audit::redact::{Config, Redactor};
-use countersign_gateway::audit::{Change, Committed, Pending, Record, RecordError, StoredCommand};
+use countersign_gateway::audit::{Change, Committed, Pending, Record, RecordError, StoredCommand, StoredEnd};
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::error::Refusal;
 use countersign_gateway::execution::live::Live;
 use countersign_gateway::execution::{Ended, Executor, Gate, How};
-use countersign_gateway::ids::{CredentialId, IdSource, RequestId};
+use countersign_gateway::ids::{CredentialId, IdSource, RequestId, SessionId};
 use countersign_gateway::policy::allowlist::{Allowlist, FoundProgram, Opened, Programs};
 use countersign_gateway::policy::decide::Question;
 use countersign_gateway::policy::effective::{
@@ -21,14 +22,20 @@ use countersign_gateway::policy::effective::{
 use countersign_gateway::policy::places::{Directories, OpenDirectory, OpenFailure};
 use countersign_gateway::policy::plan::{Plan, PlannedAct};
 use countersign_gateway::policy::quantity::{ByteCount, Millicores};
-use countersign_gateway::service::{Cancel, Origin, ToolCall};
+use countersign_gateway::service::{Cancel, Origin, Service as _, ToolCall};
+use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState};
 use countersign_gateway::session::{Caller, Transport};
 use countersign_gateway::spine::{Gateway, Ports, Settings};
 use countersign_gateway::tools::exec::request::Stream;
 use serde_json::Value;
+use tokio::sync::Semaphore;
+
+/// More than any test runs.
+const PERMITS: usize = 1_000;
 
 pub(crate) struct Stage {
     policy: EffectivePolicy,
+    answer_within: Duration,
     script: Arc<Script>,
     gateway: Mutex<Option<Arc<Gateway>>>,
 }
@@ -38,6 +45,10 @@ struct Script {
     decision: Mutex<Decision>,
     endings: Mutex<VecDeque<(How, String)>>,
     failure: Mutex<Option<RecordError>>,
+    /// What was committed, in order.
+    changes: Mutex<Vec<Change>>,
+    /// While this is held no program ends by itself.
+    hold: Arc<Semaphore>,
 }
 
 impl Stage {
@@ -93,9 +104,12 @@ impl Stage {
             }),
             endings: Mutex::default(),
             failure: Mutex::default(),
+            changes: Mutex::default(),
+            hold: Arc::new(Semaphore::new(PERMITS)),
         };
         Self {
             policy,
+            answer_within: Duration::from_secs(30),
             script: Arc::new(script),
             gateway: Mutex::default(),
         }
@@ -128,24 +142,54 @@ impl Stage {
         *self.script.failure.lock().unwrap() = Some(error);
     }
 
+    /// Programs go on until they are ended, and calls are answered before that.
+    pub(crate) fn holding(mut self) -> Self {
+        self.answer_within = Duration::from_millis(1);
+        self.script.hold.forget_permits(PERMITS);
+        self
+    }
+
+    /// Ends what runs, and waits until that is in the record.
+    pub(crate) async fn stop(&self) {
+        self.gateway().shutdown().await;
+    }
+
+    /// Every event that was committed.
+    pub(crate) fn events(&self) -> Vec<Draft> {
+        let changes = self.script.changes.lock().unwrap();
+        changes.iter().flat_map(|change| change.events.clone()).collect()
+    }
+
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Value {
         self.try_call(tool, arguments).await.expect("a tool's answer")
     }
 
     pub(crate) async fn try_call(&self, tool: &str, arguments: Value) -> Result<Value, Refusal> {
+        self.call_as(
+            Caller::anonymous_agent(Transport::Stdio),
+            Origin::default(),
+            tool,
+            arguments,
+        )
+        .await
+    }
+
+    pub(crate) async fn call_as(
+        &self,
+        caller: Caller,
+        origin: Origin,
+        tool: &str,
+        arguments: Value,
+    ) -> Result<Value, Refusal> {
         let call = ToolCall {
             tool: tool.to_owned(),
             arguments: arguments.as_object().expect("an object").clone(),
             progress: None,
             cancel: Cancel::never(),
-            origin: Origin::default(),
+            origin,
             answer_within: None,
         };
-        let answer = self
-            .gateway()
-            .handle(Caller::anonymous_agent(Transport::Stdio), call)
-            .await?;
-        Ok(answer.structured)
+        Ok(self.gateway().handle(caller, call).await?.structured)
     }
 
     /// What the ports were asked, in order.
@@ -171,7 +215,7 @@ impl Stage {
                 ids: IdSource::counting(),
             };
             let settings = Settings {
-                answer_within: Duration::from_secs(30),
+                answer_within: self.answer_within,
                 output_limit: 1 << 10,
             };
             Gateway::new(self.policy.clone(), settings, ports)
@@ -196,6 +240,7 @@ impl Record for Script {
         words.extend(change.open.as_ref().map(|_| "(open)"));
         words.extend(change.close.as_ref().map(|_| "(close)"));
         self.tell(words.join(" "));
+        self.changes.lock().unwrap().push(change);
         Box::pin(async {
             Ok(Committed {
                 last_seq: 1,
@@ -204,8 +249,37 @@ impl Record for Script {
         })
     }
 
-    fn command(&self, _: &CredentialId, _: &RequestId) -> Pending<Result<Option<StoredCommand>, RecordError>> {
+    fn session(&self, _: &SessionId) -> Pending<Result<Option<KeptSession>, RecordError>> {
         Box::pin(async { Ok(None) })
+    }
+
+    fn sessions(&self, _: Option<SessionState>, _: usize) -> Pending<Result<Vec<Session>, RecordError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn idle_sessions(&self, _: Timestamp, _: usize) -> Pending<Result<Vec<Session>, RecordError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
+    fn command(
+        &self,
+        owner: &CredentialId,
+        request_id: &RequestId,
+    ) -> Pending<Result<Option<StoredCommand>, RecordError>> {
+        let changes = self.changes.lock().unwrap();
+        let close = changes.iter().filter_map(|change| change.close.as_ref());
+        let mut close = close.filter(|close| (&close.owner, &close.request_id) == (owner, request_id));
+        let found = close.next().map(|close| StoredCommand {
+            request_id: close.request_id.clone(),
+            digest: close.digest.clone(),
+            opened_at: close.opened_at,
+            end: Some(StoredEnd {
+                result: close.result.clone(),
+                stdout: close.stdout.clone(),
+                stderr: close.stderr.clone(),
+            }),
+        });
+        Box::pin(async move { Ok(found) })
     }
 }
 
@@ -236,6 +310,7 @@ impl Executor for Script {
             .pop_front()
             .unwrap_or((How::Exited(0), String::new()));
         let story = self.story.clone();
+        let hold = self.hold.clone();
         Box::pin(async move {
             match gate.open().await {
                 Err(error) => Ended {
@@ -245,6 +320,10 @@ impl Executor for Script {
                 Ok(_recorded) => {
                     story.lock().unwrap().push(line);
                     live.push(Stream::Stdout, output.as_bytes());
+                    tokio::select! {
+                        _ = hold.acquire() => {}
+                        () = live.cancelled() => return Ended { how: How::Cancelled, layers: vec![] },
+                    }
                     Ended {
                         how: ending,
                         layers: vec![],

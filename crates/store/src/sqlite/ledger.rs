@@ -13,7 +13,7 @@ use countersign_gateway::audit::{CloseCommand, OpenCommand};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::site::Site;
-use super::{CHAIN, trouble};
+use super::{CHAIN, sessions, trouble};
 use crate::checkpoint::{self, Checkpoint, Kind};
 
 /// Where the chain ends.
@@ -47,12 +47,12 @@ const INSERT_EVENT: &str = "INSERT INTO flow_events (chain, seq, event_id, times
 const INSERT_CHECKPOINT: &str = "INSERT INTO checkpoints (chain, seq, hash, timestamp, kind, public_key, signature)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
 const OPEN_COMMAND: &str = "INSERT INTO commands (owner, request_id, digest, correlation_id, opened_at_ms, process,
-         abandoned)
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
+         abandoned, session_id, rpc_id, rpc_digest)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
 /// The first end stands: a later one, or one of other content, changes nothing.
 const CLOSE_COMMAND: &str = "INSERT INTO commands (owner, request_id, digest, correlation_id, opened_at_ms,
-         closed_at_ms, result, stdout, stderr)
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)
+         closed_at_ms, result, stdout, stderr, session_id, rpc_id, rpc_digest)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
      ON CONFLICT DO UPDATE SET closed_at_ms = excluded.closed_at_ms,
          result = excluded.result, stdout = excluded.stdout, stderr = excluded.stderr,
          process = NULL, abandoned = NULL
@@ -78,7 +78,12 @@ impl<'c> Ledger<'c> {
         }
     }
 
-    fn statement(&self, text: &'static str) -> rusqlite::Result<CachedStatement<'c>> {
+    /// Who writes here.
+    pub(super) fn process(&self) -> &'c str {
+        self.site.process.as_str()
+    }
+
+    pub(super) fn statement(&self, text: &'static str) -> rusqlite::Result<CachedStatement<'c>> {
         self.connection.prepare_cached(text)
     }
 
@@ -204,6 +209,7 @@ impl<'c> Ledger<'c> {
 
     /// False when the owner has used the request id before.
     pub(super) fn open_command(&mut self, open: &OpenCommand) -> rusqlite::Result<bool> {
+        let (session, rpc_id, rpc_digest) = sessions::asked(open.asked.as_ref());
         let rows = self.statement(OPEN_COMMAND)?.execute(params![
             open.owner.as_str(),
             open.request_id.as_str(),
@@ -212,12 +218,16 @@ impl<'c> Ledger<'c> {
             open.opened_at.as_millis(),
             self.site.process.as_str(),
             open.abandoned,
+            session,
+            rpc_id,
+            rpc_digest,
         ])?;
         Ok(rows == 1)
     }
 
     /// False when the command had ended before.
     pub(super) fn close_command(&mut self, close: &CloseCommand) -> rusqlite::Result<bool> {
+        let (session, rpc_id, rpc_digest) = sessions::asked(close.asked.as_ref());
         let rows = self.statement(CLOSE_COMMAND)?.execute(params![
             close.owner.as_str(),
             close.request_id.as_str(),
@@ -228,6 +238,9 @@ impl<'c> Ledger<'c> {
             close.result,
             close.stdout,
             close.stderr,
+            session,
+            rpc_id,
+            rpc_digest,
         ])?;
         Ok(rows == 1)
     }

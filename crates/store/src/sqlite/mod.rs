@@ -5,6 +5,7 @@
 //! threads. Only [`site`] opens the file.
 
 pub mod dump;
+pub mod exchanges;
 mod express;
 mod ledger;
 mod log;
@@ -12,9 +13,11 @@ pub mod migrations;
 pub mod prune;
 pub mod query;
 mod readers;
+mod sessions;
 pub mod site;
 mod snapshot;
 mod sweep;
+pub mod tokens;
 mod trouble;
 pub mod verify;
 mod writer;
@@ -26,8 +29,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use countersign_gateway::audit::{Change, Committed, Pending, Record, RecordError, StoredCommand};
-use countersign_gateway::clock::Clock;
-use countersign_gateway::ids::{CredentialId, RequestId};
+use countersign_gateway::clock::{Clock, Timestamp};
+use countersign_gateway::ids::{CredentialId, RequestId, SessionId};
+use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState};
 use tokio::sync::oneshot;
 
 use express::{Express, Tried};
@@ -130,6 +134,19 @@ impl SqliteStore {
         Err(RecordError::Unavailable(sentence.to_owned()))
     }
 
+    /// Reads off the async threads.
+    fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Readers) -> Result<T, RecordError> + Send + 'static,
+    ) -> Pending<Result<T, RecordError>> {
+        let readers = Arc::clone(&self.readers);
+        Box::pin(async move {
+            tokio::task::spawn_blocking(move || work(&readers))
+                .await
+                .unwrap_or_else(|_| Err(RecordError::Unavailable("the reader was stopped".to_owned())))
+        })
+    }
+
     /// The writer's answer, when it comes.
     fn answer(
         sent: Result<oneshot::Receiver<Result<Committed, RecordError>>, RecordError>,
@@ -170,13 +187,21 @@ impl Record for SqliteStore {
         owner: &CredentialId,
         request_id: &RequestId,
     ) -> Pending<Result<Option<StoredCommand>, RecordError>> {
-        let readers = Arc::clone(&self.readers);
         let (owner, request_id) = (owner.clone(), request_id.clone());
-        Box::pin(async move {
-            tokio::task::spawn_blocking(move || readers.command(&owner, &request_id))
-                .await
-                .unwrap_or_else(|_| Err(RecordError::Unavailable("the reader was stopped".to_owned())))
-        })
+        self.read(move |readers| readers.command(&owner, &request_id))
+    }
+
+    fn session(&self, id: &SessionId) -> Pending<Result<Option<KeptSession>, RecordError>> {
+        let id = id.clone();
+        self.read(move |readers| readers.session(&id))
+    }
+
+    fn sessions(&self, state: Option<SessionState>, limit: usize) -> Pending<Result<Vec<Session>, RecordError>> {
+        self.read(move |readers| readers.sessions(state, limit))
+    }
+
+    fn idle_sessions(&self, since: Timestamp, limit: usize) -> Pending<Result<Vec<Session>, RecordError>> {
+        self.read(move |readers| readers.idle_sessions(since, limit))
     }
 }
 

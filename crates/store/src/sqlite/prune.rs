@@ -137,5 +137,9 @@ fn delete(connection: &Connection, up_to: u64, before: Timestamp) -> rusqlite::R
         "DELETE FROM commands WHERE result IS NOT NULL AND closed_at_ms < ?1",
         [before.as_millis()],
     )? as u64;
+    connection.execute(
+        "DELETE FROM mcp_sessions WHERE state IN ('closed', 'expired') AND last_activity_at_ms < ?1",
+        [before.as_millis()],
+    )?;
     Ok(pruned)
 }

@@ -56,34 +56,40 @@ impl Readers {
         owner: &CredentialId,
         request_id: &RequestId,
     ) -> Result<Option<StoredCommand>, RecordError> {
-        self.read(|connection| {
-            connection
-                .prepare(
-                    "SELECT digest, opened_at_ms, result, stdout, stderr FROM commands
-                     WHERE owner = ?1 AND request_id = ?2",
-                )?
-                .query_row([owner.as_str(), request_id.as_str()], |row| {
-                    let end = match row.get(2)? {
-                        Some(result) => Some(StoredEnd {
-                            result,
-                            stdout: row.get::<_, Option<_>>(3)?.unwrap_or_default(),
-                            stderr: row.get::<_, Option<_>>(4)?.unwrap_or_default(),
-                        }),
-                        None => None,
-                    };
-                    Ok(StoredCommand {
-                        request_id: request_id.clone(),
-                        digest: row.get(0)?,
-                        opened_at: Timestamp::from_millis(row.get(1)?),
-                        end,
-                    })
-                })
-                .optional()
-        })
-        .map_err(|error| trouble::unavailable(&error))
+        self.read(|connection| command(connection, owner, request_id))
+            .map_err(|error| trouble::unavailable(&error))
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Kept>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+pub(super) fn command(
+    connection: &Connection,
+    owner: &CredentialId,
+    request_id: &RequestId,
+) -> rusqlite::Result<Option<StoredCommand>> {
+    connection
+        .prepare_cached(
+            "SELECT digest, opened_at_ms, result, stdout, stderr FROM commands
+             WHERE owner = ?1 AND request_id = ?2",
+        )?
+        .query_row([owner.as_str(), request_id.as_str()], |row| {
+            let end = match row.get(2)? {
+                Some(result) => Some(StoredEnd {
+                    result,
+                    stdout: row.get::<_, Option<_>>(3)?.unwrap_or_default(),
+                    stderr: row.get::<_, Option<_>>(4)?.unwrap_or_default(),
+                }),
+                None => None,
+            };
+            Ok(StoredCommand {
+                request_id: request_id.clone(),
+                digest: row.get(0)?,
+                opened_at: Timestamp::from_millis(row.get(1)?),
+                end,
+            })
+        })
+        .optional()
 }

@@ -14,8 +14,10 @@ use super::{SqliteStore, WRITER_GONE, trouble};
 use crate::process::Process;
 
 impl SqliteStore {
-    /// Closes abandoned commands; gives their number. Cheap when none is open. Blocks.
+    /// Closes abandoned commands, and sessions that lived in a process that is gone; gives the number of
+    /// commands. Cheap when none is open. Blocks.
     pub fn sweep_abandoned(&self, now: Timestamp, ids: &IdSource) -> Result<usize, RecordError> {
+        self.sweep_sessions(now, ids)?;
         let mut waiting = Vec::new();
         for orphan in self.orphans()? {
             let change = orphan.closing(now, ids);

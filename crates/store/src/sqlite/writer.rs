@@ -283,8 +283,27 @@ impl Writer<'_> {
     }
 }
 
-/// Writes one change. A taken request id is found before anything of the change is written.
+/// Writes one change, or nothing of it when it is refused.
 pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
+    let Some(session) = &job.change.session else {
+        return apply_rows(ledger, head, job);
+    };
+    // Rare beside commands, so only this pays for being able to take a part back.
+    ledger.save()?;
+    let outcome = if ledger.write_session(session)? {
+        apply_rows(ledger, head, job)?
+    } else {
+        already_written(ledger, job)?.ok_or(RecordError::SessionMoved)
+    };
+    match outcome {
+        Ok(_) => ledger.release()?,
+        Err(_) => ledger.undo()?,
+    }
+    Ok(outcome)
+}
+
+/// All but the session. A taken request id is found before anything is written.
+fn apply_rows(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
     if let Some(open) = &job.change.open
         && !ledger.open_command(open)?
     {
@@ -300,6 +319,7 @@ pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusq
             }));
         }
     }
+    ledger.touch_sessions(&job.change.touched)?;
     for (draft, timestamp) in job.change.events.iter().zip(&job.timestamps) {
         ledger.append(head, draft, timestamp)?;
     }

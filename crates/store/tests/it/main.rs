@@ -5,9 +5,12 @@
 mod bench;
 mod crash;
 mod export;
+mod migrations;
 mod port;
 mod prune;
 mod query;
+mod sessions;
 mod sweep;
 mod tamper;
+mod tokens;
 mod trouble;

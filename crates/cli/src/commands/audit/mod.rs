@@ -27,7 +27,7 @@ use crate::start::BadConfiguration;
 pub(crate) fn run(flags: &Flags, audit: &Audit) -> anyhow::Result<ExitCode> {
     match audit {
         Audit::Tail { json, last, no_follow } => {
-            let form = if *json { Form::Json } else { Form::Text };
+            let form = Form::of(*json);
             let until = if *no_follow {
                 tail::Until::Now
             } else {
@@ -37,30 +37,36 @@ pub(crate) fn run(flags: &Flags, audit: &Audit) -> anyhow::Result<ExitCode> {
         }
         Audit::Query(asked) => query::run(flags, asked)?,
         Audit::Verify { file, json } => {
-            let form = if *json { Form::Json } else { Form::Text };
+            let form = Form::of(*json);
             return verify::run(flags, file.as_deref(), form);
         }
         Audit::Export { output } => export::run(flags, output.as_deref())?,
-        Audit::Prune { before, json } => prune::run(flags, before, if *json { Form::Json } else { Form::Text })?,
+        Audit::Prune { before, json } => prune::run(flags, before, Form::of(*json))?,
     }
     Ok(ExitCode::SUCCESS)
 }
 
 /// For people or for programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Form {
+pub(crate) enum Form {
     Text,
     Json,
+}
+
+impl Form {
+    pub(crate) fn of(json: bool) -> Self {
+        if json { Self::Json } else { Self::Text }
+    }
 }
 
 /// A record that is only read.
 ///
 /// Never dropped: dropping a store is a clean stop, which signs the chain's end, and whoever only
 /// looks at a record signs nothing of it.
-struct Reading(ManuallyDrop<SqliteStore>);
+pub(crate) struct Reading(ManuallyDrop<SqliteStore>);
 
 impl Reading {
-    fn open(flags: &Flags) -> anyhow::Result<Self> {
+    pub(crate) fn open(flags: &Flags) -> anyhow::Result<Self> {
         let directory = existing_record(flags)?;
         let options = Options::new(Durability::Process, Clock::system());
         let store = SqliteStore::open(&directory, options).context("cannot open the record")?;

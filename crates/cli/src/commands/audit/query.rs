@@ -3,14 +3,17 @@
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::error::Status;
 use countersign_store::row::Row;
-use countersign_store::sqlite::query::{Filter, Pick};
+use countersign_store::sqlite::exchanges;
+use countersign_store::sqlite::query::{Filter, Pick, QueryError};
 use serde_json::Value;
 
 use super::{Reading, summary};
 use crate::cli::{AuditKind, AuditQuery};
 use crate::config::Flags;
 use crate::start::BadUsage;
-use crate::terminal::{Cell, Page, Tone};
+use crate::terminal::{Cell, Page, Tone, shortened};
+
+const ARGUMENTS_CHARS_MAX: usize = 100;
 
 pub(super) fn run(flags: &Flags, asked: &AuditQuery) -> anyhow::Result<()> {
     let filter = filter(asked)?;
@@ -33,8 +36,33 @@ pub(super) fn run(flags: &Flags, asked: &AuditQuery) -> anyhow::Result<()> {
             let commands = record.query_commands(&filter)?;
             page.table(&commands.iter().map(command).collect::<Vec<_>>())?;
         }
+        (AuditKind::Invocation, form) => {
+            let found = record.find_invocations(&filter)?;
+            let read = found.iter().map(|found| record.read_invocation(found));
+            print_all(&mut page, read, form, invocation)?;
+        }
+        (AuditKind::Envelope, form) => {
+            let found = record.find_envelopes(&filter)?;
+            let read = found.iter().map(|found| record.read_envelope(found));
+            print_all(&mut page, read, form, envelope)?;
+        }
     }
     page.flush()
+}
+
+/// Prints what is read one at a time: results may be large.
+fn print_all(
+    page: &mut Page,
+    read: impl Iterator<Item = Result<Option<Value>, QueryError>>,
+    json: bool,
+    cells: impl Fn(&Value) -> Vec<Cell>,
+) -> anyhow::Result<()> {
+    let read = read.filter_map(Result::transpose);
+    if json {
+        return page.array_of(read.map(|value| Ok(value?.to_string())));
+    }
+    let rows = read.map(|value| Ok(cells(&value?)));
+    page.table(&rows.collect::<anyhow::Result<Vec<_>>>()?)
 }
 
 fn filter(asked: &AuditQuery) -> anyhow::Result<Filter> {
@@ -58,6 +86,8 @@ fn check_status(kind: AuditKind, status: &str) -> Result<(), BadUsage> {
     match kind {
         AuditKind::Command => known.retain(|word| !matches!(*word, "running" | "pending")),
         AuditKind::Event => known.extend(ApprovalState::ALL.iter().map(|state| state.as_str())),
+        AuditKind::Invocation => known = vec!["ok", "error"],
+        AuditKind::Envelope => known = vec![exchanges::ACCEPTED, exchanges::REFUSED],
     }
     if known.contains(&status) {
         return Ok(());
@@ -86,5 +116,38 @@ fn command(record: &Value) -> Vec<Cell> {
         Cell::plain(format!("{} ms", record["duration_ms"])),
         Cell::new(Tone::Quiet, text("request_id")),
         Cell::plain(summary::command(record)),
+    ]
+}
+
+/// Time, status, code, duration, session, tool.
+fn invocation(call: &Value) -> Vec<Cell> {
+    let text = |name: &str| call[name].as_str().unwrap_or_default();
+    let code = call["error"]["data"]["errorCode"].as_str().unwrap_or_default();
+    vec![
+        Cell::new(Tone::Quiet, text("finishedAt")),
+        Cell::new(summary::status_tone(text("status")), text("status")),
+        Cell::plain(code),
+        Cell::plain(format!("{} ms", call["durationMs"])),
+        Cell::new(Tone::Quiet, text("sessionId")),
+        Cell::plain(shortened(
+            &format!("{} {}", text("toolName"), call["arguments"]),
+            ARGUMENTS_CHARS_MAX,
+        )),
+    ]
+}
+
+/// Time, transport, how it fared, session, method.
+fn envelope(message: &Value) -> Vec<Cell> {
+    let text = |name: &str| message[name].as_str().unwrap_or_default();
+    let (tone, fared) = match message["error_code"].as_str() {
+        Some(code) => (Tone::Bad, code),
+        None => (Tone::Good, exchanges::ACCEPTED),
+    };
+    vec![
+        Cell::new(Tone::Quiet, text("receivedAt")),
+        Cell::plain(text("transport")),
+        Cell::new(tone, fared),
+        Cell::new(Tone::Quiet, text("sessionId")),
+        Cell::plain(format!("{} {}", text("method"), text("error_message"))),
     ]
 }

@@ -28,7 +28,7 @@ pub(super) fn status_tone(status: &str) -> Tone {
     match status {
         "ok" | "approved" | "applied" | "auto-approved" => Tone::Good,
         "running" | "pending" => Tone::Caution,
-        "rejected" | "timeout" | "failed" | "denied" | "expired" | "withdrawn" => Tone::Bad,
+        "rejected" | "timeout" | "failed" | "error" | "denied" | "expired" | "withdrawn" => Tone::Bad,
         _ => Tone::Plain,
     }
 }
@@ -78,6 +78,14 @@ fn summary(row: &Row, payload: &Value) -> String {
             .filter(|part| !part.is_empty())
             .collect::<Vec<_>>()
             .join(": "),
+        EventType::ToolCalled | EventType::ToolAnswered => format!("{} {}", of("tool"), of("status")),
+        EventType::RequestRefused => format!("{} {}: {}", of("method"), of("error_code"), of("error_message")),
+        EventType::SessionCreated
+        | EventType::SessionInitialized
+        | EventType::SessionClosed
+        | EventType::SessionExpired => session(payload),
+        EventType::AuthRefused => of("reason").to_owned(),
+        EventType::TokenCreated | EventType::TokenRevoked => format!("{} of {}", of("name"), of("role")),
         EventType::PolicyChanged => format!("policy {}", of("digest")),
         EventType::AuditCheckpoint => "checkpoint signed".to_owned(),
         EventType::AuditPruned => format!(
@@ -86,6 +94,14 @@ fn summary(row: &Row, payload: &Value) -> String {
             payload["up_to_seq"]
         ),
     }
+}
+
+/// Which session, how it came, and whose it is.
+fn session(payload: &Value) -> String {
+    let client = [text(payload, "client_name"), text(payload, "client_version")].join(" ");
+    let parts = [text(payload, "transport"), client.trim(), text(payload, "session_id")];
+    let said: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    said.join(", ")
 }
 
 fn completed(payload: &Value) -> String {

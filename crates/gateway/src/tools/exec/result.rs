@@ -2,12 +2,14 @@
 
 use serde_json::{Map, Value, json};
 
-use super::request::{PageRequest, Stream};
+use super::request::{PageRequest, StatusRequest, Stream};
 use super::yaml;
+use crate::audit::StoredCommand;
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::output::{Output, Rendered, text};
 use crate::ids::{EventId, RequestId};
+use crate::policy::effective::Layer;
 use crate::service::Answer;
 
 /// The result of a command, or of how far it has come.
@@ -99,6 +101,58 @@ impl CommandResult {
             sandbox: Vec::new(),
             page: None,
         }
+    }
+
+    /// A result put together from what the store kept; none while the command is open.
+    pub fn restored(stored: &StoredCommand, status: Option<&StatusRequest>) -> Option<Self> {
+        let end = stored.end.as_ref()?;
+        let facts: Value = serde_json::from_str(&end.result).unwrap_or(Value::Null);
+        let text = |name: &str| facts[name].as_str();
+        let stream = |name: &str, kept: &[u8]| {
+            let head = usize::try_from(facts["kept"][format!("{name}_head")].as_u64().unwrap_or(0))
+                .unwrap_or(0)
+                .min(kept.len());
+            let total = facts[format!("{name}_bytes")]
+                .as_u64()
+                .unwrap_or(0)
+                .max(kept.len() as u64);
+            Output::restored(kept[..head].to_vec(), kept[head..].to_vec(), total)
+        };
+        let outputs = (stream("stdout", &end.stdout), stream("stderr", &end.stderr));
+        let time = |name: &str| text(name).and_then(|text| Timestamp::parse(text).ok());
+        let mut result = Self {
+            request_id: stored.request_id.clone(),
+            status: text("status").and_then(Status::parse).unwrap_or(Status::Failed),
+            exit_code: facts["exit_code"].as_i64().and_then(|code| i32::try_from(code).ok()),
+            stdout: StreamResult::of(&outputs.0),
+            stderr: StreamResult::of(&outputs.1),
+            error: text("error_code").and_then(ErrorCode::parse).map(|code| ResultError {
+                code,
+                message: text("error_message").unwrap_or_default().to_owned(),
+                details: facts["error_details"].as_object().cloned().unwrap_or_default(),
+            }),
+            duration_ms: facts["duration_ms"].as_u64().unwrap_or(0),
+            started_at: time("started_at").unwrap_or(stored.opened_at),
+            // What the sweeper closed has no end of its own but the moment it was closed.
+            finished_at: time("finished_at").or_else(|| time("timestamp")),
+            audit_id: text("audit_id").map(EventId::trusted),
+            sandbox: facts["sandbox"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|name| Layer::parse(name.as_str()?))
+                .map(Layer::as_str)
+                .collect(),
+            page: None,
+        };
+        if let Some((status, page)) = status.and_then(|status| Some((status, status.page?))) {
+            let output = match status.stream {
+                Stream::Stdout => &outputs.0,
+                Stream::Stderr => &outputs.1,
+            };
+            result.show_page(output, status.stream, page);
+        }
+        Some(result)
     }
 
     /// Puts a page of one stream in the place of all of it.

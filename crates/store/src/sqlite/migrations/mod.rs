@@ -5,7 +5,7 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-const STEPS: &[&str] = &[include_str!("0001_record.sql")];
+const STEPS: &[&str] = &[include_str!("0001_record.sql"), include_str!("0002_sessions.sql")];
 
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {

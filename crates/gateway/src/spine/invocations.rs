@@ -1,0 +1,188 @@
+//! S2's McpToolInvocation, of calls that leave no command behind.
+//!
+//! A call that becomes a command is in the record by what the command leaves: no second row is written
+//! for it. All other calls leave one event that says everything, committed before the answer leaves, and
+//! a call that was answered while its command went on leaves one at that moment. What is shown of them
+//! is put together in [`crate::audit::invocation`].
+
+use serde_json::{Map, Value};
+
+use super::Gateway;
+use super::asking::unrecorded;
+use crate::audit::event::{Draft, EventType};
+use crate::audit::invocation::{presentable_arguments, presentable_id, refusal_error};
+use crate::audit::payload::{Object, Payload};
+use crate::audit::{Change, RecordError};
+use crate::clock::Timestamp;
+use crate::error::{ErrorCode, Refusal};
+use crate::execution::live::Live;
+use crate::ids::{CorrelationId, RequestId};
+use crate::limits;
+use crate::service::{Answer, Origin, ToolCall};
+use crate::session::{Caller, Transport};
+use crate::tools::exec::result::CommandResult;
+
+impl Gateway {
+    /// Records a call that is refused before it is anybody's business. The refusal is answered either
+    /// way: nothing was run.
+    pub(super) async fn refuse_call(&self, caller: &Caller, call: &ToolCall, refusal: Refusal) -> Refusal {
+        let started = self.ports.clock.now();
+        let correlation = self.ports.ids.correlation();
+        let outcome = Err(refusal.clone());
+        let recorded = self.record_call(caller, call, started, &outcome, &correlation).await;
+        if let Err(error) = recorded {
+            tracing::warn!(%error, "a refused call could not be recorded");
+        }
+        refusal.recorded_as(correlation)
+    }
+
+    /// Records a call that started no command. Without its record it has no answer.
+    pub(super) async fn called(&self, caller: &Caller, call: &ToolCall, started: Timestamp, answer: Answer) -> Answer {
+        let outcome = Ok(answer);
+        let correlation = self.ports.ids.correlation();
+        let recorded = self.record_call(caller, call, started, &outcome, &correlation).await;
+        match (recorded, outcome) {
+            (Ok(()), Ok(answer)) => answer,
+            (Err(error), _) => {
+                let mut refusal = unrecorded(&error);
+                refusal.message = format!("{error}; this call cannot be answered unrecorded, try again later");
+                self.unanswered(&call.arguments, refusal)
+            }
+            (Ok(()), Err(refusal)) => self.unanswered(&call.arguments, refusal),
+        }
+    }
+
+    /// Notes that a call was answered while its command goes on. What the command comes to is recorded
+    /// when it ends, so failing here leaves a gap in nothing but the time of the answer.
+    pub(super) async fn answered_early(&self, caller: &Caller, live: &Live, call: &ToolCall, answer: &Answer) {
+        if caller.transport == Transport::Terminal {
+            return;
+        }
+        let payload = self
+            .invocation(caller, call, live.started_at)
+            .text("request_id", live.request_id.as_str())
+            .text("status", "ok")
+            .part("result", &self.without_output(&answer.structured))
+            .finish();
+        let correlation = live.correlation_id.clone();
+        let written = self
+            .commit_event(caller, correlation, EventType::ToolAnswered, payload)
+            .await;
+        if let Err(error) = written {
+            tracing::warn!(%error, "an early answer could not be recorded");
+        }
+    }
+
+    async fn record_call(
+        &self,
+        caller: &Caller,
+        call: &ToolCall,
+        started: Timestamp,
+        outcome: &Result<Answer, Refusal>,
+        correlation: &CorrelationId,
+    ) -> Result<(), RecordError> {
+        // A person at the terminal speaks no MCP, and what they look at is nobody's invocation.
+        if caller.transport == Transport::Terminal {
+            return Ok(());
+        }
+        let object = self.invocation(caller, call, started);
+        let redactor = &self.ports.redactor;
+        let error = |code: ErrorCode, message: &str, details: &Map<String, Value>| {
+            let details = redactor.redact_json(&Value::Object(details.clone()));
+            refusal_error(code, &redactor.redact_text(message), &details, correlation.as_str())
+        };
+        let object = match outcome {
+            Ok(answer) => {
+                let facts = &answer.structured;
+                let object = object.optional_text("request_id", facts["request_id"].as_str());
+                match (answer.is_error, facts["error_code"].as_str().and_then(ErrorCode::parse)) {
+                    (true, code) => {
+                        let code = code.unwrap_or(ErrorCode::InternalError);
+                        let details = facts["error_details"].as_object().cloned().unwrap_or_default();
+                        let message = facts["error_message"].as_str().unwrap_or_default();
+                        object
+                            .text("status", "error")
+                            .part("error", &Payload::from(&error(code, message, &details)))
+                    }
+                    (false, _) => object.text("status", "ok").part("result", &self.without_output(facts)),
+                }
+            }
+            Err(refusal) => object.text("status", "error").part(
+                "error",
+                &Payload::from(&error(refusal.code, &refusal.message, &refusal.details)),
+            ),
+        };
+        self.commit_event(caller, correlation.clone(), EventType::ToolCalled, object.finish())
+            .await
+    }
+
+    async fn commit_event(
+        &self,
+        caller: &Caller,
+        correlation: CorrelationId,
+        kind: EventType,
+        payload: Payload,
+    ) -> Result<(), RecordError> {
+        let ports = &self.ports;
+        let event = Draft::new(
+            ports.ids.event(),
+            ports.clock.now(),
+            correlation,
+            caller.actor.clone(),
+            kind,
+            payload,
+        );
+        let change = Change {
+            events: vec![event],
+            ..Change::default()
+        };
+        self.commit(change).await.map(drop)
+    }
+
+    /// What every invocation says, however it came out.
+    fn invocation(&self, caller: &Caller, call: &ToolCall, started: Timestamp) -> Object {
+        let redactor = &self.ports.redactor;
+        let tool: String = redactor
+            .redact_text(&call.tool)
+            .chars()
+            .take(limits::TOOL_NAME_CHARS_SHOWN)
+            .collect();
+        let took = self.ports.clock.now().as_millis() - started.as_millis();
+        let object = Object::new()
+            .text("tool", &tool)
+            .part(
+                "arguments",
+                &Payload::from(&presentable_arguments(redactor, &call.arguments)),
+            )
+            .text("credential", caller.credential.as_str())
+            .text("transport", caller.transport.as_str())
+            .text("started_at", &started.to_string())
+            .whole("duration_ms", took.max(0));
+        self.with_origin(object, &call.origin)
+    }
+
+    /// The session and the request that a call came in, where it has them.
+    pub(super) fn with_origin(&self, object: Object, origin: &Origin) -> Object {
+        let session = origin.session.as_ref().map(|session| session.mark());
+        let rpc_id = origin.rpc_id.as_deref();
+        let rpc_id = rpc_id.map(|id| presentable_id(&self.ports.redactor, id));
+        object
+            .optional_text("session_id", session.as_deref())
+            .optional_text("rpc_id", rpc_id.as_deref())
+    }
+
+    /// A result less its output, which the command itself keeps; the counts stay.
+    fn without_output(&self, structured: &Value) -> Payload {
+        let mut facts = structured.as_object().cloned().unwrap_or_default();
+        facts.retain(|name, _| name != "stdout" && name != "stderr");
+        Payload::from(&self.ports.redactor.redact_json(&Value::Object(facts)))
+    }
+
+    /// The answer of a call that has none of its own.
+    fn unanswered(&self, arguments: &Map<String, Value>, refusal: Refusal) -> Answer {
+        let named = arguments.get("request_id").and_then(Value::as_str);
+        let named = named.and_then(|id| RequestId::parse(id).ok());
+        let request_id = named.unwrap_or_else(|| self.ports.ids.request());
+        CommandResult::refused(request_id, self.ports.clock.now(), refusal).answer()
+    }
+}

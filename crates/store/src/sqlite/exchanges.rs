@@ -1,0 +1,225 @@
+//! What clients asked and what they were answered: S2's invocations and envelopes, read out of the
+//! events. What each of them says is decided in the gateway; here is how its events are found.
+
+use countersign_gateway::audit::event::EventType;
+use countersign_gateway::audit::invocation::{Entry, Sources};
+use countersign_gateway::audit::{StoredCommand, envelope, invocation};
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::{CredentialId, RequestId};
+use rusqlite::types::Value as SqlValue;
+use rusqlite::{Connection, OptionalExtension, params_from_iter};
+use serde_json::Value;
+
+use super::SqliteStore;
+use super::query::{COLUMNS, Filter, Pick, QueryError, read_row};
+use super::readers;
+use crate::row::Row;
+
+/// An invocation or an envelope that was found and not read yet. Results may be large, so they are
+/// read one at a time.
+pub struct Found(Row);
+
+/// How an envelope fared.
+pub const ACCEPTED: &str = "accepted";
+pub const REFUSED: &str = "refused";
+
+impl SqliteStore {
+    /// The calls of tools that were answered, by the order of their answers.
+    pub fn find_invocations(&self, filter: &Filter) -> Result<Vec<Found>, QueryError> {
+        let mut question = Question::about(&invocation::SETTLING, filter);
+        // A person at the terminal speaks no MCP; an early answer counts before the command's end.
+        question.also(
+            "(event_type <> 'command.completed' OR NOT EXISTS (
+                 SELECT 1 FROM flow_events AS other WHERE other.correlation_id = flow_events.correlation_id
+                     AND (other.event_type = 'tool.answered'
+                         OR other.event_type = 'command.received' AND other.payload ->> '$.transport' = 'terminal')))",
+            [],
+        );
+        if let Some(status) = &filter.status {
+            question.also(
+                "iif(payload ->> '$.status' = 'ok', 'ok', 'error') = ?",
+                [status.clone().into()],
+            );
+        }
+        if let Some(id) = &filter.request_id {
+            let [plain, quoted] = spellings(id);
+            question.also(
+                "(payload ->> '$.request_id' = ? OR payload ->> '$.rpc_id' IN (?, ?) OR EXISTS (
+                     SELECT 1 FROM flow_events AS other WHERE other.correlation_id = flow_events.correlation_id
+                         AND other.event_type = 'command.received' AND other.payload ->> '$.rpc_id' IN (?, ?)))",
+                [plain.clone(), plain.clone(), quoted.clone(), plain, quoted],
+            );
+        }
+        self.ask(&question, filter)
+    }
+
+    /// S2's McpToolInvocation.
+    pub fn read_invocation(&self, found: &Found) -> Result<Option<Value>, QueryError> {
+        let Some(settling) = entry(&found.0)? else {
+            return Ok(None);
+        };
+        let opening = match settling.event_type {
+            EventType::ToolCalled => None,
+            _ => self.opening(&settling.correlation_id)?,
+        };
+        let command = match &opening {
+            Some(opening) if settling.event_type == EventType::CommandCompleted => self.result(opening, &settling)?,
+            _ => None,
+        };
+        let session = self.session_of(opening.as_ref().unwrap_or(&settling))?;
+        let sources = Sources {
+            settling,
+            opening,
+            command,
+            session,
+        };
+        Ok(invocation::derive(sources).map(|invocation| invocation.to_json()))
+    }
+
+    /// Messages that were refused, called a tool or began a session, in the order they came.
+    pub fn find_envelopes(&self, filter: &Filter) -> Result<Vec<Found>, QueryError> {
+        let mut question = Question::about(&envelope::TELLING, filter);
+        question.also("coalesce(payload ->> '$.transport', '') <> 'terminal'", []);
+        if let Some(status) = &filter.status {
+            question.also(
+                "iif(event_type = 'request.refused', 'refused', 'accepted') = ?",
+                [status.clone().into()],
+            );
+        }
+        if let Some(id) = &filter.request_id {
+            let [plain, quoted] = spellings(id);
+            question.also(
+                "(payload ->> '$.request_id' = ? OR payload ->> '$.rpc_id' IN (?, ?))",
+                [plain.clone(), plain, quoted],
+            );
+        }
+        self.ask(&question, filter)
+    }
+
+    /// S2's McpRequestEnvelope.
+    pub fn read_envelope(&self, found: &Found) -> Result<Option<Value>, QueryError> {
+        let Some(entry) = entry(&found.0)? else {
+            return Ok(None);
+        };
+        let session = self.session_of(&entry)?;
+        Ok(envelope::derive(&entry, session))
+    }
+
+    fn ask(&self, question: &Question, filter: &Filter) -> Result<Vec<Found>, QueryError> {
+        let found = self.reading(|connection| question.ask(connection, filter))?;
+        Ok(found.into_iter().map(Found).collect())
+    }
+
+    /// The event that opened the command of a call.
+    fn opening(&self, correlation_id: &str) -> Result<Option<Entry>, QueryError> {
+        let row = self.reading(|connection| {
+            connection
+                .prepare_cached(&format!(
+                    "SELECT {COLUMNS} FROM flow_events
+                     WHERE correlation_id = ?1 AND event_type = 'command.received' LIMIT 1"
+                ))?
+                .query_row([correlation_id], read_row)
+                .optional()
+        })?;
+        row.as_ref().map_or(Ok(None), entry)
+    }
+
+    /// The row of the command that a call became.
+    fn result(&self, opening: &Entry, end: &Entry) -> Result<Option<StoredCommand>, QueryError> {
+        let text = |entry: &Entry, name: &str| entry.payload[name].as_str().map(str::to_owned);
+        let (Some(owner), Some(request_id)) = (text(opening, "credential"), text(end, "request_id")) else {
+            return Ok(None);
+        };
+        let (owner, request_id) = (CredentialId::trusted(owner), RequestId::trusted(request_id));
+        self.reading(|connection| readers::command(connection, &owner, &request_id))
+    }
+
+    /// The id of the session that an event names by its mark, while the session is kept.
+    fn session_of(&self, entry: &Entry) -> Result<Option<String>, QueryError> {
+        let Some(mark) = entry.payload["session_id"].as_str() else {
+            return Ok(None);
+        };
+        self.reading(|connection| {
+            connection
+                .prepare_cached("SELECT session_id FROM mcp_sessions WHERE mark = ?1")?
+                .query_row([mark], |row| row.get(0))
+                .optional()
+        })
+    }
+
+    fn reading<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, QueryError> {
+        self.readers.read(work).map_err(|source| QueryError::Read { source })
+    }
+}
+
+/// A client's id as text and as JSON: `7` may have been a number or a text.
+fn spellings(id: &str) -> [SqlValue; 2] {
+    [id.to_owned().into(), Value::from(id).to_string().into()]
+}
+
+fn entry(row: &Row) -> Result<Option<Entry>, QueryError> {
+    let payload = serde_json::from_str(&row.payload).map_err(|source| QueryError::Payload { seq: row.seq, source })?;
+    let (Some(event_type), Ok(timestamp)) = (EventType::parse(&row.event_type), Timestamp::parse(&row.timestamp))
+    else {
+        return Ok(None);
+    };
+    Ok(Some(Entry {
+        event_id: row.event_id.clone(),
+        timestamp,
+        correlation_id: row.correlation_id.clone(),
+        event_type,
+        payload,
+    }))
+}
+
+/// A question about events of some kinds.
+struct Question {
+    conditions: Vec<String>,
+    values: Vec<SqlValue>,
+}
+
+impl Question {
+    fn about(kinds: &[EventType], filter: &Filter) -> Self {
+        let kinds: Vec<String> = kinds.iter().map(|kind| format!("'{}'", kind.as_str())).collect();
+        let mut question = Self {
+            conditions: Vec::new(),
+            values: Vec::new(),
+        };
+        question.also("seq > ?", [filter.after.unwrap_or(0).cast_signed().into()]);
+        question.also(&format!("event_type IN ({})", kinds.join(", ")), []);
+        if let Some(id) = &filter.correlation_id {
+            question.also("correlation_id = ?", [id.clone().into()]);
+        }
+        for (condition, moment) in [("timestamp >= ?", filter.from), ("timestamp < ?", filter.to)] {
+            if let Some(moment) = moment {
+                question.also(condition, [moment.to_string().into()]);
+            }
+        }
+        question
+    }
+
+    fn also<const N: usize>(&mut self, condition: &str, values: [SqlValue; N]) {
+        self.conditions.push(condition.to_owned());
+        self.values.extend(values);
+    }
+
+    fn ask(&self, connection: &Connection, filter: &Filter) -> rusqlite::Result<Vec<Row>> {
+        let direction = match filter.pick {
+            Pick::Oldest => "ASC",
+            Pick::Newest => "DESC",
+        };
+        let sql = format!(
+            "SELECT {COLUMNS} FROM flow_events WHERE {} ORDER BY seq {direction} LIMIT {}",
+            self.conditions.join(" AND "),
+            filter.limit,
+        );
+        let mut rows = connection
+            .prepare(&sql)?
+            .query_map(params_from_iter(&self.values), read_row)?
+            .collect::<rusqlite::Result<Vec<_>>>()?;
+        if filter.pick == Pick::Newest {
+            rows.reverse();
+        }
+        Ok(rows)
+    }
+}

@@ -1,0 +1,55 @@
+-- Sessions of clients. The record knows a session by `mark`; the id itself, which opens it, stays here.
+CREATE TABLE mcp_sessions (
+    session_id TEXT PRIMARY KEY,
+    mark TEXT NOT NULL UNIQUE,
+    transport TEXT NOT NULL CHECK (transport IN ('stdio', 'streamable-http', 'sse')),
+    state TEXT NOT NULL CHECK (state IN ('created', 'initialized', 'closed', 'expired')),
+    client_name TEXT,
+    client_version TEXT,
+    protocol_version TEXT,
+    capabilities TEXT,
+    credential TEXT NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    last_activity_at_ms INTEGER NOT NULL CHECK (last_activity_at_ms >= created_at_ms),
+    reuses_ids INTEGER NOT NULL CHECK (reuses_ids IN (0, 1)),
+    -- The process it lives and dies with, while it is open; none for a session that outlives processes.
+    process TEXT
+) STRICT;
+CREATE INDEX mcp_sessions_by_creation ON mcp_sessions (created_at_ms);
+CREATE INDEX mcp_sessions_idle ON mcp_sessions (last_activity_at_ms)
+    WHERE state IN ('created', 'initialized') AND process IS NULL;
+CREATE INDEX mcp_sessions_ended ON mcp_sessions (last_activity_at_ms) WHERE state IN ('closed', 'expired');
+CREATE INDEX mcp_sessions_of_a_process ON mcp_sessions (process) WHERE process IS NOT NULL;
+
+-- The arrows of `session/lifetime.rs`, for whoever writes past it.
+CREATE TRIGGER mcp_sessions_refuse_steps BEFORE UPDATE OF state ON mcp_sessions
+WHEN NOT (OLD.state = 'created' AND NEW.state IN ('initialized', 'closed', 'expired')
+    OR OLD.state = 'initialized' AND NEW.state IN ('closed', 'expired'))
+BEGIN
+    SELECT RAISE(ABORT, 'a session does not take this step');
+END;
+
+-- The request of a lasting session that a command came in. Others leave all three empty.
+ALTER TABLE commands ADD COLUMN session_id TEXT;
+ALTER TABLE commands ADD COLUMN rpc_id TEXT;
+ALTER TABLE commands ADD COLUMN rpc_digest BLOB;
+CREATE INDEX commands_of_a_session ON commands (session_id, opened_at_ms) WHERE session_id IS NOT NULL;
+
+CREATE TABLE tokens (
+    id TEXT PRIMARY KEY,
+    role TEXT NOT NULL CHECK (role IN ('agent', 'operator', 'approver', 'viewer')),
+    name TEXT NOT NULL,
+    -- SHA-256 of the token, which itself is kept nowhere.
+    digest BLOB NOT NULL UNIQUE CHECK (length(digest) = 32),
+    created_at_ms INTEGER NOT NULL,
+    revoked_at_ms INTEGER,
+    run TEXT
+) STRICT;
+CREATE UNIQUE INDEX tokens_in_force ON tokens (name) WHERE revoked_at_ms IS NULL;
+
+-- Counts every change of a token, so that whoever keeps a copy knows at a glance when it is old.
+CREATE TABLE tokens_version (version INTEGER NOT NULL) STRICT;
+INSERT INTO tokens_version VALUES (0);
+CREATE TRIGGER tokens_inserted AFTER INSERT ON tokens BEGIN UPDATE tokens_version SET version = version + 1; END;
+CREATE TRIGGER tokens_updated AFTER UPDATE ON tokens BEGIN UPDATE tokens_version SET version = version + 1; END;
+CREATE TRIGGER tokens_deleted AFTER DELETE ON tokens BEGIN UPDATE tokens_version SET version = version + 1; END;

@@ -1,0 +1,256 @@
+//! Sessions in the database: written with the events they leave, read back with the requests they
+//! must know again.
+//!
+//! A session over pipes lives and dies with its process. While that one lives it is never idle; what a
+//! crash left open, the sweeper closes. All others outlive processes and expire.
+
+use std::sync::Arc;
+
+use countersign_gateway::audit::event::{Actor, EventType};
+use countersign_gateway::audit::{Asked, Change, RecordError, SessionChange};
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::{CredentialId, IdSource, RequestId, SessionId};
+use countersign_gateway::limits;
+use countersign_gateway::session::lifetime::{
+    ClientInfo, KeptRequest, KeptSession, Session, SessionState, SessionStep, Touched,
+};
+use countersign_gateway::session::{Caller, Transport, desk};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::ledger::Ledger;
+use super::readers::Readers;
+use super::writer::Rule;
+use super::{SqliteStore, WRITER_GONE, trouble};
+use crate::process::Process;
+
+const COLUMNS: &str = "session_id, transport, state, client_name, client_version, protocol_version, capabilities, \
+     credential, created_at_ms, last_activity_at_ms, reuses_ids";
+const SAVE: &str = "SAVEPOINT session";
+const UNDO: &str = "ROLLBACK TO session";
+const RELEASE: &str = "RELEASE session";
+const INSERT: &str = "INSERT INTO mcp_sessions (session_id, mark, transport, state, client_name, client_version,
+         protocol_version, capabilities, credential, created_at_ms, last_activity_at_ms, reuses_ids, process)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13) ON CONFLICT DO NOTHING";
+/// One that expires must not have been used since it was read.
+const ADVANCE: &str = "UPDATE mcp_sessions SET state = ?3, client_name = ?4, client_version = ?5,
+         protocol_version = ?6, capabilities = ?7, last_activity_at_ms = max(last_activity_at_ms, ?8),
+         reuses_ids = max(reuses_ids, ?9), process = iif(?3 IN ('closed', 'expired'), NULL, process)
+     WHERE session_id = ?1 AND state = ?2 AND (?3 <> 'expired' OR last_activity_at_ms <= ?8)";
+const TOUCH: &str = "UPDATE mcp_sessions SET last_activity_at_ms = max(last_activity_at_ms, ?2),
+         reuses_ids = max(reuses_ids, ?3)
+     WHERE session_id = ?1 AND state IN ('created', 'initialized')";
+
+impl Ledger<'_> {
+    /// False when the session does not stand where the change expects it.
+    pub(super) fn write_session(&self, change: &SessionChange) -> rusqlite::Result<bool> {
+        let SessionChange { session, from } = change;
+        let client = &session.client;
+        let (state, used) = (session.state(), session.last_activity_at.as_millis());
+        let rows = match from {
+            None => self.statement(INSERT)?.execute(params![
+                session.id.as_str(),
+                session.id.mark(),
+                session.transport.as_str(),
+                state.as_str(),
+                client.name,
+                client.version,
+                client.protocol_version,
+                client.capabilities,
+                session.credential.as_str(),
+                session.created_at.as_millis(),
+                used,
+                session.reuses_ids,
+                (session.transport == Transport::Stdio && state.is_open()).then(|| self.process()),
+            ])?,
+            Some(from) => self.statement(ADVANCE)?.execute(params![
+                session.id.as_str(),
+                from.as_str(),
+                state.as_str(),
+                client.name,
+                client.version,
+                client.protocol_version,
+                client.capabilities,
+                used,
+                session.reuses_ids,
+            ])?,
+        };
+        Ok(rows == 1)
+    }
+
+    pub(super) fn touch_sessions(&self, touched: &[Touched]) -> rusqlite::Result<()> {
+        if touched.is_empty() {
+            return Ok(());
+        }
+        let mut statement = self.statement(TOUCH)?;
+        for Touched { id, at, reuses_ids } in touched {
+            statement.execute(params![id.as_str(), at.as_millis(), reuses_ids])?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn save(&self) -> rusqlite::Result<()> {
+        self.statement(SAVE)?.execute([]).map(drop)
+    }
+
+    pub(super) fn release(&self) -> rusqlite::Result<()> {
+        self.statement(RELEASE)?.execute([]).map(drop)
+    }
+
+    /// Takes back what was written since [`Self::save`].
+    pub(super) fn undo(&self) -> rusqlite::Result<()> {
+        self.statement(UNDO)?.execute([])?;
+        self.release()
+    }
+}
+
+/// The three columns of a command that tell which request it came in.
+pub(super) fn asked(asked: Option<&Asked>) -> (Option<&str>, Option<&str>, Option<&[u8]>) {
+    match asked {
+        Some(Asked {
+            session,
+            rpc_id,
+            digest,
+        }) => (Some(session.as_str()), Some(rpc_id), Some(digest)),
+        None => (None, None, None),
+    }
+}
+
+impl Readers {
+    pub(super) fn session(&self, id: &SessionId) -> Result<Option<KeptSession>, RecordError> {
+        self.read(|connection| {
+            let session = connection
+                .prepare(&format!("SELECT {COLUMNS} FROM mcp_sessions WHERE session_id = ?1"))?
+                .query_row([id.as_str()], read)
+                .optional()?;
+            let Some(session) = session else {
+                return Ok(None);
+            };
+            let requests = requests(connection, id)?;
+            Ok(Some(KeptSession { session, requests }))
+        })
+        .map_err(|error| trouble::unavailable(&error))
+    }
+
+    pub(super) fn sessions(&self, state: Option<SessionState>, limit: usize) -> Result<Vec<Session>, RecordError> {
+        let condition = state.map_or("?1 IS NULL", |_| "state = ?1");
+        let sql = format!(
+            "SELECT {COLUMNS} FROM mcp_sessions WHERE {condition} ORDER BY created_at_ms DESC, rowid DESC LIMIT ?2"
+        );
+        let mut latest = self.select(&sql, params![state.map(SessionState::as_str), bound(limit)])?;
+        latest.reverse();
+        Ok(latest)
+    }
+
+    pub(super) fn idle_sessions(&self, since: Timestamp, limit: usize) -> Result<Vec<Session>, RecordError> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM mcp_sessions
+             WHERE state IN ('created', 'initialized') AND process IS NULL AND last_activity_at_ms < ?1
+             ORDER BY last_activity_at_ms LIMIT ?2"
+        );
+        self.select(&sql, params![since.as_millis(), bound(limit)])
+    }
+
+    fn select(&self, sql: &str, parameters: &[&dyn rusqlite::ToSql]) -> Result<Vec<Session>, RecordError> {
+        self.read(|connection| connection.prepare(sql)?.query_map(parameters, read)?.collect())
+            .map_err(|error| trouble::unavailable(&error))
+    }
+}
+
+/// The last requests of a session that became commands, oldest first.
+fn requests(connection: &Connection, id: &SessionId) -> rusqlite::Result<Vec<KeptRequest>> {
+    let mut requests = connection
+        .prepare(
+            "SELECT rpc_id, rpc_digest, request_id FROM commands WHERE session_id = ?1
+             ORDER BY opened_at_ms DESC, owner DESC, request_id DESC LIMIT ?2",
+        )?
+        .query_map(params![id.as_str(), bound(limits::REQUESTS_REMEMBERED)], |row| {
+            Ok(KeptRequest {
+                rpc_id: row.get(0)?,
+                digest: row.get(1)?,
+                command: RequestId::trusted(row.get::<_, String>(2)?),
+            })
+        })?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    requests.reverse();
+    Ok(requests)
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Session> {
+    let unreadable = |column| rusqlite::Error::InvalidColumnType(column, String::new(), rusqlite::types::Type::Text);
+    let text = |column| row.get::<_, String>(column);
+    let transport = Transport::parse(&text(1)?).ok_or_else(|| unreadable(1))?;
+    let state = SessionState::parse(&text(2)?).ok_or_else(|| unreadable(2))?;
+    let caller = Caller {
+        credential: CredentialId::trusted(text(7)?),
+        ..Caller::anonymous_agent(transport)
+    };
+    let created_at = Timestamp::from_millis(row.get(8)?);
+    let mut session = Session::new(SessionId::trusted(text(0)?), &caller, created_at).of(ClientInfo {
+        name: row.get(3)?,
+        version: row.get(4)?,
+        protocol_version: row.get(5)?,
+        capabilities: row.get(6)?,
+    });
+    session.last_activity_at = Timestamp::from_millis(row.get(9)?);
+    session.reuses_ids = row.get(10)?;
+    Ok(Session::restored(state, session))
+}
+
+fn bound(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+impl SqliteStore {
+    /// The latest sessions, of one state where one is named; the newest last. Blocks.
+    pub fn query_sessions(&self, state: Option<SessionState>, limit: usize) -> Result<Vec<Session>, RecordError> {
+        self.readers.sessions(state, limit)
+    }
+
+    /// Closes sessions whose process died without doing so; gives their number. Blocks.
+    pub(super) fn sweep_sessions(&self, now: Timestamp, ids: &IdSource) -> Result<usize, RecordError> {
+        let mut waiting = Vec::new();
+        for session in self.orphaned_sessions()? {
+            let from = session.state();
+            let last_used = session.last_activity_at;
+            let Ok(session) = session.step(SessionStep::Close, last_used) else {
+                continue;
+            };
+            let actor = Actor::system("sweeper");
+            let change = Change {
+                events: vec![desk::event(EventType::SessionClosed, &session, actor, now, ids)],
+                session: Some(SessionChange {
+                    session,
+                    from: Some(from),
+                }),
+                ..Change::default()
+            };
+            waiting.push(self.send(change, Rule::Always)?);
+        }
+        let mut closed = 0;
+        for outcome in waiting {
+            match outcome.blocking_recv() {
+                Ok(Ok(_)) => closed += 1,
+                // Another sweeper was first.
+                Ok(Err(RecordError::SessionMoved)) => {}
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(RecordError::Unavailable(WRITER_GONE.to_owned())),
+            }
+        }
+        Ok(closed)
+    }
+
+    fn orphaned_sessions(&self) -> Result<Vec<Session>, RecordError> {
+        let readers = Arc::clone(&self.readers);
+        let open = readers.read(|connection| {
+            connection
+                .prepare(&format!(
+                    "SELECT {COLUMNS}, process FROM mcp_sessions WHERE process IS NOT NULL LIMIT 500"
+                ))?
+                .query_map([], |row| Ok((read(row)?, row.get::<_, String>(11)?)))?
+                .collect::<rusqlite::Result<Vec<_>>>()
+        });
+        let open = open.map_err(|error| trouble::unavailable(&error))?;
+        let dead = open.into_iter().filter(|(_, process)| !Process::is_alive(process));
+        Ok(dead.map(|(session, _)| session).collect())
+    }
+}

@@ -1,0 +1,59 @@
+//! A record of an older program is taken over as it is.
+
+use countersign_gateway::audit::Record as _;
+use countersign_gateway::ids::RequestId;
+use countersign_gateway::session::Role;
+use countersign_gateway::session::credential::TokenName;
+use rusqlite::Connection;
+
+use crate::bench::{Bench, agent, block_on, commit, owner, verify};
+
+/// Takes everything back that came with the second step, which leaves a database of the first.
+const WITHOUT_SESSIONS: &str = "
+    DROP TABLE mcp_sessions;
+    DROP TABLE tokens;
+    DROP TABLE tokens_version;
+    DROP INDEX commands_of_a_session;
+    ALTER TABLE commands DROP COLUMN session_id;
+    ALTER TABLE commands DROP COLUMN rpc_id;
+    ALTER TABLE commands DROP COLUMN rpc_digest;
+    PRAGMA user_version = 1;";
+
+/// What a database is made of, in a form that compares.
+fn shape(connection: &Connection) -> Vec<String> {
+    let mut statement = connection
+        .prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY name")
+        .unwrap();
+    let texts = statement.query_map([], |row| row.get::<_, String>(0)).unwrap();
+    texts
+        .map(|text| text.unwrap().split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect()
+}
+
+#[test]
+fn a_record_of_the_first_version_goes_on() {
+    let bench = Bench::new();
+    let store = bench.open();
+    commit(&store, bench.opening("r1", "d")).unwrap();
+    commit(&store, bench.closing("r1", "d", "ok")).unwrap();
+    drop(store);
+    let sql = bench.sql();
+    sql.execute_batch(WITHOUT_SESSIONS).unwrap();
+    let first = Connection::open_in_memory().unwrap();
+    first
+        .execute_batch(include_str!("../../src/sqlite/migrations/0001_record.sql"))
+        .unwrap();
+    assert_eq!(shape(&sql), shape(&first), "this is what the first version made");
+    drop(sql);
+
+    let store = bench.open();
+    assert_eq!(verify(&store).unwrap().rows, 2);
+    let kept = block_on(store.command(&owner(), &RequestId::trusted("r1"))).unwrap();
+    assert_eq!(kept.unwrap().end.unwrap().stdout, b"out");
+    commit(&store, bench.opening("r2", "d")).unwrap();
+    let name = TokenName::parse("ada").unwrap();
+    store
+        .create_token(Role::Viewer, &name, None, agent(), &bench.ids)
+        .unwrap();
+    assert_eq!(verify(&store).unwrap().rows, 4);
+}
