@@ -11,4 +11,4 @@ pub mod http;
 pub mod stdio;
 
 pub mod limits;
-pub mod metrics;
+mod metrics;

@@ -21,7 +21,7 @@ const SECONDS: [f64; 13] = [
     0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0, 120.0, 600.0,
 ];
 
-pub struct Metrics {
+pub(crate) struct Metrics {
     registry: Registry,
     calls: Family<CallLabels, Counter>,
     seconds: Family<ToolLabels, Histogram>,
@@ -30,6 +30,7 @@ pub struct Metrics {
     sessions: Family<StateLabels, Gauge>,
     requests: Family<StatusLabels, Counter>,
     connections: Gauge,
+    streams: Gauge,
 }
 
 /// A word of a closed set.
@@ -81,10 +82,10 @@ impl Default for Metrics {
 }
 
 impl Metrics {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let calls = Family::default();
         let seconds = Family::<ToolLabels, Histogram>::new_with_constructor(|| Histogram::new(SECONDS));
-        let (in_flight, connections) = (Gauge::default(), Gauge::default());
+        let (in_flight, connections, streams) = (Gauge::default(), Gauge::default(), Gauge::default());
         let (refused, sessions, requests) = (Family::default(), Family::default(), Family::default());
         let mut registry = Registry::with_prefix("countersign");
         registry.register("calls", "tool calls that ended", calls.clone());
@@ -96,9 +97,10 @@ impl Metrics {
             in_flight.clone(),
         );
         registry.register("refused", "messages refused before they became calls", refused.clone());
-        registry.register("sessions", "sessions this server holds, by state", sessions.clone());
+        registry.register("sessions", "sessions the store knows, by state", sessions.clone());
         registry.register("http_requests", "HTTP requests answered", requests.clone());
         registry.register("connections", "open connections", connections.clone());
+        registry.register("streams", "responses that are streams of events", streams.clone());
         let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "what is running", version);
         Self {
@@ -110,11 +112,12 @@ impl Metrics {
             sessions,
             requests,
             connections,
+            streams,
         }
     }
 
     /// The page.
-    pub fn render(&self) -> String {
+    pub(crate) fn render(&self) -> String {
         let mut page = String::new();
         // Writing into memory cannot fail.
         let _ = encode(&mut page, &self.registry);
@@ -145,20 +148,24 @@ impl Metrics {
         self.refused.get_or_create(&CodeLabels { code }).inc();
     }
 
-    /// How many sessions are held in a state.
-    pub fn sessions(&self, state: SessionState, count: usize) {
+    /// How many sessions stand at a state.
+    pub(crate) fn sessions(&self, state: SessionState, count: usize) {
         let state = state.as_str().into();
-        let gauge = self.sessions.get_or_create(&StateLabels { state });
-        gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        set(&self.sessions.get_or_create(&StateLabels { state }), count);
     }
 
     pub(crate) fn request_answered(&self, status: u16) {
         self.requests.get_or_create(&StatusLabels { status }).inc();
     }
 
-    pub(crate) fn connections(&self) -> &Gauge {
-        &self.connections
+    pub(crate) fn open(&self, connections: usize, streams: usize) {
+        set(&self.connections, connections);
+        set(&self.streams, streams);
     }
+}
+
+fn set(gauge: &Gauge, count: usize) {
+    gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
 }
 
 #[cfg(test)]

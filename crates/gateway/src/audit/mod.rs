@@ -48,6 +48,9 @@ pub trait Record: Send + Sync + 'static {
     /// The latest sessions, of one state where one is named; the newest last.
     fn sessions(&self, state: Option<SessionState>, limit: usize) -> Pending<Result<Vec<Session>, RecordError>>;
 
+    /// How many sessions stand at each state.
+    fn session_counts(&self) -> Pending<Result<Vec<(SessionState, usize)>, RecordError>>;
+
     /// Open sessions that nobody used since, the longest idle first. A session that lives and dies with
     /// a process is not idle while that one lives.
     fn idle_sessions(&self, since: Timestamp, limit: usize) -> Pending<Result<Vec<Session>, RecordError>>;

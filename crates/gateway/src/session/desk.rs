@@ -118,6 +118,11 @@ impl Sessions for Desk {
         })
     }
 
+    fn count(&self) -> Pending<Result<Vec<(SessionState, usize)>, Refusal>> {
+        let counted = self.record.session_counts();
+        Box::pin(async move { counted.await.map_err(|error| refusal(&error)) })
+    }
+
     fn expire(&self, idle_since: Timestamp, busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
         let record = Arc::clone(&self.record);
         let (clock, ids) = (self.clock.clone(), self.ids.clone());

@@ -193,6 +193,9 @@ pub trait Sessions: Send + Sync + 'static {
     /// Notes activity, and which clients reuse ids. Not an event; a crash may lose the last of it.
     fn touch(&self, touched: Vec<Touched>) -> Pending<Result<(), Refusal>>;
 
+    /// How many sessions stand at each state.
+    fn count(&self) -> Pending<Result<Vec<(SessionState, usize)>, Refusal>>;
+
     /// Expires what has been idle since before `idle_since`; gives the ids. Sessions in `busy` stay.
     fn expire(&self, idle_since: Timestamp, busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>>;
 }

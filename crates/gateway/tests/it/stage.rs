@@ -257,6 +257,10 @@ impl Record for Script {
         Box::pin(async { Ok(Vec::new()) })
     }
 
+    fn session_counts(&self) -> Pending<Result<Vec<(SessionState, usize)>, RecordError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
     fn idle_sessions(&self, _: Timestamp, _: usize) -> Pending<Result<Vec<Session>, RecordError>> {
         Box::pin(async { Ok(Vec::new()) })
     }

@@ -10,9 +10,15 @@ use hyper::body::Incoming;
 use tower_service::Service as _;
 
 use super::auth::Peer;
-use super::{Server, guard, refusal, sse, streamable};
+use super::{Server, guard, numbers, refusal, sse, streamable};
 
 pub(super) async fn answer(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) -> Response {
+    let response = guarded(server, peer, request).await;
+    server.host.metrics.request_answered(response.status().as_u16());
+    response
+}
+
+async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) -> Response {
     let place = if server.is_loopback {
         guard::Place::Loopback
     } else {
@@ -37,6 +43,7 @@ pub(super) async fn answer(server: &Arc<Server>, peer: &Peer, request: Request<I
             let (parts, body) = request.into_parts();
             plain(sse::message(server, peer, parts, body).await)
         }
+        "/metrics" => hardened(numbers::page(server, peer, &request).await),
         _ => {
             let Ok(response) = server.router.clone().call(request.map(Body::new)).await;
             hardened(response)

@@ -28,6 +28,7 @@ mod upkeep;
 
 mod describe;
 mod gauges;
+mod numbers;
 mod page;
 
 use std::future::Future;

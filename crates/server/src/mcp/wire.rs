@@ -55,12 +55,9 @@ pub(crate) fn written_result(id: &Id, result: &[u8]) -> Vec<u8> {
 }
 
 pub(crate) fn error(id: Option<&Id>, code: i32, refusal: &Refusal, correlation: &CorrelationId) -> Vec<u8> {
-    let mut details = refusal.details.clone();
+    let details = refusal.details.clone();
     // A refusal that comes from further inside already has a name in the record.
-    let correlation = match details.remove("correlation_id") {
-        Some(Value::String(known)) => known,
-        _ => correlation.as_str().to_owned(),
-    };
+    let correlation = refusal.correlation_id.as_deref().unwrap_or(correlation);
     let mut data = Map::new();
     data.insert("errorCode".to_owned(), refusal.code.name().into());
     for name in LIFTED {
@@ -70,7 +67,7 @@ pub(crate) fn error(id: Option<&Id>, code: i32, refusal: &Refusal, correlation: 
     }
     data.insert("details".to_owned(), Value::Object(details));
     data.insert("retryable".to_owned(), refusal.code.retryable().into());
-    data.insert("correlation_id".to_owned(), correlation.into());
+    data.insert("correlation_id".to_owned(), correlation.as_str().into());
     bytes(&json!({
         "jsonrpc": "2.0",
         "id": id,

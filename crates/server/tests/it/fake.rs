@@ -235,6 +235,13 @@ impl Sessions for Shared {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    fn count(&self) -> Pending<Result<Vec<(SessionState, usize)>, Refusal>> {
+        let sessions = self.0.sessions.lock().unwrap();
+        let at = |state| sessions.values().filter(|session| session.state() == state).count();
+        let counts = SessionState::ALL.map(|state| (state, at(state))).to_vec();
+        Box::pin(std::future::ready(Ok(counts)))
+    }
+
     fn expire(&self, idle_since: Timestamp, busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
         let mut sessions = self.0.sessions.lock().unwrap();
         let mut ended = Vec::new();

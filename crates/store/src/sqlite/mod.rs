@@ -197,6 +197,10 @@ impl Record for SqliteStore {
         self.read(move |readers| readers.sessions(state, limit))
     }
 
+    fn session_counts(&self) -> Pending<Result<Vec<(SessionState, usize)>, RecordError>> {
+        self.read(|readers| readers.session_counts())
+    }
+
     fn idle_sessions(&self, since: Timestamp, limit: usize) -> Pending<Result<Vec<Session>, RecordError>> {
         self.read(move |readers| readers.idle_sessions(since, limit))
     }

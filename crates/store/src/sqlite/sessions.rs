@@ -153,6 +153,22 @@ impl Readers {
         Ok(latest)
     }
 
+    /// States that no session stands at are told as well.
+    pub(super) fn session_counts(&self) -> Result<Vec<(SessionState, usize)>, RecordError> {
+        let counted = self.read(|connection| {
+            connection
+                .prepare("SELECT state, count(*) FROM mcp_sessions GROUP BY state")?
+                .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?
+                .collect::<rusqlite::Result<Vec<_>>>()
+        });
+        let counted = counted.map_err(|error| trouble::unavailable(&error))?;
+        let of = |state: SessionState| {
+            let found = counted.iter().find(|(name, _)| name == state.as_str());
+            found.map_or(0, |(_, count)| usize::try_from(*count).unwrap_or(usize::MAX))
+        };
+        Ok(SessionState::ALL.map(|state| (state, of(state))).to_vec())
+    }
+
     pub(super) fn idle_sessions(&self, since: Timestamp, limit: usize) -> Result<Vec<Session>, RecordError> {
         let sql = format!(
             "SELECT {COLUMNS} FROM mcp_sessions

@@ -508,7 +508,10 @@ fn a_request_whose_server_died_is_known_again_by_its_session() {
     let expected = ("7".to_owned(), [7; 32], RequestId::trusted("r1"));
     assert_eq!(known(&store), expected, "while it runs");
     // Of a process that is no more.
-    bench.sql().execute("UPDATE open_commands SET process = '1/1'", []).unwrap();
+    bench
+        .sql()
+        .execute("UPDATE open_commands SET process = '1/1'", [])
+        .unwrap();
     assert_eq!(store.sweep_abandoned(at(1_000), &bench.ids).unwrap(), 1);
     assert_eq!(known(&store), expected, "after the sweep");
 }

@@ -1,0 +1,37 @@
+//! `/metrics`: open on loopback; elsewhere for whoever holds a token that is not an agent's.
+
+use axum::http::{Method, Request, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::session::{Role, Transport};
+use hyper::body::Incoming;
+
+use super::auth::Peer;
+use super::{Server, refusal};
+
+pub(super) async fn page(server: &Server, peer: &Peer, request: &Request<Incoming>) -> Response {
+    if request.method() != Method::GET {
+        let refusal = Refusal::new(ErrorCode::MethodNotFound, "this address does not take this method");
+        return refusal::answer(StatusCode::METHOD_NOT_ALLOWED, refusal, &server.host.ids);
+    }
+    if !server.is_loopback {
+        match server.admit(request.headers(), peer, Transport::StreamableHttp).await {
+            Ok(caller) if caller.role != Role::Agent => {}
+            Ok(_) => {
+                let refusal = Refusal::new(ErrorCode::Forbidden, "an agent's token does not read the metrics");
+                return refusal::answer(StatusCode::FORBIDDEN, refusal, &server.host.ids);
+            }
+            Err(refused) => return *refused,
+        }
+    }
+    let (metrics, gauges) = (&server.host.metrics, &server.options.gauges);
+    metrics.open(gauges.connections(), gauges.streams());
+    match server.host.sessions.count().await {
+        Ok(counts) => counts
+            .into_iter()
+            .for_each(|(state, count)| metrics.sessions(state, count)),
+        Err(refusal) => tracing::warn!(reason = refusal.message, "sessions could not be counted"),
+    }
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], metrics.render()).into_response()
+}
