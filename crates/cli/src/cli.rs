@@ -84,6 +84,9 @@ pub(crate) struct Serve {
     /// Address to listen on [default: 127.0.0.1:7420].
     #[arg(long, value_name = "ADDR")]
     pub(crate) listen: Option<String>,
+    /// Serve also what the protocol's conformance suite calls by name.
+    #[arg(long, hide = true)]
+    pub(crate) conformance_fixtures: bool,
 }
 
 #[derive(Args, Debug)]

@@ -60,7 +60,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Serve(serve) => {
             let launchpad = Launchpad::prepare()?;
             let listen = serve.listen.clone();
-            commands::serve::run(&config::Flags { listen, ..flags }, launchpad)?;
+            commands::serve::run(&config::Flags { listen, ..flags }, serve, launchpad)?;
         }
         Command::Sessions(sessions) => commands::sessions::run(&flags, sessions)?,
         Command::Tokens(tokens) => commands::tokens::run(&flags, tokens)?,

@@ -13,12 +13,17 @@ use countersign_server::http::{
 use countersign_store::SqliteStore;
 use tokio::net::TcpListener;
 
+use crate::cli::Serve;
 use crate::config::{Flags, Settings};
 use crate::start::{self, BadUsage, Joined, Started};
 use crate::wiring::Launchpad;
 
-pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
+pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow::Result<()> {
     let started = Started::load(flags)?;
+    let fixtures = match serve.conformance_fixtures {
+        true => ConformanceFixtures::Served,
+        false => ConformanceFixtures::Absent,
+    };
     start::warn(&started);
     start::warn_of_interpreters(&started);
     let settings = &started.settings;
@@ -38,13 +43,13 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
         }
         let scheme = if tls.is_some() { "https" } else { "http" };
         start::say(&format!("serving on {scheme}://{address}/"));
-        serve_http(listener, options(settings, joined, tls), shutdown)
+        serve_http(listener, options(settings, joined, tls, fixtures), shutdown)
             .await
             .context("cannot go on serving")
     })
 }
 
-fn options(settings: &Settings, joined: Joined, tls: Option<Tls>) -> HttpOptions {
+fn options(settings: &Settings, joined: Joined, tls: Option<Tls>, fixtures: ConformanceFixtures) -> HttpOptions {
     let limits = &settings.limits;
     HttpOptions {
         about: About {
@@ -76,7 +81,7 @@ fn options(settings: &Settings, joined: Joined, tls: Option<Tls>) -> HttpOptions
             sessions_max: limits.sessions_max,
         },
         tls,
-        fixtures: ConformanceFixtures::Absent,
+        fixtures,
         gauges: Arc::default(),
     }
 }

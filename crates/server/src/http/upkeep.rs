@@ -63,7 +63,7 @@ fn put_away(registry: &Registry) {
     let now = registry.host.clock.now();
     for live in registry.all() {
         let nothing_kept = live.prune();
-        if nothing_kept && live.idle_for(now) >= PUT_AWAY_AFTER && !live.is_busy() {
+        if nothing_kept && !live.connection.has_settings() && live.idle_for(now) >= PUT_AWAY_AFTER && !live.is_busy() {
             registry.put_away(&live);
         }
     }

@@ -146,6 +146,10 @@ impl LogFilter {
         self.0.store(level as u8 + 1, Ordering::Relaxed);
     }
 
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.load(Ordering::Relaxed) != 0
+    }
+
     pub(crate) fn wants(&self, level: Level) -> bool {
         let least = self.0.load(Ordering::Relaxed);
         least != 0 && level as u8 + 1 >= least

@@ -151,6 +151,11 @@ impl Connection {
         self.0.state().memory.reuses_ids()
     }
 
+    /// Whether the session holds what no store knows: a log level, subscriptions.
+    pub(crate) fn has_settings(&self) -> bool {
+        self.0.state().agreed.as_ref().is_some_and(Agreed::has_settings)
+    }
+
     /// Whether anything is being answered.
     pub(crate) fn is_busy(&self) -> bool {
         self.0.state().open > 0

@@ -77,6 +77,11 @@ impl Agreed {
         Ok(())
     }
 
+    /// Whether a request has changed anything.
+    pub(crate) fn has_settings(&self) -> bool {
+        self.client.logs.is_set() || self.has_subscriptions()
+    }
+
     pub(crate) fn has_subscriptions(&self) -> bool {
         !self.subscriptions.is_empty()
     }

@@ -158,3 +158,25 @@ async fn each_era_has_only_its_own_methods() {
         assert_eq!(error_of(&answer), (-32601, "METHOD_NOT_FOUND"), "{method}");
     }
 }
+
+#[tokio::test]
+async fn every_tool_has_valid_schemas() {
+    let own = countersign_gateway::tools::exec::schema::definitions();
+    let schemas = own.into_iter().flat_map(|tool| {
+        let name = tool.name.to_owned();
+        [(name.clone(), tool.input_schema), (name, tool.output_schema)]
+    });
+    let listed = Client::of_fixtures()
+        .ask(1, "tools/list", modern_with(json!({}), json!({})))
+        .await;
+    let fixtures = listed["result"]["tools"].as_array().unwrap().clone();
+    assert!(fixtures.len() > 30);
+    let fixtures = fixtures
+        .into_iter()
+        .map(|tool| (tool["name"].to_string(), tool["inputSchema"].clone()));
+    for (name, schema) in schemas.chain(fixtures) {
+        assert_eq!(schema["type"], "object", "{name}");
+        assert!(jsonschema::meta::is_valid(&schema), "{name}");
+        assert!(jsonschema::validator_for(&schema).is_ok(), "{name}");
+    }
+}

@@ -13,6 +13,7 @@ mod duplicates;
 mod features;
 mod framing;
 mod http;
+mod http_conversation;
 mod http_guards;
 mod http_legacy;
 mod http_modern;
