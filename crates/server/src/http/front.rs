@@ -34,10 +34,12 @@ pub(super) async fn answer(server: &Arc<Server>, peer: &Peer, request: Request<I
         }
         "/sse" => plain(sse::open(server, peer, request.into_parts().0).await),
         "/messages" => {
+            let _underway = peer.wire.begin();
             let (parts, body) = request.into_parts();
             plain(sse::message(server, peer, parts, body).await)
         }
         _ => {
+            let _underway = peer.wire.begin();
             let Ok(response) = server.router.clone().call(request.map(Body::new)).await;
             hardened(response)
         }
