@@ -151,7 +151,8 @@ pub struct Refusal {
     pub message: String,
     pub details: Map<String, Value>,
     /// What the record calls this refusal, where it is already in there; the client is told the same.
-    pub correlation_id: Option<CorrelationId>,
+    /// Boxed, since refusals travel in every result.
+    pub correlation_id: Option<Box<CorrelationId>>,
 }
 
 impl Refusal {
@@ -167,7 +168,7 @@ impl Refusal {
     #[must_use]
     pub fn recorded_as(self, correlation_id: CorrelationId) -> Self {
         Self {
-            correlation_id: Some(correlation_id),
+            correlation_id: Some(Box::new(correlation_id)),
             ..self
         }
     }

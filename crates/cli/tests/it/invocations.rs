@@ -62,7 +62,7 @@ fn keeps_the_contract(call: &Value) {
 
 #[test]
 fn every_call_is_told_with_all_its_fields() {
-    let bench = Bench::configured("echo, sleep, sh", "answer_within_ms: 300\n");
+    let bench = Bench::configured("echo, sleep, sh", "answer_within_ms: 3000\n");
     let mut server = Server::start(&bench);
     let ok = server.call_later(
         "execute_process",

@@ -4,6 +4,7 @@
 
 mod bench;
 mod crash;
+mod exchanges;
 mod export;
 mod migrations;
 mod port;

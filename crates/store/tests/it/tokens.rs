@@ -103,6 +103,18 @@ fn a_name_belongs_to_one_token_in_force() {
 }
 
 #[test]
+fn plain_sql_cannot_raise_a_token_or_bring_one_back() {
+    let bench = Bench::new();
+    let store = bench.open();
+    make(&store, Role::Viewer, "wall");
+    let sql = bench.sql();
+    assert!(sql.execute("UPDATE tokens SET role = 'operator'", []).is_err());
+    assert!(sql.execute("UPDATE tokens SET digest = zeroblob(32)", []).is_err());
+    store.revoke_token("wall", ada(), &bench.ids).unwrap();
+    assert!(sql.execute("UPDATE tokens SET revoked_at_ms = NULL", []).is_err());
+}
+
+#[test]
 fn of_two_who_take_a_name_at_once_one_gets_it() {
     let bench = Bench::new();
     let stores = [bench.open(), bench.open()];

@@ -9,7 +9,7 @@ use crate::terminal::{Cell, Tone, shortened};
 const SUMMARY_CHARS_MAX: usize = 100;
 
 /// Widths of the columns before the summary, for lines that come one at a time.
-pub(super) const WIDTHS: [usize; 4] = [24, 18, 18, 36];
+pub(super) const WIDTHS: [usize; 4] = [24, 19, 18, 36];
 
 /// Time, type, actor, correlation, summary.
 pub(super) fn cells(row: &Row) -> Vec<Cell> {

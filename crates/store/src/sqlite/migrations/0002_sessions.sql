@@ -47,6 +47,14 @@ CREATE TABLE tokens (
 ) STRICT;
 CREATE UNIQUE INDEX tokens_in_force ON tokens (name) WHERE revoked_at_ms IS NULL;
 
+-- A token is what it was made as until it is revoked, and revoked for good.
+CREATE TRIGGER tokens_refuse_change BEFORE UPDATE ON tokens
+WHEN OLD.revoked_at_ms IS NOT NULL OR NEW.id <> OLD.id OR NEW.role <> OLD.role OR NEW.name <> OLD.name
+    OR NEW.digest <> OLD.digest OR NEW.run IS NOT OLD.run
+BEGIN
+    SELECT RAISE(ABORT, 'a token can only be revoked');
+END;
+
 -- Counts every change of a token, so that whoever keeps a copy knows at a glance when it is old.
 CREATE TABLE tokens_version (version INTEGER NOT NULL) STRICT;
 INSERT INTO tokens_version VALUES (0);
