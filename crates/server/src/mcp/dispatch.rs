@@ -5,6 +5,7 @@
 //! The lock is held for bookkeeping only; nothing is awaited, rendered or sent under it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::RequestId;
@@ -454,7 +455,11 @@ impl Connection {
         let shared = Arc::clone(&self.0);
         tokio::spawn(async move {
             let _open = open;
-            let recalled = shared.host.service.recall(shared.caller.clone(), command).await;
+            let recalled = shared
+                .host
+                .service
+                .recall(shared.caller.clone(), command, Duration::MAX)
+                .await;
             let outcome = recalled.map(job::Said::Answer);
             reply.send(shared.render(&id, era, &outcome, Occasion::Duplicate));
         });
