@@ -125,6 +125,20 @@ async fn an_idle_session_is_put_away_and_comes_back() {
     assert_eq!((web.gauges.sessions_open(), web.gauges.sessions_live()), (1, 1));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_session_with_wishes_of_its_own_stays() {
+    let web = Web::start().await;
+    let session = web.initialize("2025-11-25").await;
+    let level = json!({"jsonrpc": "2.0", "id": 1, "method": "logging/setLevel", "params": {"level": "info"}});
+    assert_eq!(
+        web.ask(Ask::post(level).session(&session)).await.json()["result"],
+        json!({})
+    );
+    web.clock.advance(Duration::from_secs(400));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(web.gauges.sessions_live(), 1);
+}
+
 #[tokio::test]
 async fn there_are_only_so_many_sessions() {
     let fake = Arc::new(Fake::default());
