@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(3_600);
 struct Fake;
 
 impl Service for Fake {
-    fn tools(&self, _caller: &Caller) -> Vec<ToolDefinition> {
-        Vec::new()
+    fn tools(&self, _caller: &Caller) -> Arc<[ToolDefinition]> {
+        Arc::new([])
     }
 
     fn call(&self, _caller: Caller, mut call: ToolCall) -> Pending<Result<Answer, Refusal>> {
@@ -59,7 +59,7 @@ impl Service for Fake {
         })
     }
 
-    fn recall(&self, _caller: Caller, _command: RequestId) -> Pending<Result<Answer, Refusal>> {
+    fn recall(&self, _caller: Caller, _command: RequestId, _patience: Duration) -> Pending<Result<Answer, Refusal>> {
         Box::pin(std::future::ready(Err(Refusal::new(ErrorCode::NotFound, "nothing is kept"))))
     }
 

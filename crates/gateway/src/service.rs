@@ -24,8 +24,8 @@ pub trait Service: Send + Sync + 'static {
     fn call(&self, caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>>;
 
     /// The answer that a command of this caller has by now, for a client that asks again after the
-    /// connection, or this server, was replaced.
-    fn recall(&self, caller: Caller, command: RequestId) -> Pending<Result<Answer, Refusal>>;
+    /// connection, or this server, was replaced, or that polls. Waits for its end no longer than `patience`.
+    fn recall(&self, caller: Caller, command: RequestId, patience: Duration) -> Pending<Result<Answer, Refusal>>;
 
     /// Writes down a message that was refused before it could become a call. Resolves when that is
     /// durable, or has failed: a refusal is answered either way.

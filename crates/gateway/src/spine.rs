@@ -343,11 +343,11 @@ impl Service for Arc<Gateway> {
         Box::pin(self.clone().handle(caller, call))
     }
 
-    fn recall(&self, caller: Caller, command: RequestId) -> Pending<Result<Answer, Refusal>> {
+    fn recall(&self, caller: Caller, command: RequestId, patience: Duration) -> Pending<Result<Answer, Refusal>> {
         let gateway = self.clone();
         Box::pin(async move {
             let admitted = session::admit(caller)?;
-            Ok(Gateway::recall(&gateway, &admitted, command).await)
+            Ok(Gateway::recall(&gateway, &admitted, command, patience).await)
         })
     }
 

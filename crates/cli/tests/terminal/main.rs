@@ -9,6 +9,7 @@ mod damage;
 mod doctor;
 mod help;
 mod policy;
+mod serve;
 mod stage;
 mod streams;
 mod tokens;

@@ -209,10 +209,10 @@ impl Gateway {
     }
 
     /// What became of a command, for a client that asks again; waits for it like its own call would.
-    pub(super) async fn recall(&self, admitted: &Admitted, command: RequestId) -> Answer {
+    pub(super) async fn recall(&self, admitted: &Admitted, command: RequestId, patience: Duration) -> Answer {
         let owner = &admitted.caller().credential;
         if let Some(live) = self.commands.find(owner, &command) {
-            let end = tokio::time::timeout(self.settings.answer_within, live.ended()).await;
+            let end = tokio::time::timeout(patience.min(self.settings.answer_within), live.ended()).await;
             return end.map_or_else(|_| self.running(&live).answer(), |result| result.answer());
         }
         let result = match self.ports.record.command(owner, &command).await {

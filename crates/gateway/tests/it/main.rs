@@ -5,6 +5,8 @@
 mod invocations;
 mod stage;
 
+use std::time::Duration;
+
 use countersign_gateway::approval::Decision;
 use countersign_gateway::audit::RecordError;
 use countersign_gateway::execution::How;
@@ -171,4 +173,20 @@ async fn a_tool_that_is_turned_off_is_unknown() {
         .unwrap_err();
     assert_eq!(refusal.code.name(), "UNKNOWN_TOOL");
     assert_eq!(stage.story(), ["commit tool.called"]);
+}
+
+#[tokio::test]
+async fn who_will_not_wait_hears_that_the_command_goes_on() {
+    let stage = Stage::new(Mode::Never).ending(&[(How::Exited(0), stage::GOES_ON)]);
+    let patience = Duration::from_millis(1);
+    let arguments = json!({"file": "true", "args": []});
+    let answer = stage.call_within("execute_process", arguments, patience).await;
+    assert_eq!(answer.structured["status"], "running");
+    assert!(!answer.is_error);
+    let command = answer.command.expect("the command it became");
+    let before = stage.story();
+    let glance = stage.glance(command).await;
+    assert_eq!(glance["status"], "running");
+    assert_eq!(glance["started_at"], answer.structured["started_at"]);
+    assert_eq!(stage.story(), before, "looking leaves no entry");
 }

@@ -22,7 +22,7 @@ use countersign_gateway::policy::effective::{
 use countersign_gateway::policy::places::{Directories, OpenDirectory, OpenFailure};
 use countersign_gateway::policy::plan::{Plan, PlannedAct};
 use countersign_gateway::policy::quantity::{ByteCount, Millicores};
-use countersign_gateway::service::{Cancel, Origin, Service as _, ToolCall};
+use countersign_gateway::service::{Answer, Cancel, Origin, Service, ToolCall};
 use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState};
 use countersign_gateway::session::{Caller, Transport};
 use countersign_gateway::spine::{Gateway, Ports, Settings};
@@ -192,6 +192,27 @@ impl Stage {
         Ok(self.gateway().handle(caller, call).await?.structured)
     }
 
+    /// A call by someone who waits no longer than this.
+    pub(crate) async fn call_within(&self, tool: &str, arguments: Value, patience: Duration) -> Answer {
+        let call = ToolCall {
+            tool: tool.to_owned(),
+            arguments: arguments.as_object().expect("an object").clone(),
+            progress: None,
+            cancel: Cancel::never(),
+            origin: Origin::default(),
+            answer_within: Some(patience),
+        };
+        let caller = Caller::anonymous_agent(Transport::Stdio);
+        self.gateway().handle(caller, call).await.expect("a tool's answer")
+    }
+
+    /// How a command stands, for someone who does not wait.
+    pub(crate) async fn glance(&self, command: RequestId) -> Value {
+        let caller = Caller::anonymous_agent(Transport::Stdio);
+        let looked = Service::recall(&self.gateway(), caller, command, Duration::ZERO).await;
+        looked.expect("a tool's answer").structured
+    }
+
     /// What the ports were asked, in order.
     pub(crate) fn story(&self) -> Vec<String> {
         self.script.story.lock().unwrap().clone()
@@ -324,6 +345,9 @@ impl Executor for Script {
                 Ok(_recorded) => {
                     story.lock().unwrap().push(line);
                     live.push(Stream::Stdout, output.as_bytes());
+                    if output == GOES_ON {
+                        std::future::pending::<()>().await;
+                    }
                     tokio::select! {
                         _ = hold.acquire() => {}
                         () = live.cancelled() => return Ended { how: How::Cancelled, layers: vec![] },
@@ -341,6 +365,9 @@ impl Executor for Script {
         Box::pin(async {})
     }
 }
+
+/// Output of a command that never ends.
+pub(crate) const GOES_ON: &str = "goes on";
 
 struct OneProgram;
 

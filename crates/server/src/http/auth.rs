@@ -10,14 +10,14 @@ use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::session::credential::Credentials;
 use countersign_gateway::session::{Caller, Transport};
 
-use super::line::Cut;
+use super::line::Wire;
 
 /// Who is at the other end of a connection.
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
     /// Whether we listen on loopback, and only there.
     pub(super) listener_is_loopback: bool,
-    pub(super) cut: Arc<Cut>,
+    pub(super) wire: Arc<Wire>,
 }
 
 /// Who may come without a token.

@@ -16,8 +16,11 @@ use tokio::time::{Instant, Sleep};
 use crate::limits::{KEEP_ALIVE_EVERY, RETRY_AFTER};
 use crate::mcp::dispatch::Connection;
 
+use super::Server;
+use super::auth::Peer;
 use super::exchange::Exchange;
 use super::gauges::{Counted, Gauges};
+use super::line::Underway;
 use super::registry::{Live, Registry};
 use super::replay::{Place, Ticket};
 
@@ -46,6 +49,21 @@ pub(super) enum Source {
 
 type Ending = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// What a stream needs of its connection and of the server.
+pub(super) struct Carrier {
+    underway: Underway,
+    gauges: Arc<Gauges>,
+}
+
+impl Carrier {
+    pub(super) fn new(server: &Server, peer: &Peer) -> Self {
+        Self {
+            underway: peer.wire.begin(),
+            gauges: Arc::clone(&server.options.gauges),
+        }
+    }
+}
+
 struct EventStream {
     /// Sent before anything else.
     opening: Option<Bytes>,
@@ -53,30 +71,32 @@ struct EventStream {
     /// What ends it beside its source.
     ending: Option<Ending>,
     silence: Pin<Box<Sleep>>,
+    _underway: Underway,
     _counted: Counted,
 }
 
 /// A response that streams what `source` says.
-pub(super) fn response(opening: Option<Bytes>, source: Source, gauges: &Arc<Gauges>) -> Response {
-    carried(opening, source, None, gauges)
+pub(super) fn response(opening: Option<Bytes>, source: Source, carrier: Carrier) -> Response {
+    carried(opening, source, None, carrier)
 }
 
 /// One that would never end by itself, and ends with the server.
-pub(super) fn response_until(mut stopping: watch::Receiver<bool>, source: Source, gauges: &Arc<Gauges>) -> Response {
+pub(super) fn response_until(mut stopping: watch::Receiver<bool>, source: Source, carrier: Carrier) -> Response {
     let ending: Ending = Box::pin(async move {
         // Told or dropped, both mean stop.
         let _ = stopping.wait_for(|stop| *stop).await;
     });
-    carried(None, source, Some(ending), gauges)
+    carried(None, source, Some(ending), carrier)
 }
 
-fn carried(opening: Option<Bytes>, source: Source, ending: Option<Ending>, gauges: &Arc<Gauges>) -> Response {
+fn carried(opening: Option<Bytes>, source: Source, ending: Option<Ending>, carrier: Carrier) -> Response {
     let body = Body::new(EventStream {
         opening,
         source,
         ending,
         silence: Box::pin(tokio::time::sleep(KEEP_ALIVE_EVERY)),
-        _counted: gauges.stream(),
+        _underway: carrier.underway,
+        _counted: carrier.gauges.stream(),
     });
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::OK;

@@ -13,14 +13,14 @@ use countersign_gateway::error::ErrorCode;
 use crate::limits::OUTBOX_BYTES_MAX;
 use crate::mcp::outlet::{Kind, Outgoing, Outlet};
 
-use super::line::Cut;
+use super::line::Wire;
 use super::registry::Live;
 use super::replay::StreamNumber;
 
 pub(super) struct Exchange {
     state: Mutex<State>,
     /// What to do about a client that does not read.
-    cut: Option<Arc<Cut>>,
+    wire: Option<Arc<Wire>>,
 }
 
 enum State {
@@ -58,13 +58,13 @@ impl Exchange {
     }
 
     /// One that carries more than one answer. When too much waits there, its connection is cut.
-    pub(super) fn on(cut: &Arc<Cut>) -> Arc<Self> {
-        Self::with(Some(Arc::clone(cut)))
+    pub(super) fn on(wire: &Arc<Wire>) -> Arc<Self> {
+        Self::with(Some(Arc::clone(wire)))
     }
 
-    fn with(cut: Option<Arc<Cut>>) -> Arc<Self> {
+    fn with(wire: Option<Arc<Wire>>) -> Arc<Self> {
         let state = Mutex::new(State::Held(Held::default()));
-        Arc::new(Self { state, cut })
+        Arc::new(Self { state, wire })
     }
 
     pub(super) fn is_gone(&self) -> bool {
@@ -179,8 +179,8 @@ impl Exchange {
                 let listener = held.listener.take();
                 *state = State::Gone;
                 wake(listener);
-                if let Some(cut) = &self.cut {
-                    cut.now();
+                if let Some(wire) = &self.wire {
+                    wire.cut();
                 }
             }
             State::Held(held) => held.push(message),

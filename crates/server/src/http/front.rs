@@ -40,11 +40,13 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
         }
         "/sse" => plain(sse::open(server, peer, request.into_parts().0).await),
         "/messages" => {
+            let _underway = peer.wire.begin();
             let (parts, body) = request.into_parts();
             plain(sse::message(server, peer, parts, body).await)
         }
         "/metrics" => hardened(numbers::page(server, peer, &request).await),
         _ => {
+            let _underway = peer.wire.begin();
             let Ok(response) = server.router.clone().call(request.map(Body::new)).await;
             hardened(response)
         }

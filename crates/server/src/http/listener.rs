@@ -11,7 +11,7 @@ use std::time::Duration;
 use axum::body::Body;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
@@ -94,7 +94,7 @@ fn admit(server: &Arc<Server>, connections: &mut JoinSet<()>, stream: TcpStream,
     let peer = Peer {
         address,
         listener_is_loopback: server.is_loopback,
-        cut: Arc::default(),
+        wire: Arc::default(),
     };
     let server = Arc::clone(server);
     let stopping = server.stopping.subscribe();
@@ -124,12 +124,10 @@ async fn converse(
         Ok::<axum::http::Response<Body>, Infallible>(front::answer(server, peer, request).await)
     });
     let connection = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_PATIENCE)
         .max_buf_size(HEAD_BYTES_MAX)
-        .serve_connection(TokioIo::new(Line::new(stream)), service);
+        .serve_connection(TokioIo::new(Line::new(stream, Arc::clone(&peer.wire))), service);
     let mut connection = pin!(connection);
-    let mut cut = pin!(peer.cut.done());
+    let mut cut = pin!(peer.wire.is_cut());
     let ended = tokio::select! {
         ended = connection.as_mut() => Some(ended),
         () = cut.as_mut() => return,

@@ -14,7 +14,7 @@ use hyper::body::Incoming as HttpBody;
 use crate::mcp::jsonrpc;
 
 use super::auth::Peer;
-use super::events::{self, Source};
+use super::events::{self, Carrier, Source};
 use super::exchange::Exchange;
 use super::headers::{self, Accepts};
 use super::refusal::{self, Refused};
@@ -22,6 +22,7 @@ use super::{Server, body};
 
 /// Opens the stream.
 pub(super) async fn open(server: &Arc<Server>, peer: &Peer, parts: Parts) -> Response {
+    let carrier = Carrier::new(server, peer);
     let caller = match server.admit(&parts.headers, peer, Transport::Sse).await {
         Ok(caller) => caller,
         Err(refused) => return *refused,
@@ -38,7 +39,7 @@ pub(super) async fn open(server: &Arc<Server>, peer: &Peer, parts: Parts) -> Res
         let response = refuse(server, &caller, StatusCode::SERVICE_UNAVAILABLE, refusal).await;
         return refusal::retry_after(response, 60);
     }
-    let exchange = Exchange::on(&peer.cut);
+    let exchange = Exchange::on(&peer.wire);
     let live = match server.registry.begin_stream(caller.clone(), &exchange).await {
         Ok(live) => live,
         Err(refusal) => {
@@ -52,7 +53,7 @@ pub(super) async fn open(server: &Arc<Server>, peer: &Peer, parts: Parts) -> Res
         live,
         registry: Arc::clone(&server.registry),
     };
-    events::response(Some(opening), source, &server.options.gauges)
+    events::response(Some(opening), source, carrier)
 }
 
 /// Takes a message for a stream. Its answer goes there.

@@ -24,7 +24,7 @@ use crate::mcp::outlet::Outgoing;
 use crate::mcp::{methods, modern};
 
 use super::auth::Peer;
-use super::events::{self, Source};
+use super::events::{self, Carrier, Source};
 use super::exchange::{Exchange, First};
 use super::headers::{self, Accepts};
 use super::refusal::{self, Refused};
@@ -33,12 +33,14 @@ use super::replay::{Log, Place, StreamNumber};
 use super::{Server, body};
 
 pub(super) async fn handle(server: &Arc<Server>, peer: &Peer, parts: Parts, body: HttpBody) -> Response {
+    let carrier = Carrier::new(server, peer);
     let caller = match server.admit(&parts.headers, peer, Transport::StreamableHttp).await {
         Ok(caller) => caller,
         Err(refused) => return *refused,
     };
     let post = Post {
         server,
+        carrier,
         caller,
         headers: parts.headers,
     };
@@ -53,6 +55,7 @@ pub(super) async fn handle(server: &Arc<Server>, peer: &Peer, parts: Parts, body
 /// A request by a known caller.
 struct Post<'a> {
     server: &'a Arc<Server>,
+    carrier: Carrier,
     caller: Caller,
     headers: HeaderMap,
 }
@@ -130,16 +133,16 @@ impl Post<'_> {
             cancels: Some(&connection),
         };
         let first = first(&exchange, accepts, Patience::Short).await;
-        waiting.is_over();
+        waiting.end();
         if let Some(answer) = whole(&exchange, first, accepts, asks, modern_status) {
             return answer;
         }
         let source = Source::Request { exchange, connection };
         if listens {
             let stopping = self.server.stopping.subscribe();
-            return events::response_until(stopping, source, &self.server.options.gauges);
+            return events::response_until(stopping, source, self.carrier);
         }
-        events::response(None, source, &self.server.options.gauges)
+        events::response(None, source, self.carrier)
     }
 
     async fn legacy(self, incoming: Incoming, accepts: Accepts) -> Response {
@@ -174,11 +177,11 @@ impl Post<'_> {
             cancels: None,
         };
         let first = first(&exchange, accepts, Patience::Short).await;
-        waiting.is_over();
+        waiting.end();
         if let Some(answer) = whole(&exchange, first, accepts, asks, refusal::status) {
             return answer;
         }
-        stream(self.server, &live, |log| log.begin(), Some(&exchange))
+        stream(self.carrier, &live, |log| log.begin(), Some(&exchange))
     }
 
     /// Begins a session. It is known once the answer says so.
@@ -216,7 +219,7 @@ impl Post<'_> {
             Err(refused) => return *refused,
         };
         let Some(last) = self.headers.get(headers::LAST_EVENT) else {
-            return stream(self.server, &live, Log::standalone, None);
+            return stream(self.carrier, &live, Log::standalone, None);
         };
         let resumed = live.log().and_then(|mut log| {
             let place = log.locate(last.to_str().ok()?)?;
@@ -225,7 +228,7 @@ impl Post<'_> {
         match resumed {
             Some((place, ticket)) => {
                 let source = Source::Log { live, place, ticket };
-                events::response(None, source, &self.server.options.gauges)
+                events::response(None, source, self.carrier)
             }
             None => {
                 let message = "this session has no such event any more; what it led to is in the results of its calls";
@@ -370,7 +373,7 @@ fn modern_status(code: ErrorCode) -> StatusCode {
 
 /// Carries a stream of the session, a new one or the one beside all requests.
 fn stream(
-    server: &Server,
+    carrier: Carrier,
     live: &Arc<Live>,
     choose: impl FnOnce(&mut Log) -> StreamNumber,
     exchange: Option<&Arc<Exchange>>,
@@ -392,7 +395,7 @@ fn stream(
         ticket,
     };
     let opening = opening.map(|id| events::priming(&id));
-    events::response(opening, source, &server.options.gauges)
+    events::response(opening, source, carrier)
 }
 
 /// A client that waits for the first word. Dropped while it waits, the client has gone.
@@ -404,7 +407,7 @@ struct Waiting<'a> {
 
 impl Waiting<'_> {
     /// The client is there and gets its response.
-    fn is_over(self) {
+    fn end(self) {
         std::mem::forget(self);
     }
 }

@@ -5,6 +5,7 @@
 //! The lock is held for bookkeeping only; nothing is awaited, rendered or sent under it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::RequestId;
@@ -154,6 +155,13 @@ impl Connection {
     /// Whether the session holds what no store knows: a log level, subscriptions.
     pub(crate) fn has_settings(&self) -> bool {
         self.0.state().agreed.as_ref().is_some_and(Agreed::has_settings)
+    }
+
+    /// Whether the client set something that only memory holds: a log level, subscriptions.
+    pub(crate) fn has_wishes(&self) -> bool {
+        let state = self.0.state();
+        let agreed = state.agreed.as_ref();
+        agreed.is_some_and(|agreed| agreed.has_subscriptions() || agreed.client.logs.is_set())
     }
 
     /// Whether anything is being answered.
@@ -454,7 +462,11 @@ impl Connection {
         let shared = Arc::clone(&self.0);
         tokio::spawn(async move {
             let _open = open;
-            let recalled = shared.host.service.recall(shared.caller.clone(), command).await;
+            let recalled = shared
+                .host
+                .service
+                .recall(shared.caller.clone(), command, Duration::MAX)
+                .await;
             let outcome = recalled.map(job::Said::Answer);
             reply.send(shared.render(&id, era, &outcome, Occasion::Duplicate));
         });

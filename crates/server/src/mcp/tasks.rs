@@ -5,8 +5,11 @@
 //! as its result; only a request that could not be carried out at all would be a failed task, and
 //! those are answered before there is a task.
 
+use std::time::Duration;
+
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::ids::RequestId;
 use countersign_gateway::service::{Answer, Cancel, ToolCall};
 use serde_json::{Map, Value, json};
 
@@ -17,7 +20,6 @@ use super::rounds::Inputs;
 use super::wire::{self, millis};
 use crate::limits::{TASK_POLL_EVERY, TASK_TTL};
 
-const STATUS_TOOL: &str = "command_status";
 const CANCEL_TOOL: &str = "command_cancel";
 
 enum Act {
@@ -66,22 +68,27 @@ pub(crate) fn created(answer: &Answer, now: Timestamp) -> Option<Value> {
 }
 
 async fn conduct(talk: Talk, act: Act, id: String) -> Outcome {
-    let tool = match act {
-        Act::Get | Act::Update => STATUS_TOOL,
-        Act::Cancel => CANCEL_TOOL,
+    let Ok(command) = RequestId::parse(&id) else {
+        return Err(unknown(&id));
     };
-    let call = ToolCall {
-        tool: tool.to_owned(),
-        arguments: Map::from_iter([("request_id".to_owned(), Value::from(id.as_str()))]),
-        progress: None,
-        cancel: Cancel::never(),
-        origin: talk.origin,
-        answer_within: None,
+    let answer = match act {
+        // Looking is not an act: it may be done every other second, and the record need not hear of it.
+        Act::Get | Act::Update => talk.host.service.recall(talk.caller, command, Duration::ZERO),
+        Act::Cancel => {
+            let call = ToolCall {
+                tool: CANCEL_TOOL.to_owned(),
+                arguments: Map::from_iter([("request_id".to_owned(), Value::from(id.as_str()))]),
+                progress: None,
+                cancel: Cancel::never(),
+                origin: talk.origin,
+                answer_within: None,
+            };
+            talk.host.service.call(talk.caller, call)
+        }
     };
-    let answer = talk.host.service.call(talk.caller, call).await?;
+    let answer = answer.await?;
     match code(&answer) {
-        // An id that cannot be one of ours is as unknown as one that is not.
-        Some(ErrorCode::NotFound | ErrorCode::InvalidArguments) => return Err(unknown(&id)),
+        Some(ErrorCode::NotFound) => return Err(unknown(&id)),
         Some(code @ ErrorCode::AuditUnavailable) => {
             let message = answer.structured["error_message"].as_str().unwrap_or_default();
             return Err(Refusal::new(code, message));
@@ -89,22 +96,22 @@ async fn conduct(talk: Talk, act: Act, id: String) -> Outcome {
         Some(_) | None => {}
     }
     Ok(Said::Result(match act {
-        Act::Get => detailed(&id, answer, talk.host.clock.now()),
+        Act::Get => detailed(&id, &answer, talk.host.clock.now()),
         // A command asks its client nothing by this way, so there is nothing to update it with.
         Act::Update | Act::Cancel => json!({}),
     }))
 }
 
 /// A task with how it ended, if it has.
-fn detailed(id: &str, answer: Answer, now: Timestamp) -> Value {
-    if goes_on(&answer) {
-        return state(id, "working", &answer, now);
+fn detailed(id: &str, answer: &Answer, now: Timestamp) -> Value {
+    if goes_on(answer) {
+        return state(id, "working", answer, now);
     }
-    if code(&answer) == Some(ErrorCode::Cancelled) {
-        return state(id, "cancelled", &answer, now);
+    if code(answer) == Some(ErrorCode::Cancelled) {
+        return state(id, "cancelled", answer, now);
     }
-    let mut task = state(id, "completed", &answer, now);
-    task["result"] = wire::tool_result(&answer);
+    let mut task = state(id, "completed", answer, now);
+    task["result"] = wire::tool_result(answer);
     task
 }
 

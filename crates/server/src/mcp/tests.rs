@@ -39,7 +39,7 @@ impl Service for Waits {
         })
     }
 
-    fn recall(&self, _caller: Caller, _command: RequestId) -> Pending<Result<Answer, Refusal>> {
+    fn recall(&self, _caller: Caller, _command: RequestId, _patience: Duration) -> Pending<Result<Answer, Refusal>> {
         Box::pin(std::future::ready(Err(Refusal::new(ErrorCode::NotFound, "nothing"))))
     }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use countersign_gateway::audit::Pending;
 use countersign_gateway::catalog::definition::{Hints, ToolDefinition};
@@ -134,11 +135,11 @@ impl Service for Shared {
                         ..command(&id.to_string(), status)
                     })
                 }
-                "command_status" | "command_cancel" => {
+                "command_cancel" => {
                     let id = call.arguments["request_id"].as_str().unwrap();
                     let mut commands = fake.commands.lock().unwrap();
                     if let Some(status) = commands.get_mut(id) {
-                        if call.tool == "command_cancel" && *status == "running" {
+                        if *status == "running" {
                             *status = "failed";
                         }
                         return Ok(command(id, status));
@@ -157,8 +158,14 @@ impl Service for Shared {
         })
     }
 
-    fn recall(&self, _caller: Caller, command: RequestId) -> Pending<Result<Answer, Refusal>> {
-        Box::pin(async move { Ok(said(json!({"recalled": command.as_str()}))) })
+    fn recall(&self, _caller: Caller, command: RequestId, _patience: Duration) -> Pending<Result<Answer, Refusal>> {
+        let status = self.0.commands.lock().unwrap().get(command.as_str()).copied();
+        let unknown = || match command.as_str().starts_with("never") {
+            true => json!({"status": "rejected", "error_code": "NOT_FOUND"}),
+            false => json!({"recalled": command.as_str()}),
+        };
+        let answer = status.map_or_else(|| said(unknown()), |status| self::command(command.as_str(), status));
+        Box::pin(std::future::ready(Ok(answer)))
     }
 
     fn refused(&self, envelope: RefusedEnvelope) -> Pending<()> {

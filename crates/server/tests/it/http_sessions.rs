@@ -125,6 +125,20 @@ async fn an_idle_session_is_put_away_and_comes_back() {
     assert_eq!((web.gauges.sessions_open(), web.gauges.sessions_live()), (1, 1));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_session_with_wishes_of_its_own_stays() {
+    let web = Web::start().await;
+    let session = web.initialize("2025-11-25").await;
+    let level = json!({"jsonrpc": "2.0", "id": 1, "method": "logging/setLevel", "params": {"level": "info"}});
+    assert_eq!(
+        web.ask(Ask::post(level).session(&session)).await.json()["result"],
+        json!({})
+    );
+    web.clock.advance(Duration::from_secs(400));
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert_eq!(web.gauges.sessions_live(), 1);
+}
+
 #[tokio::test]
 async fn there_are_only_so_many_sessions() {
     let fake = Arc::new(Fake::default());
@@ -176,4 +190,25 @@ async fn a_server_that_stops_answers_what_it_can_and_keeps_sessions() {
     stopping.await.unwrap();
     assert_eq!(fake.states(), [SessionState::Initialized]);
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
+}
+
+#[tokio::test]
+async fn an_idle_session_costs_little() {
+    const SESSIONS: usize = 5_000;
+    let web = Web::start().await;
+    let mut client = web.connect().await;
+    let mut open = async |count: usize| {
+        for _ in 0..count {
+            let reply = client.ask(Ask::post(handshake("2025-11-25"))).await;
+            let session = &reply.headers["mcp-session-id"];
+            let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+            assert_eq!(client.ask(Ask::post(list).session(session)).await.status, 200);
+        }
+    };
+    open(500).await;
+    let before = web::resident();
+    open(SESSIONS).await;
+    let each = web::resident().saturating_sub(before) / SESSIONS;
+    // What the store of these tests holds is counted too.
+    assert!(each <= 8 << 10, "{each} bytes");
 }

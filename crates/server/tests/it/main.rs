@@ -24,6 +24,7 @@ mod http_properties;
 mod http_sessions;
 mod http_sse;
 mod http_streams;
+mod http_tls;
 mod lifecycle;
 mod listening;
 mod modern;

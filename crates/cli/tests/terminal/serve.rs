@@ -1,0 +1,122 @@
+//! `serve` from its start to its end, with a client that speaks plain HTTP.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use crate::stage::Stage;
+
+const INITIALIZE: &str = r#"{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}"#;
+const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+struct Serving {
+    server: Child,
+    address: String,
+}
+
+impl Serving {
+    fn start(stage: &Stage) -> Self {
+        let mut server = stage
+            .command(&["serve", "--listen", "127.0.0.1:0"])
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let said = BufReader::new(server.stderr.take().unwrap()).lines();
+        let address = said.map_while(Result::ok).find_map(|line| {
+            Some(
+                line.strip_prefix("serving on http://")?
+                    .trim_end_matches('/')
+                    .to_owned(),
+            )
+        });
+        let address = address.expect("it says where it listens");
+        Self { server, address }
+    }
+
+    /// The whole answer to a message.
+    fn post(&self, headers: &str, body: &str) -> String {
+        let mut connection = TcpStream::connect(&self.address).unwrap();
+        let length = body.len();
+        let head = format!(
+            "POST /mcp HTTP/1.1\r\nHost: {}\r\nContent-Type: application/json\r\nConnection: close\r\n{headers}\
+             Content-Length: {length}\r\n\r\n",
+            self.address
+        );
+        connection.write_all((head + body).as_bytes()).unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// Ends as the operator would end it.
+    fn stop(mut self) {
+        let pid = self.server.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        assert_eq!(self.server.wait().unwrap().code(), Some(0));
+    }
+}
+
+#[test]
+fn sessions_and_tokens_hold_over_a_restart() {
+    let stage = Stage::new();
+    let token = stage.json(&["tokens", "create", "--role", "agent", "--name", "a", "--json"]);
+    let bearer = format!("Authorization: Bearer {}\r\n", token["token"].as_str().unwrap());
+    let serving = Serving::start(&stage);
+    let begun = serving.post(&bearer, INITIALIZE);
+    assert!(begun.starts_with("HTTP/1.1 200 "), "{begun}");
+    let session = begun
+        .lines()
+        .find_map(|line| line.strip_prefix("mcp-session-id: "))
+        .unwrap();
+    let session = format!("Mcp-Session-Id: {session}\r\n");
+    serving.stop();
+    let serving = Serving::start(&stage);
+    let mine = serving.post(&(session.clone() + &bearer), PING);
+    assert!(
+        mine.starts_with("HTTP/1.1 200 ") && mine.ends_with(r#""result":{}}"#),
+        "{mine}"
+    );
+    let anonymous = serving.post(&session, PING);
+    assert!(
+        anonymous.starts_with("HTTP/1.1 404 ") && anonymous.contains("SESSION_NOT_FOUND"),
+        "{anonymous}"
+    );
+    let bad = serving.post("Authorization: Bearer cs_agent_00\r\n", PING);
+    assert!(
+        bad.starts_with("HTTP/1.1 401 ") && bad.contains("UNAUTHENTICATED"),
+        "{bad}"
+    );
+    serving.stop();
+    let events = stage.run(&["audit", "query", "--kind", "event", "--json"]).stdout;
+    assert!(
+        events.contains("auth.refused") && events.contains("session.initialized"),
+        "{events}"
+    );
+    let listed = stage.json(&["sessions", "list", "--json"]);
+    assert_eq!(listed[0]["state"], "initialized");
+}
+
+#[test]
+fn other_machines_are_not_served_without_tokens() {
+    let stage = Stage::new();
+    let serve = ["serve", "--listen", "0.0.0.0:0"];
+    let open = stage.run(&serve);
+    assert_eq!(open.code, 2, "{open:?}");
+    assert!(
+        open.stderr.contains("set `auth: {anonymous_agents: false}`"),
+        "{open:?}"
+    );
+    stage.operator("auth: {anonymous_agents: false}\n");
+    let nobody = stage.run(&serve);
+    assert_eq!(nobody.code, 2, "{nobody:?}");
+    assert!(nobody.stderr.contains("there is no token yet"), "{nobody:?}");
+}
+
+#[test]
+fn a_certificate_that_cannot_be_read_stops_the_start() {
+    let stage = Stage::new();
+    stage.operator("tls: {cert: /nowhere/cert.pem, key: /nowhere/key.pem}\n");
+    let ran = stage.run(&["serve", "--listen", "127.0.0.1:0"]);
+    assert_eq!(ran.code, 2, "{ran:?}");
+    assert!(ran.stderr.contains("cannot read `/nowhere/cert.pem`"), "{ran:?}");
+}
