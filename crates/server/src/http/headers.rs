@@ -175,7 +175,7 @@ fn decoded(value: &str) -> Option<String> {
 
 /// Standard base64 with its padding, and nothing looser.
 fn base64(text: &str) -> Option<Vec<u8>> {
-    if text.len() % 4 != 0 {
+    if !text.len().is_multiple_of(4) {
         return None;
     }
     let body = text.trim_end_matches('=');

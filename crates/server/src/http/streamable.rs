@@ -133,7 +133,7 @@ impl Post<'_> {
             cancels: Some(&connection),
         };
         let first = first(&exchange, accepts, Patience::Short).await;
-        waiting.is_over();
+        waiting.end();
         if let Some(answer) = whole(&exchange, first, accepts, asks, modern_status) {
             return answer;
         }
@@ -177,7 +177,7 @@ impl Post<'_> {
             cancels: None,
         };
         let first = first(&exchange, accepts, Patience::Short).await;
-        waiting.is_over();
+        waiting.end();
         if let Some(answer) = whole(&exchange, first, accepts, asks, refusal::status) {
             return answer;
         }
@@ -407,7 +407,7 @@ struct Waiting<'a> {
 
 impl Waiting<'_> {
     /// The client is there and gets its response.
-    fn is_over(self) {
+    fn end(self) {
         std::mem::forget(self);
     }
 }

@@ -163,19 +163,12 @@ async fn a_body_has_a_limit_and_the_limit_is_exact() {
     }
 }
 
-/// Bytes of memory this process holds.
-fn resident() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() * 1024
-}
-
 #[tokio::test]
 async fn a_body_of_200_megabytes_is_refused_and_not_kept() {
     const BYTES: usize = 200 << 20;
     let web = Web::start().await;
     let piece = vec![b'x'; 64 << 10];
-    let before = resident();
+    let before = web::resident();
     for framing in [
         format!("Content-Length: {BYTES}"),
         "Transfer-Encoding: chunked".to_owned(),
@@ -216,7 +209,7 @@ async fn a_body_of_200_megabytes_is_refused_and_not_kept() {
             .expect("an answer");
         assert_eq!(answer, b"HTTP/1.1 413");
     }
-    let grown = resident().saturating_sub(before);
+    let grown = web::resident().saturating_sub(before);
     assert!(grown < 32 << 20, "grew by {grown} bytes");
 }
 

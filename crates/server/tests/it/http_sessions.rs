@@ -177,3 +177,24 @@ async fn a_server_that_stops_answers_what_it_can_and_keeps_sessions() {
     assert_eq!(fake.states(), [SessionState::Initialized]);
     assert!(tokio::net::TcpStream::connect(address).await.is_err());
 }
+
+#[tokio::test]
+async fn an_idle_session_costs_little() {
+    const SESSIONS: usize = 5_000;
+    let web = Web::start().await;
+    let mut client = web.connect().await;
+    let mut open = async |count: usize| {
+        for _ in 0..count {
+            let reply = client.ask(Ask::post(handshake("2025-11-25"))).await;
+            let session = &reply.headers["mcp-session-id"];
+            let list = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/list"});
+            assert_eq!(client.ask(Ask::post(list).session(session)).await.status, 200);
+        }
+    };
+    open(500).await;
+    let before = web::resident();
+    open(SESSIONS).await;
+    let each = web::resident().saturating_sub(before) / SESSIONS;
+    // What the store of these tests holds is counted too.
+    assert!(each <= 8 << 10, "{each} bytes");
+}
