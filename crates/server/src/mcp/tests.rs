@@ -69,6 +69,10 @@ impl Sessions for Waits {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    fn count(&self) -> Pending<Result<Vec<(SessionState, usize)>, Refusal>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
     fn expire(&self, _idle_since: Timestamp, _busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
         Box::pin(std::future::ready(Ok(Vec::new())))
     }
@@ -82,6 +86,7 @@ fn host(clock: &Clock) -> Arc<Host> {
         ids: IdSource::counting(),
         depth_max: 128,
         features: Features::new(clock, ConformanceFixtures::Served),
+        metrics: Arc::default(),
     })
 }
 
