@@ -33,6 +33,7 @@ mod long;
 mod queue;
 
 mod settings;
+mod telemetry;
 mod untrusted;
 
 mod crash;
