@@ -92,7 +92,7 @@ impl Metrics {
         let about = "time from a call's arrival to its answer";
         registry.register_with_unit("call", about, Unit::Seconds, seconds.clone());
         registry.register(
-            "calls_in_flight",
+            "open_calls",
             "tool calls that have not been answered",
             in_flight.clone(),
         );
@@ -184,7 +184,7 @@ mod tests {
             r#"countersign_calls_total{tool="execute_process",status="failed"} 1"#,
             r#"countersign_call_seconds_count{tool="execute_process"} 3"#,
             r#"countersign_call_seconds_bucket{le="0.0025",tool="execute_process"} 0"#,
-            "countersign_calls_in_flight 0",
+            "countersign_open_calls 0",
         ] {
             assert!(page.lines().any(|it| it == line), "{line} is not in\n{page}");
         }

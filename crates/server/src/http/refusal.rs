@@ -17,7 +17,7 @@ use crate::mcp::wire;
 
 pub(super) fn answer(status: StatusCode, refusal: Refusal, ids: &IdSource) -> Response {
     let correlation = ids.correlation();
-    tracing::debug!(%correlation, code = refusal.code.name(), message = refusal.message, "refused");
+    tracing::debug!(%correlation, code = refusal.code.name(), reason = refusal.message, "refused");
     let body = json!({"error": {
         "errorCode": refusal.code.name(),
         "message": refusal.message,
@@ -66,7 +66,7 @@ impl<'a> Refused<'a> {
             Some(Incoming::One(Message::Response(_)) | Incoming::Batch(_)) | None => (self.id, String::new(), None),
         };
         let body = wire::error(id.as_ref(), refusal.code.json_rpc(), &refusal, &correlation);
-        tracing::debug!(%correlation, code = refusal.code.name(), message = refusal.message, "refused");
+        tracing::debug!(%correlation, code = refusal.code.name(), reason = refusal.message, "refused");
         let written = host.service.refused(RefusedEnvelope {
             caller: self.caller.cloned(),
             transport: self.transport,

@@ -244,7 +244,7 @@ impl Shared {
             (ErrorCode::ResourceNotFound, Some(Era::Modern)) => ErrorCode::InvalidParams.json_rpc(),
             (code, _) => code.json_rpc(),
         };
-        tracing::debug!(%correlation, code = refusal.code.name(), message = refusal.message, "refused");
+        tracing::debug!(%correlation, code = refusal.code.name(), reason = refusal.message, "refused");
         Outgoing::error(wire::error(id, code, refusal, correlation), refusal.code)
     }
 }

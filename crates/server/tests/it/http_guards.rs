@@ -308,7 +308,8 @@ async fn the_numbers_are_open_on_loopback() {
     let web = Web::start().await;
     let session = web.initialize("2025-11-25").await;
     web.ask(Ask::post(call(1, "echo", json!({}))).session(&session)).await;
-    web.ask(Ask::post(call(2, "no such tool", json!({}))).session(&session)).await;
+    web.ask(Ask::post(call(2, "no such tool", json!({}))).session(&session))
+        .await;
     let page = web.ask(Ask::new("GET", "/metrics")).await;
     assert_eq!(page.status, 200);
     for line in [
@@ -316,9 +317,13 @@ async fn the_numbers_are_open_on_loopback() {
         r#"countersign_calls_total{tool="unknown",status="UNKNOWN_TOOL"} 1"#,
         r#"countersign_sessions{state="initialized"} 1"#,
         r#"countersign_sessions{state="closed"} 0"#,
-        "countersign_calls_in_flight 0",
+        "countersign_open_calls 0",
     ] {
-        assert!(page.body.lines().any(|it| it == line), "{line} is not in\n{}", page.body);
+        assert!(
+            page.body.lines().any(|it| it == line),
+            "{line} is not in\n{}",
+            page.body
+        );
     }
     assert_eq!(web.ask(Ask::new("POST", "/metrics").raw("")).await.status, 405);
     web.stop().await;
