@@ -1,6 +1,9 @@
 //! Policy: what may run. Pure and synchronous: the machine is seen through ports only, so a decision
 //! can be explained without running anything. Absence denies; the strictest answer wins.
 
+#[macro_use]
+mod words;
+
 pub mod again;
 pub mod decide;
 pub mod plan;
@@ -13,6 +16,11 @@ pub mod allowlist;
 pub mod whitelist;
 
 pub mod places;
+
+pub mod actor;
+pub mod matrix;
+pub mod merge;
+pub mod tools;
 
 pub mod effective;
 pub mod quantity;
