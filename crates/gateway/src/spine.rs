@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::approval::{self, Approver, Cleared};
@@ -35,6 +36,7 @@ use crate::execution::live::Live;
 use crate::execution::{Ended, Executor, Gate, How};
 use crate::ids::IdSource;
 use crate::limits;
+use crate::policy::actor::Context;
 use crate::policy::again;
 use crate::policy::allowlist::Programs;
 use crate::policy::decide::{self, Question, Surroundings, Verdict};
@@ -42,7 +44,7 @@ use crate::policy::effective::{EffectivePolicy, Mode};
 use crate::policy::places::Directories;
 use crate::policy::plan::Plan;
 use crate::service::{Answer, Service, ToolCall};
-use crate::session::{self, Admitted, Caller};
+use crate::session::{self, Admitted, Caller, Role};
 use crate::tools::exec::request::CommandRequest;
 
 /// The gateway: policy in force, the ports, and the commands of this process.
@@ -78,23 +80,43 @@ pub struct Settings {
     pub output_limit: usize,
 }
 
-/// A policy with the snapshot every record repeats.
+/// A policy with the snapshots that records repeat.
 struct InForce {
     policy: EffectivePolicy,
-    snapshot: Arc<Payload>,
+    /// Without a caller's keys.
+    snapshot: Value,
+    /// For callers outside of runs, by role.
+    snapshots: Vec<(Role, Arc<Payload>)>,
     digest: String,
 }
 
 impl InForce {
     fn new(policy: EffectivePolicy) -> Self {
         let snapshot = policy.snapshot();
-        let digest = snapshot["digest"].as_str().unwrap_or_default().to_owned();
+        let of_role = |role: Role| (role, Arc::new(with_keys(&snapshot, &Context::of_role(role))));
         Self {
-            snapshot: Arc::new(Payload::from(&snapshot)),
-            digest,
+            snapshots: Role::ALL.into_iter().map(of_role).collect(),
+            digest: snapshot["digest"].as_str().unwrap_or_default().to_owned(),
+            snapshot,
             policy,
         }
     }
+
+    /// What the record of a decision repeats of the policy, with the keys that chose among its parts.
+    fn snapshot_for(&self, caller: &Caller) -> Arc<Payload> {
+        let context = self.policy.context(caller);
+        let known = self.snapshots.iter().find(|(role, _)| *role == context.role);
+        match known {
+            Some((_, snapshot)) if !context.is_in_a_run() => snapshot.clone(),
+            _ => Arc::new(with_keys(&self.snapshot, &context)),
+        }
+    }
+}
+
+fn with_keys(snapshot: &Value, context: &Context<'_>) -> Payload {
+    let mut snapshot = snapshot.clone();
+    snapshot["keys"] = context.recorded();
+    Payload::from(&snapshot)
 }
 
 impl Gateway {
@@ -128,8 +150,9 @@ impl Gateway {
         let mut trace = self.trace(&admitted);
         trace.step(Step::Receive, self.received(&admitted, &request, &live));
 
-        let verdict = decide::decide(&in_force.policy, &request, &self.surroundings());
-        let audit = self.audit_record(&request, &live, &verdict, &in_force);
+        let context = in_force.policy.context(admitted.caller());
+        let verdict = decide::decide(&in_force.policy, &context, &request, &self.surroundings());
+        let audit = self.audit_record(&admitted, &request, &live, &verdict, &in_force);
         let opening = self.opening(&admitted, &request, &live, &trace, &audit);
         if let Verdict::Deny(denial) = verdict {
             return self.refuse(&admitted, trace, &audit, &live, denial.refusal).await;
@@ -248,7 +271,8 @@ impl Gateway {
             .first()
             .map_or("ls", String::as_str);
         let request = CommandRequest::of_program(likely);
-        let verdict = decide::decide(&in_force.policy, &request, &self.surroundings());
+        let context = Context::of_role(Role::Agent);
+        let verdict = decide::decide(&in_force.policy, &context, &request, &self.surroundings());
         if let Some(plan) = verdict.plan() {
             tokio::spawn(self.ports.executor.warm(plan));
         }
@@ -276,6 +300,7 @@ impl Gateway {
 
     fn audit_record(
         &self,
+        admitted: &Admitted,
         request: &CommandRequest,
         live: &Live,
         verdict: &Verdict,
@@ -283,14 +308,18 @@ impl Gateway {
     ) -> CommandAuditRecord {
         let programs: Vec<String> = verdict.plan().map(Plan::program_names).unwrap_or_default();
         let cwd = verdict.plan().map(|plan| plan.place.cwd.path.to_string_lossy());
-        CommandAuditRecord::of(
+        let mut record = CommandAuditRecord::of(
             live.request_id.clone(),
             request,
             &programs,
             cwd.as_deref(),
-            in_force.snapshot.clone(),
+            in_force.snapshot_for(admitted.caller()),
             &self.ports.redactor,
-        )
+        );
+        if let Verdict::Deny(denial) = verdict {
+            record.denied_by = Some(denial.rule.clone());
+        }
+        record
     }
 }
 

@@ -6,6 +6,7 @@ mod words;
 
 pub mod again;
 pub mod decide;
+pub mod explain;
 pub mod plan;
 mod planning;
 
@@ -22,5 +23,6 @@ pub mod matrix;
 pub mod merge;
 pub mod tools;
 
+pub mod content;
 pub mod effective;
 pub mod quantity;

@@ -32,6 +32,8 @@ pub struct WhitelistRule {
     pub reason: String,
     pub enabled: bool,
     pub source: Source,
+    /// The place in words: `operator file …, line 3, column 5`.
+    pub origin: String,
 }
 
 /// Where a rule was written.
@@ -51,6 +53,12 @@ impl Source {
             Self::Project => "project",
             Self::Task => "task",
         }
+    }
+
+    pub(super) fn parse(word: &str) -> Option<Self> {
+        [Self::BuiltIn, Self::Global, Self::Project, Self::Task]
+            .into_iter()
+            .find(|source| source.as_str() == word)
     }
 }
 
@@ -153,6 +161,7 @@ impl WhitelistRule {
             reason: text.reason.to_owned(),
             enabled: text.enabled,
             source: text.source,
+            origin: text.source.as_str().to_owned(),
         };
         for example in text.matches {
             if !rule.covers_example(example) {
@@ -167,6 +176,13 @@ impl WhitelistRule {
             }
         }
         Ok(rule)
+    }
+
+    /// The same rule, with the place where it was written.
+    #[must_use]
+    pub fn written_in(mut self, origin: &str) -> Self {
+        origin.clone_into(&mut self.origin);
+        self
     }
 
     /// What an entry that takes this rule's place names: its pattern, or the program of a built-in one.

@@ -1,9 +1,12 @@
 //! Who calls. A transport hands over a [`Caller`]; [`admit`] turns it into [`Admitted`], the first
 //! link of the proof chain, or refuses.
 
+use std::sync::Arc;
+
 use crate::audit::event::{Actor, ActorType};
 use crate::error::{ErrorCode, Refusal};
 use crate::ids::CredentialId;
+use crate::policy::actor::RunContext;
 
 /// What a credential may do in general; policy decides the rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -57,6 +60,8 @@ pub struct Caller {
     pub role: Role,
     pub actor: Actor,
     pub transport: Transport,
+    /// The run whose token it is, where it is one's.
+    pub run: Option<Arc<RunContext>>,
 }
 
 impl Caller {
@@ -71,6 +76,7 @@ impl Caller {
                 id: "local".to_owned(),
             },
             transport,
+            run: None,
         }
     }
 
@@ -84,6 +90,7 @@ impl Caller {
                 id: user.to_owned(),
             },
             transport: Transport::Terminal,
+            run: None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so and stop")]
 
+mod policy;
 mod stage;
 
 use countersign_gateway::approval::Decision;

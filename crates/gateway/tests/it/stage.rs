@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use countersign_gateway::approval::{Approver, Cleared, Decision};
+use countersign_gateway::audit::event::Draft;
 use countersign_gateway::audit::redact::{Config, Redactor};
 use countersign_gateway::audit::{Change, Committed, Pending, Record, RecordError, StoredCommand};
 use countersign_gateway::clock::{Clock, Timestamp};
@@ -13,15 +14,18 @@ use countersign_gateway::error::Refusal;
 use countersign_gateway::execution::live::Live;
 use countersign_gateway::execution::{Ended, Executor, Gate, How};
 use countersign_gateway::ids::{CredentialId, IdSource, RequestId};
+use countersign_gateway::policy::actor::RunContext;
 use countersign_gateway::policy::allowlist::{Allowlist, FoundProgram, Opened, Programs};
 use countersign_gateway::policy::decide::Question;
 use countersign_gateway::policy::effective::{
-    ApprovalPolicy, CommandPolicy, EffectivePolicy, Mode, Network, Places, RuleSources, SandboxMode, ToolRule,
+    ApprovalPolicy, CommandPolicy, EffectivePolicy, Mode, Network, Places, RuleSources, SandboxMode, ToolApproval,
 };
+use countersign_gateway::policy::merge::{Entry, ToolPolicy};
 use countersign_gateway::policy::places::{Directories, OpenDirectory, OpenFailure};
 use countersign_gateway::policy::plan::{Plan, PlannedAct};
 use countersign_gateway::policy::quantity::{ByteCount, Millicores};
-use countersign_gateway::service::{Cancel, ToolCall};
+use countersign_gateway::policy::tools::{Hand, Layers, MatrixEntry, ToolPolicies};
+use countersign_gateway::service::{Cancel, Service as _, ToolCall};
 use countersign_gateway::session::{Caller, Transport};
 use countersign_gateway::spine::{Gateway, Ports, Settings};
 use countersign_gateway::tools::exec::request::Stream;
@@ -29,6 +33,7 @@ use serde_json::Value;
 
 pub(crate) struct Stage {
     policy: EffectivePolicy,
+    caller: Caller,
     script: Arc<Script>,
     gateway: Mutex<Option<Arc<Gateway>>>,
 }
@@ -38,6 +43,7 @@ struct Script {
     decision: Mutex<Decision>,
     endings: Mutex<VecDeque<(How, String)>>,
     failure: Mutex<Option<RecordError>>,
+    payloads: Mutex<Vec<(String, Value)>>,
 }
 
 impl Stage {
@@ -75,7 +81,7 @@ impl Stage {
                 start: here,
                 hidden: vec![],
             },
-            tools: vec![],
+            tools: ToolPolicies::new(Layers::built_in()),
             sources: vec![source()],
             rule_sources: RuleSources {
                 allowlist: source(),
@@ -93,9 +99,11 @@ impl Stage {
             }),
             endings: Mutex::default(),
             failure: Mutex::default(),
+            payloads: Mutex::default(),
         };
         Self {
             policy,
+            caller: Caller::anonymous_agent(Transport::Stdio),
             script: Arc::new(script),
             gateway: Mutex::default(),
         }
@@ -114,14 +122,45 @@ impl Stage {
         self
     }
 
-    pub(crate) fn without_tool(mut self, pattern: &str) -> Self {
-        self.policy.tools.push(ToolRule {
-            pattern: pattern.into(),
-            approval: None,
-            enabled: Some(false),
-            source: "test".into(),
+    /// An entry of the operator's `tools`.
+    pub(crate) fn with_tool(mut self, pattern: &str, policy: ToolPolicy) -> Self {
+        let mut layers = self.policy.tools.layers().clone();
+        layers.matrix.push(MatrixEntry {
+            entry: Entry {
+                pattern: pattern.into(),
+                policy,
+                source: "test".into(),
+            },
+            hand: Hand::Sets,
         });
+        self.policy.tools = ToolPolicies::new(layers);
         self
+    }
+
+    pub(crate) fn without_tool(self, pattern: &str) -> Self {
+        let off = ToolPolicy {
+            enabled: Some(false),
+            ..ToolPolicy::default()
+        };
+        self.with_tool(pattern, off)
+    }
+
+    pub(crate) fn asking_for(self, pattern: &str, approval: ToolApproval) -> Self {
+        let said = ToolPolicy {
+            approval: Some(approval),
+            ..ToolPolicy::default()
+        };
+        self.with_tool(pattern, said)
+    }
+
+    pub(crate) fn in_run(mut self, run: RunContext) -> Self {
+        self.caller.run = Some(Arc::new(run));
+        self
+    }
+
+    pub(crate) fn tools(&self) -> Vec<&'static str> {
+        let listed = self.gateway().tools(&self.caller);
+        listed.iter().map(|tool| tool.name).collect()
     }
 
     pub(crate) fn fail_commits(&self, error: RecordError) {
@@ -139,16 +178,20 @@ impl Stage {
             progress: None,
             cancel: Cancel::never(),
         };
-        let answer = self
-            .gateway()
-            .handle(Caller::anonymous_agent(Transport::Stdio), call)
-            .await?;
+        let answer = self.gateway().handle(self.caller.clone(), call).await?;
         Ok(answer.structured)
     }
 
     /// What the ports were asked, in order.
     pub(crate) fn story(&self) -> Vec<String> {
         self.script.story.lock().unwrap().clone()
+    }
+
+    /// What the first event of a kind says.
+    pub(crate) fn payload(&self, kind: &str) -> Value {
+        let payloads = self.script.payloads.lock().unwrap();
+        let found = payloads.iter().find(|(known, _)| known == kind);
+        found.expect("such an event").1.clone()
     }
 
     fn gateway(&self) -> Arc<Gateway> {
@@ -189,6 +232,13 @@ impl Record for Script {
         if let Some(error) = self.failure.lock().unwrap().clone() {
             return Box::pin(async move { Err(error) });
         }
+        let payload = |event: &Draft| {
+            (
+                event.event_type.as_str().to_owned(),
+                serde_json::from_str(event.payload()).unwrap(),
+            )
+        };
+        self.payloads.lock().unwrap().extend(change.events.iter().map(payload));
         let mut words: Vec<&str> = change.events.iter().map(|event| event.event_type.as_str()).collect();
         words.insert(0, "commit");
         words.extend(change.open.as_ref().map(|_| "(open)"));
