@@ -334,6 +334,28 @@ fn a_caller_is_judged_by_its_agent_label_and_project() {
     );
 }
 
+/// What `policy.changed` holds is the policy, not a picture of it.
+#[test]
+fn the_recorded_policy_is_the_one_that_decided() {
+    use countersign_gateway::policy::effective::EffectivePolicy;
+
+    let stage = Stage::new();
+    stage.operator(RUNS);
+    stage.run(&["exec", "--", "no-such-program"]);
+    let events = stage.json(&["audit", "query", "--kind", "event", "--json"]);
+    let events = events.as_array().unwrap();
+    let payload = |kind: &str| {
+        let found = events.iter().find(|event| event["event_type"] == kind);
+        found.unwrap_or_else(|| panic!("{kind}"))["payload"].clone()
+    };
+    let recorded = payload("policy.changed");
+    let policy = EffectivePolicy::from_content(&recorded["content"]).unwrap();
+    assert_eq!(policy.snapshot()["digest"], recorded["digest"]);
+    let snapshot = &payload("command.completed")["policy_snapshot"];
+    assert_eq!(snapshot["digest"], recorded["digest"]);
+    assert_eq!(snapshot["keys"], json!({"role": "operator"}));
+}
+
 #[test]
 fn the_policies_in_force_are_shown_with_their_places() {
     let stage = Stage::new();

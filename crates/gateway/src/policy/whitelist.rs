@@ -133,6 +133,49 @@ pub fn covers(rules: &[WhitelistRule], candidate: Candidate<'_>) -> Option<Vec<u
     }
 }
 
+/// Rules that a task brought, added to those in force.
+#[derive(Clone, Debug)]
+pub struct WithTask {
+    pub rules: Vec<WhitelistRule>,
+    /// Patterns that would have run commands unasked and were left out.
+    pub ignored: Vec<String>,
+}
+
+/// Whose word a task's rules are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskHand {
+    /// An operator started the task.
+    Sets,
+    /// An agent did: it may ask to be asked, no more.
+    Tightens,
+}
+
+/// Joins what a task says with the rules in force. All rules that cannot be used are told at once.
+pub fn with_task(
+    rules: &[WhitelistRule],
+    task: &[RuleText<'_>],
+    hand: TaskHand,
+) -> Result<WithTask, Vec<WhitelistError>> {
+    let mut with = WithTask {
+        rules: rules.to_vec(),
+        ignored: Vec::new(),
+    };
+    let mut errors = Vec::new();
+    for text in task {
+        let text = RuleText {
+            source: Source::Task,
+            ..text.clone()
+        };
+        match WhitelistRule::new(&text) {
+            Err(error) => errors.push(error),
+            Ok(_) if text.enabled && hand == TaskHand::Tightens => with.ignored.push(text.pattern.to_owned()),
+            // A rule that is off takes away from all others, so what was there may stay.
+            Ok(rule) => with.rules.push(rule),
+        }
+    }
+    if errors.is_empty() { Ok(with) } else { Err(errors) }
+}
+
 fn covering(rules: &[WhitelistRule], words: &Words) -> Option<usize> {
     if is_launcher(&words.name) {
         return None;
