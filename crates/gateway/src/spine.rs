@@ -157,7 +157,7 @@ impl Gateway {
         if let Verdict::Deny(denial) = verdict {
             return self.refuse(&admitted, trace, &audit, &live, denial.refusal).await;
         }
-        trace.step(Step::Validate, self.validated(&verdict, &in_force));
+        trace.step(Step::Validate, self.validated(&verdict, &context, &in_force));
 
         let (cleared, opening) = match self.settle(&admitted, &mut trace, verdict, opening, &live).await {
             Ok((cleared, opening)) => (cleared, opening),

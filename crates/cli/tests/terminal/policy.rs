@@ -334,6 +334,77 @@ fn a_caller_is_judged_by_its_agent_label_and_project() {
     );
 }
 
+/// The comments of the example say what it does.
+#[test]
+fn the_example_of_runs_does_what_it_says() {
+    let stage = Stage::new();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/runs.yaml");
+    let verdict = |args: &[&str]| {
+        let said = stage.json(&[&["--config", example, "policy", "explain", "--json", "--tool"], args].concat());
+        said["verdict"].as_str().unwrap_or_default().to_owned()
+    };
+    for (args, expected) in [
+        (&["execute_command", "--label", "run:review", "--", "ls"][..], "deny"),
+        (&["github_labels_list", "--label", "run:review"], "allow"),
+        (&["execute_command", "--label", "run:ops", "--", "ls"], "ask"),
+        (&["execute_process", "--label", "run:ops", "--", "ls"], "allow"),
+        (&["run_command", "--", "ls"], "deny"),
+        (&["run_command", "--role", "operator", "--", "ls"], "allow"),
+        (
+            &["database.lifecycle", "--label", "run:ops", "--", "action=delete"],
+            "ask",
+        ),
+        (
+            &["database.lifecycle", "--label", "run:ops", "--", "action=describe"],
+            "allow",
+        ),
+        (
+            &[
+                "database.lifecycle",
+                "--repository",
+                "example/shop",
+                "--",
+                "action=describe",
+            ],
+            "allow",
+        ),
+        (
+            &[
+                "database.lifecycle",
+                "--repository",
+                "example/shop",
+                "--namespace",
+                "blog",
+                "--",
+                "action=describe",
+            ],
+            "deny",
+        ),
+        (
+            &[
+                "secret.sync.github_k8s",
+                "--label",
+                "run:ops",
+                "--repository",
+                "example/shop",
+            ],
+            "ask",
+        ),
+        (
+            &[
+                "secret.sync.github_k8s",
+                "--label",
+                "run:ops",
+                "--repository",
+                "example/shop-web",
+            ],
+            "deny",
+        ),
+    ] {
+        assert_eq!(verdict(args), expected, "{args:?}");
+    }
+}
+
 /// What `policy.changed` holds is the policy, not a picture of it.
 #[test]
 fn the_recorded_policy_is_the_one_that_decided() {

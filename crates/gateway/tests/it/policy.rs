@@ -117,7 +117,9 @@ async fn every_decision_is_recorded_with_digest_sources_and_keys() {
         assert_eq!(snapshot["digest"].as_str().unwrap().len(), 64);
         assert_eq!(closing["rule"].as_str(), rule);
         if rule.is_none() {
-            assert_eq!(stage.payload("command.validated")["policy_digest"], snapshot["digest"]);
+            let validated = stage.payload("command.validated");
+            assert_eq!(validated["policy_digest"], snapshot["digest"]);
+            assert_eq!(validated["policy_keys"], keys);
         }
     }
     let outside = Stage::new(Mode::Never);

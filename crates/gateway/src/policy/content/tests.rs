@@ -1,3 +1,5 @@
+//! A policy that was written down decides as it did before.
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -1,3 +1,5 @@
+//! The laws of joining, over random entries and callers.
+
 use proptest::collection::{btree_set, vec};
 use proptest::option;
 use proptest::prelude::*;

@@ -1,3 +1,5 @@
+//! What ships, what runs are offered, and that no entry ever loosens.
+
 use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
