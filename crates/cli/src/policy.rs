@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use countersign_gateway::policy::allowlist::Allowlist;
-use countersign_gateway::policy::content;
+use countersign_gateway::policy::content::layers as written;
 use countersign_gateway::policy::effective::{
     ApprovalPolicy, CommandPolicy, EffectivePolicy, Layer, Mode, Network, Places, RuleSources, SandboxMode,
 };
@@ -75,14 +75,14 @@ fn layers(settings: &Settings) -> anyhow::Result<Layers> {
     Ok(Layers {
         matrix: matrix
             .iter()
-            .map(content::read_matrix_entry)
+            .map(written::read_matrix_entry)
             .collect::<Result<_, _>>()
             .context("`tools` cannot be used")?,
-        agents: content::read_section(held("policies.agents"), content::read_entries)
+        agents: written::read_section(held("policies.agents"), written::read_entries)
             .context("`policies.agents` cannot be used")?,
-        labels: content::read_section(held("policies.labels"), content::read_label)
+        labels: written::read_section(held("policies.labels"), written::read_label)
             .context("`policies.labels` cannot be used")?,
-        projects: content::read_section(held("policies.projects"), content::read_project)
+        projects: written::read_section(held("policies.projects"), written::read_project)
             .context("`policies.projects` cannot be used")?,
         ..Layers::built_in()
     })

@@ -4,7 +4,8 @@
 //! caller's keys. From these, [`EffectivePolicy::from_content`] and [`super::decide::decide`] come to
 //! the same decision again, whatever the configuration says by then.
 
-use std::collections::{BTreeMap, BTreeSet};
+pub mod layers;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -15,12 +16,9 @@ use super::actor::Context;
 use super::allowlist::Allowlist;
 use super::effective::{
     ApprovalPolicy, CommandPolicy, EffectivePolicy, Layer, Mode, Network, Places, RuleSources, SandboxMode,
-    ToolApproval,
 };
-use super::matrix::KnownTool;
-use super::merge::{Act, Action, Entry, Scope, ToolPolicy, Within};
 use super::quantity::{ByteCount, Millicores};
-use super::tools::{Hand, LabelPolicy, Layers, MatrixEntry, ProjectPolicy, ToolPolicies};
+use super::tools::ToolPolicies;
 use super::whitelist::{RuleText, Source, WhitelistRule, builtin_rules};
 use crate::audit::chain;
 use crate::session::Caller;
@@ -52,7 +50,6 @@ impl EffectivePolicy {
             .iter()
             .map(|(name, list)| (name.clone(), json!(list)))
             .collect();
-        let layers = self.tools.layers();
         let sources = &self.rule_sources;
         let more = json!({
             "timeout_seconds_max": command.timeout_max.as_secs_f64(),
@@ -69,28 +66,15 @@ impl EffectivePolicy {
             "approval_timeout_ms": self.approval.timeout.map(|timeout| timeout.as_millis() as u64),
             "self_approval": self.approval.self_approval,
             "whitelist": self.approval.whitelist.iter().map(whitelist_rule).collect::<Vec<_>>(),
-            "tools": layers.matrix.iter().map(matrix_entry).collect::<Vec<_>>(),
-            "policies": {
-                "agents": map(&layers.agents, |entries| json!({"tools": list(entries)})),
-                "labels": map(&layers.labels, |label| json!({
-                    "tools": list(&label.entries), "agent_key": label.agent_key, "agent": label.agent,
-                    "runtime": label.runtime,
-                })),
-                "projects": map(&layers.projects, |project| json!({
-                    "tools": list(&project.entries), "repositories": project.repositories,
-                    "namespace": project.namespace, "source": project.source,
-                })),
-            },
-            "catalog": layers.tools.iter().map(known_tool).collect::<Vec<_>>(),
-            "default_matrix": list(&layers.defaults),
-            "run_catalog": list(&layers.run_catalog),
             "rule_sources": {
                 "allowlist": sources.allowlist, "workspace": sources.workspace, "cwd_roots": sources.cwd_roots,
                 "timeout": sources.timeout, "mode": sources.mode,
             },
         });
-        if let (Value::Object(content), Value::Object(more)) = (&mut content, more) {
-            content.extend(more);
+        for more in [more, layers::write(self.tools.layers())] {
+            if let (Value::Object(content), Value::Object(more)) = (&mut content, more) {
+                content.extend(more);
+            }
         }
         content
     }
@@ -170,7 +154,7 @@ impl EffectivePolicy {
                 start: read.text("start")?.into(),
                 hidden: read.paths("hidden")?,
             },
-            tools: ToolPolicies::new(read.layers()?),
+            tools: ToolPolicies::new(layers::read(content)?),
             sources: read.texts("sources")?,
             rule_sources: RuleSources {
                 allowlist: sources.text("allowlist")?,
@@ -181,151 +165,6 @@ impl EffectivePolicy {
             },
         })
     }
-}
-
-/// One entry of a layer as it is recorded, which is also how a configuration is held once checked:
-/// `scope` may be a word for the run's own, or name what it is limited to.
-pub fn read_entry(value: &Value) -> Result<Entry> {
-    let read = Reader(value);
-    let names = |name: &str| (!value[name].is_null()).then(|| texts(&value[name]).into_iter().collect());
-    let actions = |word: &String| Action::parse(word).ok_or(ContentError::Field("actions"));
-    Ok(Entry {
-        pattern: read.text("pattern")?,
-        policy: ToolPolicy {
-            approval: match &value["approval"] {
-                Value::Null => None,
-                _ => Some(read.word("approval", ToolApproval::parse)?),
-            },
-            enabled: value["enabled"].as_bool(),
-            actions: match &value["actions"] {
-                Value::Null => None,
-                list => Some(texts(list).iter().map(actions).collect::<Result<BTreeSet<_>>>()?),
-            },
-            scope: read_scope(&value["scope"]),
-            roles: names("roles"),
-            labels: names("labels"),
-        },
-        source: read.text("source")?,
-    })
-}
-
-fn read_scope(scope: &Value) -> Scope {
-    let within = |name: &str| match (scope.as_str(), &scope[name]) {
-        (Some(word), _) => (word == name).then_some(Within::Own),
-        (None, Value::Null) => None,
-        (None, Value::Bool(_)) => Some(Within::Own),
-        (None, Value::String(only)) => Some(Within::AnyOf(BTreeSet::from([only.clone()]))),
-        (None, names) => Some(Within::AnyOf(texts(names).into_iter().collect())),
-    };
-    Scope {
-        namespace: within("namespace"),
-        cluster: within("cluster"),
-        repository: within("repository"),
-    }
-}
-
-fn entry(entry: &Entry) -> Value {
-    let policy = &entry.policy;
-    let mut fields = json!({"pattern": entry.pattern, "source": entry.source});
-    let mut set = |name: &str, value: Option<Value>| {
-        if let Some(value) = value {
-            fields[name] = value;
-        }
-    };
-    set("approval", policy.approval.map(|approval| json!(approval.as_str())));
-    set("enabled", policy.enabled.map(Value::from));
-    let words = |actions: &BTreeSet<Action>| json!(actions.iter().map(|action| action.as_str()).collect::<Vec<_>>());
-    set("actions", policy.actions.as_ref().map(words));
-    set("roles", policy.roles.as_ref().map(|names| json!(names)));
-    set("labels", policy.labels.as_ref().map(|names| json!(names)));
-    let within = |within: &Within| match within {
-        Within::Own => json!(true),
-        Within::AnyOf(names) => json!(names),
-    };
-    let scope: Map<String, Value> = [
-        ("namespace", &policy.scope.namespace),
-        ("cluster", &policy.scope.cluster),
-        ("repository", &policy.scope.repository),
-    ]
-    .into_iter()
-    .filter_map(|(name, names)| Some((name.to_owned(), within(names.as_ref()?))))
-    .collect();
-    set("scope", (!scope.is_empty()).then_some(Value::Object(scope)));
-    fields
-}
-
-fn matrix_entry(known: &MatrixEntry) -> Value {
-    let mut fields = entry(&known.entry);
-    fields["sets"] = json!(known.hand == Hand::Sets);
-    fields
-}
-
-/// One entry of the matrix as it is recorded.
-pub fn read_matrix_entry(value: &Value) -> Result<MatrixEntry> {
-    Ok(MatrixEntry {
-        entry: read_entry(value)?,
-        hand: if value["sets"] == json!(true) {
-            Hand::Sets
-        } else {
-            Hand::Tightens
-        },
-    })
-}
-
-/// What is configured for a label.
-pub fn read_label(value: &Value) -> Result<LabelPolicy> {
-    let read = Reader(value);
-    Ok(LabelPolicy {
-        entries: read.each("tools", read_entry)?,
-        agent_key: read.optional_text("agent_key"),
-        agent: read.optional_text("agent"),
-        runtime: read.optional_text("runtime"),
-    })
-}
-
-/// What is configured for a project.
-pub fn read_project(value: &Value) -> Result<ProjectPolicy> {
-    let read = Reader(value);
-    Ok(ProjectPolicy {
-        entries: read.each("tools", read_entry)?,
-        repositories: texts(&value["repositories"]),
-        namespace: read.optional_text("namespace"),
-        source: read.optional_text("source").unwrap_or_default(),
-    })
-}
-
-/// The tool entries of a key.
-pub fn read_entries(value: &Value) -> Result<Vec<Entry>> {
-    Reader(value).each("tools", read_entry)
-}
-
-/// Every key of a section with what is configured for it.
-pub fn read_section<T>(section: &Value, read: impl Fn(&Value) -> Result<T>) -> Result<BTreeMap<String, T>> {
-    let fields = section.as_object().into_iter().flatten();
-    fields.map(|(key, value)| Ok((key.clone(), read(value)?))).collect()
-}
-
-fn known_tool(tool: &KnownTool) -> Value {
-    let acts: Map<String, Value> = tool
-        .acts
-        .iter()
-        .map(|(name, act)| (name.clone(), json!(act.as_str())))
-        .collect();
-    json!({"name": tool.name, "act": tool.act.as_str(), "acts": acts})
-}
-
-fn read_known_tool(value: &Value) -> Result<KnownTool> {
-    let read = Reader(value);
-    let act = |word: &Value| word.as_str().and_then(Act::parse).ok_or(ContentError::Field("acts"));
-    Ok(KnownTool {
-        name: read.text("name")?,
-        act: act(&value["act"])?,
-        acts: read
-            .object("acts")?
-            .iter()
-            .map(|(name, word)| Ok((name.clone(), act(word)?)))
-            .collect::<Result<_>>()?,
-    })
 }
 
 fn whitelist_rule(rule: &WhitelistRule) -> Value {
@@ -353,14 +192,6 @@ fn read_whitelist_rule(value: &Value) -> Result<WhitelistRule> {
     };
     let rule = WhitelistRule::new(&text).map_err(|_| ContentError::Field("whitelist"))?;
     Ok(rule.written_in(&read.text("origin")?))
-}
-
-fn list(entries: &[Entry]) -> Vec<Value> {
-    entries.iter().map(entry).collect()
-}
-
-fn map<T>(keys: &BTreeMap<String, T>, value: impl Fn(&T) -> Value) -> Value {
-    Value::Object(keys.iter().map(|(key, it)| (key.clone(), value(it))).collect())
 }
 
 fn paths(list: &[PathBuf]) -> Vec<String> {
@@ -437,19 +268,6 @@ impl Reader<'_> {
             Value::Array(items) => items.iter().map(read).collect(),
             _ => Err(ContentError::Field(name)),
         }
-    }
-
-    fn layers(&self) -> Result<Layers> {
-        let policies = &self.0["policies"];
-        Ok(Layers {
-            tools: self.each("catalog", read_known_tool)?,
-            defaults: self.each("default_matrix", read_entry)?,
-            run_catalog: self.each("run_catalog", read_entry)?,
-            matrix: self.each("tools", read_matrix_entry)?,
-            agents: read_section(&policies["agents"], read_entries)?,
-            labels: read_section(&policies["labels"], read_label)?,
-            projects: read_section(&policies["projects"], read_project)?,
-        })
     }
 }
 

@@ -1,5 +1,6 @@
 //! A policy that was written down decides as it did before.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ use crate::policy::decide::{Surroundings, Verdict, decide};
 use crate::policy::explain::{self, TookPart};
 use crate::policy::merge::tests::run;
 use crate::policy::places::{Directories, OpenDirectory, OpenFailure};
-use crate::policy::tools::tests::layers;
+use crate::policy::tools::tests::layers as any_layers;
 use crate::policy::tools::{Ruling, ToolUse};
 use crate::session::Role;
 use crate::tools::exec::request::{Act as CommandAct, CommandRequest, CommandTool};
@@ -85,7 +86,7 @@ prop_compose! {
         workspace in option::of(select(&["/work", "/work/a"][..])),
         require in subsequence(Layer::ALL.to_vec(), 0..5),
         whitelist in whitelist(),
-        layers in layers(),
+        layers in any_layers(),
         flags in any::<[bool; 3]>(),
     ) -> EffectivePolicy {
         let allowlist = if list.is_empty() { Allowlist::nothing() } else { Allowlist::from_entries(&list).unwrap() };

@@ -5,9 +5,11 @@ use proptest::option;
 use proptest::prelude::*;
 use proptest::sample::select;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use super::*;
-use crate::policy::merge::ToolPolicy;
 use crate::policy::merge::tests::{entry, run};
+use crate::policy::merge::{Entry, ToolPolicy};
 
 fn says(pattern: &str, approval: ToolApproval) -> Entry {
     Entry {
