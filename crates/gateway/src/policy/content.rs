@@ -12,7 +12,6 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::actor::Context;
 use super::allowlist::Allowlist;
 use super::effective::{
     ApprovalPolicy, CommandPolicy, EffectivePolicy, Layer, Mode, Network, Places, RuleSources, SandboxMode,
@@ -21,7 +20,6 @@ use super::quantity::{ByteCount, Millicores};
 use super::tools::ToolPolicies;
 use super::whitelist::{RuleText, Source, WhitelistRule, builtin_rules};
 use crate::audit::chain;
-use crate::session::Caller;
 
 /// Content that makes no policy.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -35,11 +33,6 @@ pub enum ContentError {
 type Result<T> = std::result::Result<T, ContentError>;
 
 impl EffectivePolicy {
-    /// The caller as this policy sees it.
-    pub fn context<'a>(&'a self, caller: &'a Caller) -> Context<'a> {
-        self.tools.context(caller.role, caller.run.as_deref())
-    }
-
     /// Everything that decides: what `policy.changed` records, so that the digest in a decision's
     /// record leads to the whole policy.
     pub fn content(&self) -> Value {

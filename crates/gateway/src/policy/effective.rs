@@ -6,10 +6,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::actor::Context;
 use super::allowlist::Allowlist;
 use super::quantity::{ByteCount, Millicores};
 use super::tools::ToolPolicies;
 use super::whitelist::WhitelistRule;
+use crate::session::Caller;
 
 words! {
     /// How far a command may reach, narrowest first.
@@ -146,4 +148,11 @@ pub struct EffectivePolicy {
     /// The sources that took part, weakest first.
     pub sources: Vec<String>,
     pub rule_sources: RuleSources,
+}
+
+impl EffectivePolicy {
+    /// The caller as this policy sees it.
+    pub fn context<'a>(&'a self, caller: &'a Caller) -> Context<'a> {
+        self.tools.context(caller.role, caller.run.as_deref())
+    }
 }

@@ -175,21 +175,27 @@ impl ToolPolicies {
             return Ruling::Absent(absent);
         }
         let level = outcome.level(self.act(used));
-        let demand = outcome.unmet(context, &used.target);
-        match (level.approval, level.decided_by(), demand) {
-            (ToolApproval::Deny, Some(by), _) => {
+        // A strictness that nobody stands for would be a bug; it must not become a permission.
+        let ruled = |reason: String| match level.decided_by() {
+            Some(by) => rule(by, reason),
+            None => Rule {
+                reason,
+                ..unknown(used.tool)
+            },
+        };
+        match (level.approval, outcome.unmet(context, &used.target)) {
+            (ToolApproval::Deny, _) => {
                 let reason = format!("policy denies the tool `{}`", used.tool);
-                let reason = match used.action {
+                Ruling::Deny(ruled(match used.action {
                     Some(action) => format!("{reason} its action `{action}`"),
                     None => reason,
-                };
-                Ruling::Deny(rule(by, reason))
+                }))
             }
-            (_, _, Some(demand)) => Ruling::Deny(rule(&demand.by, demand.refusal(used.tool))),
-            (ToolApproval::Required, Some(by), None) => {
-                Ruling::Ask(rule(by, format!("the tool `{}` needs approval", used.tool)))
+            (ToolApproval::Required | ToolApproval::None, Some(demand)) => {
+                Ruling::Deny(rule(&demand.by, demand.refusal(used.tool)))
             }
-            (ToolApproval::None, _, None) | (ToolApproval::Required | ToolApproval::Deny, None, None) => Ruling::Allow,
+            (ToolApproval::Required, None) => Ruling::Ask(ruled(format!("the tool `{}` needs approval", used.tool))),
+            (ToolApproval::None, None) => Ruling::Allow,
         }
     }
 

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use super::*;
-use crate::policy::actor::RunContext;
+use crate::policy::actor::{Context, RunContext};
 use crate::policy::allowlist::{FoundProgram, Opened, Programs};
 use crate::policy::decide::{Surroundings, Verdict, decide};
 use crate::policy::explain::{self, TookPart};
