@@ -4,12 +4,15 @@ use std::path::PathBuf;
 
 use anyhow::Context as _;
 use countersign_gateway::policy::allowlist::Allowlist;
+use countersign_gateway::policy::content::layers as written;
 use countersign_gateway::policy::effective::{
     ApprovalPolicy, CommandPolicy, EffectivePolicy, Layer, Mode, Network, Places, RuleSources, SandboxMode,
-    ToolApproval, ToolRule,
 };
 use countersign_gateway::policy::quantity::{ByteCount, Millicores};
+use countersign_gateway::policy::tools::{Layers, ToolPolicies};
 use countersign_gateway::policy::whitelist::{RuleText, Source, WhitelistError, WhitelistRule, builtin_rules};
+
+use serde_json::Value;
 
 use crate::config::{Settings, WhitelistEntry};
 
@@ -52,22 +55,7 @@ pub(crate) fn effective(settings: &Settings) -> anyhow::Result<EffectivePolicy> 
             start: settings.places.start.clone(),
             hidden: both_names(&settings.places.hidden),
         },
-        tools: settings
-            .tools
-            .iter()
-            .map(|entry| {
-                Ok(ToolRule {
-                    pattern: entry.pattern.clone(),
-                    approval: entry
-                        .approval
-                        .as_deref()
-                        .map(|text| word(ToolApproval::parse, text))
-                        .transpose()?,
-                    enabled: entry.enabled,
-                    source: entry.source.clone(),
-                })
-            })
-            .collect::<anyhow::Result<_>>()?,
+        tools: ToolPolicies::new(layers(settings)?),
         sources: settings.sources.clone(),
         rule_sources: RuleSources {
             allowlist: set_by(settings, "command_policy.allowlist"),
@@ -76,6 +64,27 @@ pub(crate) fn effective(settings: &Settings) -> anyhow::Result<EffectivePolicy> 
             timeout: set_by(settings, "command_policy.timeout_seconds_max"),
             mode: set_by(settings, "approval_policy.mode"),
         },
+    })
+}
+
+/// The built-in layers and those that the configuration adds, each entry with its place.
+fn layers(settings: &Settings) -> anyhow::Result<Layers> {
+    let nothing = Value::Null;
+    let held = |key: &str| settings.held(key).map_or(&nothing, |held| &held.value);
+    let matrix = held("tools").as_array().map_or(&[][..], Vec::as_slice);
+    Ok(Layers {
+        matrix: matrix
+            .iter()
+            .map(written::read_matrix_entry)
+            .collect::<Result<_, _>>()
+            .context("`tools` cannot be used")?,
+        agents: written::read_section(held("policies.agents"), written::read_entries)
+            .context("`policies.agents` cannot be used")?,
+        labels: written::read_section(held("policies.labels"), written::read_label)
+            .context("`policies.labels` cannot be used")?,
+        projects: written::read_section(held("policies.projects"), written::read_project)
+            .context("`policies.projects` cannot be used")?,
+        ..Layers::built_in()
     })
 }
 
@@ -122,7 +131,8 @@ fn whitelist(entries: &[WhitelistEntry]) -> anyhow::Result<Vec<WhitelistRule>> {
 }
 
 fn whitelist_rule(entry: &WhitelistEntry) -> Result<WhitelistRule, WhitelistError> {
-    let source = if entry.source.contains("project file") {
+    let file = entry.source.strip_prefix("trusted ").unwrap_or(&entry.source);
+    let source = if file.starts_with("project file ") {
         Source::Project
     } else {
         Source::Global
@@ -135,6 +145,7 @@ fn whitelist_rule(entry: &WhitelistEntry) -> Result<WhitelistRule, WhitelistErro
         matches: &entry.matching,
         not_matches: &entry.not_matching,
     })
+    .map(|rule| rule.written_in(&entry.source))
 }
 
 fn word<T>(parse: impl Fn(&str) -> Option<T>, text: &str) -> anyhow::Result<T> {

@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use tracing::{Instrument as _, Span};
 
@@ -38,6 +39,7 @@ use crate::execution::live::Live;
 use crate::execution::{Ended, Executor, Gate, How};
 use crate::ids::{CorrelationId, IdSource, RequestId};
 use crate::limits;
+use crate::policy::actor::Context;
 use crate::policy::again;
 use crate::policy::allowlist::Programs;
 use crate::policy::decide::{self, Question, Surroundings, Verdict};
@@ -45,7 +47,7 @@ use crate::policy::effective::{EffectivePolicy, Mode};
 use crate::policy::places::Directories;
 use crate::policy::plan::Plan;
 use crate::service::{Answer, RefusedEnvelope, Service, ToolCall};
-use crate::session::{self, Admitted, Caller};
+use crate::session::{self, Admitted, Caller, Role};
 use crate::tools::exec::request::CommandRequest;
 
 /// The gateway: policy in force, the ports, and the commands of this process.
@@ -81,26 +83,46 @@ pub struct Settings {
     pub output_limit: usize,
 }
 
-/// A policy with the snapshot every record repeats.
+/// A policy with the snapshots that records repeat.
 struct InForce {
     policy: EffectivePolicy,
-    snapshot: Arc<Payload>,
+    /// Without a caller's keys.
+    snapshot: Value,
+    /// For callers outside of runs, by role.
+    snapshots: Vec<(Role, Arc<Payload>)>,
     digest: String,
-    /// What every caller sees; made when the first one looks.
-    tools: OnceLock<Arc<[ToolDefinition]>>,
+    /// What callers outside of runs see, by role; made when the first one looks.
+    tools: [(Role, OnceLock<Arc<[ToolDefinition]>>); Role::ALL.len()],
 }
 
 impl InForce {
     fn new(policy: EffectivePolicy) -> Self {
         let snapshot = policy.snapshot();
-        let digest = snapshot["digest"].as_str().unwrap_or_default().to_owned();
+        let of_role = |role: Role| (role, Arc::new(with_keys(&snapshot, &Context::of_role(role))));
         Self {
-            snapshot: Arc::new(Payload::from(&snapshot)),
-            tools: OnceLock::new(),
-            digest,
+            snapshots: Role::ALL.into_iter().map(of_role).collect(),
+            digest: snapshot["digest"].as_str().unwrap_or_default().to_owned(),
+            tools: Role::ALL.map(|role| (role, OnceLock::new())),
+            snapshot,
             policy,
         }
     }
+
+    /// What the record of a decision repeats of the policy, with the keys that chose among its parts.
+    fn snapshot_for(&self, caller: &Caller) -> Arc<Payload> {
+        let context = self.policy.context(caller);
+        let known = self.snapshots.iter().find(|(role, _)| *role == context.role);
+        match known {
+            Some((_, snapshot)) if !context.is_in_a_run() => snapshot.clone(),
+            _ => Arc::new(with_keys(&self.snapshot, &context)),
+        }
+    }
+}
+
+fn with_keys(snapshot: &Value, context: &Context<'_>) -> Payload {
+    let mut snapshot = snapshot.clone();
+    snapshot["keys"] = context.recorded();
+    Payload::from(&snapshot)
 }
 
 impl Gateway {
@@ -154,14 +176,15 @@ impl Gateway {
         Span::current().record("correlation_id", trace.correlation_id.as_str());
         trace.step(Step::Receive, self.received(&admitted, &request, &live));
 
-        let verdict =
-            tracing::info_span!("policy").in_scope(|| decide::decide(&in_force.policy, &request, &self.surroundings()));
-        let audit = self.audit_record(&request, &live, &verdict, &in_force);
+        let context = in_force.policy.context(admitted.caller());
+        let verdict = tracing::info_span!("policy")
+            .in_scope(|| decide::decide(&in_force.policy, &context, &request, &self.surroundings()));
+        let audit = self.audit_record(&admitted, &request, &live, &verdict, &in_force);
         let opening = self.opening(&admitted, &request, &live, &trace, &audit);
         if let Verdict::Deny(denial) = verdict {
             return self.refuse(&admitted, trace, &audit, &live, denial.refusal).await;
         }
-        trace.step(Step::Validate, self.validated(&verdict, &in_force));
+        trace.step(Step::Validate, self.validated(&verdict, &context, &in_force));
 
         let (cleared, opening) = match self.settle(&admitted, &mut trace, verdict, opening, &live).await {
             Ok((cleared, opening)) => (cleared, opening),
@@ -284,7 +307,8 @@ impl Gateway {
             .first()
             .map_or("ls", String::as_str);
         let request = CommandRequest::of_program(likely);
-        let verdict = decide::decide(&in_force.policy, &request, &self.surroundings());
+        let context = Context::of_role(Role::Agent);
+        let verdict = decide::decide(&in_force.policy, &context, &request, &self.surroundings());
         if let Some(plan) = verdict.plan() {
             tokio::spawn(self.ports.executor.warm(plan));
         }
@@ -313,6 +337,7 @@ impl Gateway {
 
     fn audit_record(
         &self,
+        admitted: &Admitted,
         request: &CommandRequest,
         live: &Live,
         verdict: &Verdict,
@@ -320,14 +345,18 @@ impl Gateway {
     ) -> CommandAuditRecord {
         let programs: Vec<String> = verdict.plan().map(Plan::program_names).unwrap_or_default();
         let cwd = verdict.plan().map(|plan| plan.place.cwd.path.to_string_lossy());
-        CommandAuditRecord::of(
+        let mut record = CommandAuditRecord::of(
             live.request_id.clone(),
             request,
             &programs,
             cwd.as_deref(),
-            in_force.snapshot.clone(),
+            in_force.snapshot_for(admitted.caller()),
             &self.ports.redactor,
-        )
+        );
+        if let Verdict::Deny(denial) = verdict {
+            record.denied_by = Some(denial.rule.clone());
+        }
+        record
     }
 }
 
@@ -336,7 +365,11 @@ impl Service for Arc<Gateway> {
         self.warm();
         let in_force = self.in_force();
         let listed = || catalog::listed(&in_force.policy, caller).into();
-        Arc::clone(in_force.tools.get_or_init(listed))
+        let known = in_force.tools.iter().find(|(role, _)| *role == caller.role);
+        match known.filter(|_| caller.run.is_none()) {
+            Some((_, tools)) => Arc::clone(tools.get_or_init(listed)),
+            None => listed(),
+        }
     }
 
     fn call(&self, caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>> {

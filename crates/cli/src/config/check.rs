@@ -1,5 +1,7 @@
 //! What holds between keys, once all sources have spoken.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value as Json;
 
 use super::merge::Effective;
@@ -12,6 +14,7 @@ const TIMEOUT_MAX: &str = "command_policy.timeout_seconds_max";
 pub(super) fn settle(effective: &mut Effective, problems: &mut Vec<Problem>, warnings: &mut Vec<Warning>) {
     timeouts(effective, problems);
     both_or_neither(effective, "tls.cert", "tls.key", problems);
+    one_project_each(effective, problems);
     let allowlist = effective.held("command_policy.allowlist");
     if allowlist.value.as_array().is_some_and(Vec::is_empty) {
         let reason = "nothing is left of the list, so no program may run".to_owned();
@@ -54,6 +57,23 @@ fn both_or_neither(effective: &Effective, one: &str, other: &str, problems: &mut
                 origin: held.origin.clone(),
                 message: format!("`{given}` needs `{missing}` too"),
             });
+        }
+    }
+}
+
+/// A repository leads to its project, so it may have only one.
+fn one_project_each(effective: &Effective, problems: &mut Vec<Problem>) {
+    let held = effective.held("policies.projects");
+    let mut known: BTreeMap<&str, &str> = BTreeMap::new();
+    for (project, policy) in held.value.as_object().into_iter().flatten() {
+        let repositories = policy["repositories"].as_array().into_iter().flatten();
+        for repository in repositories.filter_map(Json::as_str) {
+            if let Some(other) = known.insert(repository, project).filter(|other| other != project) {
+                problems.push(Problem {
+                    origin: held.origin.clone(),
+                    message: format!("repository `{repository}` is in two projects, `{other}` and `{project}`"),
+                });
+            }
         }
     }
 }

@@ -52,6 +52,8 @@ pub(super) const SELF_APPROVAL_STRICTEST_FIRST: &[&str] = &["deny", "allow"];
 pub(super) const MODES: &[&str] = &["untrusted", "on-request", "on-failure", "never"];
 /// Mildest first: the strictest of several is the last.
 pub(super) const TOOL_APPROVALS: &[&str] = &["none", "required", "deny"];
+pub(super) const TOOL_ACTIONS: &[&str] = &["read", "write", "approve-required"];
+pub(super) const SCOPES: &[&str] = &["namespace", "cluster", "repository"];
 
 const fn field(name: &'static str, shape: Shape) -> Field {
     Field {
@@ -77,12 +79,6 @@ const WHITELIST_RULE: Shape = Shape::Fields(&[
     field("enabled", Shape::Flag),
     field("match", TEXTS),
     field("not_match", TEXTS),
-]);
-
-const TOOL_RULE: Shape = Shape::Fields(&[
-    field("approval", Shape::Words(TOOL_APPROVALS)),
-    field("enabled", Shape::Flag),
-    field("approvers", Shape::TextOr(&Shape::Text, &TEXTS)),
 ]);
 
 const APPROVER: Shape = Shape::Fields(&[
@@ -124,23 +120,31 @@ const AGENT: Shape = Shape::Fields(&[
     ),
 ]);
 
+const ACTIONS: Shape = Shape::Unique(&Shape::Words(TOOL_ACTIONS));
+const NAMES: Shape = Shape::TextOr(&Shape::Text, &TEXTS);
+const SCOPE: Shape = Shape::TextOr(
+    &Shape::Words(SCOPES),
+    &Shape::Fields(&[
+        field("namespace", NAMES),
+        field("cluster", NAMES),
+        field("repository", NAMES),
+    ]),
+);
+
+const TOOL_RULE: Shape = Shape::Fields(&[
+    field("approval", Shape::Words(TOOL_APPROVALS)),
+    field("enabled", Shape::Flag),
+    field("approvers", NAMES),
+    field("actions", ACTIONS),
+    field("scope", SCOPE),
+    field("roles", TEXTS),
+    field("labels", TEXTS),
+]);
+
 const TOOL_POLICIES: Shape = Shape::Map(&Shape::Fields(&[
     field("approval", Shape::Words(TOOL_APPROVALS)),
-    field(
-        "actions",
-        Shape::List(&Shape::Words(&["read", "write", "approve-required"])),
-    ),
-    field(
-        "scope",
-        Shape::TextOr(
-            &Shape::Words(&["namespace", "cluster", "repository"]),
-            &Shape::Fields(&[
-                field("namespace", Shape::TextOr(&Shape::Text, &TEXTS)),
-                field("cluster", Shape::TextOr(&Shape::Text, &TEXTS)),
-                field("repository", Shape::TextOr(&Shape::Text, &TEXTS)),
-            ]),
-        ),
-    ),
+    field("actions", ACTIONS),
+    field("scope", SCOPE),
     field("roles", TEXTS),
     field("labels", TEXTS),
 ]));
@@ -208,14 +212,14 @@ pub(super) const KEYS: &[Key] = &[
     key("approval_policy.whitelist", Shape::List(&WHITELIST_RULE), Rule::Whitelist, "[]", "commands that run unasked, beside the built-in read-only ones; enabled: false turns a pattern off"),
     key("approvals.self", Shape::Words(SELF_APPROVAL_STRICTEST_FIRST), Rule::Order(SELF_APPROVAL_STRICTEST_FIRST), r#""allow""#, "whether who runs `exec` may approve it at the terminal: allow | deny"),
     key("quorum", Shape::Whole(1), Rule::Higher, "1", "how many people must agree"),
-    key("tools", Shape::Map(&TOOL_RULE), Rule::Tools, "{}", "by name or glob: approval none | required | deny, enabled; the strictest wins"),
+    key("tools", Shape::Map(&TOOL_RULE), Rule::Tools, "{}", "by name or glob: approval none | required | deny, enabled, actions, scope, roles, labels; the strictest wins"),
     key("approvers", Shape::List(&APPROVER), Rule::Owner, "[]", "HTTP approvers, or the client's own user; console and terminal are always there"),
 
     key("agents", Shape::List(&AGENT), Rule::Owner, "[]", "coding agents that jobs may start"),
     unset("jobs.maxProcesses", Shape::Nullable(&Shape::Whole(1)), Rule::LowerOrNone, "4", "agent processes at once; unset is the number of cores"),
-    key("policies.agents", Shape::Map(&POLICY_OF_AGENT), Rule::Owner, "{}", "tool policies by agent key"),
-    key("policies.labels", Shape::Map(&POLICY_OF_LABEL), Rule::Owner, "{}", "tool policies by `run:*` label"),
-    key("policies.projects", Shape::Map(&POLICY_OF_PROJECT), Rule::Owner, "{}", "tool policies by project"),
+    key("policies.agents", Shape::Map(&POLICY_OF_AGENT), Rule::Policies, "{}", "tool policies by agent key"),
+    key("policies.labels", Shape::Map(&POLICY_OF_LABEL), Rule::Policies, "{}", "tool policies by `run:*` label"),
+    key("policies.projects", Shape::Map(&POLICY_OF_PROJECT), Rule::Policies, "{}", "tool policies by project"),
     key("tool_files", TEXTS, Rule::Owner, "[]", "globs of files that declare tools"),
 
     key("answer_within_ms", Shape::Whole(1), Rule::Lower, "45000", "a call that takes longer answers `running` and goes on"),
@@ -285,6 +289,7 @@ mod tests {
     #[test]
     fn the_table_and_the_gateway_know_the_same_words() {
         use countersign_gateway::policy::effective::{Layer, Mode, Network, SandboxMode, ToolApproval};
+        use countersign_gateway::policy::merge::{Action, Subject};
         fn check<T>(listed: &[&str], known: &[(&str, T)]) {
             let known: BTreeSet<_> = known.iter().map(|(word, _)| *word).collect();
             assert_eq!(listed.iter().copied().collect::<BTreeSet<_>>(), known);
@@ -294,6 +299,8 @@ mod tests {
         check(NETWORK_NARROWEST_FIRST, Network::WORDS);
         check(MODES, Mode::WORDS);
         check(TOOL_APPROVALS, ToolApproval::WORDS);
+        check(TOOL_ACTIONS, Action::WORDS);
+        assert!(SCOPES.iter().all(|word| Subject::parse(word).is_some()));
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Layers into one value per key, weakest first.
 //!
-//! A layer either *sets* its keys or may only *tighten* them. Two keys gather instead of replacing:
+//! A layer either *sets* its keys or may only *tighten* them. Some keys gather instead of replacing:
 //! whitelist rules, where a later entry with the same pattern replaces the earlier one, and the tool
-//! matrix, which becomes a list of which every entry counts.
+//! matrix and the policies of agents, labels and projects, which become lists of which every entry
+//! counts.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use super::file::{Entry, Layer};
 use super::keys::KEYS;
 use super::origin::{Origin, Source, Warning};
 use super::tighten::{Rule, narrow};
-use super::tree::Node;
+use super::tree::{Node, Pair};
 
 /// What a layer may do.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -99,8 +100,9 @@ impl Effective {
         };
         let Some(value) = taken else { return };
         let value = match key.rule {
-            Rule::Whitelist => gather_rules(self.value(key.path), &value, source),
-            Rule::Tools => gather_tools(self.value(key.path), &entry.node, source),
+            Rule::Whitelist => gather_rules(self.value(key.path), &value, &entry.node, source),
+            Rule::Tools => gather_tools(self.value(key.path), &entry.node, source, hand),
+            Rule::Policies => gather_policies(self.value(key.path), &entry.node, source, hand),
             _ => value,
         };
         // A hand that only repeats what an operator said is not where the value comes from.
@@ -110,12 +112,16 @@ impl Effective {
     }
 }
 
-fn gather_rules(held: &Json, added: &Json, source: &Source) -> Json {
+/// The rules taken over, each with the place where it was written.
+fn gather_rules(held: &Json, taken: &Json, written: &Node, source: &Source) -> Json {
     let mut rules = held.as_array().cloned().unwrap_or_default();
-    let added = added.as_array().map_or(&[][..], Vec::as_slice);
-    for rule in added {
-        let mut rule = rule.clone();
-        rule["source"] = json!(source.to_string());
+    let taken = taken.as_array().map_or(&[][..], Vec::as_slice);
+    for item in written.items() {
+        let mut rule = item.to_json();
+        if !taken.contains(&rule) {
+            continue;
+        }
+        rule["source"] = json!(Origin::at(source, item.at).to_string());
         match rules.iter_mut().find(|earlier| earlier["pattern"] == rule["pattern"]) {
             Some(earlier) => *earlier = rule,
             None => rules.push(rule),
@@ -124,15 +130,46 @@ fn gather_rules(held: &Json, added: &Json, source: &Source) -> Json {
     Json::Array(rules)
 }
 
-fn gather_tools(held: &Json, added: &Node, source: &Source) -> Json {
+fn gather_tools(held: &Json, added: &Node, source: &Source, hand: Hand) -> Json {
     let mut rules = held.as_array().cloned().unwrap_or_default();
+    for mut rule in tool_entries(added, source) {
+        rule["sets"] = json!(hand == Hand::Sets);
+        rules.push(rule);
+    }
+    Json::Array(rules)
+}
+
+/// By key: the entries of all sources, and what only a source that sets may say.
+fn gather_policies(held: &Json, added: &Node, source: &Source, hand: Hand) -> Json {
+    let mut policies = held.clone();
     for pair in added.pairs() {
+        let known = &mut policies[&pair.name];
+        let mut entries = known["tools"].as_array().cloned().unwrap_or_default();
+        entries.extend(
+            pair.node
+                .get("tools")
+                .into_iter()
+                .flat_map(|tools| tool_entries(tools, source)),
+        );
+        known["tools"] = Json::Array(entries);
+        if hand == Hand::Sets {
+            for field in pair.node.pairs().iter().filter(|field| field.name != "tools") {
+                known[&field.name] = field.node.to_json();
+                known["source"] = json!(Origin::at(source, pair.at).to_string());
+            }
+        }
+    }
+    policies
+}
+
+fn tool_entries(tools: &Node, source: &Source) -> Vec<Json> {
+    let entry = |pair: &Pair| {
         let mut rule = json!({"pattern": pair.name});
         for field in pair.node.pairs() {
             rule[&field.name] = field.node.to_json();
         }
-        rule["source"] = json!(source.to_string());
-        rules.push(rule);
-    }
-    Json::Array(rules)
+        rule["source"] = json!(Origin::at(source, pair.at).to_string());
+        rule
+    };
+    tools.pairs().iter().map(entry).collect()
 }

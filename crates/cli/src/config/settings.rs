@@ -23,7 +23,6 @@ pub(crate) struct Settings {
     pub(crate) command: CommandSettings,
     pub(crate) approval: ApprovalSettings,
     pub(crate) places: PlaceSettings,
-    pub(crate) tools: Vec<ToolEntry>,
     pub(crate) audit: AuditSettings,
     pub(crate) limits: LimitSettings,
     pub(crate) answer_within: Duration,
@@ -107,14 +106,6 @@ pub(crate) struct PlaceSettings {
     pub(crate) hidden: Vec<PathBuf>,
 }
 
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct ToolEntry {
-    pub(crate) pattern: String,
-    pub(crate) approval: Option<String>,
-    pub(crate) enabled: Option<bool>,
-    pub(crate) source: String,
-}
-
 #[derive(Clone, Debug)]
 pub(crate) struct AuditSettings {
     /// `power` or `process`.
@@ -174,7 +165,6 @@ impl Settings {
         Some(Self {
             command: read.command(),
             approval: read.approval(),
-            tools: read.list("tools").iter().map(tool_entry).collect(),
             audit: read.audit(),
             limits: read.limits(),
             answer_within: read.millis("answer_within_ms")?,
@@ -352,15 +342,6 @@ fn whitelist_entry(rule: &Json) -> WhitelistEntry {
         enabled: rule["enabled"].as_bool().unwrap_or(true),
         matching: texts(&rule["match"]),
         not_matching: texts(&rule["not_match"]),
-        source: field(rule, "source").unwrap_or_default(),
-    }
-}
-
-fn tool_entry(rule: &Json) -> ToolEntry {
-    ToolEntry {
-        pattern: field(rule, "pattern").unwrap_or_default(),
-        approval: field(rule, "approval"),
-        enabled: rule["enabled"].as_bool(),
         source: field(rule, "source").unwrap_or_default(),
     }
 }

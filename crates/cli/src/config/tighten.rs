@@ -23,6 +23,7 @@
 //! | `Mode` | see `mode_is_tighter` |
 //! | `Whitelist` | rules switched off |
 //! | `Tools` | every entry counts and the strictest wins, so adding one can only tighten |
+//! | `Policies` | likewise for their tools; what maps labels and projects is the operator's |
 //! | `Address` | a loopback address, or another port of the same host |
 
 #[cfg(test)]
@@ -58,6 +59,7 @@ pub(super) enum Rule {
     Mode,
     Whitelist,
     Tools,
+    Policies,
     Address,
 }
 
@@ -71,7 +73,7 @@ pub(super) struct Narrowed {
 /// Joins what is in force with what a source that may only tighten wants.
 pub(super) fn narrow(rule: Rule, held: &Json, wanted: &Node) -> Narrowed {
     let new = wanted.to_json();
-    if new == *held && !matches!(rule, Rule::Whitelist | Rule::Tools) {
+    if new == *held && !matches!(rule, Rule::Whitelist | Rule::Tools | Rule::Policies) {
         return Narrowed {
             value: Some(new),
             refused: Vec::new(),
@@ -136,6 +138,7 @@ pub(super) fn narrow(rule: Rule, held: &Json, wanted: &Node) -> Narrowed {
         }
         Rule::Whitelist => whitelist(wanted),
         Rule::Tools => tools(held, wanted),
+        Rule::Policies => policies(wanted),
         Rule::Address => {
             let why = || format!("`{}` is neither loopback nor the host of `{}`", text(&new), text(held));
             Narrowed::when(
@@ -338,6 +341,22 @@ fn tools(held: &Json, wanted: &Node) -> Narrowed {
                     .refused
                     .push((pair.at, format!("`{}` stays disabled", pair.name)));
             }
+        }
+    }
+    narrowed
+}
+
+/// All tool entries count. Which agent a label starts, or which repositories a project has, has no
+/// stricter side.
+fn policies(wanted: &Node) -> Narrowed {
+    let mut narrowed = Narrowed::take(wanted.to_json());
+    for pair in wanted.pairs() {
+        for field in pair.node.pairs().iter().filter(|field| field.name != "tools") {
+            let reason = format!(
+                "only the operator's file or a trusted file may set `{}` of `{}`",
+                field.name, pair.name
+            );
+            narrowed.refused.push((field.at, reason));
         }
     }
     narrowed

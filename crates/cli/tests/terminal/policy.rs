@@ -13,7 +13,12 @@ fn a_verdict_is_explained_to_programs() {
         explain(&["--", "ls", "-l"]),
         json!({
             "verdict": "allow", "rule": "whitelist `ls`", "source": "built-in", "sources": ["default"],
-            "reason": "only reads", "programs": programs("ls"), "warnings": [],
+            "reason": "only reads", "programs": programs("ls"), "warnings": [], "keys": {"role": "agent"},
+            "took_part": [
+                {"rule": "allowlist", "source": "default", "effect": "allow"},
+                {"rule": "mode untrusted", "source": "default", "effect": "ask"},
+                {"rule": "whitelist `ls`", "source": "built-in", "effect": "allow"},
+            ],
         })
     );
     assert_eq!(
@@ -21,6 +26,11 @@ fn a_verdict_is_explained_to_programs() {
         json!({
             "verdict": "ask", "rule": "mode untrusted", "source": "default", "sources": ["default"],
             "reason": "no whitelist rule covers every command of it", "programs": programs("rm"), "warnings": [],
+            "keys": {"role": "agent"},
+            "took_part": [
+                {"rule": "allowlist", "source": "default", "effect": "allow"},
+                {"rule": "mode untrusted", "source": "default", "effect": "ask"},
+            ],
         })
     );
     let denied = stage.listing("ls").run(&[
@@ -38,7 +48,8 @@ fn a_verdict_is_explained_to_programs() {
             "verdict": "deny", "rule": "allowlist", "source": "environment ALLOWED_COMMANDS",
             "sources": ["default", "environment ALLOWED_COMMANDS"],
             "reason": "`rm` is not on the allowlist (line 1, column 5)", "programs": [], "warnings": [],
-            "error_code": "COMMAND_NOT_ALLOWED",
+            "error_code": "COMMAND_NOT_ALLOWED", "keys": {"role": "agent"},
+            "took_part": [{"rule": "allowlist", "source": "environment ALLOWED_COMMANDS", "effect": "deny"}],
         })
     );
     assert_eq!(
@@ -65,7 +76,9 @@ fn a_verdict_is_explained_to_people() {
         format!(
             "ask: it would run only after a person approves it\n\
              the rule is mode untrusted, from default: no whitelist rule covers every command of it\n\
-             it would run `{}` as a process, without a shell\n{rest}",
+             it would run `{}` as a process, without a shell\n{rest}\
+             allowlist says allow, from default\n\
+             mode untrusted says ask, from default\n",
             rm.display()
         )
     );
@@ -89,7 +102,8 @@ fn a_verdict_is_explained_to_people() {
     assert_eq!(
         denied,
         "deny: it would be refused with COMMAND_NOT_ALLOWED\n\
-         the rule is allowlist, from environment ALLOWED_COMMANDS: `rm` is not on the allowlist\n"
+         the rule is allowlist, from environment ALLOWED_COMMANDS: `rm` is not on the allowlist\n\
+         allowlist says deny, from environment ALLOWED_COMMANDS\n"
     );
 }
 
@@ -148,16 +162,300 @@ fn a_tool_that_is_unknown_or_disabled_is_told_apart() {
         (&asks["verdict"], &asks["rule"]),
         (&json!("ask"), &json!("tools run_command"))
     );
-    stage.run(&["policy", "explain", "--tool", "deploy", "--", "ls"]).failed(
-        2,
-        "countersign: there is no policy on commands for the tool `deploy`; use one of `execute_command`, `execute_process`, `run_command`\n",
+    let unknown = stage.json(&["policy", "explain", "--json", "--tool", "deploy", "--", "ls"]);
+    assert_eq!(
+        (&unknown["verdict"], &unknown["rule"], &unknown["error_code"]),
+        (&json!("deny"), &json!("catalog"), &json!("UNKNOWN_TOOL"))
     );
+    stage
+        .run(&["policy", "explain", "--tool", "database.lifecycle", "--", "delete"])
+        .failed(
+            2,
+            "countersign: `delete` is neither NAME=VALUE nor a JSON object; this tool runs no commands\n",
+        );
+    stage
+        .run(&["policy", "explain"])
+        .failed(2, "countersign: name a command behind `--`\n");
     stage
         .run(&["policy", "explain", "--tool", "execute_command", "--", "ls", "-l"])
         .failed(
             2,
             "countersign: `execute_command` takes the whole line as one argument, not 2; quote it\n",
         );
+}
+
+const RUNS: &str = "\
+approval_policy: {mode: never}
+tools:
+  run_command: {approval: required}
+policies:
+  agents:
+    reviewer: {tools: {'execute_*': {actions: [read]}, 'github_labels_*': {actions: [read]}}}
+    sre: {tools: {'*': {approval: none}}}
+  labels:
+    'run:review': {agent_key: reviewer, tools: {run_command: {approval: none}}}
+    'run:ops': {agent_key: sre, tools: {execute_process: {approval: required}}}
+  projects:
+    shop: {repositories: [example/shop], namespace: shop, tools: {'database.*': {scope: namespace}}}
+";
+
+#[test]
+fn every_rule_that_took_part_is_named_with_its_place() {
+    let stage = Stage::new();
+    let operator = stage.operator(RUNS);
+    let project = stage.write(".countersign/config.yaml", "tools: {run_command: {approval: none}}\n");
+    let at = |line: u32, column: u32| format!("operator file {}, line {line}, column {column}", operator.display());
+    let said = stage.json(&[
+        "policy",
+        "explain",
+        "--json",
+        "--tool",
+        "run_command",
+        "--label",
+        "run:review",
+        "--repository",
+        "example/shop",
+        "--",
+        "ls",
+    ]);
+    assert_eq!(
+        (&said["verdict"], &said["rule"], &said["source"]),
+        (&json!("ask"), &json!("tools run_command"), &json!(at(3, 3)))
+    );
+    assert_eq!(
+        said["took_part"],
+        json!([
+            {"rule": "tools run_command", "source": at(3, 3), "effect": "approval: required"},
+            {"rule": "tools run_command", "source": format!("project file {}, line 1, column 9", project.display()), "effect": "approval: none"},
+            {"rule": "policies.labels.run:review.tools.run_command", "source": at(9, 49), "effect": "approval: none"},
+            {"rule": "policies.projects.shop.namespace", "source": at(12, 5), "effect": "namespace: shop"},
+            {"rule": "policies.projects.shop.repositories", "source": at(12, 5), "effect": "repository: example/shop"},
+            {"rule": "allowlist", "source": "default", "effect": "allow"},
+            {"rule": "mode never", "source": at(1, 19), "effect": "allow"},
+        ])
+    );
+    // The label brought the agent, the repository the project, the project the namespace.
+    assert_eq!(
+        said["keys"],
+        json!({
+            "role": "agent", "agent_key": "reviewer", "label": "run:review", "labels": ["run:review"], "project": "shop",
+            "namespace": "shop", "repository": "example/shop",
+        })
+    );
+}
+
+#[test]
+fn a_caller_is_judged_by_its_agent_label_and_project() {
+    let stage = Stage::new();
+    stage.operator(RUNS);
+    let said = |args: &[&str]| {
+        let said = stage.json(&[&["policy", "explain", "--json"], args].concat());
+        let text = |name: &str| said[name].as_str().unwrap_or_default().to_owned();
+        format!("{} {} {}", text("verdict"), text("error_code"), text("rule"))
+    };
+    for (args, expected) in [
+        (&["--", "ls"][..], "allow  mode never"),
+        (
+            &["--label", "run:ops", "--", "ls"],
+            "ask  policies.labels.run:ops.tools.execute_process",
+        ),
+        (
+            &["--agent-key", "reviewer", "--", "ls"],
+            "deny UNKNOWN_TOOL policies.agents.reviewer.tools.execute_*",
+        ),
+        (
+            &["--tool", "github_labels_list", "--label", "run:review"],
+            "allow  built-in matrix github_labels_*",
+        ),
+        (
+            &["--tool", "github_labels_add", "--label", "run:review"],
+            "deny UNKNOWN_TOOL policies.agents.reviewer.tools.github_labels_*",
+        ),
+        (
+            &["--tool", "secret.sync.github_k8s"],
+            "ask  built-in matrix secret.sync.*",
+        ),
+        (
+            &["--tool", "secret.sync.github_k8s", "--label", "run:review"],
+            "deny UNKNOWN_TOOL built-in run catalog secret.sync.*",
+        ),
+        (
+            &["--tool", "database.lifecycle", "--", "action=describe"],
+            "allow  built-in matrix database.*",
+        ),
+        (
+            &[
+                "--tool",
+                "database.lifecycle",
+                "--label",
+                "run:ops",
+                "--",
+                r#"{"action": "delete"}"#,
+            ],
+            "ask  built-in matrix database.*",
+        ),
+        (
+            &[
+                "--tool",
+                "database.lifecycle",
+                "--project",
+                "shop",
+                "--",
+                "action=describe",
+                "namespace=blog",
+            ],
+            "deny POLICY_DENIED policies.projects.shop.tools.database.*",
+        ),
+        (
+            &["--tool", "start-task", "--label", "run:ops"],
+            "deny UNKNOWN_TOOL built-in run catalog start-task",
+        ),
+    ] {
+        assert_eq!(said(args), expected, "{args:?}");
+    }
+    let page = stage
+        .run(&[
+            "policy",
+            "explain",
+            "--tool",
+            "secret.sync.github_k8s",
+            "--label",
+            "run:ops",
+        ])
+        .stdout;
+    assert!(
+        page.starts_with(
+            "ask: it would act only after a person approves it\n\
+             the rule is built-in matrix secret.sync.*, from built-in: the tool `secret.sync.github_k8s` needs approval\n\
+             the caller is role `agent`, agent_key `sre`, label `run:ops`, labels [\"run:ops\"]\n\
+             built-in matrix secret.sync.* says approval: required, from built-in\n"
+        ),
+        "{page}"
+    );
+}
+
+/// The comments of the example say what it does.
+#[test]
+fn the_example_of_runs_does_what_it_says() {
+    let stage = Stage::new();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/runs.yaml");
+    let verdict = |args: &[&str]| {
+        let said = stage.json(&[&["--config", example, "policy", "explain", "--json", "--tool"], args].concat());
+        said["verdict"].as_str().unwrap_or_default().to_owned()
+    };
+    for (args, expected) in [
+        (&["execute_command", "--label", "run:review", "--", "ls"][..], "deny"),
+        (&["github_labels_list", "--label", "run:review"], "allow"),
+        (&["execute_command", "--label", "run:ops", "--", "ls"], "ask"),
+        (&["execute_process", "--label", "run:ops", "--", "ls"], "allow"),
+        (&["run_command", "--", "ls"], "deny"),
+        (&["run_command", "--role", "operator", "--", "ls"], "allow"),
+        (
+            &["database.lifecycle", "--label", "run:ops", "--", "action=delete"],
+            "ask",
+        ),
+        (
+            &["database.lifecycle", "--label", "run:ops", "--", "action=describe"],
+            "allow",
+        ),
+        (
+            &[
+                "database.lifecycle",
+                "--repository",
+                "example/shop",
+                "--",
+                "action=describe",
+            ],
+            "allow",
+        ),
+        (
+            &[
+                "database.lifecycle",
+                "--repository",
+                "example/shop",
+                "--namespace",
+                "blog",
+                "--",
+                "action=describe",
+            ],
+            "deny",
+        ),
+        (
+            &[
+                "secret.sync.github_k8s",
+                "--label",
+                "run:ops",
+                "--repository",
+                "example/shop",
+            ],
+            "ask",
+        ),
+        (
+            &[
+                "secret.sync.github_k8s",
+                "--label",
+                "run:ops",
+                "--repository",
+                "example/shop-web",
+            ],
+            "deny",
+        ),
+    ] {
+        assert_eq!(verdict(args), expected, "{args:?}");
+    }
+}
+
+/// What `policy.changed` holds is the policy, not a picture of it.
+#[test]
+fn the_recorded_policy_is_the_one_that_decided() {
+    use countersign_gateway::policy::effective::EffectivePolicy;
+
+    let stage = Stage::new();
+    stage.operator(RUNS);
+    stage.run(&["exec", "--", "no-such-program"]);
+    let events = stage.json(&["audit", "query", "--kind", "event", "--json"]);
+    let events = events.as_array().unwrap();
+    let payload = |kind: &str| {
+        let found = events.iter().find(|event| event["event_type"] == kind);
+        found.unwrap_or_else(|| panic!("{kind}"))["payload"].clone()
+    };
+    let recorded = payload("policy.changed");
+    let policy = EffectivePolicy::from_content(&recorded["content"]).unwrap();
+    assert_eq!(policy.snapshot()["digest"], recorded["digest"]);
+    let snapshot = &payload("command.completed")["policy_snapshot"];
+    assert_eq!(snapshot["digest"], recorded["digest"]);
+    assert_eq!(snapshot["keys"], json!({"role": "operator"}));
+}
+
+#[test]
+fn the_policies_in_force_are_shown_with_their_places() {
+    let stage = Stage::new();
+    let operator = stage.operator(RUNS);
+    let text = stage.run(&["policy", "show", "--effective"]).stdout;
+    let place = format!("operator file {}, line 10, column 41", operator.display());
+    let entry = format!("policies.labels.run:ops     pattern: execute_process; source: {place}; approval: required\n");
+    for line in [entry.as_str(), "policies.labels.run:ops     agent_key: sre\n"] {
+        assert!(text.contains(line), "{line}{text}");
+    }
+    let checked = stage.write(
+        "bad.yaml",
+        "policies:\n  agents: {a: {tools: {x: {approval: maybe}}}}\n  labels: {l: {tools: {x: {scope: moon}}, agnt: y}}\n",
+    );
+    let ran = stage.run(&["policy", "check", "bad.yaml"]);
+    let problems: Vec<_> = ran
+        .stderr
+        .lines()
+        .skip(1)
+        .map(|line| line.replace(&*checked.to_string_lossy(), ""))
+        .collect();
+    assert_eq!(
+        problems,
+        [
+            ": line 2, column 38: `policies.agents.a.tools.x.approval` must be one of `none`, `required`, `deny`, not `maybe`",
+            ": line 3, column 35: `policies.labels.l.tools.x.scope` must be one of `namespace`, `cluster`, `repository`, not `moon`",
+            ": line 3, column 43: `policies.labels.l.agnt` is not a known key; did you mean `agent`?",
+        ]
+    );
 }
 
 #[test]

@@ -64,10 +64,12 @@ impl Stage {
     }
 
     /// Writes the operator's file.
-    pub(crate) fn operator(&self, text: &str) {
+    pub(crate) fn operator(&self, text: &str) -> PathBuf {
         let dir = self.home().join(".config/countersign");
         fs::create_dir_all(&dir).unwrap();
-        fs::write(dir.join("config.yaml"), text).unwrap();
+        let file = dir.join("config.yaml");
+        fs::write(&file, text).unwrap();
+        file
     }
 
     pub(crate) fn command(&self, args: &[&str]) -> Command {

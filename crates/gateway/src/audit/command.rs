@@ -7,6 +7,7 @@ use crate::audit::redact::Redactor;
 use crate::clock::Timestamp;
 use crate::error::Status;
 use crate::ids::{EventId, RequestId};
+use crate::policy::decide::Rule;
 use crate::tools::exec::request::{Act, CommandRequest};
 
 /// The record of one command, before it is written.
@@ -19,6 +20,8 @@ pub struct CommandAuditRecord {
     pub policy_snapshot: Arc<Payload>,
     pub tool: &'static str,
     pub caller_id: Option<String>,
+    /// The rule by which policy refused it; a request that passed has its rule in an event of its own.
+    pub denied_by: Option<Rule>,
 }
 
 impl CommandAuditRecord {
@@ -48,6 +51,7 @@ impl CommandAuditRecord {
                 .caller_id
                 .as_deref()
                 .map(|id| redactor.redact_text(id).into_owned()),
+            denied_by: None,
         }
     }
 
@@ -61,6 +65,7 @@ impl CommandAuditRecord {
             policy_snapshot: snapshot,
             tool,
             caller_id: None,
+            denied_by: None,
         }
     }
 
@@ -89,7 +94,9 @@ impl CommandAuditRecord {
             .part("policy_snapshot", &self.policy_snapshot)
             .text("tool", self.tool)
             .optional_text("caller_id", self.caller_id.as_deref())
-            .optional_text("error_message", end.error_message);
+            .optional_text("error_message", end.error_message)
+            .optional_text("rule", self.denied_by.as_ref().map(|rule| rule.name.as_str()))
+            .optional_text("source", self.denied_by.as_ref().map(|rule| rule.source.as_str()));
         let object = match end.error_code {
             Some(code) => object.text("error_code", code),
             None => object.null("error_code"),

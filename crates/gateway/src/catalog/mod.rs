@@ -48,9 +48,11 @@ pub struct NotThere {
     pub(crate) refusal: Refusal,
 }
 
-/// Finds the tool. One that is disabled is answered exactly like one that does not exist.
+/// Finds the tool. One that is disabled, or not for this caller, is answered exactly like one that
+/// does not exist.
 pub fn resolve(policy: &EffectivePolicy, admitted: Admitted, call: ToolCall) -> Result<Resolved, Box<NotThere>> {
-    match Tool::by_name(&call.tool).filter(|_| policy.tool_enabled(&call.tool)) {
+    let context = policy.context(admitted.caller());
+    match Tool::by_name(&call.tool).filter(|_| policy.tools.sees(&context, &call.tool).is_ok()) {
         Some(tool) => Ok(Resolved { admitted, tool, call }),
         None => {
             let message = format!("tool `{}` is not in this catalog; tools/list shows what is", call.tool);
@@ -60,10 +62,11 @@ pub fn resolve(policy: &EffectivePolicy, admitted: Admitted, call: ToolCall) -> 
     }
 }
 
-/// The tools a caller sees.
-pub fn listed(policy: &EffectivePolicy, _caller: &Caller) -> Vec<ToolDefinition> {
+/// The tools a caller may call. What policy denies is left out, though a call to it would be told why.
+pub fn listed(policy: &EffectivePolicy, caller: &Caller) -> Vec<ToolDefinition> {
+    let context = policy.context(caller);
     schema::definitions()
         .into_iter()
-        .filter(|tool| policy.tool_enabled(tool.name))
+        .filter(|tool| policy.tools.lists(&context, tool.name))
         .collect()
 }

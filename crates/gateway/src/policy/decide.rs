@@ -6,13 +6,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::actor::Context;
 use super::allowlist::Programs;
-use super::effective::{EffectivePolicy, Mode, SandboxMode, ToolApproval};
+use super::effective::{EffectivePolicy, Mode, SandboxMode};
 use super::line;
 use super::places::Directories;
 use super::plan::{ExecRights, Plan, PlannedAct};
 use super::planning::{self, Reading, Remembered, named_programs, with_chains};
-use super::whitelist::{self, Asked, Candidate, Environment};
+use super::tools::{Ruling, ToolUse};
+use super::whitelist::{self, Asked, Candidate, Environment, WhitelistRule};
 use crate::error::{ErrorCode, Refusal};
 use crate::tools::exec::request::{Act, CommandRequest};
 
@@ -121,34 +123,48 @@ impl Verdict {
 }
 
 /// Decides one command request.
-pub fn decide(policy: &EffectivePolicy, request: &CommandRequest, around: &Surroundings<'_>) -> Verdict {
+pub fn decide(
+    policy: &EffectivePolicy,
+    context: &Context<'_>,
+    request: &CommandRequest,
+    around: &Surroundings<'_>,
+) -> Verdict {
     let programs = Remembered::new(around.programs);
     let around = &Surroundings {
         programs: &programs,
         ..*around
     };
     match planning::plan(policy, request, around) {
-        Ok((plan, reading)) => judge(policy, request, plan, &reading, around.programs),
+        Ok((plan, reading)) => {
+            let used = ToolUse::of(request.tool.name());
+            let ruling = policy.tools.ruling(context, &used);
+            judge(policy, ruling, request, plan, &reading, around.programs)
+        }
         Err(refusal) => {
-            let sources = &policy.rule_sources;
-            let (name, source) = match refusal.code {
-                ErrorCode::CommandNotAllowed | ErrorCode::CommandExecutionFailed => ("allowlist", &sources.allowlist),
-                ErrorCode::CwdNotAllowed | ErrorCode::ConfigurationError => {
-                    ("allowed working directories", &sources.cwd_roots)
-                }
-                ErrorCode::CwdNotFound | ErrorCode::WorkspaceIsolationViolation => ("workspace", &sources.workspace),
-                ErrorCode::LimitExceeded => ("timeout_seconds_max", &sources.timeout),
-                _ => ("guarded variables", &sources.allowlist),
-            };
-            let rule = rule(name, source, &refusal.message);
+            let rule = refusing(policy, &refusal);
             Verdict::Deny(Denial { refusal, rule })
         }
     }
 }
 
-/// Allow, ask or deny a plan that is possible: the strictest of what the rules say.
+/// The rule behind a request that cannot even be planned.
+pub(super) fn refusing(policy: &EffectivePolicy, refusal: &Refusal) -> Rule {
+    let sources = &policy.rule_sources;
+    let (name, source) = match refusal.code {
+        ErrorCode::CommandNotAllowed | ErrorCode::CommandExecutionFailed => ("allowlist", &sources.allowlist),
+        ErrorCode::CwdNotAllowed | ErrorCode::ConfigurationError => ("allowed working directories", &sources.cwd_roots),
+        ErrorCode::CwdNotFound | ErrorCode::WorkspaceIsolationViolation => ("workspace", &sources.workspace),
+        ErrorCode::LimitExceeded => ("timeout_seconds_max", &sources.timeout),
+        _ => ("guarded variables", &sources.allowlist),
+    };
+    rule(name, source, &refusal.message)
+}
+
+/// Allow, ask or deny a plan that is possible: the strictest of what the tool's ruling and the mode
+/// say. The ruling asks in every mode; only what both let pass runs unasked.
 fn judge(
     policy: &EffectivePolicy,
+    ruling: Ruling,
     request: &CommandRequest,
     plan: Plan,
     reading: &Reading,
@@ -157,26 +173,17 @@ fn judge(
     let command = &policy.command;
     let mode_source = policy.rule_sources.mode.as_str();
     let ask = |plan: Plan, rule: Rule| Verdict::Ask(Question::new(plan, rule, request));
-    match policy.tool_approval(request.tool.name()) {
-        Some((ToolApproval::Deny, matched)) => {
-            let message = format!("policy denies the tool `{}`", request.tool.name());
-            return deny(
-                rule(&format!("tools {}", matched.pattern), &matched.source, &message),
-                message,
-            );
-        }
-        Some((ToolApproval::Required, matched)) => {
-            let reason = format!("the tool `{}` needs approval", request.tool.name());
-            return ask(
-                plan,
-                rule(&format!("tools {}", matched.pattern), &matched.source, &reason),
-            );
-        }
-        Some((ToolApproval::None, _)) | None => {}
-    }
     let wants_more = plan.sandbox > command.sandbox || plan.network > command.network;
-    match (policy.approval.mode, wants_more) {
-        (Mode::Never, true) => {
+    match (ruling, policy.approval.mode, wants_more) {
+        (Ruling::Deny(rule), _, _) => {
+            let message = rule.reason.clone();
+            deny(rule, message)
+        }
+        (Ruling::Absent(rule), _, _) => Verdict::Deny(Denial {
+            refusal: Refusal::new(ErrorCode::UnknownTool, rule.reason.clone()),
+            rule,
+        }),
+        (Ruling::Allow | Ruling::Ask(_), Mode::Never, true) => {
             let message = format!(
                 "this asks for more than policy gives (sandbox `{}`, network `{}`), and nobody is ever asked here; \
                  run it without",
@@ -185,7 +192,8 @@ fn judge(
             );
             deny(rule("mode never", mode_source, "never asks"), message)
         }
-        (Mode::Untrusted | Mode::OnRequest | Mode::OnFailure, true) => {
+        (Ruling::Ask(rule), _, _) => ask(plan, rule),
+        (Ruling::Allow, Mode::Untrusted | Mode::OnRequest | Mode::OnFailure, true) => {
             let reason = format!(
                 "asks for sandbox `{}`, network `{}`",
                 plan.sandbox.as_str(),
@@ -193,7 +201,7 @@ fn judge(
             );
             ask(plan, rule("request for more", mode_source, &reason))
         }
-        (Mode::Never | Mode::OnRequest | Mode::OnFailure, false) => {
+        (Ruling::Allow, Mode::Never | Mode::OnRequest | Mode::OnFailure, false) => {
             let name = format!("mode {}", policy.approval.mode.as_str());
             let rule = rule(&name, mode_source, "allowed commands run confined");
             Verdict::Allow(Permit {
@@ -202,12 +210,12 @@ fn judge(
                 auto_approved: false,
             })
         }
-        (Mode::Untrusted, false) => match covering(policy, request, reading, &plan.act) {
-            Some(Covered { rule, reach }) => {
+        (Ruling::Allow, Mode::Untrusted, false) => match covering(policy, request, reading, &plan.act) {
+            Some(Covered { rules, reach }) => {
                 let plan = narrowed(plan, reach, programs);
                 Verdict::Allow(Permit {
                     plan: Box::new(plan),
-                    rule,
+                    rule: answered_by(&rules),
                     auto_approved: true,
                 })
             }
@@ -224,8 +232,10 @@ fn judge(
 }
 
 /// What the whitelist said for a person.
-struct Covered {
-    rule: Rule,
+pub(super) struct Covered<'p> {
+    /// The rule for each command of the line.
+    // INVARIANT: not empty.
+    pub(super) rules: Vec<&'p WhitelistRule>,
     reach: Reach,
 }
 
@@ -259,12 +269,12 @@ fn narrowed(mut plan: Plan, reach: Reach, programs: &dyn Programs) -> Plan {
     plan
 }
 
-fn covering(
-    policy: &EffectivePolicy,
+pub(super) fn covering<'p>(
+    policy: &'p EffectivePolicy,
     request: &CommandRequest,
     reading: &Reading,
     act: &PlannedAct,
-) -> Option<Covered> {
+) -> Option<Covered<'p>> {
     let rules = &policy.approval.whitelist;
     let command = match reading {
         Reading::Line(line) => Asked::Line(line),
@@ -283,19 +293,25 @@ fn covering(
     if brings_an_interpreter_to_others(act) && !matched.iter().all(|rule| rule.starts_nothing()) {
         return None;
     }
-    let first = matched.first()?;
-    let reasons: BTreeSet<&str> = matched.iter().map(|rule| rule.reason.as_str()).collect();
-    let rule = Rule {
-        name: format!("whitelist `{}`", first.explained()),
-        source: first.source.as_str().to_owned(),
-        reason: reasons.into_iter().collect::<Vec<_>>().join("; "),
-    };
     let reach = if matched.iter().all(|rule| rule.source == whitelist::Source::BuiltIn) {
         Reach::Reading
     } else {
         Reach::AsPolicySays
     };
-    Some(Covered { rule, reach })
+    (!matched.is_empty()).then_some(Covered { rules: matched, reach })
+}
+
+/// The first rule, with the reasons of all.
+fn answered_by(rules: &[&WhitelistRule]) -> Rule {
+    let reasons: BTreeSet<&str> = rules.iter().map(|rule| rule.reason.as_str()).collect();
+    let (name, source) = rules.first().map_or_else(Default::default, |first| {
+        (format!("whitelist `{}`", first.explained()), first.origin.clone())
+    });
+    Rule {
+        name,
+        source,
+        reason: reasons.into_iter().collect::<Vec<_>>().join("; "),
+    }
 }
 
 fn brings_an_interpreter_to_others(act: &PlannedAct) -> bool {

@@ -1,8 +1,12 @@
 //! Policy: what may run. Pure and synchronous: the machine is seen through ports only, so a decision
 //! can be explained without running anything. Absence denies; the strictest answer wins.
 
+#[macro_use]
+mod words;
+
 pub mod again;
 pub mod decide;
+pub mod explain;
 pub mod plan;
 mod planning;
 
@@ -14,5 +18,11 @@ pub mod whitelist;
 
 pub mod places;
 
+pub mod actor;
+pub mod matrix;
+pub mod merge;
+pub mod tools;
+
+pub mod content;
 pub mod effective;
 pub mod quantity;

@@ -32,6 +32,8 @@ pub struct WhitelistRule {
     pub reason: String,
     pub enabled: bool,
     pub source: Source,
+    /// The place in words: `operator file …, line 3, column 5`.
+    pub origin: String,
 }
 
 /// Where a rule was written.
@@ -51,6 +53,12 @@ impl Source {
             Self::Project => "project",
             Self::Task => "task",
         }
+    }
+
+    pub(super) fn parse(word: &str) -> Option<Self> {
+        [Self::BuiltIn, Self::Global, Self::Project, Self::Task]
+            .into_iter()
+            .find(|source| source.as_str() == word)
     }
 }
 
@@ -125,6 +133,49 @@ pub fn covers(rules: &[WhitelistRule], candidate: Candidate<'_>) -> Option<Vec<u
     }
 }
 
+/// Rules that a task brought, added to those in force.
+#[derive(Clone, Debug)]
+pub struct WithTask {
+    pub rules: Vec<WhitelistRule>,
+    /// Patterns that would have run commands unasked and were left out.
+    pub ignored: Vec<String>,
+}
+
+/// Whose word a task's rules are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TaskHand {
+    /// An operator started the task.
+    Sets,
+    /// An agent did: it may ask to be asked, no more.
+    Tightens,
+}
+
+/// Joins what a task says with the rules in force. All rules that cannot be used are told at once.
+pub fn with_task(
+    rules: &[WhitelistRule],
+    task: &[RuleText<'_>],
+    hand: TaskHand,
+) -> Result<WithTask, Vec<WhitelistError>> {
+    let mut with = WithTask {
+        rules: rules.to_vec(),
+        ignored: Vec::new(),
+    };
+    let mut errors = Vec::new();
+    for text in task {
+        let text = RuleText {
+            source: Source::Task,
+            ..text.clone()
+        };
+        match WhitelistRule::new(&text) {
+            Err(error) => errors.push(error),
+            Ok(_) if text.enabled && hand == TaskHand::Tightens => with.ignored.push(text.pattern.to_owned()),
+            // A rule that is off takes away from all others, so what was there may stay.
+            Ok(rule) => with.rules.push(rule),
+        }
+    }
+    if errors.is_empty() { Ok(with) } else { Err(errors) }
+}
+
 fn covering(rules: &[WhitelistRule], words: &Words) -> Option<usize> {
     if is_launcher(&words.name) {
         return None;
@@ -153,6 +204,7 @@ impl WhitelistRule {
             reason: text.reason.to_owned(),
             enabled: text.enabled,
             source: text.source,
+            origin: text.source.as_str().to_owned(),
         };
         for example in text.matches {
             if !rule.covers_example(example) {
@@ -167,6 +219,13 @@ impl WhitelistRule {
             }
         }
         Ok(rule)
+    }
+
+    /// The same rule, with the place where it was written.
+    #[must_use]
+    pub fn written_in(mut self, origin: &str) -> Self {
+        origin.clone_into(&mut self.origin);
+        self
     }
 
     /// What an entry that takes this rule's place names: its pattern, or the program of a built-in one.

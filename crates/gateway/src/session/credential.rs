@@ -36,6 +36,7 @@ impl Credential {
                 id: self.name.clone(),
             },
             transport,
+            run: None,
         }
     }
 }

@@ -6,9 +6,12 @@ pub mod credential;
 pub mod desk;
 pub mod lifetime;
 
+use std::sync::Arc;
+
 use crate::audit::event::{Actor, ActorType};
 use crate::error::{ErrorCode, Refusal};
 use crate::ids::CredentialId;
+use crate::policy::actor::RunContext;
 
 /// What a credential may do in general; policy decides the rest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -76,6 +79,8 @@ pub struct Caller {
     pub role: Role,
     pub actor: Actor,
     pub transport: Transport,
+    /// The run whose token it is, where it is one's.
+    pub run: Option<Arc<RunContext>>,
 }
 
 impl Caller {
@@ -90,6 +95,7 @@ impl Caller {
                 id: "local".to_owned(),
             },
             transport,
+            run: None,
         }
     }
 
@@ -103,6 +109,7 @@ impl Caller {
                 id: user.to_owned(),
             },
             transport: Transport::Terminal,
+            run: None,
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::audit::{Change, OpenCommand, RecordError};
 use crate::call::Step;
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::live::Live;
+use crate::policy::actor::Context;
 use crate::policy::decide::{Question, Rule, Verdict};
 use crate::policy::effective::{Network, SandboxMode};
 use crate::policy::plan::{Plan, PlannedAct};
@@ -57,10 +58,14 @@ impl Gateway {
         object.finish()
     }
 
-    pub(super) fn validated(&self, verdict: &Verdict, in_force: &InForce) -> Payload {
+    pub(super) fn validated(&self, verdict: &Verdict, context: &Context<'_>, in_force: &InForce) -> Payload {
         let Rule { name, source, reason } = verdict.rule();
         let auto_approved = matches!(verdict, Verdict::Allow(permit) if permit.auto_approved);
-        Object::new()
+        let mut object = Object::new();
+        if context.is_in_a_run() {
+            object = object.part("policy_keys", &Payload::from(&context.recorded()));
+        }
+        object
             .text("verdict", verdict.word())
             .text("rule", name)
             .text("source", source)

@@ -19,6 +19,7 @@ use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::live::Live;
 use crate::ids::RequestId;
 use crate::limits;
+use crate::policy::tools::{Ruling, ToolUse};
 use crate::service::{Answer, ToolCall};
 use crate::session::Admitted;
 use crate::tools::exec::request::{self, CommandRequest, CommandTool, StatusRequest};
@@ -144,8 +145,24 @@ impl Gateway {
         }
     }
 
+    /// What keeps a caller from looking at its commands or ending them. Nobody can be asked about
+    /// that, so a tool that needs approval is refused.
+    fn held_back(&self, admitted: &Admitted, call: &ToolCall) -> Result<(), Refusal> {
+        let in_force = self.in_force();
+        let context = in_force.policy.context(admitted.caller());
+        let message = match in_force.policy.tools.ruling(&context, &ToolUse::of(&call.tool)) {
+            Ruling::Allow => return Ok(()),
+            Ruling::Ask(rule) => format!("{}, and nobody can be asked about it", rule.reason),
+            Ruling::Deny(rule) | Ruling::Absent(rule) => rule.reason,
+        };
+        Err(Refusal::new(ErrorCode::PolicyDenied, message))
+    }
+
     pub(super) async fn status(&self, admitted: &Admitted, call: &ToolCall) -> Answer {
-        let status = match request::read_status(&call.arguments) {
+        let status = match self
+            .held_back(admitted, call)
+            .and_then(|()| request::read_status(&call.arguments))
+        {
             Ok(status) => status,
             Err(refusal) => return self.refused(self.ports.ids.request(), refusal).answer(),
         };
@@ -185,7 +202,10 @@ impl Gateway {
     }
 
     pub(super) async fn cancel(&self, admitted: &Admitted, call: &ToolCall) -> Answer {
-        let request_id = match request::read_cancel(&call.arguments) {
+        let request_id = match self
+            .held_back(admitted, call)
+            .and_then(|()| request::read_cancel(&call.arguments))
+        {
             Ok(request_id) => request_id,
             Err(refusal) => return self.refused(self.ports.ids.request(), refusal).answer(),
         };
@@ -251,7 +271,7 @@ impl Gateway {
         refusal: Refusal,
     ) -> Answer {
         let in_force = self.in_force();
-        let snapshot = in_force.snapshot.clone();
+        let snapshot = in_force.snapshot_for(admitted.caller());
         let audit = CommandAuditRecord::of(
             live.request_id.clone(),
             request,
@@ -273,7 +293,11 @@ impl Gateway {
         refusal: Refusal,
     ) -> Answer {
         let request_id = self.ports.ids.request();
-        let audit = CommandAuditRecord::unreadable(request_id.clone(), tool.name(), self.in_force().snapshot.clone());
+        let audit = CommandAuditRecord::unreadable(
+            request_id.clone(),
+            tool.name(),
+            self.in_force().snapshot_for(admitted.caller()),
+        );
         // Names nobody checked: as long as a message may be, and perhaps values that went to the wrong place.
         let shown = |name: &String| {
             self.ports

@@ -14,14 +14,17 @@ use countersign_gateway::error::Refusal;
 use countersign_gateway::execution::live::Live;
 use countersign_gateway::execution::{Ended, Executor, Gate, How};
 use countersign_gateway::ids::{CredentialId, IdSource, RequestId, SessionId};
+use countersign_gateway::policy::actor::RunContext;
 use countersign_gateway::policy::allowlist::{Allowlist, FoundProgram, Opened, Programs};
 use countersign_gateway::policy::decide::Question;
 use countersign_gateway::policy::effective::{
-    ApprovalPolicy, CommandPolicy, EffectivePolicy, Mode, Network, Places, RuleSources, SandboxMode, ToolRule,
+    ApprovalPolicy, CommandPolicy, EffectivePolicy, Mode, Network, Places, RuleSources, SandboxMode, ToolApproval,
 };
+use countersign_gateway::policy::merge::{Entry, ToolPolicy};
 use countersign_gateway::policy::places::{Directories, OpenDirectory, OpenFailure};
 use countersign_gateway::policy::plan::{Plan, PlannedAct};
 use countersign_gateway::policy::quantity::{ByteCount, Millicores};
+use countersign_gateway::policy::tools::{Hand, Layers, MatrixEntry, ToolPolicies};
 use countersign_gateway::service::{Answer, Cancel, Origin, Service, ToolCall};
 use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState};
 use countersign_gateway::session::{Caller, Transport};
@@ -36,6 +39,7 @@ const PERMITS: usize = 1_000;
 pub(crate) struct Stage {
     policy: EffectivePolicy,
     answer_within: Duration,
+    caller: Caller,
     script: Arc<Script>,
     gateway: Mutex<Option<Arc<Gateway>>>,
 }
@@ -49,6 +53,7 @@ struct Script {
     changes: Mutex<Vec<Change>>,
     /// While this is held no program ends by itself.
     hold: Arc<Semaphore>,
+    payloads: Mutex<Vec<(String, Value)>>,
 }
 
 impl Stage {
@@ -86,7 +91,7 @@ impl Stage {
                 start: here,
                 hidden: vec![],
             },
-            tools: vec![],
+            tools: ToolPolicies::new(Layers::built_in()),
             sources: vec![source()],
             rule_sources: RuleSources {
                 allowlist: source(),
@@ -106,10 +111,12 @@ impl Stage {
             failure: Mutex::default(),
             changes: Mutex::default(),
             hold: Arc::new(Semaphore::new(PERMITS)),
+            payloads: Mutex::default(),
         };
         Self {
             policy,
             answer_within: Duration::from_secs(30),
+            caller: Caller::anonymous_agent(Transport::Stdio),
             script: Arc::new(script),
             gateway: Mutex::default(),
         }
@@ -128,14 +135,45 @@ impl Stage {
         self
     }
 
-    pub(crate) fn without_tool(mut self, pattern: &str) -> Self {
-        self.policy.tools.push(ToolRule {
-            pattern: pattern.into(),
-            approval: None,
-            enabled: Some(false),
-            source: "test".into(),
+    /// An entry of the operator's `tools`.
+    pub(crate) fn with_tool(mut self, pattern: &str, policy: ToolPolicy) -> Self {
+        let mut layers = self.policy.tools.layers().clone();
+        layers.matrix.push(MatrixEntry {
+            entry: Entry {
+                pattern: pattern.into(),
+                policy,
+                source: "test".into(),
+            },
+            hand: Hand::Sets,
         });
+        self.policy.tools = ToolPolicies::new(layers);
         self
+    }
+
+    pub(crate) fn without_tool(self, pattern: &str) -> Self {
+        let off = ToolPolicy {
+            enabled: Some(false),
+            ..ToolPolicy::default()
+        };
+        self.with_tool(pattern, off)
+    }
+
+    pub(crate) fn asking_for(self, pattern: &str, approval: ToolApproval) -> Self {
+        let said = ToolPolicy {
+            approval: Some(approval),
+            ..ToolPolicy::default()
+        };
+        self.with_tool(pattern, said)
+    }
+
+    pub(crate) fn in_run(mut self, run: RunContext) -> Self {
+        self.caller.run = Some(Arc::new(run));
+        self
+    }
+
+    pub(crate) fn tools(&self) -> Vec<&'static str> {
+        let listed = self.gateway().tools(&self.caller);
+        listed.iter().map(|tool| tool.name).collect()
     }
 
     pub(crate) fn fail_commits(&self, error: RecordError) {
@@ -165,13 +203,8 @@ impl Stage {
     }
 
     pub(crate) async fn try_call(&self, tool: &str, arguments: Value) -> Result<Value, Refusal> {
-        self.call_as(
-            Caller::anonymous_agent(Transport::Stdio),
-            Origin::default(),
-            tool,
-            arguments,
-        )
-        .await
+        self.call_as(self.caller.clone(), Origin::default(), tool, arguments)
+            .await
     }
 
     pub(crate) async fn call_as(
@@ -218,6 +251,13 @@ impl Stage {
         self.script.story.lock().unwrap().clone()
     }
 
+    /// What the first event of a kind says.
+    pub(crate) fn payload(&self, kind: &str) -> Value {
+        let payloads = self.script.payloads.lock().unwrap();
+        let found = payloads.iter().find(|(known, _)| known == kind);
+        found.expect("such an event").1.clone()
+    }
+
     fn gateway(&self) -> Arc<Gateway> {
         let mut made = self.gateway.lock().unwrap();
         made.get_or_insert_with(|| {
@@ -256,6 +296,13 @@ impl Record for Script {
         if let Some(error) = self.failure.lock().unwrap().clone() {
             return Box::pin(async move { Err(error) });
         }
+        let payload = |event: &Draft| {
+            (
+                event.event_type.as_str().to_owned(),
+                serde_json::from_str(event.payload()).unwrap(),
+            )
+        };
+        self.payloads.lock().unwrap().extend(change.events.iter().map(payload));
         let mut words: Vec<&str> = change.events.iter().map(|event| event.event_type.as_str()).collect();
         words.insert(0, "commit");
         words.extend(change.open.as_ref().map(|_| "(open)"));

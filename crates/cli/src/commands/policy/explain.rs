@@ -1,18 +1,20 @@
-//! `policy explain`: the decision that a call would get, from the very function that decides calls.
+//! `policy explain`: the decision that a call would get, from the very functions that decide calls.
 
 use std::collections::BTreeMap;
 
 use countersign_exec::Machine;
-use countersign_gateway::catalog;
 use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::policy::actor::{Context, RunContext};
 use countersign_gateway::policy::decide::{Denial, Rule, Surroundings, Verdict, decide};
 use countersign_gateway::policy::effective::{EffectivePolicy, Network, SandboxMode};
+use countersign_gateway::policy::explain::{self, TookPart};
 use countersign_gateway::policy::plan::{Plan, PlannedAct};
-use countersign_gateway::session::{Caller, Transport};
+use countersign_gateway::session::Role;
 use countersign_gateway::tools::exec::request::{self, CommandTool};
 use serde_json::{Map, Value, json};
 
-use crate::cli::Explain;
+use super::tool;
+use crate::cli::{Explain, ExplainRole};
 use crate::config::Flags;
 use crate::start::{BadUsage, Started};
 use crate::terminal::{Page, Tone, clean, shortened};
@@ -20,34 +22,55 @@ use crate::terminal::{Page, Tone, clean, shortened};
 /// The rule for git alone names every option that it does not cover.
 const RULE_CHARS_MAX: usize = 100;
 
+/// What would happen, and by whom.
+pub(super) struct Explained {
+    /// allow, ask or deny.
+    pub(super) verdict: &'static str,
+    pub(super) happens: String,
+    pub(super) rule: Rule,
+    pub(super) code: Option<ErrorCode>,
+    /// What would run, for a command that may.
+    pub(super) plan: Option<Plan>,
+    pub(super) took_part: Vec<TookPart>,
+}
+
 pub(super) fn run(flags: &Flags, asked: &Explain) -> anyhow::Result<()> {
-    let tool = tool(&asked.tool)?;
-    let arguments = arguments(tool, asked)?;
+    let kind = CommandTool::ALL.into_iter().find(|tool| tool.name() == asked.tool);
+    let command = kind
+        .map(|kind| Ok::<_, BadUsage>((kind, arguments(kind, asked)?)))
+        .transpose()?;
     let started = Started::load(flags)?;
-    let verdict = verdict(&started.policy, tool, &arguments);
+    let policy = &started.policy;
+    let run = run_context(asked);
+    let role = match asked.role {
+        ExplainRole::Agent => Role::Agent,
+        ExplainRole::Operator => Role::Operator,
+    };
+    let context = policy.tools.context(role, run.as_ref());
+    let explained = match &command {
+        Some((kind, arguments)) => explain_command(policy, &context, *kind, arguments),
+        None => tool::explain(policy, &context, &asked.tool, &asked.argv)?,
+    };
     let mut page = Page::stdout();
     if asked.json {
-        page.json(&as_json(&started, &verdict))?;
+        page.json(&as_json(&started, &context, &explained))?;
     } else {
-        say(&mut page, &started, &verdict)?;
+        say(&mut page, &started, &context, &explained)?;
     }
     page.flush()
 }
 
-fn tool(name: &str) -> Result<CommandTool, BadUsage> {
-    CommandTool::ALL
-        .into_iter()
-        .find(|tool| tool.name() == name)
-        .ok_or_else(|| {
-            let known: Vec<_> = CommandTool::ALL
-                .iter()
-                .map(|tool| format!("`{}`", tool.name()))
-                .collect();
-            BadUsage(format!(
-                "there is no policy on commands for the tool `{name}`; use one of {}",
-                known.join(", ")
-            ))
-        })
+/// The run that the flags describe; none where they say nothing.
+fn run_context(asked: &Explain) -> Option<RunContext> {
+    let run = RunContext {
+        agent_key: asked.agent_key.clone(),
+        label: asked.label.clone(),
+        project: asked.project.clone(),
+        namespace: asked.namespace.clone(),
+        repository: asked.repository.clone(),
+        ..RunContext::default()
+    };
+    (run != RunContext::default()).then_some(run)
 }
 
 /// The arguments as a client would send them.
@@ -87,81 +110,121 @@ fn arguments(tool: CommandTool, asked: &Explain) -> Result<Map<String, Value>, B
 }
 
 /// The stations a call passes before it could run: catalog, arguments, policy.
-fn verdict(policy: &EffectivePolicy, tool: CommandTool, arguments: &Map<String, Value>) -> Verdict {
-    let source = || policy.sources.last().cloned().unwrap_or_default();
-    let deny = |name: &str, refusal: Refusal| {
-        let rule = Rule {
-            name: name.to_owned(),
-            source: source(),
-            reason: refusal.message.clone(),
-        };
-        Verdict::Deny(Denial { refusal, rule })
-    };
-    let listed = catalog::listed(policy, &Caller::anonymous_agent(Transport::Stdio));
-    if !listed.iter().any(|known| known.name == tool.name()) {
-        let message = format!("the tool `{}` is disabled, so callers do not find it", tool.name());
-        return deny("tools", Refusal::new(ErrorCode::UnknownTool, message));
-    }
-    let request = match request::read(tool, arguments) {
-        Ok(request) => request,
-        Err(refusal) => return deny("arguments", refusal),
-    };
+fn explain_command(
+    policy: &EffectivePolicy,
+    context: &Context<'_>,
+    kind: CommandTool,
+    arguments: &Map<String, Value>,
+) -> Explained {
     let machine = Machine::new(policy.command.path.clone());
     // Which variables are passed on decides nothing.
     let environment = BTreeMap::new();
-    decide(
-        policy,
-        &request,
-        &Surroundings {
-            programs: &machine,
-            directories: &machine,
-            environment: &environment,
+    let around = Surroundings {
+        programs: &machine,
+        directories: &machine,
+        environment: &environment,
+    };
+    let deny = |code: ErrorCode, rule: Rule| {
+        let refusal = Refusal::new(code, rule.reason.clone());
+        Verdict::Deny(Denial { refusal, rule })
+    };
+    let (verdict, took_part) = match (policy.tools.sees(context, kind.name()), request::read(kind, arguments)) {
+        (Err(rule), _) => (
+            deny(ErrorCode::UnknownTool, rule),
+            tool::took_part(policy, context, kind.name()),
+        ),
+        (Ok(()), Err(refusal)) => {
+            let rule = Rule {
+                name: "arguments".to_owned(),
+                source: policy.sources.last().cloned().unwrap_or_default(),
+                reason: refusal.message.clone(),
+            };
+            (Verdict::Deny(Denial { refusal, rule }), Vec::new())
+        }
+        (Ok(()), Ok(request)) => (
+            decide(policy, context, &request, &around),
+            explain::of_command(policy, context, &request, &around),
+        ),
+    };
+    let happens = match &verdict {
+        Verdict::Allow(permit) if permit.auto_approved => {
+            "it would run at once; the whitelist answers for a person".to_owned()
+        }
+        Verdict::Allow(_) => "it would run at once, nobody is asked".to_owned(),
+        Verdict::Ask(_) => "it would run only after a person approves it".to_owned(),
+        Verdict::Deny(denial) => refused(denial.refusal.code),
+    };
+    Explained {
+        verdict: verdict.word(),
+        happens,
+        rule: verdict.rule().clone(),
+        code: match &verdict {
+            Verdict::Deny(denial) => Some(denial.refusal.code),
+            Verdict::Allow(_) | Verdict::Ask(_) => None,
         },
-    )
+        plan: verdict.plan().cloned(),
+        took_part,
+    }
 }
 
-fn as_json(started: &Started, verdict: &Verdict) -> Value {
-    let rule = verdict.rule();
+pub(super) fn refused(code: ErrorCode) -> String {
+    format!("it would be refused with {}", code.name())
+}
+
+fn as_json(started: &Started, context: &Context<'_>, explained: &Explained) -> Value {
+    let rule = &explained.rule;
+    let part = |part: &TookPart| json!({"rule": part.rule, "source": part.source, "effect": part.effect});
     let mut answer = json!({
-        "verdict": verdict.word(),
+        "verdict": explained.verdict,
         "rule": rule.name,
         "source": rule.source,
         "sources": started.policy.sources,
         "reason": rule.reason,
-        "programs": verdict.plan().map(Plan::program_names).unwrap_or_default(),
+        "took_part": explained.took_part.iter().map(part).collect::<Vec<_>>(),
+        "keys": context.recorded(),
+        "programs": explained.plan.as_ref().map(Plan::program_names).unwrap_or_default(),
         "warnings": started.settings.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
     });
-    if let Verdict::Deny(denial) = verdict {
-        answer["error_code"] = json!(denial.refusal.code.name());
+    if let Some(code) = explained.code {
+        answer["error_code"] = json!(code.name());
     }
     answer
 }
 
-fn say(page: &mut Page, started: &Started, verdict: &Verdict) -> anyhow::Result<()> {
-    let (tone, happens) = match verdict {
-        Verdict::Allow(permit) if permit.auto_approved => (
-            Tone::Good,
-            "it would run at once; the whitelist answers for a person".to_owned(),
-        ),
-        Verdict::Allow(_) => (Tone::Good, "it would run at once, nobody is asked".to_owned()),
-        Verdict::Ask(_) => (Tone::Caution, "it would run only after a person approves it".to_owned()),
-        Verdict::Deny(denial) => (
-            Tone::Bad,
-            format!("it would be refused with {}", denial.refusal.code.name()),
-        ),
+fn say(page: &mut Page, started: &Started, context: &Context<'_>, explained: &Explained) -> anyhow::Result<()> {
+    let tone = match explained.verdict {
+        "allow" => Tone::Good,
+        "ask" => Tone::Caution,
+        _ => Tone::Bad,
     };
-    page.line(format_args!("{}: {happens}", page.paint(tone, verdict.word())))?;
-    let Rule { name, source, reason } = verdict.rule();
-    let name = shortened(&clean(name), RULE_CHARS_MAX);
+    let short = |rule: &str| shortened(&clean(rule), RULE_CHARS_MAX);
     page.line(format_args!(
-        "the rule is {name}, from {}: {}",
+        "{}: {}",
+        page.paint(tone, explained.verdict),
+        explained.happens
+    ))?;
+    let Rule { name, source, reason } = &explained.rule;
+    page.line(format_args!(
+        "the rule is {}, from {}: {}",
+        short(name),
         clean(source),
         clean(reason)
     ))?;
-    if let Some(plan) = verdict.plan() {
+    if context.is_in_a_run() {
+        page.line(caller(context))?;
+    }
+    if let Some(plan) = &explained.plan {
         page.line(how(plan))?;
         page.line(place(plan))?;
         page.line(reach(plan))?;
+    }
+    for part in &explained.took_part {
+        page.line(format_args!(
+            "{} says {}, from {}",
+            short(&part.rule),
+            clean(&part.effect),
+            clean(&part.source)
+        ))?;
     }
     for warning in &started.settings.warnings {
         page.line(format_args!(
@@ -171,6 +234,17 @@ fn say(page: &mut Page, started: &Started, verdict: &Verdict) -> anyhow::Result<
         ))?;
     }
     Ok(())
+}
+
+/// Who would call, as the policies complete it.
+fn caller(context: &Context<'_>) -> String {
+    let keys = context.recorded();
+    let key = |(name, value): (&String, &Value)| match value {
+        Value::String(text) => format!("{name} `{}`", clean(text)),
+        other => format!("{name} {}", clean(&other.to_string())),
+    };
+    let keys: Vec<_> = keys.as_object().into_iter().flatten().map(key).collect();
+    format!("the caller is {}", keys.join(", "))
 }
 
 fn how(plan: &Plan) -> String {

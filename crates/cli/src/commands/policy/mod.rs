@@ -3,6 +3,7 @@
 mod check;
 mod explain;
 mod show;
+mod tool;
 
 use crate::cli::Policy;
 use crate::config::Flags;

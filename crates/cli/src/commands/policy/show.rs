@@ -20,17 +20,45 @@ pub(super) fn run(flags: &Flags, json: bool) -> anyhow::Result<()> {
     } else {
         let mut rows = vec![row("digest", &digest)];
         for (name, value) in content.as_object().into_iter().flatten() {
-            match value.as_array() {
-                // Objects are worth a line each.
-                Some(items) if items.iter().any(Value::is_object) => {
-                    rows.extend(items.iter().map(|item| row(name, item)))
-                }
-                _ => rows.push(row(name, value)),
+            match name.as_str() {
+                "catalog" => rows.push(row(name, &names(value))),
+                "policies" => policies(value, &mut rows),
+                _ => rows.extend(lines(name, value)),
             }
         }
         page.table(&rows)?;
     }
     page.flush()
+}
+
+/// Objects are worth a line each.
+fn lines(name: &str, value: &Value) -> Vec<Vec<Cell>> {
+    match value.as_array() {
+        Some(items) if items.iter().any(Value::is_object) => items.iter().map(|item| row(name, item)).collect(),
+        _ => vec![row(name, value)],
+    }
+}
+
+/// Each key with its own fields, then its entries.
+fn policies(value: &Value, rows: &mut Vec<Vec<Cell>>) {
+    let sections = value.as_object().into_iter().flatten();
+    for (section, keys) in sections {
+        for (key, policy) in keys.as_object().into_iter().flatten() {
+            let name = format!("policies.{section}.{key}");
+            for (field, value) in policy.as_object().into_iter().flatten() {
+                match (field.as_str(), value) {
+                    (_, Value::Null) | ("source", _) => {}
+                    ("tools", Value::Array(entries)) => rows.extend(entries.iter().map(|entry| row(&name, entry))),
+                    (field, value) => rows.push(row(&name, &json!({field: value}))),
+                }
+            }
+        }
+    }
+}
+
+fn names(tools: &Value) -> Value {
+    let tools = tools.as_array().into_iter().flatten();
+    tools.map(|tool| tool["name"].clone()).collect()
 }
 
 fn row(name: &str, value: &Value) -> Vec<Cell> {

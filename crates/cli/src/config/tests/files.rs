@@ -24,7 +24,7 @@ fn the_operators_file_sets_what_it_says() {
         ),
         ("^make$", true)
     );
-    assert_eq!(settings.tools[0].approval.as_deref(), Some("required"));
+    assert_eq!(settings.held("tools").unwrap().value[0]["approval"], "required");
     assert!(settings.audit.redact_patterns[0].is_match("x tok_abc"));
     assert_eq!(
         (settings.audit.durability.as_str(), settings.limits.requests_per_second),
@@ -136,8 +136,8 @@ fn keys_that_nothing_reads_yet_are_kept() {
     let settings = World::new().operator(text).settings();
     assert_eq!(settings.held("approvers").unwrap().value[0]["type"], "client");
     assert_eq!(
-        settings.held("policies.labels").unwrap().value["run:dev"]["tools"]["*"]["approval"],
-        "deny"
+        settings.held("policies.labels").unwrap().value["run:dev"]["agent_key"],
+        "dev"
     );
     assert_eq!(
         settings.secret("github.token"),

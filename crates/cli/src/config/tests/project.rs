@@ -99,10 +99,16 @@ fn tool_entries_of_all_sources_count() {
         .operator("tools: {a: {approval: required}}\n")
         .project("tools: {a: {approval: none}, b: {enabled: false}}\n");
     let settings = world.settings();
-    let entries: Vec<_> = settings
-        .tools
+    let tools = settings.held("tools").unwrap().value.as_array().unwrap();
+    let entries: Vec<_> = tools
         .iter()
-        .map(|it| (it.pattern.as_str(), it.approval.as_deref(), it.enabled))
+        .map(|it| {
+            (
+                it["pattern"].as_str().unwrap(),
+                it["approval"].as_str(),
+                it["enabled"].as_bool(),
+            )
+        })
         .collect();
     assert_eq!(
         entries,
@@ -116,7 +122,11 @@ fn tool_entries_of_all_sources_count() {
         warnings(&world, &settings),
         ["/work/.countersign/config.yaml: line 1, column 9: `tools`: `a` stays at `required`, the stricter"]
     );
-    assert!(settings.tools[2].source.starts_with("project file "));
+    let source = tools[2]["source"].as_str().unwrap();
+    assert!(
+        source.starts_with("project file ") && source.ends_with(", line 1, column 30"),
+        "{source}"
+    );
 }
 
 #[test]
@@ -132,4 +142,51 @@ fn a_later_rule_with_the_same_pattern_takes_the_place_of_the_earlier() {
         .map(|rule| (rule.pattern, rule.enabled))
         .collect();
     assert_eq!(rules, [("^make".to_owned(), false), ("^ls".to_owned(), true)]);
+}
+
+#[test]
+fn policies_of_all_sources_count_and_only_the_operator_maps() {
+    let world = World::new()
+        .operator("policies:\n  labels:\n    'run:dev': {agent_key: dev, tools: {run_command: {approval: required}}}\n")
+        .project(
+            "policies:\n  labels:\n    'run:dev': {agent_key: root, tools: {run_command: {approval: deny}}}\n  projects:\n    shop: {namespace: shop, tools: {'*': {scope: namespace}}}\n",
+        );
+    let settings = world.settings();
+    let label = &settings.held("policies.labels").unwrap().value["run:dev"];
+    assert_eq!(label["agent_key"], "dev");
+    let said: Vec<_> = label["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["approval"])
+        .collect();
+    assert_eq!(said, ["required", "deny"]);
+    assert!(
+        label["tools"][1]["source"]
+            .as_str()
+            .unwrap()
+            .starts_with("project file ")
+    );
+    assert!(settings.held("policies.projects").unwrap().value["shop"]["namespace"].is_null());
+    let file = "/work/.countersign/config.yaml";
+    assert_eq!(
+        warnings(&world, &settings),
+        [
+            format!(
+                "{file}: line 3, column 17: `policies.labels`: only the operator's file or a trusted file may set `agent_key` of `run:dev`"
+            ),
+            format!(
+                "{file}: line 5, column 12: `policies.projects`: only the operator's file or a trusted file may set `namespace` of `shop`"
+            ),
+        ]
+    );
+}
+
+#[test]
+fn a_repository_belongs_to_one_project() {
+    let world = World::new().operator("policies: {projects: {a: {repositories: [r, s]}, b: {repositories: [r]}}}\n");
+    assert_eq!(
+        world.problems(),
+        ["/home/.config/countersign/config.yaml: line 1, column 12: repository `r` is in two projects, `a` and `b`"]
+    );
 }

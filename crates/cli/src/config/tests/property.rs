@@ -4,6 +4,9 @@
 
 use std::collections::BTreeSet;
 
+use countersign_gateway::policy::actor::RunContext;
+use countersign_gateway::policy::tools::{Ruling, ToolUse};
+use countersign_gateway::session::Role;
 use proptest::prelude::*;
 
 use super::*;
@@ -24,10 +27,32 @@ const CHOICES: &[(&str, &[&str])] = &[
     (
         "",
         &[
-            "tools: {a: {approval: none}}",
-            "tools: {a: {approval: deny}}",
-            "tools: {a: {enabled: false}}",
-            "tools: {'*': {approval: required, enabled: true}}",
+            "tools: {run_command: {approval: none}, secret.sync.github_k8s: {approval: none}}",
+            "tools: {run_command: {approval: deny}, start-task: {enabled: true}}",
+            "tools: {run_command: {enabled: false}, secret.sync.*: {actions: [read, write]}}",
+            "tools: {'*': {approval: required, enabled: true}, database.lifecycle: {approval: none}}",
+        ],
+    ),
+    (
+        "policies",
+        &[
+            "agents: {dev: {tools: {'*': {approval: none}}}}",
+            "agents: {dev: {tools: {'run_*': {actions: [read]}, 'secret.*': {roles: [operator]}}}}",
+            "agents: {sre: {tools: {'*': {approval: deny}}}}",
+        ],
+    ),
+    (
+        "policies",
+        &[
+            "labels: {'run:ops': {agent_key: sre, tools: {run_command: {approval: none, labels: ['run:*']}}}}",
+            "labels: {'run:ops': {agent_key: dev, tools: {'database.*': {scope: namespace}}}}",
+        ],
+    ),
+    (
+        "policies",
+        &[
+            "projects: {shop: {namespace: shop, repositories: [example/shop]}}",
+            "projects: {shop: {namespace: other, tools: {'*': {scope: {namespace: shop}}}}}",
         ],
     ),
     (
@@ -146,6 +171,7 @@ fn file() -> impl Strategy<Value = String> {
         let mut text: String = chosen("").iter().map(|line| format!("{line}\n")).collect();
         for section in [
             "command_policy",
+            "policies",
             "approval_policy",
             "approvals",
             "audit",
@@ -157,6 +183,24 @@ fn file() -> impl Strategy<Value = String> {
         }
         text
     })
+}
+
+/// Callers outside of runs and in them.
+fn runs() -> Vec<(&'static str, Option<RunContext>)> {
+    let run = |agent: Option<&str>, label: Option<&str>, project: Option<&str>| {
+        Some(RunContext {
+            agent_key: agent.map(str::to_owned),
+            label: label.map(str::to_owned),
+            project: project.map(str::to_owned),
+            ..RunContext::default()
+        })
+    };
+    vec![
+        ("to anybody", None),
+        ("to dev", run(Some("dev"), None, None)),
+        ("to a run:ops", run(None, Some("run:ops"), None)),
+        ("to sre in shop", run(Some("sre"), Some("run:ops"), Some("shop"))),
+    ]
 }
 
 /// Everything a configuration lets through; a tighter one lets through a part of it.
@@ -225,20 +269,21 @@ fn lets_through(settings: &Settings) -> BTreeSet<String> {
     }
     add("self approval", settings.approval.self_approval);
     add("one approver", settings.approval.quorum < 2);
-    for (tool, patterns) in [("a", ["a", "*"]), ("b", ["b", "*"])] {
-        let rules = || {
-            settings
-                .tools
-                .iter()
-                .filter(|rule| patterns.contains(&rule.pattern.as_str()))
-        };
-        let strictest = |word: &str| rules().any(|rule| rule.approval.as_deref() == Some(word));
-        add(
-            &format!("{tool} offered"),
-            !rules().any(|rule| rule.enabled == Some(false)),
-        );
-        add(&format!("{tool} at all"), !strictest("deny"));
-        add(&format!("{tool} unasked"), !strictest("deny") && !strictest("required"));
+    let policy = crate::policy::effective(settings).unwrap();
+    for (name, run) in runs() {
+        let context = policy.tools.context(Role::Agent, run.as_ref());
+        for tool in [
+            "run_command",
+            "secret.sync.github_k8s",
+            "database.lifecycle",
+            "start-task",
+        ] {
+            let ruling = policy.tools.ruling(&context, &ToolUse::of(tool));
+            let passes = matches!(ruling, Ruling::Allow | Ruling::Ask(_));
+            add(&format!("{tool} listed {name}"), policy.tools.lists(&context, tool));
+            add(&format!("{tool} {name}"), passes);
+            add(&format!("{tool} unasked {name}"), ruling == Ruling::Allow);
+        }
     }
     let root = settings
         .places

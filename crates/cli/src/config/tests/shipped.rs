@@ -36,8 +36,9 @@ fn is_configuration(text: &str) -> bool {
 fn check(name: &str, text: &str) {
     let mut world = World::new();
     world.flags.config = Some(world.write("elsewhere/shipped.yaml", text));
-    if let Err(problems) = world.load() {
-        panic!("{name}:\n{problems}");
+    match world.load() {
+        Err(problems) => panic!("{name}:\n{problems}"),
+        Ok(settings) => drop(crate::policy::effective(&settings).expect(name)),
     }
 }
 
@@ -59,6 +60,7 @@ fn every_example_loads_as_an_operators_file() {
         "rust-developer.yaml",
         "ci.yaml",
         "team-server.yaml",
+        "runs.yaml",
     ] {
         assert!(checked.iter().any(|name| name == expected), "{expected}");
     }

@@ -149,6 +149,7 @@ pub fn builtin_rules() -> Vec<WhitelistRule> {
             reason: "only reads".to_owned(),
             enabled: true,
             source: Source::BuiltIn,
+            origin: Source::BuiltIn.as_str().to_owned(),
         })
         .collect()
 }

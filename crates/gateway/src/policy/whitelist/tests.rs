@@ -1,6 +1,9 @@
 //! What runs without a question, and what never does.
 
-use super::{Asked, Candidate, Environment, RuleText, Source, WhitelistError, WhitelistRule, builtin_rules, covers};
+use super::{
+    Asked, Candidate, Environment, RuleText, Source, TaskHand, WhitelistError, WhitelistRule, builtin_rules, covers,
+    with_task,
+};
 use crate::policy::line::{Limits, read};
 
 fn rule(pattern: &str) -> WhitelistRule {
@@ -302,4 +305,31 @@ fn built_in_rules_explain_themselves() {
         find.as_deref(),
         Some("find without -exec -execdir -ok -okdir -delete -fprint -fprint0 -fprintf -fls")
     );
+}
+
+#[test]
+fn a_task_of_an_agent_may_only_ask_to_be_asked() {
+    let on = text("^make test");
+    let off = RuleText {
+        enabled: false,
+        ..text("^ls")
+    };
+    let rules = builtin_rules();
+    let agents = with_task(&rules, &[on.clone(), off.clone()], TaskHand::Tightens).expect("rules");
+    assert_eq!(agents.ignored, ["^make test"]);
+    assert!(!covered(&agents.rules, "make test"));
+    assert!(!covered(&agents.rules, "ls -l"), "it asked to be asked");
+    assert!(covered(&agents.rules, "cat x"));
+    let operators = with_task(&rules, &[on, off], TaskHand::Sets).expect("rules");
+    assert!(operators.ignored.is_empty() && covered(&operators.rules, "make test"));
+    assert!(operators.rules.iter().any(|rule| rule.source == Source::Task));
+    // What was switched off for all stays so.
+    let again = with_task(&agents.rules, &[text("^ls")], TaskHand::Sets).expect("rules");
+    assert!(!covered(&again.rules, "ls -l"));
+    let bad = RuleText {
+        matches: &["make x".to_owned()],
+        ..text("^ls")
+    };
+    let errors = with_task(&rules, &[text("("), bad], TaskHand::Tightens).expect_err("two errors");
+    assert_eq!(errors.len(), 2);
 }

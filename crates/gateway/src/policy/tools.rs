@@ -1,0 +1,301 @@
+//! Tools by policy: what all layers say of a tool for one caller, and what that means for an act.
+//!
+//! Everything that needs patterns is joined when the policy is loaded, per tool and per key. A call
+//! looks up at most five outcomes by name and joins them; a caller outside of runs needs one.
+
+mod layers;
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::actor::{Context, RunContext, Target};
+use super::decide::Rule;
+use super::effective::ToolApproval;
+use super::matrix::{self, KnownTool};
+use super::merge::{Act, Demand, LayerKind, Level, Outcome, Part, Within};
+use crate::session::Role;
+
+pub use layers::{Hand, LabelPolicy, Layers, MatrixEntry, ProjectPolicy};
+use layers::{in_section, said};
+
+/// One use of a tool.
+#[derive(Clone, Copy, Debug)]
+pub struct ToolUse<'a> {
+    pub tool: &'a str,
+    /// The value of its argument `action`, where it has one.
+    pub action: Option<&'a str>,
+    pub target: Target<'a>,
+}
+
+impl<'a> ToolUse<'a> {
+    /// A call that is all one act, aimed at nothing but its run.
+    pub fn of(tool: &'a str) -> Self {
+        Self {
+            tool,
+            action: None,
+            target: Target::default(),
+        }
+    }
+}
+
+/// What the layers say of one use.
+#[must_use]
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ruling {
+    Allow,
+    Ask(Rule),
+    /// Denied, and the caller knows that there is such a tool.
+    Deny(Rule),
+    /// For this caller there is no such tool.
+    Absent(Rule),
+}
+
+type Outcomes = HashMap<String, Outcome>;
+
+/// The layers, made ready.
+#[derive(Clone, Debug)]
+pub struct ToolPolicies {
+    layers: Layers,
+    // INVARIANT: what follows is made from `layers` by `new` and holds an outcome for every known tool.
+    known: HashMap<String, KnownTool>,
+    outside_runs: Outcomes,
+    run_catalog: Outcomes,
+    agents: HashMap<String, Outcomes>,
+    labels: HashMap<String, Outcomes>,
+    projects: HashMap<String, Outcomes>,
+    project_of: HashMap<String, String>,
+}
+
+impl ToolPolicies {
+    pub fn new(layers: Layers) -> Self {
+        let names: Vec<&str> = layers.tools.iter().map(|tool| tool.name.as_str()).collect();
+        let per_tool = |outcome: &dyn Fn(&str) -> Outcome| -> Outcomes {
+            names.iter().map(|name| ((*name).to_owned(), outcome(name))).collect()
+        };
+        let policy = |section: &str, key: &str| format!("policies.{section}.{key}");
+        let agents = layers.agents.iter().map(|(key, entries)| {
+            let place = policy("agents", key);
+            let said = per_tool(&|tool| said(LayerKind::Agent, entries, tool, &in_section(&place)));
+            (key.clone(), said)
+        });
+        let labels = layers.labels.iter().map(|(key, label)| {
+            let place = policy("labels", key);
+            let said = per_tool(&|tool| said(LayerKind::Label, &label.entries, tool, &in_section(&place)));
+            (key.clone(), said)
+        });
+        let projects = layers.projects.iter().map(|(key, project)| {
+            let place = policy("projects", key);
+            let bounds = project.bounds(&place);
+            let said = per_tool(&|tool| {
+                let mut outcome = said(LayerKind::Project, &project.entries, tool, &in_section(&place));
+                bounds.iter().for_each(|bound| outcome.join(bound));
+                outcome
+            });
+            (key.clone(), said)
+        });
+        let repositories = |(key, project): (&String, &ProjectPolicy)| {
+            let pair = |name: &String| (name.clone(), key.clone());
+            project.repositories.iter().map(pair).collect::<Vec<_>>()
+        };
+        Self {
+            known: layers
+                .tools
+                .iter()
+                .map(|tool| (tool.name.clone(), tool.clone()))
+                .collect(),
+            outside_runs: per_tool(&|tool| layers.outside_runs(tool)),
+            run_catalog: per_tool(&|tool| layers.offered_to_runs(tool)),
+            agents: agents.collect(),
+            labels: labels.collect(),
+            projects: projects.collect(),
+            project_of: layers.projects.iter().flat_map(repositories).collect(),
+            layers,
+        }
+    }
+
+    pub fn layers(&self) -> &Layers {
+        &self.layers
+    }
+
+    /// A caller as policy sees it. What its run does not say is taken from what the policies say of
+    /// its label, repository and project.
+    pub fn context<'a>(&'a self, role: Role, run: Option<&'a RunContext>) -> Context<'a> {
+        let Some(run) = run else {
+            return Context::of_role(role);
+        };
+        let label = run.label.as_deref();
+        let of_label = label.and_then(|label| self.layers.labels.get(label));
+        let project_of = |repository: &String| self.project_of.get(repository).map(String::as_str);
+        let project = run
+            .project
+            .as_deref()
+            .or_else(|| run.repository.as_ref().and_then(project_of));
+        let of_project = project.and_then(|project| self.layers.projects.get(project));
+        Context {
+            role,
+            agent_key: run
+                .agent_key
+                .as_deref()
+                .or_else(|| of_label.and_then(|label| label.agent_key.as_deref())),
+            label,
+            project,
+            other_labels: Some(&run.labels),
+            namespace: run
+                .namespace
+                .as_deref()
+                .or_else(|| of_project.and_then(|project| project.namespace.as_deref())),
+            cluster: run.cluster.as_deref(),
+            repository: run.repository.as_deref(),
+        }
+    }
+
+    /// What all layers that this caller's keys select say of a tool; nothing for a tool that is not
+    /// known.
+    pub fn outcome(&self, context: &Context<'_>, tool: &str) -> Option<Cow<'_, Outcome>> {
+        let base = self.outside_runs.get(tool)?;
+        let more = [
+            context.label.and_then(|_| self.run_catalog.get(tool)),
+            find(&self.agents, context.agent_key, tool),
+            find(&self.labels, context.label, tool),
+            find(&self.projects, context.project, tool),
+        ];
+        let mut outcome = Cow::Borrowed(base);
+        for layer in more.into_iter().flatten() {
+            outcome.to_mut().join(layer);
+        }
+        Some(outcome)
+    }
+
+    /// What the layers say of one use. Absence denies.
+    pub fn ruling(&self, context: &Context<'_>, used: &ToolUse<'_>) -> Ruling {
+        let (Some(outcome), Some(known)) = (self.outcome(context, used.tool), self.known.get(used.tool)) else {
+            return Ruling::Absent(unknown(used.tool));
+        };
+        if let Some(absent) = hidden(&outcome, known, context) {
+            return Ruling::Absent(absent);
+        }
+        let level = outcome.level(self.act(used));
+        // A strictness that nobody stands for would be a bug; it must not become a permission.
+        let ruled = |reason: String| match level.decided_by() {
+            Some(by) => rule(by, reason),
+            None => Rule {
+                reason,
+                ..unknown(used.tool)
+            },
+        };
+        match (level.approval, outcome.unmet(context, &used.target)) {
+            (ToolApproval::Deny, _) => {
+                let reason = format!("policy denies the tool `{}`", used.tool);
+                Ruling::Deny(ruled(match used.action {
+                    Some(action) => format!("{reason} its action `{action}`"),
+                    None => reason,
+                }))
+            }
+            (ToolApproval::Required | ToolApproval::None, Some(demand)) => {
+                Ruling::Deny(rule(&demand.by, demand.refusal(used.tool)))
+            }
+            (ToolApproval::Required, None) => Ruling::Ask(ruled(format!("the tool `{}` needs approval", used.tool))),
+            (ToolApproval::None, None) => Ruling::Allow,
+        }
+    }
+
+    pub fn knows(&self, tool: &str) -> bool {
+        self.known.contains_key(tool)
+    }
+
+    /// What a use is to the world outside; of a tool that is not known, the worst.
+    pub fn act(&self, used: &ToolUse<'_>) -> Act {
+        self.known
+            .get(used.tool)
+            .map_or(Act::Write, |tool| tool.act(used.action))
+    }
+
+    /// Whether a call to this tool gets as far as being judged. Where not, it is answered as if there
+    /// were no such tool.
+    pub fn sees(&self, context: &Context<'_>, tool: &str) -> Result<(), Rule> {
+        match (self.outcome(context, tool), self.known.get(tool)) {
+            (Some(outcome), Some(known)) => match hidden(&outcome, known, context) {
+                Some(rule) => Err(rule),
+                None => Ok(()),
+            },
+            _ => Err(unknown(tool)),
+        }
+    }
+
+    /// Whether the tool is listed: the caller sees it, and not everything it does is denied.
+    pub fn lists(&self, context: &Context<'_>, tool: &str) -> bool {
+        match (self.outcome(context, tool), self.known.get(tool)) {
+            (Some(outcome), Some(known)) => {
+                hidden(&outcome, known, context).is_none() && denied(&outcome, known).is_none()
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Demand {
+    fn refusal(&self, tool: &str) -> String {
+        let subject = self.subject.as_str();
+        match &self.within {
+            Within::Own => format!("the tool `{tool}` may act only upon the run's own {subject}"),
+            Within::AnyOf(_) => format!(
+                "the tool `{tool}` may act only for {subject} {}",
+                self.within.described()
+            ),
+        }
+    }
+}
+
+fn find<'o>(layers: &'o HashMap<String, Outcomes>, key: Option<&str>, tool: &str) -> Option<&'o Outcome> {
+    layers.get(key?)?.get(tool)
+}
+
+/// Why this caller does not even see the tool: it is off, it is for others, or the policy of the
+/// caller's run denies all of it. What `tools` denies to everybody is no secret.
+fn hidden(outcome: &Outcome, known: &KnownTool, context: &Context<'_>) -> Option<Rule> {
+    let name = &known.name;
+    if let Some(by) = outcome.disabled_by() {
+        return Some(rule(
+            by,
+            format!("the tool `{name}` is disabled, so callers do not find it"),
+        ));
+    }
+    if let Some(demand) = outcome.unmet_by_actor(context) {
+        return Some(rule(&demand.by, demand.refusal(name)));
+    }
+    let of_the_run = |level: &Level| {
+        let by = level.decided_by()?;
+        match by.layer {
+            LayerKind::BuiltIn | LayerKind::Matrix => None,
+            LayerKind::RunCatalog | LayerKind::Agent | LayerKind::Label | LayerKind::Project => {
+                Some(rule(by, format!("policy denies the tool `{name}` to this run")))
+            }
+        }
+    };
+    denied(outcome, known).and_then(of_the_run)
+}
+
+/// The level that denies everything the tool does.
+fn denied<'o>(outcome: &'o Outcome, known: &KnownTool) -> Option<&'o Level> {
+    let is_denied = |act: Act| outcome.level(act).approval == ToolApproval::Deny;
+    known.all_acts().all(is_denied).then(|| outcome.level(known.act))
+}
+
+fn unknown(tool: &str) -> Rule {
+    Rule {
+        name: "catalog".to_owned(),
+        source: matrix::SOURCE.to_owned(),
+        reason: format!("there is no tool `{tool}`"),
+    }
+}
+
+fn rule(by: &Part, reason: String) -> Rule {
+    Rule {
+        name: by.rule.clone(),
+        source: by.source.clone(),
+        reason,
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,131 @@
+//! What the tool matrix and the policies of runs do to calls.
+
+use std::collections::BTreeSet;
+
+use countersign_gateway::policy::actor::RunContext;
+use countersign_gateway::policy::effective::{Mode, ToolApproval};
+use countersign_gateway::policy::merge::{Action, ToolPolicy};
+use serde_json::{Value, json};
+
+use crate::stage::Stage;
+use crate::yes;
+
+fn code(answer: &Value) -> &str {
+    answer["error_code"].as_str().unwrap_or("none")
+}
+
+#[tokio::test]
+async fn the_matrix_asks_in_every_mode_and_the_strictest_wins() {
+    use ToolApproval::{Deny, None, Required};
+    let asked = |stage: &Stage| stage.story().iter().any(|line| line.starts_with("ask"));
+    for mode in Mode::ALL.iter().copied() {
+        for (approval, more, expected) in [
+            (None, false, (mode == Mode::Untrusted, "none")),
+            (Required, false, (true, "none")),
+            (Deny, false, (false, "POLICY_DENIED")),
+            (Deny, true, (false, "POLICY_DENIED")),
+            (
+                Required,
+                true,
+                match mode {
+                    Mode::Never => (false, "POLICY_DENIED"),
+                    _ => (true, "none"),
+                },
+            ),
+        ] {
+            let stage = Stage::new(mode).answering(yes()).asking_for("execute_*", approval);
+            let mut call = json!({"file": "true", "args": ["x"]});
+            if more {
+                call["network"] = json!("allow");
+            }
+            let answer = stage.call("execute_process", call).await;
+            assert_eq!(
+                (asked(&stage), code(&answer)),
+                expected,
+                "{mode:?} {approval:?} more: {more}: {answer}"
+            );
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_only_may_read_runs_no_commands() {
+    let reading = ToolPolicy {
+        actions: Some(BTreeSet::from([Action::Read])),
+        ..ToolPolicy::default()
+    };
+    let stage = Stage::new(Mode::Never).with_tool("*", reading);
+    assert_eq!(stage.tools(), ["command_status"]);
+    let answer = stage.call("execute_process", json!({"file": "true", "args": []})).await;
+    assert_eq!(code(&answer), "POLICY_DENIED");
+    let answer = stage.call("command_cancel", json!({"request_id": "r"})).await;
+    assert_eq!(code(&answer), "POLICY_DENIED");
+    let answer = stage.call("command_status", json!({"request_id": "r"})).await;
+    assert_eq!(code(&answer), "NOT_FOUND");
+}
+
+/// There is no question about looking at one's own commands, so what needs one is refused.
+#[tokio::test]
+async fn what_cannot_be_asked_about_is_refused() {
+    let stage = Stage::new(Mode::Never).asking_for("command_status", ToolApproval::Required);
+    let answer = stage.call("command_status", json!({"request_id": "r"})).await;
+    assert_eq!(code(&answer), "POLICY_DENIED");
+}
+
+#[tokio::test]
+async fn a_tool_for_others_is_unknown_and_not_listed() {
+    let for_sre = ToolPolicy {
+        roles: Some(BTreeSet::from(["sre".to_owned()])),
+        ..ToolPolicy::default()
+    };
+    let run = |agent: &str| RunContext {
+        agent_key: Some(agent.to_owned()),
+        label: Some("run:ops".to_owned()),
+        ..RunContext::default()
+    };
+    let call = json!({"command": "true", "working_directory": "."});
+    let dev = Stage::new(Mode::Never)
+        .with_tool("run_command", for_sre.clone())
+        .in_run(run("dev"));
+    assert!(!dev.tools().contains(&"run_command"));
+    let refusal = dev.try_call("run_command", call.clone()).await.unwrap_err();
+    assert_eq!(refusal.code.name(), "UNKNOWN_TOOL");
+    let sre = Stage::new(Mode::Never)
+        .with_tool("run_command", for_sre)
+        .in_run(run("sre"));
+    assert!(sre.tools().contains(&"run_command"));
+    assert_eq!(sre.call("run_command", call).await["status"], "ok");
+}
+
+/// What was decided can be decided again: the digest names the policy, the keys the caller.
+#[tokio::test]
+async fn every_decision_is_recorded_with_digest_sources_and_keys() {
+    let run = RunContext {
+        agent_key: Some("sre".to_owned()),
+        label: Some("run:ops".to_owned()),
+        labels: BTreeSet::from(["bug".to_owned()]),
+        ..RunContext::default()
+    };
+    let keys = json!({"role": "agent", "agent_key": "sre", "label": "run:ops", "labels": ["bug", "run:ops"]});
+    for (file, rule) in [("true", None), ("id", Some("allowlist"))] {
+        let stage = Stage::new(Mode::Never).in_run(run.clone());
+        stage.call("execute_process", json!({"file": file, "args": []})).await;
+        let closing = stage.payload("command.completed");
+        let snapshot = &closing["policy_snapshot"];
+        assert_eq!(snapshot["keys"], keys);
+        assert_eq!(snapshot["sources"], json!(["test"]));
+        assert_eq!(snapshot["digest"].as_str().unwrap().len(), 64);
+        assert_eq!(closing["rule"].as_str(), rule);
+        if rule.is_none() {
+            let validated = stage.payload("command.validated");
+            assert_eq!(validated["policy_digest"], snapshot["digest"]);
+            assert_eq!(validated["policy_keys"], keys);
+        }
+    }
+    let outside = Stage::new(Mode::Never);
+    outside
+        .call("execute_process", json!({"file": "true", "args": []}))
+        .await;
+    let keys = &outside.payload("command.completed")["policy_snapshot"]["keys"];
+    assert_eq!(*keys, json!({"role": "agent"}));
+}
