@@ -15,6 +15,7 @@ START_WITHIN_S = 10
 CONNECTIONS = 8
 SESSIONS = [1, 1_000, 10_000]
 LEAK_SPELLS = 5
+SETTLED_AFTER_S = 12
 HEADERS = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {
     "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "countersign-bench", "version": "1"}}}
@@ -82,6 +83,8 @@ def growing(cache, plan, port, session, process):
         if wanted > sessions:
             load(cache, port, request(json.dumps(INITIALIZE).replace('"id": 1', '"id": @@@@@@@@@@'), {}), wanted - sessions)
             sessions = wanted
+            # That they were used is written down within a few seconds; idle sessions have no such news.
+            time.sleep(SETTLED_AFTER_S)
         runs = [(load(cache, port, request(LIST, session), plan.calls * 10),
                  load(cache, port, request(CALL, session), plan.calls, 1)) for _ in range(plan.rounds)]
         found.append({"sessions": sessions, "rss_kb": held(process.pid)["rss_kb"],
