@@ -10,7 +10,7 @@ use countersign_gateway::audit::Pending;
 use countersign_gateway::catalog::definition::{Hints, ToolDefinition};
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::error::{ErrorCode, Refusal};
-use countersign_gateway::ids::{IdSource, RequestId, SessionId};
+use countersign_gateway::ids::{CredentialId, IdSource, RequestId, SessionId};
 use countersign_gateway::service::{Answer, RefusedEnvelope, Service, ToolCall};
 use countersign_gateway::session::credential::{Credential, Credentials};
 use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState, Sessions, Touched};
@@ -151,6 +151,10 @@ impl Sessions for Echo {
 impl Credentials for Echo {
     fn authenticate(&self, _token: &str) -> Option<Credential> {
         None
+    }
+
+    fn is_in_force(&self, _id: &CredentialId) -> bool {
+        false
     }
 }
 

@@ -96,6 +96,8 @@ pub const REPLAY_AGE_MAX: Duration = Duration::from_secs(300);
 pub const REPLAY_BYTES_ALL_MAX: usize = 64 << 20;
 /// Time between two writes of sessions' activity to the store.
 pub const TOUCH_EVERY: Duration = Duration::from_secs(5);
+/// Time between two looks for sessions whose token was revoked.
+pub const REVOKED_EVERY: Duration = Duration::from_millis(500);
 /// Longest time between two searches for expired sessions.
 pub const EXPIRE_EVERY_MAX: Duration = Duration::from_secs(60);
 /// A session that is idle for so long is kept by the store only.

@@ -97,6 +97,9 @@ pub fn digest(token: &str) -> [u8; 32] {
 pub trait Credentials: Send + Sync + 'static {
     /// The credential behind a bearer token; none when it was never made, or is revoked.
     fn authenticate(&self, token: &str) -> Option<Credential>;
+
+    /// Whether a token that was presented before is still in force.
+    fn is_in_force(&self, id: &CredentialId) -> bool;
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! Refused credentials, recorded without letting a flood of them fill the record: the first of an
-//! address at once, the others together, once in a while.
+//! What is refused at the door (credentials, rates, foreign pages), recorded without letting a flood of
+//! it fill the record: the first of an address at once, the others together, once in a while.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use countersign_gateway::error::ErrorCode;
+use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::service::RefusedEnvelope;
 use countersign_gateway::session::Transport;
 use serde_json::{Map, Value};
@@ -16,7 +16,10 @@ use crate::limits::{AUTH_REFUSALS_ADDRESSES_MAX, AUTH_REFUSALS_EVERY};
 use crate::mcp::host::Host;
 
 #[derive(Default)]
-pub(super) struct Doorman(Mutex<HashMap<Option<IpAddr>, Count>>);
+pub(super) struct Doorman(Mutex<HashMap<Key, Count>>);
+
+/// An address, or all beyond the most we tell apart; and what was refused there.
+type Key = (Option<IpAddr>, ErrorCode);
 
 struct Count {
     since: Instant,
@@ -27,18 +30,19 @@ struct Count {
 
 impl Doorman {
     /// Counts a refusal. It is in the record when this resolves, or will be with others.
-    pub(super) async fn refused(&self, host: &Host, address: IpAddr, transport: Transport, message: &str) {
-        if self.count(address, transport, Instant::now()) {
-            record(host, Some(address), transport, 1, message).await;
+    pub(super) async fn refused(&self, host: &Host, address: IpAddr, transport: Transport, refusal: &Refusal) {
+        if self.count(address, refusal.code, transport, Instant::now()) {
+            let key = (Some(address), refusal.code);
+            record(host, key, transport, 1, &refusal.message).await;
         }
     }
 
     /// True for the first of an address in its time.
-    fn count(&self, address: IpAddr, transport: Transport, now: Instant) -> bool {
+    fn count(&self, address: IpAddr, code: ErrorCode, transport: Transport, now: Instant) -> bool {
         let mut counts = self.counts();
         // Beyond so many addresses they share one count.
-        let known = counts.contains_key(&Some(address)) || counts.len() < AUTH_REFUSALS_ADDRESSES_MAX;
-        let key = known.then_some(address);
+        let known = counts.contains_key(&(Some(address), code)) || counts.len() < AUTH_REFUSALS_ADDRESSES_MAX;
+        let key = (known.then_some(address), code);
         match counts.get_mut(&key) {
             Some(count) => {
                 count.untold += 1;
@@ -69,33 +73,27 @@ impl Doorman {
     async fn report_after(&self, host: &Host, age: Duration) {
         let now = Instant::now();
         let mut due = Vec::new();
-        self.counts().retain(|address, count| {
+        self.counts().retain(|key, count| {
             let over = now.duration_since(count.since) >= age;
             if over && count.untold > 0 {
-                due.push((*address, count.transport, std::mem::take(&mut count.untold)));
+                due.push((*key, count.transport, std::mem::take(&mut count.untold)));
                 count.since = now;
                 return true;
             }
             !over
         });
-        for (address, transport, untold) in due {
-            record(
-                host,
-                address,
-                transport,
-                untold,
-                "more requests were refused for their credentials",
-            )
-            .await;
+        for (key, transport, untold) in due {
+            let message = "more requests were refused at the door for the same reason";
+            record(host, key, transport, untold, message).await;
         }
     }
 
-    fn counts(&self) -> MutexGuard<'_, HashMap<Option<IpAddr>, Count>> {
+    fn counts(&self) -> MutexGuard<'_, HashMap<Key, Count>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-async fn record(host: &Host, address: Option<IpAddr>, transport: Transport, count: u64, message: &str) {
+async fn record(host: &Host, (address, code): Key, transport: Transport, count: u64, message: &str) {
     let mut params = Map::new();
     let address = address.map_or_else(|| "several".to_owned(), |address| address.to_string());
     params.insert("address".to_owned(), address.into());
@@ -108,7 +106,7 @@ async fn record(host: &Host, address: Option<IpAddr>, transport: Transport, coun
         method: String::new(),
         params: Some(params),
         received_at: host.clock.now(),
-        code: ErrorCode::Unauthenticated,
+        code,
         message: message.to_owned(),
         correlation_id: host.ids.correlation(),
     });

@@ -6,6 +6,7 @@ use axum::body::Body;
 use axum::http::{HeaderValue, Request, StatusCode, header};
 use axum::response::Response;
 use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::session::Transport;
 use hyper::body::Incoming;
 use tower_service::Service as _;
 
@@ -26,6 +27,12 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
     };
     if let Err(message) = guard::check(place, request.uri(), request.headers()) {
         let refusal = Refusal::new(ErrorCode::Forbidden, message);
+        let transport = match request.uri().path() {
+            "/sse" | "/messages" => Transport::Sse,
+            _ => Transport::StreamableHttp,
+        };
+        let address = peer.address.ip();
+        server.doorman.refused(&server.host, address, transport, &refusal).await;
         let response = if speaks_rpc(request.uri().path()) {
             refusal::unrecorded(&server.host, StatusCode::FORBIDDEN, &refusal)
         } else {

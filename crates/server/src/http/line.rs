@@ -36,6 +36,11 @@ impl Wire {
         Underway(Arc::clone(self))
     }
 
+    /// Whether no request is on its way, so that nobody would miss the connection.
+    pub(super) fn is_idle(&self) -> bool {
+        self.open.load(Ordering::Relaxed) == 0
+    }
+
     /// Ends the connection, which hyper would leave open until the client reads on.
     pub(super) fn cut(&self) {
         self.cut.notify_one();

@@ -69,8 +69,13 @@ async fn wind_down(server: &Arc<Server>, connections: &mut JoinSet<()>) {
         tracing::warn!("commands did not end in time");
     }
     let _ = timeout_at(end, all_gone(connections)).await;
-    upkeep::note_activity(&server.registry).await;
-    server.doorman.report_all(&server.host).await;
+    let told = async {
+        upkeep::note_activity(&server.registry).await;
+        server.doorman.report_all(&server.host).await;
+    };
+    if timeout_at(end, told).await.is_err() {
+        tracing::warn!("the last activity of sessions could not be noted in time");
+    }
     connections.abort_all();
 }
 
@@ -135,6 +140,8 @@ async fn converse(
     };
     let ended = match ended {
         Some(ended) => ended,
+        // Half a head is no request: whoever sends it is not waited for.
+        None if peer.wire.is_idle() => return,
         None => {
             // The request that is being answered is the last one.
             connection.as_mut().graceful_shutdown();

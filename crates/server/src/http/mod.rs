@@ -196,9 +196,7 @@ impl Server {
             Err(refusal) => {
                 options.gauges.count_unauthenticated();
                 let address = peer.address.ip();
-                self.doorman
-                    .refused(&self.host, address, transport, &refusal.message)
-                    .await;
+                self.doorman.refused(&self.host, address, transport, &refusal).await;
                 let mut response = refusal::unrecorded(&self.host, StatusCode::UNAUTHORIZED, &refusal);
                 let challenge = if headers.contains_key(header::AUTHORIZATION) {
                     "Bearer realm=\"countersign\", error=\"invalid_token\""
@@ -219,6 +217,8 @@ impl Server {
                 options.gauges.count_rate_limited();
                 let message = "too many requests with this credential; wait as `Retry-After` says";
                 let refusal = Refusal::new(ErrorCode::RateLimited, message);
+                let address = peer.address.ip();
+                self.doorman.refused(&self.host, address, transport, &refusal).await;
                 let response = refusal::unrecorded(&self.host, StatusCode::TOO_MANY_REQUESTS, &refusal);
                 let seconds = wait.as_secs_f64().ceil() as u64;
                 Err(Box::new(refusal::retry_after(response, seconds)))

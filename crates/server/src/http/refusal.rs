@@ -59,6 +59,7 @@ impl<'a> Refused<'a> {
 
     /// Records it and makes the answer.
     pub(super) async fn answer(self, host: &Host, status: StatusCode, refusal: Refusal) -> Response {
+        host.metrics.refused(refusal.code);
         let correlation = host.ids.correlation();
         let (id, method, params) = match self.incoming {
             Some(Incoming::One(Message::Request(request))) => (Some(request.id), request.method, Some(request.params)),
@@ -86,6 +87,7 @@ impl<'a> Refused<'a> {
 
 /// A JSON-RPC error that is counted rather than recorded one by one.
 pub(super) fn unrecorded(host: &Host, status: StatusCode, refusal: &Refusal) -> Response {
+    host.metrics.refused(refusal.code);
     let body = wire::error(None, refusal.code.json_rpc(), refusal, &host.ids.correlation());
     json_bytes(status, body)
 }

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -35,6 +35,9 @@ pub(super) struct Registry {
     pub(super) ttl: Duration,
     sessions_max: usize,
     slots: Mutex<HashMap<String, Slot>>,
+    /// Sessions that are about to begin, and open ones that only the store knows of.
+    beginning: Arc<AtomicUsize>,
+    elsewhere: AtomicUsize,
     budget: Arc<Budget>,
     gauges: Arc<Gauges>,
 }
@@ -43,18 +46,29 @@ enum Slot {
     Live(Arc<Live>),
     /// Open, and only in the store.
     Away,
+    /// Being ended: the store may still call it open.
+    Ending,
 }
 
 /// A session in memory.
 pub(super) struct Live {
     pub(super) id: SessionId,
     pub(super) connection: Connection,
-    credential: CredentialId,
+    pub(super) credential: CredentialId,
     /// When it was last used, and up to when the store knows.
     used: AtomicI64,
     noted: AtomicI64,
     back: Back,
     _counted: Counted,
+}
+
+/// A place kept for a session that is about to begin.
+pub(super) struct Room(Arc<AtomicUsize>);
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The way back to its client.
@@ -75,19 +89,38 @@ impl Registry {
             ttl,
             sessions_max,
             slots: Mutex::default(),
+            beginning: Arc::default(),
+            elsewhere: AtomicUsize::new(0),
             budget: Arc::default(),
             gauges,
         }
     }
 
-    /// Refuses when there are as many sessions as there may be.
-    pub(super) fn has_room(&self) -> Result<(), Refusal> {
-        let open = self.slots().len();
+    /// Room for one more session; refused when there are as many as there may be.
+    pub(super) fn room(&self) -> Result<Room, Refusal> {
+        let slots = self.slots();
+        let here = slots.len() + self.beginning.load(Ordering::Relaxed);
+        let open = here + self.elsewhere.load(Ordering::Relaxed);
         if open < self.sessions_max {
-            return Ok(());
+            self.beginning.fetch_add(1, Ordering::Relaxed);
+            return Ok(Room(Arc::clone(&self.beginning)));
         }
+        drop(slots);
         let message = format!("{open} sessions are open, and no more are allowed; try again later, or close some");
         Err(Refusal::new(ErrorCode::RateLimited, message))
+    }
+
+    /// Takes stock of the sessions that are open in the store alone.
+    pub(super) async fn take_stock(&self) {
+        match self.host.sessions.count().await {
+            Ok(counts) => {
+                let open = counts.into_iter().filter(|(state, _)| state.is_open());
+                let open: usize = open.map(|(_, count)| count).sum();
+                self.elsewhere
+                    .store(open.saturating_sub(self.slots().len()), Ordering::Relaxed);
+            }
+            Err(refusal) => tracing::warn!(reason = refusal.message, "sessions could not be counted"),
+        }
     }
 
     /// A session that is about to begin. It is found once it is [entered](Self::enter).
@@ -134,6 +167,7 @@ impl Registry {
     pub(super) async fn find(&self, id: &str, caller: &Caller) -> Result<Arc<Live>, Refusal> {
         let here = match self.slots().get(id) {
             Some(Slot::Live(live)) => Some(Arc::clone(live)),
+            Some(Slot::Ending) => return Err(not_found()),
             Some(Slot::Away) | None => None,
         };
         let Some(live) = here else {
@@ -162,7 +196,7 @@ impl Registry {
                 }
                 Back::Streams(_) => Err(not_found()),
             },
-            Some(Slot::Live(_) | Slot::Away) | None => Err(not_found()),
+            Some(Slot::Live(_) | Slot::Away | Slot::Ending) | None => Err(not_found()),
         }
     }
 
@@ -193,6 +227,7 @@ impl Registry {
         let live = match slots.entry(live.id.as_str().to_owned()) {
             Entry::Occupied(mut slot) => match slot.get() {
                 Slot::Live(first) => Arc::clone(first),
+                Slot::Ending => return Err(not_found()),
                 Slot::Away => {
                     slot.insert(Slot::Live(Arc::clone(&live)));
                     live
@@ -207,6 +242,15 @@ impl Registry {
         drop(slots);
         live.use_at(now);
         Ok(live)
+    }
+
+    /// Ends a session for good: nothing finds it from now on, and the store hears of it.
+    pub(super) async fn close(&self, live: &Arc<Live>) {
+        self.slots().insert(live.id.as_str().to_owned(), Slot::Ending);
+        live.connection.end();
+        live.close_idle_streams();
+        live.connection.close_session().await;
+        self.forget(live.id.as_str());
     }
 
     /// Takes a session away, with its streams. What runs in it goes on.
@@ -263,7 +307,7 @@ impl Registry {
         let slots = self.slots();
         let live = |slot: &Slot| match slot {
             Slot::Live(live) => Some(Arc::clone(live)),
-            Slot::Away => None,
+            Slot::Away | Slot::Ending => None,
         };
         slots.values().filter_map(live).collect()
     }
@@ -295,6 +339,11 @@ impl Registry {
 }
 
 impl Live {
+    /// Whether it was begun without a token.
+    pub(super) fn is_anonymous(&self) -> bool {
+        self.credential == Caller::anonymous_agent(Transport::StreamableHttp).credential
+    }
+
     /// Whether a call runs or a stream is open. A busy session does not expire.
     pub(super) fn is_busy(&self) -> bool {
         self.connection.is_busy()

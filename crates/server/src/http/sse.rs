@@ -35,10 +35,13 @@ pub(super) async fn open(server: &Arc<Server>, peer: &Peer, parts: Parts) -> Res
         let refusal = Refusal::new(ErrorCode::InvalidRequest, message);
         return refuse(server, &caller, StatusCode::NOT_ACCEPTABLE, refusal).await;
     }
-    if let Err(refusal) = server.registry.has_room() {
-        let response = refuse(server, &caller, StatusCode::SERVICE_UNAVAILABLE, refusal).await;
-        return refusal::retry_after(response, 60);
-    }
+    let _room = match server.registry.room() {
+        Ok(room) => room,
+        Err(refusal) => {
+            let response = refuse(server, &caller, StatusCode::SERVICE_UNAVAILABLE, refusal).await;
+            return refusal::retry_after(response, 60);
+        }
+    };
     let exchange = Exchange::on(&peer.wire);
     let live = match server.registry.begin_stream(caller.clone(), &exchange).await {
         Ok(live) => live,

@@ -186,12 +186,15 @@ impl Post<'_> {
 
     /// Begins a session. It is known once the answer says so.
     async fn handshake(self, incoming: Incoming, accepts: Accepts) -> Response {
-        if let Err(refusal) = self.server.registry.has_room() {
-            let response = self
-                .refuse_message(StatusCode::SERVICE_UNAVAILABLE, refusal, incoming)
-                .await;
-            return refusal::retry_after(response, 60);
-        }
+        let _room = match self.server.registry.room() {
+            Ok(room) => room,
+            Err(refusal) => {
+                let response = self
+                    .refuse_message(StatusCode::SERVICE_UNAVAILABLE, refusal, incoming)
+                    .await;
+                return refusal::retry_after(response, 60);
+            }
+        };
         let live = self.server.registry.begin(self.caller);
         let exchange = begin(&live.connection, incoming);
         let first = first(&exchange, accepts, Patience::Long).await;
@@ -244,10 +247,7 @@ impl Post<'_> {
             Ok(live) => live,
             Err(refused) => return *refused,
         };
-        self.server.registry.forget(live.id.as_str());
-        live.connection.cancel_all();
-        live.close_idle_streams();
-        live.connection.close_session().await;
+        self.server.registry.close(&live).await;
         empty(StatusCode::NO_CONTENT)
     }
 
@@ -302,9 +302,19 @@ enum Asks {
 
 fn asks(incoming: &Incoming) -> Asks {
     match incoming {
-        Incoming::One(Message::Request(_)) | Incoming::Batch(_) => Asks::Request,
-        Incoming::One(Message::Notification { .. } | Message::Response(_)) => Asks::Nothing,
+        Incoming::One(Message::Request(_)) => Asks::Request,
+        Incoming::Batch(members) if members.is_empty() || members.iter().any(wants_answer) => Asks::Request,
+        Incoming::One(Message::Notification { .. } | Message::Response(_)) | Incoming::Batch(_) => Asks::Nothing,
     }
+}
+
+/// Whether a batch's member is neither a notification nor a response; what is none of the three is
+/// answered as well, with an error.
+fn wants_answer(member: &Value) -> bool {
+    let has = |name| member.get(name).is_some();
+    let notifies = has("method") && !has("id");
+    let responds = !has("method") && (has("result") || has("error"));
+    !notifies && !responds
 }
 
 fn is_handshake(incoming: &Incoming) -> bool {

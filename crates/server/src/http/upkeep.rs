@@ -1,6 +1,7 @@
 //! What happens to sessions while nobody looks: activity reaches the store, idle ones are put away,
 //! and those that were idle for too long end.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use countersign_gateway::clock::Timestamp;
 use countersign_gateway::session::lifetime::Touched;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use crate::limits::{EXPIRE_EVERY_MAX, PUT_AWAY_AFTER, TOUCH_EVERY};
+use crate::limits::{EXPIRE_EVERY_MAX, PUT_AWAY_AFTER, REVOKED_EVERY, TOUCH_EVERY};
 
 use super::Server;
 use super::registry::Registry;
@@ -17,6 +18,8 @@ use super::registry::Registry;
 pub(super) async fn run(server: Arc<Server>) {
     let registry = &server.registry;
     let expire_every = (registry.ttl / 4).clamp(Duration::from_millis(100), EXPIRE_EVERY_MAX);
+    let mut looking = ticks(REVOKED_EVERY);
+    registry.take_stock().await;
     let mut touching = ticks(TOUCH_EVERY.min(expire_every));
     let mut expiring = ticks(expire_every);
     loop {
@@ -26,7 +29,11 @@ pub(super) async fn run(server: Arc<Server>) {
                 put_away(registry);
                 server.doorman.report(&server.host).await;
             }
-            _ = expiring.tick() => expire(registry).await,
+            _ = expiring.tick() => {
+                expire(registry).await;
+                registry.take_stock().await;
+            }
+            _ = looking.tick() => end_revoked(&server).await,
         }
     }
 }
@@ -56,6 +63,22 @@ pub(super) async fn note_activity(registry: &Registry) {
     }
     if let Err(refusal) = registry.host.sessions.touch(touched).await {
         tracing::warn!(reason = refusal.message, "the activity of sessions could not be noted");
+    }
+}
+
+/// Ends the sessions of tokens that are no longer in force, with all that runs in them.
+async fn end_revoked(server: &Server) {
+    let (registry, credentials) = (&server.registry, &server.options.credentials);
+    let mut known = HashMap::new();
+    for live in registry.all() {
+        let is_revoked = !live.is_anonymous()
+            && !*known
+                .entry(live.credential.clone())
+                .or_insert_with(|| credentials.is_in_force(&live.credential));
+        if is_revoked {
+            registry.close(&live).await;
+            live.close();
+        }
     }
 }
 

@@ -49,6 +49,8 @@ pub(super) struct Shared {
 pub(super) struct State {
     /// What `initialize` led to; none before it.
     agreed: Option<Agreed>,
+    /// Whether the session was ended; whatever comes then is too late.
+    has_ended: bool,
     pub(super) memory: Memory,
     pub(super) calls: Calls,
     /// Requests whose answers have not left yet; at least as many as calls run.
@@ -98,6 +100,7 @@ impl Connection {
             caller,
             link,
             state: Mutex::new(State {
+                has_ended: false,
                 agreed,
                 memory,
                 calls: Calls::default(),
@@ -193,6 +196,12 @@ impl Connection {
         }
     }
 
+    /// Ends everything that runs here, and takes no further request. Who waits still hears how it ended.
+    pub(crate) fn end(&self) {
+        self.0.state().has_ended = true;
+        self.cancel_all();
+    }
+
     /// Asks every running call to end. Who waits still hears how it ended.
     pub(crate) fn cancel_all(&self) {
         self.hang_up();
@@ -286,6 +295,14 @@ impl Connection {
             return self.before_initialize(state, request, asked, reply);
         };
         let era = client.era;
+        if state.has_ended {
+            drop(state);
+            let refusal = Refusal::new(
+                ErrorCode::SessionNotFound,
+                "this session has ended; send `initialize` to begin a new one",
+            );
+            return self.refuse(Envelope::of(&request), Some(era), refusal, reply);
+        }
         if request.method == "initialize" {
             drop(state);
             let refusal = Refusal::new(ErrorCode::InvalidRequest, "this session is initialized already");

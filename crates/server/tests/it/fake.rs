@@ -288,4 +288,8 @@ impl Credentials for Shared {
     fn authenticate(&self, token: &str) -> Option<Credential> {
         self.0.tokens.lock().unwrap().get(token).cloned()
     }
+
+    fn is_in_force(&self, id: &CredentialId) -> bool {
+        self.0.tokens.lock().unwrap().values().any(|token| token.id == *id)
+    }
 }

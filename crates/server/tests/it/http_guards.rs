@@ -328,3 +328,44 @@ async fn the_numbers_are_open_on_loopback() {
     assert_eq!(web.ask(Ask::new("POST", "/metrics").raw("")).await.status, 405);
     web.stop().await;
 }
+
+#[tokio::test]
+async fn what_is_refused_at_the_door_is_recorded_and_counted() {
+    let web = with(|options| options.limits.requests_per_second = Some(0.001)).await;
+    let foreign = Ask::post(ping()).header("Origin", "https://evil.example");
+    assert_eq!(web.ask(foreign).await.status, 403);
+    let statuses = [
+        web.ask(Ask::post(ping())).await.status,
+        web.ask(Ask::post(ping())).await.status,
+    ];
+    assert!(statuses.contains(&429), "{statuses:?}");
+    assert_eq!(
+        web.ask(Ask::post(ping()).header("Authorization", "Bearer no"))
+            .await
+            .status,
+        401
+    );
+    let refused: Vec<ErrorCode> = web.fake.refused.lock().unwrap().iter().map(|it| it.code).collect();
+    for code in [ErrorCode::Forbidden, ErrorCode::RateLimited, ErrorCode::Unauthenticated] {
+        assert!(refused.contains(&code), "{code:?} is not among {refused:?}");
+    }
+    let page = web.ask(Ask::new("GET", "/metrics")).await.body;
+    for code in ["FORBIDDEN", "RATE_LIMITED", "UNAUTHENTICATED"] {
+        assert!(
+            page.contains(&format!("countersign_refused_total{{code=\"{code}\"}} 1")),
+            "{page}"
+        );
+    }
+    web.stop().await;
+}
+
+#[tokio::test]
+async fn a_batch_without_a_request_is_accepted_and_not_answered() {
+    let web = Web::start().await;
+    let session = web.initialize("2025-03-26").await;
+    let batch = json!([{"jsonrpc": "2.0", "method": "notifications/initialized"},
+                       {"jsonrpc": "2.0", "id": "x", "result": {}}]);
+    let reply = web.ask(Ask::post(batch).session(&session)).await;
+    assert_eq!((reply.status, reply.body.as_str()), (202, ""));
+    web.stop().await;
+}

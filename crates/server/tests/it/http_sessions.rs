@@ -212,3 +212,59 @@ async fn an_idle_session_costs_little() {
     // What the store of these tests holds is counted too.
     assert!(each <= 8 << 10, "{each} bytes");
 }
+
+#[tokio::test]
+async fn a_closed_session_takes_nothing_more_whoever_was_faster() {
+    for _ in 0..40 {
+        let web = Web::start().await;
+        let session = web.initialize("2025-11-25").await;
+        let delete = async { web.ask(Ask::new("DELETE", "/mcp").session(&session)).await.status };
+        let racing = async {
+            let mut statuses = Vec::new();
+            for id in 0..3 {
+                let ping = json!({"jsonrpc": "2.0", "id": format!("p{id}"), "method": "ping"});
+                statuses.push(web.ask(Ask::post(ping).session(&session)).await.status);
+            }
+            statuses
+        };
+        let (deleted, racing) = tokio::join!(delete, racing);
+        assert_eq!(deleted, 204);
+        assert!(racing.iter().all(|status| matches!(status, 200 | 404)), "{racing:?}");
+        let late = web.ask(Ask::post(call(9, "echo", json!({}))).session(&session)).await;
+        assert_eq!(late.status, 404);
+        assert_eq!(web.ask(Ask::new("DELETE", "/mcp").session(&session)).await.status, 404);
+        web.stop().await;
+    }
+}
+
+#[tokio::test]
+async fn sessions_that_begin_at_once_do_not_outnumber_the_limit() {
+    let fake = Arc::new(Fake::default());
+    let mut options = web::options(&fake);
+    options.limits.sessions_max = 5;
+    let web = Web::with(fake, options).await;
+    let begin = || async { web.ask(Ask::post(handshake("2025-11-25"))).await.status };
+    let mut begun = Vec::new();
+    for _ in 0..3 {
+        let (a, b, c, d) = tokio::join!(begin(), begin(), begin(), begin());
+        begun.extend([a, b, c, d]);
+    }
+    assert_eq!(begun.iter().filter(|status| **status == 200).count(), 5, "{begun:?}");
+    assert_eq!(begun.iter().filter(|status| **status == 503).count(), 7, "{begun:?}");
+    web.stop().await;
+}
+
+#[tokio::test]
+async fn a_revoked_token_ends_its_sessions_and_what_runs_in_them() {
+    let web = Web::start().await;
+    web.fake.allow("good", Role::Agent);
+    let session = web.initialize_as("2025-11-25", Some("good")).await;
+    let waiting = Ask::post(call(1, "wait", json!({}))).session(&session).token("good");
+    let mut client = web.connect().await;
+    client.send(&waiting).await;
+    let fake = Arc::clone(&web.fake);
+    web::until(|| fake.calls() == 1).await;
+    web.fake.tokens.lock().unwrap().clear();
+    web::until(|| fake.cancelled.load(std::sync::atomic::Ordering::SeqCst) == 1).await;
+    web.stop().await;
+}

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::io::{self, Read as _};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
@@ -248,6 +248,20 @@ impl Tokens {
         }
     }
 
+    /// The tokens as they stood a moment ago at most.
+    fn seen(&self) -> MutexGuard<'_, Seen> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if seen
+            .looked
+            .is_none_or(|looked| now.duration_since(looked) >= LOOK_EVERY)
+        {
+            seen.looked = Some(now);
+            self.look(&mut seen);
+        }
+        seen
+    }
+
     fn look(&self, seen: &mut Seen) {
         let read = self.readers.read(|connection| {
             let version = connection
@@ -276,17 +290,11 @@ impl Tokens {
 
 impl Credentials for Tokens {
     fn authenticate(&self, token: &str) -> Option<Credential> {
-        let digest = credential::digest(token);
-        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = Instant::now();
-        if seen
-            .looked
-            .is_none_or(|looked| now.duration_since(looked) >= LOOK_EVERY)
-        {
-            seen.looked = Some(now);
-            self.look(&mut seen);
-        }
-        seen.in_force.get(&digest).cloned()
+        self.seen().in_force.get(&credential::digest(token)).cloned()
+    }
+
+    fn is_in_force(&self, id: &CredentialId) -> bool {
+        self.seen().in_force.values().any(|credential| credential.id == *id)
     }
 }
 
