@@ -4,6 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 /// A moment in UTC, printed as RFC 3339 with milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -23,6 +24,18 @@ impl Timestamp {
 
     pub fn as_millis(self) -> i64 {
         self.0
+    }
+
+    /// The moment this much later; the end of time when there is none.
+    #[must_use]
+    pub fn after(self, time: Duration) -> Self {
+        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_add(millis))
+    }
+
+    /// How long ago `earlier` was; nothing if it is still to come.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
     pub fn parse(text: &str) -> Result<Self, BadTimestamp> {
@@ -58,6 +71,17 @@ impl Clock {
 
     pub fn fixed(at: Timestamp) -> Self {
         Self(Source::Fixed(Arc::new(AtomicI64::new(at.0))))
+    }
+
+    /// Moves a clock that a test holds; the system's goes by itself.
+    pub fn advance(&self, time: Duration) {
+        match &self.0 {
+            Source::System => {}
+            Source::Fixed(at) => {
+                let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+                at.fetch_add(millis, Ordering::Relaxed);
+            }
+        }
     }
 
     pub fn now(&self) -> Timestamp {

@@ -3,6 +3,9 @@
 //! [`Cleared`] is the only thing execution accepts. [`allow`] makes one from a permit of policy, [`settle`]
 //! from a question that somebody answered with yes; there is no other way. Who is asked is a port: a terminal, a console, nobody.
 
+pub mod lifecycle;
+pub mod request;
+
 use crate::audit::Pending;
 use crate::error::{ErrorCode, Refusal};
 use crate::policy::decide::{Permit, Question};
