@@ -21,6 +21,8 @@ pub(crate) fn run(flags: &Flags) -> anyhow::Result<()> {
         let shutdown = start::stop_signal()?;
         let record = started.record().await?;
         started.keep_house(&record);
+        // Questions expire while this runs, whoever asked them.
+        let _board = started.board(&record, Vec::new());
         let listen = &settings.listen;
         let listener = TcpListener::bind(listen)
             .await

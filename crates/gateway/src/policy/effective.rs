@@ -132,6 +132,8 @@ pub struct ApprovalPolicy {
     pub whitelist: Vec<WhitelistRule>,
     /// Whether the person who runs `exec` may approve what they asked for.
     pub self_approval: bool,
+    /// How many people must agree.
+    pub quorum: u32,
 }
 
 /// Where commands may work.
@@ -206,6 +208,7 @@ impl EffectivePolicy {
             "path": paths(&command.path),
             "read_paths": paths(&command.read_paths),
             "helpers": helpers,
+            "quorum": self.approval.quorum,
             "approval_timeout_ms": self.approval.timeout.map(|timeout| timeout.as_millis() as u64),
             "whitelist": self.approval.whitelist.iter().map(rule).collect::<Vec<_>>(),
             "tools": self.tools.iter().map(tool).collect::<Vec<_>>(),

@@ -2,12 +2,16 @@
 //! `command_status` and `command_cancel`.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use super::Gateway;
 use super::asking::unrecorded;
+use super::joining::parks;
+use super::{Considered, Gateway};
+use crate::approval::binding;
+use crate::approval::request::ApprovalRequest;
 use crate::audit::StoredCommand;
 use crate::audit::command::CommandAuditRecord;
+use crate::audit::event::ApprovalState;
 use crate::audit::payload::Object;
 use crate::audit::trace::Trace;
 use crate::call::Step;
@@ -17,6 +21,8 @@ use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::live::Live;
 use crate::ids::RequestId;
 use crate::limits;
+use crate::policy::decide::{self, Verdict};
+use crate::policy::effective::Mode;
 use crate::service::{Answer, ToolCall};
 use crate::session::Admitted;
 use crate::tools::exec::request::{self, CommandRequest, CommandTool, StatusRequest};
@@ -47,23 +53,45 @@ impl Gateway {
         ));
         let looking = self.lookups.read().await;
         // Only an id that the caller chose can have been used before.
-        if request.request_id.is_some()
-            && let Some(earlier) = self.earlier(&admitted, &request, &live).await
-        {
-            return match earlier {
-                Earlier::Repeated(answer) => self.called(admitted.caller(), &call, started, answer).await,
-                Earlier::Refused(answer) => answer,
-            };
+        let mut waits = None;
+        if request.request_id.is_some() {
+            match self.earlier(&admitted, &request, &live).await {
+                Some(Earlier::Repeated(answer)) => return self.called(admitted.caller(), &call, started, answer).await,
+                Some(Earlier::Refused(answer)) => return answer,
+                Some(Earlier::Waits(question)) => waits = Some(question),
+                None => {}
+            }
         }
+        let (considered, live) = match self.consider(&admitted, &request, &call, live, waits).await {
+            Ok(considered) => considered,
+            Err(Considering::Join(known)) => {
+                drop(looking);
+                let (answer, _) = self.wait(&known, &call).await;
+                return self.called(admitted.caller(), &call, started, answer).await;
+            }
+            Err(Considering::Refused(live, refusal)) => {
+                return self.refuse_entered(&admitted, &request, &live, refusal).await;
+            }
+        };
+        let is_repeat = considered.held.is_some();
         let entered = self.commands.enter(&admitted.caller().credential, &live);
         drop(looking);
         match entered {
             Ok(()) => {
-                tokio::spawn(self.clone().conduct(admitted.clone(), request, live.clone()));
+                tokio::spawn(
+                    self.clone()
+                        .conduct(admitted.clone(), request, live.clone(), considered),
+                );
                 let (answer, reached) = self.wait(&live, &call).await;
                 match reached {
-                    Reached::End => {}
-                    Reached::Patience => self.answered_early(admitted.caller(), &live, &call, &answer).await,
+                    // The command's own events tell of the call that first asked for it, not of this one.
+                    Reached::End | Reached::Patience if is_repeat => {
+                        return self.called(admitted.caller(), &call, started, answer).await;
+                    }
+                    Reached::End if answer.structured["status"] != Status::Pending.as_str() => {}
+                    Reached::End | Reached::Patience => {
+                        self.answered_early(admitted.caller(), &live, &call, &answer).await;
+                    }
                 }
                 answer
             }
@@ -90,27 +118,70 @@ impl Gateway {
         }
     }
 
-    /// Waits for the end, as long as a client will: without a limit when it is being streamed to,
-    /// else until it must be told to look again later.
-    async fn wait(&self, live: &Arc<Live>, call: &ToolCall) -> (Answer, Reached) {
-        let mut cancel = call.cancel.clone();
-        let patience = async {
-            if live.is_streamed() {
-                loop {
-                    tokio::time::sleep(limits::PROGRESS_EVERY).await;
-                    live.report(&format!("running for {} s", live.duration_ms() / 1_000));
+    /// What policy says of a request, and what waits for it already: a command of this process, or one in
+    /// the store, whose place `live` then takes.
+    async fn consider(
+        &self,
+        admitted: &Admitted,
+        request: &CommandRequest,
+        call: &ToolCall,
+        live: Arc<Live>,
+        waits: Option<ApprovalRequest>,
+    ) -> Result<(Considered, Arc<Live>), Considering> {
+        let owner = &admitted.caller().credential;
+        let in_force = self.in_force();
+        let verdict = decide::decide(&in_force.policy, request, &self.surroundings());
+        let held = match &verdict {
+            Verdict::Ask(question) => {
+                let binding = binding::bind(request, question.plan(), owner, &in_force.digest);
+                match self.ports.board.held(owner, &binding.digest).await {
+                    Ok(held) => held,
+                    Err(error) => return Err(Considering::Refused(live, unrecorded(&error))),
                 }
             }
-            tokio::time::sleep(self.settings.answer_within).await;
+            // It runs at once, and may ask afterwards whether to run again; then it is not begun anew.
+            Verdict::Allow(_) if in_force.policy.approval.mode == Mode::OnFailure => {
+                match self.commands.waiting(owner, &request.digest) {
+                    Some(known) => return Err(Considering::Join(known)),
+                    None => None,
+                }
+            }
+            Verdict::Allow(_) | Verdict::Deny(_) => None,
         };
+        if let Some(waits) = waits
+            && held.as_ref().is_none_or(|held| held.id != waits.id)
+        {
+            let message = format!(
+                "request id `{}` belongs to a call that was asked about under another policy or in another place                  (approval `{}`), and that answer does not count here; cancel it, or choose another id",
+                live.request_id, waits.id
+            );
+            return Err(Considering::Refused(live, Refusal::new(ErrorCode::Conflict, message)));
+        }
+        let live = match &held {
+            Some(held) => self.live_of(held, request, call.progress.clone()),
+            None => live,
+        };
+        let considered = Considered {
+            in_force,
+            verdict,
+            held,
+        };
+        Ok((considered, live))
+    }
+
+    /// Waits for the end, as long as a client will: without a limit when a running command is being
+    /// streamed to it, else until it must be told to look again later.
+    async fn wait(&self, live: &Arc<Live>, call: &ToolCall) -> (Answer, Reached) {
+        let mut cancel = call.cancel.clone();
         let (answer, reached) = tokio::select! {
             result = live.ended() => (result.answer(), Reached::End),
-            () = patience => (self.running(live).answer(), Reached::Patience),
+            () = self.patience(live, call) => (self.running(live).answer(), Reached::Patience),
             () = cancel.cancelled() => {
                 live.cancel();
                 (live.ended().await.answer(), Reached::End)
             }
         };
+        live.leave();
         let answer = Answer {
             command: Some(live.request_id.clone()),
             ..answer
@@ -118,8 +189,35 @@ impl Gateway {
         (answer, reached)
     }
 
+    /// Resolves when the client must hear something; with a progress token it hears signs of life until then.
+    async fn patience(&self, live: &Live, call: &ToolCall) {
+        let began = Instant::now();
+        loop {
+            let left = self.settings.answer_within.saturating_sub(began.elapsed());
+            let Some(progress) = &call.progress else {
+                return tokio::time::sleep(left).await;
+            };
+            if left.is_zero() && live.question().is_some() {
+                return;
+            }
+            let pause = if left.is_zero() {
+                limits::PROGRESS_EVERY
+            } else {
+                limits::PROGRESS_EVERY.min(left)
+            };
+            tokio::time::sleep(pause).await;
+            match live.question() {
+                Some(question) => progress.report(&format!("waiting for approval {question}")),
+                None => progress.report(&format!("running for {} s", live.duration_ms() / 1_000)),
+            }
+        }
+    }
+
     /// What is to be said of a command that has not ended.
     fn running(&self, live: &Live) -> CommandResult {
+        if let Some(question) = live.question() {
+            return self.pending(live, &question);
+        }
         let (stdout, stderr) = live.streams();
         CommandResult {
             request_id: live.request_id.clone(),
@@ -133,6 +231,7 @@ impl Gateway {
             finished_at: None,
             audit_id: None,
             sandbox: Vec::new(),
+            approval_id: None,
             page: None,
         }
     }
@@ -153,9 +252,7 @@ impl Gateway {
             return self.look(&live, &status).await.answer();
         }
         let result = match stored {
-            Ok(Some(stored)) => {
-                CommandResult::restored(&stored, Some(&status)).unwrap_or_else(|| self.elsewhere(&stored))
-            }
+            Ok(Some(stored)) => self.stored(admitted, &stored, Some(&status)).await,
             Ok(None) => self.refused(status.request_id.clone(), unknown(&status.request_id)),
             Err(error) => self.refused(status.request_id.clone(), unrecorded(&error)),
         };
@@ -194,7 +291,11 @@ impl Gateway {
             return live.ended().await.answer();
         }
         let result = match stored {
-            Ok(Some(stored)) => CommandResult::restored(&stored, None).unwrap_or_else(|| self.elsewhere(&stored)),
+            Ok(Some(stored)) => match self.cancel_stored(admitted, &stored).await {
+                Ok(Some(result)) => result,
+                Ok(None) => self.stored(admitted, &stored, None).await,
+                Err(error) => self.refused(request_id.clone(), unrecorded(&error)),
+            },
             Ok(None) => self.refused(request_id.clone(), unknown(&request_id)),
             Err(error) => self.refused(request_id.clone(), unrecorded(&error)),
         };
@@ -209,7 +310,7 @@ impl Gateway {
             return end.map_or_else(|_| self.running(&live).answer(), |result| result.answer());
         }
         let result = match self.ports.record.command(owner, &command).await {
-            Ok(Some(stored)) => CommandResult::restored(&stored, None).unwrap_or_else(|| self.elsewhere(&stored)),
+            Ok(Some(stored)) => self.stored(admitted, &stored, None).await,
             Ok(None) => self.refused(command.clone(), unknown(&command)),
             Err(error) => self.refused(command, unrecorded(&error)),
         };
@@ -225,7 +326,14 @@ impl Gateway {
         let refusal = match self.ports.record.command(owner, &live.request_id).await {
             Ok(None) => return None,
             Ok(Some(stored)) if stored.digest == request.digest => {
-                let result = CommandResult::restored(&stored, None).unwrap_or_else(|| self.elsewhere(&stored));
+                if stored.end.is_none()
+                    && let Ok(Some(question)) = self.ports.board.of_command(owner, &live.request_id).await
+                    && parks(&question)
+                    && question.state() != ApprovalState::Applied
+                {
+                    return Some(Earlier::Waits(question));
+                }
+                let result = self.stored(admitted, &stored, None).await;
                 return Some(Earlier::Repeated(result.answer()));
             }
             Ok(Some(_)) => conflict(&live.request_id),
@@ -327,12 +435,12 @@ impl Gateway {
         result.answer()
     }
 
-    fn refused(&self, request_id: RequestId, refusal: Refusal) -> CommandResult {
+    pub(super) fn refused(&self, request_id: RequestId, refusal: Refusal) -> CommandResult {
         CommandResult::refused(request_id, self.ports.clock.now(), refusal)
     }
 
     /// A command that is open in another process of this state directory.
-    fn elsewhere(&self, stored: &StoredCommand) -> CommandResult {
+    pub(super) fn elsewhere(&self, stored: &StoredCommand) -> CommandResult {
         let now = self.ports.clock.now();
         let duration = now.as_millis() - stored.opened_at.as_millis();
         CommandResult {
@@ -360,6 +468,15 @@ enum Earlier {
     Repeated(Answer),
     /// Refused, and recorded as such.
     Refused(Answer),
+    /// The same request again, whose question is not settled or whose answer nobody has heard yet.
+    Waits(ApprovalRequest),
+}
+
+/// Why a request does not become a command of its own.
+enum Considering {
+    /// The same is here already.
+    Join(Arc<Live>),
+    Refused(Arc<Live>, Refusal),
 }
 
 fn conflict(id: &RequestId) -> Refusal {
@@ -367,7 +484,7 @@ fn conflict(id: &RequestId) -> Refusal {
     Refusal::new(ErrorCode::Conflict, message)
 }
 
-fn unknown(id: &RequestId) -> Refusal {
+pub(super) fn unknown(id: &RequestId) -> Refusal {
     Refusal::new(
         ErrorCode::NotFound,
         format!("no command of yours has the request id `{id}`"),
