@@ -32,6 +32,7 @@ mod queue;
 mod settings;
 mod untrusted;
 
+mod approvals;
 mod crash;
 mod invocations;
 mod unrecorded;

@@ -26,7 +26,7 @@ pub(super) fn states(all: bool, status: Option<&str>) -> Vec<ApprovalState> {
 }
 
 pub(super) fn run(flags: &Flags, states: Vec<ApprovalState>, limit: usize, form: Form) -> anyhow::Result<()> {
-    let office = Office::open(flags)?;
+    let office = Office::look(flags)?;
     let only_open = states == [ApprovalState::Pending];
     let approvals = start::runtime()?.block_on(office.board.list(states, limit))?;
     let mut page = Page::stdout();

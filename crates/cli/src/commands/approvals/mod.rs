@@ -12,9 +12,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use countersign_gateway::approval::Bell;
 use countersign_gateway::approval::board::Board;
 use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider, OwnRequests};
+use countersign_gateway::approval::{Alone, Bell};
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_store::wake::Knock;
@@ -55,36 +55,45 @@ struct Office {
 }
 
 impl Office {
-    /// For a command that looks or decides and ends.
+    /// For a command that only looks.
+    fn look(flags: &Flags) -> anyhow::Result<Self> {
+        let (office, store) = Self::with(flags, Arc::new(Alone))?;
+        // Dropping a store is a clean stop, which signs the chain's end; whoever only looks signs nothing.
+        std::mem::forget(store);
+        Ok(office)
+    }
+
+    /// For a command that decides and ends.
     fn open(flags: &Flags) -> anyhow::Result<Self> {
         let directory = audit::existing_record(flags)?;
-        Self::with(flags, Arc::new(Knock::on(&directory)))
+        Ok(Self::with(flags, Arc::new(Knock::on(&directory)))?.0)
     }
 
     /// For one that stays and wants to hear what happens; needs an event loop.
     fn open_to_stay(flags: &Flags) -> anyhow::Result<Self> {
         let directory = audit::existing_record(flags)?;
-        let office = Self::with(flags, wiring::bell(&directory))?;
+        let (office, _) = Self::with(flags, wiring::bell(&directory))?;
         office.board.listen();
         Ok(office)
     }
 
-    fn with(flags: &Flags, bell: Arc<dyn Bell>) -> anyhow::Result<Self> {
+    fn with(flags: &Flags, bell: Arc<dyn Bell>) -> anyhow::Result<(Self, Arc<SqliteStore>)> {
         let directory = audit::existing_record(flags)?;
         let started = Started::load(flags)?;
         let mut options = Options::new(Durability::Power, Clock::system());
         options.witness = started.settings.audit.witness.as_ref().map(Into::into);
-        let store = SqliteStore::open(&directory, options).context("cannot open the record")?;
+        let store = Arc::new(SqliteStore::open(&directory, options).context("cannot open the record")?);
         let own_requests = if started.policy.approval.self_approval {
             OwnRequests::Allowed
         } else {
             OwnRequests::Refused
         };
-        Ok(Self {
-            board: wiring::board(&Arc::new(store), &started.redactor(), bell, Vec::new()),
+        let office = Self {
+            board: wiring::board(&store, &started.redactor(), bell, Vec::new()),
             user: wiring::user(),
             own_requests,
-        })
+        };
+        Ok((office, store))
     }
 
     fn ballot(&self, choice: Choice, reason: &str) -> Ballot {

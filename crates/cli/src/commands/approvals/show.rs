@@ -11,7 +11,7 @@ use crate::start;
 use crate::terminal::{Cell, Page, Tone};
 
 pub(super) fn run(flags: &Flags, id: &str, form: Form) -> anyhow::Result<()> {
-    let office = Office::open(flags)?;
+    let office = Office::look(flags)?;
     let approval = start::runtime()?.block_on(async {
         office.board.expire_due().await?;
         Ok::<_, anyhow::Error>(office.board.named(id).await?)
