@@ -265,7 +265,9 @@ impl Raw {
 
     fn draw(&self, screen: &Screen) -> anyhow::Result<()> {
         let size = termios::tcgetwinsize(std::io::stdout()).ok();
-        let (columns, rows) = size.map_or((80, 24), |size| (size.ws_col.max(20), size.ws_row.max(6)));
+        // Some terminals do not know their size and say 0.
+        let known = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);
+        let (columns, rows) = known.map_or((80, 24), |size| (size.ws_col.max(20), size.ws_row.max(6)));
         let lines = screen.drawn(columns.into(), rows.into());
         let text = format!(
             "\x1b[H{}\x1b[J",
