@@ -192,7 +192,7 @@ impl Gateway {
             biased;
             () = live.cancelled() => {
                 let refusal = Refusal::new(ErrorCode::Cancelled, "the command was cancelled before it began");
-                self.unused(&admitted, approval.as_ref(), &refusal.message).await;
+                self.unused(&admitted, approval.as_deref(), &refusal.message).await;
                 return self.refuse(&admitted, trace, &audit, &live, refusal).await;
             }
             turn = self.turns.clone().acquire_owned() => turn,
@@ -229,7 +229,7 @@ impl Gateway {
         cleared: Box<Cleared>,
         trace: &mut Trace,
         opening: Option<OpenCommand>,
-        approval: Option<ApprovalRequest>,
+        approval: Option<Box<ApprovalRequest>>,
         live: &Arc<Live>,
     ) -> Ended {
         trace.step(Step::Dispatch, self.dispatched(&cleared));
@@ -257,7 +257,7 @@ impl Gateway {
             // What could not be recorded was not used; the same call may try again.
             (How::NotRecorded(_), _) | (_, None) => {}
             (_, Some(_)) => {
-                self.unused(admitted, approval.as_ref(), "the act could not begin")
+                self.unused(admitted, approval.as_deref(), "the act could not begin")
                     .await;
             }
         }

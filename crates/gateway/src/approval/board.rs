@@ -192,6 +192,12 @@ impl Board {
         Ok(Some(held))
     }
 
+    /// Whether a credential may ask one more question. A board that an agent can fill is one that nobody
+    /// reads.
+    pub async fn has_room(&self, owner: &CredentialId) -> Result<bool, RecordError> {
+        Ok(self.parts.approvals.open_of(owner).await? < limits::QUESTIONS_OPEN_MAX)
+    }
+
     pub async fn of_command(
         &self,
         owner: &CredentialId,

@@ -47,6 +47,9 @@ pub trait Approvals: Send + Sync + 'static {
     /// The latest ones in any of these states, or in all; the newest last.
     fn list(&self, states: Vec<ApprovalState>, limit: usize) -> Pending<Result<Vec<ApprovalRequest>, RecordError>>;
 
+    /// How many questions of a credential are open.
+    fn open_of(&self, owner: &CredentialId) -> Pending<Result<usize, RecordError>>;
+
     /// Those whose time to be answered is over.
     fn due(&self, now: Timestamp, limit: usize) -> Pending<Result<Vec<ApprovalRequest>, RecordError>>;
 }

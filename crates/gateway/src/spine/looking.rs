@@ -58,7 +58,7 @@ impl Gateway {
             match self.earlier(&admitted, &request, &live).await {
                 Some(Earlier::Repeated(answer)) => return self.called(admitted.caller(), &call, started, answer).await,
                 Some(Earlier::Refused(answer)) => return answer,
-                Some(Earlier::Waits(question)) => waits = Some(question),
+                Some(Earlier::Waits(question)) => waits = Some(*question),
                 None => {}
             }
         }
@@ -83,9 +83,10 @@ impl Gateway {
                         .conduct(admitted.clone(), request, live.clone(), considered),
                 );
                 let (answer, reached) = self.wait(&live, &call).await;
+                let is_anothers = answer.command.as_ref() != Some(&live.request_id);
                 match reached {
                     // The command's own events tell of the call that first asked for it, not of this one.
-                    Reached::End | Reached::Patience if is_repeat => {
+                    Reached::End | Reached::Patience if is_repeat || is_anothers => {
                         return self.called(admitted.caller(), &call, started, answer).await;
                     }
                     Reached::End if answer.structured["status"] != Status::Pending.as_str() => {}
@@ -182,8 +183,10 @@ impl Gateway {
             }
         };
         live.leave();
+        // One that joined another has that one's result, under its name.
+        let named = answer.structured["request_id"].as_str().map(RequestId::trusted);
         let answer = Answer {
-            command: Some(live.request_id.clone()),
+            command: named.or_else(|| Some(live.request_id.clone())),
             ..answer
         };
         (answer, reached)
@@ -331,7 +334,7 @@ impl Gateway {
                     && parks(&question)
                     && question.state() != ApprovalState::Applied
                 {
-                    return Some(Earlier::Waits(question));
+                    return Some(Earlier::Waits(Box::new(question)));
                 }
                 let result = self.stored(admitted, &stored, None).await;
                 return Some(Earlier::Repeated(result.answer()));
@@ -469,7 +472,7 @@ enum Earlier {
     /// Refused, and recorded as such.
     Refused(Answer),
     /// The same request again, whose question is not settled or whose answer nobody has heard yet.
-    Waits(ApprovalRequest),
+    Waits(Box<ApprovalRequest>),
 }
 
 /// Why a request does not become a command of its own.

@@ -19,6 +19,7 @@ use crate::call::Step;
 use crate::error::{ErrorCode, Refusal};
 use crate::execution::live::Live;
 use crate::ids::ApprovalId;
+use crate::limits;
 use crate::policy::decide::{Question, Verdict};
 use crate::session::Admitted;
 use crate::tools::exec::request::CommandRequest;
@@ -39,7 +40,7 @@ pub(super) struct Asking<'a> {
 /// What a verdict came to.
 pub(super) enum Settled {
     /// It may run, by the approval where one was needed.
-    Cleared(Box<Cleared>, Option<ApprovalRequest>),
+    Cleared(Box<Cleared>, Option<Box<ApprovalRequest>>),
     Refused(Refusal),
     /// It waits in the store.
     Parked,
@@ -81,6 +82,11 @@ impl Gateway {
         let id = match &asking.held {
             Some(held) => held.id.clone(),
             None => {
+                match self.ports.board.has_room(owner).await {
+                    Ok(true) => {}
+                    Ok(false) => return Settled::Refused(full()),
+                    Err(error) => return Settled::Refused(unrecorded(&error)),
+                }
                 let opened = self.question(admitted, &question, &asking, &binding, live);
                 trace.follow(Step::Ask);
                 match self.post(trace, opened, asking.opening.take()).await {
@@ -122,7 +128,7 @@ impl Gateway {
         }
         trace.follow(Step::Approve);
         match approval::clear(question, &binding, &approval) {
-            Ok(cleared) => Settled::Cleared(Box::new(cleared), Some(*approval)),
+            Ok(cleared) => Settled::Cleared(Box::new(cleared), Some(approval)),
             Err(error) => Settled::Refused(Refusal::new(ErrorCode::ApprovalDenied, error.to_string())),
         }
     }
@@ -232,6 +238,14 @@ impl Gateway {
         let message = waits(id);
         CommandResult::pending(live.request_id.clone(), live.started_at, id.clone(), message)
     }
+}
+
+fn full() -> Refusal {
+    let message = format!(
+        "{} questions of yours already wait for a person; try again when some are decided",
+        limits::QUESTIONS_OPEN_MAX
+    );
+    Refusal::new(ErrorCode::QueueFull, message)
 }
 
 pub(super) fn waits(id: &ApprovalId) -> String {

@@ -488,6 +488,47 @@ async fn one_who_is_streamed_to_hears_of_the_question_and_is_answered_at_the_lim
 }
 
 #[tokio::test]
+async fn an_agent_cannot_fill_the_board() {
+    use countersign_gateway::limits::QUESTIONS_OPEN_MAX;
+    let stage = impatient();
+    for number in 0..QUESTIONS_OPEN_MAX {
+        let answer = stage
+            .call("execute_process", json!({"file": "true", "args": [number.to_string()]}))
+            .await;
+        assert_eq!(answer["status"], "pending", "{answer}");
+    }
+    let full = call(&stage).await;
+    assert_eq!(
+        (&full["error_code"], &full["retryable"]),
+        (&json!("QUEUE_FULL"), &json!(true))
+    );
+    let again = stage
+        .call("execute_process", json!({"file": "true", "args": ["0"]}))
+        .await;
+    assert_eq!(again["status"], "pending", "what was asked is joined");
+    decide(&stage, no()).await;
+    assert_eq!(call(&stage).await["status"], "pending");
+}
+
+#[tokio::test]
+async fn every_call_that_joins_leaves_its_own_trace() {
+    let stage = Arc::new(Stage::new(Mode::Untrusted));
+    let calls: Vec<_> = (0..3)
+        .map(|_| {
+            let stage = stage.clone();
+            tokio::spawn(async move { call(&stage).await })
+        })
+        .collect();
+    decide(&stage, yes()).await;
+    for call in calls {
+        call.await.unwrap();
+    }
+    let events = stage.events();
+    let count = |kind: &str| events.iter().filter(|event| event.event_type.as_str() == kind).count();
+    assert_eq!((count("command.completed"), count("tool.called")), (1, 2));
+}
+
+#[tokio::test]
 async fn the_beginning_of_an_id_is_enough_where_it_names_one() {
     let stage = impatient();
     call(&stage).await;

@@ -448,6 +448,12 @@ impl Approvals for Script {
         Box::pin(async move { Ok(found) })
     }
 
+    fn open_of(&self, owner: &CredentialId) -> Found<usize> {
+        let kept = self.approvals.lock().unwrap();
+        let open = kept.iter().filter(|it| it.owner == *owner && it.is_pending()).count();
+        Box::pin(async move { Ok(open) })
+    }
+
     fn due(&self, now: Timestamp, _: usize) -> Found<Vec<ApprovalRequest>> {
         let kept = self.approvals.lock().unwrap();
         let found = kept.iter().filter(|it| it.is_due(now)).cloned().collect();

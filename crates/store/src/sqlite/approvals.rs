@@ -164,6 +164,20 @@ impl Approvals for SqliteStore {
         self.read(move |readers| readers.listed_approvals(&states, limit))
     }
 
+    fn open_of(&self, owner: &CredentialId) -> Pending<Result<usize, RecordError>> {
+        let owner = owner.clone();
+        self.read(move |readers| {
+            let sql = "SELECT count(*) FROM approvals WHERE state = 'pending' AND owner = ?1";
+            let count = readers.read(|connection| {
+                connection
+                    .prepare_cached(sql)?
+                    .query_row([owner.as_str()], |row| row.get::<_, i64>(0))
+            });
+            let count = count.map_err(|error| trouble::unavailable(&error))?;
+            Ok(usize::try_from(count).unwrap_or(usize::MAX))
+        })
+    }
+
     fn due(&self, now: Timestamp, limit: usize) -> Pending<Result<Vec<ApprovalRequest>, RecordError>> {
         self.read(move |readers| {
             readers.approvals(
