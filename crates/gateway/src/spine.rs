@@ -25,8 +25,9 @@ use tokio::sync::Semaphore;
 
 use crate::approval::Cleared;
 use crate::approval::board::Board;
-use crate::approval::request::ApprovalRequest;
+use crate::approval::request::{ApprovalChange, ApprovalRequest};
 use crate::audit::command::CommandAuditRecord;
+use crate::audit::event::ApprovalState;
 use crate::audit::payload::Payload;
 use crate::audit::redact::Redactor;
 use crate::audit::trace::Trace;
@@ -169,6 +170,9 @@ impl Gateway {
             opening = Some(self.opening(&admitted, &request, &live, &trace, &audit));
             if !matches!(verdict, Verdict::Deny(_)) {
                 trace.step(Step::Validate, self.validated(&verdict, &in_force));
+                if matches!(&verdict, Verdict::Allow(permit) if permit.auto_approved) {
+                    trace.mark(ApprovalState::AutoApproved);
+                }
             }
         }
 
@@ -192,7 +196,8 @@ impl Gateway {
             biased;
             () = live.cancelled() => {
                 let refusal = Refusal::new(ErrorCode::Cancelled, "the command was cancelled before it began");
-                self.unused(&admitted, approval.as_deref(), &refusal.message).await;
+                let given = approval.as_deref().filter(|approval| !approval.automatic);
+                self.unused(&admitted, given, &refusal.message).await;
                 return self.refuse(&admitted, trace, &audit, &live, refusal).await;
             }
             turn = self.turns.clone().acquire_owned() => turn,
@@ -203,7 +208,7 @@ impl Gateway {
             return self.follow_elsewhere(&admitted, &live).await;
         }
         if let Some(plan) = plan
-            && let Some(question) = again::question(&in_force.policy, &request, &plan, &ended.how, &live.text())
+            && let Some(question) = again::question(&in_force.policy, &plan, &ended.how, &live.text())
         {
             let asking = Asking {
                 request: &request,
@@ -238,12 +243,21 @@ impl Gateway {
             open: opening,
             ..Change::default()
         };
-        if let Some(approval) = &approval {
-            let applied = self.ports.board.applying(approval, &admitted.caller().actor);
-            change.events.extend(applied.events);
-            change.approvals.push(applied.change);
-            live.begin();
+        match &approval {
+            // Let go by the whitelist: it is kept beside the command that it opens.
+            Some(approval) if approval.automatic => change.approvals.push(ApprovalChange {
+                approval: ApprovalRequest::clone(approval),
+                from: None,
+            }),
+            Some(approval) => {
+                let applied = self.ports.board.applying(approval, &admitted.caller().actor);
+                change.events.extend(applied.events);
+                change.approvals.push(applied.change);
+                live.begin();
+            }
+            None => {}
         }
+        let approval = approval.filter(|approval| !approval.automatic);
         let let_go = Arc::new(AtomicBool::new(false));
         let (gateway, opened) = (self.clone(), let_go.clone());
         let gate = Gate::new(Box::pin(async move {

@@ -28,6 +28,11 @@ fn what_only_looks_runs_unasked() {
         server
             .call("run_command", json!({"command": "ls", "working_directory": "."}))
             .ok();
+        let automatic =
+            "SELECT count(*) FROM approvals WHERE automatic = 1 AND state = 'applied' AND decided_by = 'whitelist'";
+        assert_eq!(bench.count(automatic), 9);
+        let marked = "SELECT count(*) FROM flow_events WHERE approval_state = 'auto-approved'";
+        assert_eq!(bench.count(marked), 9);
     });
 }
 

@@ -13,7 +13,7 @@ use tokio::sync::watch;
 
 use super::lifecycle::{ApprovalStep, recorded_as};
 use super::request::{ApprovalChange, ApprovalRequest, Ballot, Choice, Decider, OwnRequests};
-use super::{Approvals, Approver, Bell};
+use super::{ApprovalFilter, Approvals, Approver, Bell};
 use crate::audit::event::{Actor, ApprovalState, Draft, EventType};
 use crate::audit::payload::{Object, Payload};
 use crate::audit::redact::Redactor;
@@ -170,10 +170,10 @@ impl Board {
         }
     }
 
-    /// The latest questions in any of these states, or in all; the newest last.
-    pub async fn list(&self, states: Vec<ApprovalState>, limit: usize) -> Result<Vec<ApprovalRequest>, RecordError> {
+    /// The latest that are asked for; the newest last.
+    pub async fn list(&self, filter: ApprovalFilter) -> Result<Vec<ApprovalRequest>, RecordError> {
         self.expire_due().await?;
-        self.parts.approvals.list(states, limit).await
+        self.parts.approvals.list(filter).await
     }
 
     /// The question that a call with this binding waits for, wherever it was asked. An approval that lay

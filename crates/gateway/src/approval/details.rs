@@ -5,27 +5,26 @@ use serde_json::{Map, Value, json};
 
 use crate::audit::redact::Redactor;
 use crate::limits;
-use crate::policy::decide::Question;
+use crate::policy::decide::{Rule, spoken};
 use crate::policy::effective::{Network, SandboxMode};
 use crate::policy::plan::{ExecRights, Plan, PlannedAct};
 use crate::tools::exec::request::CommandRequest;
 
 /// S1's ExecCommandApproval (`command`, `cwd`, `reason`) and what policy knows beyond it.
-pub fn of_command(question: &Question, request: &CommandRequest, redactor: &Redactor) -> Map<String, Value> {
-    let plan = question.plan();
+pub fn of_command(plan: &Plan, rule: &Rule, request: &CommandRequest, redactor: &Redactor) -> Map<String, Value> {
     let clean = |text: &str| redactor.redact_text(text).into_owned();
     let programs: Vec<String> = plan.program_names().iter().map(|name| clean(name)).collect();
     let mut details = Map::new();
     let mut put = |name: &str, value: Value| {
         details.insert(name.to_owned(), value);
     };
-    put("command", json!(clean(&question.command)));
+    put("command", json!(clean(&spoken(&request.act))));
     put("programs", json!(programs));
     put("how", json!(how(plan)));
     put("cwd", json!(clean(&plan.place.cwd.path.to_string_lossy())));
-    put("reason", json!(question.rule.reason));
-    put("rule", json!(question.rule.name));
-    put("source", json!(question.rule.source));
+    put("reason", json!(rule.reason));
+    put("rule", json!(rule.name));
+    put("source", json!(rule.source));
     put("sandbox", json!(plan.sandbox.as_str()));
     put("network", json!(plan.network.as_str()));
     put(
@@ -33,7 +32,7 @@ pub fn of_command(question: &Question, request: &CommandRequest, redactor: &Reda
         json!(u64::try_from(plan.timeout.as_millis()).unwrap_or(u64::MAX)),
     );
     put("risks", json!(risks(plan, request)));
-    if let Some(justification) = &question.justification {
+    if let Some(justification) = &request.justification {
         put("justification", json!(clean(justification)));
     }
     if let Some(input) = &request.input {

@@ -44,14 +44,35 @@ pub trait Approvals: Send + Sync + 'static {
         request_id: &RequestId,
     ) -> Pending<Result<Option<ApprovalRequest>, RecordError>>;
 
-    /// The latest ones in any of these states, or in all; the newest last.
-    fn list(&self, states: Vec<ApprovalState>, limit: usize) -> Pending<Result<Vec<ApprovalRequest>, RecordError>>;
+    /// The latest ones that are asked for; the newest last.
+    fn list(&self, filter: ApprovalFilter) -> Pending<Result<Vec<ApprovalRequest>, RecordError>>;
 
     /// How many questions of a credential are open.
     fn open_of(&self, owner: &CredentialId) -> Pending<Result<usize, RecordError>>;
 
     /// Those whose time to be answered is over.
     fn due(&self, now: Timestamp, limit: usize) -> Pending<Result<Vec<ApprovalRequest>, RecordError>>;
+}
+
+/// Which approvals are wanted.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ApprovalFilter {
+    /// In any of these states; empty for all.
+    pub states: Vec<ApprovalState>,
+    /// Only what the whitelist answered, or only what it did not.
+    pub automatic: Option<bool>,
+    pub limit: usize,
+}
+
+impl ApprovalFilter {
+    /// What waits for a decision.
+    pub fn open() -> Self {
+        Self {
+            states: vec![ApprovalState::Pending],
+            automatic: None,
+            limit: crate::limits::APPROVALS_AT_ONCE,
+        }
+    }
 }
 
 /// Port: tells the other processes of a state directory that something was asked or decided. It may be

@@ -5,7 +5,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::lifecycle::{self, ApprovalStep, IllegalApprovalStep};
+use super::lifecycle::{self, ApprovalStatus, ApprovalStep, IllegalApprovalStep};
 use crate::audit::event::{Actor, ActorType, ApprovalState};
 use crate::clock::Timestamp;
 use crate::ids::{ApprovalId, CorrelationId, CredentialId, RequestId};
@@ -125,6 +125,8 @@ pub struct ApprovalRequest {
     pub kind: ApprovalType,
     // INVARIANT: changed by `step` and `with` only, along the arrows of `lifecycle`.
     state: ApprovalState,
+    /// The whitelist answered for a person.
+    pub automatic: bool,
     pub correlation_id: CorrelationId,
     pub job_id: Option<String>,
     pub run_id: Option<String>,
@@ -177,6 +179,7 @@ impl ApprovalRequest {
             version: 1,
             kind,
             state: ApprovalState::Pending,
+            automatic: false,
             correlation_id,
             job_id: None,
             run_id: None,
@@ -196,6 +199,30 @@ impl ApprovalRequest {
             decided_by: None,
             decision_reason: None,
             remaining_ms: 0,
+        }
+    }
+
+    /// What was never a question: the whitelist answered, and the act is let go with this very change.
+    #[must_use]
+    pub fn answered_by_whitelist(mut self, reason: &str) -> Self {
+        self.automatic = true;
+        // Nothing waits for it.
+        if let Some(command) = &mut self.command {
+            command.parks = false;
+        }
+        self.decided_by = Some("whitelist".to_owned());
+        self.decision_reason = Some(reason.to_owned());
+        self.resolved_at = Some(self.created_at);
+        self.state = lifecycle::transition(ApprovalState::AutoApproved, ApprovalStep::Apply)
+            .expect("what is auto-approved may be let go");
+        self
+    }
+
+    /// S1's status.
+    pub fn status(&self) -> ApprovalStatus {
+        match lifecycle::status(self.state) {
+            ApprovalStatus::Approved if self.automatic => ApprovalStatus::AutoApproved,
+            status => status,
         }
     }
 
@@ -290,7 +317,7 @@ impl ApprovalRequest {
             "type": self.kind.as_str(),
             "createdAt": self.created_at.to_string(),
             "resolvedAt": time(self.resolved_at),
-            "status": lifecycle::status(self.state).as_str(),
+            "status": self.status().as_str(),
             "details": self.details,
             "decision": self.decision().map(Choice::as_str),
             "decisionReason": self.decision_reason,
@@ -360,6 +387,7 @@ pub(crate) mod tests {
             version: 1,
             kind: ApprovalType::ExecCommand,
             state: ApprovalState::Pending,
+            automatic: false,
             correlation_id: CorrelationId::trusted("c"),
             job_id: None,
             run_id: None,
@@ -435,6 +463,19 @@ pub(crate) mod tests {
             (Some(Choice::Deny), false)
         );
         assert_eq!(expired.to_json()["status"], "denied");
+    }
+
+    #[test]
+    fn what_the_whitelist_answered_is_auto_approved_and_let_go_at_once() {
+        let shown = sample(1).answered_by_whitelist("read-only").to_json();
+        assert_eq!(
+            (&shown["status"], &shown["approval_state"], &shown["decision"]),
+            (&json!("auto-approved"), &json!("applied"), &json!("allow"))
+        );
+        assert_eq!(
+            (&shown["decisionReason"], &shown["waitingDuration"]),
+            (&json!("read-only"), &json!(0))
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! One call's own thread through the record: takes the steps of its life, in their legal order, and
 //! collects the events they leave until the next commit.
 
-use super::event::{Actor, Draft};
+use super::event::{Actor, ApprovalState, Draft};
 use super::payload::Payload;
 use crate::call::{self, State, Step};
 use crate::clock::Clock;
@@ -40,6 +40,13 @@ impl Trace {
         let event_id = self.ids.event();
         self.step_as(step, event_id.clone(), payload);
         event_id
+    }
+
+    /// Notes where an approval stands on the last event.
+    pub fn mark(&mut self, state: ApprovalState) {
+        if let Some(last) = self.pending.last_mut() {
+            last.approval_state = Some(state);
+        }
     }
 
     /// A step whose event others write: the board records what is asked and decided.

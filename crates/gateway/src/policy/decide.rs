@@ -52,6 +52,10 @@ pub struct Permit {
 }
 
 impl Permit {
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     pub(crate) fn into_plan(self) -> Box<Plan> {
         self.plan
     }
@@ -62,19 +66,13 @@ impl Permit {
 pub struct Question {
     plan: Box<Plan>,
     pub rule: Rule,
-    /// The words that will run.
-    pub command: String,
-    pub justification: Option<String>,
 }
 
 impl Question {
-    pub(super) fn new(plan: Plan, rule: Rule, request: &CommandRequest) -> Self {
-        let justification = request.justification.clone();
+    pub(super) fn new(plan: Plan, rule: Rule) -> Self {
         Self {
             plan: Box::new(plan),
             rule,
-            command: spoken(&request.act),
-            justification,
         }
     }
 
@@ -156,7 +154,7 @@ fn judge(
 ) -> Verdict {
     let command = &policy.command;
     let mode_source = policy.rule_sources.mode.as_str();
-    let ask = |plan: Plan, rule: Rule| Verdict::Ask(Question::new(plan, rule, request));
+    let ask = |plan: Plan, rule: Rule| Verdict::Ask(Question::new(plan, rule));
     match policy.tool_approval(request.tool.name()) {
         Some((ToolApproval::Deny, matched)) => {
             let message = format!("policy denies the tool `{}`", request.tool.name());
@@ -320,7 +318,8 @@ fn rule(name: &str, source: &str, reason: &str) -> Rule {
     }
 }
 
-fn spoken(act: &Act) -> String {
+/// The words that will run, as a person reads them.
+pub(crate) fn spoken(act: &Act) -> String {
     match act {
         Act::Line(line) => line.clone(),
         Act::Argv { file, args } => line::canonical_argv(file, args),

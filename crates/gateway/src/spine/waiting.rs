@@ -20,7 +20,8 @@ use crate::error::{ErrorCode, Refusal};
 use crate::execution::live::Live;
 use crate::ids::ApprovalId;
 use crate::limits;
-use crate::policy::decide::{Question, Verdict};
+use crate::policy::decide::{Permit, Question, Rule, Verdict};
+use crate::policy::plan::Plan;
 use crate::session::Admitted;
 use crate::tools::exec::request::CommandRequest;
 use crate::tools::exec::result::CommandResult;
@@ -62,7 +63,11 @@ impl Gateway {
     ) -> Settled {
         match verdict {
             Verdict::Ask(question) => self.ask(admitted, trace, question, asking, live).await,
-            Verdict::Allow(permit) => Settled::Cleared(Box::new(approval::allow(permit)), None),
+            Verdict::Allow(permit) => {
+                let automatic = permit.auto_approved;
+                let noted = automatic.then(|| Box::new(self.auto_approved(admitted, &permit, &asking, live)));
+                Settled::Cleared(Box::new(approval::allow(permit)), noted)
+            }
             Verdict::Deny(denial) => Settled::Refused(denial.refusal),
         }
     }
@@ -142,14 +147,37 @@ impl Gateway {
         binding: &Binding,
         live: &Live,
     ) -> Opening {
+        let mut request = self.about(admitted, asking, question.plan(), &question.rule, binding, live);
+        let policy = &asking.policy.policy.approval;
+        request.quorum = policy.quorum;
+        request.expires_at = policy.timeout.map(|timeout| request.created_at.after(timeout));
+        self.ports.board.opening(request, &admitted.caller().actor)
+    }
+
+    /// What the whitelist answered for a person, as it is kept: S1's auto-approved request.
+    fn auto_approved(&self, admitted: &Admitted, permit: &Permit, asking: &Asking<'_>, live: &Live) -> ApprovalRequest {
+        let owner = &admitted.caller().credential;
+        let binding = binding::bind(asking.request, permit.plan(), owner, &asking.policy.digest);
+        self.about(admitted, asking, permit.plan(), &permit.rule, &binding, live)
+            .answered_by_whitelist(&permit.rule.reason)
+    }
+
+    fn about(
+        &self,
+        admitted: &Admitted,
+        asking: &Asking<'_>,
+        plan: &Plan,
+        rule: &Rule,
+        binding: &Binding,
+        live: &Live,
+    ) -> ApprovalRequest {
         let (caller, ports) = (admitted.caller(), &self.ports);
-        let (now, policy) = (ports.clock.now(), &asking.policy.policy.approval);
         let mut request = ApprovalRequest::new(
             ports.ids.approval(),
             ApprovalType::ExecCommand,
             live.correlation_id.clone(),
             caller.credential.clone(),
-            now,
+            ports.clock.now(),
         );
         request.requested_by = caller.actor.id.clone();
         request.tool = asking.request.tool.name().to_owned();
@@ -160,11 +188,9 @@ impl Gateway {
         request.binding = binding.digest.clone();
         request.arguments_digest = binding.arguments.clone();
         request.policy_digest = binding.policy.clone();
-        request.details = details::of_command(question, asking.request, &ports.redactor);
-        request.quorum = policy.quorum;
-        request.expires_at = policy.timeout.map(|timeout| now.after(timeout));
-        request.remaining_ms = u64::try_from(question.plan().timeout.as_millis()).unwrap_or(u64::MAX);
-        ports.board.opening(request, &caller.actor)
+        request.details = details::of_command(plan, rule, asking.request, &ports.redactor);
+        request.remaining_ms = u64::try_from(plan.timeout.as_millis()).unwrap_or(u64::MAX);
+        request
     }
 
     /// Writes a question, durably, before anybody is asked; the command counts as open from then on.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use countersign_gateway::approval::board::{Board, BoardParts};
 use countersign_gateway::approval::request::{ApprovalRequest, Ballot};
-use countersign_gateway::approval::{Alone, Approvals, Approver, Cleared};
+use countersign_gateway::approval::{Alone, ApprovalFilter, Approvals, Approver, Cleared};
 use countersign_gateway::audit::event::{ApprovalState, Draft};
 use countersign_gateway::audit::redact::{Config, Redactor};
 use countersign_gateway::audit::{
@@ -441,8 +441,9 @@ impl Approvals for Script {
         Box::pin(async move { Ok(found) })
     }
 
-    fn list(&self, states: Vec<ApprovalState>, _: usize) -> Found<Vec<ApprovalRequest>> {
+    fn list(&self, filter: ApprovalFilter) -> Found<Vec<ApprovalRequest>> {
         let kept = self.approvals.lock().unwrap();
+        let states = filter.states;
         let wanted = |it: &&ApprovalRequest| states.is_empty() || states.contains(&it.state());
         let found = kept.iter().filter(wanted).cloned().collect();
         Box::pin(async move { Ok(found) })

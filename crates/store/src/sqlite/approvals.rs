@@ -1,7 +1,7 @@
 //! Approvals in the database: written with their events, each change over the version it was made from.
 
-use countersign_gateway::approval::Approvals;
 use countersign_gateway::approval::request::{ApprovalChange, ApprovalRequest, ApprovalType, AskedFor};
+use countersign_gateway::approval::{ApprovalFilter, Approvals};
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::audit::{Pending, RecordError};
 use countersign_gateway::clock::Timestamp;
@@ -14,12 +14,12 @@ use super::{SqliteStore, trouble};
 
 pub(super) const COLUMNS: &str = "approval_id, version, type, state, correlation_id, job_id, run_id, owner, \
      requested_by, tool, request_id, parks, binding, arguments_digest, policy_digest, details, quorum, votes, \
-     created_at_ms, expires_at_ms, resolved_at_ms, decided_by, decision_reason, remaining_ms";
+     created_at_ms, expires_at_ms, resolved_at_ms, decided_by, decision_reason, remaining_ms, automatic";
 const INSERT: &str = "INSERT INTO approvals (approval_id, version, type, state, correlation_id, job_id, run_id, owner,
          requested_by, tool, request_id, parks, binding, arguments_digest, policy_digest, details, quorum, votes,
-         created_at_ms, expires_at_ms, resolved_at_ms, decided_by, decision_reason, remaining_ms)
+         created_at_ms, expires_at_ms, resolved_at_ms, decided_by, decision_reason, remaining_ms, automatic)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
-         ?23, ?24) ON CONFLICT DO NOTHING";
+         ?23, ?24, ?25) ON CONFLICT DO NOTHING";
 const ADVANCE: &str = "UPDATE approvals SET version = ?3, state = ?4, votes = ?5, resolved_at_ms = ?6, decided_by = ?7,
          decision_reason = ?8
      WHERE approval_id = ?1 AND version = ?2";
@@ -47,7 +47,7 @@ impl Ledger<'_> {
             ])?,
         };
         match &approval.command {
-            Some(command) if written == 1 && state == ApprovalState::Applied => {
+            Some(command) if from.is_some() && written == 1 && state == ApprovalState::Applied => {
                 let key = params![approval.owner.as_str(), command.request_id.as_str(), self.process()];
                 Ok(self.statement(TAKE_OVER)?.execute(key)? == 1)
             }
@@ -82,6 +82,7 @@ impl Ledger<'_> {
             approval.decided_by,
             approval.decision_reason,
             i64::try_from(approval.remaining_ms).unwrap_or(i64::MAX),
+            approval.automatic,
         ])
     }
 }
@@ -98,16 +99,25 @@ impl Readers {
             .map_err(|error| trouble::unavailable(&error))
     }
 
-    fn listed_approvals(&self, states: &[ApprovalState], limit: usize) -> Result<Vec<ApprovalRequest>, RecordError> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        // Words of a closed list. A lone state is written as the index over pending ones has it.
-        let words: Vec<String> = states.iter().map(|state| format!("'{}'", state.as_str())).collect();
-        let condition = match words.as_slice() {
+    fn listed_approvals(&self, filter: &ApprovalFilter) -> Result<Vec<ApprovalRequest>, RecordError> {
+        let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
+        // Words of a closed list, written as the partial indexes have them.
+        let words: Vec<String> = filter
+            .states
+            .iter()
+            .map(|state| format!("'{}'", state.as_str()))
+            .collect();
+        let states = match words.as_slice() {
             [] => "1".to_owned(),
             [only] => format!("state = {only}"),
             several => format!("state IN ({})", several.join(", ")),
         };
-        let rest = format!("WHERE {condition} ORDER BY created_at_ms DESC, rowid DESC LIMIT ?1");
+        let automatic = match filter.automatic {
+            None => "",
+            Some(true) => " AND automatic = 1",
+            Some(false) => " AND automatic = 0",
+        };
+        let rest = format!("WHERE {states}{automatic} ORDER BY created_at_ms DESC, rowid DESC LIMIT ?1");
         let mut found = self.approvals(&rest, [limit])?;
         found.reverse();
         Ok(found)
@@ -160,8 +170,8 @@ impl Approvals for SqliteStore {
         })
     }
 
-    fn list(&self, states: Vec<ApprovalState>, limit: usize) -> Pending<Result<Vec<ApprovalRequest>, RecordError>> {
-        self.read(move |readers| readers.listed_approvals(&states, limit))
+    fn list(&self, filter: ApprovalFilter) -> Pending<Result<Vec<ApprovalRequest>, RecordError>> {
+        self.read(move |readers| readers.listed_approvals(&filter))
     }
 
     fn open_of(&self, owner: &CredentialId) -> Pending<Result<usize, RecordError>> {
@@ -236,5 +246,6 @@ fn read(row: &Row<'_>) -> rusqlite::Result<ApprovalRequest> {
     approval.decided_by = row.get(21)?;
     approval.decision_reason = row.get(22)?;
     approval.remaining_ms = row.get::<_, i64>(23)?.cast_unsigned();
+    approval.automatic = row.get(24)?;
     Ok(ApprovalRequest::restored(state, approval))
 }

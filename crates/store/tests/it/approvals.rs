@@ -11,7 +11,7 @@ use countersign_gateway::approval::lifecycle::ApprovalStep;
 use countersign_gateway::approval::request::{
     ApprovalChange, ApprovalRequest, ApprovalType, AskedFor, Ballot, Choice, Decider, OwnRequests,
 };
-use countersign_gateway::approval::{Alone, Approvals as _, Bell as _};
+use countersign_gateway::approval::{Alone, ApprovalFilter, Approvals as _, Bell as _};
 use countersign_gateway::audit::event::{ApprovalState, Draft, EventType};
 use countersign_gateway::audit::redact::{Config, Redactor};
 use countersign_gateway::audit::{Change, Record as _, RecordError};
@@ -84,6 +84,14 @@ fn board(store: &Arc<SqliteStore>, clock: Clock) -> Arc<Board> {
         clock,
         ids: IdSource::random(),
     })
+}
+
+fn everything() -> ApprovalFilter {
+    ApprovalFilter {
+        states: Vec::new(),
+        automatic: None,
+        limit: 9,
+    }
 }
 
 fn says(user: &str, choice: Choice) -> Ballot {
@@ -244,6 +252,29 @@ fn whoever_writes_past_us_cannot_move_an_answer_or_take_a_step_back() {
 }
 
 #[test]
+fn what_the_whitelist_answered_is_kept_beside_its_command() {
+    let bench = Bench::new();
+    let store = bench.open();
+    for name in ["a", "b"] {
+        // Nothing is unique about these: the same command may run unasked at the same moment.
+        let mut approval = asked(name).answered_by_whitelist("read-only");
+        approval.binding = "the same".to_owned();
+        approval.command.as_mut().unwrap().parks = false;
+        commit(&store, opening(&bench, &approval)).unwrap();
+        assert_eq!(block_on(store.find(&approval.id)).unwrap(), Some(approval));
+    }
+    commit(&store, opening(&bench, &asked("c"))).unwrap();
+    let count = |automatic| {
+        let filter = ApprovalFilter {
+            automatic,
+            ..everything()
+        };
+        block_on(store.list(filter)).unwrap().len()
+    };
+    assert_eq!((count(None), count(Some(true)), count(Some(false))), (3, 2, 1));
+}
+
+#[test]
 fn lists_are_by_state_and_the_newest_is_last() {
     let bench = Bench::new();
     let store = bench.open();
@@ -253,7 +284,12 @@ fn lists_are_by_state_and_the_newest_is_last() {
     let (_, no) = step(&bench, &asked("b"), ApprovalStep::Deny, EventType::ApprovalDenied);
     commit(&store, no).unwrap();
     let names = |states: &[ApprovalState], limit| -> Vec<String> {
-        let found = block_on(store.list(states.to_vec(), limit)).unwrap();
+        let found = block_on(store.list(ApprovalFilter {
+            states: states.to_vec(),
+            automatic: None,
+            limit,
+        }))
+        .unwrap();
         found.iter().map(|approval| approval.id.to_string()).collect()
     };
     assert_eq!(names(&[], 9), ["a", "b", "c"]);
@@ -323,13 +359,13 @@ fn settled_questions_are_pruned_with_the_rest_and_open_ones_stay() {
     let later = noon().after(Duration::from_secs(86_400 * 400));
     store.prune(later, &bench.ids).unwrap();
     assert_eq!(
-        block_on(store.list(Vec::new(), 9)).unwrap().len(),
+        block_on(store.list(everything())).unwrap().len(),
         2,
         "its command has not ended"
     );
     commit(&store, bench.closing("done", "d", "rejected")).unwrap();
     store.prune(later, &bench.ids).unwrap();
-    let left = block_on(store.list(Vec::new(), 9)).unwrap();
+    let left = block_on(store.list(everything())).unwrap();
     assert_eq!(left.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), ["open"]);
     verify(&store).unwrap();
 }

@@ -1,6 +1,7 @@
 //! `approvals list`.
 
-use countersign_gateway::approval::lifecycle;
+use countersign_gateway::approval::ApprovalFilter;
+use countersign_gateway::approval::lifecycle::{self, ApprovalStatus};
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::clock::{Clock, Timestamp};
@@ -13,22 +14,34 @@ use crate::terminal::{Cell, Page, Tone, shortened};
 
 const COMMAND_CHARS_MAX: usize = 80;
 
-/// The states that are asked for: those of a status of S1's, one state by its own name, or what is open.
-pub(super) fn states(all: bool, status: Option<&str>) -> Vec<ApprovalState> {
+/// What is asked for: a status of S1's, one state by its own name, or what is open.
+pub(super) fn filter(all: bool, status: Option<&str>, limit: usize) -> ApprovalFilter {
+    let mut filter = ApprovalFilter {
+        limit,
+        ..ApprovalFilter::open()
+    };
     match status {
+        // A status of its own, whatever became of the act.
+        Some(word) if word == ApprovalStatus::AutoApproved.as_str() => {
+            filter.states = Vec::new();
+            filter.automatic = Some(true);
+        }
         Some(word) => {
             let named = |state: &ApprovalState| lifecycle::status(*state).as_str() == word || state.as_str() == word;
-            ApprovalState::ALL.iter().copied().filter(named).collect()
+            filter.states = ApprovalState::ALL.iter().copied().filter(named).collect();
+            let approved = word == ApprovalStatus::Approved.as_str();
+            filter.automatic = approved.then_some(false);
         }
-        None if all => Vec::new(),
-        None => vec![ApprovalState::Pending],
+        None if all => filter.states = Vec::new(),
+        None => {}
     }
+    filter
 }
 
-pub(super) fn run(flags: &Flags, states: Vec<ApprovalState>, limit: usize, form: Form) -> anyhow::Result<()> {
+pub(super) fn run(flags: &Flags, filter: ApprovalFilter, form: Form) -> anyhow::Result<()> {
     let office = Office::look(flags)?;
-    let only_open = states == [ApprovalState::Pending];
-    let approvals = start::runtime()?.block_on(office.board.list(states, limit))?;
+    let only_open = filter.states == [ApprovalState::Pending];
+    let approvals = start::runtime()?.block_on(office.board.list(filter))?;
     let mut page = Page::stdout();
     match form {
         Form::Json => {
@@ -74,12 +87,17 @@ mod tests {
 
     #[test]
     fn a_status_of_s1_names_all_its_states() {
-        let words = |all, status| -> Vec<_> { states(all, status).iter().map(|state| state.as_str()).collect() };
+        let words = |all, status| -> Vec<_> {
+            let states = filter(all, status, 9).states;
+            states.iter().map(|state| state.as_str()).collect()
+        };
         assert_eq!(words(false, None), ["pending"]);
         assert!(words(true, None).is_empty());
         assert_eq!(words(true, Some("denied")), ["denied", "expired", "withdrawn"]);
         assert_eq!(words(false, Some("approved")), ["approved", "applied", "failed"]);
         assert_eq!(words(false, Some("expired")), ["expired"]);
-        assert_eq!(words(false, Some("auto-approved")), ["auto-approved"]);
+        assert_eq!(filter(false, Some("auto-approved"), 9).automatic, Some(true));
+        assert_eq!(filter(false, Some("approved"), 9).automatic, Some(false));
+        assert_eq!(filter(false, Some("applied"), 9).automatic, None);
     }
 }

@@ -36,8 +36,8 @@ pub(crate) fn run(flags: &Flags, approvals: &Approvals) -> anyhow::Result<ExitCo
             limit,
             json,
         } => {
-            let states = list::states(*all, status.as_deref());
-            list::run(flags, states, *limit as usize, Form::of(*json))?;
+            let filter = list::filter(*all, status.as_deref(), *limit as usize);
+            list::run(flags, filter, Form::of(*json))?;
         }
         Approvals::Show { id, json } => show::run(flags, id, Form::of(*json))?,
         Approvals::Watch => watch::run(flags)?,

@@ -6,11 +6,10 @@ use std::io::{IsTerminal as _, Read as _, Write as _};
 use std::time::Duration;
 
 use anyhow::Context as _;
+use countersign_gateway::approval::ApprovalFilter;
 use countersign_gateway::approval::request::{ApprovalRequest, Choice};
-use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::ApprovalId;
-use countersign_gateway::limits;
 use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termios};
 use tokio::sync::mpsc;
 
@@ -36,8 +35,7 @@ pub(super) fn run(flags: &Flags) -> anyhow::Result<()> {
 }
 
 async fn open_questions(office: &Office) -> anyhow::Result<Vec<ApprovalRequest>> {
-    let pending = vec![ApprovalState::Pending];
-    Ok(office.board.list(pending, limits::APPROVALS_AT_ONCE).await?)
+    Ok(office.board.list(ApprovalFilter::open()).await?)
 }
 
 /// One line per event, until nobody reads.

@@ -6,6 +6,8 @@ CREATE TABLE approvals (
     type TEXT NOT NULL CHECK (type IN ('exec-command', 'apply-patch', 'tool-call', 'question')),
     state TEXT NOT NULL CHECK (state IN
         ('pending', 'approved', 'denied', 'expired', 'withdrawn', 'auto-approved', 'applied', 'failed')),
+    -- The whitelist answered for a person.
+    automatic INTEGER NOT NULL CHECK (automatic IN (0, 1)),
     correlation_id TEXT NOT NULL,
     job_id TEXT,
     run_id TEXT,
@@ -36,6 +38,7 @@ CREATE TABLE approvals (
 -- One question at a time about one act: the same asked again joins it, and one answer is used once.
 CREATE UNIQUE INDEX approvals_in_force ON approvals (owner, binding) WHERE state IN ('pending', 'approved');
 CREATE INDEX approvals_by_creation ON approvals (created_at_ms);
+CREATE INDEX approvals_of_people ON approvals (created_at_ms) WHERE automatic = 0;
 CREATE INDEX approvals_pending ON approvals (created_at_ms) WHERE state = 'pending';
 CREATE INDEX approvals_due ON approvals (expires_at_ms) WHERE state = 'pending' AND expires_at_ms IS NOT NULL;
 CREATE INDEX approvals_of_a_command ON approvals (owner, request_id);
