@@ -14,6 +14,7 @@ mod envelopes;
 mod invocations;
 mod joining;
 mod looking;
+mod submitting;
 mod waiting;
 
 use std::collections::BTreeMap;

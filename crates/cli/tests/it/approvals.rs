@@ -67,6 +67,18 @@ fn approving_in_another_process_releases_the_call_that_waits() {
 }
 
 #[test]
+fn without_the_bell_a_decision_only_comes_a_little_later() {
+    let bench = Bench::new();
+    let mut server = Server::start(&bench);
+    let call = server.call_later("execute_process", touch("made"));
+    let (question, _) = bench.question();
+    std::fs::remove_dir_all(bench.state().join("wake")).unwrap();
+    decide(&bench, &["approve", &question]);
+    server.result(call).ok();
+    assert!(made(&bench, "made"));
+}
+
+#[test]
 fn a_denial_reaches_the_call_that_waits_with_its_reason() {
     let bench = Bench::new();
     let mut server = Server::start(&bench);

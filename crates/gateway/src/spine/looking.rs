@@ -1,13 +1,12 @@
-//! Waiting for a command, and looking at one from outside: the answers of the command tools,
-//! `command_status` and `command_cancel`.
+//! Looking at a command from outside: the answers of `command_status` and `command_cancel`, and what a
+//! request id already has.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use super::Gateway;
 use super::asking::unrecorded;
 use super::joining::parks;
-use super::{Considered, Gateway};
-use crate::approval::binding;
 use crate::approval::request::ApprovalRequest;
 use crate::audit::StoredCommand;
 use crate::audit::command::CommandAuditRecord;
@@ -15,230 +14,15 @@ use crate::audit::event::ApprovalState;
 use crate::audit::payload::Object;
 use crate::audit::trace::Trace;
 use crate::call::Step;
-use crate::clock::Timestamp;
-use crate::commands::NotEntered;
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::live::Live;
 use crate::ids::RequestId;
-use crate::limits;
-use crate::policy::decide::{self, Verdict};
-use crate::policy::effective::Mode;
 use crate::service::{Answer, ToolCall};
 use crate::session::Admitted;
 use crate::tools::exec::request::{self, CommandRequest, CommandTool, StatusRequest};
 use crate::tools::exec::result::CommandResult;
 
 impl Gateway {
-    /// A call to one of the command tools.
-    pub(super) async fn submit(
-        self: Arc<Self>,
-        admitted: Admitted,
-        tool: CommandTool,
-        call: ToolCall,
-        started: Timestamp,
-    ) -> Answer {
-        let request = match request::read(tool, &call.arguments) {
-            Ok(request) => request,
-            Err(refusal) => return self.refuse_unreadable(&admitted, tool, &call, refusal).await,
-        };
-        let request_id = request.request_id.clone().unwrap_or_else(|| self.ports.ids.request());
-        let live = Arc::new(Live::new(
-            request_id,
-            request.digest.clone(),
-            started,
-            self.settings.output_limit,
-            call.progress.clone(),
-            call.origin.clone(),
-            self.ports.ids.correlation(),
-        ));
-        let looking = self.lookups.read().await;
-        // Only an id that the caller chose can have been used before.
-        let mut waits = None;
-        if request.request_id.is_some() {
-            match self.earlier(&admitted, &request, &live).await {
-                Some(Earlier::Repeated(answer)) => return self.called(admitted.caller(), &call, started, answer).await,
-                Some(Earlier::Refused(answer)) => return answer,
-                Some(Earlier::Waits(question)) => waits = Some(*question),
-                None => {}
-            }
-        }
-        let (considered, live) = match self.consider(&admitted, &request, &call, live, waits).await {
-            Ok(considered) => considered,
-            Err(Considering::Join(known)) => {
-                drop(looking);
-                let (answer, _) = self.wait(&known, &call).await;
-                return self.called(admitted.caller(), &call, started, answer).await;
-            }
-            Err(Considering::Refused(live, refusal)) => {
-                return self.refuse_entered(&admitted, &request, &live, refusal).await;
-            }
-        };
-        let is_repeat = considered.held.is_some();
-        let entered = self.commands.enter(&admitted.caller().credential, &live);
-        drop(looking);
-        match entered {
-            Ok(()) => {
-                tokio::spawn(
-                    self.clone()
-                        .conduct(admitted.clone(), request, live.clone(), considered),
-                );
-                let (answer, reached) = self.wait(&live, &call).await;
-                let is_anothers = answer.command.as_ref() != Some(&live.request_id);
-                match reached {
-                    // The command's own events tell of the call that first asked for it, not of this one.
-                    Reached::End | Reached::Patience if is_repeat || is_anothers => {
-                        return self.called(admitted.caller(), &call, started, answer).await;
-                    }
-                    Reached::End if answer.structured["status"] != Status::Pending.as_str() => {}
-                    Reached::End | Reached::Patience => {
-                        self.answered_early(admitted.caller(), &live, &call, &answer).await;
-                    }
-                }
-                answer
-            }
-            Err(NotEntered::Known(known)) if known.digest == request.digest => {
-                let (answer, _) = self.wait(&known, &call).await;
-                self.called(admitted.caller(), &call, started, answer).await
-            }
-            Err(NotEntered::Known(_)) => {
-                self.refuse_entered(&admitted, &request, &live, conflict(&live.request_id))
-                    .await
-            }
-            Err(NotEntered::Full) => {
-                let message = format!(
-                    "{} calls are already in flight; try again when some have ended",
-                    limits::CALLS_IN_FLIGHT_MAX
-                );
-                self.refuse_entered(&admitted, &request, &live, Refusal::new(ErrorCode::QueueFull, message))
-                    .await
-            }
-            Err(NotEntered::Closing) => {
-                let refusal = Refusal::new(ErrorCode::Cancelled, "the server is stopping");
-                self.refuse_entered(&admitted, &request, &live, refusal).await
-            }
-        }
-    }
-
-    /// What policy says of a request, and what waits for it already: a command of this process, or one in
-    /// the store, whose place `live` then takes.
-    async fn consider(
-        &self,
-        admitted: &Admitted,
-        request: &CommandRequest,
-        call: &ToolCall,
-        live: Arc<Live>,
-        waits: Option<ApprovalRequest>,
-    ) -> Result<(Considered, Arc<Live>), Considering> {
-        let owner = &admitted.caller().credential;
-        let in_force = self.in_force();
-        let verdict = decide::decide(&in_force.policy, request, &self.surroundings());
-        let held = match &verdict {
-            Verdict::Ask(question) => {
-                let binding = binding::bind(request, question.plan(), owner, &in_force.digest);
-                match self.ports.board.held(owner, &binding.digest).await {
-                    Ok(held) => held,
-                    Err(error) => return Err(Considering::Refused(live, unrecorded(&error))),
-                }
-            }
-            // It runs at once, and may ask afterwards whether to run again; then it is not begun anew.
-            Verdict::Allow(_) if in_force.policy.approval.mode == Mode::OnFailure => {
-                match self.commands.waiting(owner, &request.digest) {
-                    Some(known) => return Err(Considering::Join(known)),
-                    None => None,
-                }
-            }
-            Verdict::Allow(_) | Verdict::Deny(_) => None,
-        };
-        if let Some(waits) = waits
-            && held.as_ref().is_none_or(|held| held.id != waits.id)
-        {
-            let message = format!(
-                "request id `{}` belongs to a call that was asked about under another policy or in another place                  (approval `{}`), and that answer does not count here; cancel it, or choose another id",
-                live.request_id, waits.id
-            );
-            return Err(Considering::Refused(live, Refusal::new(ErrorCode::Conflict, message)));
-        }
-        let live = match &held {
-            Some(held) => self.live_of(held, request, call.progress.clone()),
-            None => live,
-        };
-        let considered = Considered {
-            in_force,
-            verdict,
-            held,
-        };
-        Ok((considered, live))
-    }
-
-    /// Waits for the end, as long as a client will: without a limit when a running command is being
-    /// streamed to it, else until it must be told to look again later.
-    async fn wait(&self, live: &Arc<Live>, call: &ToolCall) -> (Answer, Reached) {
-        let mut cancel = call.cancel.clone();
-        let (answer, reached) = tokio::select! {
-            result = live.ended() => (result.answer(), Reached::End),
-            () = self.patience(live, call) => (self.running(live).answer(), Reached::Patience),
-            () = cancel.cancelled() => {
-                live.cancel();
-                (live.ended().await.answer(), Reached::End)
-            }
-        };
-        live.leave();
-        // One that joined another has that one's result, under its name.
-        let named = answer.structured["request_id"].as_str().map(RequestId::trusted);
-        let answer = Answer {
-            command: named.or_else(|| Some(live.request_id.clone())),
-            ..answer
-        };
-        (answer, reached)
-    }
-
-    /// Resolves when the client must hear something; with a progress token it hears signs of life until then.
-    async fn patience(&self, live: &Live, call: &ToolCall) {
-        let began = Instant::now();
-        loop {
-            let left = self.settings.answer_within.saturating_sub(began.elapsed());
-            let Some(progress) = &call.progress else {
-                return tokio::time::sleep(left).await;
-            };
-            if left.is_zero() && live.question().is_some() {
-                return;
-            }
-            let pause = if left.is_zero() {
-                limits::PROGRESS_EVERY
-            } else {
-                limits::PROGRESS_EVERY.min(left)
-            };
-            tokio::time::sleep(pause).await;
-            match live.question() {
-                Some(question) => progress.report(&format!("waiting for approval {question}")),
-                None => progress.report(&format!("running for {} s", live.duration_ms() / 1_000)),
-            }
-        }
-    }
-
-    /// What is to be said of a command that has not ended.
-    fn running(&self, live: &Live) -> CommandResult {
-        if let Some(question) = live.question() {
-            return self.pending(live, &question);
-        }
-        let (stdout, stderr) = live.streams();
-        CommandResult {
-            request_id: live.request_id.clone(),
-            status: Status::Running,
-            exit_code: None,
-            stdout,
-            stderr,
-            error: None,
-            duration_ms: live.duration_ms(),
-            started_at: live.started_at,
-            finished_at: None,
-            audit_id: None,
-            sandbox: Vec::new(),
-            approval_id: None,
-            page: None,
-        }
-    }
-
     pub(super) async fn status(&self, admitted: &Admitted, call: &ToolCall) -> Answer {
         let status = match request::read_status(&call.arguments) {
             Ok(status) => status,
@@ -321,7 +105,12 @@ impl Gateway {
     }
 
     /// The answer a request id already has: from this process, or from the record.
-    async fn earlier(&self, admitted: &Admitted, request: &CommandRequest, live: &Arc<Live>) -> Option<Earlier> {
+    pub(super) async fn earlier(
+        &self,
+        admitted: &Admitted,
+        request: &CommandRequest,
+        live: &Arc<Live>,
+    ) -> Option<Earlier> {
         let owner = &admitted.caller().credential;
         if self.commands.find(owner, &live.request_id).is_some() {
             return None;
@@ -347,7 +136,7 @@ impl Gateway {
     }
 
     /// Refuses a request that was read but not entered; recorded, though its id names another.
-    async fn refuse_entered(
+    pub(super) async fn refuse_entered(
         &self,
         admitted: &Admitted,
         request: &CommandRequest,
@@ -369,7 +158,7 @@ impl Gateway {
         self.refuse_aside(trace, &audit, live.request_id.clone(), refusal).await
     }
 
-    async fn refuse_unreadable(
+    pub(super) async fn refuse_unreadable(
         &self,
         admitted: &Admitted,
         tool: CommandTool,
@@ -457,16 +246,8 @@ impl Gateway {
     }
 }
 
-/// How far waiting for a command came.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reached {
-    End,
-    /// The client must hear something; the command goes on.
-    Patience,
-}
-
 /// What a request id that was used before leads to.
-enum Earlier {
+pub(super) enum Earlier {
     /// The same request again: its first answer.
     Repeated(Answer),
     /// Refused, and recorded as such.
@@ -475,14 +256,7 @@ enum Earlier {
     Waits(Box<ApprovalRequest>),
 }
 
-/// Why a request does not become a command of its own.
-enum Considering {
-    /// The same is here already.
-    Join(Arc<Live>),
-    Refused(Arc<Live>, Refusal),
-}
-
-fn conflict(id: &RequestId) -> Refusal {
+pub(super) fn conflict(id: &RequestId) -> Refusal {
     let message = format!("request id `{id}` was used before with other content; choose another");
     Refusal::new(ErrorCode::Conflict, message)
 }

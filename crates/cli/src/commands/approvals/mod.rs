@@ -4,6 +4,7 @@
 //! wakes the process that waits, and where that is missed it notices a moment later.
 
 pub(crate) mod decide;
+mod keys;
 mod list;
 mod show;
 mod watch;
