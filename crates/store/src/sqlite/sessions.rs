@@ -19,7 +19,6 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::ledger::Ledger;
 use super::readers::Readers;
-use super::writer::Rule;
 use super::{SqliteStore, WRITER_GONE, trouble};
 use crate::process::Process;
 
@@ -253,7 +252,7 @@ impl SqliteStore {
                 }),
                 ..Change::default()
             };
-            waiting.push(self.send(change, Rule::Always)?);
+            waiting.push(self.send(change)?);
         }
         let mut closed = 0;
         for outcome in waiting {
