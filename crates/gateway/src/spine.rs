@@ -306,16 +306,19 @@ impl Gateway {
         }
         let approval = approval.filter(|approval| !approval.automatic);
         let let_go = Arc::new(AtomicBool::new(false));
-        let (gateway, opened) = (self.clone(), let_go.clone());
+        let (gateway, opened, was_asked) = (self.clone(), let_go.clone(), approval.is_some());
         let gate = Gate::new(Box::pin(async move {
             let receipt = gateway.commit(change).await?;
             opened.store(true, Ordering::Relaxed);
+            if was_asked {
+                gateway.ports.board.announce();
+            }
             Ok(Recorded::by(&receipt))
         }));
         let running = self.ports.executor.run(*cleared, gate, live.clone());
         let ended = running.instrument(tracing::info_span!("execution")).await;
         match (&ended.how, &approval) {
-            (_, Some(_)) if let_go.load(Ordering::Relaxed) => self.ports.board.announce(),
+            (_, Some(_)) if let_go.load(Ordering::Relaxed) => {}
             // What could not be recorded was not used; the same call may try again.
             (How::NotRecorded(_), _) | (_, None) => {}
             (_, Some(_)) => {

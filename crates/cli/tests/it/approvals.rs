@@ -1,6 +1,6 @@
 //! Waiting for a person, with the real binary: asked by one process, decided in another, run once.
 
-use std::process::Output;
+use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -250,6 +250,37 @@ fn an_approval_that_was_given_while_nobody_was_there_is_not_lost() {
 }
 
 #[test]
+fn a_server_killed_around_the_decision_neither_loses_it_nor_runs_it_twice() {
+    for delay_ms in [0, 1, 3, 6, 10, 15, 25, 40] {
+        let bench = Bench::new().config("answer_within_ms: 3000\n");
+        let mut server = Server::start(&bench);
+        let line = json!({"command": "echo x >> log && cat log"});
+        server.call_later("execute_command", line.clone());
+        let (question, _) = bench.question();
+        let mut approve = bench.command().args(["approve", &question]).spawn().unwrap();
+        bench.until_not_pending(&question);
+        std::thread::sleep(Duration::from_millis(delay_ms));
+        server.kill();
+        assert!(approve.wait().unwrap().success());
+        let lines = || std::fs::read_to_string(bench.work().join("log")).unwrap_or_default();
+        let let_go = bench.approval_state(&question) == "applied";
+        let mut server = Server::start(&bench);
+        let outcome = server.call("execute_command", line);
+        if let_go {
+            // It began and its end is unknown: the next one is a new act, and a new question.
+            assert_eq!(outcome.status(), "pending", "{delay_ms}: {}", outcome.text);
+            assert!(lines().len() <= 2, "{delay_ms}: {}", lines());
+        } else {
+            assert_eq!((outcome.ok(), lines().as_str()), ("x\n", "x\n"), "{delay_ms}");
+        }
+        let dispatched = "SELECT count(*) FROM flow_events WHERE event_type = 'command.dispatched'";
+        assert_eq!(bench.count(dispatched), 1, "{delay_ms}");
+        server.end();
+        bench.prove();
+    }
+}
+
+#[test]
 fn two_servers_that_wait_for_one_answer_run_it_once() {
     let bench = Bench::new();
     let mut servers = [Server::start(&bench), Server::start(&bench)];
@@ -330,9 +361,8 @@ fn a_command_can_neither_see_the_questions_nor_decide_them() {
     });
 }
 
-#[test]
-fn what_exec_asks_can_be_decided_from_elsewhere() {
-    let bench = Bench::new();
+/// `exec` on a terminal of its own, where nobody types.
+fn exec_on_a_terminal(bench: &Bench) -> Child {
     let inner = bench.command();
     let line = format!(
         "{} exec -- touch canary; echo code=$?",
@@ -347,17 +377,47 @@ fn what_exec_asks_can_be_decided_from_elsewhere() {
         .envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))))
         .env("SHELL", "/bin/sh")
         .env("USER", "ann");
-    let child = command
-        .stdin(std::process::Stdio::piped())
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap()
+}
+
+#[test]
+fn what_exec_asks_can_be_decided_from_elsewhere() {
+    let bench = Bench::new();
+    let exec = exec_on_a_terminal(&bench);
     let (question, details) = bench.question();
     assert_eq!(details["command"], "touch canary");
     decide(&bench, &["approve", &question]);
-    let said = child.wait_with_output().unwrap();
+    let said = exec.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&said.stdout).into_owned();
     assert!(said.contains("code=0") && said.contains("decided elsewhere"), "{said}");
+    assert!(made(&bench, "canary"));
+}
+
+#[test]
+fn where_nobody_may_approve_themselves_another_person_has_to() {
+    let bench = Bench::new().config("approvals: {self: deny}\n");
+    let exec = exec_on_a_terminal(&bench);
+    let (question, _) = bench.question();
+    let own = bench
+        .command()
+        .args(["approve", &question])
+        .env("USER", "ann")
+        .output()
+        .unwrap();
+    assert_eq!(own.status.code(), Some(1), "{own:?}");
+    let said = String::from_utf8(own.stderr).unwrap();
+    assert_eq!(
+        said,
+        "countersign: nobody decides what they asked for themselves; another person has to\n"
+    );
+    assert!(!made(&bench, "canary"));
+    decide(&bench, &["approve", &question]);
+    let said = exec.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    assert!(
+        said.contains("waits for another person") && said.contains("code=0"),
+        "{said}"
+    );
     assert!(made(&bench, "canary"));
 }
 

@@ -94,6 +94,15 @@ impl Bench {
         }
     }
 
+    /// Waits until somebody has decided.
+    pub(crate) fn until_not_pending(&self, question: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.approval_state(question) == "pending" {
+            assert!(Instant::now() < deadline, "nobody decides");
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
     pub(crate) fn approval_state(&self, question: &str) -> String {
         let query = "SELECT state FROM approvals WHERE approval_id = ?1";
         self.database().query_row(query, [question], |row| row.get(0)).unwrap()

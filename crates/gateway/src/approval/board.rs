@@ -116,7 +116,9 @@ impl Board {
     pub fn listen(self: &Arc<Self>) {
         let board = self.clone();
         tokio::spawn(async move {
-            let mut rounds = tokio::time::interval(EXPIRE_EVERY);
+            // Not at once: whoever looks at a question expires it, and starting has better things to do.
+            let first = tokio::time::Instant::now() + EXPIRE_EVERY;
+            let mut rounds = tokio::time::interval_at(first, EXPIRE_EVERY);
             rounds.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             loop {
                 tokio::select! {
