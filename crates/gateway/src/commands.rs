@@ -104,6 +104,11 @@ impl Commands {
         self.lock().running.len() <= 1
     }
 
+    /// Whether those who only wait should make room.
+    pub fn is_crowded(&self) -> bool {
+        self.lock().running.len() > limits::CALLS_IN_FLIGHT_MAX / 2
+    }
+
     pub fn find(&self, owner: &CredentialId, request_id: &RequestId) -> Option<Arc<Live>> {
         let key = (owner.clone(), request_id.clone());
         let inner = self.lock();

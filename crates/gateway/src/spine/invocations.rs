@@ -87,10 +87,10 @@ impl Gateway {
         let object = match outcome {
             Ok(answer) => {
                 let object = object.optional_text("request_id", answer.structured["request_id"].as_str());
-                self.outcome(object, answer, &correlation)
+                self.outcome(object, answer, correlation)
             }
             Err(refusal) => {
-                let error = self.error(refusal.code, &refusal.message, &refusal.details, &correlation);
+                let error = self.error(refusal.code, &refusal.message, &refusal.details, correlation);
                 object.text("status", "error").part("error", &error)
             }
         };

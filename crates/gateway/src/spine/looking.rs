@@ -114,7 +114,13 @@ impl Gateway {
         let owner = &admitted.caller().credential;
         if let Some(live) = self.commands.find(owner, &command) {
             let end = tokio::time::timeout(patience.min(self.settings.answer_within), live.ended()).await;
-            return end.map_or_else(|_| self.running(&live).answer(), |result| result.answer());
+            return end.map_or_else(
+                |_| Answer {
+                    command: Some(live.request_id.clone()),
+                    ..self.running(&live).answer()
+                },
+                |result| result.answer(),
+            );
         }
         let result = match self.ports.record.command(owner, &command).await {
             Ok(Some(stored)) => self.stored(admitted, &stored, None).await,

@@ -179,7 +179,12 @@ impl Gateway {
                 (live.ended().await.answer(), Reached::End)
             }
         };
-        live.leave();
+        // A client that was promised an answer within a time goes on watching: for it the question stays
+        // attended, and the command begins once somebody says yes.
+        let watches = reached == Reached::Patience && call.answer_within.is_some() && !self.commands.is_crowded();
+        if !watches || live.question().is_none() {
+            live.leave();
+        }
         // One that joined another has that one's result, under its name.
         let named = answer.structured["request_id"].as_str().map(RequestId::trusted);
         let answer = Answer {

@@ -244,6 +244,26 @@ async fn stopping_the_server_leaves_the_question_and_cancelling_withdraws_it() {
 }
 
 #[tokio::test]
+async fn a_command_that_is_watched_begins_as_soon_as_somebody_says_yes() {
+    let stage = Stage::new(Mode::Untrusted);
+    let told = stage
+        .call_within("execute_process", act(), Duration::from_millis(1))
+        .await;
+    assert_eq!(told.structured["status"], "pending");
+    let command = told.command.unwrap();
+    assert_eq!(stage.glance(command.clone()).await["status"], "pending");
+    decide(&stage, yes()).await;
+    let done = loop {
+        let seen = stage.glance(command.clone()).await;
+        if seen["status"] == "ok" {
+            break seen;
+        }
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    };
+    assert_eq!((done["request_id"].as_str(), stage.runs()), (Some(command.as_str()), 1));
+}
+
+#[tokio::test]
 async fn a_cancelled_call_withdraws_its_question() {
     let stage = Stage::new(Mode::Untrusted);
     let (handle, cancel) = Cancel::new();
