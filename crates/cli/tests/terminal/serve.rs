@@ -122,12 +122,15 @@ fn what_waits_over_http_is_decided_on_the_terminal_and_goes_on_after_a_restart()
     let open = stage.json(&["approvals", "list", "--json"]);
     assert_eq!(open.as_array().map(Vec::len), Some(1), "one question: {open}");
     assert_eq!(stage.run(&["approve", open[0]["requestId"].as_str().unwrap()]).code, 0);
-    let serving = Serving::start(&stage);
+    // The session knows its request again, also in the life after the one in which it ended.
     for _ in 0..2 {
-        let done = serving.post(&session, NAP);
-        assert!(done.contains(r#""status":"ok""#), "{done}");
+        let serving = Serving::start(&stage);
+        for _ in 0..2 {
+            let done = serving.post(&session, NAP);
+            assert!(done.contains(r#""status":"ok""#), "{done}");
+        }
+        serving.stop();
     }
-    serving.stop();
     let events = stage.run(&["audit", "query", "--kind", "event", "--json"]).stdout;
     assert_eq!(events.matches("command.dispatched").count(), 1, "{events}");
 }
