@@ -54,6 +54,13 @@ pub(crate) enum Command {
                             Example:\n  countersign exec --timeout-ms 60000 -- git status --short"
     )]
     Exec(Exec),
+    /// Show what waits for a person, and decide it.
+    #[command(subcommand)]
+    Approvals(Approvals),
+    /// Approve what waits for a person; short for `approvals approve`.
+    Approve(Approve),
+    /// Deny what waits for a person; short for `approvals deny`.
+    Deny(Deny),
     /// Show the sessions of clients.
     #[command(subcommand)]
     Sessions(Sessions),
@@ -116,6 +123,69 @@ pub(crate) struct Exec {
     /// The program and its arguments.
     #[arg(last = true, required = true, value_name = "FILE ARGS")]
     pub(crate) argv: Vec<String>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Approvals {
+    /// List what waits for a decision, the newest last.
+    #[command(after_help = "Example:\n  countersign approvals list --all --status denied")]
+    List {
+        /// What was decided too.
+        #[arg(long)]
+        all: bool,
+        /// Only with this status, or in this state.
+        #[arg(long, value_name = "S", value_parser = ["pending", "approved", "denied", "auto-approved", "applied",
+            "failed", "expired", "withdrawn"])]
+        status: Option<String>,
+        /// At most this many, the latest.
+        #[arg(long, value_name = "N", default_value_t = 1000)]
+        limit: u32,
+        /// Print a JSON array.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Show one question whole: what will run, where, and why it is asked.
+    Show {
+        /// Its id, or as much of the beginning as names it.
+        id: String,
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Watch questions come in and answer them with single keys.
+    #[command(
+        after_help = "Keys: a approve, d deny (asks for a reason), j/k or arrows choose, q quit.\n\
+                      Where standard output is no terminal, one line per question is printed."
+    )]
+    Watch,
+    /// Approve one question.
+    Approve(Approve),
+    /// Deny one question.
+    Deny(Deny),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Approve {
+    /// Its id, or as much of the beginning as names it.
+    pub(crate) id: String,
+    /// Why, for the record.
+    #[arg(long, value_name = "R")]
+    pub(crate) reason: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Deny {
+    /// Its id, or as much of the beginning as names it.
+    pub(crate) id: String,
+    /// Why; the agent is told.
+    #[arg(long, value_name = "R")]
+    pub(crate) reason: String,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Subcommand, Debug)]

@@ -65,6 +65,9 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
             let listen = serve.listen.clone();
             commands::serve::run(&config::Flags { listen, ..flags }, serve, launchpad)?;
         }
+        Command::Approvals(approvals) => return commands::approvals::run(&flags, approvals),
+        Command::Approve(approve) => return commands::approvals::decide::approve(&flags, approve),
+        Command::Deny(deny) => return commands::approvals::decide::deny(&flags, deny),
         Command::Sessions(sessions) => commands::sessions::run(&flags, sessions)?,
         Command::Tokens(tokens) => commands::tokens::run(&flags, tokens)?,
         Command::Audit(audit) => return commands::audit::run(&flags, audit),

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use countersign_gateway::approval::Approver;
+use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
 use countersign_gateway::audit::redact::{self, Redactor, is_secret_name};
 use countersign_gateway::audit::{Change, Record as _};
@@ -131,8 +132,21 @@ impl Started {
         });
     }
 
+    /// The board of a process that stays: it hears of what others ask and decide.
+    pub(crate) fn board(&self, record: &Arc<SqliteStore>, approvers: Vec<Arc<dyn Approver>>) -> Arc<Board> {
+        let bell = wiring::bell(&self.settings.state_dir);
+        let board = wiring::board(record, &self.redactor(), bell, approvers);
+        board.listen();
+        board
+    }
+
     /// Joins everything; the policy in force is in the record before the first call.
-    pub(crate) async fn joined(&self, launchpad: Launchpad, approver: Arc<dyn Approver>) -> anyhow::Result<Joined> {
+    pub(crate) async fn joined(
+        &self,
+        launchpad: Launchpad,
+        approvers: Vec<Arc<dyn Approver>>,
+        answer_within: Duration,
+    ) -> anyhow::Result<Joined> {
         let record = self.record().await?;
         let redactor = self.redactor();
         self.record_policy(&record, &redactor).await?;
@@ -142,11 +156,11 @@ impl Started {
         let parts = Parts {
             policy: self.policy.clone(),
             settings: SpineSettings {
-                answer_within: self.settings.answer_within,
+                answer_within,
                 output_limit: self.settings.output_limit_bytes,
             },
+            board: self.board(&record, approvers),
             redactor,
-            approver,
             record: record.clone(),
         };
         Ok(Joined {
@@ -201,7 +215,7 @@ impl Started {
     }
 
     /// Knows the values of this process's secret variables besides the usual shapes of secrets.
-    fn redactor(&self) -> Redactor {
+    pub(crate) fn redactor(&self) -> Redactor {
         let secret = self
             .surroundings
             .variables

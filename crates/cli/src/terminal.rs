@@ -107,6 +107,19 @@ impl Page {
         self.line(line.trim_end())
     }
 
+    /// A row without colours, for whoever draws by themselves.
+    pub(crate) fn plain_row(cells: &[Cell], widths: &[usize]) -> String {
+        let mut line = String::new();
+        for (index, cell) in cells.iter().enumerate() {
+            line.push_str(&cell.text);
+            if index + 1 < cells.len() {
+                let width = widths.get(index).copied().unwrap_or(0);
+                line.push_str(&" ".repeat(width.saturating_sub(cell.width()) + 2));
+            }
+        }
+        line
+    }
+
     pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
         let style = match tone {
             Tone::Plain => Style::new(),

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use countersign_exec::{Directories, Machine, SandboxExecutor, Zygote};
-use countersign_gateway::approval::Approver;
+use countersign_gateway::approval::board::{Board, BoardParts};
+use countersign_gateway::approval::{Alone, Approver, Bell};
 use countersign_gateway::audit::redact::Redactor;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
@@ -17,6 +18,7 @@ use countersign_gateway::session::lifetime::Sessions;
 use countersign_gateway::spine::{Gateway, Ports, Settings};
 
 use countersign_store::sqlite::{Options, SqliteStore};
+use countersign_store::wake::Doorbell;
 
 /// What a command of ours that runs others needs before anything else: a zygote forked while this
 /// process was small, and the directories it was told of.
@@ -39,7 +41,7 @@ pub(crate) struct Parts {
     pub(crate) policy: EffectivePolicy,
     pub(crate) settings: Settings,
     pub(crate) redactor: Redactor,
-    pub(crate) approver: Arc<dyn Approver>,
+    pub(crate) board: Arc<Board>,
     pub(crate) record: Arc<SqliteStore>,
 }
 
@@ -53,7 +55,7 @@ pub(crate) fn gateway(parts: Parts, launchpad: Launchpad) -> Arc<Gateway> {
     let ports = Ports {
         programs: machine.clone(),
         directories: machine,
-        approver: parts.approver,
+        board: parts.board,
         executor: Arc::new(executor),
         record: parts.record,
         environment,
@@ -62,6 +64,35 @@ pub(crate) fn gateway(parts: Parts, launchpad: Launchpad) -> Arc<Gateway> {
         ids: IdSource::random(),
     };
     Gateway::new(parts.policy, parts.settings, ports)
+}
+
+/// The questions of this state directory, and whom this process asks by itself.
+pub(crate) fn board(
+    record: &Arc<SqliteStore>,
+    redactor: &Redactor,
+    bell: Arc<dyn Bell>,
+    approvers: Vec<Arc<dyn Approver>>,
+) -> Arc<Board> {
+    Board::new(BoardParts {
+        record: record.clone(),
+        approvals: record.clone(),
+        bell,
+        approvers,
+        redactor: redactor.clone(),
+        clock: Clock::system(),
+        ids: IdSource::random(),
+    })
+}
+
+/// The bell of a process that stays. Without one decisions are noticed a little later.
+pub(crate) fn bell(state_dir: &Path) -> Arc<dyn Bell> {
+    match Doorbell::hang(state_dir) {
+        Ok(bell) => Arc::new(bell),
+        Err(error) => {
+            tracing::warn!(%error, "other processes cannot wake this one; it looks from time to time");
+            Arc::new(Alone)
+        }
+    }
 }
 
 /// The sessions of every transport, kept in the record.

@@ -26,6 +26,18 @@ impl Timestamp {
         self.0
     }
 
+    /// The moment this much later; the end of time when there is none.
+    #[must_use]
+    pub fn after(self, time: Duration) -> Self {
+        let millis = i64::try_from(time.as_millis()).unwrap_or(i64::MAX);
+        Self(self.0.saturating_add(millis))
+    }
+
+    /// How long ago `earlier` was; nothing if it is still to come.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
     pub fn parse(text: &str) -> Result<Self, BadTimestamp> {
         text.parse::<jiff::Timestamp>()
             .map(|moment| Self(moment.as_millisecond()))

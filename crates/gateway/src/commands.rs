@@ -36,11 +36,13 @@ pub enum NotEntered {
 }
 
 impl Commands {
-    /// Enters a command that is about to run.
+    /// Enters a command that is about to run. Whoever enters one, or finds it entered, attends it and must
+    /// leave it.
     pub fn enter(&self, owner: &CredentialId, live: &Arc<Live>) -> Result<(), NotEntered> {
         let key = (owner.clone(), live.request_id.clone());
         let mut inner = self.lock();
         if let Some(known) = inner.running.get(&key).or_else(|| inner.ended.get(&key)) {
+            known.attend();
             return Err(NotEntered::Known(known.clone()));
         }
         if inner.closing {
@@ -49,8 +51,38 @@ impl Commands {
         if inner.running.len() >= limits::CALLS_IN_FLIGHT_MAX {
             return Err(NotEntered::Full);
         }
+        live.attend();
         inner.running.insert(key, live.clone());
         Ok(())
+    }
+
+    /// Lets go of a command that waits in the store for an answer, unless a caller came to wait for it.
+    pub fn park(&self, owner: &CredentialId, live: &Arc<Live>) -> bool {
+        let mut inner = self.lock();
+        if live.is_attended() && !inner.closing {
+            return false;
+        }
+        inner.running.remove(&(owner.clone(), live.request_id.clone()));
+        true
+    }
+
+    /// Forgets a command that ended in no way worth telling again.
+    pub fn forget(&self, owner: &CredentialId, live: &Arc<Live>) {
+        self.lock().running.remove(&(owner.clone(), live.request_id.clone()));
+    }
+
+    /// A command of this content that waits for an answer; attended from now on.
+    pub fn waiting(&self, owner: &CredentialId, digest: &str) -> Option<Arc<Live>> {
+        let inner = self.lock();
+        let mut running = inner.running.iter().filter(|((of, _), _)| of == owner);
+        let found = running.find(|(_, live)| live.digest == digest && live.question().is_some());
+        let (_, live) = found?;
+        live.attend();
+        Some(live.clone())
+    }
+
+    pub fn is_closing(&self) -> bool {
+        self.lock().closing
     }
 
     /// Moves a command to those that ended; the oldest of them is forgotten here.
@@ -70,6 +102,11 @@ impl Commands {
     /// Whether a call may take its time without keeping another one waiting.
     pub fn has_one_at_most(&self) -> bool {
         self.lock().running.len() <= 1
+    }
+
+    /// Whether those who only wait should make room.
+    pub fn is_crowded(&self) -> bool {
+        self.lock().running.len() > limits::CALLS_IN_FLIGHT_MAX / 2
     }
 
     pub fn find(&self, owner: &CredentialId, request_id: &RequestId) -> Option<Arc<Live>> {

@@ -47,6 +47,8 @@ ids! {
     CredentialId;
     /// One client's session; whoever knows it and holds its credential may use it, so it cannot be guessed.
     SessionId;
+    /// One question to a person. Random throughout, so that a few characters tell it from the others.
+    ApprovalId;
 }
 
 impl SessionId {
@@ -122,6 +124,15 @@ impl IdSource {
     /// The id of a token; not the token.
     pub fn credential(&self) -> CredentialId {
         CredentialId(format!("tok_{}", self.request()))
+    }
+
+    pub fn approval(&self) -> ApprovalId {
+        ApprovalId(match &self.0 {
+            Source::Random => uuid::Uuid::new_v4().to_string(),
+            Source::Counting(next) => {
+                format!("00000000-0000-4000-8000-{:012}", next.fetch_add(1, Ordering::Relaxed))
+            }
+        })
     }
 
     pub fn session(&self) -> SessionId {

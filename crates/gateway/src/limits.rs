@@ -63,3 +63,18 @@ pub const RECORD_CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 pub const TERMINATE_GRACE: Duration = Duration::from_millis(500);
 /// Time between two progress messages while a call is silent.
 pub const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+/// Time between two looks at a question that nobody was heard to decide.
+pub const DECISION_POLL: Duration = Duration::from_millis(500);
+/// How long an approval that was given stays good for the call it was given for.
+pub const APPROVAL_USABLE_FOR: Duration = Duration::from_secs(24 * 3_600);
+/// Questions of one credential that may be open at once, beyond which the answer is `QUEUE_FULL`.
+pub const QUESTIONS_OPEN_MAX: usize = 256;
+/// Characters of a reason for a decision.
+pub const REASON_CHARS_MAX: usize = 2_000;
+/// Characters shown of what a command is given on standard input, and of one variable.
+pub const INPUT_CHARS_SHOWN: usize = 2_000;
+pub const VARIABLE_CHARS_SHOWN: usize = 200;
+/// Questions that expire, or are listed, in one go.
+pub const APPROVALS_AT_ONCE: usize = 256;
+/// Times a decision is tried again when others decide the same question at that moment.
+pub const DECISION_TRIES_MAX: usize = 1_000;

@@ -12,7 +12,10 @@ mod asking;
 mod closing;
 mod envelopes;
 mod invocations;
+mod joining;
 mod looking;
+mod submitting;
+mod waiting;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,8 +26,11 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 use tracing::{Instrument as _, Span};
 
-use crate::approval::{self, Approver, Cleared};
+use crate::approval::Cleared;
+use crate::approval::board::Board;
+use crate::approval::request::{ApprovalChange, ApprovalRequest};
 use crate::audit::command::CommandAuditRecord;
+use crate::audit::event::ApprovalState;
 use crate::audit::payload::Payload;
 use crate::audit::redact::Redactor;
 use crate::audit::trace::Trace;
@@ -42,13 +48,14 @@ use crate::limits;
 use crate::policy::actor::Context;
 use crate::policy::again;
 use crate::policy::allowlist::Programs;
-use crate::policy::decide::{self, Question, Surroundings, Verdict};
+use crate::policy::decide::{self, Surroundings, Verdict};
 use crate::policy::effective::{EffectivePolicy, Mode};
 use crate::policy::places::Directories;
 use crate::policy::plan::Plan;
 use crate::service::{Answer, RefusedEnvelope, Service, ToolCall};
 use crate::session::{self, Admitted, Caller, Role};
 use crate::tools::exec::request::CommandRequest;
+use waiting::{Asking, Settled};
 
 /// The gateway: policy in force, the ports, and the commands of this process.
 pub struct Gateway {
@@ -67,7 +74,7 @@ pub struct Gateway {
 pub struct Ports {
     pub programs: Arc<dyn Programs + Send + Sync>,
     pub directories: Arc<dyn Directories>,
-    pub approver: Arc<dyn Approver>,
+    pub board: Arc<Board>,
     pub executor: Arc<dyn Executor>,
     pub record: Arc<dyn Record>,
     pub environment: BTreeMap<String, String>,
@@ -81,6 +88,14 @@ pub struct Ports {
 pub struct Settings {
     pub answer_within: Duration,
     pub output_limit: usize,
+}
+
+/// What policy says of a request, and the question that the same request asked before.
+struct Considered {
+    in_force: Arc<InForce>,
+    verdict: Verdict,
+    /// It waits in the store: the command goes on where it stood.
+    held: Option<ApprovalRequest>,
 }
 
 /// A policy with the snapshots that records repeat.
@@ -169,26 +184,51 @@ impl Gateway {
         Ok(self.called(&caller, &call, started, answer).await)
     }
 
-    /// Takes one admitted command through the stations; resolves when its record is closed.
-    async fn conduct(self: Arc<Self>, admitted: Admitted, request: CommandRequest, live: Arc<Live>) {
-        let in_force = self.in_force();
+    /// Takes one admitted command through the stations; resolves when its record is closed, or when it
+    /// waits in the store for an answer that nobody waits for here.
+    async fn conduct(
+        self: Arc<Self>,
+        admitted: Admitted,
+        request: CommandRequest,
+        live: Arc<Live>,
+        considered: Considered,
+    ) {
+        let Considered {
+            in_force,
+            verdict,
+            held,
+        } = considered;
         let mut trace = self.trace(&admitted, live.correlation_id.clone());
         Span::current().record("correlation_id", trace.correlation_id.as_str());
-        trace.step(Step::Receive, self.received(&admitted, &request, &live));
-
-        let context = in_force.policy.context(admitted.caller());
-        let verdict = tracing::info_span!("policy")
-            .in_scope(|| decide::decide(&in_force.policy, &context, &request, &self.surroundings()));
         let audit = self.audit_record(&admitted, &request, &live, &verdict, &in_force);
-        let opening = self.opening(&admitted, &request, &live, &trace, &audit);
-        if let Verdict::Deny(denial) = verdict {
-            return self.refuse(&admitted, trace, &audit, &live, denial.refusal).await;
+        let mut opening = None;
+        if held.is_some() {
+            trace = trace.waiting();
+        } else {
+            trace.step(Step::Receive, self.received(&admitted, &request, &live));
+            opening = Some(self.opening(&admitted, &request, &live, &trace, &audit));
+            if !matches!(verdict, Verdict::Deny(_)) {
+                let context = in_force.policy.context(admitted.caller());
+                trace.step(Step::Validate, self.validated(&verdict, &context, &in_force));
+                if matches!(&verdict, Verdict::Allow(permit) if permit.auto_approved) {
+                    trace.mark(ApprovalState::AutoApproved);
+                }
+            }
         }
-        trace.step(Step::Validate, self.validated(&verdict, &context, &in_force));
 
-        let (cleared, opening) = match self.settle(&admitted, &mut trace, verdict, opening, &live).await {
-            Ok((cleared, opening)) => (cleared, opening),
-            Err(refusal) => return self.refuse(&admitted, trace, &audit, &live, refusal).await,
+        let asking = Asking {
+            request: &request,
+            policy: &in_force,
+            opening: &mut opening,
+            held,
+            parks: true,
+        };
+        let (cleared, approval) = match self.settle(&admitted, &mut trace, verdict, asking, &live).await {
+            Settled::Cleared(cleared, approval) => (cleared, approval),
+            Settled::Refused(refusal) => return self.refuse(&admitted, trace, &audit, &live, refusal).await,
+            Settled::Parked => return,
+            Settled::Joined(other) => return self.follow(&admitted, &live, &request, &other).await,
+            Settled::Elsewhere => return self.follow_elsewhere(&admitted, &live).await,
         };
 
         // Given up while it waits, a command does not begin.
@@ -196,44 +236,97 @@ impl Gateway {
             biased;
             () = live.cancelled() => {
                 let refusal = Refusal::new(ErrorCode::Cancelled, "the command was cancelled before it began");
+                let given = approval.as_deref().filter(|approval| !approval.automatic);
+                self.unused(&admitted, given, &refusal.message).await;
                 return self.refuse(&admitted, trace, &audit, &live, refusal).await;
             }
             turn = self.turns.clone().acquire_owned() => turn,
         };
         let plan = (in_force.policy.approval.mode == Mode::OnFailure).then(|| cleared.plan().clone());
-        let mut ended = self.run(cleared, &mut trace, opening, &live).await;
+        let mut ended = self.run(&admitted, cleared, &mut trace, opening, approval, &live).await;
+        if ended.how == How::NotRecorded(RecordError::ApprovalMoved) {
+            return self.follow_elsewhere(&admitted, &live).await;
+        }
         if let Some(plan) = plan
-            && let Some(question) = again::question(&in_force.policy, &request, &plan, &ended.how, &live.text())
-            && let Ok(cleared) = self
-                .ask(&admitted, &mut trace, question, None, &request.digest, &live)
-                .await
+            && let Some(question) = again::question(&in_force.policy, &plan, &ended.how, &live.text())
         {
-            live.restart();
-            ended = self.run(cleared, &mut trace, None, &live).await;
+            let asking = Asking {
+                request: &request,
+                policy: &in_force,
+                opening: &mut None,
+                held: None,
+                parks: false,
+            };
+            if let Settled::Cleared(cleared, approval) = self.ask(&admitted, &mut trace, question, asking, &live).await
+            {
+                live.restart();
+                ended = self.run(&admitted, cleared, &mut trace, None, approval, &live).await;
+            }
         }
         self.close(&admitted, trace, &audit, &live, ended).await;
     }
 
-    /// Runs what is cleared; nothing starts before the record of it is durable.
+    /// What policy says of a request.
+    fn verdict(&self, admitted: &Admitted, request: &CommandRequest, in_force: &InForce) -> Verdict {
+        let context = in_force.policy.context(admitted.caller());
+        tracing::info_span!("policy")
+            .in_scope(|| decide::decide(&in_force.policy, &context, request, &self.surroundings()))
+    }
+
+    /// Runs what is cleared; nothing starts before the record of it is durable. An approval is used up in
+    /// the same transaction, so it lets an act go once.
     async fn run(
         self: &Arc<Self>,
+        admitted: &Admitted,
         cleared: Box<Cleared>,
         trace: &mut Trace,
         opening: Option<OpenCommand>,
+        approval: Option<Box<ApprovalRequest>>,
         live: &Arc<Live>,
     ) -> Ended {
         trace.step(Step::Dispatch, self.dispatched(&cleared));
-        let change = Change {
+        let mut change = Change {
             events: trace.take(),
             open: opening,
             ..Change::default()
         };
-        let gateway = self.clone();
+        match &approval {
+            // Let go by the whitelist: it is kept beside the command that it opens.
+            Some(approval) if approval.automatic => change.approvals.push(ApprovalChange {
+                approval: ApprovalRequest::clone(approval),
+                from: None,
+            }),
+            Some(approval) => {
+                let applied = self.ports.board.applying(approval, &admitted.caller().actor);
+                change.events.extend(applied.events);
+                change.approvals.push(applied.change);
+                live.begin();
+            }
+            None => {}
+        }
+        let approval = approval.filter(|approval| !approval.automatic);
+        let let_go = Arc::new(AtomicBool::new(false));
+        let (gateway, opened, was_asked) = (self.clone(), let_go.clone(), approval.is_some());
         let gate = Gate::new(Box::pin(async move {
-            gateway.commit(change).await.map(|receipt| Recorded::by(&receipt))
+            let receipt = gateway.commit(change).await?;
+            opened.store(true, Ordering::Relaxed);
+            if was_asked {
+                gateway.ports.board.announce();
+            }
+            Ok(Recorded::by(&receipt))
         }));
         let running = self.ports.executor.run(*cleared, gate, live.clone());
-        running.instrument(tracing::info_span!("execution")).await
+        let ended = running.instrument(tracing::info_span!("execution")).await;
+        match (&ended.how, &approval) {
+            (_, Some(_)) if let_go.load(Ordering::Relaxed) => {}
+            // What could not be recorded was not used; the same call may try again.
+            (How::NotRecorded(_), _) | (_, None) => {}
+            (_, Some(_)) => {
+                self.unused(admitted, approval.as_deref(), "the act could not begin")
+                    .await;
+            }
+        }
+        ended
     }
 
     /// Writes to the record, on this very thread where no other call could be kept waiting by it.
@@ -250,46 +343,6 @@ impl Gateway {
             return written;
         }
         Box::pin(written.instrument(span))
-    }
-
-    /// Asks where the verdict says so. A question is in the record before anybody sees it, and the
-    /// command counts as open from then on.
-    async fn settle(
-        &self,
-        admitted: &Admitted,
-        trace: &mut Trace,
-        verdict: Verdict,
-        opening: OpenCommand,
-        live: &Live,
-    ) -> Result<(Box<Cleared>, Option<OpenCommand>), Refusal> {
-        match verdict {
-            Verdict::Ask(question) => {
-                let digest = opening.digest.clone();
-                self.ask(admitted, trace, question, Some(opening), &digest, live)
-                    .await
-                    .map(|cleared| (cleared, None))
-            }
-            Verdict::Allow(permit) => Ok((Box::new(approval::allow(permit)), Some(opening))),
-            Verdict::Deny(denial) => Err(denial.refusal),
-        }
-    }
-
-    async fn ask(
-        &self,
-        admitted: &Admitted,
-        trace: &mut Trace,
-        question: Question,
-        opening: Option<OpenCommand>,
-        digest: &str,
-        live: &Live,
-    ) -> Result<Box<Cleared>, Refusal> {
-        self.record_question(trace, &question, opening, digest).await?;
-        let asked = approval::settle(question, &*self.ports.approver).instrument(tracing::info_span!("approval"));
-        let settled = tokio::select! {
-            settled = asked => settled,
-            () = live.cancelled() => return Err(Refusal::new(ErrorCode::Cancelled, "the call was cancelled while its question was open")),
-        };
-        self.record_decision(admitted, trace, settled)
     }
 
     /// Once a client has looked at the tools it will soon call one: what a likely call needs is made

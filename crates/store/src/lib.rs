@@ -14,6 +14,7 @@ mod process;
 pub mod prove;
 pub mod row;
 pub mod sqlite;
+pub mod wake;
 mod witness;
 
 pub use sqlite::{Durability, Options, SqliteStore};

@@ -4,12 +4,13 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Read as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
-use countersign_gateway::approval::{Approver, Decision, NobodyToAsk};
+use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider, OwnRequests};
+use countersign_gateway::approval::{Approver, NobodyToAsk};
 use countersign_gateway::audit::Pending;
 use countersign_gateway::limits;
-use countersign_gateway::policy::decide::Question;
 use countersign_gateway::service::{Answer, Cancel, Origin, Service, ToolCall};
 use countersign_gateway::session::Caller;
 use serde_json::{Map, Value, json};
@@ -17,6 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::cli::Exec;
 use crate::config::Flags;
 use crate::start::{self, Started};
+use crate::terminal::clean;
 use crate::wiring::{self, Launchpad};
 
 const TIMED_OUT: u8 = 124;
@@ -32,12 +34,15 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
             terminal,
             user: user.clone(),
         }),
-        Some(_) | None => Arc::new(NobodyToAsk),
+        Some(_) => Arc::new(TellTerminal),
+        None => Arc::new(NobodyToAsk),
     };
     let arguments = arguments(exec)?;
     start::runtime()?.block_on(async {
         let mut stop = Box::pin(start::stop_signal()?);
-        let gateway = match started.joined(launchpad, approver).await.map(|joined| joined.gateway) {
+        // Whoever sits here waits as long as it takes.
+        let joined = started.joined(launchpad, vec![approver], Duration::MAX).await;
+        let gateway = match joined.map(|joined| joined.gateway) {
             Ok(gateway) => gateway,
             Err(error) => {
                 start::say(&format!("countersign: refused: {error:#}"));
@@ -180,35 +185,66 @@ struct AskTerminal {
 }
 
 impl Approver for AskTerminal {
-    fn ask(&self, question: &Question) -> Pending<Decision> {
+    fn ask(&self, question: &ApprovalRequest) -> Pending<Option<Ballot>> {
+        let detail = |name: &str| clean(question.details.get(name).and_then(Value::as_str).unwrap_or_default());
         let text = format!(
-            "\n{} wants to run\n\n    {}\n\nin {}\nasked because: {}\n\nrun it? [y/N] ",
+            "\n{} wants to run\n\n    {}\n\nin {}\nasked because: {}\napproval: {}\n\nrun it? [y/N] ",
             self.user,
-            question.command,
-            question.plan().place.cwd.path.display(),
-            question.rule.reason
+            detail("command"),
+            detail("cwd"),
+            detail("reason"),
+            question.id,
         );
-        let (terminal, by) = (self.terminal.clone(), self.user.clone());
-        Box::pin(async move {
-            let answered = tokio::task::spawn_blocking(move || {
+        let (terminal, by) = (self.terminal.clone(), Decider::person(&self.user, OwnRequests::Allowed));
+        let (sender, answer) = tokio::sync::oneshot::channel();
+        let asked = Asked(Some(terminal.clone()));
+        // A thread that nobody waits for: somebody else may decide while this one still reads.
+        std::thread::spawn(move || {
+            let read = || -> std::io::Result<String> {
                 (&*terminal).write_all(text.as_bytes())?;
                 let mut line = String::new();
                 BufReader::new(&*terminal).read_line(&mut line).map(|_| line)
-            });
-            match answered.await {
-                Ok(Ok(line)) if matches!(line.trim(), "y" | "Y" | "yes") => Decision::Approved {
-                    by,
-                    reason: "self-approved on the terminal".to_owned(),
-                },
-                Ok(Ok(_)) => Decision::Denied {
-                    by,
-                    reason: "denied on the terminal".to_owned(),
-                },
-                Ok(Err(_)) | Err(_) => Decision::Denied {
-                    by,
-                    reason: "the terminal could not be asked".to_owned(),
-                },
-            }
+            };
+            let (choice, reason) = match read() {
+                Ok(line) if matches!(line.trim(), "y" | "Y" | "yes") => {
+                    (Choice::Allow, "self-approved on the terminal")
+                }
+                Ok(_) => (Choice::Deny, "denied on the terminal"),
+                Err(_) => (Choice::Deny, "the terminal could not be asked"),
+            };
+            let reason = reason.to_owned();
+            let _ = sender.send(Ballot { choice, by, reason });
+        });
+        Box::pin(async move {
+            let mut asked = asked;
+            let ballot = answer.await.ok();
+            asked.0 = None;
+            ballot
         })
+    }
+}
+
+/// A question on the terminal. One that is answered elsewhere says so, or its prompt would stand there
+/// as if it still asked.
+struct Asked(Option<Arc<File>>);
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if let Some(terminal) = self.0.take() {
+            let _ = (&*terminal).write_all(b"\ndecided elsewhere\n");
+        }
+    }
+}
+
+/// Tells the person at the terminal that somebody else has to decide.
+struct TellTerminal;
+
+impl Approver for TellTerminal {
+    fn ask(&self, question: &ApprovalRequest) -> Pending<Option<Ballot>> {
+        start::say(&format!(
+            "countersign: this waits for another person's approval; they decide with `countersign approve {}`",
+            question.id
+        ));
+        Box::pin(async { None })
     }
 }

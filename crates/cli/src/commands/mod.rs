@@ -4,6 +4,7 @@ pub(crate) mod exec;
 pub(crate) mod serve;
 pub(crate) mod stdio;
 
+pub(crate) mod approvals;
 pub(crate) mod audit;
 pub(crate) mod policy;
 pub(crate) mod sessions;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use countersign_gateway::approval::NobodyToAsk;
 use countersign_gateway::audit::Pending;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
@@ -37,7 +36,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
             .await
             .with_context(|| format!("cannot listen on `{listen}`"))?;
         let address = listener.local_addr().context("cannot tell the address")?;
-        let joined = started.joined(launchpad, Arc::new(NobodyToAsk)).await?;
+        let joined = started.joined(launchpad, Vec::new(), settings.answer_within).await?;
         if !address.ip().is_loopback() {
             require_authentication(settings, &joined.record)
                 .map_err(|missing| BadUsage(format!("refusing to listen on {address}: {missing}")))?;

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use countersign_gateway::approval::NobodyToAsk;
 use countersign_gateway::session::{Caller, Transport};
 use countersign_server::stdio::{StdioOptions, serve_stdio};
 
@@ -23,7 +22,9 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
     };
     start::runtime()?.block_on(async {
         let shutdown = start::stop_signal()?;
-        let joined = started.joined(launchpad, Arc::new(NobodyToAsk)).await?;
+        let joined = started
+            .joined(launchpad, Vec::new(), started.settings.answer_within)
+            .await?;
         let caller = Caller::anonymous_agent(Transport::Stdio);
         serve_stdio(Arc::new(joined.gateway), joined.sessions, caller, options, shutdown)
             .await

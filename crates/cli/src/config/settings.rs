@@ -79,10 +79,6 @@ pub(crate) struct ApprovalSettings {
     /// built-in rule takes its place.
     pub(crate) whitelist: Vec<WhitelistEntry>,
     pub(crate) self_approval: bool,
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
-    )]
     pub(crate) quorum: u64,
 }
 

@@ -164,6 +164,17 @@ impl Server {
         self.call("execute_process", json!({"file": file, "args": args}))
     }
 
+    /// Makes a call that must wait for a person; gives what they would see, and takes the call back.
+    #[track_caller]
+    pub(crate) fn asked(&mut self, bench: &Bench, tool: &str, arguments: Value) -> Value {
+        let id = self.call_later(tool, arguments);
+        let (question, details) = bench.question();
+        assert!(!self.has_answered(id), "it did not wait");
+        self.notify("notifications/cancelled", json!({"requestId": id}));
+        bench.until(&question, "withdrawn");
+        details
+    }
+
     pub(crate) fn ping(&mut self) {
         let id = self.request("ping", json!({}));
         assert_eq!(self.answer(id)["result"], json!({}));
@@ -270,6 +281,10 @@ impl Outcome {
             "timeout" => assert!(code == Some("COMMAND_TIMEOUT") && ended, "{facts}"),
             "failed" => assert!(code.is_some() && ended, "{facts}"),
             "running" => assert!(code.is_none() && !ended, "{facts}"),
+            "pending" => {
+                let asked = facts["approval_id"].is_string();
+                assert!(code == Some("APPROVAL_PENDING") && !ended && asked, "{facts}");
+            }
             other => panic!("`{other}` is no status: {facts}"),
         }
         assert_eq!(code.is_some(), facts["error_message"].is_string(), "{facts}");

@@ -118,9 +118,7 @@ fn a_project_file_in_the_workspace_does_not_loosen_policy() {
     };
     let bench = Bench::new();
     project(&bench);
-    Server::start(&bench)
-        .process("touch", &["canary"])
-        .refused("APPROVAL_DENIED");
+    Server::start(&bench).asked(&bench, "execute_process", json!({"file": "touch", "args": ["canary"]}));
     let bench = Bench::allowing("ls");
     project(&bench);
     Server::start(&bench)

@@ -36,6 +36,7 @@ mod settings;
 mod telemetry;
 mod untrusted;
 
+mod approvals;
 mod crash;
 mod invocations;
 mod unrecorded;

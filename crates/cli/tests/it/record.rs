@@ -1,5 +1,7 @@
 //! Reading the record past the product: the database file itself, and a proof of its chain.
 
+use std::time::{Duration, Instant};
+
 use countersign_gateway::clock::Clock;
 use countersign_store::sqlite::verify::Range;
 use countersign_store::{Durability, Options, SqliteStore};
@@ -7,7 +9,7 @@ use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
 use crate::bench::Bench;
-use crate::client::Outcome;
+use crate::client::{Outcome, PATIENCE};
 
 /// S0's states of a request, as events.
 pub(crate) const WHOLE_WAY: [&str; 4] = [
@@ -62,6 +64,48 @@ impl Bench {
 
     pub(crate) fn count(&self, query: &str) -> i64 {
         self.database().query_row(query, [], |row| row.get(0)).unwrap()
+    }
+
+    /// The one question that is open, once it is: its id, and what a person sees of it.
+    #[track_caller]
+    pub(crate) fn question(&self) -> (String, Value) {
+        let query = "SELECT approval_id, details FROM approvals WHERE state = 'pending'";
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
+            // Whoever asks may only just be starting.
+            let found = self.state().join("record.db").exists();
+            let found = found.then(|| self.database().query_row(query, [], read));
+            if let Some(Ok((id, details))) = found {
+                return (id, serde_json::from_str(&details).unwrap());
+            }
+            assert!(Instant::now() < deadline, "nothing is asked");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until a question is in this state.
+    #[track_caller]
+    pub(crate) fn until(&self, question: &str, state: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.approval_state(question) != state {
+            assert!(Instant::now() < deadline, "it stays {}", self.approval_state(question));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Waits until somebody has decided.
+    pub(crate) fn until_not_pending(&self, question: &str) {
+        let deadline = Instant::now() + PATIENCE;
+        while self.approval_state(question) == "pending" {
+            assert!(Instant::now() < deadline, "nobody decides");
+            std::thread::sleep(Duration::from_micros(200));
+        }
+    }
+
+    pub(crate) fn approval_state(&self, question: &str) -> String {
+        let query = "SELECT state FROM approvals WHERE approval_id = ?1";
+        self.database().query_row(query, [question], |row| row.get(0)).unwrap()
     }
 
     /// Proves the chain; the server must be gone.

@@ -44,13 +44,14 @@ fn a_call_may_narrow_its_sandbox() {
 }
 
 #[test]
-fn every_mode_does_what_it_says_where_nobody_can_be_asked() {
+fn every_mode_does_what_it_says() {
+    const ASKS: &str = "APPROVAL_PENDING";
     for (mode, plain, more) in [
-        ("untrusted", "APPROVAL_DENIED", "APPROVAL_DENIED"),
-        ("on-request", "", "APPROVAL_DENIED"),
+        ("untrusted", ASKS, ASKS),
+        ("on-request", "", ASKS),
         ("never", "", "POLICY_DENIED"),
     ] {
-        let bench = Bench::new().config(&format!("approval_policy: {{mode: {mode}}}\n"));
+        let bench = Bench::new().config(&format!("answer_within_ms: 3000\napproval_policy: {{mode: {mode}}}\n"));
         let mut server = Server::start(&bench);
         assert_eq!(server.process("touch", &["made"]).code(), plain, "{mode}");
         assert_eq!(bench.work().join("made").exists(), plain.is_empty(), "{mode}");
@@ -74,7 +75,8 @@ fn the_tool_matrix_denies_asks_and_hides() {
     );
     let mut server = Server::start(&bench);
     server.line("touch canary").refused("POLICY_DENIED");
-    server.process("touch", &["canary"]).refused("APPROVAL_DENIED");
+    let asked = server.asked(&bench, "execute_process", json!({"file": "touch", "args": ["canary"]}));
+    assert_eq!(asked["rule"], "tools execute_process");
     let id = server.call_later(
         "run_command",
         json!({"command": "touch", "args": ["canary"], "working_directory": "."}),

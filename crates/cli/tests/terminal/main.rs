@@ -2,6 +2,7 @@
 //! of their own.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop")]
 
+mod approvals;
 mod audit;
 mod config;
 mod connect;

@@ -96,6 +96,57 @@ fn sessions_and_tokens_hold_over_a_restart() {
     assert_eq!(listed[0]["state"], "initialized");
 }
 
+/// A call that needs a person, under an id that a client may well use again.
+const NAP: &str = r#"{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"execute_process","arguments":{"file":"sleep","args":["0"]}}}"#;
+
+impl Serving {
+    /// The header of a new session.
+    fn session(&self) -> String {
+        let begun = self.post("", INITIALIZE);
+        let session = begun.lines().find_map(|line| line.strip_prefix("mcp-session-id: "));
+        format!("Mcp-Session-Id: {}\r\n", session.expect("a session"))
+    }
+}
+
+#[test]
+fn what_waits_over_http_is_decided_on_the_terminal_and_goes_on_after_a_restart() {
+    let stage = Stage::new();
+    stage.operator("answer_within_ms: 300\n");
+    let serving = Serving::start(&stage);
+    let session = serving.session();
+    for _ in 0..2 {
+        let told = serving.post(&session, NAP);
+        assert!(told.contains("APPROVAL_PENDING"), "{told}");
+    }
+    serving.stop();
+    let open = stage.json(&["approvals", "list", "--json"]);
+    assert_eq!(open.as_array().map(Vec::len), Some(1), "one question: {open}");
+    assert_eq!(stage.run(&["approve", open[0]["requestId"].as_str().unwrap()]).code, 0);
+    // The session knows its request again, also in the life after the one in which it ended.
+    for _ in 0..2 {
+        let serving = Serving::start(&stage);
+        for _ in 0..2 {
+            let done = serving.post(&session, NAP);
+            assert!(done.contains(r#""status":"ok""#), "{done}");
+        }
+        serving.stop();
+    }
+    let events = stage.run(&["audit", "query", "--kind", "event", "--json"]).stdout;
+    assert_eq!(events.matches("command.dispatched").count(), 1, "{events}");
+}
+
+#[test]
+fn what_nobody_answers_over_http_expires() {
+    let stage = Stage::new();
+    stage.operator("approval_policy: {timeout_ms: 300}\n");
+    let serving = Serving::start(&stage);
+    let refused = serving.post(&serving.session(), NAP);
+    assert!(refused.contains("APPROVAL_EXPIRED"), "{refused}");
+    serving.stop();
+    let events = stage.run(&["audit", "query", "--kind", "event", "--json"]).stdout;
+    assert!(!events.contains("command.dispatched"), "{events}");
+}
+
 #[test]
 fn other_machines_are_not_served_without_tokens() {
     let stage = Stage::new();

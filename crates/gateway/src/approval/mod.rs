@@ -1,23 +1,98 @@
 //! Approval: a verdict becomes a cleared plan, or does not.
 //!
-//! [`Cleared`] is the only thing execution accepts. [`allow`] makes one from a permit of policy, [`settle`]
-//! from a question that somebody answered with yes; there is no other way. Who is asked is a port: a terminal, a console, nobody.
+//! [`Cleared`] is the only thing execution accepts. [`allow`] makes one from a permit of policy, [`clear`]
+//! from a question that a person answered with yes, for exactly this act; there is no other way. Questions
+//! lie on the [`board`], where whoever may decide finds them; a store keeps them ([`Approvals`]), and
+//! processes that share one wake each other ([`Bell`]).
 
-use crate::audit::Pending;
-use crate::error::{ErrorCode, Refusal};
+pub mod binding;
+pub mod board;
+pub mod details;
+pub mod lifecycle;
+pub mod request;
+
+use crate::audit::event::ApprovalState;
+use crate::audit::{Pending, RecordError};
+use crate::clock::Timestamp;
+use crate::ids::{ApprovalId, CredentialId, RequestId};
 use crate::policy::decide::{Permit, Question};
 use crate::policy::plan::Plan;
+use binding::Binding;
+use request::{ApprovalRequest, Ballot, Choice, Decider};
 
-/// Port: somebody who can be asked.
+/// Port: somebody whom this process asks by itself. Everybody else finds the question on the board.
 pub trait Approver: Send + Sync + 'static {
-    fn ask(&self, question: &Question) -> Pending<Decision>;
+    /// Shows a question. None where the answer comes another way, or never; dropped once somebody else
+    /// has decided.
+    fn ask(&self, question: &ApprovalRequest) -> Pending<Option<Ballot>>;
 }
 
-/// What the somebody said.
+/// Port: approvals as a store keeps them. They change through the record only, with their events.
+pub trait Approvals: Send + Sync + 'static {
+    fn find(&self, id: &ApprovalId) -> Pending<Result<Option<ApprovalRequest>, RecordError>>;
+
+    /// Those whose id begins like this, oldest first.
+    fn beginning_with(&self, prefix: &str, limit: usize) -> Pending<Result<Vec<ApprovalRequest>, RecordError>>;
+
+    /// The newest question under a binding whose command waits to begin.
+    fn held(&self, owner: &CredentialId, binding: &str) -> Pending<Result<Option<ApprovalRequest>, RecordError>>;
+
+    /// The newest question about a command.
+    fn of_command(
+        &self,
+        owner: &CredentialId,
+        request_id: &RequestId,
+    ) -> Pending<Result<Option<ApprovalRequest>, RecordError>>;
+
+    /// The latest ones that are asked for; the newest last.
+    fn list(&self, filter: ApprovalFilter) -> Pending<Result<Vec<ApprovalRequest>, RecordError>>;
+
+    /// How many questions of a credential are open.
+    fn open_of(&self, owner: &CredentialId) -> Pending<Result<usize, RecordError>>;
+
+    /// Those whose time to be answered is over.
+    fn due(&self, now: Timestamp, limit: usize) -> Pending<Result<Vec<ApprovalRequest>, RecordError>>;
+}
+
+/// Which approvals are wanted.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Decision {
-    Approved { by: String, reason: String },
-    Denied { by: String, reason: String },
+pub struct ApprovalFilter {
+    /// In any of these states; empty for all.
+    pub states: Vec<ApprovalState>,
+    /// Only what the whitelist answered, or only what it did not.
+    pub automatic: Option<bool>,
+    pub limit: usize,
+}
+
+impl ApprovalFilter {
+    /// What waits for a decision.
+    pub fn open() -> Self {
+        Self {
+            states: vec![ApprovalState::Pending],
+            automatic: None,
+            limit: crate::limits::APPROVALS_AT_ONCE,
+        }
+    }
+}
+
+/// Port: tells the other processes of a state directory that something was asked or decided. It may be
+/// missed: nothing depends on it but how soon they know.
+pub trait Bell: Send + Sync + 'static {
+    fn ring(&self);
+
+    /// Resolves when somebody rang.
+    fn rung(&self) -> Pending<()>;
+}
+
+/// A bell for a process that has no others beside it.
+pub struct Alone;
+
+impl Bell for Alone {
+    fn ring(&self) {}
+
+    fn rung(&self) -> Pending<()> {
+        Box::pin(std::future::pending())
+    }
 }
 
 /// A plan that may run.
@@ -37,13 +112,6 @@ impl Cleared {
     }
 }
 
-/// What a question came to, and who decided.
-#[derive(Debug)]
-pub enum Settled {
-    Cleared { cleared: Box<Cleared>, decision: Decision },
-    Refused { refusal: Refusal, decision: Decision },
-}
-
 /// What policy permits needs nobody's answer.
 pub fn allow(permit: Permit) -> Cleared {
     Cleared {
@@ -51,38 +119,36 @@ pub fn allow(permit: Permit) -> Cleared {
     }
 }
 
-/// Asks; the answer decides.
-pub async fn settle(question: Question, approver: &dyn Approver) -> Settled {
-    let decision = approver.ask(&question).await;
-    match &decision {
-        Decision::Approved { .. } => Settled::Cleared {
-            cleared: Box::new(Cleared {
-                plan: *question.into_plan(),
-            }),
-            decision,
-        },
-        Decision::Denied { reason, .. } => {
-            let refusal =
-                Refusal::new(ErrorCode::ApprovalDenied, reason.clone()).with("rule", question.rule.name.clone());
-            Settled::Refused { refusal, decision }
-        }
+/// An approval that is not one for this act.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("this approval is for another act, or is none")]
+pub struct NotApproved;
+
+/// Turns a question into a plan that may run, by an approval of this very act.
+pub fn clear(question: Question, binding: &Binding, approval: &ApprovalRequest) -> Result<Cleared, NotApproved> {
+    if approval.state() != ApprovalState::Approved || approval.binding != binding.digest {
+        return Err(NotApproved);
     }
+    Ok(Cleared {
+        plan: *question.into_plan(),
+    })
 }
 
-/// For a server that has no way to ask yet: every question is answered no.
+/// For a command line that nobody sits at: every question is answered no.
 pub struct NobodyToAsk;
 
 impl Approver for NobodyToAsk {
-    fn ask(&self, question: &Question) -> Pending<Decision> {
+    fn ask(&self, question: &ApprovalRequest) -> Pending<Option<Ballot>> {
+        let because = question.details.get("reason").and_then(|reason| reason.as_str());
         let reason = format!(
-            "this needs a person's approval ({}), and nobody can be asked yet",
-            question.rule.reason
+            "this needs a person's approval ({}), and there is no terminal to ask at",
+            because.unwrap_or("policy asks")
         );
-        Box::pin(async move {
-            Decision::Denied {
-                by: "nobody".to_owned(),
-                reason,
-            }
-        })
+        let ballot = Ballot {
+            choice: Choice::Deny,
+            by: Decider::system("nobody"),
+            reason,
+        };
+        Box::pin(async move { Some(ballot) })
     }
 }

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use serde_json::{Map, Value};
+
 use crate::audit::payload::{Object, Payload};
 use crate::audit::redact::Redactor;
 use crate::clock::Timestamp;
-use crate::error::Status;
+use crate::error::{Refusal, Status};
 use crate::ids::{EventId, RequestId};
 use crate::policy::decide::Rule;
 use crate::tools::exec::request::{Act, CommandRequest};
@@ -106,6 +108,21 @@ impl CommandAuditRecord {
             None => object.null("exit_code"),
         }
     }
+}
+
+/// The payload of the closing event of a command that somebody else opened, from what was stored with its
+/// opening.
+pub fn closed_later(stored: &str, audit_id: &EventId, at: Timestamp, end: Option<&Refusal>) -> Value {
+    let mut payload: Map<String, Value> = serde_json::from_str(stored).unwrap_or_default();
+    let mut put = |name: &str, value: &str| payload.insert(name.to_owned(), value.into());
+    put("audit_id", audit_id.as_str());
+    put("timestamp", &at.to_string());
+    if let Some(refusal) = end {
+        put("status", refusal.status().as_str());
+        put("error_code", refusal.code.name());
+        put("error_message", &refusal.message);
+    }
+    Value::Object(payload)
 }
 
 /// How the command ended, as recorded.

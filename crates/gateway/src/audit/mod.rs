@@ -17,6 +17,7 @@ pub mod trace;
 use std::future::Future;
 use std::pin::Pin;
 
+use crate::approval::request::ApprovalChange;
 use crate::clock::Timestamp;
 use crate::ids::{CredentialId, EventId, RequestId, SessionId};
 use crate::session::lifetime::{KeptSession, Session, SessionState, Touched};
@@ -68,6 +69,11 @@ pub struct Change {
     pub session: Option<SessionChange>,
     /// Sessions that were used. One that has ended stays as it is.
     pub touched: Vec<Touched>,
+    /// Questions that were asked or took a step; all of them, or nothing of the change.
+    pub approvals: Vec<ApprovalChange>,
+    /// Written only if the command that it closes is still open; else it counts as done, and its receipt
+    /// names no event.
+    pub only_if_open: bool,
 }
 
 /// A session's row after a step.
@@ -125,7 +131,17 @@ pub struct StoredCommand {
     pub request_id: RequestId,
     pub digest: String,
     pub opened_at: Timestamp,
+    /// What closes it later, while it is open.
+    pub open: Option<StoredOpen>,
     pub end: Option<StoredEnd>,
+}
+
+/// What an open command is closed with by whoever did not open it.
+#[derive(Clone, PartialEq, Debug)]
+pub struct StoredOpen {
+    pub correlation_id: crate::ids::CorrelationId,
+    /// As in [`OpenCommand`].
+    pub abandoned: String,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -151,6 +167,9 @@ pub enum RecordError {
     /// The session is no longer where the change expected it.
     #[error("the session has meanwhile moved on")]
     SessionMoved,
+    /// The approval is no longer where the change expected it, or the same question is open already.
+    #[error("the approval has meanwhile moved on")]
+    ApprovalMoved,
     /// The record cannot be written or read now.
     #[error("the record is unavailable: {0}")]
     Unavailable(String),

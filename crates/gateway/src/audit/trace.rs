@@ -28,41 +28,51 @@ impl Trace {
         }
     }
 
+    /// Goes on where a call stood that waits for an answer: what led there is in the record.
+    #[must_use]
+    pub fn waiting(mut self) -> Self {
+        self.state = State::Waiting;
+        self
+    }
+
     /// Takes a step and keeps its event; the payload must be redacted.
     pub fn step(&mut self, step: Step, payload: Payload) -> EventId {
         let event_id = self.ids.event();
-        self.step_as(step, event_id.clone(), None, payload);
+        self.step_as(step, event_id.clone(), payload);
         event_id
     }
 
-    /// A step about an approval, by whoever asked or decided.
-    pub fn approval(&mut self, step: Step, state: ApprovalState, by: Option<Actor>, payload: Payload) {
-        let event_id = self.ids.event();
-        self.step_as(step, event_id, Some((state, by)), payload);
+    /// Notes where an approval stands on the last event.
+    pub fn mark(&mut self, state: ApprovalState) {
+        if let Some(last) = self.pending.last_mut() {
+            last.approval_state = Some(state);
+        }
+    }
+
+    /// A step whose event others write: the board records what is asked and decided.
+    pub fn follow(&mut self, step: Step) {
+        self.state = call::transition(self.state, step).expect("the spine takes only legal steps");
     }
 
     /// The closing step, under an id that its payload already names.
     pub fn close(&mut self, step: Step, event_id: EventId, payload: Payload) {
-        self.step_as(step, event_id, None, payload);
+        self.step_as(step, event_id, payload);
     }
 
     pub fn take(&mut self) -> Vec<Draft> {
         std::mem::take(&mut self.pending)
     }
 
-    fn step_as(&mut self, step: Step, id: EventId, approval: Option<(ApprovalState, Option<Actor>)>, payload: Payload) {
-        self.state = call::transition(self.state, step).expect("the spine takes only legal steps");
-        let (state, by) = approval.map_or((None, None), |(state, by)| (Some(state), by));
-        let actor = by.unwrap_or_else(|| self.actor.clone());
-        let mut draft = Draft::new(
+    fn step_as(&mut self, step: Step, id: EventId, payload: Payload) {
+        self.follow(step);
+        let draft = Draft::new(
             id,
             self.clock.now(),
             self.correlation_id.clone(),
-            actor,
+            self.actor.clone(),
             call::recorded_as(step),
             payload,
         );
-        draft.approval_state = state;
         self.pending.push(draft);
     }
 }

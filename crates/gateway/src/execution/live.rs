@@ -1,5 +1,6 @@
 //! A command while it runs: its output so far, its end when it comes, and the way to cancel it.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -8,7 +9,7 @@ use tokio::sync::watch;
 use super::output::Output;
 use crate::audit::Asked;
 use crate::clock::Timestamp;
-use crate::ids::{CorrelationId, RequestId};
+use crate::ids::{ApprovalId, CorrelationId, RequestId};
 use crate::limits;
 use crate::service::{Origin, Progress};
 use crate::tools::exec::request::{PageRequest, Stream};
@@ -23,12 +24,19 @@ pub struct Live {
     pub origin: Origin,
     /// What ties all its events together.
     pub correlation_id: CorrelationId,
-    started: Instant,
+    /// When its own clock began: that of a command that waited for an answer begins with its run.
+    began: Mutex<Instant>,
     stdout: Mutex<Output>,
     stderr: Mutex<Output>,
     output_limit: usize,
     progress: Option<Arc<dyn Progress>>,
     cancel: watch::Sender<bool>,
+    /// Callers who wait for its end.
+    attended: watch::Sender<usize>,
+    /// The question it waits for.
+    question: Mutex<Option<ApprovalId>>,
+    /// Somebody was asked about it at some time.
+    was_asked: AtomicBool,
     end: watch::Sender<Option<Arc<CommandResult>>>,
 }
 
@@ -48,12 +56,15 @@ impl Live {
             started_at,
             origin,
             correlation_id,
-            started: Instant::now(),
+            began: Mutex::new(Instant::now()),
             stdout: Mutex::new(Output::with_limit(output_limit)),
             stderr: Mutex::new(Output::with_limit(output_limit)),
             output_limit,
             progress,
             cancel: watch::Sender::new(false),
+            attended: watch::Sender::new(0),
+            question: Mutex::default(),
+            was_asked: AtomicBool::new(false),
             end: watch::Sender::new(None),
         }
     }
@@ -89,12 +100,50 @@ impl Live {
         }
     }
 
-    pub fn is_streamed(&self) -> bool {
-        self.progress.is_some()
+    pub fn duration_ms(&self) -> u64 {
+        let began = *self.began.lock().unwrap_or_else(PoisonError::into_inner);
+        u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    pub fn duration_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    /// Its clock begins now: the time that a person took to answer is not the command's.
+    pub(crate) fn begin(&self) {
+        *self.began.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// One more caller waits for it.
+    pub(crate) fn attend(&self) {
+        self.attended.send_modify(|count| *count += 1);
+    }
+
+    /// A caller has been answered.
+    pub(crate) fn leave(&self) {
+        self.attended.send_modify(|count| *count = count.saturating_sub(1));
+    }
+
+    pub(crate) fn is_attended(&self) -> bool {
+        *self.attended.borrow() > 0
+    }
+
+    /// Resolves when no caller waits for it.
+    pub(crate) async fn unattended(&self) {
+        let mut attended = self.attended.subscribe();
+        // The sender lives as long as `self`, so this cannot fail while we wait.
+        let _ = attended.wait_for(|count| *count == 0).await;
+    }
+
+    /// It waits for an answer, or no longer does.
+    pub(crate) fn waits_for(&self, question: Option<ApprovalId>) {
+        self.was_asked.fetch_or(question.is_some(), Ordering::Relaxed);
+        *self.question.lock().unwrap_or_else(PoisonError::into_inner) = question;
+    }
+
+    /// The question it waits for.
+    pub fn question(&self) -> Option<ApprovalId> {
+        self.question.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn was_asked(&self) -> bool {
+        self.was_asked.load(Ordering::Relaxed)
     }
 
     pub fn cancel(&self) {

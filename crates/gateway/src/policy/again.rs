@@ -7,7 +7,6 @@ use super::decide::{Question, Rule};
 use super::effective::{EffectivePolicy, Mode, Network, SandboxMode};
 use super::plan::{ExecRights, Plan};
 use crate::execution::How;
-use crate::tools::exec::request::CommandRequest;
 
 /// What refused programs usually print.
 const SIGNS: [&str; 7] = [
@@ -24,13 +23,7 @@ const SIGNS: [&str; 7] = [
 const SIGSYS: i32 = 31;
 
 /// The question whether to run a plan again without confinement; none where it did not seem to matter.
-pub fn question(
-    policy: &EffectivePolicy,
-    request: &CommandRequest,
-    plan: &Plan,
-    how: &How,
-    output: &str,
-) -> Option<Question> {
+pub fn question(policy: &EffectivePolicy, plan: &Plan, how: &How, output: &str) -> Option<Question> {
     let confined = plan.sandbox != SandboxMode::DangerFullAccess;
     if policy.approval.mode != Mode::OnFailure || !confined || !seems_refused(how, output) {
         return None;
@@ -45,7 +38,7 @@ pub fn question(
         reason: "it failed, and its confinement seems to be why; run it again without? The first run may have done part of its work"
             .to_owned(),
     };
-    Some(Question::new(unconfined, rule, request))
+    Some(Question::new(unconfined, rule))
 }
 
 fn seems_refused(how: &How, output: &str) -> bool {

@@ -56,6 +56,7 @@ impl EffectivePolicy {
             "path": paths(&command.path),
             "read_paths": paths(&command.read_paths),
             "helpers": helpers,
+            "quorum": self.approval.quorum,
             "approval_timeout_ms": self.approval.timeout.map(|timeout| timeout.as_millis() as u64),
             "self_approval": self.approval.self_approval,
             "whitelist": self.approval.whitelist.iter().map(whitelist_rule).collect::<Vec<_>>(),
@@ -135,6 +136,10 @@ impl EffectivePolicy {
             approval: ApprovalPolicy {
                 mode: read.word("approval_mode", Mode::parse)?,
                 timeout: content["approval_timeout_ms"].as_u64().map(Duration::from_millis),
+                quorum: read
+                    .whole("quorum")?
+                    .try_into()
+                    .map_err(|_| ContentError::Field("quorum"))?,
                 whitelist: read.each("whitelist", read_whitelist_rule)?,
                 self_approval: read.flag("self_approval")?,
             },

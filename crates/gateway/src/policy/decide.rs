@@ -54,6 +54,10 @@ pub struct Permit {
 }
 
 impl Permit {
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
     pub(crate) fn into_plan(self) -> Box<Plan> {
         self.plan
     }
@@ -64,19 +68,13 @@ impl Permit {
 pub struct Question {
     plan: Box<Plan>,
     pub rule: Rule,
-    /// The words that will run.
-    pub command: String,
-    pub justification: Option<String>,
 }
 
 impl Question {
-    pub(super) fn new(plan: Plan, rule: Rule, request: &CommandRequest) -> Self {
-        let justification = request.justification.clone();
+    pub(super) fn new(plan: Plan, rule: Rule) -> Self {
         Self {
             plan: Box::new(plan),
             rule,
-            command: spoken(&request.act),
-            justification,
         }
     }
 
@@ -172,7 +170,7 @@ fn judge(
 ) -> Verdict {
     let command = &policy.command;
     let mode_source = policy.rule_sources.mode.as_str();
-    let ask = |plan: Plan, rule: Rule| Verdict::Ask(Question::new(plan, rule, request));
+    let ask = |plan: Plan, rule: Rule| Verdict::Ask(Question::new(plan, rule));
     let wants_more = plan.sandbox > command.sandbox || plan.network > command.network;
     match (ruling, policy.approval.mode, wants_more) {
         (Ruling::Deny(rule), _, _) => {
@@ -336,7 +334,8 @@ fn rule(name: &str, source: &str, reason: &str) -> Rule {
     }
 }
 
-fn spoken(act: &Act) -> String {
+/// The words that will run, as a person reads them.
+pub(crate) fn spoken(act: &Act) -> String {
     match act {
         Act::Line(line) => line.clone(),
         Act::Argv { file, args } => line::canonical_argv(file, args),

@@ -113,6 +113,8 @@ pub struct ApprovalPolicy {
     pub whitelist: Vec<WhitelistRule>,
     /// Whether the person who runs `exec` may approve what they asked for.
     pub self_approval: bool,
+    /// How many people must agree.
+    pub quorum: u32,
 }
 
 /// Where commands may work.

@@ -1,22 +1,17 @@
-//! What the record says about a call before it runs: what was asked, what policy found, who was
-//! asked and what they answered.
+//! What the record says about a call before it runs: what was asked, and what policy found.
 
 use std::time::Duration;
 
-use serde_json::json;
-
 use super::{Gateway, InForce};
-use crate::approval::{Cleared, Decision, Settled};
+use crate::approval::Cleared;
 use crate::audit::command::{CommandAuditRecord, End};
-use crate::audit::event::{Actor, ActorType, ApprovalState};
 use crate::audit::payload::{Object, Payload};
 use crate::audit::trace::Trace;
-use crate::audit::{Change, OpenCommand, RecordError};
-use crate::call::Step;
+use crate::audit::{OpenCommand, RecordError};
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::live::Live;
 use crate::policy::actor::Context;
-use crate::policy::decide::{Question, Rule, Verdict};
+use crate::policy::decide::{Rule, Verdict};
 use crate::policy::effective::{Network, SandboxMode};
 use crate::policy::plan::{Plan, PlannedAct};
 use crate::session::Admitted;
@@ -119,68 +114,6 @@ impl Gateway {
             asked: live.asked(),
         }
     }
-
-    /// Writes the question, durably, before anybody is asked.
-    pub(super) async fn record_question(
-        &self,
-        trace: &mut Trace,
-        question: &Question,
-        opening: Option<OpenCommand>,
-        digest: &str,
-    ) -> Result<(), Refusal> {
-        let redactor = &self.ports.redactor;
-        let payload = Payload::from(&json!({
-            "type": "exec-command",
-            "command": redactor.redact_text(&question.command),
-            "rule": question.rule.name, "source": question.rule.source, "reason": question.rule.reason,
-            "cwd": redactor.redact_text(&question.plan().place.cwd.path.to_string_lossy()),
-            "arguments_digest": digest,
-            "justification": question.justification.as_deref().map(|text| redactor.redact_text(text)),
-        }));
-        trace.approval(Step::Ask, ApprovalState::Pending, None, payload);
-        let change = Change {
-            events: trace.take(),
-            open: opening,
-            ..Change::default()
-        };
-        self.commit(change).await.map(drop).map_err(|error| unrecorded(&error))
-    }
-
-    /// Notes the decision; it is written with the next step of the call.
-    pub(super) fn record_decision(
-        &self,
-        admitted: &Admitted,
-        trace: &mut Trace,
-        settled: Settled,
-    ) -> Result<Box<Cleared>, Refusal> {
-        let requester = &admitted.caller().actor.id;
-        let note = |trace: &mut Trace, step: Step, state: ApprovalState, decision: &Decision| {
-            let (by, reason) = match decision {
-                Decision::Approved { by, reason } | Decision::Denied { by, reason } => (by, reason),
-            };
-            let payload = Object::new()
-                .text("decided_by", by)
-                .text("reason", &self.ports.redactor.redact_text(reason))
-                .flag("self_approved", by == requester)
-                .finish();
-            let kind = if by == "nobody" {
-                ActorType::System
-            } else {
-                ActorType::Human
-            };
-            trace.approval(step, state, Some(Actor { kind, id: by.clone() }), payload);
-        };
-        match settled {
-            Settled::Cleared { cleared, decision } => {
-                note(trace, Step::Approve, ApprovalState::Approved, &decision);
-                Ok(cleared)
-            }
-            Settled::Refused { refusal, decision } => {
-                note(trace, Step::Deny, ApprovalState::Denied, &decision);
-                Err(refusal)
-            }
-        }
-    }
 }
 
 /// The refusal of a call whose record could not be written.
@@ -190,7 +123,7 @@ pub(super) fn unrecorded(error: &RecordError) -> Refusal {
             ErrorCode::Conflict,
             format!("request id `{id}` was used before; choose another"),
         ),
-        RecordError::SessionMoved | RecordError::Unavailable(_) => Refusal::new(
+        RecordError::SessionMoved | RecordError::ApprovalMoved | RecordError::Unavailable(_) => Refusal::new(
             ErrorCode::AuditUnavailable,
             format!("{error}; nothing was run, try again later"),
         ),

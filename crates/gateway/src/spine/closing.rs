@@ -9,7 +9,7 @@ use super::asking::unrecorded;
 use super::{Gateway, not_run};
 use crate::audit::command::{CommandAuditRecord, End};
 use crate::audit::trace::Trace;
-use crate::audit::{Change, CloseCommand, RecordError};
+use crate::audit::{Change, CloseCommand, Committed, RecordError};
 use crate::call::Step;
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::live::Live;
@@ -51,6 +51,11 @@ impl Gateway {
         let mut result = self.result(live, &ended);
         if let How::NotRecorded(error) = &ended.how {
             result.error = Some(unrecorded(error).into());
+            if live.was_asked() {
+                // It lies in the store as before, and the same call may go on with it.
+                live.finish(result);
+                return self.commands.forget(&admitted.caller().credential, live);
+            }
             return self.publish(admitted, live, result);
         }
         let audit_id = self.ports.ids.event();
@@ -77,9 +82,17 @@ impl Gateway {
         let change = Change {
             events: trace.take(),
             close: Some(close),
+            // A question may have been taken back, and its command closed, by another process.
+            only_if_open: live.was_asked(),
             ..Change::default()
         };
-        if let Err(error) = self.commit_patiently(change).await {
+        let closed = self.commit_patiently(change).await;
+        if let Ok(Committed { last_event: None, .. }) = closed
+            && live.was_asked()
+        {
+            return self.follow_elsewhere(admitted, live).await;
+        }
+        if let Err(error) = closed {
             let mut refusal = unrecorded(&error);
             if !not_run(&ended) {
                 refusal.message = format!("{error}; the command ran, but its end could not be recorded");
@@ -92,11 +105,11 @@ impl Gateway {
         self.publish(admitted, live, result);
     }
 
-    async fn commit_patiently(&self, change: Change) -> Result<(), RecordError> {
+    async fn commit_patiently(&self, change: Change) -> Result<Committed, RecordError> {
         let started = Instant::now();
         loop {
             match self.commit(change.clone()).await {
-                Ok(_) => return Ok(()),
+                Ok(receipt) => return Ok(receipt),
                 Err(RecordError::Unavailable(reason)) if started.elapsed() < crate::limits::RECORD_CLOSE_PATIENCE => {
                     tracing::warn!(%reason, "the record cannot be closed, trying again");
                     tokio::time::sleep(CLOSE_RETRY).await;
@@ -127,6 +140,7 @@ impl Gateway {
             finished_at: Some(self.ports.clock.now().max(live.started_at)),
             audit_id: None,
             sandbox: ended.layers.iter().map(|layer| Layer::as_str(*layer)).collect(),
+            approval_id: None,
             page: None,
         }
     }

@@ -58,13 +58,11 @@ impl Gateway {
         if caller.transport == Transport::Terminal {
             return;
         }
-        let payload = self
-            .invocation(caller, call, live.started_at)
-            .text("request_id", live.request_id.as_str())
-            .text("status", "ok")
-            .part("result", &self.without_output(&answer.structured))
-            .finish();
         let correlation = live.correlation_id.clone();
+        let object = self
+            .invocation(caller, call, live.started_at)
+            .text("request_id", live.request_id.as_str());
+        let payload = self.outcome(object, answer, &correlation).finish();
         let written = self
             .commit_event(caller, correlation, EventType::ToolAnswered, payload)
             .await;
@@ -86,34 +84,46 @@ impl Gateway {
             return Ok(());
         }
         let object = self.invocation(caller, call, started);
-        let redactor = &self.ports.redactor;
-        let error = |code: ErrorCode, message: &str, details: &Map<String, Value>| {
-            let details = redactor.redact_json(&Value::Object(details.clone()));
-            refusal_error(code, &redactor.redact_text(message), &details, correlation.as_str())
-        };
         let object = match outcome {
             Ok(answer) => {
-                let facts = &answer.structured;
-                let object = object.optional_text("request_id", facts["request_id"].as_str());
-                match (answer.is_error, facts["error_code"].as_str().and_then(ErrorCode::parse)) {
-                    (true, code) => {
-                        let code = code.unwrap_or(ErrorCode::InternalError);
-                        let details = facts["error_details"].as_object().cloned().unwrap_or_default();
-                        let message = facts["error_message"].as_str().unwrap_or_default();
-                        object
-                            .text("status", "error")
-                            .part("error", &Payload::from(&error(code, message, &details)))
-                    }
-                    (false, _) => object.text("status", "ok").part("result", &self.without_output(facts)),
-                }
+                let object = object.optional_text("request_id", answer.structured["request_id"].as_str());
+                self.outcome(object, answer, correlation)
             }
-            Err(refusal) => object.text("status", "error").part(
-                "error",
-                &Payload::from(&error(refusal.code, &refusal.message, &refusal.details)),
-            ),
+            Err(refusal) => {
+                let error = self.error(refusal.code, &refusal.message, &refusal.details, correlation);
+                object.text("status", "error").part("error", &error)
+            }
         };
         self.commit_event(caller, correlation.clone(), EventType::ToolCalled, object.finish())
             .await
+    }
+
+    /// S2's status with the result or the error of an answer.
+    fn outcome(&self, object: Object, answer: &Answer, correlation: &CorrelationId) -> Object {
+        let facts = &answer.structured;
+        match (answer.is_error, facts["error_code"].as_str().and_then(ErrorCode::parse)) {
+            (true, code) => {
+                let code = code.unwrap_or(ErrorCode::InternalError);
+                let details = facts["error_details"].as_object().cloned().unwrap_or_default();
+                let message = facts["error_message"].as_str().unwrap_or_default();
+                let error = self.error(code, message, &details, correlation);
+                object.text("status", "error").part("error", &error)
+            }
+            (false, _) => object.text("status", "ok").part("result", &self.without_output(facts)),
+        }
+    }
+
+    fn error(
+        &self,
+        code: ErrorCode,
+        message: &str,
+        details: &Map<String, Value>,
+        correlation: &CorrelationId,
+    ) -> Payload {
+        let redactor = &self.ports.redactor;
+        let details = redactor.redact_json(&Value::Object(details.clone()));
+        let message = redactor.redact_text(message);
+        Payload::from(&refusal_error(code, &message, &details, correlation.as_str()))
     }
 
     async fn commit_event(

@@ -1,24 +1,22 @@
-//! Waiting for a command, and looking at one from outside: the answers of the command tools,
-//! `command_status` and `command_cancel`.
+//! Looking at a command from outside: the answers of `command_status` and `command_cancel`, and what a
+//! request id already has.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::Instrument as _;
-
 use super::Gateway;
 use super::asking::unrecorded;
+use super::joining::parks;
+use crate::approval::request::ApprovalRequest;
 use crate::audit::StoredCommand;
 use crate::audit::command::CommandAuditRecord;
+use crate::audit::event::ApprovalState;
 use crate::audit::payload::Object;
 use crate::audit::trace::Trace;
 use crate::call::Step;
-use crate::clock::Timestamp;
-use crate::commands::NotEntered;
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::live::Live;
 use crate::ids::RequestId;
-use crate::limits;
 use crate::policy::tools::{Ruling, ToolUse};
 use crate::service::{Answer, ToolCall};
 use crate::session::Admitted;
@@ -26,125 +24,6 @@ use crate::tools::exec::request::{self, CommandRequest, CommandTool, StatusReque
 use crate::tools::exec::result::CommandResult;
 
 impl Gateway {
-    /// A call to one of the command tools.
-    pub(super) async fn submit(
-        self: Arc<Self>,
-        admitted: Admitted,
-        tool: CommandTool,
-        call: ToolCall,
-        started: Timestamp,
-    ) -> Answer {
-        let request = match request::read(tool, &call.arguments) {
-            Ok(request) => request,
-            Err(refusal) => return self.refuse_unreadable(&admitted, tool, &call, refusal).await,
-        };
-        let request_id = request.request_id.clone().unwrap_or_else(|| self.ports.ids.request());
-        let live = Arc::new(Live::new(
-            request_id,
-            request.digest.clone(),
-            started,
-            self.settings.output_limit,
-            call.progress.clone(),
-            call.origin.clone(),
-            self.ports.ids.correlation(),
-        ));
-        let looking = self.lookups.read().await;
-        // Only an id that the caller chose can have been used before.
-        if request.request_id.is_some()
-            && let Some(earlier) = self.earlier(&admitted, &request, &live).await
-        {
-            return match earlier {
-                Earlier::Repeated(answer) => self.called(admitted.caller(), &call, started, answer).await,
-                Earlier::Refused(answer) => answer,
-            };
-        }
-        let entered = self.commands.enter(&admitted.caller().credential, &live);
-        drop(looking);
-        match entered {
-            Ok(()) => {
-                tokio::spawn(
-                    self.clone()
-                        .conduct(admitted.clone(), request, live.clone())
-                        .in_current_span(),
-                );
-                let (answer, reached) = self.wait(&live, &call).await;
-                match reached {
-                    Reached::End => {}
-                    Reached::Patience => self.answered_early(admitted.caller(), &live, &call, &answer).await,
-                }
-                answer
-            }
-            Err(NotEntered::Known(known)) if known.digest == request.digest => {
-                let (answer, _) = self.wait(&known, &call).await;
-                self.called(admitted.caller(), &call, started, answer).await
-            }
-            Err(NotEntered::Known(_)) => {
-                self.refuse_entered(&admitted, &request, &live, conflict(&live.request_id))
-                    .await
-            }
-            Err(NotEntered::Full) => {
-                let message = format!(
-                    "{} calls are already in flight; try again when some have ended",
-                    limits::CALLS_IN_FLIGHT_MAX
-                );
-                self.refuse_entered(&admitted, &request, &live, Refusal::new(ErrorCode::QueueFull, message))
-                    .await
-            }
-            Err(NotEntered::Closing) => {
-                let refusal = Refusal::new(ErrorCode::Cancelled, "the server is stopping");
-                self.refuse_entered(&admitted, &request, &live, refusal).await
-            }
-        }
-    }
-
-    /// Waits for the end, as long as a client will: without a limit when it is being streamed to,
-    /// else until it must be told to look again later.
-    async fn wait(&self, live: &Arc<Live>, call: &ToolCall) -> (Answer, Reached) {
-        let mut cancel = call.cancel.clone();
-        let patience = async {
-            if live.is_streamed() {
-                loop {
-                    tokio::time::sleep(limits::PROGRESS_EVERY).await;
-                    live.report(&format!("running for {} s", live.duration_ms() / 1_000));
-                }
-            }
-            let within = self.settings.answer_within;
-            tokio::time::sleep(call.answer_within.map_or(within, |sooner| sooner.min(within))).await;
-        };
-        let (answer, reached) = tokio::select! {
-            result = live.ended() => (result.answer(), Reached::End),
-            () = patience => (self.running(live).answer(), Reached::Patience),
-            () = cancel.cancelled() => {
-                live.cancel();
-                (live.ended().await.answer(), Reached::End)
-            }
-        };
-        let answer = Answer {
-            command: Some(live.request_id.clone()),
-            ..answer
-        };
-        (answer, reached)
-    }
-
-    /// What is to be said of a command that has not ended.
-    fn running(&self, live: &Live) -> CommandResult {
-        let (stdout, stderr) = live.streams();
-        CommandResult {
-            request_id: live.request_id.clone(),
-            status: Status::Running,
-            exit_code: None,
-            stdout,
-            stderr,
-            error: None,
-            duration_ms: live.duration_ms(),
-            started_at: live.started_at,
-            finished_at: None,
-            audit_id: None,
-            sandbox: Vec::new(),
-            page: None,
-        }
-    }
-
     /// What keeps a caller from looking at its commands or ending them. Nobody can be asked about
     /// that, so a tool that needs approval is refused.
     fn held_back(&self, admitted: &Admitted, call: &ToolCall) -> Result<(), Refusal> {
@@ -177,9 +56,7 @@ impl Gateway {
             return self.look(&live, &status).await.answer();
         }
         let result = match stored {
-            Ok(Some(stored)) => {
-                CommandResult::restored(&stored, Some(&status)).unwrap_or_else(|| self.elsewhere(&stored))
-            }
+            Ok(Some(stored)) => self.stored(admitted, &stored, Some(&status)).await,
             Ok(None) => self.refused(status.request_id.clone(), unknown(&status.request_id)),
             Err(error) => self.refused(status.request_id.clone(), unrecorded(&error)),
         };
@@ -221,7 +98,11 @@ impl Gateway {
             return live.ended().await.answer();
         }
         let result = match stored {
-            Ok(Some(stored)) => CommandResult::restored(&stored, None).unwrap_or_else(|| self.elsewhere(&stored)),
+            Ok(Some(stored)) => match self.cancel_stored(admitted, &stored).await {
+                Ok(Some(result)) => result,
+                Ok(None) => self.stored(admitted, &stored, None).await,
+                Err(error) => self.refused(request_id.clone(), unrecorded(&error)),
+            },
             Ok(None) => self.refused(request_id.clone(), unknown(&request_id)),
             Err(error) => self.refused(request_id.clone(), unrecorded(&error)),
         };
@@ -233,10 +114,16 @@ impl Gateway {
         let owner = &admitted.caller().credential;
         if let Some(live) = self.commands.find(owner, &command) {
             let end = tokio::time::timeout(patience.min(self.settings.answer_within), live.ended()).await;
-            return end.map_or_else(|_| self.running(&live).answer(), |result| result.answer());
+            return end.map_or_else(
+                |_| Answer {
+                    command: Some(live.request_id.clone()),
+                    ..self.running(&live).answer()
+                },
+                |result| result.answer(),
+            );
         }
         let result = match self.ports.record.command(owner, &command).await {
-            Ok(Some(stored)) => CommandResult::restored(&stored, None).unwrap_or_else(|| self.elsewhere(&stored)),
+            Ok(Some(stored)) => self.stored(admitted, &stored, None).await,
             Ok(None) => self.refused(command.clone(), unknown(&command)),
             Err(error) => self.refused(command, unrecorded(&error)),
         };
@@ -244,7 +131,12 @@ impl Gateway {
     }
 
     /// The answer a request id already has: from this process, or from the record.
-    async fn earlier(&self, admitted: &Admitted, request: &CommandRequest, live: &Arc<Live>) -> Option<Earlier> {
+    pub(super) async fn earlier(
+        &self,
+        admitted: &Admitted,
+        request: &CommandRequest,
+        live: &Arc<Live>,
+    ) -> Option<Earlier> {
         let owner = &admitted.caller().credential;
         if self.commands.find(owner, &live.request_id).is_some() {
             return None;
@@ -252,7 +144,14 @@ impl Gateway {
         let refusal = match self.ports.record.command(owner, &live.request_id).await {
             Ok(None) => return None,
             Ok(Some(stored)) if stored.digest == request.digest => {
-                let result = CommandResult::restored(&stored, None).unwrap_or_else(|| self.elsewhere(&stored));
+                if stored.end.is_none()
+                    && let Ok(Some(question)) = self.ports.board.of_command(owner, &live.request_id).await
+                    && parks(&question)
+                    && question.state() != ApprovalState::Applied
+                {
+                    return Some(Earlier::Waits(Box::new(question)));
+                }
+                let result = self.stored(admitted, &stored, None).await;
                 return Some(Earlier::Repeated(result.answer()));
             }
             Ok(Some(_)) => conflict(&live.request_id),
@@ -263,7 +162,7 @@ impl Gateway {
     }
 
     /// Refuses a request that was read but not entered; recorded, though its id names another.
-    async fn refuse_entered(
+    pub(super) async fn refuse_entered(
         &self,
         admitted: &Admitted,
         request: &CommandRequest,
@@ -285,7 +184,7 @@ impl Gateway {
         self.refuse_aside(trace, &audit, live.request_id.clone(), refusal).await
     }
 
-    async fn refuse_unreadable(
+    pub(super) async fn refuse_unreadable(
         &self,
         admitted: &Admitted,
         tool: CommandTool,
@@ -358,12 +257,12 @@ impl Gateway {
         result.answer()
     }
 
-    fn refused(&self, request_id: RequestId, refusal: Refusal) -> CommandResult {
+    pub(super) fn refused(&self, request_id: RequestId, refusal: Refusal) -> CommandResult {
         CommandResult::refused(request_id, self.ports.clock.now(), refusal)
     }
 
     /// A command that is open in another process of this state directory.
-    fn elsewhere(&self, stored: &StoredCommand) -> CommandResult {
+    pub(super) fn elsewhere(&self, stored: &StoredCommand) -> CommandResult {
         let now = self.ports.clock.now();
         let duration = now.as_millis() - stored.opened_at.as_millis();
         CommandResult {
@@ -377,28 +276,22 @@ impl Gateway {
     }
 }
 
-/// How far waiting for a command came.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Reached {
-    End,
-    /// The client must hear something; the command goes on.
-    Patience,
-}
-
 /// What a request id that was used before leads to.
-enum Earlier {
+pub(super) enum Earlier {
     /// The same request again: its first answer.
     Repeated(Answer),
     /// Refused, and recorded as such.
     Refused(Answer),
+    /// The same request again, whose question is not settled or whose answer nobody has heard yet.
+    Waits(Box<ApprovalRequest>),
 }
 
-fn conflict(id: &RequestId) -> Refusal {
+pub(super) fn conflict(id: &RequestId) -> Refusal {
     let message = format!("request id `{id}` was used before with other content; choose another");
     Refusal::new(ErrorCode::Conflict, message)
 }
 
-fn unknown(id: &RequestId) -> Refusal {
+pub(super) fn unknown(id: &RequestId) -> Refusal {
     Refusal::new(
         ErrorCode::NotFound,
         format!("no command of yours has the request id `{id}`"),

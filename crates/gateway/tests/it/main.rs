@@ -2,13 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so and stop")]
 
+mod approvals;
 mod invocations;
 mod policy;
 mod stage;
 
 use std::time::Duration;
 
-use countersign_gateway::approval::Decision;
+use countersign_gateway::approval::request::{Ballot, Choice, Decider, OwnRequests};
 use countersign_gateway::audit::RecordError;
 use countersign_gateway::execution::How;
 use countersign_gateway::policy::effective::Mode;
@@ -16,16 +17,18 @@ use serde_json::json;
 
 use stage::Stage;
 
-fn yes() -> Decision {
-    Decision::Approved {
-        by: "ana".into(),
+fn yes() -> Ballot {
+    Ballot {
+        choice: Choice::Allow,
+        by: Decider::person("ana", OwnRequests::Refused),
         reason: "fine".into(),
     }
 }
 
-fn no() -> Decision {
-    Decision::Denied {
-        by: "ana".into(),
+fn no() -> Ballot {
+    Ballot {
+        choice: Choice::Deny,
+        by: Decider::person("ana", OwnRequests::Refused),
         reason: "not today".into(),
     }
 }
@@ -83,16 +86,18 @@ async fn a_question_is_recorded_before_anybody_is_asked() {
         assert_eq!(answer["status"], status);
         let expected: &[&str] = match status {
             "ok" => &[
-                "commit command.received command.validated approval.requested (open)",
+                "commit command.received command.validated approval.requested run.wait.paused (open)",
                 "ask true x",
-                "commit approval.approved command.dispatched",
+                "commit approval.approved run.wait.resumed",
+                "commit command.dispatched mcp.tool.applied",
                 "run true",
                 "commit command.completed (close)",
             ],
             _ => &[
-                "commit command.received command.validated approval.requested (open)",
+                "commit command.received command.validated approval.requested run.wait.paused (open)",
                 "ask true x",
-                "commit approval.denied command.completed (close)",
+                "commit approval.denied run.wait.resumed",
+                "commit command.completed (close)",
             ],
         };
         assert_eq!(stage.story(), expected);
@@ -112,9 +117,10 @@ async fn on_failure_asks_to_run_again_without_confinement() {
         [
             "commit command.received command.validated command.dispatched (open)",
             "run true",
-            "commit approval.requested",
+            "commit approval.requested run.wait.paused",
             "ask true",
-            "commit approval.approved command.dispatched",
+            "commit approval.approved run.wait.resumed",
+            "commit command.dispatched mcp.tool.applied",
             "run true unconfined",
             "commit command.completed (close)",
         ]

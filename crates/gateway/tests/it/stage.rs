@@ -5,18 +5,21 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use countersign_gateway::approval::{Approver, Cleared, Decision};
-use countersign_gateway::audit::event::Draft;
+use countersign_gateway::approval::board::{Board, BoardParts};
+use countersign_gateway::approval::request::{ApprovalRequest, Ballot};
+use countersign_gateway::approval::{Alone, ApprovalFilter, Approvals, Approver, Cleared};
+use countersign_gateway::audit::event::{ApprovalState, Draft};
 use countersign_gateway::audit::redact::{Config, Redactor};
-use countersign_gateway::audit::{Change, Committed, Pending, Record, RecordError, StoredCommand, StoredEnd};
+use countersign_gateway::audit::{
+    Change, Committed, Pending, Record, RecordError, StoredCommand, StoredEnd, StoredOpen,
+};
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::error::Refusal;
 use countersign_gateway::execution::live::Live;
 use countersign_gateway::execution::{Ended, Executor, Gate, How};
-use countersign_gateway::ids::{CredentialId, IdSource, RequestId, SessionId};
+use countersign_gateway::ids::{ApprovalId, CredentialId, IdSource, RequestId, SessionId};
 use countersign_gateway::policy::actor::RunContext;
 use countersign_gateway::policy::allowlist::{Allowlist, FoundProgram, Opened, Programs};
-use countersign_gateway::policy::decide::Question;
 use countersign_gateway::policy::effective::{
     ApprovalPolicy, CommandPolicy, EffectivePolicy, Mode, Network, Places, RuleSources, SandboxMode, ToolApproval,
 };
@@ -37,8 +40,9 @@ use tokio::sync::Semaphore;
 const PERMITS: usize = 1_000;
 
 pub(crate) struct Stage {
-    policy: EffectivePolicy,
-    answer_within: Duration,
+    pub(crate) policy: EffectivePolicy,
+    pub(crate) answer_within: Duration,
+    pub(crate) clock: Clock,
     caller: Caller,
     script: Arc<Script>,
     gateway: Mutex<Option<Arc<Gateway>>>,
@@ -46,7 +50,9 @@ pub(crate) struct Stage {
 
 struct Script {
     story: Arc<Mutex<Vec<String>>>,
-    decision: Mutex<Decision>,
+    /// What whoever is asked answers; none leaves it to others.
+    answer: Mutex<Option<Ballot>>,
+    approvals: Mutex<Vec<ApprovalRequest>>,
     endings: Mutex<VecDeque<(How, String)>>,
     failure: Mutex<Option<RecordError>>,
     /// What was committed, in order.
@@ -54,6 +60,14 @@ struct Script {
     /// While this is held no program ends by itself.
     hold: Arc<Semaphore>,
     payloads: Mutex<Vec<(String, Value)>>,
+    ids: IdSource,
+}
+
+fn redactor() -> Redactor {
+    Redactor::new(Config {
+        patterns: vec![],
+        secret_values: vec![],
+    })
 }
 
 impl Stage {
@@ -84,6 +98,7 @@ impl Stage {
                 timeout: None,
                 whitelist: vec![],
                 self_approval: false,
+                quorum: 1,
             },
             places: Places {
                 workspace_root: Some(here.clone()),
@@ -103,28 +118,78 @@ impl Stage {
         };
         let script = Script {
             story: Arc::default(),
-            decision: Mutex::new(Decision::Denied {
-                by: "nobody".into(),
-                reason: "not asked for".into(),
-            }),
+            answer: Mutex::default(),
+            approvals: Mutex::default(),
             endings: Mutex::default(),
             failure: Mutex::default(),
             changes: Mutex::default(),
             hold: Arc::new(Semaphore::new(PERMITS)),
             payloads: Mutex::default(),
+            ids: IdSource::counting(),
         };
         Self {
             policy,
             answer_within: Duration::from_secs(30),
             caller: Caller::anonymous_agent(Transport::Stdio),
+            clock: Clock::fixed(Timestamp::from_millis(0)),
             script: Arc::new(script),
             gateway: Mutex::default(),
         }
     }
 
-    pub(crate) fn answering(self, decision: Decision) -> Self {
-        *self.script.decision.lock().unwrap() = decision;
+    pub(crate) fn answering(self, ballot: Ballot) -> Self {
+        *self.script.answer.lock().unwrap() = Some(ballot);
         self
+    }
+
+    /// Another process on the same store.
+    pub(crate) fn beside(&self) -> Self {
+        Self {
+            policy: self.policy.clone(),
+            answer_within: self.answer_within,
+            clock: self.clock.clone(),
+            caller: self.caller.clone(),
+            script: self.script.clone(),
+            gateway: Mutex::default(),
+        }
+    }
+
+    /// A board of its own, as `countersign approve` has one.
+    pub(crate) fn board(&self) -> Arc<Board> {
+        Board::new(self.board_parts(vec![]))
+    }
+
+    fn board_parts(&self, approvers: Vec<Arc<dyn Approver>>) -> BoardParts {
+        BoardParts {
+            record: self.script.clone(),
+            approvals: self.script.clone(),
+            bell: Arc::new(Alone),
+            approvers,
+            redactor: redactor(),
+            clock: self.clock.clone(),
+            ids: IdSource::random(),
+        }
+    }
+
+    /// The questions there are, the newest last.
+    pub(crate) fn approvals(&self) -> Vec<ApprovalRequest> {
+        self.script.approvals.lock().unwrap().clone()
+    }
+
+    /// The question that is asked once a call waits.
+    pub(crate) async fn asked(&self) -> ApprovalRequest {
+        loop {
+            let open = self.approvals().into_iter().find(ApprovalRequest::is_pending);
+            if let Some(open) = open {
+                return open;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// How many programs ran.
+    pub(crate) fn runs(&self) -> usize {
+        self.story().iter().filter(|line| line.starts_with("run")).count()
     }
 
     pub(crate) fn ending(self, endings: &[(How, &str)]) -> Self {
@@ -258,22 +323,19 @@ impl Stage {
         found.expect("such an event").1.clone()
     }
 
-    fn gateway(&self) -> Arc<Gateway> {
+    pub(crate) fn gateway(&self) -> Arc<Gateway> {
         let mut made = self.gateway.lock().unwrap();
         made.get_or_insert_with(|| {
             let ports = Ports {
                 programs: Arc::new(OneProgram),
                 directories: Arc::new(RealDirectories),
-                approver: self.script.clone(),
+                board: Board::new(self.board_parts(vec![self.script.clone()])),
                 executor: self.script.clone(),
                 record: self.script.clone(),
                 environment: BTreeMap::new(),
-                redactor: Redactor::new(Config {
-                    patterns: vec![],
-                    secret_values: vec![],
-                }),
-                clock: Clock::fixed(Timestamp::from_millis(0)),
-                ids: IdSource::counting(),
+                redactor: redactor(),
+                clock: self.clock.clone(),
+                ids: self.script.ids.clone(),
             };
             let settings = Settings {
                 answer_within: self.answer_within,
@@ -296,6 +358,20 @@ impl Record for Script {
         if let Some(error) = self.failure.lock().unwrap().clone() {
             return Box::pin(async move { Err(error) });
         }
+        if !self.advance(&change) {
+            return Box::pin(async { Err(RecordError::ApprovalMoved) });
+        }
+        if let Some(close) = change.close.as_ref().filter(|_| change.only_if_open)
+            && self.closed(&close.owner, &close.request_id).is_some()
+        {
+            return Box::pin(async {
+                Ok(Committed {
+                    last_seq: 1,
+                    last_event: None,
+                })
+            });
+        }
+        let last_event = change.events.last().map(|event| event.event_id.clone());
         let payload = |event: &Draft| {
             (
                 event.event_type.as_str().to_owned(),
@@ -312,7 +388,7 @@ impl Record for Script {
         Box::pin(async {
             Ok(Committed {
                 last_seq: 1,
-                last_event: None,
+                last_event,
             })
         })
     }
@@ -338,28 +414,133 @@ impl Record for Script {
         owner: &CredentialId,
         request_id: &RequestId,
     ) -> Pending<Result<Option<StoredCommand>, RecordError>> {
+        let found = self
+            .closed(owner, request_id)
+            .or_else(|| self.opened(owner, request_id));
+        Box::pin(async move { Ok(found) })
+    }
+}
+
+impl Script {
+    fn closed(&self, owner: &CredentialId, request_id: &RequestId) -> Option<StoredCommand> {
         let changes = self.changes.lock().unwrap();
         let close = changes.iter().filter_map(|change| change.close.as_ref());
         let mut close = close.filter(|close| (&close.owner, &close.request_id) == (owner, request_id));
-        let found = close.next().map(|close| StoredCommand {
+        close.next().map(|close| StoredCommand {
             request_id: close.request_id.clone(),
             digest: close.digest.clone(),
             opened_at: close.opened_at,
+            open: None,
             end: Some(StoredEnd {
                 result: close.result.clone(),
                 stdout: close.stdout.clone(),
                 stderr: close.stderr.clone(),
             }),
+        })
+    }
+
+    fn opened(&self, owner: &CredentialId, request_id: &RequestId) -> Option<StoredCommand> {
+        let changes = self.changes.lock().unwrap();
+        let open = changes.iter().filter_map(|change| change.open.as_ref());
+        let mut open = open.filter(|open| (&open.owner, &open.request_id) == (owner, request_id));
+        open.next().map(|open| StoredCommand {
+            request_id: open.request_id.clone(),
+            digest: open.digest.clone(),
+            opened_at: open.opened_at,
+            open: Some(StoredOpen {
+                correlation_id: open.correlation_id.clone(),
+                abandoned: open.abandoned.clone(),
+            }),
+            end: None,
+        })
+    }
+
+    /// The store's compare-and-set.
+    fn advance(&self, change: &Change) -> bool {
+        let mut kept = self.approvals.lock().unwrap();
+        for change in &change.approvals {
+            let new = &change.approval;
+            let in_force = |it: &ApprovalRequest| {
+                matches!(it.state(), ApprovalState::Pending | ApprovalState::Approved)
+                    && (&it.owner, &it.binding) == (&new.owner, &new.binding)
+            };
+            match change.from {
+                None if kept.iter().any(in_force) => return false,
+                None => kept.push(new.clone()),
+                Some(from) => match kept.iter_mut().find(|it| it.id == new.id && it.version == from) {
+                    Some(row) => *row = new.clone(),
+                    None => return false,
+                },
+            }
+        }
+        true
+    }
+
+    fn last(&self, wanted: impl Fn(&ApprovalRequest) -> bool) -> Option<ApprovalRequest> {
+        let kept = self.approvals.lock().unwrap();
+        kept.iter().rev().find(|it| wanted(it)).cloned()
+    }
+}
+
+type Found<T> = Pending<Result<T, RecordError>>;
+
+impl Approvals for Script {
+    fn find(&self, id: &ApprovalId) -> Found<Option<ApprovalRequest>> {
+        let found = self.last(|it| it.id == *id);
+        Box::pin(async move { Ok(found) })
+    }
+
+    fn beginning_with(&self, prefix: &str, limit: usize) -> Found<Vec<ApprovalRequest>> {
+        let kept = self.approvals.lock().unwrap();
+        let found = kept.iter().filter(|it| it.id.as_str().starts_with(prefix)).take(limit);
+        let found = found.cloned().collect();
+        Box::pin(async move { Ok(found) })
+    }
+
+    fn held(&self, owner: &CredentialId, binding: &str) -> Found<Option<ApprovalRequest>> {
+        let is_open = |it: &ApprovalRequest| {
+            let command = it.command.as_ref().filter(|command| command.parks);
+            command.is_some_and(|command| self.closed(owner, &command.request_id).is_none())
+        };
+        let used = |it: &ApprovalRequest| matches!(it.state(), ApprovalState::Applied | ApprovalState::Failed);
+        let found = self.last(|it| it.owner == *owner && it.binding == binding && !used(it) && is_open(it));
+        Box::pin(async move { Ok(found) })
+    }
+
+    fn of_command(&self, owner: &CredentialId, request_id: &RequestId) -> Found<Option<ApprovalRequest>> {
+        let found = self.last(|it| {
+            let named = it.command.as_ref().map(|command| &command.request_id);
+            it.owner == *owner && named == Some(request_id)
         });
+        Box::pin(async move { Ok(found) })
+    }
+
+    fn list(&self, filter: ApprovalFilter) -> Found<Vec<ApprovalRequest>> {
+        let kept = self.approvals.lock().unwrap();
+        let states = filter.states;
+        let wanted = |it: &&ApprovalRequest| states.is_empty() || states.contains(&it.state());
+        let found = kept.iter().filter(wanted).cloned().collect();
+        Box::pin(async move { Ok(found) })
+    }
+
+    fn open_of(&self, owner: &CredentialId) -> Found<usize> {
+        let kept = self.approvals.lock().unwrap();
+        let open = kept.iter().filter(|it| it.owner == *owner && it.is_pending()).count();
+        Box::pin(async move { Ok(open) })
+    }
+
+    fn due(&self, now: Timestamp, _: usize) -> Found<Vec<ApprovalRequest>> {
+        let kept = self.approvals.lock().unwrap();
+        let found = kept.iter().filter(|it| it.is_due(now)).cloned().collect();
         Box::pin(async move { Ok(found) })
     }
 }
 
 impl Approver for Script {
-    fn ask(&self, question: &Question) -> Pending<Decision> {
-        self.tell(format!("ask {}", question.command));
-        let decision = self.decision.lock().unwrap().clone();
-        Box::pin(async move { decision })
+    fn ask(&self, question: &ApprovalRequest) -> Pending<Option<Ballot>> {
+        self.tell(format!("ask {}", question.details["command"].as_str().unwrap()));
+        let answer = self.answer.lock().unwrap().clone();
+        Box::pin(async move { answer })
     }
 }
 

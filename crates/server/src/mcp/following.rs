@@ -199,6 +199,8 @@ impl Shared {
     /// What the session keeps of an ended call. A session that lasts holds no results: the record does.
     fn kept(&self, outcome: &Arc<Outcome>) -> Kept {
         match &**outcome {
+            // The client is told to repeat the call, which may well be under the same id.
+            Ok(Said::Answer(answer)) if answer.structured["status"] == Status::Pending.as_str() => Kept::Nothing,
             Ok(Said::Answer(answer)) if self.link.lasts() => {
                 answer.command.clone().map_or(Kept::Nothing, Kept::InRecord)
             }

@@ -128,8 +128,14 @@ fn state(id: &str, status: &str, answer: &Answer, now: Timestamp) -> Value {
     })
 }
 
+/// Whether a command will end by itself. One whose question lies in the store, since the server that asked it
+/// has stopped, goes on when its call is repeated: its client must hear so.
 fn goes_on(answer: &Answer) -> bool {
-    matches!(answer.structured["status"].as_str(), Some("running" | "pending"))
+    match answer.structured["status"].as_str() {
+        Some("running") => true,
+        Some("pending") => answer.command.is_some(),
+        _ => false,
+    }
 }
 
 fn code(answer: &Answer) -> Option<ErrorCode> {

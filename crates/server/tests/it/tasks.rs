@@ -53,6 +53,17 @@ async fn a_command_that_goes_on_is_a_task() {
 }
 
 #[tokio::test]
+async fn a_task_whose_question_was_left_behind_says_that_the_call_is_to_be_repeated() {
+    let mut client = Client::new();
+    let created = client.ask(1, "tools/call", with_tasks(json!({"name": "long"}))).await;
+    let id = created["result"]["taskId"].as_str().unwrap().to_owned();
+    client.fake.commands.lock().unwrap().insert(id.clone(), "pending");
+    let parked = task(&mut client, "tasks/get", &id).await["result"].clone();
+    assert_eq!(parked["status"], "completed");
+    assert_eq!(parked["result"]["structuredContent"]["status"], "pending");
+}
+
+#[tokio::test]
 async fn a_cancelled_task_says_so_and_cancelling_again_does_no_harm() {
     let mut client = Client::new();
     let created = client.ask(1, "tools/call", with_tasks(json!({"name": "long"}))).await;

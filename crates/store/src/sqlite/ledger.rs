@@ -35,7 +35,7 @@ pub(super) struct Ledger<'c> {
 }
 
 /// Statements that a connection keeps prepared; more than there are below.
-pub(super) const STATEMENTS_KEPT: usize = 24;
+pub(super) const STATEMENTS_KEPT: usize = 32;
 
 const BEGIN: &str = "BEGIN IMMEDIATE";
 const COMMIT: &str = "COMMIT";
@@ -54,7 +54,8 @@ const HAS_ENDED: &str = "SELECT 1 FROM commands WHERE owner = ?1 AND request_id 
 const OPEN_COMMAND: &str = "INSERT INTO open_commands (owner, request_id, digest, correlation_id, opened_at_ms,
          process, abandoned, session_id, rpc_id, rpc_digest)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
-const IS_OPEN_OTHERWISE: &str = "SELECT 1 FROM open_commands WHERE owner = ?1 AND request_id = ?2 AND digest <> ?3";
+const OPENED_AS: &str = "SELECT digest, session_id, rpc_id, rpc_digest FROM open_commands
+     WHERE owner = ?1 AND request_id = ?2";
 const CLOSE_COMMAND: &str = "INSERT INTO commands (owner, request_id, digest, correlation_id, opened_at_ms,
          closed_at_ms, result, stdout, stderr, session_id, rpc_id, rpc_digest)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT DO NOTHING";
@@ -240,13 +241,17 @@ impl<'c> Ledger<'c> {
     /// either.
     pub(super) fn close_command(&mut self, close: &CloseCommand) -> rusqlite::Result<bool> {
         let key = [close.owner.as_str(), close.request_id.as_str()];
-        if self
-            .statement(IS_OPEN_OTHERWISE)?
-            .exists([key[0], key[1], &close.digest])?
-        {
-            return Ok(false);
-        }
-        let (session, rpc_id, rpc_digest) = sessions::asked(close.asked.as_ref());
+        let opened = self
+            .statement(OPENED_AS)?
+            .query_row(key, |row| Ok((row.get::<_, String>(0)?, sessions::read_asked(row, 1)?)))
+            .optional()?;
+        let asked = match opened {
+            Some((digest, _)) if digest != close.digest => return Ok(false),
+            Some((_, asked)) => asked,
+            None => None,
+        };
+        // Whoever goes on with a command that waited does not know the request that first asked for it.
+        let (session, rpc_id, rpc_digest) = sessions::asked(close.asked.as_ref().or(asked.as_ref()));
         let rows = self.statement(CLOSE_COMMAND)?.execute(params![
             key[0],
             key[1],

@@ -4,6 +4,7 @@
 //! in short transactions. Methods that read, prove, export or prune block: call them off the async
 //! threads. Only [`site`] opens the file.
 
+mod approvals;
 pub mod dump;
 pub mod exchanges;
 mod express;
@@ -38,7 +39,7 @@ use tokio::sync::oneshot;
 use express::{Express, Tried};
 use readers::Readers;
 use site::{OpenError, Site};
-use writer::{Job, Message, Rule};
+use writer::{Job, Message};
 
 /// The one chain of a SQLite record.
 pub const CHAIN: &str = "main";
@@ -113,12 +114,8 @@ impl SqliteStore {
         self.site.key.public()
     }
 
-    fn send(
-        &self,
-        change: Change,
-        rule: Rule,
-    ) -> Result<oneshot::Receiver<Result<Committed, RecordError>>, RecordError> {
-        let (job, outcome) = Job::new(change, rule);
+    fn send(&self, change: Change) -> Result<oneshot::Receiver<Result<Committed, RecordError>>, RecordError> {
+        let (job, outcome) = Job::new(change);
         self.hand_over(job).map(|()| outcome)
     }
 
@@ -160,11 +157,11 @@ const WRITER_GONE: &str = "the record's writer has stopped";
 
 impl Record for SqliteStore {
     fn commit(&self, change: Change) -> Pending<Result<Committed, RecordError>> {
-        Self::answer(self.send(change, Rule::Always))
+        Self::answer(self.send(change))
     }
 
     fn commit_alone(&self, change: Change) -> Pending<Result<Committed, RecordError>> {
-        let (job, outcome) = Job::new(change, Rule::Always);
+        let (job, outcome) = Job::new(change);
         match self.express.write(job) {
             Tried::Written(outcome) => {
                 if self.site.growth.is_due()

@@ -139,5 +139,12 @@ fn delete(connection: &Connection, up_to: u64, before: Timestamp) -> rusqlite::R
         "DELETE FROM mcp_sessions WHERE state IN ('closed', 'expired') AND last_activity_at_ms < ?1",
         [before.as_millis()],
     )?;
+    // A settled question is needed no longer than the command it was about.
+    connection.execute(
+        "DELETE FROM approvals WHERE resolved_at_ms < ?1 AND NOT EXISTS
+             (SELECT 1 FROM open_commands WHERE open_commands.owner = approvals.owner
+                 AND open_commands.request_id = approvals.request_id)",
+        [before.as_millis()],
+    )?;
     Ok(pruned)
 }

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use countersign_gateway::audit::{RecordError, StoredCommand, StoredEnd};
+use countersign_gateway::audit::{RecordError, StoredCommand, StoredEnd, StoredOpen};
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{CredentialId, RequestId};
+use countersign_gateway::ids::{CorrelationId, CredentialId, RequestId};
 use rusqlite::{Connection, OptionalExtension};
 
 use super::site::{Identity, Site};
@@ -72,9 +72,9 @@ pub(super) fn command(
 ) -> rusqlite::Result<Option<StoredCommand>> {
     connection
         .prepare_cached(
-            "SELECT digest, opened_at_ms, result, stdout, stderr FROM commands
+            "SELECT digest, opened_at_ms, result, stdout, stderr, correlation_id, NULL FROM commands
              WHERE owner = ?1 AND request_id = ?2
-             UNION ALL SELECT digest, opened_at_ms, NULL, NULL, NULL FROM open_commands
+             UNION ALL SELECT digest, opened_at_ms, NULL, NULL, NULL, correlation_id, abandoned FROM open_commands
              WHERE owner = ?1 AND request_id = ?2",
         )?
         .query_row([owner.as_str(), request_id.as_str()], |row| {
@@ -90,6 +90,13 @@ pub(super) fn command(
                 request_id: request_id.clone(),
                 digest: row.get(0)?,
                 opened_at: Timestamp::from_millis(row.get(1)?),
+                open: match (&end, row.get(6)?) {
+                    (None, Some(abandoned)) => Some(StoredOpen {
+                        correlation_id: CorrelationId::trusted(row.get::<_, String>(5)?),
+                        abandoned,
+                    }),
+                    (Some(_), _) | (None, None) => None,
+                },
                 end,
             })
         })

@@ -19,7 +19,6 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::ledger::Ledger;
 use super::readers::Readers;
-use super::writer::Rule;
 use super::{SqliteStore, WRITER_GONE, trouble};
 use crate::process::Process;
 
@@ -184,12 +183,16 @@ impl Readers {
     }
 }
 
-/// The last requests of a session that became commands, oldest first.
+/// The last requests of a session that became commands, oldest first. Without those that wait for an answer:
+/// sent again they are to go on, not to be told what they were told before.
 fn requests(connection: &Connection, id: &SessionId) -> rusqlite::Result<Vec<KeptRequest>> {
     let mut requests = connection
         .prepare(
             "SELECT rpc_id, rpc_digest, request_id, opened_at_ms FROM commands WHERE session_id = ?1
              UNION ALL SELECT rpc_id, rpc_digest, request_id, opened_at_ms FROM open_commands WHERE session_id = ?1
+                 AND NOT EXISTS (SELECT 1 FROM approvals WHERE approvals.owner = open_commands.owner
+                     AND approvals.request_id = open_commands.request_id AND parks = 1
+                     AND state NOT IN ('applied', 'failed'))
              ORDER BY opened_at_ms DESC, request_id DESC LIMIT ?2",
         )?
         .query_map(params![id.as_str(), bound(limits::REQUESTS_REMEMBERED)], |row| {
@@ -253,7 +256,7 @@ impl SqliteStore {
                 }),
                 ..Change::default()
             };
-            waiting.push(self.send(change, Rule::Always)?);
+            waiting.push(self.send(change)?);
         }
         let mut closed = 0;
         for outcome in waiting {

@@ -3,45 +3,60 @@
 //! A command belongs to the process that opened it; while that one lives nobody touches it. Two
 //! sweepers may run at once: closing is conditional on the command being open, so one event results.
 
+use countersign_gateway::approval::board;
+use countersign_gateway::approval::request::ApprovalRequest;
+use countersign_gateway::audit::command::closed_later;
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
 use countersign_gateway::audit::{Asked, Change, CloseCommand, RecordError};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, RequestId};
-use serde_json::{Map, Value};
+use countersign_gateway::limits;
 
-use super::writer::Rule;
-use super::{SqliteStore, WRITER_GONE, sessions, trouble};
+use super::{SqliteStore, WRITER_GONE, approvals, sessions, trouble};
 use crate::process::Process;
 
 impl SqliteStore {
     /// Closes abandoned commands, and sessions that lived in a process that is gone; gives the number of
-    /// commands. Cheap when none is open. Blocks.
+    /// commands. A command that waits for an answer is not abandoned: it lies here until somebody decides
+    /// and its caller comes back. Cheap when none is open. Blocks.
     pub fn sweep_abandoned(&self, now: Timestamp, ids: &IdSource) -> Result<usize, RecordError> {
         self.sweep_sessions(now, ids)?;
         let mut waiting = Vec::new();
-        for orphan in self.orphans()? {
+        for orphan in self.orphans(now)? {
             let change = orphan.closing(now, ids);
-            waiting.push(self.send(change, Rule::IfStillOpen)?);
+            waiting.push(self.send(change)?);
         }
         let mut closed = 0;
         for outcome in waiting {
             let receipt = outcome
                 .blocking_recv()
-                .unwrap_or_else(|_| Err(RecordError::Unavailable(WRITER_GONE.to_owned())))?;
-            closed += usize::from(receipt.last_event.is_some());
+                .unwrap_or_else(|_| Err(RecordError::Unavailable(WRITER_GONE.to_owned())));
+            match receipt {
+                Ok(receipt) => closed += usize::from(receipt.last_event.is_some()),
+                // Decided at this moment; the next sweep sees what it came to.
+                Err(RecordError::ApprovalMoved) => {}
+                Err(error) => return Err(error),
+            }
         }
         Ok(closed)
     }
 
-    fn orphans(&self) -> Result<Vec<Orphan>, RecordError> {
+    fn orphans(&self, now: Timestamp) -> Result<Vec<Orphan>, RecordError> {
+        // What was denied is told to the caller that comes back, who is given a day to do so.
+        let unheard = now.as_millis() - i64::try_from(limits::APPROVAL_USABLE_FOR.as_millis()).unwrap_or(i64::MAX);
         let open = self.readers.read(|connection| {
-            connection
+            let open = connection
                 .prepare(
                     "SELECT owner, request_id, digest, correlation_id, opened_at_ms, abandoned, process,
                          session_id, rpc_id, rpc_digest
-                     FROM open_commands ORDER BY opened_at_ms LIMIT 500",
+                     FROM open_commands WHERE NOT EXISTS
+                         (SELECT 1 FROM approvals WHERE approvals.owner = open_commands.owner
+                             AND approvals.request_id = open_commands.request_id AND parks = 1
+                             AND (state IN ('pending', 'approved')
+                                 OR state IN ('denied', 'expired') AND resolved_at_ms > ?1))
+                     ORDER BY opened_at_ms LIMIT 500",
                 )?
-                .query_map([], |row| {
+                .query_map([unheard], |row| {
                     let orphan = Orphan {
                         owner: CredentialId::trusted(row.get::<_, String>(0)?),
                         request_id: RequestId::trusted(row.get::<_, String>(1)?),
@@ -50,14 +65,21 @@ impl SqliteStore {
                         opened_at: Timestamp::from_millis(row.get(4)?),
                         abandoned: row.get(5)?,
                         asked: sessions::read_asked(row, 7)?,
+                        question: None,
                     };
                     Ok((orphan, row.get::<_, String>(6)?))
                 })?
-                .collect::<rusqlite::Result<Vec<_>>>()
+                .collect::<rusqlite::Result<Vec<_>>>()?;
+            let dead = open.into_iter().filter(|(_, process)| !Process::is_alive(process));
+            dead.map(|(orphan, _)| {
+                let rest = "WHERE owner = ?1 AND request_id = ?2 ORDER BY created_at_ms DESC, rowid DESC LIMIT 1";
+                let key = [orphan.owner.as_str(), orphan.request_id.as_str()];
+                let question = approvals::select(connection, rest, key)?.pop();
+                Ok(Orphan { question, ..orphan })
+            })
+            .collect::<rusqlite::Result<Vec<_>>>()
         });
-        let open = open.map_err(|error| trouble::unavailable(&error))?;
-        let dead = open.into_iter().filter(|(_, process)| !Process::is_alive(process));
-        Ok(dead.map(|(orphan, _)| orphan).collect())
+        open.map_err(|error| trouble::unavailable(&error))
     }
 }
 
@@ -69,15 +91,27 @@ struct Orphan {
     opened_at: Timestamp,
     abandoned: String,
     asked: Option<Asked>,
+    /// The last question about it.
+    question: Option<ApprovalRequest>,
 }
 
 impl Orphan {
     fn closing(self, now: Timestamp, ids: &IdSource) -> Change {
+        let mut change = Change {
+            only_if_open: true,
+            ..Change::default()
+        };
+        // One that was answered with no, and never came back to hear it, ends with that. A question that
+        // is still open was asked by the process that died, about a second run.
+        let refusal = self.question.as_ref().and_then(board::refusal);
+        if let Some(open) = self.question.filter(ApprovalRequest::is_pending)
+            && let Some((event, approval)) = board::orphaned(open, now, ids)
+        {
+            change.events.push(event);
+            change.approvals.push(approval);
+        }
         let event_id = ids.event();
-        let mut payload: Map<String, Value> = serde_json::from_str(&self.abandoned).unwrap_or_default();
-        payload.insert("audit_id".to_owned(), event_id.as_str().into());
-        payload.insert("timestamp".to_owned(), now.to_string().into());
-        let payload = Value::Object(payload);
+        let payload = closed_later(&self.abandoned, &event_id, now, refusal.as_ref());
         let draft = Draft::new(
             event_id,
             now,
@@ -86,7 +120,7 @@ impl Orphan {
             EventType::CommandCompleted,
             &payload,
         );
-        let close = CloseCommand {
+        change.close = Some(CloseCommand {
             owner: self.owner,
             request_id: self.request_id,
             digest: self.digest,
@@ -96,11 +130,8 @@ impl Orphan {
             stdout: Vec::new(),
             stderr: Vec::new(),
             asked: self.asked,
-        };
-        Change {
-            events: vec![draft],
-            close: Some(close),
-            ..Change::default()
-        }
+        });
+        change.events.push(draft);
+        change
     }
 }

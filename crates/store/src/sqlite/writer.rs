@@ -28,7 +28,6 @@ pub(super) struct Job {
     change: Change,
     // One per event, made by the caller: the writer is the narrow place.
     timestamps: Vec<String>,
-    rule: Rule,
     answer: oneshot::Sender<Outcome>,
 }
 
@@ -39,22 +38,13 @@ pub(super) enum Message {
     LookAfterLog,
 }
 
-/// When a change is written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Rule {
-    Always,
-    /// Only if the command that it closes is still open; else it counts as done.
-    IfStillOpen,
-}
-
 impl Job {
-    pub(super) fn new(change: Change, rule: Rule) -> (Box<Self>, oneshot::Receiver<Outcome>) {
+    pub(super) fn new(change: Change) -> (Box<Self>, oneshot::Receiver<Outcome>) {
         let (answer, outcome) = oneshot::channel();
         let timestamps = change.events.iter().map(|draft| draft.timestamp.to_string()).collect();
         let job = Self {
             change,
             timestamps,
-            rule,
             answer,
         };
         (Box::new(job), outcome)
@@ -271,25 +261,42 @@ impl Writer<'_> {
 
 /// Writes one change, or nothing of it when it is refused.
 pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
-    let Some(session) = &job.change.session else {
+    if job.change.session.is_none() && job.change.approvals.is_empty() {
         return apply_rows(ledger, head, job);
-    };
-    // Rare beside commands, so only this pays for being able to take a part back.
+    }
+    // Rare beside commands, so only these pay for being able to take a part back.
     ledger.save()?;
-    let outcome = if ledger.write_session(session)? {
-        apply_rows(ledger, head, job)?
-    } else {
-        already_written(ledger, job)?.ok_or(RecordError::SessionMoved)
+    let outcome = match moved(ledger, job)? {
+        None => apply_rows(ledger, head, job)?,
+        Some(moved) => already_written(ledger, job)?.ok_or(moved),
     };
-    match outcome {
+    match &outcome {
+        // Somebody else has closed the command: then nothing of the change is written.
+        Ok(receipt) if receipt.last_event.is_none() && job.change.only_if_open => ledger.undo()?,
         Ok(_) => ledger.release()?,
         Err(_) => ledger.undo()?,
     }
     Ok(outcome)
 }
 
-/// All but the session. A taken request id is found before anything of it is written, and so is a change that
-/// came before: all of it was written then, so one event tells.
+/// Writes sessions and approvals, each only where it stands as the change expects; tells the first that
+/// does not.
+fn moved(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<Option<RecordError>> {
+    if let Some(session) = &job.change.session
+        && !ledger.write_session(session)?
+    {
+        return Ok(Some(RecordError::SessionMoved));
+    }
+    for approval in &job.change.approvals {
+        if !ledger.write_approval(approval)? {
+            return Ok(Some(RecordError::ApprovalMoved));
+        }
+    }
+    Ok(None)
+}
+
+/// All but sessions and approvals. A taken request id is found before anything of it is written, and so is a
+/// change that came before: all of it was written then, so one event tells.
 fn apply_rows(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
     if let Some(first) = job.change.events.first()
         && ledger.is_written(first)?
@@ -304,7 +311,7 @@ fn apply_rows(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::
     }
     if let Some(close) = &job.change.close {
         let closed = ledger.close_command(close)?;
-        if !closed && job.rule == Rule::IfStillOpen {
+        if !closed && job.change.only_if_open {
             return Ok(Ok(Committed {
                 last_seq: head.seq,
                 last_event: None,

@@ -8,8 +8,9 @@ use rusqlite::Connection;
 
 use crate::bench::{Bench, agent, block_on, commit, owner, verify};
 
-/// Takes everything back that came with the second step, which leaves a database of the first.
-const WITHOUT_SESSIONS: &str = "
+/// Takes everything back that came with later steps, which leaves a database of the first.
+const WITHOUT_LATER_STEPS: &str = "
+    DROP TABLE approvals;
     DROP TABLE mcp_sessions;
     DROP TABLE tokens;
     DROP TABLE tokens_version;
@@ -41,7 +42,7 @@ fn a_record_of_the_first_version_goes_on() {
     commit(&store, bench.closing("r1", "d", "ok")).unwrap();
     drop(store);
     let sql = bench.sql();
-    sql.execute_batch(WITHOUT_SESSIONS).unwrap();
+    sql.execute_batch(WITHOUT_LATER_STEPS).unwrap();
     let first = Connection::open_in_memory().unwrap();
     first
         .execute_batch(include_str!("../../src/sqlite/migrations/0001_record.sql"))

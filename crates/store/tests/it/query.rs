@@ -305,6 +305,6 @@ fn a_database_of_a_newer_program_is_refused() {
     drop(bench.open());
     bench.sql().pragma_update(None, "user_version", 99).unwrap();
     let refused = SqliteStore::open(bench.path(), Bench::options()).err().unwrap();
-    let sentence = "the database has version 99, this program knows 2: it was written by a newer program";
+    let sentence = "the database has version 99, this program knows 3: it was written by a newer program";
     assert_eq!(refused.to_string(), sentence);
 }

@@ -7,7 +7,7 @@ mod export;
 mod prune;
 mod query;
 mod summary;
-mod tail;
+pub(crate) mod tail;
 mod verify;
 
 use std::mem::ManuallyDrop;
@@ -83,7 +83,7 @@ impl Deref for Reading {
 }
 
 /// The state directory, if it holds a record. Opening would make what is missing, so it is asked first.
-fn existing_record(flags: &Flags) -> anyhow::Result<PathBuf> {
+pub(crate) fn existing_record(flags: &Flags) -> anyhow::Result<PathBuf> {
     let directory = config::find_state_dir(&Surroundings::of_this_process()?, flags).map_err(BadConfiguration)?;
     let is_there = |name: &str| {
         let looked = directory.join(name).try_exists();

@@ -69,7 +69,14 @@ fn summary(row: &Row, payload: &Value) -> String {
             of("network")
         ),
         EventType::CommandCompleted => completed(payload),
-        EventType::ApprovalRequested => format!("{}: {}", of("command"), of("reason")),
+        EventType::ApprovalRequested => {
+            let details = &payload["details"];
+            format!("{}: {}", text(details, "command"), text(details, "reason"))
+        }
+        EventType::ActApplied | EventType::ActFailed => of("reason").to_owned(),
+        EventType::WaitPaused | EventType::WaitResumed => {
+            format!("{} ms left of its time", payload["remaining_ms"].as_u64().unwrap_or(0))
+        }
         EventType::ApprovalApproved
         | EventType::ApprovalDenied
         | EventType::ApprovalExpired

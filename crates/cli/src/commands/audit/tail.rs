@@ -70,10 +70,10 @@ fn print(page: &mut Page, rows: &[Row], form: Form) -> anyhow::Result<()> {
 
 /// Whoever reads our standard output. A pipe tells when its reader has gone; without asking we would
 /// notice only at the next event, which may never come.
-struct Reader(Option<pipe::Sender>);
+pub(crate) struct Reader(Option<pipe::Sender>);
 
 impl Reader {
-    fn watch() -> Self {
+    pub(crate) fn watch() -> Self {
         let watched = || -> io::Result<_> {
             let stdout = io::stdout().as_fd().try_clone_to_owned()?;
             // Unchecked, since checking would make the shared descriptor non-blocking; it is only watched.
@@ -83,7 +83,7 @@ impl Reader {
         Self(watched().ok())
     }
 
-    async fn gone_within(&mut self, time: Duration) -> bool {
+    pub(crate) async fn gone_within(&mut self, time: Duration) -> bool {
         match &self.0 {
             Some(stdout) => tokio::time::timeout(time, stdout.ready(Interest::ERROR)).await.is_ok(),
             None => {

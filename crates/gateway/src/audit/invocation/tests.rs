@@ -42,6 +42,7 @@ fn ended(status: &str, more: Value) -> Entry {
 
 fn stored() -> StoredCommand {
     StoredCommand {
+        open: None,
         request_id: RequestId::trusted("r1"),
         digest: "d".to_owned(),
         opened_at: Timestamp::from_millis(1_000),

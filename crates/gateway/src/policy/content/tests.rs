@@ -80,7 +80,7 @@ prop_compose! {
         sandbox in select(SandboxMode::ALL),
         network in select(Network::ALL),
         list in prop_oneof![Just(vec!["*"]), subsequence(vec!["git", "ls", "make", "/usr/bin/rm"], 0..4)],
-        timeout in 1u64..100_000,
+        (timeout, quorum) in (1u64..100_000, 1u32..4),
         waits in option::of(1u64..100_000),
         roots in option::of(subsequence(vec!["/work", "/work/a", "/tmp"], 0..3)),
         workspace in option::of(select(&["/work", "/work/a"][..])),
@@ -110,7 +110,7 @@ prop_compose! {
                 read_paths: vec!["/srv".into()],
                 helpers: vec![("make".to_owned(), texts_of(&["cc", "workspace"]))],
             },
-            approval: ApprovalPolicy { mode, timeout: waits.map(Duration::from_millis), whitelist, self_approval: flags[2] },
+            approval: ApprovalPolicy { mode, timeout: waits.map(Duration::from_millis), whitelist, self_approval: flags[2], quorum },
             places: Places {
                 workspace_root: workspace.map(PathBuf::from),
                 cwd_roots: roots.map(|roots| roots.iter().map(PathBuf::from).collect()),

@@ -8,7 +8,7 @@ use crate::audit::StoredCommand;
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::output::{Output, Rendered, text};
-use crate::ids::{EventId, RequestId};
+use crate::ids::{ApprovalId, EventId, RequestId};
 use crate::policy::effective::Layer;
 use crate::service::Answer;
 
@@ -27,6 +27,8 @@ pub struct CommandResult {
     pub audit_id: Option<EventId>,
     /// Layers of confinement in force.
     pub sandbox: Vec<&'static str>,
+    /// The question it waits for.
+    pub approval_id: Option<ApprovalId>,
     /// Where a page of output starts and goes on, when one was asked for.
     pub page: Option<PageBounds>,
 }
@@ -99,7 +101,18 @@ impl CommandResult {
             finished_at: Some(at),
             audit_id: None,
             sandbox: Vec::new(),
+            approval_id: None,
             page: None,
+        }
+    }
+
+    /// The answer to a call that waits for a person. It has not ended.
+    pub fn pending(request_id: RequestId, started_at: Timestamp, approval: ApprovalId, message: String) -> Self {
+        let refusal = Refusal::new(ErrorCode::ApprovalPending, message).with("approval_id", approval.as_str());
+        Self {
+            finished_at: None,
+            approval_id: Some(approval),
+            ..Self::refused(request_id, started_at, refusal)
         }
     }
 
@@ -143,6 +156,7 @@ impl CommandResult {
                 .filter_map(|name| Layer::parse(name.as_str()?))
                 .map(Layer::as_str)
                 .collect(),
+            approval_id: None,
             page: None,
         };
         if let Some((status, page)) = status.and_then(|status| Some((status, status.page?))) {
@@ -205,6 +219,9 @@ impl CommandResult {
         }
         put("audit_id", json!(self.audit_id.as_ref().map(EventId::as_str)));
         put("sandbox", json!(self.sandbox));
+        if let Some(approval) = &self.approval_id {
+            put("approval_id", json!(approval.as_str()));
+        }
         if let Some(page) = self.page {
             put("offset", json!(page.offset));
             put("next_offset", json!(page.next));

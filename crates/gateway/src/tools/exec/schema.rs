@@ -165,6 +165,7 @@ fn output() -> Value {
             "stdout_truncated": flag, "stderr_truncated": flag,
             "stdout_lossy": flag, "stderr_lossy": flag,
             "audit_id": optional("string"),
+            "approval_id": text("The question this waits for; repeat the same call to learn the answer."),
             "sandbox": {"type": "array", "items": {"type": "string", "enum": Layer::ALL.iter().map(|layer| layer.as_str()).collect::<Vec<_>>()}},
             "offset": count, "next_offset": {"type": ["integer", "null"]},
         }),

@@ -5,7 +5,11 @@
 
 use rusqlite::{Connection, TransactionBehavior};
 
-const STEPS: &[&str] = &[include_str!("0001_record.sql"), include_str!("0002_sessions.sql")];
+const STEPS: &[&str] = &[
+    include_str!("0001_record.sql"),
+    include_str!("0002_sessions.sql"),
+    include_str!("0003_approvals.sql"),
+];
 
 #[derive(Debug, thiserror::Error)]
 pub enum MigrateError {

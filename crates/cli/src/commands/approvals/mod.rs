@@ -1,0 +1,144 @@
+//! `approvals`: what waits for a person, shown and decided at the machine.
+//!
+//! Who may open the state directory is an operator; the record calls them by their user name. Deciding
+//! wakes the process that waits, and where that is missed it notices a moment later.
+
+pub(crate) mod decide;
+mod keys;
+mod list;
+mod show;
+mod watch;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use countersign_gateway::approval::board::Board;
+use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider, OwnRequests};
+use countersign_gateway::approval::{Alone, Bell};
+use countersign_gateway::audit::event::ApprovalState;
+use countersign_gateway::clock::{Clock, Timestamp};
+use countersign_store::wake::Knock;
+use countersign_store::{Durability, Options, SqliteStore};
+use serde_json::Value;
+
+use crate::cli::Approvals;
+use crate::commands::audit::{self, Form};
+use crate::config::Flags;
+use crate::start::Started;
+use crate::terminal::Tone;
+use crate::wiring;
+
+pub(crate) fn run(flags: &Flags, approvals: &Approvals) -> anyhow::Result<ExitCode> {
+    match approvals {
+        Approvals::List {
+            all,
+            status,
+            limit,
+            json,
+        } => {
+            let filter = list::filter(*all, status.as_deref(), *limit as usize);
+            list::run(flags, filter, Form::of(*json))?;
+        }
+        Approvals::Show { id, json } => show::run(flags, id, Form::of(*json))?,
+        Approvals::Watch => watch::run(flags)?,
+        Approvals::Approve(approve) => return decide::approve(flags, approve),
+        Approvals::Deny(deny) => return decide::deny(flags, deny),
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The board of a state directory, and who looks at it.
+struct Office {
+    board: Arc<Board>,
+    user: String,
+    own_requests: OwnRequests,
+}
+
+impl Office {
+    /// For a command that only looks.
+    fn look(flags: &Flags) -> anyhow::Result<Self> {
+        let (office, store) = Self::with(flags, Arc::new(Alone))?;
+        // Dropping a store is a clean stop, which signs the chain's end; whoever only looks signs nothing.
+        std::mem::forget(store);
+        Ok(office)
+    }
+
+    /// For a command that decides and ends.
+    fn open(flags: &Flags) -> anyhow::Result<Self> {
+        let directory = audit::existing_record(flags)?;
+        Ok(Self::with(flags, Arc::new(Knock::on(&directory)))?.0)
+    }
+
+    /// For one that stays and wants to hear what happens; needs an event loop.
+    fn open_to_stay(flags: &Flags) -> anyhow::Result<Self> {
+        let directory = audit::existing_record(flags)?;
+        let (office, _) = Self::with(flags, wiring::bell(&directory))?;
+        office.board.listen();
+        Ok(office)
+    }
+
+    fn with(flags: &Flags, bell: Arc<dyn Bell>) -> anyhow::Result<(Self, Arc<SqliteStore>)> {
+        let directory = audit::existing_record(flags)?;
+        let started = Started::load(flags)?;
+        let mut options = Options::new(Durability::Power, Clock::system());
+        options.witness = started.settings.audit.witness.as_ref().map(Into::into);
+        let store = Arc::new(SqliteStore::open(&directory, options).context("cannot open the record")?);
+        let own_requests = if started.policy.approval.self_approval {
+            OwnRequests::Allowed
+        } else {
+            OwnRequests::Refused
+        };
+        let office = Self {
+            board: wiring::board(&store, &started.redactor(), bell, Vec::new()),
+            user: wiring::user(),
+            own_requests,
+        };
+        Ok((office, store))
+    }
+
+    fn ballot(&self, choice: Choice, reason: &str) -> Ballot {
+        Ballot {
+            choice,
+            by: Decider::person(&self.user, self.own_requests),
+            reason: reason.to_owned(),
+        }
+    }
+}
+
+/// A text of what is asked about; empty where there is none.
+fn detail<'a>(approval: &'a ApprovalRequest, name: &str) -> &'a str {
+    approval.details.get(name).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// What a person calls the act.
+fn act(approval: &ApprovalRequest) -> &str {
+    match detail(approval, "command") {
+        "" => &approval.tool,
+        command => command,
+    }
+}
+
+/// As much of an id as usually names it.
+fn short(approval: &ApprovalRequest) -> &str {
+    approval.id.as_str().get(..8).unwrap_or(approval.id.as_str())
+}
+
+fn tone(state: ApprovalState) -> Tone {
+    match state {
+        ApprovalState::Pending => Tone::Caution,
+        ApprovalState::Approved | ApprovalState::AutoApproved | ApprovalState::Applied => Tone::Good,
+        ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Failed => Tone::Bad,
+        ApprovalState::Withdrawn => Tone::Quiet,
+    }
+}
+
+/// A time in the largest unit that says enough.
+fn age(since: Timestamp, now: Timestamp) -> String {
+    match now.since(since).as_secs() {
+        seconds @ ..120 => format!("{seconds} s"),
+        seconds @ ..7_200 => format!("{} min", seconds / 60),
+        seconds @ ..172_800 => format!("{} h", seconds / 3_600),
+        seconds => format!("{} d", seconds / 86_400),
+    }
+}

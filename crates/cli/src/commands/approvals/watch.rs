@@ -1,0 +1,318 @@
+//! `approvals watch`: the questions that are open, live, answered with single keys. Where standard output
+//! is no terminal, a line for every question that comes and every one that goes.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use countersign_gateway::approval::ApprovalFilter;
+use countersign_gateway::approval::request::{ApprovalRequest, Choice};
+use countersign_gateway::clock::Clock;
+use countersign_gateway::ids::ApprovalId;
+
+use super::keys::{Key, Raw, keys};
+use super::{Office, age, decide, list, show};
+use crate::commands::audit::tail::Reader;
+use crate::config::Flags;
+use crate::start;
+use crate::terminal::{Page, clean, shortened};
+
+/// Between two looks when nobody rang, and for the ages to go on.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+pub(super) fn run(flags: &Flags) -> anyhow::Result<()> {
+    let on_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    start::runtime()?.block_on(async {
+        let office = Office::open_to_stay(flags)?;
+        if on_terminal {
+            live(&office).await
+        } else {
+            lines(&office).await
+        }
+    })
+}
+
+async fn open_questions(office: &Office) -> anyhow::Result<Vec<ApprovalRequest>> {
+    Ok(office.board.list(ApprovalFilter::open()).await?)
+}
+
+/// One line per event, until nobody reads.
+async fn lines(office: &Office) -> anyhow::Result<()> {
+    let mut reader = Reader::watch();
+    let mut changes = office.board.changes();
+    let mut known: BTreeMap<ApprovalId, ()> = BTreeMap::new();
+    let stop = start::stop_signal()?;
+    tokio::pin!(stop);
+    loop {
+        changes.mark_unchanged();
+        let open = open_questions(office).await?;
+        let gone: Vec<ApprovalId> = known
+            .keys()
+            .filter(|id| !open.iter().any(|approval| approval.id == **id))
+            .cloned()
+            .collect();
+        let mut settled = Vec::new();
+        for id in &gone {
+            known.remove(id);
+            settled.extend(office.board.find(id).await?);
+        }
+        let new: Vec<_> = open.into_iter().filter(|open| !known.contains_key(&open.id)).collect();
+        {
+            let mut page = Page::stdout();
+            let now = Clock::system().now();
+            for approval in settled.iter().chain(&new) {
+                page.row(&list::cells(approval, now), &[8, 9, 5, 8])?;
+            }
+            page.flush()?;
+        }
+        known.extend(new.into_iter().map(|approval| (approval.id, ())));
+        tokio::select! {
+            gone = reader.gone_within(LOOK_EVERY) => if gone { return Ok(()) },
+            _ = changes.changed() => {}
+            () = &mut stop => return Ok(()),
+        }
+    }
+}
+
+/// What is on the screen.
+#[derive(Default)]
+struct Screen {
+    open: Vec<ApprovalRequest>,
+    /// By id, so that what comes and goes does not move the choice to another question.
+    chosen: Option<ApprovalId>,
+    /// The reason that is being typed, and for which question.
+    typing: Option<(ApprovalId, String)>,
+    said: String,
+}
+
+/// What a key leads to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Wish {
+    Nothing,
+    Decide(ApprovalId, Choice, String),
+    Quit,
+}
+
+async fn live(office: &Office) -> anyhow::Result<()> {
+    let raw = Raw::enter().context("cannot use this terminal")?;
+    let mut keys = keys();
+    let mut changes = office.board.changes();
+    let mut screen = Screen::default();
+    let stop = start::stop_signal()?;
+    tokio::pin!(stop);
+    loop {
+        changes.mark_unchanged();
+        screen.take(open_questions(office).await?);
+        raw.draw(|columns, rows| screen.drawn(columns, rows))?;
+        let key = tokio::select! {
+            key = keys.recv() => key.unwrap_or(Key::Quit),
+            _ = changes.changed() => continue,
+            () = tokio::time::sleep(LOOK_EVERY) => continue,
+            () = &mut stop => return Ok(()),
+        };
+        match screen.press(key) {
+            Wish::Nothing => {}
+            Wish::Quit => return Ok(()),
+            Wish::Decide(id, choice, reason) => {
+                screen.said = match office.board.decide(&id, office.ballot(choice, &reason)).await {
+                    Ok(decided) => decide::said(&decided),
+                    Err(error) => error.to_string(),
+                };
+            }
+        }
+    }
+}
+
+impl Screen {
+    fn take(&mut self, open: Vec<ApprovalRequest>) {
+        let before = self.place();
+        self.open = open;
+        let is_there = |id: &ApprovalId| self.open.iter().any(|approval| approval.id == *id);
+        if !self.chosen.as_ref().is_some_and(is_there) {
+            let next = before.unwrap_or(0).min(self.open.len().saturating_sub(1));
+            self.chosen = self.open.get(next).map(|approval| approval.id.clone());
+        }
+        if self.typing.as_ref().is_some_and(|(id, _)| !is_there(id)) {
+            self.typing = None;
+            self.said = "somebody else decided it meanwhile".to_owned();
+        }
+    }
+
+    fn place(&self) -> Option<usize> {
+        let chosen = self.chosen.as_ref()?;
+        self.open.iter().position(|approval| approval.id == *chosen)
+    }
+
+    fn choose(&mut self, place: usize) {
+        if let Some(approval) = self.open.get(place) {
+            self.chosen = Some(approval.id.clone());
+        }
+    }
+
+    fn press(&mut self, key: Key) -> Wish {
+        if key == Key::Quit {
+            return Wish::Quit;
+        }
+        if let Some((id, mut reason)) = self.typing.take() {
+            match key {
+                Key::Enter if reason.trim().is_empty() => {
+                    self.said = "a reason is needed; the agent is told".to_owned()
+                }
+                Key::Enter => return Wish::Decide(id, Choice::Deny, reason),
+                Key::Escape => {
+                    self.said = "not denied".to_owned();
+                    return Wish::Nothing;
+                }
+                Key::Erase => drop(reason.pop()),
+                Key::Text(c) => reason.push(c),
+                Key::Up | Key::Down | Key::Quit => {}
+            }
+            self.typing = Some((id, reason));
+            return Wish::Nothing;
+        }
+        self.said.clear();
+        let place = self.place().unwrap_or(0);
+        match (key, self.chosen.clone()) {
+            (Key::Text('q') | Key::Escape, _) => return Wish::Quit,
+            (Key::Up | Key::Text('k'), _) => self.choose(place.saturating_sub(1)),
+            (Key::Down | Key::Text('j'), _) => self.choose(place + 1),
+            (Key::Text('a'), Some(id)) => {
+                return Wish::Decide(id, Choice::Allow, "approved on the terminal".to_owned());
+            }
+            (Key::Text('d'), Some(id)) => self.typing = Some((id, String::new())),
+            (Key::Text(_) | Key::Enter | Key::Erase | Key::Quit, _) => {}
+        }
+        Wish::Nothing
+    }
+
+    /// The screen as lines, none wider than it.
+    fn drawn(&self, columns: usize, rows: usize) -> Vec<String> {
+        let now = Clock::system().now();
+        let mut drawn = vec![match self.open.len() {
+            0 => "nothing waits for a decision".to_owned(),
+            1 => "1 question waits".to_owned(),
+            count => format!("{count} questions wait"),
+        }];
+        drawn.push(String::new());
+        let place = self.place().unwrap_or(0);
+        let shown = rows.saturating_sub(4).div_ceil(2).max(1);
+        let from = place.saturating_sub(shown.saturating_sub(1));
+        for (index, approval) in self.open.iter().enumerate().skip(from).take(shown) {
+            let mark = if index == place { '>' } else { ' ' };
+            let line = format!(
+                "{mark} {}  {:>6}  {}  {}",
+                super::short(approval),
+                age(approval.created_at, now),
+                approval.requested_by,
+                super::act(approval)
+            );
+            drawn.push(line);
+        }
+        if let Some(chosen) = self.open.get(place) {
+            drawn.push(String::new());
+            drawn.extend(show::rows(chosen, now).iter().map(|row| Page::plain_row(row, &[11])));
+        }
+        drawn.truncate(rows.saturating_sub(2));
+        drawn.push(String::new());
+        drawn.push(match (&self.typing, self.said.as_str()) {
+            (Some((_, reason)), _) => format!("deny because: {reason}_   (enter to deny, esc to leave it)"),
+            (None, "") => "a approve   d deny   j/k choose   q quit".to_owned(),
+            (None, said) => said.to_owned(),
+        });
+        drawn
+            .iter()
+            .map(|line| shortened(&clean(line), columns.saturating_sub(1)))
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use countersign_gateway::approval::request::ApprovalType;
+    use countersign_gateway::clock::Timestamp;
+    use countersign_gateway::ids::{CorrelationId, CredentialId};
+
+    fn asked(id: &str) -> ApprovalRequest {
+        let mut approval = ApprovalRequest::new(
+            ApprovalId::trusted(id),
+            ApprovalType::ExecCommand,
+            CorrelationId::trusted("c"),
+            CredentialId::trusted("local"),
+            Timestamp::from_millis(0),
+        );
+        approval.details.insert("command".to_owned(), "rm \u{1b}[2J x".into());
+        approval
+    }
+
+    fn screen(ids: &[&str]) -> Screen {
+        let mut screen = Screen::default();
+        screen.take(ids.iter().map(|id| asked(id)).collect());
+        screen
+    }
+
+    #[test]
+    fn keys_choose_and_decide() {
+        let mut screen = screen(&["one", "two"]);
+        let allow = |id: &str| {
+            Wish::Decide(
+                ApprovalId::trusted(id),
+                Choice::Allow,
+                "approved on the terminal".into(),
+            )
+        };
+        assert_eq!(screen.press(Key::Text('a')), allow("one"));
+        screen.press(Key::Down);
+        screen.press(Key::Down);
+        assert_eq!(screen.press(Key::Text('a')), allow("two"));
+        screen.press(Key::Text('k'));
+        assert_eq!(screen.press(Key::Text('a')), allow("one"));
+        assert_eq!(screen.press(Key::Text('q')), Wish::Quit);
+    }
+
+    #[test]
+    fn denying_asks_for_a_reason_and_letters_are_then_letters() {
+        let mut screen = screen(&["one"]);
+        screen.press(Key::Text('d'));
+        assert_eq!(screen.press(Key::Enter), Wish::Nothing, "no reason, no denial");
+        for c in "aqx".chars() {
+            assert_eq!(screen.press(Key::Text(c)), Wish::Nothing);
+        }
+        screen.press(Key::Erase);
+        let denied = Wish::Decide(ApprovalId::trusted("one"), Choice::Deny, "aq".into());
+        assert_eq!(screen.press(Key::Enter), denied);
+        screen.press(Key::Text('d'));
+        assert_eq!(screen.press(Key::Escape), Wish::Nothing);
+        assert_eq!(screen.press(Key::Escape), Wish::Quit);
+    }
+
+    #[test]
+    fn what_comes_and_goes_does_not_move_the_choice() {
+        let mut screen = screen(&["one", "two", "three"]);
+        screen.press(Key::Down);
+        screen.take(["zero", "one", "two"].map(asked).to_vec());
+        assert_eq!(screen.chosen, Some(ApprovalId::trusted("two")));
+        screen.press(Key::Text('d'));
+        screen.take(["zero", "one"].map(asked).to_vec());
+        assert_eq!(
+            (screen.chosen.clone(), screen.typing.is_none()),
+            (Some(ApprovalId::trusted("one")), true)
+        );
+        screen.take(Vec::new());
+        assert_eq!(screen.press(Key::Text('a')), Wish::Nothing);
+    }
+
+    #[test]
+    fn the_screen_fits_and_nothing_steers_the_terminal() {
+        let screen = screen(&["one", "two"]);
+        for (columns, rows) in [(20, 6), (80, 24), (200, 50)] {
+            let drawn = screen.drawn(columns, rows);
+            assert!(
+                drawn.len() <= rows && drawn.iter().all(|line| line.chars().count() <= columns),
+                "{drawn:?}"
+            );
+            assert!(!drawn.iter().any(|line| line.contains('\u{1b}')), "{drawn:?}");
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What an approval is good for: one digest over the tool, its exact arguments, what they came to on
+//! this machine, the caller and the policy. A changed byte in any of them is another act, and another
+//! question.
+
+use std::os::unix::ffi::OsStrExt as _;
+
+use serde_json::{Value, json};
+
+use crate::audit::chain;
+use crate::ids::CredentialId;
+use crate::policy::plan::{ExecRights, Plan, PlannedAct};
+use crate::tools::exec::request::CommandRequest;
+
+/// The three digests of an act.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Binding {
+    /// Over everything; what an approval is found by.
+    pub digest: String,
+    /// Over the tool, the canonical arguments and what they resolved to.
+    pub arguments: String,
+    pub policy: String,
+}
+
+/// Binds a plan to whoever asks, under the policy that made it.
+pub fn bind(request: &CommandRequest, plan: &Plan, caller: &CredentialId, policy: &str) -> Binding {
+    let resolved = resolved(plan);
+    let arguments = chain::digest(&json!({
+        "tool": request.tool.name(), "arguments": request.digest, "resolved": resolved,
+    }));
+    let digest = chain::digest(&json!({
+        "arguments": arguments, "caller": caller.as_str(), "policy": policy,
+    }));
+    Binding {
+        digest,
+        arguments,
+        policy: policy.to_owned(),
+    }
+}
+
+/// Everything of a plan that could differ between two calls of the same words.
+fn resolved(plan: &Plan) -> Value {
+    let path = |path: &std::path::Path| hex(path.as_os_str().as_bytes());
+    let act = match &plan.act {
+        PlannedAct::Process { program, argv } => json!({"program": path(&program.path), "argv": argv}),
+        // The words of a line are in the arguments; here is what its names mean.
+        PlannedAct::Tree { programs, .. } => {
+            let found = programs
+                .iter()
+                .map(|program| program.as_ref().map(|program| path(&program.path)));
+            json!({"programs": found.collect::<Vec<_>>()})
+        }
+        PlannedAct::Shell { bash, line } => json!({"shell": path(&bash.path), "line": line}),
+    };
+    let env: Vec<_> = plan.env.iter().map(|(name, value)| json!([name, value])).collect();
+    let exec = match &plan.exec {
+        ExecRights::Any => json!("any"),
+        ExecRights::Only { programs, workspace } => {
+            json!({"programs": programs.iter().map(|program| path(program)).collect::<Vec<_>>(), "workspace": workspace})
+        }
+    };
+    json!({
+        "act": act,
+        "cwd": path(&plan.place.cwd.path),
+        "root": path(&plan.place.root),
+        "env": chain::digest(&Value::Array(env)),
+        "timeout_ms": plan.timeout.as_millis().to_string(),
+        "sandbox": plan.sandbox.as_str(),
+        "network": plan.network.as_str(),
+        "exec": exec,
+    })
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write as _;
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut text, byte| {
+            let _ = write!(text, "{byte:02x}");
+            text
+        })
+}

@@ -1,0 +1,122 @@
+//! What a person sees of a command before they decide: the words, the programs they mean, where, under
+//! which rule, and what is worth a second look. Everything is redacted; nothing is summarised away.
+
+use serde_json::{Map, Value, json};
+
+use crate::audit::redact::Redactor;
+use crate::limits;
+use crate::policy::decide::{Rule, spoken};
+use crate::policy::effective::{Network, SandboxMode};
+use crate::policy::plan::{ExecRights, Plan, PlannedAct};
+use crate::tools::exec::request::CommandRequest;
+
+/// S1's ExecCommandApproval (`command`, `cwd`, `reason`) and what policy knows beyond it.
+pub fn of_command(plan: &Plan, rule: &Rule, request: &CommandRequest, redactor: &Redactor) -> Map<String, Value> {
+    let clean = |text: &str| redactor.redact_text(text).into_owned();
+    let programs: Vec<String> = plan.program_names().iter().map(|name| clean(name)).collect();
+    let mut details = Map::new();
+    let mut put = |name: &str, value: Value| {
+        details.insert(name.to_owned(), value);
+    };
+    put("command", json!(clean(&spoken(&request.act))));
+    put("programs", json!(programs));
+    put("how", json!(how(plan)));
+    put("cwd", json!(clean(&plan.place.cwd.path.to_string_lossy())));
+    put("reason", json!(rule.reason));
+    put("rule", json!(rule.name));
+    put("source", json!(rule.source));
+    put("sandbox", json!(plan.sandbox.as_str()));
+    put("network", json!(plan.network.as_str()));
+    put(
+        "timeout_ms",
+        json!(u64::try_from(plan.timeout.as_millis()).unwrap_or(u64::MAX)),
+    );
+    put("risks", json!(risks(plan, request)));
+    if let Some(justification) = &request.justification {
+        put("justification", json!(clean(justification)));
+    }
+    if let Some(input) = &request.input {
+        put("input_bytes", json!(input.len()));
+        put("input", json!(cut(&clean(input), limits::INPUT_CHARS_SHOWN)));
+    }
+    if !request.env.is_empty() {
+        let shown = request.env.iter().map(|(name, value)| {
+            let value = redactor.redact_field(name, &json!(value));
+            let value = cut(value.as_str().unwrap_or_default(), limits::VARIABLE_CHARS_SHOWN);
+            (name.clone(), json!(value))
+        });
+        put("env", Value::Object(shown.collect()));
+    }
+    details
+}
+
+fn how(plan: &Plan) -> &'static str {
+    match plan.act {
+        PlannedAct::Process { .. } => "process",
+        PlannedAct::Tree { .. } => "line",
+        PlannedAct::Shell { .. } => "shell",
+    }
+}
+
+/// What is worth a second look. Hints, not a judgement: an empty list promises nothing.
+fn risks(plan: &Plan, request: &CommandRequest) -> Vec<String> {
+    let mut risks = Vec::new();
+    match plan.sandbox {
+        SandboxMode::DangerFullAccess => risks.push("runs without confinement".to_owned()),
+        SandboxMode::WorkspaceWrite => risks.push("may change files below the workspace".to_owned()),
+        SandboxMode::ReadOnly => {}
+    }
+    match plan.network {
+        Network::Allow => risks.push("may use the network".to_owned()),
+        Network::Deny => {}
+    }
+    match (&plan.act, &plan.exec) {
+        (PlannedAct::Shell { .. }, _) => risks.push("a shell works out parts of it while it runs".to_owned()),
+        (PlannedAct::Process { .. } | PlannedAct::Tree { .. }, ExecRights::Any) => {
+            risks.push("may start any program".to_owned());
+        }
+        (PlannedAct::Process { .. } | PlannedAct::Tree { .. }, ExecRights::Only { .. }) => {}
+    }
+    for name in plan.program_names() {
+        let base = name.rsplit('/').next().unwrap_or_default();
+        if let Some((_, hint)) = NOTED.iter().find(|(noted, _)| *noted == base) {
+            let hint = format!("`{base}` {hint}");
+            if !risks.contains(&hint) {
+                risks.push(hint);
+            }
+        }
+    }
+    if !request.env.is_empty() {
+        risks.push("sets variables of its own".to_owned());
+    }
+    risks
+}
+
+/// Programs whose name alone says something.
+const NOTED: [(&str, &str); 18] = [
+    ("rm", "deletes"),
+    ("shred", "deletes"),
+    ("dd", "writes raw data"),
+    ("mv", "may overwrite"),
+    ("chmod", "changes permissions"),
+    ("chown", "changes owners"),
+    ("sh", "runs any text it is given"),
+    ("bash", "runs any text it is given"),
+    ("dash", "runs any text it is given"),
+    ("zsh", "runs any text it is given"),
+    ("python", "runs any text it is given"),
+    ("python3", "runs any text it is given"),
+    ("perl", "runs any text it is given"),
+    ("node", "runs any text it is given"),
+    ("curl", "talks to other machines"),
+    ("wget", "talks to other machines"),
+    ("ssh", "talks to other machines"),
+    ("sudo", "changes who runs it"),
+];
+
+fn cut(text: &str, chars_max: usize) -> String {
+    match text.char_indices().nth(chars_max) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}

@@ -1,0 +1,251 @@
+//! Calls that meet a command which is already there: the same question asked twice at once, and commands
+//! that another process has taken on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tracing::Instrument as _;
+
+use super::waiting::waits;
+use super::{Considered, Gateway};
+use crate::approval::board;
+use crate::approval::request::ApprovalRequest;
+use crate::audit::command::closed_later;
+use crate::audit::event::{ApprovalState, Draft, EventType};
+use crate::audit::{Change, CloseCommand, Pending, RecordError, StoredCommand};
+use crate::commands::NotEntered;
+use crate::error::{ErrorCode, Refusal};
+use crate::execution::live::Live;
+use crate::policy::decide::Verdict;
+use crate::service::{Origin, Progress};
+use crate::session::Admitted;
+use crate::tools::exec::request::{CommandRequest, StatusRequest};
+use crate::tools::exec::result::CommandResult;
+
+/// How often a command that runs in another process is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+impl Gateway {
+    /// Waits for the command that was a moment faster, and takes its result.
+    pub(super) async fn follow(
+        self: &Arc<Self>,
+        admitted: &Admitted,
+        live: &Arc<Live>,
+        request: &CommandRequest,
+        other: &ApprovalRequest,
+    ) {
+        let owner = &admitted.caller().credential;
+        let Some(first) = self.resumed(admitted, request, other) else {
+            let refusal = Refusal::new(ErrorCode::QueueFull, "too many calls are in flight; try again");
+            live.finish(CommandResult::refused(
+                live.request_id.clone(),
+                self.ports.clock.now(),
+                refusal,
+            ));
+            return self.commands.forget(owner, live);
+        };
+        live.waits_for(Some(other.id.clone()));
+        let end = tokio::select! {
+            end = first.ended() => Some(end),
+            () = live.unattended() => None,
+            () = live.cancelled() => {
+                if !self.commands.is_closing() {
+                    first.cancel();
+                }
+                Some(first.ended().await)
+            }
+        };
+        first.leave();
+        let result = end.map_or_else(|| self.pending(&first, &other.id), |end| CommandResult::clone(&end));
+        live.finish(result);
+        self.commands.forget(owner, live);
+    }
+
+    /// The command of a question, going on in this process; attended. None when there is no room for it.
+    pub(super) fn resumed(
+        self: &Arc<Self>,
+        admitted: &Admitted,
+        request: &CommandRequest,
+        held: &ApprovalRequest,
+    ) -> Option<Arc<Live>> {
+        let in_force = self.in_force();
+        let verdict = self.verdict(admitted, request, &in_force);
+        if !matches!(verdict, Verdict::Ask(_)) {
+            return None;
+        }
+        let live = self.live_of(held, request, None);
+        match self.commands.enter(&admitted.caller().credential, &live) {
+            Ok(()) => {}
+            Err(NotEntered::Known(known)) => return Some(known),
+            Err(NotEntered::Full | NotEntered::Closing) => return None,
+        }
+        let considered = Considered {
+            in_force,
+            verdict,
+            held: Some(held.clone()),
+        };
+        self.go_on(admitted.clone(), request.clone(), live.clone(), considered);
+        Some(live)
+    }
+
+    /// Conducting may lead here again; a type of its own keeps the future from containing itself.
+    fn go_on(self: &Arc<Self>, admitted: Admitted, request: CommandRequest, live: Arc<Live>, considered: Considered) {
+        let conducted: Pending<()> = Box::pin(self.clone().conduct(admitted, request, live, considered));
+        tokio::spawn(conducted.in_current_span());
+    }
+
+    /// A command that waits in the store, as this process goes on with it.
+    pub(super) fn live_of(
+        &self,
+        held: &ApprovalRequest,
+        request: &CommandRequest,
+        progress: Option<Arc<dyn Progress>>,
+    ) -> Arc<Live> {
+        let named = held.command.as_ref().map(|command| command.request_id.clone());
+        let live = Live::new(
+            named.unwrap_or_else(|| self.ports.ids.request()),
+            request.digest.clone(),
+            held.created_at,
+            self.settings.output_limit,
+            progress,
+            Origin::default(),
+            held.correlation_id.clone(),
+        );
+        live.waits_for(Some(held.id.clone()));
+        Arc::new(live)
+    }
+
+    /// Waits for the end that another process writes.
+    pub(super) async fn follow_elsewhere(&self, admitted: &Admitted, live: &Arc<Live>) {
+        let owner = &admitted.caller().credential;
+        live.waits_for(None);
+        let result = loop {
+            match self.ports.record.command(owner, &live.request_id).await {
+                Ok(Some(stored)) => {
+                    if let Some(result) = CommandResult::restored(&stored, None) {
+                        break result;
+                    }
+                    if !live.is_attended() || live.is_cancelled() {
+                        break self.elsewhere(&stored);
+                    }
+                }
+                Ok(None) => break self.refused(live.request_id.clone(), super::looking::unknown(&live.request_id)),
+                Err(error) => tracing::warn!(%error, "a command cannot be looked at, trying again"),
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        };
+        live.finish(result);
+        self.commands.forget(owner, live);
+    }
+
+    /// What the store knows of a command that is not this process's; waits for the answer to its question
+    /// as long as the caller wants to.
+    pub(super) async fn stored(
+        &self,
+        admitted: &Admitted,
+        stored: &StoredCommand,
+        status: Option<&StatusRequest>,
+    ) -> CommandResult {
+        if let Some(result) = CommandResult::restored(stored, status) {
+            return result;
+        }
+        let owner = &admitted.caller().credential;
+        let mut question = match self.ports.board.of_command(owner, &stored.request_id).await {
+            Ok(question) => question.filter(parks),
+            Err(error) => return self.refused(stored.request_id.clone(), super::asking::unrecorded(&error)),
+        };
+        let wait = status.map_or(Duration::ZERO, |status| status.wait.min(self.settings.answer_within));
+        if let Some(open) = question.as_ref().filter(|question| question.is_pending())
+            && wait > Duration::ZERO
+            && let Ok(settled) = tokio::time::timeout(wait, self.ports.board.settled(&open.id)).await
+        {
+            question = Some(settled);
+        }
+        let Some(question) = question else {
+            return self.elsewhere(stored);
+        };
+        let pending = |message: String| {
+            CommandResult::pending(
+                stored.request_id.clone(),
+                stored.opened_at,
+                question.id.clone(),
+                message,
+            )
+        };
+        match (question.state(), board::refusal(&question)) {
+            (_, Some(refusal)) => self.refused(stored.request_id.clone(), refusal),
+            (ApprovalState::Pending, None) => pending(waits(&question.id)),
+            (ApprovalState::Approved, None) => {
+                let by = question.decided_by.as_deref().unwrap_or("somebody");
+                pending(format!("`{by}` approved this; repeat the same call to run it"))
+            }
+            (_, None) => self.elsewhere(stored),
+        }
+    }
+
+    /// Takes back the question of a command that waits in the store, and closes the command. Gives what the
+    /// command came to; none when it does not wait.
+    pub(super) async fn cancel_stored(
+        &self,
+        admitted: &Admitted,
+        stored: &StoredCommand,
+    ) -> Result<Option<CommandResult>, RecordError> {
+        let owner = &admitted.caller().credential;
+        let Some(open) = &stored.open else { return Ok(None) };
+        let question = self.ports.board.of_command(owner, &stored.request_id).await?;
+        let Some(question) = question.filter(parks) else {
+            return Ok(None);
+        };
+        let actor = &admitted.caller().actor;
+        let withdrawn = self
+            .ports
+            .board
+            .withdraw(&question.id, actor, "the caller cancelled it")
+            .await?;
+        let Some(refusal) = withdrawn.as_ref().and_then(board::refusal) else {
+            return Ok(None);
+        };
+        let now = self.ports.clock.now();
+        let audit_id = self.ports.ids.event();
+        let payload = closed_later(&open.abandoned, &audit_id, now, Some(&refusal));
+        let result = CommandResult {
+            audit_id: Some(audit_id.clone()),
+            started_at: stored.opened_at,
+            ..CommandResult::refused(stored.request_id.clone(), now, refusal)
+        };
+        let change = Change {
+            events: vec![Draft::new(
+                audit_id,
+                now,
+                open.correlation_id.clone(),
+                actor.clone(),
+                EventType::CommandCompleted,
+                &payload,
+            )],
+            close: Some(CloseCommand {
+                owner: owner.clone(),
+                request_id: stored.request_id.clone(),
+                digest: stored.digest.clone(),
+                opened_at: stored.opened_at,
+                correlation_id: open.correlation_id.clone(),
+                result: serde_json::Value::Object(result.facts()).to_string(),
+                stdout: Vec::new(),
+                stderr: Vec::new(),
+                asked: None,
+            }),
+            only_if_open: true,
+            ..Change::default()
+        };
+        let receipt = self.ports.record.commit(change).await?;
+        if receipt.last_event.is_some() {
+            return Ok(Some(result));
+        }
+        let stored = self.ports.record.command(owner, &stored.request_id).await?;
+        Ok(stored.and_then(|stored| CommandResult::restored(&stored, None)))
+    }
+}
+
+/// A question whose command waits in the store for it.
+pub(super) fn parks(question: &ApprovalRequest) -> bool {
+    question.command.as_ref().is_some_and(|command| command.parks)
+}

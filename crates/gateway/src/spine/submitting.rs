@@ -1,0 +1,260 @@
+//! A call to one of the command tools: what it becomes, and how long its caller waits.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tracing::Instrument as _;
+
+use super::asking::unrecorded;
+use super::looking::{Earlier, conflict};
+use super::{Considered, Gateway};
+use crate::approval::binding;
+use crate::approval::request::ApprovalRequest;
+use crate::clock::Timestamp;
+use crate::commands::NotEntered;
+use crate::error::{ErrorCode, Refusal, Status};
+use crate::execution::live::Live;
+use crate::ids::RequestId;
+use crate::limits;
+use crate::policy::decide::Verdict;
+use crate::policy::effective::Mode;
+use crate::service::{Answer, ToolCall};
+use crate::session::Admitted;
+use crate::tools::exec::request::{self, CommandRequest, CommandTool};
+use crate::tools::exec::result::CommandResult;
+
+impl Gateway {
+    /// A call to one of the command tools.
+    pub(super) async fn submit(
+        self: Arc<Self>,
+        admitted: Admitted,
+        tool: CommandTool,
+        call: ToolCall,
+        started: Timestamp,
+    ) -> Answer {
+        let request = match request::read(tool, &call.arguments) {
+            Ok(request) => request,
+            Err(refusal) => return self.refuse_unreadable(&admitted, tool, &call, refusal).await,
+        };
+        let request_id = request.request_id.clone().unwrap_or_else(|| self.ports.ids.request());
+        let live = Arc::new(Live::new(
+            request_id,
+            request.digest.clone(),
+            started,
+            self.settings.output_limit,
+            call.progress.clone(),
+            call.origin.clone(),
+            self.ports.ids.correlation(),
+        ));
+        let looking = self.lookups.read().await;
+        // Only an id that the caller chose can have been used before.
+        let mut waits = None;
+        if request.request_id.is_some() {
+            match self.earlier(&admitted, &request, &live).await {
+                Some(Earlier::Repeated(answer)) => return self.called(admitted.caller(), &call, started, answer).await,
+                Some(Earlier::Refused(answer)) => return answer,
+                Some(Earlier::Waits(question)) => waits = Some(*question),
+                None => {}
+            }
+        }
+        let (considered, live) = match self.consider(&admitted, &request, &call, live, waits).await {
+            Ok(considered) => considered,
+            Err(Considering::Join(known)) => {
+                drop(looking);
+                let (answer, _) = self.wait(&known, &call).await;
+                return self.called(admitted.caller(), &call, started, answer).await;
+            }
+            Err(Considering::Refused(live, refusal)) => {
+                return self.refuse_entered(&admitted, &request, &live, refusal).await;
+            }
+        };
+        let is_repeat = considered.held.is_some();
+        let entered = self.commands.enter(&admitted.caller().credential, &live);
+        drop(looking);
+        match entered {
+            Ok(()) => {
+                tokio::spawn(
+                    self.clone()
+                        .conduct(admitted.clone(), request, live.clone(), considered)
+                        .in_current_span(),
+                );
+                let (answer, reached) = self.wait(&live, &call).await;
+                let is_anothers = answer.command.as_ref() != Some(&live.request_id);
+                match reached {
+                    // The command's own events tell of the call that first asked for it, not of this one.
+                    Reached::End | Reached::Patience if is_repeat || is_anothers => {
+                        return self.called(admitted.caller(), &call, started, answer).await;
+                    }
+                    Reached::End if answer.structured["status"] != Status::Pending.as_str() => {}
+                    Reached::End | Reached::Patience => {
+                        self.answered_early(admitted.caller(), &live, &call, &answer).await;
+                    }
+                }
+                answer
+            }
+            Err(NotEntered::Known(known)) if known.digest == request.digest => {
+                let (answer, _) = self.wait(&known, &call).await;
+                self.called(admitted.caller(), &call, started, answer).await
+            }
+            Err(NotEntered::Known(_)) => {
+                self.refuse_entered(&admitted, &request, &live, conflict(&live.request_id))
+                    .await
+            }
+            Err(NotEntered::Full) => {
+                let message = format!(
+                    "{} calls are already in flight; try again when some have ended",
+                    limits::CALLS_IN_FLIGHT_MAX
+                );
+                self.refuse_entered(&admitted, &request, &live, Refusal::new(ErrorCode::QueueFull, message))
+                    .await
+            }
+            Err(NotEntered::Closing) => {
+                let refusal = Refusal::new(ErrorCode::Cancelled, "the server is stopping");
+                self.refuse_entered(&admitted, &request, &live, refusal).await
+            }
+        }
+    }
+
+    /// What policy says of a request, and what waits for it already: a command of this process, or one in
+    /// the store, whose place `live` then takes.
+    async fn consider(
+        &self,
+        admitted: &Admitted,
+        request: &CommandRequest,
+        call: &ToolCall,
+        live: Arc<Live>,
+        waits: Option<ApprovalRequest>,
+    ) -> Result<(Considered, Arc<Live>), Considering> {
+        let owner = &admitted.caller().credential;
+        let in_force = self.in_force();
+        let verdict = self.verdict(admitted, request, &in_force);
+        let held = match &verdict {
+            Verdict::Ask(question) => {
+                let binding = binding::bind(request, question.plan(), owner, &in_force.digest);
+                match self.ports.board.held(owner, &binding.digest).await {
+                    Ok(held) => held,
+                    Err(error) => return Err(Considering::Refused(live, unrecorded(&error))),
+                }
+            }
+            // It runs at once, and may ask afterwards whether to run again; then it is not begun anew.
+            Verdict::Allow(_) if in_force.policy.approval.mode == Mode::OnFailure => {
+                match self.commands.waiting(owner, &request.digest) {
+                    Some(known) => return Err(Considering::Join(known)),
+                    None => None,
+                }
+            }
+            Verdict::Allow(_) | Verdict::Deny(_) => None,
+        };
+        if let Some(waits) = waits
+            && held.as_ref().is_none_or(|held| held.id != waits.id)
+        {
+            let message = format!(
+                "request id `{}` belongs to a call that was asked about under another policy or in another place \
+                 (approval `{}`), and that answer does not count here; cancel it, or choose another id",
+                live.request_id, waits.id
+            );
+            return Err(Considering::Refused(live, Refusal::new(ErrorCode::Conflict, message)));
+        }
+        let live = match &held {
+            Some(held) => self.live_of(held, request, call.progress.clone()),
+            None => live,
+        };
+        let considered = Considered {
+            in_force,
+            verdict,
+            held,
+        };
+        Ok((considered, live))
+    }
+
+    /// Waits for the end, as long as a client will: without a limit when a running command is being
+    /// streamed to it, else until it must be told to look again later.
+    async fn wait(&self, live: &Arc<Live>, call: &ToolCall) -> (Answer, Reached) {
+        let mut cancel = call.cancel.clone();
+        let (answer, reached) = tokio::select! {
+            result = live.ended() => (result.answer(), Reached::End),
+            () = self.patience(live, call) => (self.running(live).answer(), Reached::Patience),
+            () = cancel.cancelled() => {
+                live.cancel();
+                (live.ended().await.answer(), Reached::End)
+            }
+        };
+        // A client that was promised an answer within a time goes on watching: for it the question stays
+        // attended, and the command begins once somebody says yes.
+        let watches = reached == Reached::Patience && call.answer_within.is_some() && !self.commands.is_crowded();
+        if !watches || live.question().is_none() {
+            live.leave();
+        }
+        // One that joined another has that one's result, under its name.
+        let named = answer.structured["request_id"].as_str().map(RequestId::trusted);
+        let answer = Answer {
+            command: named.or_else(|| Some(live.request_id.clone())),
+            ..answer
+        };
+        (answer, reached)
+    }
+
+    /// Resolves when the client must hear something; with a progress token it hears signs of life until then.
+    async fn patience(&self, live: &Live, call: &ToolCall) {
+        let began = Instant::now();
+        let within = self.settings.answer_within;
+        let within = call.answer_within.map_or(within, |sooner| sooner.min(within));
+        loop {
+            let left = within.saturating_sub(began.elapsed());
+            let Some(progress) = &call.progress else {
+                return tokio::time::sleep(left).await;
+            };
+            if left.is_zero() && live.question().is_some() {
+                return;
+            }
+            let pause = if left.is_zero() {
+                limits::PROGRESS_EVERY
+            } else {
+                limits::PROGRESS_EVERY.min(left)
+            };
+            tokio::time::sleep(pause).await;
+            match live.question() {
+                Some(question) => progress.report(&format!("waiting for approval {question}")),
+                None => progress.report(&format!("running for {} s", live.duration_ms() / 1_000)),
+            }
+        }
+    }
+
+    /// What is to be said of a command that has not ended.
+    pub(super) fn running(&self, live: &Live) -> CommandResult {
+        if let Some(question) = live.question() {
+            return self.pending(live, &question);
+        }
+        let (stdout, stderr) = live.streams();
+        CommandResult {
+            request_id: live.request_id.clone(),
+            status: Status::Running,
+            exit_code: None,
+            stdout,
+            stderr,
+            error: None,
+            duration_ms: live.duration_ms(),
+            started_at: live.started_at,
+            finished_at: None,
+            audit_id: None,
+            sandbox: Vec::new(),
+            approval_id: None,
+            page: None,
+        }
+    }
+}
+
+/// How far waiting for a command came.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Reached {
+    End,
+    /// The client must hear something; the command goes on.
+    Patience,
+}
+
+/// Why a request does not become a command of its own.
+enum Considering {
+    /// The same is here already.
+    Join(Arc<Live>),
+    Refused(Arc<Live>, Refusal),
+}
