@@ -222,7 +222,7 @@ impl Gateway {
         opening: Option<OpenCommand>,
         live: &Arc<Live>,
     ) -> Ended {
-        trace.step(Step::Dispatch, self.dispatched(&cleared));
+        trace.step(Step::Dispatch, self.dispatched(&cleared, live));
         let change = Change {
             events: trace.take(),
             open: opening,
@@ -283,13 +283,13 @@ impl Gateway {
         digest: &str,
         live: &Live,
     ) -> Result<Box<Cleared>, Refusal> {
-        self.record_question(trace, &question, opening, digest).await?;
+        self.record_question(trace, &question, opening, digest, live).await?;
         let asked = approval::settle(question, &*self.ports.approver).instrument(tracing::info_span!("approval"));
         let settled = tokio::select! {
             settled = asked => settled,
             () = live.cancelled() => return Err(Refusal::new(ErrorCode::Cancelled, "the call was cancelled while its question was open")),
         };
-        self.record_decision(admitted, trace, settled)
+        self.record_decision(admitted, trace, settled, live)
     }
 
     /// Once a client has looked at the tools it will soon call one: what a likely call needs is made
@@ -351,7 +351,7 @@ impl Gateway {
             &programs,
             cwd.as_deref(),
             in_force.snapshot_for(admitted.caller()),
-            &self.ports.redactor,
+            live.redactor(&self.ports.redactor),
         );
         if let Verdict::Deny(denial) = verdict {
             record.denied_by = Some(denial.rule.clone());

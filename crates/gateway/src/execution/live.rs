@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use super::output::Output;
 use crate::audit::Asked;
+use crate::audit::redact::Redactor;
 use crate::clock::Timestamp;
 use crate::ids::{CorrelationId, RequestId};
 use crate::limits;
@@ -23,6 +24,8 @@ pub struct Live {
     pub origin: Origin,
     /// What ties all its events together.
     pub correlation_id: CorrelationId,
+    /// Knows the secrets that the call itself brought; none brings the usual one.
+    redactor: Option<Redactor>,
     started: Instant,
     stdout: Mutex<Output>,
     stderr: Mutex<Output>,
@@ -48,6 +51,7 @@ impl Live {
             started_at,
             origin,
             correlation_id,
+            redactor: None,
             started: Instant::now(),
             stdout: Mutex::new(Output::with_limit(output_limit)),
             stderr: Mutex::new(Output::with_limit(output_limit)),
@@ -56,6 +60,16 @@ impl Live {
             cancel: watch::Sender::new(false),
             end: watch::Sender::new(None),
         }
+    }
+
+    /// Whatever is kept of the command goes through this one.
+    pub(crate) fn redacted_by(mut self, redactor: Option<Redactor>) -> Self {
+        self.redactor = redactor;
+        self
+    }
+
+    pub(crate) fn redactor<'a>(&'a self, usual: &'a Redactor) -> &'a Redactor {
+        self.redactor.as_ref().unwrap_or(usual)
     }
 
     /// What the session must know again after a restart.

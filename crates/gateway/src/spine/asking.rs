@@ -24,7 +24,7 @@ use crate::tools::exec::request::{Act, CommandRequest};
 
 impl Gateway {
     pub(super) fn received(&self, admitted: &Admitted, request: &CommandRequest, live: &Live) -> Payload {
-        let redactor = &self.ports.redactor;
+        let redactor = live.redactor(&self.ports.redactor);
         let clean = |text: &Option<String>| text.as_deref().map(|text| redactor.redact_text(text).into_owned());
         let (command, arguments) = match &request.act {
             Act::Line(line) => (redactor.redact_text(line), Vec::new()),
@@ -76,9 +76,9 @@ impl Gateway {
             .finish()
     }
 
-    pub(super) fn dispatched(&self, cleared: &Cleared) -> Payload {
+    pub(super) fn dispatched(&self, cleared: &Cleared, live: &Live) -> Payload {
         let plan = cleared.plan();
-        let redactor = &self.ports.redactor;
+        let redactor = live.redactor(&self.ports.redactor);
         let names = plan.program_names();
         let programs: Vec<_> = names.iter().map(|name| redactor.redact_text(name)).collect();
         Object::new()
@@ -127,8 +127,9 @@ impl Gateway {
         question: &Question,
         opening: Option<OpenCommand>,
         digest: &str,
+        live: &Live,
     ) -> Result<(), Refusal> {
-        let redactor = &self.ports.redactor;
+        let redactor = live.redactor(&self.ports.redactor);
         let payload = Payload::from(&json!({
             "type": "exec-command",
             "command": redactor.redact_text(&question.command),
@@ -152,6 +153,7 @@ impl Gateway {
         admitted: &Admitted,
         trace: &mut Trace,
         settled: Settled,
+        live: &Live,
     ) -> Result<Box<Cleared>, Refusal> {
         let requester = &admitted.caller().actor.id;
         let note = |trace: &mut Trace, step: Step, state: ApprovalState, decision: &Decision| {
@@ -160,7 +162,7 @@ impl Gateway {
             };
             let payload = Object::new()
                 .text("decided_by", by)
-                .text("reason", &self.ports.redactor.redact_text(reason))
+                .text("reason", &live.redactor(&self.ports.redactor).redact_text(reason))
                 .flag("self_approved", by == requester)
                 .finish();
             let kind = if by == "nobody" {

@@ -12,6 +12,7 @@ use super::asking::unrecorded;
 use crate::audit::event::{Draft, EventType};
 use crate::audit::invocation::{presentable_arguments, presentable_id, refusal_error};
 use crate::audit::payload::{Object, Payload};
+use crate::audit::redact::Redactor;
 use crate::audit::{Change, RecordError};
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal};
@@ -62,7 +63,10 @@ impl Gateway {
             .invocation(caller, call, live.started_at)
             .text("request_id", live.request_id.as_str())
             .text("status", "ok")
-            .part("result", &self.without_output(&answer.structured))
+            .part(
+                "result",
+                &without_output(live.redactor(&self.ports.redactor), &answer.structured),
+            )
             .finish();
         let correlation = live.correlation_id.clone();
         let written = self
@@ -86,7 +90,8 @@ impl Gateway {
             return Ok(());
         }
         let object = self.invocation(caller, call, started);
-        let redactor = &self.ports.redactor;
+        let own = self.redactor_of(call);
+        let redactor = own.as_ref().unwrap_or(&self.ports.redactor);
         let error = |code: ErrorCode, message: &str, details: &Map<String, Value>| {
             let details = redactor.redact_json(&Value::Object(details.clone()));
             refusal_error(code, &redactor.redact_text(message), &details, correlation.as_str())
@@ -104,7 +109,9 @@ impl Gateway {
                             .text("status", "error")
                             .part("error", &Payload::from(&error(code, message, &details)))
                     }
-                    (false, _) => object.text("status", "ok").part("result", &self.without_output(facts)),
+                    (false, _) => object
+                        .text("status", "ok")
+                        .part("result", &without_output(redactor, facts)),
                 }
             }
             Err(refusal) => object.text("status", "error").part(
@@ -141,7 +148,8 @@ impl Gateway {
 
     /// What every invocation says, however it came out.
     fn invocation(&self, caller: &Caller, call: &ToolCall, started: Timestamp) -> Object {
-        let redactor = &self.ports.redactor;
+        let own = self.redactor_of(call);
+        let redactor = own.as_ref().unwrap_or(&self.ports.redactor);
         let tool: String = redactor
             .redact_text(&call.tool)
             .chars()
@@ -171,11 +179,11 @@ impl Gateway {
             .optional_text("rpc_id", rpc_id.as_deref())
     }
 
-    /// A result less its output, which the command itself keeps; the counts stay.
-    fn without_output(&self, structured: &Value) -> Payload {
-        let mut facts = structured.as_object().cloned().unwrap_or_default();
-        facts.retain(|name, _| name != "stdout" && name != "stderr");
-        Payload::from(&self.ports.redactor.redact_json(&Value::Object(facts)))
+    /// Knows the secrets in a call's `env`, which the command may print; none where there are none.
+    pub(super) fn redactor_of(&self, call: &ToolCall) -> Option<Redactor> {
+        let variables = call.arguments.get("env")?.as_object()?.iter();
+        let texts = variables.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
+        self.ports.redactor.knowing(texts.take(limits::ENVIRONMENT_MAX))
     }
 
     /// The answer of a call that has none of its own.
@@ -185,4 +193,11 @@ impl Gateway {
         let request_id = named.unwrap_or_else(|| self.ports.ids.request());
         CommandResult::refused(request_id, self.ports.clock.now(), refusal).answer()
     }
+}
+
+/// A result less its output, which the command itself keeps; the counts stay.
+fn without_output(redactor: &Redactor, structured: &Value) -> Payload {
+    let mut facts = structured.as_object().cloned().unwrap_or_default();
+    facts.retain(|name, _| name != "stdout" && name != "stderr");
+    Payload::from(&redactor.redact_json(&Value::Object(facts)))
 }
