@@ -42,6 +42,8 @@ pub const RPC_ID_CHARS_SHOWN: usize = 256;
 pub const ARGUMENTS_SHOWN_MAX: usize = 64;
 pub const ARGUMENT_NAME_CHARS_SHOWN: usize = 64;
 pub const ARGUMENT_BYTES_SHOWN: usize = 512;
+/// Levels that are kept of what a client nested.
+pub const LEVELS_SHOWN_MAX: usize = 32;
 /// The longest id of a request that a session knows again after a restart.
 pub const RPC_ID_BYTES_REMEMBERED: usize = 1_024;
 /// What is kept of a client's own name and version, and of what it says it can do.

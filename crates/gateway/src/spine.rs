@@ -284,7 +284,7 @@ impl Gateway {
         approval: Option<Box<ApprovalRequest>>,
         live: &Arc<Live>,
     ) -> Ended {
-        trace.step(Step::Dispatch, self.dispatched(&cleared));
+        trace.step(Step::Dispatch, self.dispatched(&cleared, live));
         let mut change = Change {
             events: trace.take(),
             open: opening,
@@ -404,7 +404,7 @@ impl Gateway {
             &programs,
             cwd.as_deref(),
             in_force.snapshot_for(admitted.caller()),
-            &self.ports.redactor,
+            live.redactor(&self.ports.redactor),
         );
         if let Verdict::Deny(denial) = verdict {
             record.denied_by = Some(denial.rule.clone());

@@ -1,6 +1,8 @@
 //! One row of the record as stored, and as the JSON object that queries and exports show.
 
 use countersign_gateway::audit::chain::{Columns, Hash};
+use serde::Deserialize as _;
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 /// The columns of `flow_events`. Nothing is checked: that is what proving is for.
@@ -31,6 +33,14 @@ pub struct Link<'a> {
 }
 
 impl Row {
+    /// The payload, however deep it nests.
+    pub fn payload(&self) -> Result<Value, serde_json::Error> {
+        let mut reader = serde_json::Deserializer::from_str(&self.payload);
+        reader.disable_recursion_limit();
+        let payload = Value::deserialize(&mut reader)?;
+        reader.end().map(|()| payload)
+    }
+
     pub fn as_link(&self) -> Link<'_> {
         Link {
             seq: self.seq,

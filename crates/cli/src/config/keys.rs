@@ -228,7 +228,8 @@ pub(super) const KEYS: &[Key] = &[
     key("sessions.ttl_seconds", Shape::Whole(1), Rule::Lower, "86400", "an idle session ends after this time"),
     key("limits.body_bytes", Shape::Whole(1), Rule::Lower, "4194304", "longest HTTP body"),
     key("limits.line_bytes", Shape::Whole(1), Rule::Lower, "16777216", "longest line on stdin"),
-    key("limits.depth", Shape::Whole(1), Rule::Lower, "128", "deepest nesting of a message"),
+    // Messages are read level by level on the stack, which a deeper one would overflow.
+    key("limits.depth", Shape::Between(1, 512), Rule::Lower, "128", "deepest nesting of a message; 512 at most"),
     unset("limits.requests_per_second", Shape::Nullable(&Shape::Positive), Rule::LowerOrNone, "50", "per caller; unset is off"),
     unset("limits.burst", Shape::Nullable(&Shape::Whole(1)), Rule::LowerOrNone, "100", "requests at once above that rate; unset is off"),
     key("limits.sessions_max", Shape::Whole(1), Rule::Lower, "100000", "open sessions"),

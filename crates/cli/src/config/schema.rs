@@ -51,6 +51,7 @@ fn of(shape: &Shape) -> Json {
     match shape {
         Shape::Flag => json!({"type": "boolean"}),
         Shape::Whole(least) => json!({"type": "integer", "minimum": least}),
+        Shape::Between(least, most) => json!({"type": "integer", "minimum": least, "maximum": most}),
         Shape::Positive => json!({"type": "number", "exclusiveMinimum": 0}),
         Shape::Text | Shape::Secret | Shape::Path | Shape::ProjectPath => json!({"type": "string", "minLength": 1}),
         Shape::Words(words) => json!({"type": "string", "enum": words}),

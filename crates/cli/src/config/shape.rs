@@ -17,6 +17,8 @@ pub(super) enum Shape {
     Flag,
     /// A whole number, at least this.
     Whole(u64),
+    /// A whole number from the first to the second.
+    Between(u64, u64),
     /// A number above nothing; fractions count.
     Positive,
     Text,
@@ -113,6 +115,12 @@ impl Shape {
                 Ok(node.value.clone())
             }
             (Self::Whole(least), _) => must(&format!("a whole number of at least {least}")),
+            (Self::Between(least, most), Value::Number(number))
+                if number.as_u64().is_some_and(|it| (*least..=*most).contains(&it)) =>
+            {
+                Ok(node.value.clone())
+            }
+            (Self::Between(least, most), _) => must(&format!("a whole number from {least} to {most}")),
             (Self::Positive, Value::Number(number)) if seconds(number).is_some() => Ok(node.value.clone()),
             (Self::Positive, _) => must("a number greater than 0"),
             (Self::Cpu, Value::Text(_) | Value::Number(_)) => {

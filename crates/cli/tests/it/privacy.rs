@@ -313,3 +313,30 @@ fn commands_of_a_root_server_are_the_owner_of_the_workspace() {
     assert_eq!(server.line("id -u && id -G").ok(), "65534\n65534\n");
     server.line("touch canary").failed("COMMAND_EXIT_NON_ZERO");
 }
+
+#[test]
+fn a_secret_in_a_calls_own_variables_is_given_to_the_caller_and_not_to_the_record() {
+    let bench = Bench::allowing("sh");
+    let mut server = Server::start(&bench);
+    let script = "echo got $DEPLOY_TOKEN; echo again $DEPLOY_TOKEN >&2; echo plain $COLOUR";
+    let env = json!({"DEPLOY_TOKEN": "callsecret909", "COLOUR": "ultramarine"});
+    let printed = server.call(
+        "execute_process",
+        json!({"file": "sh", "args": ["-c", script], "env": env}),
+    );
+    let said = printed.ok();
+    assert!(said.contains("got callsecret909"), "{said}");
+    // Refused, failed, and with the secret where none belongs.
+    for arguments in [
+        json!({"file": "sh", "args": ["-c", "echo callsecret909; exit 3"], "env": env}),
+        json!({"file": "callsecret909", "args": [], "env": env}),
+        json!({"file": "sh", "args": [], "cwd": "callsecret909", "env": env}),
+        json!({"file": "sh", "args": [], "callsecret909": 1, "env": env}),
+    ] {
+        server.call("execute_process", arguments);
+    }
+    assert_eq!(state_holds(&bench, "callsecret909"), Vec::<String>::new());
+    assert_ne!(state_holds(&bench, "plain ultramarine"), Vec::<String>::new());
+    server.end();
+    assert_eq!(state_holds(&bench, "callsecret909"), Vec::<String>::new());
+}

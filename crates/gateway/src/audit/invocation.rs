@@ -276,12 +276,32 @@ pub fn presentable_arguments(redactor: &Redactor, arguments: &Map<String, Value>
             // Withheld before it is searched for secrets: what is not kept need not be searched.
             (_, value) => match weight(value) {
                 bytes if bytes > limits::ARGUMENT_BYTES_SHOWN => json!(bytes_withheld(bytes as u64)),
-                _ => redactor.redact_field(name, value),
+                _ => shallow(redactor.redact_field(name, value)),
             },
         };
         (cut(redactor, name), value)
     });
     Value::Object(shown.collect())
+}
+
+/// Stands where something stood that was nested deeper than is kept.
+const NESTED_DEEPER: &str = "[nested deeper]";
+
+/// What a client nested, without what lies deeper than anybody reads: readers of JSON, ours and others,
+/// refuse a document that nests too deep as a whole.
+pub fn shallow(value: Value) -> Value {
+    fn within(value: Value, levels: usize) -> Value {
+        match value {
+            Value::Array(_) | Value::Object(_) if levels == 0 => json!(NESTED_DEEPER),
+            Value::Array(items) => items.into_iter().map(|item| within(item, levels - 1)).collect(),
+            Value::Object(fields) => {
+                let fields = fields.into_iter();
+                Value::Object(fields.map(|(name, value)| (name, within(value, levels - 1))).collect())
+            }
+            plain => plain,
+        }
+    }
+    within(value, limits::LEVELS_SHOWN_MAX)
 }
 
 fn cut(redactor: &Redactor, name: &str) -> String {

@@ -36,6 +36,8 @@ pub struct Config {
 pub struct Redactor {
     patterns: Vec<Regex>,
     values: Option<Regex>,
+    /// What one call brought along.
+    given: Vec<String>,
 }
 
 impl Redactor {
@@ -43,7 +45,21 @@ impl Redactor {
         Self {
             patterns: config.patterns,
             values: any_of(config.secret_values),
+            given: Vec::new(),
         }
+    }
+
+    /// One that knows the secrets among a call's own variables as well; none where there are none.
+    pub fn knowing<'v>(&self, variables: impl IntoIterator<Item = (&'v str, &'v str)>) -> Option<Self> {
+        let secret = variables.into_iter().filter(|(name, _)| is_secret_name(name));
+        let values = secret.map(|(_, value)| value.trim_end());
+        let mut given: Vec<_> = values
+            .filter(|value| value.len() >= VALUE_BYTES_MIN)
+            .map(str::to_owned)
+            .collect();
+        given.sort_unstable();
+        given.dedup();
+        (!given.is_empty()).then(|| Self { given, ..self.clone() })
     }
 
     pub fn redact_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
@@ -51,6 +67,9 @@ impl Redactor {
         let wholes = self.patterns.iter().chain(&self.values).chain([&*TOKENS]);
         for pattern in wholes {
             spans.extend(pattern.find_iter(text).map(|found| found.range()));
+        }
+        for value in &self.given {
+            spans.extend(text.match_indices(value).map(|(at, found)| at..at + found.len()));
         }
         spans.extend(
             USER_INFO

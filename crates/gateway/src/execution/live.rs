@@ -8,6 +8,7 @@ use tokio::sync::watch;
 
 use super::output::Output;
 use crate::audit::Asked;
+use crate::audit::redact::Redactor;
 use crate::clock::Timestamp;
 use crate::ids::{ApprovalId, CorrelationId, RequestId};
 use crate::limits;
@@ -24,6 +25,8 @@ pub struct Live {
     pub origin: Origin,
     /// What ties all its events together.
     pub correlation_id: CorrelationId,
+    /// Knows the secrets that the call itself brought; none brings the usual one.
+    redactor: Option<Redactor>,
     /// When its own clock began: that of a command that waited for an answer begins with its run.
     began: Mutex<Instant>,
     stdout: Mutex<Output>,
@@ -56,6 +59,7 @@ impl Live {
             started_at,
             origin,
             correlation_id,
+            redactor: None,
             began: Mutex::new(Instant::now()),
             stdout: Mutex::new(Output::with_limit(output_limit)),
             stderr: Mutex::new(Output::with_limit(output_limit)),
@@ -67,6 +71,16 @@ impl Live {
             was_asked: AtomicBool::new(false),
             end: watch::Sender::new(None),
         }
+    }
+
+    /// Whatever is kept of the command goes through this one.
+    pub(crate) fn redacted_by(mut self, redactor: Option<Redactor>) -> Self {
+        self.redactor = redactor;
+        self
+    }
+
+    pub(crate) fn redactor<'a>(&'a self, usual: &'a Redactor) -> &'a Redactor {
+        self.redactor.as_ref().unwrap_or(usual)
     }
 
     /// What the session must know again after a restart.

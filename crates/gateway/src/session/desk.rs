@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::lifetime::{ClientInfo, KeptSession, Session, SessionState, SessionStep, Sessions, Touched};
 use crate::audit::event::{Actor, ActorType, Draft, EventType};
+use crate::audit::invocation::shallow;
 use crate::audit::payload::{Object, Payload};
 use crate::audit::redact::Redactor;
 use crate::audit::{Change, Pending, Record, RecordError, SessionChange};
@@ -54,7 +55,7 @@ impl Desk {
     /// A client that lists more than anybody reads is taken as one that can do nothing special.
     fn capabilities(&self, said: Option<&str>) -> Option<String> {
         let said: Value = serde_json::from_str(said?).ok()?;
-        let text = self.redactor.redact_json(&said).to_string();
+        let text = shallow(self.redactor.redact_json(&said)).to_string();
         Some(if text.len() <= limits::CAPABILITIES_BYTES_MAX {
             text
         } else {

@@ -19,7 +19,7 @@ use crate::tools::exec::request::{Act, CommandRequest};
 
 impl Gateway {
     pub(super) fn received(&self, admitted: &Admitted, request: &CommandRequest, live: &Live) -> Payload {
-        let redactor = &self.ports.redactor;
+        let redactor = live.redactor(&self.ports.redactor);
         let clean = |text: &Option<String>| text.as_deref().map(|text| redactor.redact_text(text).into_owned());
         let (command, arguments) = match &request.act {
             Act::Line(line) => (redactor.redact_text(line), Vec::new()),
@@ -71,9 +71,9 @@ impl Gateway {
             .finish()
     }
 
-    pub(super) fn dispatched(&self, cleared: &Cleared) -> Payload {
+    pub(super) fn dispatched(&self, cleared: &Cleared, live: &Live) -> Payload {
         let plan = cleared.plan();
-        let redactor = &self.ports.redactor;
+        let redactor = live.redactor(&self.ports.redactor);
         let names = plan.program_names();
         let programs: Vec<_> = names.iter().map(|name| redactor.redact_text(name)).collect();
         Object::new()

@@ -63,7 +63,7 @@ impl Gateway {
         let message = result
             .error
             .as_ref()
-            .map(|error| self.ports.redactor.redact_text(&error.message));
+            .map(|error| live.redactor(&self.ports.redactor).redact_text(&error.message));
         let end = End {
             status: result.status,
             error_code: result.error.as_ref().map(|error| error.code.name()),
@@ -148,7 +148,13 @@ impl Gateway {
     fn closing_row(&self, admitted: &Admitted, trace: &Trace, live: &Live, result: &CommandResult) -> CloseCommand {
         let (stdout, stdout_head) = self.kept(live, Stream::Stdout);
         let (stderr, stderr_head) = self.kept(live, Stream::Stderr);
+        let redactor = live.redactor(&self.ports.redactor);
         let mut facts = result.facts();
+        for name in ["error_message", "error_details"] {
+            if let Some(said) = facts.get_mut(name) {
+                *said = redactor.redact_json(said);
+            }
+        }
         facts.insert(
             "kept".to_owned(),
             json!({"stdout_head": stdout_head, "stderr_head": stderr_head}),
@@ -169,7 +175,8 @@ impl Gateway {
     /// What is kept of a stream for later, without secrets, and how much of it is its head.
     fn kept(&self, live: &Live, stream: Stream) -> (Vec<u8>, usize) {
         let (head, tail) = live.head_and_tail(stream);
-        let clean = |bytes: Vec<u8>| match self.ports.redactor.redact_text(&String::from_utf8_lossy(&bytes)) {
+        let redactor = live.redactor(&self.ports.redactor);
+        let clean = |bytes: Vec<u8>| match redactor.redact_text(&String::from_utf8_lossy(&bytes)) {
             std::borrow::Cow::Borrowed(_) => bytes,
             std::borrow::Cow::Owned(text) => text.into_bytes(),
         };

@@ -12,6 +12,7 @@ use super::asking::unrecorded;
 use crate::audit::event::{Draft, EventType};
 use crate::audit::invocation::{presentable_arguments, presentable_id, refusal_error};
 use crate::audit::payload::{Object, Payload};
+use crate::audit::redact::Redactor;
 use crate::audit::{Change, RecordError};
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal};
@@ -62,7 +63,7 @@ impl Gateway {
         let object = self
             .invocation(caller, call, live.started_at)
             .text("request_id", live.request_id.as_str());
-        let payload = self.outcome(object, answer, &correlation).finish();
+        let payload = outcome(object, answer, &correlation, live.redactor(&self.ports.redactor)).finish();
         let written = self
             .commit_event(caller, correlation, EventType::ToolAnswered, payload)
             .await;
@@ -84,46 +85,20 @@ impl Gateway {
             return Ok(());
         }
         let object = self.invocation(caller, call, started);
+        let own = self.redactor_of(call);
+        let redactor = own.as_ref().unwrap_or(&self.ports.redactor);
         let object = match outcome {
             Ok(answer) => {
                 let object = object.optional_text("request_id", answer.structured["request_id"].as_str());
-                self.outcome(object, answer, correlation)
+                self::outcome(object, answer, correlation, redactor)
             }
             Err(refusal) => {
-                let error = self.error(refusal.code, &refusal.message, &refusal.details, correlation);
+                let error = error(refusal.code, &refusal.message, &refusal.details, correlation, redactor);
                 object.text("status", "error").part("error", &error)
             }
         };
         self.commit_event(caller, correlation.clone(), EventType::ToolCalled, object.finish())
             .await
-    }
-
-    /// S2's status with the result or the error of an answer.
-    fn outcome(&self, object: Object, answer: &Answer, correlation: &CorrelationId) -> Object {
-        let facts = &answer.structured;
-        match (answer.is_error, facts["error_code"].as_str().and_then(ErrorCode::parse)) {
-            (true, code) => {
-                let code = code.unwrap_or(ErrorCode::InternalError);
-                let details = facts["error_details"].as_object().cloned().unwrap_or_default();
-                let message = facts["error_message"].as_str().unwrap_or_default();
-                let error = self.error(code, message, &details, correlation);
-                object.text("status", "error").part("error", &error)
-            }
-            (false, _) => object.text("status", "ok").part("result", &self.without_output(facts)),
-        }
-    }
-
-    fn error(
-        &self,
-        code: ErrorCode,
-        message: &str,
-        details: &Map<String, Value>,
-        correlation: &CorrelationId,
-    ) -> Payload {
-        let redactor = &self.ports.redactor;
-        let details = redactor.redact_json(&Value::Object(details.clone()));
-        let message = redactor.redact_text(message);
-        Payload::from(&refusal_error(code, &message, &details, correlation.as_str()))
     }
 
     async fn commit_event(
@@ -151,7 +126,8 @@ impl Gateway {
 
     /// What every invocation says, however it came out.
     fn invocation(&self, caller: &Caller, call: &ToolCall, started: Timestamp) -> Object {
-        let redactor = &self.ports.redactor;
+        let own = self.redactor_of(call);
+        let redactor = own.as_ref().unwrap_or(&self.ports.redactor);
         let tool: String = redactor
             .redact_text(&call.tool)
             .chars()
@@ -181,11 +157,11 @@ impl Gateway {
             .optional_text("rpc_id", rpc_id.as_deref())
     }
 
-    /// A result less its output, which the command itself keeps; the counts stay.
-    fn without_output(&self, structured: &Value) -> Payload {
-        let mut facts = structured.as_object().cloned().unwrap_or_default();
-        facts.retain(|name, _| name != "stdout" && name != "stderr");
-        Payload::from(&self.ports.redactor.redact_json(&Value::Object(facts)))
+    /// Knows the secrets in a call's `env`, which the command may print; none where there are none.
+    pub(super) fn redactor_of(&self, call: &ToolCall) -> Option<Redactor> {
+        let variables = call.arguments.get("env")?.as_object()?.iter();
+        let texts = variables.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
+        self.ports.redactor.knowing(texts.take(limits::ENVIRONMENT_MAX))
     }
 
     /// The answer of a call that has none of its own.
@@ -195,4 +171,40 @@ impl Gateway {
         let request_id = named.unwrap_or_else(|| self.ports.ids.request());
         CommandResult::refused(request_id, self.ports.clock.now(), refusal).answer()
     }
+}
+
+/// A result less its output, which the command itself keeps; the counts stay.
+fn without_output(redactor: &Redactor, structured: &Value) -> Payload {
+    let mut facts = structured.as_object().cloned().unwrap_or_default();
+    facts.retain(|name, _| name != "stdout" && name != "stderr");
+    Payload::from(&redactor.redact_json(&Value::Object(facts)))
+}
+
+/// S2's status with the result or the error of an answer.
+fn outcome(object: Object, answer: &Answer, correlation: &CorrelationId, redactor: &Redactor) -> Object {
+    let facts = &answer.structured;
+    match (answer.is_error, facts["error_code"].as_str().and_then(ErrorCode::parse)) {
+        (true, code) => {
+            let code = code.unwrap_or(ErrorCode::InternalError);
+            let details = facts["error_details"].as_object().cloned().unwrap_or_default();
+            let message = facts["error_message"].as_str().unwrap_or_default();
+            let error = error(code, message, &details, correlation, redactor);
+            object.text("status", "error").part("error", &error)
+        }
+        (false, _) => object
+            .text("status", "ok")
+            .part("result", &without_output(redactor, facts)),
+    }
+}
+
+fn error(
+    code: ErrorCode,
+    message: &str,
+    details: &Map<String, Value>,
+    correlation: &CorrelationId,
+    redactor: &Redactor,
+) -> Payload {
+    let details = redactor.redact_json(&Value::Object(details.clone()));
+    let message = redactor.redact_text(message);
+    Payload::from(&refusal_error(code, &message, &details, correlation.as_str()))
 }

@@ -112,7 +112,8 @@ impl Gateway {
             held.correlation_id.clone(),
         );
         live.waits_for(Some(held.id.clone()));
-        Arc::new(live)
+        let variables = request.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        Arc::new(live.redacted_by(self.ports.redactor.knowing(variables)))
     }
 
     /// Waits for the end that another process writes.

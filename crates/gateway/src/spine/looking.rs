@@ -12,6 +12,7 @@ use crate::audit::StoredCommand;
 use crate::audit::command::CommandAuditRecord;
 use crate::audit::event::ApprovalState;
 use crate::audit::payload::Object;
+use crate::audit::redact::Redactor;
 use crate::audit::trace::Trace;
 use crate::call::Step;
 use crate::error::{ErrorCode, Refusal, Status};
@@ -177,11 +178,13 @@ impl Gateway {
             &[],
             None,
             snapshot,
-            &self.ports.redactor,
+            live.redactor(&self.ports.redactor),
         );
         let mut trace = self.trace(admitted, live.correlation_id.clone());
         trace.step(Step::Receive, self.received(admitted, request, live));
-        self.refuse_aside(trace, &audit, live.request_id.clone(), refusal).await
+        let redactor = live.redactor(&self.ports.redactor);
+        self.refuse_aside(trace, &audit, live.request_id.clone(), refusal, redactor)
+            .await
     }
 
     pub(super) async fn refuse_unreadable(
@@ -198,14 +201,9 @@ impl Gateway {
             self.in_force().snapshot_for(admitted.caller()),
         );
         // Names nobody checked: as long as a message may be, and perhaps values that went to the wrong place.
-        let shown = |name: &String| {
-            self.ports
-                .redactor
-                .redact_text(name)
-                .chars()
-                .take(64)
-                .collect::<String>()
-        };
+        let own = self.redactor_of(call);
+        let redactor = own.as_ref().unwrap_or(&self.ports.redactor);
+        let shown = |name: &String| redactor.redact_text(name).chars().take(64).collect::<String>();
         let fields: Vec<_> = call.arguments.keys().take(64).map(shown).collect();
         let received = self
             .with_origin(Object::new(), &call.origin)
@@ -217,7 +215,7 @@ impl Gateway {
             .finish();
         let mut trace = self.trace(admitted, self.ports.ids.correlation());
         trace.step(Step::Receive, received);
-        self.refuse_aside(trace, &audit, request_id, refusal).await
+        self.refuse_aside(trace, &audit, request_id, refusal, redactor).await
     }
 
     /// Records a refusal that has no row of its own among the commands.
@@ -227,14 +225,12 @@ impl Gateway {
         audit: &CommandAuditRecord,
         request_id: RequestId,
         refusal: Refusal,
+        redactor: &Redactor,
     ) -> Answer {
         let mut result = self.refused(request_id, refusal);
         let audit_id = self.ports.ids.event();
         let payload = {
-            let message = result
-                .error
-                .as_ref()
-                .map(|error| self.ports.redactor.redact_text(&error.message));
+            let message = result.error.as_ref().map(|error| redactor.redact_text(&error.message));
             let end = crate::audit::command::End {
                 status: result.status,
                 error_code: result.error.as_ref().map(|error| error.code.name()),

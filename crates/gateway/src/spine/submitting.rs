@@ -37,7 +37,7 @@ impl Gateway {
             Err(refusal) => return self.refuse_unreadable(&admitted, tool, &call, refusal).await,
         };
         let request_id = request.request_id.clone().unwrap_or_else(|| self.ports.ids.request());
-        let live = Arc::new(Live::new(
+        let live = Live::new(
             request_id,
             request.digest.clone(),
             started,
@@ -45,7 +45,8 @@ impl Gateway {
             call.progress.clone(),
             call.origin.clone(),
             self.ports.ids.correlation(),
-        ));
+        );
+        let live = Arc::new(live.redacted_by(self.redactor_of(&call)));
         let looking = self.lookups.read().await;
         // Only an id that the caller chose can have been used before.
         let mut waits = None;

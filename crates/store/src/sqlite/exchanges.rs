@@ -32,7 +32,8 @@ impl SqliteStore {
             "(event_type <> 'command.completed' OR NOT EXISTS (
                  SELECT 1 FROM flow_events AS other WHERE other.correlation_id = flow_events.correlation_id
                      AND (other.event_type = 'tool.answered'
-                         OR other.event_type = 'command.received' AND other.payload ->> '$.transport' = 'terminal')))",
+                         OR other.event_type = 'command.received'
+                             AND iif(json_valid(other.payload), other.payload ->> '$.transport', '') = 'terminal')))",
             [],
         );
         if let Some(status) = &filter.status {
@@ -79,7 +80,11 @@ impl SqliteStore {
     /// Messages that were refused, called a tool or began a session, in the order they came.
     pub fn find_envelopes(&self, filter: &Filter) -> Result<Vec<Found>, QueryError> {
         let mut question = Question::about(&envelope::TELLING, filter);
-        question.also("coalesce(payload ->> '$.transport', '') <> 'terminal'", []);
+        // A row that is damaged is found, so that it can be told, and does not end the question.
+        question.also(
+            "coalesce(iif(json_valid(payload), payload ->> '$.transport', ''), '') <> 'terminal'",
+            [],
+        );
         if let Some(status) = &filter.status {
             question.also(
                 "iif(event_type = 'request.refused', 'refused', 'accepted') = ?",
@@ -158,7 +163,9 @@ fn spellings(id: &str) -> [SqlValue; 2] {
 }
 
 fn entry(row: &Row) -> Result<Option<Entry>, QueryError> {
-    let payload = serde_json::from_str(&row.payload).map_err(|source| QueryError::Payload { seq: row.seq, source })?;
+    let payload = row
+        .payload()
+        .map_err(|source| QueryError::Payload { seq: row.seq, source })?;
     let (Some(event_type), Ok(timestamp)) = (EventType::parse(&row.event_type), Timestamp::parse(&row.timestamp))
     else {
         return Ok(None);

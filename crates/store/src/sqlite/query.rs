@@ -76,15 +76,18 @@ impl SqliteStore {
     }
 
     /// Audit records of commands, oldest first: the payloads of their closing events.
-    pub fn query_commands(&self, filter: &Filter) -> Result<Vec<Value>, QueryError> {
-        self.readers
+    /// One that cannot be read says so in its place.
+    pub fn query_commands(&self, filter: &Filter) -> Result<Vec<Result<Value, QueryError>>, QueryError> {
+        Ok(self
+            .readers
             .read(|connection| select(connection, filter, Subject::Commands))
             .map_err(|source| QueryError::Read { source })?
             .into_iter()
             .map(|row| {
-                serde_json::from_str(&row.payload).map_err(|source| QueryError::Payload { seq: row.seq, source })
+                row.payload()
+                    .map_err(|source| QueryError::Payload { seq: row.seq, source })
             })
-            .collect()
+            .collect())
     }
 
     /// What was written behind a place, in order; at most the usual limit.

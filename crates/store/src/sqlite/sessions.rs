@@ -1,10 +1,9 @@
 //! Sessions in the database: written with the events they leave, read back with the requests they
 //! must know again.
 //!
-//! A session over pipes lives and dies with its process. While that one lives it is never idle; what a
-//! crash left open, the sweeper closes. All others outlive processes and expire.
-
-use std::sync::Arc;
+//! A session over pipes, or on an event stream of HTTP+SSE, lives and dies with its process. While that
+//! one lives it is never idle; what a crash left open, the sweeper closes. All others outlive processes and
+//! expire.
 
 use countersign_gateway::audit::event::{Actor, EventType};
 use countersign_gateway::audit::{Asked, Change, RecordError, SessionChange};
@@ -59,7 +58,7 @@ impl Ledger<'_> {
                 session.created_at.as_millis(),
                 used,
                 session.reuses_ids,
-                (session.transport == Transport::Stdio && state.is_open()).then(|| self.process()),
+                (dies_with_its_process(session.transport) && state.is_open()).then(|| self.process()),
             ])?,
             Some(from) => self.statement(ADVANCE)?.execute(params![
                 session.id.as_str(),
@@ -99,6 +98,14 @@ impl Ledger<'_> {
     pub(super) fn undo(&self) -> rusqlite::Result<()> {
         self.statement(UNDO)?.execute([])?;
         self.release()
+    }
+}
+
+/// Whether nobody can come back to a session of this transport once its process is gone.
+fn dies_with_its_process(transport: Transport) -> bool {
+    match transport {
+        Transport::Stdio | Transport::Sse => true,
+        Transport::StreamableHttp | Transport::Terminal => false,
     }
 }
 
@@ -240,8 +247,27 @@ impl SqliteStore {
 
     /// Closes sessions whose process died without doing so; gives their number. Blocks.
     pub(super) fn sweep_sessions(&self, now: Timestamp, ids: &IdSource) -> Result<usize, RecordError> {
+        let mut closed = 0;
+        for process in self.dead_processes()? {
+            // One that is closed belongs to no process any more, so that each round finds others.
+            loop {
+                let swept = self.close_sessions_of(&process, now, ids)?;
+                if swept == 0 {
+                    break;
+                }
+                closed += swept;
+            }
+        }
+        Ok(closed)
+    }
+
+    fn close_sessions_of(&self, process: &str, now: Timestamp, ids: &IdSource) -> Result<usize, RecordError> {
+        let sql = format!("SELECT {COLUMNS} FROM mcp_sessions WHERE process = ?1 LIMIT ?2");
+        let left = self
+            .readers
+            .select(&sql, params![process, bound(limits::SESSIONS_AT_ONCE)])?;
         let mut waiting = Vec::new();
-        for session in self.orphaned_sessions()? {
+        for session in left {
             let from = session.state();
             let last_used = session.last_activity_at;
             let Ok(session) = session.step(SessionStep::Close, last_used) else {
@@ -271,18 +297,18 @@ impl SqliteStore {
         Ok(closed)
     }
 
-    fn orphaned_sessions(&self) -> Result<Vec<Session>, RecordError> {
-        let readers = Arc::clone(&self.readers);
-        let open = readers.read(|connection| {
+    /// Those that left sessions open.
+    fn dead_processes(&self) -> Result<Vec<String>, RecordError> {
+        let known = self.readers.read(|connection| {
             connection
-                .prepare(&format!(
-                    "SELECT {COLUMNS}, process FROM mcp_sessions WHERE process IS NOT NULL LIMIT 500"
-                ))?
-                .query_map([], |row| Ok((read(row)?, row.get::<_, String>(11)?)))?
+                .prepare("SELECT DISTINCT process FROM mcp_sessions WHERE process IS NOT NULL")?
+                .query_map([], |row| row.get::<_, String>(0))?
                 .collect::<rusqlite::Result<Vec<_>>>()
         });
-        let open = open.map_err(|error| trouble::unavailable(&error))?;
-        let dead = open.into_iter().filter(|(_, process)| !Process::is_alive(process));
-        Ok(dead.map(|(session, _)| session).collect())
+        let known = known.map_err(|error| trouble::unavailable(&error))?;
+        Ok(known
+            .into_iter()
+            .filter(|process| !Process::is_alive(process))
+            .collect())
     }
 }

@@ -141,3 +141,46 @@ fn a_session_is_named_while_it_is_kept_and_marked_after() {
     );
     assert_eq!(told[1]["sessionId"], SessionId::trusted("s1").mark());
 }
+
+#[test]
+fn a_payload_is_read_however_deep_it_nests() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let mut deep = json!(1);
+    for _ in 0..500 {
+        deep = json!([deep]);
+    }
+    let refused = (
+        EventType::RequestRefused,
+        json!({"method": "nope", "transport": "stdio", "params": {"x": deep}}),
+    );
+    let settled = (EventType::ToolCalled, json!({"status": "ok", "result": {"x": deep}}));
+    commit(&store, call(&bench, "deep", noon(), &[refused, settled])).unwrap();
+    let found = store.find_envelopes(&Filter::everything()).unwrap();
+    let told = store.read_envelope(&found[0]).unwrap().unwrap();
+    assert_eq!(told["params"]["x"], deep);
+    let told = invocations(&store, &Filter::everything());
+    assert_eq!(told[0]["result"]["x"], deep);
+}
+
+#[test]
+fn a_damaged_row_does_not_hide_the_others() {
+    let bench = Bench::new();
+    let store = bench.open();
+    for name in ["one", "two"] {
+        let refused = (EventType::RequestRefused, json!({"method": name, "transport": "stdio"}));
+        let called = (EventType::ToolCalled, json!({"status": "ok", "result": {}}));
+        commit(&store, call(&bench, name, noon(), &[refused, called])).unwrap();
+    }
+    bench.force("UPDATE flow_events SET payload = '{' WHERE correlation_id = 'call-one'");
+    let everything = Filter::everything();
+    // Both events of a call tell of a message.
+    let read = |found: &[_]| -> Vec<bool> { found.iter().map(|it| store.read_envelope(it).is_ok()).collect() };
+    assert_eq!(
+        read(&store.find_envelopes(&everything).unwrap()),
+        [false, false, true, true]
+    );
+    let found = store.find_invocations(&everything).unwrap();
+    let read: Vec<_> = found.iter().map(|it| store.read_invocation(it).is_ok()).collect();
+    assert_eq!(read, [false, true]);
+}

@@ -121,7 +121,8 @@ fn every_part_of_a_filter_narrows() {
         ..all.clone()
     };
     let failed = json!({"request_id": "r2", "status": "failed"});
-    assert_eq!(store.query_commands(&r2).unwrap(), [failed]);
+    let found: Result<Vec<_>, _> = store.query_commands(&r2).unwrap().into_iter().collect();
+    assert_eq!(found.unwrap(), [failed]);
     assert_eq!(store.query_commands(&all).unwrap().len(), 2);
     let ok = Filter {
         status: text("ok"),

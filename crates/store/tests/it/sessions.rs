@@ -10,7 +10,7 @@ use countersign_gateway::audit::{Asked, Change, Pending, Record, RecordError, Se
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::error::ErrorCode;
 use countersign_gateway::ids::{IdSource, RequestId, SessionId};
-use countersign_gateway::limits::REQUESTS_REMEMBERED;
+use countersign_gateway::limits::{REQUESTS_REMEMBERED, SESSIONS_AT_ONCE};
 use countersign_gateway::session::desk::Desk;
 use countersign_gateway::session::lifetime::{ClientInfo, Session, SessionState, SessionStep, Sessions, Touched};
 use countersign_gateway::session::{Caller, Transport};
@@ -434,7 +434,7 @@ fn ended_sessions_go_with_the_record_and_open_ones_stay() {
 
 const STATE: &str = "COUNTERSIGN_TEST_SESSION_STATE";
 
-/// Not a test of its own: a process that enters a session over pipes and dies without a word.
+/// Not a test of its own: a process that enters sessions and dies without a word.
 #[test]
 fn child_enters_a_session() {
     let Ok(state) = std::env::var(STATE) else {
@@ -442,7 +442,11 @@ fn child_enters_a_session() {
     };
     let options = Options::new(Durability::Power, Clock::system());
     let store = Arc::new(SqliteStore::open(Path::new(&state), options).unwrap());
-    for (id, transport) in [("pipes", Transport::Stdio), ("http", Transport::StreamableHttp)] {
+    for (id, transport) in [
+        ("pipes", Transport::Stdio),
+        ("stream", Transport::Sse),
+        ("http", Transport::StreamableHttp),
+    ] {
         let session = Session::new(SessionId::trusted(id), &Caller::anonymous_agent(transport), noon());
         let session = session.step(SessionStep::Initialize, noon()).unwrap();
         block_on(desk(&store).open(session)).unwrap();
@@ -472,20 +476,44 @@ fn a_session_of_a_dead_process_is_closed_and_a_lasting_one_lives_on() {
     assert_eq!(
         block_on(store.idle_sessions(at(1), 10)).unwrap().len(),
         1,
-        "those over pipes are nobody's to expire"
+        "those over pipes and on event streams are nobody's to expire"
     );
     store.sweep_abandoned(later(), &bench.ids).unwrap();
     store.sweep_abandoned(later(), &bench.ids).unwrap();
     use SessionState::{Closed, Created, Initialized};
     assert_eq!(
-        ["pipes", "http", "mine"].map(|id| state(&store, id)),
-        [Closed, Initialized, Created]
+        ["pipes", "stream", "http", "mine"].map(|id| state(&store, id)),
+        [Closed, Closed, Initialized, Created]
     );
     assert_eq!(
         events(&store).iter().filter(|kind| *kind == "session.closed").count(),
-        1
+        2
     );
     verify(&store).unwrap();
+}
+
+#[test]
+fn every_session_of_a_dead_process_is_closed_however_many_there_are() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let many = 2 * SESSIONS_AT_ONCE + 1;
+    let caller = Caller::anonymous_agent(Transport::Sse);
+    for number in 0..many {
+        let session = Session::new(SessionId::trusted(format!("s{number}")), &caller, noon());
+        commit(&store, entering(&bench, session, None)).unwrap();
+    }
+    bench
+        .sql()
+        .execute("UPDATE mcp_sessions SET process = '1/1'", [])
+        .unwrap();
+    store.sweep_abandoned(later(), &bench.ids).unwrap();
+    assert_eq!(
+        store
+            .query_sessions(Some(SessionState::Closed), 2 * many)
+            .unwrap()
+            .len(),
+        many
+    );
 }
 
 #[test]

@@ -18,6 +18,7 @@ fn a_command_of_a_dead_process_is_closed_as_abandoned() {
     assert_eq!(store.sweep_abandoned(noon(), &bench.ids).unwrap(), 0);
     verify(&store).unwrap();
     let records = store.query_commands(&Filter::everything()).unwrap();
+    let records: Vec<_> = records.into_iter().map(Result::unwrap).collect();
     assert_eq!(records.len(), 3);
     let events = store.query_events(&Filter::everything()).unwrap();
     for (record, event) in records.iter().zip(&events[6..]) {

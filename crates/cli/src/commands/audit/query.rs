@@ -2,7 +2,6 @@
 
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::error::Status;
-use countersign_store::row::Row;
 use countersign_store::sqlite::exchanges;
 use countersign_store::sqlite::query::{Filter, Pick, QueryError};
 use serde_json::Value;
@@ -10,7 +9,7 @@ use serde_json::Value;
 use super::{Reading, summary};
 use crate::cli::{AuditKind, AuditQuery};
 use crate::config::Flags;
-use crate::start::BadUsage;
+use crate::start::{BadUsage, say};
 use crate::terminal::{Cell, Page, Tone, shortened};
 
 const ARGUMENTS_CHARS_MAX: usize = 100;
@@ -22,19 +21,24 @@ pub(super) fn run(flags: &Flags, asked: &AuditQuery) -> anyhow::Result<()> {
     match (asked.kind, asked.json) {
         (AuditKind::Event, true) => {
             let rows = record.query_events(&filter)?;
-            page.array(&rows.iter().map(Row::to_json).collect::<Result<Vec<_>, _>>()?)?;
+            let lines = rows.iter().map(|row| {
+                let line = row.to_json();
+                line.map_err(|source| QueryError::Payload { seq: row.seq, source })
+            });
+            page.array(&readable(lines).collect::<Result<Vec<_>, _>>()?)?;
         }
         (AuditKind::Event, false) => {
             let rows = record.query_events(&filter)?;
             page.table(&rows.iter().map(summary::cells).collect::<Vec<_>>())?;
         }
         (AuditKind::Command, true) => {
-            let commands = record.query_commands(&filter)?;
-            page.array(&commands.iter().map(Value::to_string).collect::<Vec<_>>())?;
+            let commands = readable(record.query_commands(&filter)?.into_iter());
+            page.array_of(commands.map(|command| Ok(command?.to_string())))?;
         }
         (AuditKind::Command, false) => {
-            let commands = record.query_commands(&filter)?;
-            page.table(&commands.iter().map(command).collect::<Vec<_>>())?;
+            let commands = readable(record.query_commands(&filter)?.into_iter());
+            let rows = commands.map(|record| Ok(command(&record?)));
+            page.table(&rows.collect::<anyhow::Result<Vec<_>>>()?)?;
         }
         (AuditKind::Invocation, form) => {
             let found = record.find_invocations(&filter)?;
@@ -57,12 +61,23 @@ fn print_all(
     json: bool,
     cells: impl Fn(&Value) -> Vec<Cell>,
 ) -> anyhow::Result<()> {
-    let read = read.filter_map(Result::transpose);
+    let read = readable(read.filter_map(Result::transpose));
     if json {
         return page.array_of(read.map(|value| Ok(value?.to_string())));
     }
     let rows = read.map(|value| Ok(cells(&value?)));
     page.table(&rows.collect::<anyhow::Result<Vec<_>>>()?)
+}
+
+/// Leaves out what is damaged, with a word on standard error: one bad row must not hide all the others.
+fn readable<T>(read: impl Iterator<Item = Result<T, QueryError>>) -> impl Iterator<Item = Result<T, QueryError>> {
+    read.filter(|row| match row {
+        Err(error @ QueryError::Payload { .. }) => {
+            say(&format!("warning: {error}; it is left out"));
+            false
+        }
+        Ok(_) | Err(QueryError::Read { .. }) => true,
+    })
 }
 
 fn filter(asked: &AuditQuery) -> anyhow::Result<Filter> {

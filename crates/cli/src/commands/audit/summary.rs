@@ -13,7 +13,7 @@ pub(super) const WIDTHS: [usize; 4] = [24, 19, 18, 36];
 
 /// Time, type, actor, correlation, summary.
 pub(super) fn cells(row: &Row) -> Vec<Cell> {
-    let payload: Value = serde_json::from_str(&row.payload).unwrap_or_default();
+    let payload = row.payload().unwrap_or_default();
     vec![
         Cell::new(Tone::Quiet, &row.timestamp),
         Cell::new(tone(row, &payload), &row.event_type),

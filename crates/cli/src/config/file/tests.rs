@@ -96,12 +96,28 @@ fn each_bad_value_is_one_problem() {
         "callbacks: {token: a, token_env: B}",
         "github: {api_url: ftp://x}",
         "limits: {depth: null}",
+        "limits: {depth: 0}",
+        "limits: {depth: 513}",
         "jobs: {maxProcesses: many}",
         "auth: {anonymous_agents: 1}",
         "tool_files: x",
     ] {
         let (_, problems) = load(text);
         assert_eq!(problems.len(), 1, "{text}: {problems:#?}");
+    }
+}
+
+#[test]
+fn nesting_that_would_overflow_the_stack_cannot_be_configured() {
+    let (_, problems) = load("limits: {depth: 512}");
+    assert!(problems.is_empty(), "{problems:#?}");
+    for depth in ["513", "100000000", "99999999999999999999999", "-1", "1.5"] {
+        let (_, problems) = load(&format!("limits: {{depth: {depth}}}"));
+        let told = format!("{problems:?}");
+        assert!(
+            told.contains("`limits.depth` must be a whole number from 1 to 512"),
+            "{told}"
+        );
     }
 }
 

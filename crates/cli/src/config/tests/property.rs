@@ -140,7 +140,7 @@ const CHOICES: &[(&str, &[&str])] = &[
             "requests_per_second: null",
             "requests_per_second: 1",
             "depth: 4",
-            "depth: 4000",
+            "depth: 400",
         ],
     ),
     (

@@ -240,3 +240,19 @@ fn a_clients_id_is_kept_as_it_was_unless_it_is_absurd() {
         "\"Bearer [redacted]\""
     );
 }
+
+#[test]
+fn what_is_nested_deeper_than_anybody_reads_is_cut() {
+    let redactor = Redactor::new(Config::default());
+    let depth = |value: &Value| -> usize {
+        let text = value.to_string();
+        text.bytes().filter(|byte| *byte == b'[').count()
+    };
+    let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+    let given = json!({"deep": nested(128), "fine": nested(limits::LEVELS_SHOWN_MAX)});
+    let shown = presentable_arguments(&redactor, given.as_object().expect("an object"));
+    assert_eq!(shown["fine"], given["fine"]);
+    // The marker has a bracket of its own.
+    assert_eq!(depth(&shown["deep"]), limits::LEVELS_SHOWN_MAX + 1);
+    assert!(shown.to_string().contains("[nested deeper]"), "{shown}");
+}

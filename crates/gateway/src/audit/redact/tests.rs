@@ -312,3 +312,22 @@ fn a_value_of_the_environment_never_survives() {
         assert!(!redacted.contains(&secret), "round {round}: {text:?} -> {redacted:?}");
     }
 }
+
+#[test]
+fn secrets_among_a_calls_variables_are_known_and_others_are_not() {
+    let usual = Redactor::new(Config::default());
+    let plain = [("COLOUR", "ultramarine"), ("TOKEN", "short")];
+    assert!(usual.knowing(plain).is_none(), "nothing to know");
+    let redactor = usual
+        .knowing([
+            ("TOKEN", "a.b*c+d\n"),
+            ("API_KEY", "a.b*c+d/more"),
+            ("COLOUR", "ultramarine"),
+        ])
+        .expect("two secrets");
+    let text = "a.b*c+d and a.b*c+d/more, ultramarine, aXb*c+d";
+    assert_eq!(
+        redactor.redact_text(text),
+        "[redacted] and [redacted], ultramarine, aXb*c+d"
+    );
+}
