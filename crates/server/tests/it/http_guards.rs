@@ -328,3 +328,19 @@ async fn the_numbers_are_open_on_loopback() {
     assert_eq!(web.ask(Ask::new("POST", "/metrics").raw("")).await.status, 405);
     web.stop().await;
 }
+
+#[tokio::test]
+async fn a_wrong_credential_does_not_read_the_numbers_even_on_loopback() {
+    let web = Web::start().await;
+    web.fake.allow("good", Role::Agent);
+    for value in ["Bearer bad", "Bearer ", "Basic good", "good"] {
+        let page = web
+            .ask(Ask::new("GET", "/metrics").header("Authorization", value))
+            .await;
+        assert_eq!(page.status, 401, "{value}");
+        assert!(!page.body.contains("countersign_"), "{value}");
+    }
+    let page = web.ask(Ask::new("GET", "/metrics").token("good")).await;
+    assert_eq!(page.status, 200);
+    web.stop().await;
+}
