@@ -348,6 +348,10 @@ impl Connection {
             result,
             ..
         } = opening;
+        let client = ClientInfo {
+            rpc_id: Some(request.id.to_json()),
+            ..client
+        };
         let answer = Outgoing::answer(wire::result(&request.id, &result));
         let connection = self.clone();
         if let Link::Stdio(_) = self.0.link {

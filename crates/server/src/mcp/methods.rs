@@ -174,6 +174,7 @@ pub(crate) fn initialize(host: &Host, params: &Map<String, Value>) -> Result<Ope
         capabilities: declared
             .map(|declared| Value::Object(declared.clone()).to_string())
             .filter(|text| text.len() <= CAPABILITIES_BYTES_MAX),
+        rpc_id: None,
     };
     Ok(Opening {
         revision,
