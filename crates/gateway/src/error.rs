@@ -3,9 +3,12 @@
 //! A [`Refusal`] is what a station says when a call goes no further: a code of the table, a sentence
 //! for the agent (what was wrong, what to try), and details for programs.
 
+use std::borrow::Cow;
+
 use serde_json::{Map, Value};
 
 use crate::ids::CorrelationId;
+use crate::limits;
 
 /// How a code reaches the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -144,6 +147,15 @@ impl ErrorCode {
     }
 }
 
+/// A name that somebody sent, as a refusal repeats it: long enough to be known again, never as long as a
+/// message may be.
+pub fn brief(name: &str) -> Cow<'_, str> {
+    match name.char_indices().nth(limits::NAME_CHARS_ECHOED) {
+        Some((end, _)) => Cow::Owned(format!("{}…", &name[..end])),
+        None => Cow::Borrowed(name),
+    }
+}
+
 /// Why a call goes no further.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Refusal {
@@ -192,6 +204,13 @@ impl Refusal {
 mod tests {
     use super::*;
     use std::collections::HashSet;
+
+    #[test]
+    fn a_refusal_repeats_no_more_of_a_name_than_is_needed_to_know_it_again() {
+        let fits = "é".repeat(limits::NAME_CHARS_ECHOED);
+        assert_eq!(brief(&fits), fits);
+        assert_eq!(brief(&"é".repeat(4_000_000)), fits + "…");
+    }
 
     #[test]
     fn names_are_unique_and_codes_stay_in_their_ranges() {

@@ -35,6 +35,8 @@ pub const PROBLEM_CHARS_MAX: usize = 400;
 /// What is kept of a refused message: characters of its method and of the refusal, bytes of its parameters.
 pub const REFUSED_TEXT_CHARS_MAX: usize = 512;
 pub const REFUSED_PARAMS_BYTES_MAX: usize = 4096;
+/// Characters of a name, as a client sent it, that a refusal repeats.
+pub const NAME_CHARS_ECHOED: usize = 200;
 /// Characters shown of a tool's name that nobody checked, and of a client's id of a request.
 pub const TOOL_NAME_CHARS_SHOWN: usize = 128;
 pub const RPC_ID_CHARS_SHOWN: usize = 256;

@@ -6,7 +6,7 @@
 pub mod arguments;
 pub mod definition;
 
-use crate::error::{ErrorCode, Refusal};
+use crate::error::{ErrorCode, Refusal, brief};
 use crate::policy::effective::EffectivePolicy;
 use crate::service::ToolCall;
 use crate::session::{Admitted, Caller};
@@ -55,7 +55,8 @@ pub fn resolve(policy: &EffectivePolicy, admitted: Admitted, call: ToolCall) -> 
     match Tool::by_name(&call.tool).filter(|_| policy.tools.sees(&context, &call.tool).is_ok()) {
         Some(tool) => Ok(Resolved { admitted, tool, call }),
         None => {
-            let message = format!("tool `{}` is not in this catalog; tools/list shows what is", call.tool);
+            let name = brief(&call.tool);
+            let message = format!("tool `{name}` is not in this catalog; tools/list shows what is");
             let refusal = Refusal::new(ErrorCode::UnknownTool, message);
             Err(Box::new(NotThere { call, refusal }))
         }

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::lifetime::{ClientInfo, KeptSession, Session, SessionState, SessionStep, Sessions, Touched};
 use crate::audit::event::{Actor, ActorType, Draft, EventType};
-use crate::audit::invocation::shallow;
+use crate::audit::invocation::{presentable_id, shallow};
 use crate::audit::payload::{Object, Payload};
 use crate::audit::redact::Redactor;
 use crate::audit::{Change, Pending, Record, RecordError, SessionChange};
@@ -48,6 +48,7 @@ impl Desk {
             version: shown(&client.version),
             protocol_version: shown(&client.protocol_version),
             capabilities: self.capabilities(client.capabilities.as_deref()),
+            rpc_id: client.rpc_id.as_deref().map(|id| presentable_id(&self.redactor, id)),
         };
         session.of(client)
     }
@@ -178,6 +179,9 @@ pub fn event(kind: EventType, session: &Session, actor: Actor, now: Timestamp, i
     let capabilities = client.capabilities.as_deref().map(serde_json::from_str::<Value>);
     if let (EventType::SessionInitialized, Some(Ok(capabilities))) = (kind, capabilities) {
         object = object.part("capabilities", &Payload::from(&capabilities));
+    }
+    if kind == EventType::SessionInitialized {
+        object = object.optional_text("rpc_id", client.rpc_id.as_deref());
     }
     if kind == EventType::SessionExpired {
         object = object.text("last_activity_at", &session.last_activity_at.to_string());

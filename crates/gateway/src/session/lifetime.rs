@@ -83,6 +83,8 @@ pub struct ClientInfo {
     pub protocol_version: Option<String>,
     /// What the client can do, as it said so: JSON.
     pub capabilities: Option<String>,
+    /// Its id of the request that said so: JSON. Told by the event of the handshake, not kept with the session.
+    pub rpc_id: Option<String>,
 }
 
 /// One client's session.

@@ -1,4 +1,5 @@
-//! `/metrics`: open on loopback; elsewhere for whoever holds a token that is not an agent's.
+//! `/metrics`: open on loopback; elsewhere for whoever holds a token that is not an agent's. A credential
+//! that is shown counts everywhere: a wrong one is refused, not taken for none.
 
 use axum::http::{Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -14,9 +15,9 @@ pub(super) async fn page(server: &Server, peer: &Peer, request: &Request<Incomin
         let refusal = Refusal::new(ErrorCode::MethodNotFound, "this address does not take this method");
         return refusal::answer(StatusCode::METHOD_NOT_ALLOWED, refusal, &server.host.ids);
     }
-    if !server.is_loopback {
+    if !server.is_loopback || request.headers().contains_key(header::AUTHORIZATION) {
         match server.admit(request.headers(), peer, Transport::StreamableHttp).await {
-            Ok(caller) if caller.role != Role::Agent => {}
+            Ok(caller) if server.is_loopback || caller.role != Role::Agent => {}
             Ok(_) => {
                 let refusal = Refusal::new(ErrorCode::Forbidden, "an agent's token does not read the metrics");
                 return refusal::answer(StatusCode::FORBIDDEN, refusal, &server.host.ids);

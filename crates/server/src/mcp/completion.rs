@@ -1,6 +1,6 @@
 //! `completion/complete`: values for arguments of prompts and of resource templates.
 
-use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::error::{ErrorCode, Refusal, brief};
 use serde_json::{Map, Value, json};
 
 use super::host::Host;
@@ -17,23 +17,28 @@ pub(crate) fn complete(host: &Host, params: &Map<String, Value>) -> Result<Value
             .ok_or_else(|| invalid(format!("`params.{object}.{name}` must be text")))
     };
     let argument = text("argument", "name")?;
+    let shown = brief(argument);
     let begun = text("argument", "value")?;
     let values = match text("ref", "type")? {
         "ref/prompt" => {
             let name = text("ref", "name")?;
             let known = host.features.extra_prompt(name).then(Vec::new);
-            prompts::values(name, argument)
-                .or(known)
-                .ok_or_else(|| invalid(format!("there is no prompt `{name}` with an argument `{argument}`")))?
+            prompts::values(name, argument).or(known).ok_or_else(|| {
+                invalid(format!(
+                    "there is no prompt `{}` with an argument `{shown}`",
+                    brief(name)
+                ))
+            })?
         }
         "ref/resource" => {
             let uri = text("ref", "uri")?;
             resources::values(uri, argument)
-                .ok_or_else(|| invalid(format!("there is no template `{uri}` with a part `{argument}`")))?
+                .ok_or_else(|| invalid(format!("there is no template `{}` with a part `{shown}`", brief(uri))))?
         }
         other => {
             return Err(invalid(format!(
-                "`{other}` cannot be completed; use `ref/prompt` or `ref/resource`"
+                "`{}` cannot be completed; use `ref/prompt` or `ref/resource`",
+                brief(other)
             )));
         }
     };

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::error::{ErrorCode, Refusal, brief};
 use countersign_gateway::ids::RequestId;
 use countersign_gateway::service::RefusedEnvelope;
 use countersign_gateway::session::Caller;
@@ -347,7 +347,7 @@ impl Connection {
             }
             method => Refusal::new(
                 ErrorCode::SessionNotInitialized,
-                format!("`{method}` came before `initialize`; send `initialize` first"),
+                format!("`{}` came before `initialize`; send `initialize` first", brief(method)),
             ),
         };
         drop(state);
@@ -365,6 +365,10 @@ impl Connection {
             result,
             ..
         } = opening;
+        let client = ClientInfo {
+            rpc_id: Some(request.id.to_json()),
+            ..client
+        };
         let answer = Outgoing::answer(wire::result(&request.id, &result));
         let connection = self.clone();
         if let Link::Stdio(_) = self.0.link {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::error::{ErrorCode, Refusal, brief};
 use countersign_gateway::session::Caller;
 use countersign_gateway::session::lifetime::ClientInfo;
 use serde_json::{Map, Value, json};
@@ -174,6 +174,7 @@ pub(crate) fn initialize(host: &Host, params: &Map<String, Value>) -> Result<Ope
         capabilities: declared
             .map(|declared| Value::Object(declared.clone()).to_string())
             .filter(|text| text.len() <= CAPABILITIES_BYTES_MAX),
+        rpc_id: None,
     };
     Ok(Opening {
         revision,
@@ -184,7 +185,10 @@ pub(crate) fn initialize(host: &Host, params: &Map<String, Value>) -> Result<Ope
 }
 
 pub(crate) fn unknown_method(method: &str) -> Refusal {
-    Refusal::new(ErrorCode::MethodNotFound, format!("there is no method `{method}` here"))
+    Refusal::new(
+        ErrorCode::MethodNotFound,
+        format!("there is no method `{}` here", brief(method)),
+    )
 }
 
 /// Who may share what a client keeps of a result.

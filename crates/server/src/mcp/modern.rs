@@ -1,6 +1,6 @@
 //! The modern era's envelope: what each request must say about itself.
 
-use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::error::{ErrorCode, Refusal, brief};
 use serde_json::{Map, Value};
 
 use super::client::{Capabilities, Client, Level, LogFilter};
@@ -25,10 +25,11 @@ pub(crate) fn read(params: &Map<String, Value>) -> Result<Client, Refusal> {
     match get(VERSION) {
         Some(Value::String(version)) if version == MODERN => {}
         Some(Value::String(version)) => {
+            let version = &*brief(version);
             let message = format!("protocol version `{version}` is not spoken without a session; use `{MODERN}`");
             return Err(Refusal::new(ErrorCode::UnsupportedProtocolVersion, message)
                 .with("supported", SUPPORTED.to_vec())
-                .with("requested", version.as_str()));
+                .with("requested", version));
         }
         Some(_) => return Err(invalid(format!("`_meta[\"{VERSION}\"]` must be text"))),
         None => return Err(invalid(format!("`_meta[\"{VERSION}\"]` is missing"))),

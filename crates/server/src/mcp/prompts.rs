@@ -1,6 +1,6 @@
 //! The prompts we serve: how to act through the gateway, and what to do about a refusal.
 
-use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::error::{ErrorCode, Refusal, brief};
 use serde_json::{Map, Value, json};
 
 use super::revision::Era;
@@ -76,6 +76,7 @@ pub(crate) fn get(params: &Map<String, Value>) -> Result<Value, Refusal> {
     let invalid = |message: String| Refusal::new(ErrorCode::InvalidParams, message);
     let prompt = match params.get("name") {
         Some(Value::String(name)) => find(name).ok_or_else(|| {
+            let name = brief(name);
             invalid(format!(
                 "there is no prompt `{name}`; `prompts/list` names those there are"
             ))
@@ -169,6 +170,7 @@ fn run_a_command(arguments: &Map<String, Value>) -> Result<String, Refusal> {
 fn explain_a_refusal(arguments: &Map<String, Value>) -> Result<String, Refusal> {
     let name = arguments["error_code"].as_str().unwrap_or_default();
     let Some(code) = ErrorCode::parse(name) else {
+        let name = brief(name);
         let message = format!("there is no error code `{name}`; the resource `countersign://errors` lists all");
         return Err(Refusal::new(ErrorCode::InvalidParams, message));
     };

@@ -1,7 +1,7 @@
 //! The resources we serve: the error table, whole and by code, for clients that want to know every code
 //! beforehand.
 
-use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::error::{ErrorCode, Refusal, brief};
 use serde_json::{Map, Value, json};
 
 use super::host::Host;
@@ -65,6 +65,7 @@ pub(crate) fn uri(params: &Map<String, Value>) -> Result<&str, Refusal> {
 }
 
 pub(crate) fn unknown(uri: &str) -> Refusal {
+    let uri = &*brief(uri);
     let message = format!("there is no resource `{uri}`; `resources/list` names those there are");
     Refusal::new(ErrorCode::ResourceNotFound, message).with("uri", uri)
 }

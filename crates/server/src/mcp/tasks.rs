@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::error::{ErrorCode, Refusal, brief};
 use countersign_gateway::ids::RequestId;
 use countersign_gateway::service::{Answer, Cancel, ToolCall};
 use serde_json::{Map, Value, json};
@@ -53,7 +53,10 @@ pub(crate) fn task_id(client: &Client, request: &Request) -> Result<String, Refu
 }
 
 pub(crate) fn unknown(id: &str) -> Refusal {
-    Refusal::new(ErrorCode::InvalidParams, format!("there is no task `{id}` of yours"))
+    Refusal::new(
+        ErrorCode::InvalidParams,
+        format!("there is no task `{}` of yours", brief(id)),
+    )
 }
 
 /// The answer to a call that goes on as a task; none for a command that has ended.

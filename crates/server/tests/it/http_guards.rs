@@ -369,3 +369,19 @@ async fn a_batch_without_a_request_is_accepted_and_not_answered() {
     assert_eq!((reply.status, reply.body.as_str()), (202, ""));
     web.stop().await;
 }
+
+#[tokio::test]
+async fn a_wrong_credential_does_not_read_the_numbers_even_on_loopback() {
+    let web = Web::start().await;
+    web.fake.allow("good", Role::Agent);
+    for value in ["Bearer bad", "Bearer ", "Basic good", "good"] {
+        let page = web
+            .ask(Ask::new("GET", "/metrics").header("Authorization", value))
+            .await;
+        assert_eq!(page.status, 401, "{value}");
+        assert!(!page.body.contains("countersign_"), "{value}");
+    }
+    let page = web.ask(Ask::new("GET", "/metrics").token("good")).await;
+    assert_eq!(page.status, 200);
+    web.stop().await;
+}

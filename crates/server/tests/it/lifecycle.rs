@@ -255,3 +255,31 @@ async fn a_resource_that_is_not_there_is_named() {
         assert_eq!(error_of(&answer), (-32602, "INVALID_PARAMS"));
     }
 }
+
+#[tokio::test]
+async fn names_of_any_length_are_answered_briefly() {
+    let long = "x".repeat(50_000);
+    let mut early = Client::new();
+    early
+        .raw(format!("{{\"jsonrpc\":\"2.0\",\"id\":1,\"method\":\"{long}\"}}\n"))
+        .await;
+    let answer = early.next().await.to_string();
+    assert!(answer.len() < 1_000, "{} bytes", answer.len());
+    let mut client = Client::of("2025-11-25").await;
+    for (method, params) in [
+        (long.as_str(), json!({})),
+        ("prompts/get", json!({"name": long})),
+        ("resources/read", json!({"uri": long})),
+        (
+            "completion/complete",
+            json!({"ref": {"type": "ref/prompt", "name": long}, "argument": {"name": long, "value": ""}}),
+        ),
+    ] {
+        let message = json!({"jsonrpc": "2.0", "id": method.len(), "method": method, "params": params});
+        client.raw(format!("{message}\n")).await;
+        let answer = client.next().await;
+        assert!(answer["error"]["message"].as_str().unwrap().contains('…'));
+        let bytes = answer.to_string().len();
+        assert!(bytes < 2_000, "{bytes} bytes for {}", &method[..method.len().min(20)]);
+    }
+}

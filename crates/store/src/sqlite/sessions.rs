@@ -229,6 +229,7 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Session> {
         version: row.get(4)?,
         protocol_version: row.get(5)?,
         capabilities: row.get(6)?,
+        rpc_id: None,
     });
     session.last_activity_at = Timestamp::from_millis(row.get(9)?);
     session.reuses_ids = row.get(10)?;

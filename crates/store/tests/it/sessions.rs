@@ -14,6 +14,7 @@ use countersign_gateway::limits::{REQUESTS_REMEMBERED, SESSIONS_AT_ONCE};
 use countersign_gateway::session::desk::Desk;
 use countersign_gateway::session::lifetime::{ClientInfo, Session, SessionState, SessionStep, Sessions, Touched};
 use countersign_gateway::session::{Caller, Transport};
+use countersign_store::sqlite::query::Filter;
 use countersign_store::{Durability, Options, SqliteStore};
 use serde_json::json;
 
@@ -38,6 +39,7 @@ fn session(id: &str) -> Session {
         version: Some("1".to_owned()),
         protocol_version: Some("2025-11-25".to_owned()),
         capabilities: Some("{}".to_owned()),
+        rpc_id: None,
     })
 }
 
@@ -175,6 +177,7 @@ fn what_a_client_says_of_itself_is_cut_and_redacted() {
         version: Some("password=hunter22".to_owned()),
         protocol_version: Some("2025-11-25".to_owned()),
         capabilities: Some(json!({"x": "y".repeat(10_000)}).to_string()),
+        rpc_id: None,
     });
     block_on(desk(&store).open(boastful)).unwrap();
     let kept = block_on(store.session(&SessionId::trusted("s1")))
@@ -185,6 +188,26 @@ fn what_a_client_says_of_itself_is_cut_and_redacted() {
     assert_eq!(kept.name.unwrap().len(), 256);
     assert_eq!(kept.version.as_deref(), Some("password=[redacted]"));
     assert_eq!(kept.capabilities.as_deref(), Some("{}"));
+}
+
+#[test]
+fn a_handshake_is_told_with_the_clients_id_of_it() {
+    let bench = Bench::new();
+    let store = Arc::new(bench.open());
+    for (id, rpc_id) in [("s1", json!(7)), ("s2", json!("Bearer abcdefgh")), ("s3", json!(null))] {
+        let entered = initialized(id);
+        let client = ClientInfo {
+            rpc_id: Some(rpc_id.to_string()),
+            ..entered.client.clone()
+        };
+        block_on(desk(&store).open(entered.of(client))).unwrap();
+    }
+    let found = store.find_envelopes(&Filter::everything()).unwrap();
+    let told = |found| store.read_envelope(found).unwrap().unwrap()["requestId"].clone();
+    assert_eq!(
+        found.iter().map(told).collect::<Vec<_>>(),
+        [json!(7), json!("Bearer [redacted]"), json!(null)]
+    );
 }
 
 #[test]
