@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use countersign_gateway::audit::Pending;
 use countersign_gateway::catalog::definition::ToolDefinition;
-use countersign_gateway::clock::Timestamp;
 use countersign_gateway::error::{ErrorCode, Refusal};
-use countersign_gateway::ids::{RequestId, SessionId};
+use countersign_gateway::ids::RequestId;
 use countersign_gateway::service::{Answer, RefusedEnvelope, Service, ToolCall};
-use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState, Sessions, Touched};
+use countersign_gateway::session::lifetime::Unkept;
 use countersign_gateway::session::{Caller, Transport};
 use countersign_server::stdio::{ConformanceFixtures, StdioOptions, serve};
 use libfuzzer_sys::fuzz_target;
@@ -72,28 +71,6 @@ impl Service for Fake {
     }
 }
 
-impl Sessions for Fake {
-    fn open(&self, _session: Session) -> Pending<Result<(), Refusal>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn advance(&self, _session: Session, _from: SessionState) -> Pending<Result<(), Refusal>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn find(&self, _id: &SessionId) -> Pending<Result<Option<KeptSession>, Refusal>> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
-
-    fn touch(&self, _touched: Vec<Touched>) -> Pending<Result<(), Refusal>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn expire(&self, _idle_since: Timestamp, _busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
-}
-
 /// Counts messages with an id, by that id.
 fn count(counts: &mut HashMap<String, usize>, message: &Value, counted: &impl Fn(&Value) -> bool) {
     match message {
@@ -122,8 +99,8 @@ fuzz_target!(|input: &[u8]| {
         };
         let caller = Caller::anonymous_agent(Transport::Stdio);
         let never = std::future::pending::<()>();
-        let service = Arc::new(Fake);
-        let serving = serve(service.clone(), service, caller, options, from_client, to_client, never);
+        let (service, sessions) = (Arc::new(Fake), Arc::new(Unkept));
+        let serving = serve(service, sessions, caller, options, from_client, to_client, never);
         let writing = async {
             let _ = to_server.write_all(input).await;
             drop(to_server);

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use countersign_gateway::audit::Pending;
 use countersign_gateway::catalog::definition::{Hints, ToolDefinition};
-use countersign_gateway::clock::{Clock, Timestamp};
+use countersign_gateway::clock::Clock;
 use countersign_gateway::error::{ErrorCode, Refusal};
-use countersign_gateway::ids::{CredentialId, IdSource, RequestId, SessionId};
+use countersign_gateway::ids::{CredentialId, IdSource, RequestId};
 use countersign_gateway::service::{Answer, RefusedEnvelope, Service, ToolCall};
 use countersign_gateway::session::credential::{Credential, Credentials};
-use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState, Sessions, Touched};
+use countersign_gateway::session::lifetime::Unkept;
 use countersign_gateway::session::{Caller, Transport};
 use countersign_server::http::{About, Anonymous, ConformanceFixtures, HttpLimits, HttpOptions, Readiness, serve_http};
 use countersign_server::limits::SESSION_TTL_DEFAULT;
@@ -27,7 +27,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some("http") => runtime.block_on(over_http())?,
         _ => runtime.block_on(serve_stdio(
             Arc::new(Echo),
-            Arc::new(Echo),
+            Arc::new(Unkept),
             Caller::anonymous_agent(Transport::Stdio),
             StdioOptions::standard(),
             std::future::pending::<()>(),
@@ -50,7 +50,7 @@ async fn over_http() -> Result<(), Box<dyn std::error::Error>> {
         ids: IdSource::random(),
         clock: Clock::system(),
         service: Arc::new(Echo),
-        sessions: Arc::new(Echo),
+        sessions: Arc::new(Unkept),
         credentials: Arc::new(Echo),
         anonymous: Anonymous::AgentsOnLoopback,
         session_ttl: SESSION_TTL_DEFAULT,
@@ -117,33 +117,6 @@ impl Service for Echo {
 
     fn shutdown(&self) -> Pending<()> {
         Box::pin(std::future::ready(()))
-    }
-}
-
-/// Sessions that nobody keeps.
-impl Sessions for Echo {
-    fn open(&self, _session: Session) -> Pending<Result<(), Refusal>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn advance(&self, _session: Session, _from: SessionState) -> Pending<Result<(), Refusal>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn find(&self, _id: &SessionId) -> Pending<Result<Option<KeptSession>, Refusal>> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
-
-    fn touch(&self, _touched: Vec<Touched>) -> Pending<Result<(), Refusal>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn count(&self) -> Pending<Result<Vec<(SessionState, usize)>, Refusal>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
-
-    fn expire(&self, _idle_since: Timestamp, _busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 }
 

@@ -202,6 +202,36 @@ pub trait Sessions: Send + Sync + 'static {
     fn expire(&self, idle_since: Timestamp, busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>>;
 }
 
+/// Sessions that end with their connections, for a server without a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Unkept;
+
+impl Sessions for Unkept {
+    fn open(&self, _session: Session) -> Pending<Result<(), Refusal>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn advance(&self, _session: Session, _from: SessionState) -> Pending<Result<(), Refusal>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn find(&self, _id: &SessionId) -> Pending<Result<Option<KeptSession>, Refusal>> {
+        Box::pin(std::future::ready(Ok(None)))
+    }
+
+    fn touch(&self, _touched: Vec<Touched>) -> Pending<Result<(), Refusal>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn count(&self) -> Pending<Result<Vec<(SessionState, usize)>, Refusal>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+
+    fn expire(&self, _idle_since: Timestamp, _busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
+    }
+}
+
 /// A session that was used.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Touched {

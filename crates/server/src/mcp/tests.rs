@@ -7,9 +7,9 @@ use countersign_gateway::audit::Pending;
 use countersign_gateway::catalog::definition::ToolDefinition;
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::error::{ErrorCode, Refusal};
-use countersign_gateway::ids::{CredentialId, IdSource, RequestId, SessionId};
+use countersign_gateway::ids::{CredentialId, IdSource, RequestId};
 use countersign_gateway::service::{Answer, RefusedEnvelope, Service, ToolCall};
-use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState, Sessions, Touched};
+use countersign_gateway::session::lifetime::Unkept;
 use countersign_gateway::session::{Caller, Transport};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -52,36 +52,10 @@ impl Service for Waits {
     }
 }
 
-impl Sessions for Waits {
-    fn open(&self, _session: Session) -> Pending<Result<(), Refusal>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn advance(&self, _session: Session, _from: SessionState) -> Pending<Result<(), Refusal>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn find(&self, _id: &SessionId) -> Pending<Result<Option<KeptSession>, Refusal>> {
-        Box::pin(std::future::ready(Ok(None)))
-    }
-
-    fn touch(&self, _touched: Vec<Touched>) -> Pending<Result<(), Refusal>> {
-        Box::pin(std::future::ready(Ok(())))
-    }
-
-    fn count(&self) -> Pending<Result<Vec<(SessionState, usize)>, Refusal>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
-
-    fn expire(&self, _idle_since: Timestamp, _busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
-        Box::pin(std::future::ready(Ok(Vec::new())))
-    }
-}
-
 fn host(clock: &Clock) -> Arc<Host> {
     Arc::new(Host {
         service: Arc::new(Waits),
-        sessions: Arc::new(Waits),
+        sessions: Arc::new(Unkept),
         clock: clock.clone(),
         ids: IdSource::counting(),
         depth_max: 128,
