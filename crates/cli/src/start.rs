@@ -9,7 +9,9 @@ use anyhow::Context as _;
 use countersign_gateway::approval::Approver;
 use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
+use countersign_gateway::audit::reading::{Filter, Pick};
 use countersign_gateway::audit::redact::{self, Redactor, is_secret_name};
+use countersign_gateway::audit::row::Row;
 use countersign_gateway::audit::{Change, Record as _};
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
@@ -17,8 +19,6 @@ use countersign_gateway::policy::effective::EffectivePolicy;
 use countersign_gateway::session::credential::Credentials;
 use countersign_gateway::session::lifetime::Sessions;
 use countersign_gateway::spine::{Gateway, Settings as SpineSettings};
-use countersign_store::row::Row;
-use countersign_store::sqlite::query::{Filter, Pick};
 use countersign_store::{Durability, Options, SqliteStore};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -43,6 +43,7 @@ pub(crate) struct Joined {
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) sessions: Arc<dyn Sessions>,
     pub(crate) credentials: Arc<dyn Credentials>,
+    pub(crate) board: Arc<Board>,
     pub(crate) record: Arc<SqliteStore>,
 }
 
@@ -153,13 +154,14 @@ impl Started {
         self.keep_house(&record);
         let sessions = wiring::sessions(&record, &redactor);
         let credentials = wiring::credentials(&record);
+        let board = self.board(&record, approvers);
         let parts = Parts {
             policy: self.policy.clone(),
             settings: SpineSettings {
                 answer_within,
                 output_limit: self.settings.output_limit_bytes,
             },
-            board: self.board(&record, approvers),
+            board: board.clone(),
             redactor,
             record: record.clone(),
         };
@@ -167,6 +169,7 @@ impl Started {
             gateway: wiring::gateway(parts, launchpad),
             sessions,
             credentials,
+            board,
             record,
         })
     }

@@ -57,6 +57,7 @@ async fn over_http() -> Result<(), Box<dyn std::error::Error>> {
         limits: HttpLimits::standard(),
         tls: None,
         gauges: Arc::default(),
+        office: None,
         fixtures: match std::env::args().nth(2).as_deref() {
             Some("fixtures") => ConformanceFixtures::Served,
             _ => ConformanceFixtures::Absent,

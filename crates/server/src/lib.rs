@@ -8,6 +8,8 @@
 mod mcp;
 
 pub mod http;
+pub mod office;
+mod rest;
 pub mod stdio;
 
 pub mod limits;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::checkpoint::Checkpoint;
 use crate::key::{self, Key};
 use crate::prove::{self, Fault, Flaw, Report, Walk};
-use crate::row::Row;
+use countersign_gateway::audit::row::Row;
 
 const FORMAT: &str = "countersign-record";
 const VERSION: u64 = 1;

@@ -12,7 +12,7 @@ mod hex;
 pub mod key;
 mod process;
 pub mod prove;
-pub mod row;
+
 pub mod sqlite;
 pub mod wake;
 mod witness;

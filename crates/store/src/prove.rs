@@ -10,7 +10,7 @@ use std::fmt;
 use countersign_gateway::audit::chain::{Hash, link};
 
 use crate::checkpoint::{Checkpoint, EVERY_ROWS, Kind};
-use crate::row::Link;
+use countersign_gateway::audit::row::Link;
 
 /// How far from its place a moved row is recognised.
 const MOVED_ROWS_MAX: u64 = 10_000;

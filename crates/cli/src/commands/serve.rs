@@ -9,11 +9,12 @@ use countersign_gateway::ids::IdSource;
 use countersign_server::http::{
     About, Anonymous, ConformanceFixtures, HttpLimits, HttpOptions, Readiness, Tls, serve_http,
 };
+use countersign_server::office::Office;
 use countersign_store::SqliteStore;
 use tokio::net::TcpListener;
 
 use crate::cli::Serve;
-use crate::config::{Flags, Settings};
+use crate::config::{Flags, OperatorsFile, Settings};
 use crate::start::{self, BadUsage, Joined, Started};
 use crate::wiring::Launchpad;
 
@@ -61,6 +62,12 @@ fn options(settings: &Settings, joined: Joined, tls: Option<Tls>, fixtures: Conf
             policy_mode: settings.approval.mode.clone(),
             state_directory: settings.state_dir.display().to_string(),
         },
+        office: Some(Office {
+            board: joined.board,
+            records: joined.record.clone(),
+            logins: joined.record.clone(),
+            rules: Arc::new(OperatorsFile),
+        }),
         readiness: Arc::new(RecordIsThere(joined.record)),
         shutdown_grace: settings.shutdown_grace,
         ids: IdSource::random(),

@@ -64,7 +64,7 @@ fn shown(session: &Session, ttl: Duration) -> Value {
 fn expires_at(session: &Session, ttl: Duration) -> Option<String> {
     use countersign_gateway::session::Transport;
     match session.transport {
-        Transport::Stdio | Transport::Terminal => None,
+        Transport::Stdio | Transport::Terminal | Transport::Rest | Transport::Console => None,
         Transport::StreamableHttp | Transport::Sse => session.expires_at(ttl).map(|at| at.to_string()),
     }
 }

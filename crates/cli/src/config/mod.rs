@@ -11,6 +11,7 @@ mod settings;
 
 mod environment;
 mod file;
+mod standing;
 mod surroundings;
 mod trust;
 
@@ -37,5 +38,6 @@ pub(crate) use load::{find_state_dir, inside, load};
 pub(crate) use merge::Held;
 pub(crate) use origin::{Problem, Problems, Source, Warning};
 pub(crate) use settings::{Settings, WhitelistEntry};
+pub(crate) use standing::OperatorsFile;
 pub(crate) use surroundings::{Flags, Surroundings};
 pub(crate) use trust::trust;

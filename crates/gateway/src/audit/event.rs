@@ -55,6 +55,8 @@ names! {
         SessionClosed "session.closed",
         SessionExpired "session.expired",
         AuthRefused "auth.refused",
+        AuthLogin "auth.login",
+        AuthLogout "auth.logout",
         TokenCreated "token.created",
         TokenRevoked "token.revoked",
         PolicyChanged "policy.changed",

@@ -11,7 +11,9 @@ pub mod envelope;
 pub mod event;
 pub mod invocation;
 pub mod payload;
+pub mod reading;
 pub mod redact;
+pub mod row;
 pub mod trace;
 
 use std::future::Future;

@@ -1,10 +1,12 @@
 //! Who calls. A transport hands over a [`Caller`]; [`admit`] turns it into [`Admitted`], the first
 //! link of the proof chain, or refuses. A client that comes back is recognised by its session
-//! ([`lifetime`], kept by the [`desk`]) and by its token ([`credential`]).
+//! ([`lifetime`], kept by the [`desk`]) and by its token ([`credential`]); a person's browser by its
+//! login ([`login`]).
 
 pub mod credential;
 pub mod desk;
 pub mod lifetime;
+pub mod login;
 
 use std::sync::Arc;
 
@@ -53,10 +55,19 @@ pub enum Transport {
     StreamableHttp,
     Sse,
     Terminal,
+    Rest,
+    Console,
 }
 
 impl Transport {
-    pub const ALL: [Self; 4] = [Self::Stdio, Self::StreamableHttp, Self::Sse, Self::Terminal];
+    pub const ALL: [Self; 6] = [
+        Self::Stdio,
+        Self::StreamableHttp,
+        Self::Sse,
+        Self::Terminal,
+        Self::Rest,
+        Self::Console,
+    ];
 
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|transport| transport.as_str() == text)
@@ -68,6 +79,8 @@ impl Transport {
             Self::StreamableHttp => "streamable-http",
             Self::Sse => "sse",
             Self::Terminal => "terminal",
+            Self::Rest => "rest",
+            Self::Console => "console",
         }
     }
 }

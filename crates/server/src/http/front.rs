@@ -54,6 +54,11 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
         "/metrics" => hardened(numbers::page(server, peer, &request).await),
         _ => {
             let _underway = peer.wire.begin();
+            let mut request = request;
+            if request.uri().path().starts_with("/api/") {
+                let visitor = server.visitor(request.method(), request.headers(), peer).await;
+                request.extensions_mut().insert(visitor);
+            }
             let Ok(response) = server.router.clone().call(request.map(Body::new)).await;
             hardened(response)
         }

@@ -14,7 +14,7 @@ mod doorman;
 mod guard;
 mod headers;
 mod rate;
-mod refusal;
+pub(crate) mod refusal;
 mod tls;
 
 mod sse;
@@ -37,7 +37,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -57,6 +57,8 @@ use crate::limits::{BODY_BYTES_DEFAULT, DEPTH_DEFAULT, SESSIONS_DEFAULT};
 use crate::mcp::host::{Features, Host};
 use crate::mcp::methods;
 use crate::mcp::revision::Era;
+use crate::office::{self, Office, Visitor};
+use crate::rest;
 
 pub use crate::mcp::host::ConformanceFixtures;
 
@@ -99,6 +101,8 @@ pub struct HttpOptions {
     pub limits: HttpLimits,
     pub tls: Option<Tls>,
     pub fixtures: ConformanceFixtures,
+    /// What people use; none serves programs only.
+    pub office: Option<Office>,
     /// Where the numbers of this moment are kept.
     pub gauges: Arc<Gauges>,
 }
@@ -227,6 +231,39 @@ impl Server {
     }
 }
 
+impl Server {
+    /// Who comes to the routes for people: the bearer of a token, or a browser that is logged in.
+    async fn visitor(&self, method: &Method, headers: &HeaderMap, peer: &Peer) -> Visitor {
+        let options = &self.options;
+        let secret = office::cookie(headers).filter(|_| !headers.contains_key(header::AUTHORIZATION));
+        let (Some(secret), Some(office)) = (secret, &options.office) else {
+            return match auth::caller(headers, peer, Transport::Rest, &*options.credentials, options.anonymous) {
+                Ok(caller) => Visitor::Known(caller),
+                Err(refusal) => {
+                    options.gauges.count_unauthenticated();
+                    let address = peer.address.ip();
+                    self.doorman
+                        .refused(&self.host, address, Transport::Rest, &refusal)
+                        .await;
+                    Visitor::Unknown(refusal)
+                }
+            };
+        };
+        if office::forged(method, headers) {
+            let message = "requests that change something must come from a page of this very server";
+            return Visitor::Unknown(Refusal::new(ErrorCode::Forbidden, message));
+        }
+        match office.logins.who(secret).await {
+            Ok(Some(caller)) => Visitor::Known(caller),
+            Ok(None) => Visitor::Unknown(Refusal::new(
+                ErrorCode::Unauthenticated,
+                "this browser is no longer logged in",
+            )),
+            Err(error) => Visitor::Unknown(Refusal::new(ErrorCode::AuditUnavailable, error.to_string())),
+        }
+    }
+}
+
 /// What the pages know.
 struct Site {
     about: About,
@@ -246,7 +283,7 @@ fn routes(options: &HttpOptions, host: &Arc<Host>) -> Router {
         capabilities: methods::capabilities(host, Era::Modern),
         scheme: if options.tls.is_some() { "https" } else { "http" },
     });
-    Router::new()
+    let pages = Router::new()
         .route("/", get(home))
         .route("/style.css", get(style))
         .route("/healthz", get(health))
@@ -254,7 +291,14 @@ fn routes(options: &HttpOptions, host: &Arc<Host>) -> Router {
         .route("/.well-known/mcp", get(description))
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
-        .with_state(site)
+        .with_state(site);
+    match &options.office {
+        Some(office) => pages.merge(rest::routes(Arc::new(rest::Api {
+            office: office.clone(),
+            ids: options.ids.clone(),
+        }))),
+        None => pages,
+    }
 }
 
 async fn home(State(site): State<Arc<Site>>) -> Response {

@@ -15,7 +15,7 @@ use crate::mcp::host::Host;
 use crate::mcp::jsonrpc::{Id, Incoming, Message};
 use crate::mcp::wire;
 
-pub(super) fn answer(status: StatusCode, refusal: Refusal, ids: &IdSource) -> Response {
+pub(crate) fn answer(status: StatusCode, refusal: Refusal, ids: &IdSource) -> Response {
     let correlation = ids.correlation();
     tracing::debug!(%correlation, code = refusal.code.name(), reason = refusal.message, "refused");
     let body = json!({"error": {

@@ -53,6 +53,7 @@ pub(crate) fn options(fake: &Arc<Fake>) -> HttpOptions {
         limits: HttpLimits::standard(),
         tls: None,
         gauges: Arc::new(Gauges::default()),
+        office: None,
         fixtures: ConformanceFixtures::Absent,
     }
 }

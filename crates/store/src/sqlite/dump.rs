@@ -7,7 +7,7 @@ use countersign_gateway::audit::chain::Hash;
 use super::snapshot::Snapshot;
 use super::{CHAIN, SqliteStore, query, trouble};
 use crate::export::{End, Start, write_checkpoint};
-use crate::row::Row;
+use countersign_gateway::audit::row::Row;
 
 /// Rows read in one transaction.
 const RANGE_ROWS: u64 = 1_024;

@@ -11,9 +11,10 @@ use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use serde_json::Value;
 
 use super::SqliteStore;
-use super::query::{COLUMNS, Filter, Pick, QueryError, read_row};
+use super::query::{COLUMNS, QueryError, read_row};
 use super::readers;
-use crate::row::Row;
+use countersign_gateway::audit::reading::{Filter, Pick};
+use countersign_gateway::audit::row::Row;
 
 /// An invocation or an envelope that was found and not read yet. Results may be large, so they are
 /// read one at a time.

@@ -10,6 +10,7 @@ pub mod exchanges;
 mod express;
 mod ledger;
 mod log;
+mod logins;
 pub mod migrations;
 pub mod prune;
 pub mod query;

@@ -1,63 +1,20 @@
 //! Questions to the record: events and commands by what a person remembers of them.
 
 use countersign_gateway::audit::chain::Hash;
-use countersign_gateway::audit::event::EventType;
+use countersign_gateway::audit::reading::{Filter, Pick, Proved, Records};
+use countersign_gateway::audit::{Pending, RecordError};
 use countersign_gateway::clock::Timestamp;
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, params_from_iter};
 use serde_json::Value;
 
 use super::spans::{self, Places};
+use super::verify::{self, Range, VerifyError};
 use super::{SqliteStore, trouble};
-use crate::row::Row;
-
-/// Rows that a question returns when it names no limit.
-pub const LIMIT_DEFAULT: usize = 1_000;
+use countersign_gateway::audit::row::Row;
 
 pub(super) const COLUMNS: &str = "chain, seq, event_id, timestamp, correlation_id, actor_type, \
      actor_id, event_type, approval_state, payload, prev_hash, hash";
-
-/// What is asked for; every part that is set must hold.
-#[derive(Clone, Debug)]
-pub struct Filter {
-    pub event_type: Option<EventType>,
-    /// A command's status, or an approval's state.
-    pub status: Option<String>,
-    pub request_id: Option<String>,
-    pub correlation_id: Option<String>,
-    /// From this moment on.
-    pub from: Option<Timestamp>,
-    /// Before this moment.
-    pub to: Option<Timestamp>,
-    /// Rows behind this place only.
-    pub after: Option<u64>,
-    pub limit: usize,
-    pub pick: Pick,
-}
-
-/// Which rows are left out when there are more than the limit. The answer is oldest first either way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Pick {
-    Oldest,
-    Newest,
-}
-
-impl Filter {
-    /// Everything, up to the usual limit.
-    pub fn everything() -> Self {
-        Self {
-            event_type: None,
-            status: None,
-            request_id: None,
-            correlation_id: None,
-            from: None,
-            to: None,
-            after: None,
-            limit: LIMIT_DEFAULT,
-            pick: Pick::Oldest,
-        }
-    }
-}
 
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
@@ -96,6 +53,46 @@ impl SqliteStore {
             after: Some(after),
             ..Filter::everything()
         })
+    }
+}
+
+impl Records for SqliteStore {
+    fn events(&self, filter: Filter) -> Pending<Result<Vec<Row>, RecordError>> {
+        self.read(move |readers| {
+            readers
+                .read(|connection| select(connection, &filter, Subject::Events))
+                .map_err(|error| trouble::unavailable(&error))
+        })
+    }
+
+    fn commands(&self, filter: Filter) -> Pending<Result<Vec<Value>, RecordError>> {
+        self.read(move |readers| {
+            let rows = readers
+                .read(|connection| select(connection, &filter, Subject::Commands))
+                .map_err(|error| trouble::unavailable(&error))?;
+            Ok(rows.iter().filter_map(|row| row.payload().ok()).collect())
+        })
+    }
+
+    fn prove(&self) -> Pending<Result<Proved, RecordError>> {
+        let public_key = self.public_key().to_owned();
+        self.read(
+            move |readers| match verify::verify(readers, &public_key, Range::ALL, &|_| {}) {
+                Ok(report) => Ok(Proved::Sound {
+                    first_seq: report.first_seq,
+                    last_seq: report.last_seq,
+                    rows: report.rows,
+                    checkpoints: report.checkpoints,
+                    last_hash: report.last_hash.to_hex(),
+                    public_key: report.public_key,
+                }),
+                Err(VerifyError::Flawed(flaw)) => Ok(Proved::Flawed {
+                    seq: flaw.seq,
+                    fault: flaw.fault.to_string(),
+                }),
+                Err(VerifyError::Read { source }) => Err(trouble::unavailable(&source)),
+            },
+        )
     }
 }
 

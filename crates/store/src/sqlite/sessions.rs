@@ -105,7 +105,7 @@ impl Ledger<'_> {
 fn dies_with_its_process(transport: Transport) -> bool {
     match transport {
         Transport::Stdio | Transport::Sse => true,
-        Transport::StreamableHttp | Transport::Terminal => false,
+        Transport::StreamableHttp | Transport::Terminal | Transport::Rest | Transport::Console => false,
     }
 }
 

@@ -15,7 +15,7 @@ use super::snapshot::{self, Snapshot};
 use super::{CHAIN, SqliteStore, query, trouble};
 use crate::checkpoint::Checkpoint;
 use crate::prove::{self, Fault, Flaw, Report, Walk};
-use crate::row::Link;
+use countersign_gateway::audit::row::Link;
 
 /// Rows read in one transaction.
 const RANGE_ROWS: u64 = 4_096;
@@ -60,23 +60,32 @@ impl From<rusqlite::Error> for VerifyError {
 impl SqliteStore {
     /// Proves rows, head and checkpoints; the first flaw is the error.
     pub fn verify(&self, range: Range, progress: &(dyn Fn(Progress) + Sync)) -> Result<Report, VerifyError> {
-        loop {
-            let snapshot = Snapshot::take(&self.readers)?;
-            let first = snapshot.first;
-            let proof = Proof {
-                readers: &self.readers,
-                public_key: self.public_key(),
-                snapshot,
-                progress,
-                rows_done: AtomicU64::new(0),
-            };
-            let outcome = proof.run(range);
-            // Rows that a prune took meanwhile look like missing ones.
-            if outcome.is_err() && self.readers.read(snapshot::pruned)? + 1 != first {
-                continue;
-            }
-            return outcome;
+        verify(&self.readers, self.public_key(), range, progress)
+    }
+}
+
+pub(super) fn verify(
+    readers: &Readers,
+    public_key: &str,
+    range: Range,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Report, VerifyError> {
+    loop {
+        let snapshot = Snapshot::take(readers)?;
+        let first = snapshot.first;
+        let proof = Proof {
+            readers,
+            public_key,
+            snapshot,
+            progress,
+            rows_done: AtomicU64::new(0),
+        };
+        let outcome = proof.run(range);
+        // Rows that a prune took meanwhile look like missing ones.
+        if outcome.is_err() && readers.read(snapshot::pruned)? + 1 != first {
+            continue;
         }
+        return outcome;
     }
 }
 

@@ -13,11 +13,11 @@ use countersign_gateway::approval::request::{
 };
 use countersign_gateway::approval::{Alone, ApprovalFilter, Approvals as _, Bell as _};
 use countersign_gateway::audit::event::{ApprovalState, Draft, EventType};
+use countersign_gateway::audit::reading::Filter;
 use countersign_gateway::audit::redact::{Config, Redactor};
 use countersign_gateway::audit::{Change, Record as _, RecordError};
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::ids::{ApprovalId, CorrelationId, IdSource, RequestId};
-use countersign_store::sqlite::query::Filter;
 use countersign_store::wake::{Doorbell, Knock};
 use countersign_store::{Durability, Options, SqliteStore};
 use serde_json::{Value, json};

@@ -1,13 +1,13 @@
 //! Invocations and envelopes as they are found among the events.
 
 use countersign_gateway::audit::event::{Draft, EventType};
+use countersign_gateway::audit::reading::{Filter, Pick};
 use countersign_gateway::audit::{Change, SessionChange};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CorrelationId, SessionId};
 use countersign_gateway::session::lifetime::{Session, SessionStep};
 use countersign_gateway::session::{Caller, Transport};
 use countersign_store::SqliteStore;
-use countersign_store::sqlite::query::{Filter, Pick};
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, agent, commit, later, noon};

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
+use countersign_gateway::audit::row::Row;
 use countersign_gateway::audit::{Change, Record, RecordError, StoredEnd};
 use countersign_gateway::ids::RequestId;
-use countersign_store::row::Row;
 use serde_json::json;
 
 use crate::bench::{Bench, block_on, commit, events, noon, owner, verify};

@@ -1,8 +1,8 @@
 //! Old rows go behind a signed checkpoint, and the rest still verifies.
 
+use countersign_gateway::audit::reading::Filter;
 use countersign_gateway::clock::Timestamp;
 use countersign_store::SqliteStore;
-use countersign_store::sqlite::query::Filter;
 use serde_json::json;
 
 use crate::bench::{Bench, commit, events, fill, noon, verify};

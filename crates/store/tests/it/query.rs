@@ -4,9 +4,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use countersign_gateway::audit::event::{ApprovalState, EventType};
+use countersign_gateway::audit::reading::{Filter, Pick};
 use countersign_gateway::clock::Timestamp;
 use countersign_store::checkpoint::Checkpoint;
-use countersign_store::sqlite::query::{Filter, Pick};
 use countersign_store::sqlite::site::OpenError;
 use countersign_store::{Options, SqliteStore};
 use serde_json::json;

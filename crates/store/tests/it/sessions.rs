@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use countersign_gateway::audit::event::EventType;
+use countersign_gateway::audit::reading::Filter;
 use countersign_gateway::audit::redact::{Config, Redactor};
 use countersign_gateway::audit::{Asked, Change, Pending, Record, RecordError, SessionChange};
 use countersign_gateway::clock::{Clock, Timestamp};
@@ -14,7 +15,6 @@ use countersign_gateway::limits::{REQUESTS_REMEMBERED, SESSIONS_AT_ONCE};
 use countersign_gateway::session::desk::Desk;
 use countersign_gateway::session::lifetime::{ClientInfo, Session, SessionState, SessionStep, Sessions, Touched};
 use countersign_gateway::session::{Caller, Transport};
-use countersign_store::sqlite::query::Filter;
 use countersign_store::{Durability, Options, SqliteStore};
 use serde_json::json;
 

@@ -1,8 +1,8 @@
 //! Commands that a dead process left open are closed; a living one keeps its own.
 
 use countersign_gateway::audit::Record;
+use countersign_gateway::audit::reading::Filter;
 use countersign_gateway::ids::RequestId;
-use countersign_store::sqlite::query::Filter;
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, NOON, block_on, commit, noon, owner, verify};

@@ -1,9 +1,10 @@
 //! `audit query`: events or command records by what a person remembers of them.
 
 use countersign_gateway::audit::event::ApprovalState;
+use countersign_gateway::audit::reading::{Filter, Pick};
 use countersign_gateway::error::Status;
 use countersign_store::sqlite::exchanges;
-use countersign_store::sqlite::query::{Filter, Pick, QueryError};
+use countersign_store::sqlite::query::QueryError;
 use serde_json::Value;
 
 use super::{Reading, summary};

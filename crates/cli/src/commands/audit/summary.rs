@@ -1,7 +1,7 @@
 //! One event as one line: what a person who watches wants to know of it.
 
 use countersign_gateway::audit::event::EventType;
-use countersign_store::row::Row;
+use countersign_gateway::audit::row::Row;
 use serde_json::Value;
 
 use crate::terminal::{Cell, Tone, shortened};
@@ -92,6 +92,7 @@ fn summary(row: &Row, payload: &Value) -> String {
         | EventType::SessionClosed
         | EventType::SessionExpired => session(payload),
         EventType::AuthRefused => of("reason").to_owned(),
+        EventType::AuthLogin | EventType::AuthLogout => format!("{} by {}", of("role"), of("by")),
         EventType::TokenCreated | EventType::TokenRevoked => format!("{} of {}", of("name"), of("role")),
         EventType::PolicyChanged => format!("policy {}", of("digest")),
         EventType::AuditCheckpoint => "checkpoint signed".to_owned(),

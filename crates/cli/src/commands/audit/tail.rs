@@ -6,8 +6,8 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use countersign_store::row::Row;
-use countersign_store::sqlite::query::{Filter, Pick};
+use countersign_gateway::audit::reading::{Filter, Pick};
+use countersign_gateway::audit::row::Row;
 use tokio::io::Interest;
 use tokio::net::unix::pipe;
 

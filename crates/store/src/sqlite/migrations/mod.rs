@@ -9,6 +9,7 @@ const STEPS: &[&str] = &[
     include_str!("0001_record.sql"),
     include_str!("0002_sessions.sql"),
     include_str!("0003_approvals.sql"),
+    include_str!("0004_logins.sql"),
 ];
 
 #[derive(Debug, thiserror::Error)]

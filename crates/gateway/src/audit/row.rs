@@ -1,6 +1,6 @@
 //! One row of the record as stored, and as the JSON object that queries and exports show.
 
-use countersign_gateway::audit::chain::{Columns, Hash};
+use super::chain::{Columns, Hash};
 use serde::Deserialize as _;
 use serde_json::Value;
 use serde_json::value::RawValue;

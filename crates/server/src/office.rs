@@ -1,0 +1,123 @@
+//! What people use beside the protocol: the REST routes and the console, and who comes to them.
+
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, Method, header};
+use countersign_gateway::approval::board::Board;
+use countersign_gateway::audit::reading::Records;
+use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::policy::standing::StandingRules;
+use countersign_gateway::session::login::Logins;
+use countersign_gateway::session::{Caller, Role};
+
+/// The cookie that a browser's login is kept in.
+pub(crate) const COOKIE: &str = "countersign_login";
+
+/// The ports behind the REST routes and the console.
+#[derive(Clone)]
+pub struct Office {
+    pub board: Arc<Board>,
+    pub records: Arc<dyn Records>,
+    pub logins: Arc<dyn Logins>,
+    pub rules: Arc<dyn StandingRules>,
+}
+
+/// Who sent a request, as far as the front door could tell. Every request that reaches a route carries one.
+#[derive(Clone, Debug)]
+pub(crate) enum Visitor {
+    Known(Caller),
+    /// With why not.
+    Unknown(Refusal),
+}
+
+impl Visitor {
+    /// Whoever may read the record and the questions: a person, never an agent.
+    pub(crate) fn reader(&self) -> Result<&Caller, Refusal> {
+        let caller = self.caller()?;
+        match caller.role {
+            Role::Operator | Role::Approver | Role::Viewer => Ok(caller),
+            Role::Agent => Err(Refusal::new(
+                ErrorCode::Forbidden,
+                "an agent neither reads the record nor decides; use a token of role operator, approver or viewer",
+            )),
+        }
+    }
+
+    pub(crate) fn caller(&self) -> Result<&Caller, Refusal> {
+        match self {
+            Self::Known(caller) => Ok(caller),
+            Self::Unknown(refusal) => Err(refusal.clone()),
+        }
+    }
+}
+
+/// The secret in a browser's cookie.
+pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let pairs = headers
+        .get_all(header::COOKIE)
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    pairs
+        .flat_map(|value| value.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(name, _)| *name == COOKIE)
+        .map(|(_, secret)| secret)
+}
+
+/// A browser sends its cookie with whatever a page of any site makes it send. What changes something
+/// must come from a page of ours, and browsers say so in a header that pages cannot set.
+pub(crate) fn forged(method: &Method, headers: &HeaderMap) -> bool {
+    if *method == Method::GET || *method == Method::HEAD {
+        return false;
+    }
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
+    let from = origin.and_then(|origin| origin.split_once("://")).map(|(_, site)| site);
+    host.is_none() || from != host
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (header::HeaderName::from_static(name), value.parse().unwrap())
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn a_login_is_found_among_other_cookies() {
+        let cookies = headers(&[("cookie", "a=b; countersign_login=s3; c=d")]);
+        assert_eq!(cookie(&cookies), Some("s3"));
+        assert_eq!(cookie(&headers(&[("cookie", "xcountersign_login=s3")])), None);
+        assert_eq!(cookie(&headers(&[])), None);
+    }
+
+    #[test]
+    fn what_changes_something_must_come_from_our_own_page() {
+        for (method, sent, expected) in [
+            (Method::GET, &[("host", "localhost:7420")][..], false),
+            (Method::POST, &[("host", "localhost:7420")][..], true),
+            (
+                Method::POST,
+                &[("host", "localhost:7420"), ("origin", "http://localhost:7420")][..],
+                false,
+            ),
+            (
+                Method::POST,
+                &[("host", "localhost:7420"), ("origin", "http://localhost:7421")][..],
+                true,
+            ),
+            (
+                Method::POST,
+                &[("host", "localhost:7420"), ("origin", "null")][..],
+                true,
+            ),
+            (Method::DELETE, &[("origin", "http://localhost:7420")][..], true),
+        ] {
+            assert_eq!(forged(&method, &headers(sent)), expected, "{method} {sent:?}");
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Logins in the database: codes that let a browser in once, and browsers that are in.
+
+use std::io::Read as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign_gateway::audit::event::{Actor, ActorType, Draft, EventType};
+use countersign_gateway::audit::payload::Object;
+use countersign_gateway::audit::{Pending, RecordError};
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::{CredentialId, IdSource};
+use countersign_gateway::session::credential::{self, Credential};
+use countersign_gateway::session::login::{Entered, Logins};
+use countersign_gateway::session::{Caller, Role, Transport};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::ledger::{Ledger, Turn};
+use super::site::Site;
+use super::{SqliteStore, trouble};
+use crate::witness::Witness;
+
+/// How long a code waits for its browser.
+const CODE_LIVES: Duration = Duration::from_secs(15 * 60);
+/// A working day; then a person logs in again.
+const BROWSER_LIVES: Duration = Duration::from_secs(12 * 60 * 60);
+
+/// Whose login it is.
+struct Whose {
+    credential: CredentialId,
+    role: Role,
+    name: String,
+    token: Option<String>,
+}
+
+impl Whose {
+    fn caller(self) -> Caller {
+        Caller {
+            credential: self.credential,
+            role: self.role,
+            actor: Actor {
+                kind: ActorType::Human,
+                id: self.name,
+            },
+            transport: Transport::Console,
+            run: None,
+        }
+    }
+}
+
+impl Logins for SqliteStore {
+    fn issue(&self, person: &Caller) -> Pending<Result<String, RecordError>> {
+        let whose = Whose {
+            credential: person.credential.clone(),
+            role: person.role,
+            name: person.actor.id.clone(),
+            token: None,
+        };
+        self.write_login(move |connection, now| {
+            let code = secret("cs_login_")?;
+            sweep(connection, now)?;
+            insert(connection, &code, "code", &whose, now, CODE_LIVES)?;
+            Ok((code, None))
+        })
+    }
+
+    fn redeem(&self, code: &str) -> Pending<Result<Option<Entered>, RecordError>> {
+        let code = code.to_owned();
+        self.write_login(move |connection, now| {
+            let digest = credential::digest(&code);
+            let found = connection
+                .query_row(
+                    "DELETE FROM logins WHERE digest = ?1 AND kind = 'code' AND expires_at_ms > ?2
+                     RETURNING credential, role, name, token",
+                    params![digest, now.as_millis()],
+                    read,
+                )
+                .optional()?;
+            let Some(whose) = found else {
+                return Ok((None, None));
+            };
+            let (entered, event) = enter(connection, whose, now, "code")?;
+            Ok((Some(entered), Some(event)))
+        })
+    }
+
+    fn enter(&self, credential: &Credential) -> Pending<Result<Entered, RecordError>> {
+        let whose = Whose {
+            credential: credential.id.clone(),
+            role: credential.role,
+            name: credential.name.clone(),
+            token: Some(credential.id.as_str().to_owned()),
+        };
+        self.write_login(move |connection, now| {
+            let (entered, event) = enter(connection, whose, now, "token")?;
+            Ok((entered, Some(event)))
+        })
+    }
+
+    fn who(&self, secret: &str) -> Pending<Result<Option<Caller>, RecordError>> {
+        let digest = credential::digest(secret);
+        let now = self.site.options.clock.now();
+        self.read(move |readers| {
+            let found = readers.read(|connection| {
+                connection
+                    .prepare_cached(
+                        "SELECT credential, role, name, token FROM logins
+                         WHERE digest = ?1 AND kind = 'browser' AND expires_at_ms > ?2 AND NOT EXISTS (
+                             SELECT 1 FROM tokens WHERE id = logins.token AND revoked_at_ms IS NOT NULL)",
+                    )?
+                    .query_row(params![digest, now.as_millis()], read)
+                    .optional()
+            });
+            let found = found.map_err(|error| trouble::unavailable(&error))?;
+            Ok(found.map(Whose::caller))
+        })
+    }
+
+    fn leave(&self, secret: &str) -> Pending<Result<(), RecordError>> {
+        let digest = credential::digest(secret);
+        self.write_login(move |connection, now| {
+            let found = connection
+                .query_row(
+                    "DELETE FROM logins WHERE digest = ?1 AND kind = 'browser' RETURNING credential, role, name, token",
+                    params![digest],
+                    read,
+                )
+                .optional()?;
+            let event = found.map(|whose| event(EventType::AuthLogout, &whose, now, "logout"));
+            Ok(((), event))
+        })
+    }
+}
+
+impl SqliteStore {
+    /// Writes rows and their event as one durable transaction, off the async threads.
+    fn write_login<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection, Timestamp) -> rusqlite::Result<(T, Option<Draft>)> + Send + 'static,
+    ) -> Pending<Result<T, RecordError>> {
+        let site = Arc::clone(&self.site);
+        Box::pin(async move {
+            tokio::task::spawn_blocking(move || written(&site, work))
+                .await
+                .unwrap_or_else(|_| Err(RecordError::Unavailable("the writer was stopped".to_owned())))
+        })
+    }
+}
+
+fn written<T>(
+    site: &Site,
+    work: impl FnOnce(&Connection, Timestamp) -> rusqlite::Result<(T, Option<Draft>)>,
+) -> Result<T, RecordError> {
+    let failed = |error: rusqlite::Error| trouble::unavailable(&error);
+    let connection = site.connect().map_err(failed)?;
+    let mut ledger = Ledger::over(&connection, site);
+    let outcome = ledger.begin(Turn::Wait).and_then(|mut head| {
+        let (value, event) = work(&connection, site.options.clock.now())?;
+        if let Some(event) = &event {
+            ledger.append(&mut head, event, &event.timestamp.to_string())?;
+        }
+        Ok((value, ledger.commit(&head)?))
+    });
+    match outcome {
+        Ok((value, signed)) => {
+            Witness::new(site.options.witness.clone()).tell(signed);
+            Ok(value)
+        }
+        Err(error) => {
+            ledger.roll_back();
+            Err(failed(error))
+        }
+    }
+}
+
+fn enter(
+    connection: &Connection,
+    whose: Whose,
+    now: Timestamp,
+    by: &'static str,
+) -> rusqlite::Result<(Entered, Draft)> {
+    let secret = secret("cs_browser_")?;
+    insert(connection, &secret, "browser", &whose, now, BROWSER_LIVES)?;
+    let event = event(EventType::AuthLogin, &whose, now, by);
+    let caller = whose.caller();
+    Ok((Entered { secret, caller }, event))
+}
+
+fn insert(
+    connection: &Connection,
+    secret: &str,
+    kind: &str,
+    whose: &Whose,
+    now: Timestamp,
+    lives: Duration,
+) -> rusqlite::Result<()> {
+    connection.execute(
+        "INSERT INTO logins (digest, kind, credential, role, name, token, created_at_ms, expires_at_ms)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+        params![
+            credential::digest(secret),
+            kind,
+            whose.credential.as_str(),
+            whose.role.as_str(),
+            whose.name,
+            whose.token,
+            now.as_millis(),
+            now.after(lives).as_millis(),
+        ],
+    )?;
+    Ok(())
+}
+
+/// What has ended need not be kept.
+fn sweep(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
+    connection
+        .execute("DELETE FROM logins WHERE expires_at_ms <= ?1", [now.as_millis()])
+        .map(drop)
+}
+
+fn event(kind: EventType, whose: &Whose, now: Timestamp, by: &'static str) -> Draft {
+    let ids = IdSource::random();
+    let payload = Object::new()
+        .text("credential", whose.credential.as_str())
+        .text("role", whose.role.as_str())
+        .text("by", by)
+        .finish();
+    let actor = Actor {
+        kind: ActorType::Human,
+        id: whose.name.clone(),
+    };
+    Draft::new(ids.event(), now, ids.correlation(), actor, kind, payload)
+}
+
+/// 256 random bits in hexadecimal, behind a word that says what they are.
+fn secret(prefix: &str) -> rusqlite::Result<String> {
+    let mut random = [0_u8; 32];
+    std::fs::File::open("/dev/urandom")
+        .and_then(|mut source| source.read_exact(&mut random))
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+    Ok(random.iter().fold(prefix.to_owned(), |mut text, byte| {
+        text.push_str(&format!("{byte:02x}"));
+        text
+    }))
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<Whose> {
+    let role = Role::parse(&row.get::<_, String>(1)?)
+        .ok_or_else(|| rusqlite::Error::InvalidColumnType(1, "role".to_owned(), rusqlite::types::Type::Text))?;
+    Ok(Whose {
+        credential: CredentialId::trusted(row.get::<_, String>(0)?),
+        role,
+        name: row.get(2)?,
+        token: row.get(3)?,
+    })
+}
