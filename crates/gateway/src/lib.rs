@@ -23,6 +23,8 @@ pub mod execution;
 
 pub mod audit;
 
+pub mod job;
+
 pub mod tools;
 
 pub mod call;

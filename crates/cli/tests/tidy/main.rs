@@ -61,11 +61,15 @@ fn crates_see_only_what_the_architecture_allows() {
         ("countersign-exec", &["countersign-gateway", "countersign-sandbox"]),
         ("countersign-store", &["countersign-gateway"]),
         ("countersign-server", &["countersign-gateway"]),
+        ("countersign-agents", &["countersign-gateway", "countersign-sandbox"]),
+        ("countersign-integrations", &["countersign-gateway"]),
         (
             "countersign-cli",
             &[
+                "countersign-agents",
                 "countersign-exec",
                 "countersign-gateway",
+                "countersign-integrations",
                 "countersign-server",
                 "countersign-store",
             ],

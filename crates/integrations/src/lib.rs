@@ -1,0 +1,2 @@
+//! The world outside: what Countersign asks, tells and changes over the network.
+#![forbid(unsafe_code)]
