@@ -70,6 +70,12 @@ pub(crate) enum Command {
     /// Read, prove, export and prune the record.
     #[command(subcommand)]
     Audit(Audit),
+    /// Sum up jobs, approvals and errors of a period, from the record.
+    #[command(
+        after_help = "T is a time such as `2026-11-15T10:00:00Z`, or how long ago it was, such as `24h` or `7d`.\n\n\
+                            Example:\n  countersign metrics --from 24h"
+    )]
+    Metrics(Metrics),
     /// Check a policy, or ask what would happen, without running anything.
     #[command(subcommand)]
     Policy(Policy),
@@ -171,6 +177,12 @@ pub(crate) struct Approve {
     /// Why, for the record.
     #[arg(long, value_name = "R")]
     pub(crate) reason: Option<String>,
+    /// Answers a question with one of its options.
+    #[arg(long, value_name = "TEXT", conflicts_with = "custom")]
+    pub(crate) option: Option<String>,
+    /// Answers a question in words of your own, where it allows that.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) custom: Option<String>,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -277,6 +289,19 @@ pub(crate) enum Audit {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Metrics {
+    /// From this time on [default: the beginning of the record].
+    #[arg(long, value_name = "T")]
+    pub(crate) from: Option<String>,
+    /// Before this time [default: now].
+    #[arg(long, value_name = "T")]
+    pub(crate) to: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]

@@ -67,6 +67,7 @@ fn options(settings: &Settings, joined: Joined, tls: Option<Tls>, fixtures: Conf
             records: joined.record.clone(),
             logins: joined.record.clone(),
             rules: Arc::new(OperatorsFile),
+            policy: Arc::new(joined.gateway.clone()),
         }),
         readiness: Arc::new(RecordIsThere(joined.record)),
         shutdown_grace: settings.shutdown_grace,
