@@ -69,16 +69,7 @@ fn login_for(uri: &Uri) -> String {
     if wanted == "/" {
         return "/login".to_owned();
     }
-    let mut address = "/login?next=".to_owned();
-    for byte in wanted.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
-                address.push(char::from(byte));
-            }
-            _ => address.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    address
+    format!("/login?next={}", page::encoded(wanted))
 }
 
 /// Where to go after the login: a place of ours, whatever the address said.

@@ -12,6 +12,7 @@ const ASSETS: &[(&str, &str, &str)] = &[
     ("theme.js", SCRIPT, include_str!("assets/theme.js")),
     ("console.js", SCRIPT, include_str!("assets/console.js")),
     ("queue.js", SCRIPT, include_str!("assets/queue.js")),
+    ("activity.js", SCRIPT, include_str!("assets/activity.js")),
     ("login.js", SCRIPT, include_str!("assets/login.js")),
     ("icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];

@@ -3,6 +3,7 @@
 //! Nothing of the details is left out: what has no place of its own is shown as it stands.
 
 use askama::Template;
+use countersign_gateway::approval::question::Offer;
 use countersign_gateway::approval::request::{ApprovalRequest, ApprovalType, Choice};
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::clock::Timestamp;
@@ -109,7 +110,7 @@ impl Card {
             input: details.html("input"),
             env: details.pairs("env"),
             changes: patch::changes(details.0.shift_remove("fileChanges")),
-            question: None,
+            question: question(approval, &mut details),
             other: Vec::new(),
             asked: Moment::of(approval.created_at, now),
             expires: approval.expires_at.map(|at| Moment::of(at, now)),
@@ -118,9 +119,16 @@ impl Card {
             story: format!("/calls/{}", approval.correlation_id),
             standing: standing(approval, reader, now),
         };
-        card.question = details.question();
         card.other = details.rest();
         card
+    }
+
+    /// The command of a question, or what else it is about.
+    pub(super) fn line(approval: &ApprovalRequest) -> Html {
+        let mut details = Details(approval.details.clone());
+        let programs = details.list("programs");
+        let line = details.text("command").unwrap_or_else(|| approval.tool.clone());
+        text::command(&line, &programs, TEXT_CHARS_SHOWN)
     }
 
     /// Whether anything stands above the buttons that needs a second look.
@@ -140,6 +148,19 @@ fn kind(kind: ApprovalType) -> &'static str {
         ApprovalType::ToolCall => "Tool call",
         ApprovalType::Question => "Question",
     }
+}
+
+fn question(approval: &ApprovalRequest, details: &mut Details) -> Option<Question> {
+    let offer = Offer::of(approval)?;
+    for name in ["question", "options", "allow_custom"] {
+        details.0.shift_remove(name);
+    }
+    let options = offer.options().iter().map(|option| (option.clone(), shown(option)));
+    Some(Question {
+        text: shown(offer.question()),
+        options: options.collect(),
+        takes_custom: offer.allows_custom(),
+    })
 }
 
 fn facts(details: &mut Details) -> Vec<(&'static str, Html)> {
@@ -287,17 +308,6 @@ impl Details {
         let pairs = fields.iter().map(|(name, value)| (shown(name), plain(value))).collect();
         self.0.shift_remove(name);
         pairs
-    }
-
-    fn question(&mut self) -> Option<Question> {
-        let text = self.html("question")?;
-        let options = self.list("options");
-        let takes_custom = self.0.shift_remove("allow_custom").is_none_or(|value| value != false);
-        Some(Question {
-            text,
-            options: options.into_iter().map(|option| (option.clone(), shown(&option))).collect(),
-            takes_custom,
-        })
     }
 
     /// What found no place.

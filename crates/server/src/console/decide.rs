@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::{Form, Json};
 use countersign_gateway::approval::board::{DecideError, Decided};
+use countersign_gateway::approval::question::Given;
 use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider};
 use countersign_gateway::audit::event::ApprovalState;
 use serde::Deserialize;
@@ -21,6 +22,11 @@ pub(super) struct Word {
     decision: String,
     #[serde(default)]
     reason: String,
+    /// What was chosen, where it is a question.
+    #[serde(default)]
+    selected_option: String,
+    #[serde(default)]
+    custom: String,
 }
 
 pub(super) async fn decide(
@@ -58,9 +64,20 @@ async fn take(console: &Console, reader: &Reader, id: &str, word: Word) -> Resul
     let ballot = Ballot {
         choice,
         by,
+        answer: answer(&word, choice),
         reason: word.reason.trim().to_owned(),
     };
     Ok(console.office.board.decide(&approval.id, ballot).await?)
+}
+
+/// Words of one's own go before an option; whoever denies chooses nothing.
+fn answer(word: &Word, choice: Choice) -> Option<Given> {
+    let given = match (word.custom.trim(), word.selected_option.as_str()) {
+        ("", "") => None,
+        ("", option) => Some(Given::Option(option.to_owned())),
+        (custom, _) => Some(Given::Custom(custom.to_owned())),
+    };
+    given.filter(|_| choice == Choice::Allow)
 }
 
 /// What became of it, in a sentence.
@@ -102,6 +119,7 @@ impl From<DecideError> for Failure {
             DecideError::Record(error) => error.into(),
             DecideError::Unknown(_) => Self::new(StatusCode::NOT_FOUND, error.to_string()),
             DecideError::OwnRequest => Self::new(StatusCode::FORBIDDEN, error.to_string()),
+            DecideError::Answer(error) => Self::new(StatusCode::BAD_REQUEST, error.to_string()),
         }
     }
 }

@@ -19,7 +19,6 @@ pub(super) struct Told {
     pub(super) actor: Html,
     pub(super) line: Html,
     pub(super) kind: Html,
-    pub(super) correlation: Html,
     pub(super) story: String,
 }
 
@@ -34,7 +33,6 @@ impl Told {
             actor: text::shown(&row.actor_id, LINE_CHARS),
             line: text::shown(&line(row, &payload), LINE_CHARS),
             kind: text::shown(&row.event_type, LINE_CHARS),
-            correlation: text::shown(&row.correlation_id, LINE_CHARS),
             story: format!("/calls/{}", path_part(&row.correlation_id)),
         }
     }

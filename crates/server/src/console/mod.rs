@@ -14,6 +14,16 @@ mod card;
 mod decide;
 mod patch;
 mod queue;
+mod standing;
+
+mod activity;
+mod chart;
+mod event;
+mod numbers;
+mod policy;
+mod record;
+mod sessions;
+mod story;
 mod time;
 
 use std::sync::Arc;
@@ -22,7 +32,7 @@ use axum::Router;
 use axum::routing::{get, post};
 use countersign_gateway::clock::Clock;
 use countersign_gateway::session::credential::Credentials;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
 use crate::http::About;
 use crate::office::Office;
@@ -39,6 +49,8 @@ pub(crate) struct Console {
     pub(crate) is_secure: bool,
     /// One for each page that is kept up to date.
     pub(crate) pages: Arc<Semaphore>,
+    /// Held by whoever walks the chain.
+    pub(crate) walking: Mutex<()>,
 }
 
 pub(crate) fn routes(console: Arc<Console>) -> Router {
@@ -48,6 +60,15 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/approvals/{id}", get(queue::one))
         .route("/approvals/{id}/card", get(queue::card))
         .route("/approvals/{id}/decision", post(decide::decide))
+        .route("/approvals/{id}/standing", get(standing::page).post(standing::adopt))
+        .route("/activity", get(activity::page))
+        .route("/activity/news", get(activity::news))
+        .route("/calls/{correlation}", get(story::page))
+        .route("/record", get(record::page))
+        .route("/record/verify", post(record::verify))
+        .route("/sessions", get(sessions::page))
+        .route("/policy", get(policy::page))
+        .route("/numbers", get(numbers::page))
         .route("/login", get(login::page).post(login::enter))
         .route("/logout", post(login::leave))
         .route("/live", get(live::stream))

@@ -13,11 +13,22 @@ use super::access::Reader;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     Queue,
+    Activity,
+    Record,
+    Sessions,
+    Policy,
+    Metrics,
 }
 
 impl Place {
     const ALL: &[(Self, &'static str, &'static str)] = &[
         (Self::Queue, "Queue", "/"),
+        (Self::Activity, "Activity", "/activity"),
+        (Self::Record, "Record", "/record"),
+        (Self::Sessions, "Sessions", "/sessions"),
+        (Self::Policy, "Policy", "/policy"),
+        // `/metrics` is what Prometheus reads.
+        (Self::Metrics, "Metrics", "/numbers"),
     ];
 }
 
@@ -64,6 +75,20 @@ impl Frame {
 /// Scripts, styles and connections come from this server only, and nothing may frame it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// Text as a part of an address.
+pub(super) fn encoded(text: &str) -> String {
+    let mut encoded = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
+                encoded.push(char::from(byte));
+            }
+            _ => encoded.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    encoded
+}
 
 /// A page, or a part of one.
 pub(super) fn html(status: StatusCode, template: &impl Template) -> Response {

@@ -11,6 +11,12 @@ use std::fmt::{self, Write as _};
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Html(String);
 
+impl Html {
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
 impl fmt::Display for Html {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
@@ -31,6 +37,22 @@ pub(super) fn shown(text: &str, chars_max: usize) -> Html {
     html
 }
 
+/// The same for text whose line breaks are ours.
+pub(super) fn lines(text: &str, chars_max: usize) -> Html {
+    let mut html = Html::default();
+    let mut left = chars_max;
+    for line in text.split_inclusive('\n') {
+        let plain = line.trim_end_matches('\n');
+        html.0.push_str(&shown(plain, left).0);
+        left = left.saturating_sub(plain.chars().count());
+        if left == 0 {
+            break;
+        }
+        html.0.push('\n');
+    }
+    html
+}
+
 /// A command line in which the programs that policy found stand out where a command begins.
 pub(super) fn command(line: &str, programs: &[String], chars_max: usize) -> Html {
     let mut html = Html::default();
@@ -38,7 +60,8 @@ pub(super) fn command(line: &str, programs: &[String], chars_max: usize) -> Html
     for piece in pieces(line) {
         let shown = self::shown(piece.text, left);
         left = left.saturating_sub(piece.text.chars().count());
-        match piece.begins_command && programs.iter().any(|program| program == piece.text) {
+        let is_program = |program: &String| program == piece.text || program.rsplit('/').next() == Some(piece.text);
+        match piece.begins_command && programs.iter().any(is_program) {
             true => write!(html.0, "<strong class=\"program\">{shown}</strong>").unwrap_or_default(),
             false => html.0.push_str(&shown.0),
         }
@@ -210,7 +233,7 @@ mod tests {
 
     #[test]
     fn programs_stand_out_where_a_command_begins() {
-        let programs: Vec<String> = ["git", "wc", "rm"].map(str::to_owned).into();
+        let programs: Vec<String> = ["/usr/bin/git", "wc", "rm"].map(str::to_owned).into();
         let found = |line: &str| {
             let html = command(line, &programs, 1_000).to_string();
             html.matches("<strong").count()

@@ -317,6 +317,7 @@ fn routes(options: &HttpOptions, host: &Arc<Host>) -> Router {
                 clock: options.clock.clone(),
                 is_secure: options.tls.is_some(),
                 pages: Arc::new(Semaphore::new(LIVE_PAGES_MAX)),
+                walking: tokio::sync::Mutex::default(),
             }))),
         None => pages,
     }

@@ -81,7 +81,8 @@ function showWaiting(waiting) {
 
 let stream;
 function listen() {
-  stream = new EventSource("/live");
+  const follows = document.querySelector("[data-record-news]");
+  stream = new EventSource(follows ? "/live?record=1" : "/live");
   stream.addEventListener("queue", (event) => {
     root.dataset.live = "yes";
     const { waiting } = JSON.parse(event.data);
