@@ -43,7 +43,7 @@ export class Browser {
     context.setDefaultTimeout(20_000);
     const page = await context.newPage();
     page.on("console", (message) => {
-      const refused = /the server responded with a status of (401|403)/.test(message.text());
+      const refused = /the server responded with a status of (401|403|404|409)/.test(message.text());
       if (message.type() === "error" && !refused) this.complaints.push(message.text());
     });
     page.on("pageerror", (error) => this.complaints.push(String(error)));

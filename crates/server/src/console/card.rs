@@ -26,6 +26,7 @@ pub(super) struct Card {
     is_odd: bool,
     programs: Vec<Html>,
     requested_by: Html,
+    origin: Option<Html>,
     cwd: Option<Html>,
     justification: Option<Html>,
     because: Option<Html>,
@@ -84,7 +85,8 @@ struct Question {
 }
 
 impl Card {
-    pub(super) fn of(approval: &ApprovalRequest, reader: &Reader, now: Timestamp) -> Self {
+    /// `origin` is the client that it came from, where that is known.
+    pub(super) fn of(approval: &ApprovalRequest, origin: Option<&str>, reader: &Reader, now: Timestamp) -> Self {
         let mut details = Details(approval.details.clone());
         let programs = details.list("programs");
         let line = details.text("command");
@@ -100,6 +102,7 @@ impl Card {
             is_odd,
             programs: programs.iter().map(|name| shown(name)).collect(),
             requested_by: shown(&approval.requested_by),
+            origin: origin.map(shown),
             cwd: details.html("cwd"),
             justification: details.html("justification"),
             because: details.html("reason"),

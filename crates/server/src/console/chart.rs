@@ -90,7 +90,7 @@ impl Chart {
             at: BASE - scale(value),
             text: value.to_string(),
         });
-        let every = buckets.len().div_ceil(8).max(1);
+        let every = buckets.len().div_ceil(10).max(1);
         let labels = buckets.iter().enumerate().filter(|(index, _)| index % every == 0);
         let labels = labels.map(|(index, bucket)| Mark {
             at: LEFT + index * step + step / 2,

@@ -59,7 +59,7 @@ pub(super) fn tone_of(status: &str) -> &'static str {
 fn tone(row: &Row, payload: &Value) -> &'static str {
     match row.event_type.as_str() {
         "request.refused" | "auth.refused" => return "bad",
-        "run.wait.paused" | "run.wait.resumed" => return "quiet",
+        "run.wait.paused" | "run.wait.resumed" | "tool.answered" => return "quiet",
         "session.expired" | "session.closed" => return "quiet",
         "command.received" => return "quiet",
         "command.dispatched" => return "wait",

@@ -12,6 +12,7 @@ mod text;
 
 mod card;
 mod decide;
+mod origin;
 mod patch;
 mod queue;
 mod standing;

@@ -100,7 +100,10 @@ pub(super) async fn page(
         oldest: open.first().map(|approval| Moment::of(approval.created_at, now)),
         charts,
         errors,
-        avg_approval: spoken_millis(summary.avg_approval_duration as u64),
+        avg_approval: match summary.manual_approved + summary.denied {
+            0 => "–".to_owned(),
+            _ => spoken_millis(summary.avg_approval_duration as u64),
+        },
         jobs: [
             ("average", spoken_millis(summary.avg_job_duration as u64)),
             ("half within", spoken_millis(summary.p50_job_duration)),
@@ -141,7 +144,11 @@ fn calls(commands: &[Value], from: Timestamp, period: Duration, count: usize) ->
         }
     }
     let series = ENDS.iter().map(|(name, tone, _)| Series { name, tone });
-    let said = format!("{} commands ended in this time.", commands.len());
+    let said = match commands.len() {
+        0 => "No command ended in this time.".to_owned(),
+        1 => "One command ended in this time.".to_owned(),
+        count => format!("{count} commands ended in this time."),
+    };
     Chart::new("calls", "Commands over time", said, series.collect(), buckets)
 }
 
@@ -207,6 +214,7 @@ fn latency(commands: &[Value]) -> Chart {
     }
     let at = |percent: usize| times.get((times.len() * percent).div_ceil(100).saturating_sub(1)).copied();
     let said = match (at(50), at(95)) {
+        (Some(only), _) if times.len() == 1 => format!("One command ran, for {}.", spoken_millis(only)),
         (Some(half), Some(most)) => format!(
             "Of {} commands that ran, half ended within {}, 95 % within {}.",
             times.len(),

@@ -16,6 +16,7 @@ use countersign_gateway::audit::event::ApprovalState;
 use super::Console;
 use super::access::Reader;
 use super::card::{Card, Line};
+use super::origin::Origins;
 use super::page::{self, Failure, Frame, Place};
 
 const SETTLED_SHOWN: usize = 12;
@@ -84,13 +85,16 @@ pub(super) async fn card(
 
 async fn named(console: &Console, reader: &Reader, id: &str) -> Result<Card, Failure> {
     let approval = console.office.board.named(id).await?;
-    Ok(Card::of(&approval, reader, console.clock.now()))
+    let origins = Origins::of(console, std::slice::from_ref(&approval)).await?;
+    Ok(Card::of(&approval, origins.get(&approval), reader, console.clock.now()))
 }
 
 async fn waiting(console: &Console, reader: &Reader) -> Result<Vec<Card>, Failure> {
     let found = console.office.board.list(ApprovalFilter::open()).await?;
+    let origins = Origins::of(console, &found).await?;
     let now = console.clock.now();
-    Ok(found.iter().map(|approval| Card::of(approval, reader, now)).collect())
+    let cards = found.iter().map(|approval| Card::of(approval, origins.get(approval), reader, now));
+    Ok(cards.collect())
 }
 
 /// What people decided, the newest first; what rules answered would only push that away.

@@ -167,9 +167,9 @@ fn of_kind(rows: &[Row], kind: &str) -> Option<Value> {
 
 /// What is kept of what the command said.
 fn outputs(call: &Value) -> Vec<Output> {
-    let result = &call["output"];
+    let result = &call["result"];
     let kept = |name: &'static str, label: &'static str| {
-        let text = result[name].as_str().or(result["structuredContent"][name].as_str())?;
+        let text = result[name].as_str()?;
         (!text.is_empty()).then(|| Output {
             name: label,
             text: shown(text),
