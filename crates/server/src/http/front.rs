@@ -10,8 +10,10 @@ use countersign_gateway::session::Transport;
 use hyper::body::Incoming;
 use tower_service::Service as _;
 
+use crate::office::Visitor;
+
 use super::auth::Peer;
-use super::{Server, guard, numbers, refusal, sse, streamable};
+use super::{Hold, Server, guard, numbers, refusal, sse, streamable};
 
 pub(super) async fn answer(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) -> Response {
     let response = guarded(server, peer, request).await;
@@ -29,6 +31,7 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
         let refusal = Refusal::new(ErrorCode::Forbidden, message);
         let transport = match request.uri().path() {
             "/sse" | "/messages" => Transport::Sse,
+            path if path.starts_with("/api/") => Transport::Rest,
             _ => Transport::StreamableHttp,
         };
         let address = peer.address.ip();
@@ -53,16 +56,38 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
         }
         "/metrics" => hardened(numbers::page(server, peer, &request).await),
         _ => {
-            let _underway = peer.wire.begin();
+            let hold = Hold::from(peer.wire.begin());
             let mut request = request;
+            request.extensions_mut().insert(hold.clone());
             if request.uri().path().starts_with("/api/") {
-                let visitor = server.visitor(request.method(), request.headers(), peer).await;
-                request.extensions_mut().insert(visitor);
+                return hardened(api(server, peer, request).await);
             }
             let Ok(response) = server.router.clone().call(request.map(Body::new)).await;
             hardened(response)
         }
     }
+}
+
+/// A request of a person or of a program of theirs.
+async fn api(server: &Arc<Server>, peer: &Peer, mut request: Request<Incoming>) -> Response {
+    let visitor = server.visitor(request.method(), request.headers(), peer).await;
+    if let Visitor::Known(caller) = &visitor
+        && let Err((refusal, seconds)) = server.paced(caller, peer, Transport::Rest).await
+    {
+        let response = refusal::answer(StatusCode::TOO_MANY_REQUESTS, refusal, &server.host.ids);
+        return refusal::retry_after(response, seconds);
+    }
+    request.extensions_mut().insert(visitor);
+    let Ok(mut response) = server.router.clone().call(request.map(Body::new)).await;
+    // Somebody who is known tried what they may not.
+    if let Some(refusal) = response.extensions_mut().remove::<Refusal>() {
+        let address = peer.address.ip();
+        server
+            .doorman
+            .refused(&server.host, address, Transport::Rest, &refusal)
+            .await;
+    }
+    response
 }
 
 fn speaks_rpc(path: &str) -> bool {
