@@ -3,6 +3,7 @@
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use countersign_gateway::approval::ApprovalFilter;
+use countersign_gateway::approval::question::Given;
 use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider};
 use countersign_gateway::audit::event::ApprovalState;
 use serde::Deserialize;
@@ -43,9 +44,13 @@ pub(super) async fn show(asked: Asked) -> Result<Response, Failure> {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Decision {
-    decision: Word,
+    decision: Option<Word>,
     #[serde(default)]
     reason: String,
+    /// One of the options of a question.
+    selected_option: Option<String>,
+    /// An answer to a question in words of one's own.
+    custom: Option<String>,
 }
 
 #[derive(Deserialize, Clone, Copy)]
@@ -55,16 +60,37 @@ enum Word {
     Deny,
 }
 
+impl Decision {
+    /// What is said; who only names an answer approves.
+    fn read(&self) -> Result<(Choice, Option<Given>), Failure> {
+        let answer = match (&self.selected_option, &self.custom) {
+            (Some(_), Some(_)) => return Err(Failure::malformed("give `selected_option` or `custom`, not both")),
+            (Some(option), None) => Some(Given::Option(option.clone())),
+            (None, Some(custom)) => Some(Given::Custom(custom.clone())),
+            (None, None) => None,
+        };
+        let choice = match (self.decision, &answer) {
+            (Some(Word::Approve), _) | (None, Some(_)) => Choice::Allow,
+            (Some(Word::Deny), _) => Choice::Deny,
+            (None, None) => return Err(Failure::malformed("`decision` is missing; it is `approve` or `deny`")),
+        };
+        Ok((choice, answer))
+    }
+}
+
 /// Who is too late gets the decision that was first.
 pub(super) async fn decide(asked: Asked) -> Result<Response, Failure> {
     let by = Decider::of(&asked.caller)?;
-    let Decision { decision, reason } = asked.body()?;
-    let choice = match decision {
-        Word::Approve => Choice::Allow,
-        Word::Deny => Choice::Deny,
-    };
+    let decision: Decision = asked.body()?;
+    let (choice, answer) = decision.read()?;
     let board = &asked.api.office.board;
     let approval = board.named(asked.values.text("id").unwrap_or_default()).await?;
-    let decided = board.decide(&approval.id, Ballot { choice, by, reason }).await?;
+    let ballot = Ballot {
+        choice,
+        by,
+        reason: decision.reason,
+        answer,
+    };
+    let decided = board.decide(&approval.id, ballot).await?;
     Ok(Json(decided.approval().to_json()).into_response())
 }

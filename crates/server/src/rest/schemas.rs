@@ -52,7 +52,8 @@ fn failure() -> Value {
 
 fn approval() -> Value {
     let vote = object(
-        json!({"credential": text(), "by": text(), "decision": choice(), "reason": text(), "at": time()}),
+        json!({"credential": text(), "by": text(), "decision": choice(), "reason": text(), "at": time(),
+            "answer": {"type": "object"}}),
         &["credential", "by", "decision", "reason", "at"],
     );
     object(
@@ -79,6 +80,9 @@ fn approval() -> Value {
             "expires_at": time(),
             "quorum": count(),
             "votes": {"type": "array", "items": vote},
+            "selected_option": optional("string"),
+            "selected_index": optional("integer"),
+            "custom": optional("string"),
         }),
         &[
             "requestId",
@@ -99,13 +103,19 @@ fn approval() -> Value {
 }
 
 fn decision() -> Value {
-    object(
+    let mut decision = object(
         json!({
             "decision": words(["approve", "deny"]),
             "reason": {"type": "string", "description": format!("Kept up to {REASON_CHARS_MAX} characters.")},
+            "selected_option": {"type": "string", "description": "One of the options of a question."},
+            "custom": {"type": "string", "description": "An answer to a question in words of one's own."},
         }),
-        &["decision"],
-    )
+        &[],
+    );
+    let named = |name: &str| json!({"required": [name]});
+    decision["anyOf"] = json!([named("decision"), named("selected_option"), named("custom")]);
+    decision["not"] = json!({"required": ["selected_option", "custom"]});
+    decision
 }
 
 /// The fields of a command tool; `tool` names which, where they do not tell.
