@@ -2,6 +2,9 @@
 //!
 //! Nothing of the details is left out: what has no place of its own is shown as it stands.
 
+#[cfg(test)]
+mod tests;
+
 use askama::Template;
 use countersign_gateway::approval::question::Offer;
 use countersign_gateway::approval::request::{ApprovalRequest, ApprovalType, Choice};
@@ -49,7 +52,9 @@ pub(super) struct Card {
 
 /// What whoever looks may do about it.
 enum Standing {
-    Decide { may_rule: bool },
+    Decide {
+        may_rule: bool,
+    },
     /// It is their own request.
     Own,
     /// They have said yes; others must too.
@@ -193,7 +198,11 @@ fn facts(details: &mut Details) -> Vec<(&'static str, Html)> {
 }
 
 fn quorum(approval: &ApprovalRequest) -> Option<Quorum> {
-    let agreed = approval.votes.iter().filter(|vote| vote.choice == Choice::Allow).count();
+    let agreed = approval
+        .votes
+        .iter()
+        .filter(|vote| vote.choice == Choice::Allow)
+        .count();
     (approval.quorum > 1).then_some(Quorum {
         agreed,
         needed: approval.quorum,

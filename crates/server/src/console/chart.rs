@@ -61,7 +61,11 @@ impl Chart {
         series: Vec<Series>,
         buckets: Vec<Bucket>,
     ) -> Self {
-        let most = buckets.iter().map(|bucket| bucket.values.iter().sum()).max().unwrap_or(0);
+        let most = buckets
+            .iter()
+            .map(|bucket| bucket.values.iter().sum())
+            .max()
+            .unwrap_or(0);
         let top = nice(most);
         let step = (WIDTH - LEFT) / buckets.len().max(1);
         let bar_width = step.saturating_sub(3).clamp(1, 64);
@@ -140,8 +144,14 @@ mod tests {
     #[test]
     fn a_chart_draws_within_its_room_and_says_the_same_as_a_table() {
         let series = vec![
-            Series { name: "ok", tone: "good" },
-            Series { name: "failed", tone: "bad" },
+            Series {
+                name: "ok",
+                tone: "good",
+            },
+            Series {
+                name: "failed",
+                tone: "bad",
+            },
         ];
         let buckets = (0..30).map(|hour| Bucket {
             label: format!("<{hour}>"),

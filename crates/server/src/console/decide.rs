@@ -59,7 +59,10 @@ async fn take(console: &Console, reader: &Reader, id: &str, word: Word) -> Resul
     // Whole ids only: a beginning might mean another question by now.
     let approval = console.office.board.named(id).await?;
     if approval.id.as_str() != id {
-        return Err(Failure::new(StatusCode::NOT_FOUND, format!("there is no approval `{id}`")));
+        return Err(Failure::new(
+            StatusCode::NOT_FOUND,
+            format!("there is no approval `{id}`"),
+        ));
     }
     let ballot = Ballot {
         choice,
@@ -84,11 +87,7 @@ fn answer(word: &Word, choice: Choice) -> Option<Given> {
 fn said(decided: &Decided) -> String {
     match decided {
         Decided::Now(approval) => outcome(approval),
-        Decided::Counted(approval) => format!(
-            "counted: {} of {} people agree",
-            approval.votes.len(),
-            approval.quorum
-        ),
+        Decided::Counted(approval) => format!("counted: {} of {} people agree", approval.votes.len(), approval.quorum),
         Decided::Before(approval) => format!("already decided: {}", outcome(approval)),
     }
 }
@@ -110,7 +109,9 @@ fn outcome(approval: &ApprovalRequest) -> String {
 }
 
 fn is_script(headers: &HeaderMap) -> bool {
-    headers.get(header::ACCEPT).is_some_and(|accept| accept == "application/json")
+    headers
+        .get(header::ACCEPT)
+        .is_some_and(|accept| accept == "application/json")
 }
 
 impl From<DecideError> for Failure {

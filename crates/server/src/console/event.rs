@@ -65,7 +65,11 @@ fn tone(row: &Row, payload: &Value) -> &'static str {
         "command.dispatched" => return "wait",
         _ => {}
     }
-    let named = [row.approval_state.as_deref(), payload["status"].as_str(), payload["verdict"].as_str()];
+    let named = [
+        row.approval_state.as_deref(),
+        payload["status"].as_str(),
+        payload["verdict"].as_str(),
+    ];
     named.into_iter().flatten().next().map_or("quiet", tone_of)
 }
 
@@ -125,17 +129,18 @@ pub(super) fn line(row: &Row, payload: &Value) -> String {
     match row.event_type.as_str() {
         "command.received" => command(payload),
         "command.validated" => format!("by {}: {}", of("rule"), of("reason")),
-        "command.dispatched" => format!(
-            "in {}, sandbox {}, network {}",
-            of("cwd"),
-            of("sandbox"),
-            of("network")
-        ),
+        "command.dispatched" => format!("in {}, sandbox {}, network {}", of("cwd"), of("sandbox"), of("network")),
         "command.completed" => completed(payload),
         "approval.requested" => {
             let details = &payload["details"];
             let about = ["command", "question"].iter().find_map(|name| details[*name].as_str());
-            joined(&[about.unwrap_or(of("tool")), details["reason"].as_str().unwrap_or_default()], " — ")
+            joined(
+                &[
+                    about.unwrap_or(of("tool")),
+                    details["reason"].as_str().unwrap_or_default(),
+                ],
+                " — ",
+            )
         }
         "approval.approved" | "approval.denied" | "approval.expired" | "approval.withdrawn" => {
             let by = match of("decided_by") {
@@ -153,17 +158,24 @@ pub(super) fn line(row: &Row, payload: &Value) -> String {
             &[of("method"), of("error_code"), of("error_message"), of("reason")],
             " ",
         ),
-        "session.created" | "session.initialized" | "session.closed" | "session.expired" => joined(
-            &[of("client_name"), of("client_version"), of("transport")],
-            " ",
-        ),
+        "session.created" | "session.initialized" | "session.closed" | "session.expired" => {
+            joined(&[of("client_name"), of("client_version"), of("transport")], " ")
+        }
         "auth.login" | "auth.logout" => joined(&[of("role"), "by", of("by")], " "),
         "token.created" | "token.revoked" => joined(&[of("name"), of("role")], ", "),
         "policy.changed" => joined(&[of("reason"), of("digest")], " "),
         "audit.pruned" => format!("everything before {}", of("before")),
         // Kinds that are newer than this page say what they can.
         _ => joined(
-            &[of("name"), of("agent"), of("command"), of("tool"), of("status"), of("reason"), of("error_code")],
+            &[
+                of("name"),
+                of("agent"),
+                of("command"),
+                of("tool"),
+                of("status"),
+                of("reason"),
+                of("error_code"),
+            ],
             " ",
         ),
     }

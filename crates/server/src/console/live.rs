@@ -105,7 +105,9 @@ async fn since(console: &Console, follows: bool, told: &mut Option<(usize, u64, 
     };
     // Any change of any question moves one of the versions.
     let versions = open.iter().map(|approval| approval.version).sum();
-    let newest = open.last().map(|approval| approval.created_at.as_millis().unsigned_abs());
+    let newest = open
+        .last()
+        .map(|approval| approval.created_at.as_millis().unsigned_abs());
     let queue = (open.len(), newest.unwrap_or(0).wrapping_add(versions), head);
     let before = told.replace(queue);
     let mut news = String::new();

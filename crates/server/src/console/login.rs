@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::{Extension, Form};
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
+use axum::{Extension, Form};
 use countersign_gateway::audit::RecordError;
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::session::login::Entered;
@@ -53,7 +53,10 @@ pub(super) async fn enter(
 ) -> Response {
     let next = local(key.next.as_deref());
     let entered = match office::forged(&method, &headers) {
-        true => Err(Refusal::new(ErrorCode::Forbidden, "log in on the page of this very server")),
+        true => Err(Refusal::new(
+            ErrorCode::Forbidden,
+            "log in on the page of this very server",
+        )),
         false => admit(&console, key.token.trim()).await,
     };
     match entered {
@@ -122,7 +125,10 @@ pub(super) async fn leave(State(console): State<Arc<Console>>, _: Reader, header
 
 fn cookie(secret: &str, is_secure: bool, more: &str) -> HeaderValue {
     let secure = if is_secure { "; Secure" } else { "" };
-    let text = format!("{}={secret}; HttpOnly; SameSite=Strict; Path=/{secure}{more}", office::COOKIE);
+    let text = format!(
+        "{}={secret}; HttpOnly; SameSite=Strict; Path=/{secure}{more}",
+        office::COOKIE
+    );
     HeaderValue::try_from(text).expect("secrets are letters, digits and underscores")
 }
 

@@ -63,7 +63,10 @@ pub(super) async fn page(
     reader: Reader,
     Query(wanted): Query<Wanted>,
 ) -> Result<Response, Failure> {
-    let chosen = PERIODS.iter().position(|(name, ..)| *name == wanted.period).unwrap_or(1);
+    let chosen = PERIODS
+        .iter()
+        .position(|(name, ..)| *name == wanted.period)
+        .unwrap_or(1);
     let (_, _, seconds, buckets) = PERIODS[chosen];
     let now = console.clock.now();
     let from = Timestamp::from_millis(now.as_millis() - i64::try_from(seconds * 1_000).unwrap_or(i64::MAX));
@@ -209,10 +212,17 @@ fn latency(commands: &[Value]) -> Chart {
     let mut times: Vec<u64> = ran.filter_map(|command| command["duration_ms"].as_u64()).collect();
     times.sort_unstable();
     for time in &times {
-        let index = STEPS.iter().position(|(below, _)| time < below).unwrap_or(STEPS.len() - 1);
+        let index = STEPS
+            .iter()
+            .position(|(below, _)| time < below)
+            .unwrap_or(STEPS.len() - 1);
         buckets[index].values[0] += 1;
     }
-    let at = |percent: usize| times.get((times.len() * percent).div_ceil(100).saturating_sub(1)).copied();
+    let at = |percent: usize| {
+        times
+            .get((times.len() * percent).div_ceil(100).saturating_sub(1))
+            .copied()
+    };
     let said = match (at(50), at(95)) {
         (Some(only), _) if times.len() == 1 => format!("One command ran, for {}.", spoken_millis(only)),
         (Some(half), Some(most)) => format!(
@@ -238,7 +248,8 @@ mod tests {
     #[test]
     fn commands_fall_into_the_bucket_of_their_end() {
         let from = Timestamp::parse("2026-11-15T10:00:00Z").unwrap();
-        let ended = |at: &str, status: &str| json!({"timestamp": at, "status": status, "duration_ms": 7, "exit_code": 0});
+        let ended =
+            |at: &str, status: &str| json!({"timestamp": at, "status": status, "duration_ms": 7, "exit_code": 0});
         let commands = [
             ended("2026-11-15T10:00:01Z", "ok"),
             ended("2026-11-15T10:59:59Z", "rejected"),
@@ -247,6 +258,11 @@ mod tests {
         let html = calls(&commands, from, Duration::from_secs(3_600), 2).render().unwrap();
         assert!(html.contains("<title>10:00: 1 ok</title>"), "{html}");
         assert!(html.contains("<title>10:30: 1 refused</title>") && html.contains("<title>10:30: 1 ok</title>"));
-        assert!(latency(&commands).render().unwrap().contains("<title>&#60; 10 ms: 3 commands</title>"));
+        assert!(
+            latency(&commands)
+                .render()
+                .unwrap()
+                .contains("<title>&#60; 10 ms: 3 commands</title>")
+        );
     }
 }

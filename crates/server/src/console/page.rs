@@ -67,7 +67,10 @@ impl Frame {
             role: reader.0.role.as_str(),
             waiting,
             version: env!("CARGO_PKG_VERSION"),
-            about: format!("mode {} · workspace {}", console.about.policy_mode, console.about.workspace),
+            about: format!(
+                "mode {} · workspace {}",
+                console.about.policy_mode, console.about.workspace
+            ),
         })
     }
 }
@@ -93,7 +96,10 @@ pub(super) fn encoded(text: &str) -> String {
 /// A page, or a part of one.
 pub(super) fn html(status: StatusCode, template: &impl Template) -> Response {
     let headers: [(HeaderName, HeaderValue); 3] = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("text/html; charset=utf-8")),
+        (
+            header::CONTENT_TYPE,
+            HeaderValue::from_static("text/html; charset=utf-8"),
+        ),
         (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY)),
         // Without a referrer a browser would also hide from us that a form is our own.
         (header::REFERRER_POLICY, HeaderValue::from_static("same-origin")),

@@ -45,7 +45,10 @@ fn change(value: &Value) -> Change {
     let preview = of(&["contentPreview", "content"]);
     let lines: Vec<Line> = match (diff, kind) {
         ("", "create" | "add") => preview.lines().map(|text| line("added", &format!("+{text}"))).collect(),
-        ("", "delete") => preview.lines().map(|text| line("removed", &format!("-{text}"))).collect(),
+        ("", "delete") => preview
+            .lines()
+            .map(|text| line("removed", &format!("-{text}")))
+            .collect(),
         ("", _) => preview.lines().map(|text| line("context", text)).collect(),
         (diff, _) => diff.lines().map(|text| line(tone(text), text)).collect(),
     };

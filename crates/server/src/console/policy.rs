@@ -103,10 +103,16 @@ pub(super) async fn page(
         facts: facts(content),
         allowlist: each(&content["allowlist"], shown),
         whitelist: each(&content["whitelist"], Rule::of),
-        tools: each(&content["tools"], Tool::of).into_iter().chain(each(&content["default_matrix"], Tool::of)).collect(),
+        tools: each(&content["tools"], Tool::of)
+            .into_iter()
+            .chain(each(&content["default_matrix"], Tool::of))
+            .collect(),
         layers: layers(&content["policies"]),
         sources: each(&content["sources"], shown),
-        whole: text::lines(&serde_json::to_string_pretty(content).unwrap_or_default(), 10 * TEXT_CHARS_SHOWN),
+        whole: text::lines(
+            &serde_json::to_string_pretty(content).unwrap_or_default(),
+            10 * TEXT_CHARS_SHOWN,
+        ),
         supposed: wanted,
         roles: &["agent", "operator"],
         explained,

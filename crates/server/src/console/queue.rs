@@ -93,7 +93,9 @@ async fn waiting(console: &Console, reader: &Reader) -> Result<Vec<Card>, Failur
     let found = console.office.board.list(ApprovalFilter::open()).await?;
     let origins = Origins::of(console, &found).await?;
     let now = console.clock.now();
-    let cards = found.iter().map(|approval| Card::of(approval, origins.get(approval), reader, now));
+    let cards = found
+        .iter()
+        .map(|approval| Card::of(approval, origins.get(approval), reader, now));
     Ok(cards.collect())
 }
 
@@ -113,7 +115,11 @@ async fn lately(console: &Console) -> Result<Vec<Line>, Failure> {
     };
     let found = console.office.board.list(filter).await?;
     let now = console.clock.now();
-    Ok(found.iter().rev().filter_map(|approval| Line::of(approval, now)).collect())
+    Ok(found
+        .iter()
+        .rev()
+        .filter_map(|approval| Line::of(approval, now))
+        .collect())
 }
 
 impl From<NamingError> for Failure {

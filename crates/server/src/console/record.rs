@@ -25,7 +25,17 @@ const SEARCHED: usize = 5_000;
 const CELL_CHARS: usize = 200;
 /// The states that a command or an approval can be found by.
 const STATUSES: [&str; 11] = [
-    "ok", "rejected", "failed", "timeout", "pending", "approved", "denied", "expired", "withdrawn", "applied", "error",
+    "ok",
+    "rejected",
+    "failed",
+    "timeout",
+    "pending",
+    "approved",
+    "denied",
+    "expired",
+    "withdrawn",
+    "applied",
+    "error",
 ];
 
 #[derive(Clone, Default, Deserialize)]
@@ -186,9 +196,10 @@ impl Record {
     ) -> Result<Option<u64>, Failure> {
         let wanted = self.search.text.to_lowercase();
         let found = console.office.records.entities(Entity::Command, filter).await?;
-        let matching = found.iter().rev().filter(|placed| {
-            wanted.is_empty() || event::command(&placed.content).to_lowercase().contains(&wanted)
-        });
+        let matching = found
+            .iter()
+            .rev()
+            .filter(|placed| wanted.is_empty() || event::command(&placed.content).to_lowercase().contains(&wanted));
         let mut placed: Vec<_> = matching.take(PAGE + 1).collect();
         let is_more = placed.len() > PAGE;
         placed.truncate(PAGE);
@@ -299,8 +310,16 @@ fn moment(text: &str) -> Result<Option<Timestamp>, String> {
     if text.is_empty() {
         return Ok(None);
     }
-    let seconds = if text.len() == "2026-11-15T10:00".len() { ":00" } else { "" };
-    let zone = if text.contains('T') && !text.ends_with('Z') { "Z" } else { "" };
+    let seconds = if text.len() == "2026-11-15T10:00".len() {
+        ":00"
+    } else {
+        ""
+    };
+    let zone = if text.contains('T') && !text.ends_with('Z') {
+        "Z"
+    } else {
+        ""
+    };
     Timestamp::parse(&format!("{text}{seconds}{zone}"))
         .or_else(|_| Timestamp::parse(text))
         .map(Some)

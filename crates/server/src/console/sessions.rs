@@ -44,7 +44,10 @@ pub(super) async fn page(State(console): State<Arc<Console>>, reader: Reader) ->
     let found = console.office.records.known_sessions(None, SESSIONS_MAX).await?;
     let now = console.clock.now();
     let lines = |is_open| {
-        let chosen = found.iter().rev().filter(move |session| session.state().is_open() == is_open);
+        let chosen = found
+            .iter()
+            .rev()
+            .filter(move |session| session.state().is_open() == is_open);
         chosen.map(|session| Line::of(session, now)).collect()
     };
     let sessions = Sessions {

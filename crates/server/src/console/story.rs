@@ -133,7 +133,10 @@ fn facts(rows: &[Row]) -> Vec<(&'static str, Html)> {
             facts.push((name, shown(&value)));
         }
     };
-    add("Asked by", rows.first().map(|row| format!("{} ({})", row.actor_id, row.actor_type)));
+    add(
+        "Asked by",
+        rows.first().map(|row| format!("{} ({})", row.actor_id, row.actor_type)),
+    );
     add("Over", first(rows, "transport"));
     add("Session", first(rows, "session_id"));
     add("Where", first(rows, "working_directory").or_else(|| first(rows, "cwd")));
@@ -146,14 +149,21 @@ fn facts(rows: &[Row]) -> Vec<(&'static str, Html)> {
     }
     if let Some(ran) = of_kind(rows, "command.dispatched") {
         let said = |name: &str| ran[name].as_str().unwrap_or_default();
-        add("Ran with", Some(format!("sandbox {}, network {}", said("sandbox"), said("network"))));
+        add(
+            "Ran with",
+            Some(format!("sandbox {}, network {}", said("sandbox"), said("network"))),
+        );
     }
     if let Some(end) = of_kind(rows, "command.completed") {
         add("Exit code", end["exit_code"].as_i64().map(|code| code.to_string()));
         add("Error", end["error_code"].as_str().map(str::to_owned));
         add("Said", end["error_message"].as_str().map(str::to_owned));
         add("Took", end["duration_ms"].as_u64().map(spoken_millis));
-        let layers = end["sandbox"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let layers = end["sandbox"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str);
         add("Confined by", Some(layers.collect::<Vec<_>>().join(", ")));
         add("Request", end["request_id"].as_str().map(str::to_owned));
     }
@@ -175,7 +185,10 @@ fn outputs(call: &Value) -> Vec<Output> {
             text: shown(text),
         })
     };
-    [kept("stdout", "Output"), kept("stderr", "Errors")].into_iter().flatten().collect()
+    [kept("stdout", "Output"), kept("stderr", "Errors")]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn steps(rows: &[Row], now: Timestamp) -> Vec<Step> {

@@ -215,7 +215,10 @@ mod tests {
         ] {
             let html = shown(text, 100).to_string();
             let hidden = text.chars().nth(1).unwrap();
-            assert!(html.contains(code) && !html.contains(hidden), "{text:?} is shown as {html}");
+            assert!(
+                html.contains(code) && !html.contains(hidden),
+                "{text:?} is shown as {html}"
+            );
             assert!(is_odd(text), "{text:?}");
         }
         assert!(shown("p\u{430}ypal", 10).to_string().contains("U+0430, not ASCII"));
@@ -224,11 +227,18 @@ mod tests {
 
     #[test]
     fn long_texts_say_what_is_left_out() {
-        assert!(shown("abcdef", 4).to_string().contains("abcd<span class=\"cut\">… 2 more"));
+        assert!(
+            shown("abcdef", 4)
+                .to_string()
+                .contains("abcd<span class=\"cut\">… 2 more")
+        );
         assert_eq!(shown("abcd", 4).to_string(), "abcd");
         let line = format!("echo {}", "x".repeat(100));
         let html = command(&line, &["echo".to_owned()], 10).to_string();
-        assert!(html.contains("… 95 more characters") && !html.contains(&"x".repeat(6)), "{html}");
+        assert!(
+            html.contains("… 95 more characters") && !html.contains(&"x".repeat(6)),
+            "{html}"
+        );
     }
 
     #[test]

@@ -113,9 +113,7 @@ fn hardened(mut response: Response) -> Response {
     const HEADERS: [(header::HeaderName, HeaderValue); 5] = [
         (
             header::CONTENT_SECURITY_POLICY,
-            HeaderValue::from_static(
-                "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-            ),
+            HeaderValue::from_static("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
         ),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
