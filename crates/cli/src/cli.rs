@@ -70,6 +70,12 @@ pub(crate) enum Command {
     /// Read, prove, export and prune the record.
     #[command(subcommand)]
     Audit(Audit),
+    /// Sum up jobs, approvals and errors of a period, from the record.
+    #[command(
+        after_help = "T is a time such as `2026-11-15T10:00:00Z`, or how long ago it was, such as `24h` or `7d`.\n\n\
+                            Example:\n  countersign metrics --from 24h"
+    )]
+    Metrics(Metrics),
     /// Check a policy, or ask what would happen, without running anything.
     #[command(subcommand)]
     Policy(Policy),
@@ -199,11 +205,17 @@ pub(crate) struct Approve {
     pub(crate) reason: Option<String>,
     /// Let the very same command run unasked from now on: shows the rule, and writes it into the operator's
     /// file if you agree.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["option", "custom"])]
     pub(crate) always: bool,
     /// With `--always`: write the rule without asking.
     #[arg(long, requires = "always")]
     pub(crate) yes: bool,
+    /// Answers a question with one of its options.
+    #[arg(long, value_name = "TEXT", conflicts_with = "custom")]
+    pub(crate) option: Option<String>,
+    /// Answers a question in words of your own, where it allows that.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) custom: Option<String>,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,
@@ -316,6 +328,19 @@ pub(crate) enum Audit {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Metrics {
+    /// From this time on [default: the beginning of the record].
+    #[arg(long, value_name = "T")]
+    pub(crate) from: Option<String>,
+    /// Before this time [default: now].
+    #[arg(long, value_name = "T")]
+    pub(crate) to: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]

@@ -22,13 +22,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tracing::{Instrument as _, Span};
 
 use crate::approval::Cleared;
 use crate::approval::board::Board;
 use crate::approval::request::{ApprovalChange, ApprovalRequest};
+use crate::audit::chain;
 use crate::audit::command::CommandAuditRecord;
 use crate::audit::event::ApprovalState;
 use crate::audit::payload::Payload;
@@ -49,6 +50,7 @@ use crate::policy::actor::Context;
 use crate::policy::again;
 use crate::policy::decide::{self, Verdict};
 use crate::policy::effective::{EffectivePolicy, Mode};
+use crate::policy::explain::{self, Explained, Explains, Supposed};
 use crate::policy::plan::Plan;
 use crate::service::{Answer, RefusedEnvelope, Service, ToolCall};
 use crate::session::{self, Admitted, Caller, Role};
@@ -443,6 +445,21 @@ impl Service for Arc<Gateway> {
                 live.ended().await;
             }
         })
+    }
+}
+
+impl Explains for Arc<Gateway> {
+    fn explain(&self, call: &Supposed) -> Explained {
+        let in_force = self.in_force();
+        explain::explain(&in_force.policy, call, &in_force.outlook.surroundings())
+    }
+
+    fn effective(&self) -> Value {
+        let in_force = self.in_force();
+        let content = self.ports.redactor.redact_json(&in_force.policy.content());
+        // In the form that the digest is made of.
+        let content = serde_json::from_str(&chain::canonical(&content)).unwrap_or(content);
+        json!({"digest": in_force.digest, "content": content})
     }
 }
 

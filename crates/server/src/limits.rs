@@ -110,3 +110,11 @@ pub const AUTH_REFUSALS_EVERY: Duration = Duration::from_secs(10);
 pub const AUTH_REFUSALS_ADDRESSES_MAX: usize = 256;
 /// Credentials whose requests are counted at once.
 pub const RATES_MAX: usize = 100_000;
+/// What a login that failed makes its browser wait.
+pub const LOGIN_PAUSE: Duration = Duration::from_millis(500);
+/// Characters of a token or a login code that a page takes.
+pub const TOKEN_CHARS_MAX: usize = 512;
+/// Characters that a page of the console shows of one text.
+pub const TEXT_CHARS_SHOWN: usize = 20_000;
+/// Pages of the console that are kept up to date at once.
+pub const LIVE_PAGES_MAX: usize = 128;

@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, Method, header};
 use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::reading::Records;
 use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::policy::explain::Explains;
 use countersign_gateway::policy::standing::StandingRules;
 use countersign_gateway::session::login::Logins;
 use countersign_gateway::session::{Caller, Role};
@@ -20,6 +21,7 @@ pub struct Office {
     pub records: Arc<dyn Records>,
     pub logins: Arc<dyn Logins>,
     pub rules: Arc<dyn StandingRules>,
+    pub policy: Arc<dyn Explains>,
 }
 
 /// Who sent a request, as far as the front door could tell. Every request that reaches a route carries one.

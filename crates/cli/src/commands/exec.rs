@@ -213,7 +213,12 @@ impl Approver for AskTerminal {
                 Err(_) => (Choice::Deny, "the terminal could not be asked"),
             };
             let reason = reason.to_owned();
-            let _ = sender.send(Ballot { choice, by, reason });
+            let _ = sender.send(Ballot {
+                choice,
+                by,
+                reason,
+                answer: None,
+            });
         });
         Box::pin(async move {
             let mut asked = asked;

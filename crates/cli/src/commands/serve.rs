@@ -109,6 +109,7 @@ pub(crate) fn options(
             records: joined.record.clone(),
             logins: joined.record.clone(),
             rules: Arc::new(rules),
+            policy: Arc::new(joined.gateway.clone()),
         }),
         readiness: Arc::new(RecordIsThere(joined.record)),
         shutdown_grace: settings.shutdown_grace,

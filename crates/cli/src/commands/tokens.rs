@@ -6,10 +6,10 @@ use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::session::credential::{Credential, TokenName};
 use countersign_gateway::session::login::{CODE_LIVES, Logins as _};
-use countersign_gateway::session::{Caller, Role};
+use countersign_gateway::session::{Caller, Role, view};
 use countersign_store::sqlite::tokens::{Made, Revoked};
 use countersign_store::{Durability, Options, SqliteStore};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cli::Tokens;
 use crate::commands::audit::{Form, Reading};
@@ -85,7 +85,10 @@ fn list(flags: &Flags, form: Form) -> anyhow::Result<()> {
     let tokens = record.tokens()?;
     let mut page = Page::stdout();
     match form {
-        Form::Json => page.array(&tokens.iter().map(|token| shown(token).to_string()).collect::<Vec<_>>())?,
+        Form::Json => {
+            let shown = tokens.iter().map(|token| view::token(token).to_string());
+            page.array(&shown.collect::<Vec<_>>())?;
+        }
         Form::Text => page.table(&tokens.iter().map(cells).collect::<Vec<_>>())?,
     }
     page.flush()
@@ -107,18 +110,6 @@ fn revoke(flags: &Flags, named: &str) -> anyhow::Result<()> {
         ))?,
     }
     page.flush()
-}
-
-/// What may be shown of a token: neither itself nor its digest.
-fn shown(token: &Credential) -> Value {
-    json!({
-        "id": token.id.as_str(),
-        "role": token.role.as_str(),
-        "name": token.name,
-        "createdAt": token.created_at.to_string(),
-        "revokedAt": token.revoked_at.map(|at| at.to_string()),
-        "run": token.run,
-    })
 }
 
 /// Id, role, name, when it was made, whether it is in force, run.

@@ -42,6 +42,7 @@ fn says(user: &str, choice: Choice) -> Ballot {
         choice,
         by: Decider::person(user, OwnRequests::Refused),
         reason: "so it is".into(),
+        answer: None,
     }
 }
 

@@ -22,6 +22,7 @@ fn yes() -> Ballot {
         choice: Choice::Allow,
         by: Decider::person("ana", OwnRequests::Refused),
         reason: "fine".into(),
+        answer: None,
     }
 }
 
@@ -30,6 +31,7 @@ fn no() -> Ballot {
         choice: Choice::Deny,
         by: Decider::person("ana", OwnRequests::Refused),
         reason: "not today".into(),
+        answer: None,
     }
 }
 

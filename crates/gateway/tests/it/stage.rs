@@ -98,6 +98,7 @@ impl Stage {
                 timeout: None,
                 whitelist: vec![],
                 self_approval: false,
+                client_decides: false,
                 quorum: 1,
             },
             places: Places {

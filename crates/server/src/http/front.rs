@@ -1,8 +1,11 @@
 //! Where every request comes in: the guard first, then the address.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Request, StatusCode, header};
 use axum::response::Response;
 use countersign_gateway::error::{ErrorCode, Refusal};
@@ -10,7 +13,11 @@ use countersign_gateway::session::Transport;
 use hyper::body::Incoming;
 use tower_service::Service as _;
 
+use crate::console;
+
 use super::auth::Peer;
+use super::gauges::Counted;
+use super::line::Underway;
 use super::{Server, guard, numbers, refusal, sse, streamable};
 
 pub(super) async fn answer(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) -> Response {
@@ -53,15 +60,65 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
         }
         "/metrics" => hardened(numbers::page(server, peer, &request).await),
         _ => {
-            let _underway = peer.wire.begin();
+            let underway = peer.wire.begin();
             let mut request = request;
-            if request.uri().path().starts_with("/api/") {
-                let visitor = server.visitor(request.method(), request.headers(), peer).await;
+            let transport = match request.uri().path() {
+                path if path.starts_with("/api/") => Transport::Rest,
+                _ => Transport::Console,
+            };
+            if let Some(visitor) = server.visitor(&request, peer, transport).await {
                 request.extensions_mut().insert(visitor);
             }
-            let Ok(response) = server.router.clone().call(request.map(Body::new)).await;
-            hardened(response)
+            let Ok(mut response) = server.router.clone().call(request.map(Body::new)).await;
+            if let Some(console::Refused(refusal)) = response.extensions_mut().remove() {
+                server.turned_away(peer, transport, &refusal).await;
+            }
+            hardened(carried(server, response, underway))
         }
+    }
+}
+
+/// A stream of events keeps its connection busy while it lasts, and ends with the server.
+fn carried(server: &Server, response: Response, underway: Underway) -> Response {
+    let kind = response.headers().get(header::CONTENT_TYPE);
+    if kind.is_none_or(|kind| kind != "text/event-stream") {
+        return response;
+    }
+    let mut stopping = server.stopping.subscribe();
+    let ending = Box::pin(async move {
+        // Told or dropped, both mean stop.
+        let _ = stopping.wait_for(|stop| *stop).await;
+    });
+    let counted = server.options.gauges.stream();
+    response.map(|body| {
+        Body::new(Carried {
+            body,
+            ending,
+            _underway: underway,
+            _counted: counted,
+        })
+    })
+}
+
+struct Carried {
+    body: Body,
+    ending: Pin<Box<dyn Future<Output = ()> + Send>>,
+    _underway: Underway,
+    _counted: Counted,
+}
+
+impl http_body::Body for Carried {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<http_body::Frame<Bytes>, axum::Error>>> {
+        if self.ending.as_mut().poll(context).is_ready() {
+            return Poll::Ready(None);
+        }
+        Pin::new(&mut self.body).poll_frame(context)
     }
 }
 
@@ -79,20 +136,20 @@ fn plain(mut response: Response) -> Response {
     response
 }
 
-/// Headers that every page carries.
+/// Headers that every page carries, unless it brought stricter or more fitting ones of its own.
 fn hardened(mut response: Response) -> Response {
     const HEADERS: [(header::HeaderName, HeaderValue); 5] = [
         (
             header::CONTENT_SECURITY_POLICY,
-            HeaderValue::from_static(
-                "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-            ),
+            HeaderValue::from_static("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
         ),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
-    response.headers_mut().extend(HEADERS);
+    for (name, value) in HEADERS {
+        response.headers_mut().entry(name).or_insert(value);
+    }
     response
 }

@@ -63,6 +63,7 @@ impl From<DecideError> for Failure {
         match error {
             DecideError::Record(error) => error.into(),
             DecideError::Unknown(_) => Refusal::new(ErrorCode::NotFound, error.to_string()).into(),
+            DecideError::Answer(_) => Self::malformed(error.to_string()),
             DecideError::OwnRequest => Refusal::new(ErrorCode::Forbidden, error.to_string()).into(),
         }
     }

@@ -122,8 +122,8 @@ async fn live(office: &Office) -> anyhow::Result<()> {
             Wish::Nothing => {}
             Wish::Quit => return Ok(()),
             Wish::Decide(id, choice, reason) => {
-                screen.said = match office.board.decide(&id, office.ballot(choice, &reason)).await {
-                    Ok(decided) => decide::said(&decided),
+                screen.said = match office.board.decide(&id, office.ballot(choice, &reason, None)).await {
+                    Ok(decided) => decide::sentence(&decided),
                     Err(error) => error.to_string(),
                 };
             }
@@ -135,12 +135,12 @@ async fn live(office: &Office) -> anyhow::Result<()> {
 
 /// Approves, then writes the rule; what came of it, in a sentence.
 async fn allow_from_now_on(office: &Office, id: &ApprovalId, rule: ProposedRule) -> String {
-    let ballot = office.ballot(Choice::Allow, "approved on the terminal, from now on");
+    let ballot = office.ballot(Choice::Allow, "approved on the terminal, from now on", None);
     let decided = match office.board.decide(id, ballot).await {
         Ok(decided) => decided,
         Err(error) => return error.to_string(),
     };
-    let said = decide::said(&decided);
+    let said = decide::sentence(&decided);
     if decided.approval().decision() != Some(Choice::Allow) {
         return said;
     }

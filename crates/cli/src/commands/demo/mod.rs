@@ -199,6 +199,7 @@ impl Person {
             choice,
             by: Decider::person(&wiring::user(), OwnRequests::Refused),
             reason: reason.to_owned(),
+            answer: None,
         };
         self.board.decide(&question.id, ballot).await?;
         Ok(())
