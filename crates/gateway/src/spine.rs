@@ -23,7 +23,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tracing::{Instrument as _, Span};
 
 use crate::approval::Cleared;
@@ -69,6 +69,8 @@ pub struct Gateway {
     is_warm: AtomicBool,
     /// Held for reading while a call is looked up before it enters.
     lookups: tokio::sync::RwLock<()>,
+    /// Counts the policies under which tools are listed otherwise.
+    lists: watch::Sender<u64>,
 }
 
 /// What the binary joins to the spine.
@@ -152,6 +154,7 @@ impl Gateway {
             turns: Arc::new(Semaphore::new(limits::COMMANDS_RUNNING_MAX)),
             is_warm: AtomicBool::new(false),
             lookups: tokio::sync::RwLock::new(()),
+            lists: watch::Sender::new(0),
         })
     }
 
@@ -417,6 +420,10 @@ impl Service for Arc<Gateway> {
             Some((_, tools)) => Arc::clone(tools.get_or_init(listed)),
             None => listed(),
         }
+    }
+
+    fn tool_changes(&self) -> watch::Receiver<u64> {
+        self.lists.subscribe()
     }
 
     fn call(&self, caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>> {

@@ -275,3 +275,26 @@ fn a_hangup_reads_the_configuration_again_and_a_broken_one_changes_nothing() {
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(server.wait().unwrap().code(), Some(0));
 }
+
+#[test]
+fn clients_that_are_there_hear_of_a_tool_that_goes() {
+    let stage = Stage::new();
+    let file = stage.operator("answer_within_ms: 400\n");
+    let mut client = Client::start(&stage);
+    assert_eq!(client.status("sleep 0"), "pending");
+    let id = question(&stage, "sleep 0");
+    fs::write(&file, "answer_within_ms: 400\ntools: {run_command: {enabled: false}}\n").unwrap();
+    // Whoever decides rings, and whoever hears it looks at its files.
+    assert_eq!(stage.run(&["deny", &id, "--reason", "no"]).code, 0);
+    let mut line = String::new();
+    while !line.contains("notifications/tools/list_changed") {
+        line.clear();
+        assert_ne!(client.stdout.read_line(&mut line).unwrap(), 0, "the server went away");
+    }
+    client.send("tools/list", &json!({}));
+    let listed = client.answer()["result"]["tools"].to_string();
+    assert!(
+        listed.contains("execute_command") && !listed.contains("run_command"),
+        "{listed}"
+    );
+}

@@ -24,7 +24,7 @@ mod prompts;
 mod resources;
 mod tools;
 
-mod changes;
+pub(crate) mod changes;
 mod client;
 mod conversation;
 mod job;
