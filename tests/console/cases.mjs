@@ -1,5 +1,5 @@
 // What a person does with the console, one function a case. Each has a server of its own.
-import { existsSync } from "node:fs";
+import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Agent, accessible, assert, fits, logIn, until } from "./driver.mjs";
 
@@ -30,6 +30,18 @@ export async function a_token_logs_in_and_out(browser, site) {
   await page.context().addCookies([cookie]);
   await page.goto("/");
   assert.equal(new URL(page.url()).pathname, "/login");
+}
+
+export async function a_login_code_works_once(browser, site) {
+  const page = await browser.window(site);
+  await page.goto(`/#token=${site.code}`);
+  await page.getByRole("navigation", { name: "Places" }).waitFor();
+  assert.ok(!page.url().includes("token"), "the code has left the address bar");
+  const other = await browser.window(site);
+  await other.goto(`/#token=${site.code}`);
+  await other.getByRole("alert").filter({ hasText: "used before" }).waitFor();
+  assert.ok(!other.url().includes("token"));
+  assert.equal((await other.context().cookies()).length, 0);
 }
 
 export async function approving_by_mouse_lets_the_call_run(browser, site) {
@@ -123,6 +135,69 @@ export async function a_second_browser_sees_the_decision_live(browser, site) {
   assert.equal((await call).error_code, "APPROVAL_DENIED");
   await card(ben, "touch made").getByText(/Denied by ana.*no/).waitFor();
   assert.equal(await card(ben, "touch made").getByRole("button", { name: "Approve" }).count(), 0);
+}
+
+export async function a_failed_login_is_in_the_record(browser, site) {
+  const page = await browser.window(site);
+  await page.goto("/login");
+  for (const guess of ["cs_operator_guess", "cs_login_guess"]) {
+    await page.getByLabel("Token or login code").fill(guess);
+    await page.getByRole("button", { name: "Log in" }).click();
+    await page.getByRole("alert").waitFor();
+  }
+  await logIn(page, site.tokens.ana);
+  await page.goto("/record?type=auth.refused");
+  assert.equal(await page.locator("tbody tr").count(), 1, "the first at once, the others together");
+  assert.match(await page.locator("tbody").textContent(), /UNAUTHENTICATED/);
+  await page.goto("/record?type=auth.login");
+  assert.match(await page.locator("tbody").textContent(), /ana/);
+}
+
+export async function a_question_that_has_just_appeared_takes_no_click(browser, site) {
+  const page = await browser.window(site);
+  await logIn(page, site.tokens.ana);
+  await page.evaluate(() => {
+    const seen = new MutationObserver(() => {
+      const button = document.querySelector(".card button.approve");
+      if (!button) return;
+      seen.disconnect();
+      button.click();
+    });
+    seen.observe(document.querySelector("[data-cards]"), { childList: true });
+  });
+  const agent = await new Agent(site).greet();
+  agent.call("execute_process", touch("made"));
+  await card(page, "touch made").getByText("only just appeared").waitFor();
+  assert.equal(await page.locator(".card[data-settled]").count(), 0);
+  assert.ok(!existsSync(join(site.work, "made")));
+}
+
+export async function allowing_from_now_on_shows_the_rule_first(browser, site) {
+  const page = await browser.window(site);
+  await logIn(page, site.tokens.ana);
+  const agent = await new Agent(site).greet();
+  const call = agent.call("execute_process", touch("made"));
+  await card(page, "touch made").getByRole("link", { name: "Allow from now on" }).click();
+  const rule = page.getByRole("region", { name: "The rule that would be written" });
+  await rule.getByText("touch made").first().waitFor();
+  await rule.getByText(site.config).first().waitFor();
+  assert.ok(!readFileSync(site.config, "utf8").includes("touch"), "nothing is written before it was seen");
+  await accessible(page, "the rule");
+  await page.getByRole("button", { name: "Write the rule" }).click();
+  await page.getByText(/Approved.* by ana/).waitFor();
+  assert.equal((await call).status, "ok");
+  await until("the rule is in the file", () => readFileSync(site.config, "utf8").includes("touch"));
+  const again = await agent.call("execute_process", touch("made"));
+  assert.equal(again.status, "ok", "nobody is asked again");
+  // An approver approves, and writes no rules.
+  agent.call("execute_process", touch("other"));
+  const ben = await browser.window(site);
+  await logIn(ben, site.tokens.ben);
+  await card(ben, "touch other").waitFor();
+  assert.equal(await ben.getByRole("link", { name: "Allow from now on" }).count(), 0);
+  const id = await card(ben, "touch other").getAttribute("data-id");
+  await ben.goto(`/approvals/${id}/standing`);
+  await ben.getByText("only an operator changes policy").waitFor();
 }
 
 const HOSTILE = `<script>window.hit=1</script><img src=x onerror="window.hit=2">'"--><svg/onload=window.hit=3>`;

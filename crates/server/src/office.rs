@@ -66,6 +66,11 @@ pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
         .map(|(_, secret)| secret)
 }
 
+/// The secret of the login that a request came with. A token goes before it.
+pub(crate) fn login(headers: &HeaderMap) -> Option<&str> {
+    cookie(headers).filter(|_| !headers.contains_key(header::AUTHORIZATION))
+}
+
 /// A browser sends its cookie with whatever a page of any site makes it send. What changes something
 /// must come from a page of ours, and browsers say so in a header that pages cannot set.
 pub(crate) fn forged(method: &Method, headers: &HeaderMap) -> bool {

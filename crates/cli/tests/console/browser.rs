@@ -53,6 +53,8 @@ impl Site {
             "url": server.url(""),
             "tokens": tokens,
             "work": self.bench.work(),
+            "code": self.code(),
+            "config": self.bench.path("config/countersign/config.yaml"),
         });
         let script = installed::root().join("tests/console/run.mjs");
         let mut command = Command::new("node");
@@ -63,6 +65,15 @@ impl Site {
         print!("{}", said.stdout);
         said.ok();
         server.stop();
+    }
+
+    /// A code that lets a browser in once, as whoever runs the server.
+    fn code(&self) -> String {
+        let mut command = self.bench.command();
+        let output = command.args(["tokens", "login", "--json"]).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let made: Value = serde_json::from_slice(&output.stdout).unwrap();
+        made["token"].as_str().unwrap().to_owned()
     }
 
     fn token(&self, name: &str, role: &str) -> String {

@@ -32,6 +32,11 @@ fn a_token_logs_in_and_out() {
 }
 
 #[test]
+fn a_login_code_works_once() {
+    Site::new().case("a_login_code_works_once");
+}
+
+#[test]
 fn approving_by_mouse_lets_the_call_run() {
     Site::new().case("approving_by_mouse_lets_the_call_run");
 }
@@ -44,6 +49,21 @@ fn denying_by_keyboard_tells_the_agent_why() {
 #[test]
 fn a_second_browser_sees_the_decision_live() {
     Site::new().case("a_second_browser_sees_the_decision_live");
+}
+
+#[test]
+fn a_failed_login_is_in_the_record() {
+    Site::new().case("a_failed_login_is_in_the_record");
+}
+
+#[test]
+fn a_question_that_has_just_appeared_takes_no_click() {
+    Site::new().case("a_question_that_has_just_appeared_takes_no_click");
+}
+
+#[test]
+fn allowing_from_now_on_shows_the_rule_first() {
+    Site::new().case("allowing_from_now_on_shows_the_rule_first");
 }
 
 #[test]

@@ -42,3 +42,4 @@ mod invocations;
 mod unrecorded;
 
 mod exec;
+mod rest;

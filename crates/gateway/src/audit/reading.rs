@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::event::EventType;
@@ -134,4 +134,29 @@ pub enum Proved {
     },
     /// The first thing wrong, and where.
     Flawed { seq: u64, fault: String },
+}
+
+impl Proved {
+    /// As `audit verify --json` tells it.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Sound {
+                first_seq,
+                last_seq,
+                rows,
+                checkpoints,
+                last_hash,
+                public_key,
+            } => json!({
+                "ok": true,
+                "rows": rows,
+                "first_seq": first_seq,
+                "last_seq": last_seq,
+                "last_hash": last_hash,
+                "checkpoints": checkpoints,
+                "public_key": public_key,
+            }),
+            Self::Flawed { seq, fault } => json!({"ok": false, "row": seq, "problem": fault}),
+        }
+    }
 }

@@ -12,7 +12,7 @@ use super::row::Row;
 use crate::clock::Timestamp;
 
 /// The events that are counted; a store need not read any others.
-pub const COUNTED: [&str; 16] = [
+pub const COUNTED: [&str; 17] = [
     COMMAND_VALIDATED,
     COMMAND_COMPLETED,
     TOOL_CALLED,
@@ -28,7 +28,8 @@ pub const COUNTED: [&str; 16] = [
     JOB_FAILED,
     JOB_CANCELLED,
     JOB_TIMEOUT,
-    JOB_RECOVERY,
+    JOB_PROCESS_RESTARTED,
+    JOB_SESSION_RECOVERED,
 ];
 
 const COMMAND_VALIDATED: &str = "command.validated";
@@ -41,17 +42,16 @@ const APPROVAL_DENIED: &str = "approval.denied";
 const APPROVAL_EXPIRED: &str = "approval.expired";
 const APPROVAL_WITHDRAWN: &str = "approval.withdrawn";
 const WAIT_RESUMED: &str = "run.wait.resumed";
-/// Jobs: each ends with one of the four, whose payload has `duration_ms` and, for a failure, `error_code`.
+/// Jobs: each ends with one of the four, whose payload has `duration_ms` and, for a failure,
+/// `error_code` or S1's `error`.
 pub const JOB_CREATED: &str = "job.created";
 pub const JOB_COMPLETED: &str = "job.completed";
 pub const JOB_FAILED: &str = "job.failed";
 pub const JOB_CANCELLED: &str = "job.cancelled";
 pub const JOB_TIMEOUT: &str = "job.timeout";
-/// An agent's process that was started anew, or a session that goes on after one: the payload's `what` is
-/// [`PROCESS_RESTARTED`] or [`SESSION_RECOVERED`].
-pub const JOB_RECOVERY: &str = "job.recovery";
-pub const PROCESS_RESTARTED: &str = "process-restarted";
-pub const SESSION_RECOVERED: &str = "session-recovered";
+/// An agent's process that was started anew, and a session that goes on after one.
+pub const JOB_PROCESS_RESTARTED: &str = "job.process.restarted";
+pub const JOB_SESSION_RECOVERED: &str = "job.session.recovered";
 
 /// From one moment on and before another; an open end is where the record begins, or now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -168,11 +168,8 @@ impl Tally {
             JOB_FAILED => self.ended(&read(), |tally| &mut tally.failed),
             JOB_CANCELLED => self.ended(&read(), |tally| &mut tally.cancelled),
             JOB_TIMEOUT => self.ended(&read(), |tally| &mut tally.timeout),
-            JOB_RECOVERY => match read()["what"].as_str() {
-                Some(PROCESS_RESTARTED) => self.restarts += 1,
-                Some(SESSION_RECOVERED) => self.recoveries += 1,
-                Some(_) | None => {}
-            },
+            JOB_PROCESS_RESTARTED => self.restarts += 1,
+            JOB_SESSION_RECOVERED => self.recoveries += 1,
             _ => {}
         }
     }
@@ -180,7 +177,10 @@ impl Tally {
     fn ended(&mut self, payload: &Value, how: fn(&mut Self) -> &mut u64) {
         *how(self) += 1;
         self.durations.extend(payload["duration_ms"].as_u64());
-        self.error(&payload["error_code"]);
+        self.error(match &payload["error_code"] {
+            Value::Null => &payload["error"]["code"],
+            code => code,
+        });
     }
 
     fn error(&mut self, code: &Value) {
@@ -268,8 +268,8 @@ mod tests {
             ),
             ("job.cancelled", None, json!({"duration_ms": 200})),
             ("job.timeout", None, json!({"duration_ms": 1_000})),
-            ("job.recovery", None, json!({"what": "process-restarted"})),
-            ("job.recovery", None, json!({"what": "session-recovered"})),
+            ("job.process.restarted", None, json!({})),
+            ("job.session.recovered", None, json!({})),
             ("command.validated", Some("auto-approved"), json!({})),
             ("command.validated", None, json!({})),
             (

@@ -1,6 +1,6 @@
 //! What would happen to a call, and by which rule: the very functions that decide calls, and nothing runs.
 
-mod took_part;
+pub(super) mod took_part;
 
 use std::collections::BTreeSet;
 

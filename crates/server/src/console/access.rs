@@ -12,10 +12,6 @@ use countersign_gateway::session::{Caller, Role};
 use super::page;
 use crate::office::Visitor;
 
-/// Left on an answer that turned somebody away, for the record of what was refused at the door.
-#[derive(Clone, Debug)]
-pub(crate) struct Refused(pub(crate) Refusal);
-
 /// A person who is logged in.
 pub(super) struct Reader(pub(super) Caller);
 

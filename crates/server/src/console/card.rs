@@ -2,6 +2,9 @@
 //!
 //! Nothing of the details is left out: what has no place of its own is shown as it stands.
 
+#[cfg(test)]
+mod tests;
+
 use askama::Template;
 use countersign_gateway::approval::question::Offer;
 use countersign_gateway::approval::request::{ApprovalRequest, ApprovalType, Choice};

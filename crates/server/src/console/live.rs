@@ -1,26 +1,22 @@
 //! News for pages that are open: that the queue changed and how many wait, and, for those that follow it,
 //! that the record grew. What changed they fetch.
 
-use std::convert::Infallible;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, Bytes};
-use axum::extract::{Query, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::body::Bytes;
+use axum::extract::{Query, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use countersign_gateway::approval::ApprovalFilter;
-use http_body::Frame;
 use serde::Deserialize;
-use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::Instant;
 
 use super::Console;
 use super::access::Reader;
 use crate::limits::KEEP_ALIVE_EVERY;
 use crate::office;
+use crate::rest::stream::{self, Sender};
 
 /// News of one moment are told together.
 const TOGETHER: Duration = Duration::from_millis(100);
@@ -28,8 +24,6 @@ const TOGETHER: Duration = Duration::from_millis(100);
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// How soon a page notices that its login has ended.
 const LOGIN_CHECKED_EVERY: Duration = Duration::from_secs(5);
-/// News that a page may be behind; it is told only that something changed.
-const BEHIND_MAX: usize = 8;
 
 #[derive(Deserialize)]
 pub(super) struct Wanted {
@@ -38,20 +32,20 @@ pub(super) struct Wanted {
     record: String,
 }
 
-pub(super) async fn stream(
+pub(super) async fn news(
     State(console): State<Arc<Console>>,
     _: Reader,
     Query(wanted): Query<Wanted>,
-    headers: HeaderMap,
+    request: Request,
 ) -> Response {
     let Ok(permit) = Arc::clone(&console.pages).try_acquire_owned() else {
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "10")]).into_response();
     };
-    let secret = office::cookie(&headers).unwrap_or_default().to_owned();
-    let (sender, news) = mpsc::channel(BEHIND_MAX);
+    let secret = office::cookie(request.headers()).unwrap_or_default().to_owned();
+    let (sender, body) = stream::body(request.extensions(), permit);
     let follows = !wanted.record.is_empty();
     tokio::spawn(tell(console, secret, follows, sender));
-    let mut response = Response::new(Body::new(News { news, _permit: permit }));
+    let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
     headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
@@ -59,9 +53,10 @@ pub(super) async fn stream(
 }
 
 /// Tells a page until it is closed, or its login ends.
-async fn tell(console: Arc<Console>, secret: String, follows: bool, page: mpsc::Sender<Bytes>) {
+async fn tell(console: Arc<Console>, secret: String, follows: bool, page: Sender) {
     let mut changes = console.office.board.changes();
     let mut grown = console.office.records.grown();
+    let mut stopping = console.stopping.clone();
     let mut told = None;
     let mut checked: Option<Instant> = None;
     loop {
@@ -75,22 +70,28 @@ async fn tell(console: Arc<Console>, secret: String, follows: bool, page: mpsc::
             }
             checked = Some(Instant::now());
         }
-        let news = news(&console, follows, &mut told).await;
+        let news = since(&console, follows, &mut told).await;
         if page.send(news.into()).await.is_err() {
             return;
         }
         let pause = if follows { LOOK_EVERY } else { KEEP_ALIVE_EVERY };
-        tokio::select! {
-            _ = changes.changed() => tokio::time::sleep(TOGETHER).await,
-            _ = grown.changed(), if follows => tokio::time::sleep(TOGETHER).await,
-            () = tokio::time::sleep(pause) => {}
-            () = page.closed() => return,
+        let is_over = tokio::select! {
+            _ = changes.changed() => false,
+            _ = grown.changed(), if follows => false,
+            () = tokio::time::sleep(pause) => false,
+            () = page.closed() => true,
+            // Told or dropped, both mean stop.
+            _ = stopping.wait_for(|stop| *stop) => true,
+        };
+        if is_over {
+            return;
         }
+        tokio::time::sleep(TOGETHER).await;
     }
 }
 
 /// What is new since it was last told; a sign of life where nothing is.
-async fn news(console: &Console, follows: bool, told: &mut Option<(usize, u64, u64)>) -> String {
+async fn since(console: &Console, follows: bool, told: &mut Option<(usize, u64, u64)>) -> String {
     const AWAY: &str = ": the record is away\n\n";
     let Ok(open) = console.office.board.list(ApprovalFilter::open()).await else {
         return AWAY.to_owned();
@@ -120,23 +121,4 @@ async fn news(console: &Console, follows: bool, told: &mut Option<(usize, u64, u
         news.push_str(": still here\n\n");
     }
     news
-}
-
-struct News {
-    news: mpsc::Receiver<Bytes>,
-    _permit: OwnedSemaphorePermit,
-}
-
-impl http_body::Body for News {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.news
-            .poll_recv(context)
-            .map(|news| news.map(|news| Ok(Frame::data(news))))
-    }
 }

@@ -13,7 +13,7 @@ use countersign_gateway::session::login::Entered;
 use countersign_gateway::session::{Caller, Role, Transport};
 use serde::Deserialize;
 
-use super::access::{Reader, Refused, local};
+use super::access::{Reader, local};
 use super::{Console, page};
 use crate::limits::{LOGIN_PAUSE, TOKEN_CHARS_MAX};
 use crate::office::{self, Visitor};
@@ -75,7 +75,8 @@ pub(super) async fn enter(
                 _ => StatusCode::UNAUTHORIZED,
             };
             let mut response = shown(status, next, Some(&refusal.message), None);
-            response.extensions_mut().insert(Refused(refusal));
+            // For the record of what was refused at the door.
+            response.extensions_mut().insert(refusal);
             response
         }
     }

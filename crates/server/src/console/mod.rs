@@ -33,12 +33,10 @@ use axum::Router;
 use axum::routing::{get, post};
 use countersign_gateway::clock::Clock;
 use countersign_gateway::session::credential::Credentials;
-use tokio::sync::{Mutex, Semaphore};
+use tokio::sync::{Mutex, Semaphore, watch};
 
 use crate::http::About;
 use crate::office::Office;
-
-pub(crate) use access::Refused;
 
 /// What the pages are made of.
 pub(crate) struct Console {
@@ -48,6 +46,8 @@ pub(crate) struct Console {
     pub(crate) clock: Clock,
     /// Whether browsers come over TLS, so that the cookie must too.
     pub(crate) is_secure: bool,
+    /// True once nothing new is begun.
+    pub(crate) stopping: watch::Receiver<bool>,
     /// One for each page that is kept up to date.
     pub(crate) pages: Arc<Semaphore>,
     /// Held by whoever walks the chain.
@@ -72,7 +72,7 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/numbers", get(numbers::page))
         .route("/login", get(login::page).post(login::enter))
         .route("/logout", post(login::leave))
-        .route("/live", get(live::stream))
+        .route("/live", get(live::news))
         .route("/assets/{name}", get(assets::asset))
         .with_state(console)
 }

@@ -11,6 +11,7 @@ use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, De
 use countersign_gateway::error::Refusal;
 use countersign_gateway::policy::standing::ProposedRule;
 use serde::Deserialize;
+use sha2::{Digest as _, Sha256};
 
 use super::Console;
 use super::access::Reader;
@@ -35,7 +36,7 @@ enum Proposal {
         reason: Html,
         yaml: Html,
         file: Html,
-        /// The rule as it was shown, to be held against what would be written.
+        /// Digest of the rule as it was shown, to be held against what would be written.
         shown: String,
         is_open: bool,
     },
@@ -69,24 +70,27 @@ pub(super) async fn adopt(
 ) -> Result<Response, Failure> {
     let question = allowed(&console, &reader, &id).await?;
     let rule = console.office.rules.propose(&question).map_err(refused)?;
-    if written(&rule) != form.shown {
+    if digest(&rule) != form.shown {
         let changed = "The rule has changed since it was shown. Look at it again.";
         let standing = Standing::of(&console, &reader, &question, Some(changed)).await?;
         return Ok(page::html(StatusCode::CONFLICT, &standing));
     }
-    let reason = format!("allowed from now on: {}", rule.pattern);
-    console.office.rules.adopt(rule, &reader.0).await.map_err(refused)?;
+    let here = Redirect::to(&format!("/approvals/{}", question.id)).into_response();
     if !form.approve.is_empty() && question.is_pending() {
-        let by = Decider::of(&reader.0).map_err(refused)?;
         let ballot = Ballot {
             choice: Choice::Allow,
-            by,
-            reason,
+            by: Decider::of(&reader.0).map_err(refused)?,
+            reason: "approved, from now on".to_owned(),
             answer: None,
         };
-        console.office.board.decide(&question.id, ballot).await?;
+        let decided = console.office.board.decide(&question.id, ballot).await?;
+        // Somebody said no meanwhile, and that stands for a rule as well.
+        if decided.approval().decision() == Some(Choice::Deny) {
+            return Ok(here);
+        }
     }
-    Ok(Redirect::to(&format!("/approvals/{}", question.id)).into_response())
+    console.office.rules.adopt(rule, &reader.0).await.map_err(refused)?;
+    Ok(here)
 }
 
 /// The question, for somebody who may write rules about it.
@@ -106,8 +110,11 @@ fn refused(refusal: Refusal) -> Failure {
     Failure::new(StatusCode::CONFLICT, refusal.message)
 }
 
-fn written(rule: &ProposedRule) -> String {
-    format!("{}\n{}\n{}", rule.file, rule.pattern, rule.yaml)
+/// What tells this rule from any other.
+fn digest(rule: &ProposedRule) -> String {
+    let written = [&rule.file, &rule.pattern, &rule.yaml].map(String::as_str).join("\n");
+    let digest = Sha256::digest(written.as_bytes());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Standing {
@@ -124,7 +131,7 @@ impl Standing {
                 reason: show(&rule.reason),
                 yaml: text::lines(&rule.yaml, TEXT_CHARS_SHOWN),
                 file: show(&rule.file),
-                shown: written(&rule),
+                shown: digest(&rule),
                 is_open: question.is_pending(),
             },
             Err(refusal) => Proposal::None {

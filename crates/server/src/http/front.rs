@@ -1,11 +1,8 @@
 //! Where every request comes in: the guard first, then the address.
 
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::http::{HeaderValue, Request, StatusCode, header};
 use axum::response::Response;
 use countersign_gateway::error::{ErrorCode, Refusal};
@@ -13,12 +10,10 @@ use countersign_gateway::session::Transport;
 use hyper::body::Incoming;
 use tower_service::Service as _;
 
-use crate::console;
+use crate::office::Visitor;
 
 use super::auth::Peer;
-use super::gauges::Counted;
-use super::line::Underway;
-use super::{Server, guard, numbers, refusal, sse, streamable};
+use super::{Hold, Server, guard, numbers, refusal, sse, streamable};
 
 pub(super) async fn answer(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) -> Response {
     let response = guarded(server, peer, request).await;
@@ -36,6 +31,7 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
         let refusal = Refusal::new(ErrorCode::Forbidden, message);
         let transport = match request.uri().path() {
             "/sse" | "/messages" => Transport::Sse,
+            path if path.starts_with("/api/") => Transport::Rest,
             _ => Transport::StreamableHttp,
         };
         let address = peer.address.ip();
@@ -60,66 +56,42 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
         }
         "/metrics" => hardened(numbers::page(server, peer, &request).await),
         _ => {
-            let underway = peer.wire.begin();
+            let hold = Hold::from(peer.wire.begin());
             let mut request = request;
-            let transport = match request.uri().path() {
-                path if path.starts_with("/api/") => Transport::Rest,
-                _ => Transport::Console,
-            };
-            if let Some(visitor) = server.visitor(&request, peer, transport).await {
+            request.extensions_mut().insert(hold.clone());
+            if request.uri().path().starts_with("/api/") {
+                return hardened(api(server, peer, request).await);
+            }
+            if let Some(visitor) = server.visitor(&request, peer, Transport::Console).await {
                 request.extensions_mut().insert(visitor);
             }
-            let Ok(mut response) = server.router.clone().call(request.map(Body::new)).await;
-            if let Some(console::Refused(refusal)) = response.extensions_mut().remove() {
-                server.turned_away(peer, transport, &refusal).await;
-            }
-            hardened(carried(server, response, underway))
+            hardened(routed(server, peer, request, Transport::Console).await)
         }
     }
 }
 
-/// A stream of events keeps its connection busy while it lasts, and ends with the server.
-fn carried(server: &Server, response: Response, underway: Underway) -> Response {
-    let kind = response.headers().get(header::CONTENT_TYPE);
-    if kind.is_none_or(|kind| kind != "text/event-stream") {
-        return response;
+/// A request of a person or of a program of theirs.
+async fn api(server: &Arc<Server>, peer: &Peer, mut request: Request<Incoming>) -> Response {
+    let visitor = server.visitor(&request, peer, Transport::Rest).await;
+    if let Some(Visitor::Known(caller)) = &visitor
+        && let Err((refusal, seconds)) = server.paced(caller, peer, Transport::Rest).await
+    {
+        let response = refusal::answer(StatusCode::TOO_MANY_REQUESTS, refusal, &server.host.ids);
+        return refusal::retry_after(response, seconds);
     }
-    let mut stopping = server.stopping.subscribe();
-    let ending = Box::pin(async move {
-        // Told or dropped, both mean stop.
-        let _ = stopping.wait_for(|stop| *stop).await;
-    });
-    let counted = server.options.gauges.stream();
-    response.map(|body| {
-        Body::new(Carried {
-            body,
-            ending,
-            _underway: underway,
-            _counted: counted,
-        })
-    })
+    if let Some(visitor) = visitor {
+        request.extensions_mut().insert(visitor);
+    }
+    routed(server, peer, request, Transport::Rest).await
 }
 
-struct Carried {
-    body: Body,
-    ending: Pin<Box<dyn Future<Output = ()> + Send>>,
-    _underway: Underway,
-    _counted: Counted,
-}
-
-impl http_body::Body for Carried {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<http_body::Frame<Bytes>, axum::Error>>> {
-        if self.ending.as_mut().poll(context).is_ready() {
-            return Poll::Ready(None);
-        }
-        Pin::new(&mut self.body).poll_frame(context)
+/// The answer of a route. What a route refused is recorded like what is refused at the door.
+async fn routed(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>, transport: Transport) -> Response {
+    let Ok(mut response) = server.router.clone().call(request.map(Body::new)).await;
+    if let Some(refusal) = response.extensions_mut().remove::<Refusal>() {
+        server.turned_away(peer, transport, &refusal).await;
     }
+    response
 }
 
 fn speaks_rpc(path: &str) -> bool {

@@ -9,7 +9,7 @@ mod line;
 mod listener;
 
 mod auth;
-mod body;
+pub(crate) mod body;
 mod doorman;
 mod guard;
 mod headers;
@@ -65,6 +65,8 @@ pub use crate::mcp::host::ConformanceFixtures;
 pub use auth::Anonymous;
 pub use gauges::Gauges;
 pub use tls::{Tls, TlsError};
+
+pub(crate) use line::Hold;
 
 use auth::Peer;
 use doorman::Doorman;
@@ -178,12 +180,13 @@ impl Server {
             Arc::clone(&options.gauges),
         ));
         let rate = options.limits.requests_per_second;
+        let stopping = watch::Sender::new(false);
         Arc::new(Self {
-            router: routes(&options, &host),
+            router: routes(&options, &host, stopping.subscribe()),
             rates: rate.map(|rate| Rates::new(rate, options.limits.burst)),
             doorman: Doorman::default(),
             connections: listener::permits(),
-            stopping: watch::Sender::new(false),
+            stopping,
             options,
             host,
             registry,
@@ -212,22 +215,30 @@ impl Server {
                 return Err(Box::new(response));
             }
         };
-        let Some(rates) = &self.rates else {
-            return Ok(caller);
-        };
-        match rates.take(&caller.credential, tokio::time::Instant::now()) {
+        match self.paced(&caller, peer, transport).await {
             Ok(()) => Ok(caller),
-            Err(wait) => {
-                options.gauges.count_rate_limited();
-                let message = "too many requests with this credential; wait as `Retry-After` says";
-                let refusal = Refusal::new(ErrorCode::RateLimited, message);
-                let address = peer.address.ip();
-                self.doorman.refused(&self.host, address, transport, &refusal).await;
+            Err((refusal, seconds)) => {
                 let response = refusal::unrecorded(&self.host, StatusCode::TOO_MANY_REQUESTS, &refusal);
-                let seconds = wait.as_secs_f64().ceil() as u64;
                 Err(Box::new(refusal::retry_after(response, seconds)))
             }
         }
+    }
+
+    /// Counts a request; refused with the seconds to wait when there were too many.
+    async fn paced(&self, caller: &Caller, peer: &Peer, transport: Transport) -> Result<(), (Refusal, u64)> {
+        let Some(rates) = &self.rates else {
+            return Ok(());
+        };
+        let taken = rates.take(&caller.credential, tokio::time::Instant::now());
+        let Err(wait) = taken else {
+            return Ok(());
+        };
+        self.options.gauges.count_rate_limited();
+        let message = "too many requests with this credential; wait as `Retry-After` says";
+        let refusal = Refusal::new(ErrorCode::RateLimited, message);
+        let address = peer.address.ip();
+        self.doorman.refused(&self.host, address, transport, &refusal).await;
+        Err((refusal, wait.as_secs_f64().ceil() as u64))
     }
 }
 
@@ -236,10 +247,8 @@ impl Server {
     /// token. None where nobody said who they are and nobody need.
     async fn visitor<B>(&self, request: &Request<B>, peer: &Peer, transport: Transport) -> Option<Visitor> {
         let (options, headers) = (&self.options, request.headers());
-        let visitor = match (office::cookie(headers), &options.office) {
-            (Some(secret), Some(office)) if !headers.contains_key(header::AUTHORIZATION) => {
-                browser(office, request, secret).await
-            }
+        let visitor = match (office::login(headers), &options.office) {
+            (Some(secret), Some(office)) => browser(office, request, secret).await,
             _ if transport == Transport::Console => return None,
             _ => match auth::caller(headers, peer, transport, &*options.credentials, options.anonymous) {
                 Ok(caller) => Visitor::Known(caller),
@@ -290,7 +299,7 @@ struct Site {
     scheme: &'static str,
 }
 
-fn routes(options: &HttpOptions, host: &Arc<Host>) -> Router {
+fn routes(options: &HttpOptions, host: &Arc<Host>, stopping: watch::Receiver<bool>) -> Router {
     let site = Arc::new(Site {
         readiness: Arc::clone(&options.readiness),
         ids: options.ids.clone(),
@@ -308,7 +317,14 @@ fn routes(options: &HttpOptions, host: &Arc<Host>) -> Router {
         Some(office) => pages
             .merge(rest::routes(Arc::new(rest::Api {
                 office: office.clone(),
+                service: Arc::clone(&options.service),
+                credentials: Arc::clone(&options.credentials),
                 ids: options.ids.clone(),
+                clock: options.clock.clone(),
+                session_ttl: options.session_ttl,
+                body_bytes: options.limits.body_bytes,
+                stopping: stopping.clone(),
+                shared: rest::Shared::default(),
             })))
             .merge(console::routes(Arc::new(Console {
                 office: office.clone(),
@@ -316,6 +332,7 @@ fn routes(options: &HttpOptions, host: &Arc<Host>) -> Router {
                 about: options.about.clone(),
                 clock: options.clock.clone(),
                 is_secure: options.tls.is_some(),
+                stopping,
                 pages: Arc::new(Semaphore::new(LIVE_PAGES_MAX)),
                 walking: tokio::sync::Mutex::default(),
             }))),

@@ -46,7 +46,7 @@ pub(super) fn allowing(policy: &EffectivePolicy, context: &Context<'_>, used: &T
 }
 
 /// The rules about a command: those about its tool, then the ones that planning and mode look at.
-pub(super) fn of_command(
+pub(in crate::policy) fn of_command(
     policy: &EffectivePolicy,
     context: &Context<'_>,
     request: &CommandRequest,
