@@ -273,6 +273,7 @@ async fn a_cancelled_call_withdraws_its_question() {
         Caller::anonymous_agent(Transport::Stdio),
         ToolCall {
             answer_within: None,
+            user: None,
             tool: "execute_process".into(),
             arguments,
             progress: None,
@@ -496,6 +497,7 @@ async fn one_who_is_streamed_to_hears_of_the_question_and_is_answered_at_the_lim
     let told = Arc::new(Told(Mutex::default()));
     let call = ToolCall {
         answer_within: None,
+        user: None,
         tool: "execute_process".into(),
         arguments: act().as_object().unwrap().clone(),
         progress: Some(told.clone()),

@@ -24,15 +24,17 @@ mod prompts;
 mod resources;
 mod tools;
 
+mod approving;
 mod changes;
 mod client;
 mod conversation;
+mod form;
 mod job;
 mod listening;
 mod lists;
 mod question;
 pub(crate) mod questions;
-mod rounds;
+pub(crate) mod rounds;
 mod tasks;
 
 mod extras;

@@ -27,7 +27,7 @@ use crate::limits::{
 
 /// Parameters that a later round adds to the request; the rest must stay the same.
 const OF_THE_ROUND: [&str; 3] = ["_meta", "inputResponses", "requestState"];
-const FORMAT: &str = "1";
+const FORMAT: &str = "2";
 
 /// What a client sent with a later round.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -85,7 +85,10 @@ pub(crate) fn input_required(
         let request = json!({"method": question.method(), "params": question.params()});
         requests.insert(key.clone(), request);
     }
-    let mut result = json!({"resultType": "input_required", "inputRequests": requests});
+    let mut result = json!({"resultType": "input_required"});
+    if !requests.is_empty() {
+        result["inputRequests"] = requests.into();
+    }
     if let Some(state) = state {
         result["requestState"] = state.into();
     }
@@ -108,10 +111,36 @@ impl Bound {
     }
 }
 
-/// Signs states and takes them back. The key never leaves this process's memory, so a restart makes
-/// every state invalid; processes that shared a key would have to share what is out as well.
+/// What states are signed with. Servers of one state directory share a key, so that a client may come back
+/// to the next one.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SealKey([u8; 32]);
+
+impl SealKey {
+    pub fn new(bytes: [u8; 32]) -> Self {
+        Self(bytes)
+    }
+
+    /// One that ends with this process, and every state with it.
+    pub fn of_this_process() -> Self {
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).expect("the system has random bytes");
+        Self(key)
+    }
+}
+
+impl std::fmt::Debug for SealKey {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("SealKey(..)")
+    }
+}
+
+/// Signs states and takes them back. What this process gave out comes back once. Of what another one with
+/// the same key gave out only the states that came here are known, and none of those comes twice.
 pub(crate) struct Seal {
-    key: [u8; 32],
+    key: SealKey,
+    /// Tells the states of this process from those of others.
+    born: u64,
     clock: Clock,
     ttl: Duration,
     out: Mutex<Out>,
@@ -126,12 +155,17 @@ struct Out {
     of_caller: HashMap<CredentialId, VecDeque<u64>>,
     order: VecDeque<u64>,
     last: u64,
+    /// States of other processes that came here, and when they expire.
+    others: HashMap<(u64, u64), Timestamp>,
 }
 
 impl Seal {
-    pub(crate) fn new(key: [u8; 32], clock: Clock) -> Self {
+    pub(crate) fn new(key: SealKey, clock: Clock) -> Self {
+        let mut born = [0; 8];
+        getrandom::fill(&mut born).expect("the system has random bytes");
         Self {
             key,
+            born: u64::from_le_bytes(born),
             clock,
             ttl: REQUEST_STATE_TTL,
             out: Mutex::default(),
@@ -140,37 +174,53 @@ impl Seal {
 
     /// Makes the state that holds `content` until the same request comes again.
     pub(crate) fn issue(&self, bound: &Bound, content: &Value) -> Result<String, Refusal> {
+        self.issue_for(bound, content, self.ttl)
+    }
+
+    /// The same, for as long as said.
+    pub(crate) fn issue_for(&self, bound: &Bound, content: &Value, ttl: Duration) -> Result<String, Refusal> {
         let content = content.to_string();
         if content.len() > REQUEST_STATE_BYTES_MAX {
             let message = format!("what must be remembered is longer than {REQUEST_STATE_BYTES_MAX} bytes");
             return Err(Refusal::new(ErrorCode::LimitExceeded, message));
         }
-        let ttl = i64::try_from(self.ttl.as_millis()).unwrap_or(i64::MAX);
+        let ttl = i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX);
         let expires = self.clock.now().as_millis().saturating_add(ttl);
         let number = self.out().send(&bound.caller);
-        let mac = hex(&self.mac(bound, number, expires, &content).finalize().into_bytes());
-        Ok(format!("{FORMAT}.{number}.{expires}.{mac}.{content}"))
+        let name = Name {
+            born: self.born,
+            number,
+            expires,
+        };
+        let mac = hex(&self.mac(bound, &name, &content).finalize().into_bytes());
+        Ok(format!("{FORMAT}.{}.{number}.{expires}.{mac}.{content}", self.born))
     }
 
     /// Takes a state back, once.
     pub(crate) fn redeem(&self, bound: &Bound, state: &str) -> Result<Value, Refusal> {
-        let (number, expires, mac, content) = read(state).ok_or_else(refused)?;
-        let expected = self.mac(bound, number, expires, content);
+        let (name, mac, content) = read(state).ok_or_else(refused)?;
+        let expected = self.mac(bound, &name, content);
         // Compares in constant time, and before anything else is believed.
         expected.verify_slice(&mac).map_err(|_| refused())?;
-        let came_back = self.out().take(number);
-        if !came_back || Timestamp::from_millis(expires) <= self.clock.now() {
+        let (now, expires) = (self.clock.now(), Timestamp::from_millis(name.expires));
+        let came_back = if name.born == self.born {
+            self.out().take(name.number)
+        } else {
+            expires > now && self.out().take_over(&name, now)
+        };
+        if !came_back || expires <= now {
             return Err(refused());
         }
         serde_json::from_str(content).map_err(|_| refused())
     }
 
-    fn mac(&self, bound: &Bound, number: u64, expires: i64, content: &str) -> Hmac<Sha256> {
-        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a MAC takes keys of any length");
+    fn mac(&self, bound: &Bound, name: &Name, content: &str) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key.0).expect("a MAC takes keys of any length");
         mac.update(b"countersign request state ");
         mac.update(FORMAT.as_bytes());
-        mac.update(&number.to_le_bytes());
-        mac.update(&expires.to_le_bytes());
+        mac.update(&name.born.to_le_bytes());
+        mac.update(&name.number.to_le_bytes());
+        mac.update(&name.expires.to_le_bytes());
         mac.update(&bound.digest);
         let caller = bound.caller.as_str();
         mac.update(&(caller.len() as u64).to_le_bytes());
@@ -206,6 +256,20 @@ impl Out {
         number
     }
 
+    /// True if this state of another process did not come here before. When too many did, none is taken until
+    /// some have expired.
+    fn take_over(&mut self, name: &Name, now: Timestamp) -> bool {
+        if self.others.len() >= REQUEST_STATES_MAX {
+            self.others.retain(|_, expires| *expires > now);
+        }
+        let key = (name.born, name.number);
+        let is_new = self.others.len() < REQUEST_STATES_MAX && !self.others.contains_key(&key);
+        if is_new {
+            self.others.insert(key, Timestamp::from_millis(name.expires));
+        }
+        is_new
+    }
+
     /// True if the state was out.
     fn take(&mut self, number: u64) -> bool {
         let Some(caller) = self.waiting.remove(&number) else {
@@ -227,15 +291,26 @@ fn refused() -> Refusal {
     Refusal::new(ErrorCode::InvalidParams, message)
 }
 
-/// Number, expiry, MAC and content of a state's text.
-fn read(state: &str) -> Option<(u64, i64, [u8; 32], &str)> {
-    let mut parts = state.splitn(5, '.');
+/// Which state it is, and until when.
+struct Name {
+    /// The process that gave it out.
+    born: u64,
+    number: u64,
+    expires: i64,
+}
+
+/// Name, MAC and content of a state's text.
+fn read(state: &str) -> Option<(Name, [u8; 32], &str)> {
+    let mut parts = state.splitn(6, '.');
     let format = parts.next()?;
-    let number = parts.next()?.parse().ok()?;
-    let expires = parts.next()?.parse().ok()?;
+    let name = Name {
+        born: parts.next()?.parse().ok()?,
+        number: parts.next()?.parse().ok()?,
+        expires: parts.next()?.parse().ok()?,
+    };
     let mac = unhex(parts.next()?)?;
     let content = parts.next()?;
-    (format == FORMAT).then_some((number, expires, mac, content))
+    (format == FORMAT).then_some((name, mac, content))
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -258,7 +333,7 @@ mod tests {
     use super::*;
 
     fn seal() -> Seal {
-        Seal::new([7; 32], Clock::fixed(Timestamp::from_millis(1_000)))
+        Seal::new(SealKey([7; 32]), Clock::fixed(Timestamp::from_millis(1_000)))
     }
 
     fn bound(caller: &str, params: Value) -> Bound {
@@ -346,11 +421,31 @@ mod tests {
 
     #[test]
     fn a_state_of_another_key_is_foreign() {
-        let other = Seal::new([8; 32], Clock::fixed(Timestamp::from_millis(1_000)));
+        let other = Seal::new(SealKey([8; 32]), Clock::fixed(Timestamp::from_millis(1_000)));
         let state = other.issue(&asked(), &json!(1)).unwrap();
         let seal = seal();
         seal.issue(&asked(), &json!(1)).unwrap();
         assert!(seal.redeem(&asked(), &state).is_err());
+    }
+
+    #[test]
+    fn a_state_outlives_its_process_and_comes_back_once_there_too() {
+        let state = seal().issue(&asked(), &json!(1)).unwrap();
+        let next = seal();
+        assert!(next.redeem(&bound("ben", json!({})), &state).is_err());
+        assert_eq!(next.redeem(&asked(), &state), Ok(json!(1)));
+        assert!(next.redeem(&asked(), &state).is_err(), "a second time");
+    }
+
+    #[test]
+    fn so_many_states_of_other_processes_are_taken_and_no_more() {
+        let (other, next) = (seal(), seal());
+        let take = |caller: usize| {
+            let bound = bound(&caller.to_string(), json!({}));
+            next.redeem(&bound, &other.issue(&bound, &json!(1)).unwrap()).is_ok()
+        };
+        assert!((0..REQUEST_STATES_MAX).all(take));
+        assert!(!take(0), "which of them came before would have to be forgotten");
     }
 
     #[test]
