@@ -324,6 +324,25 @@ async fn impatient_call(stage: &Stage) -> countersign_gateway::ids::ApprovalId {
 }
 
 #[tokio::test]
+async fn a_client_decides_what_was_asked_through_it_and_nothing_else() {
+    let stage = Stage::new(Mode::Untrusted);
+    let id = impatient_call(&stage).await;
+    let anothers = Caller {
+        credential: countersign_gateway::ids::CredentialId::trusted("other"),
+        ..Caller::anonymous_agent(Transport::Stdio)
+    };
+    let by = |caller: &Caller| Ballot {
+        by: Decider::client(caller),
+        ..yes()
+    };
+    let refused = stage.board().decide(&id, by(&anothers)).await;
+    assert_eq!(refused, Err(DecideError::AnothersRequest));
+    let own = Caller::anonymous_agent(Transport::Stdio);
+    let decided = stage.board().decide(&id, by(&own)).await.unwrap();
+    assert_eq!(decided.approval().decided_by.as_deref(), Some("client:local"));
+}
+
+#[tokio::test]
 async fn nobody_decides_their_own_request_and_agents_decide_nothing() {
     let stage = Stage::new(Mode::Untrusted);
     let id = impatient_call(&stage).await;

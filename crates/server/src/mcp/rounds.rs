@@ -86,7 +86,8 @@ pub(crate) fn input_required(
         requests.insert(key.clone(), request);
     }
     let mut result = json!({"resultType": "input_required"});
-    if !requests.is_empty() {
+    // An answer has at least one of the two.
+    if !requests.is_empty() || state.is_none() {
         result["inputRequests"] = requests.into();
     }
     if let Some(state) = state {
