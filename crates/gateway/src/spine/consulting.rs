@@ -4,6 +4,7 @@
 //! decides. A run's agent has no user at its side, so nobody is asked there.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Gateway;
 use crate::approval::client::{ClientUser, Heard, Resumed};
@@ -11,7 +12,7 @@ use crate::approval::request::{Ballot, Decider};
 use crate::error::Status;
 use crate::execution::live::Live;
 use crate::ids::ApprovalId;
-use crate::service::{Answer, ToolCall};
+use crate::service::ToolCall;
 use crate::session::{Admitted, Caller};
 
 impl Gateway {
@@ -62,11 +63,11 @@ impl Gateway {
         heard
     }
 
-    /// What became of the command that a call goes on with, if its question is no longer the one to be
-    /// decided; none while it waits, or when it must be asked anew.
-    pub(super) async fn went_on(&self, admitted: &Admitted, resumed: &Resumed) -> Option<Answer> {
-        let patience = self.settings.answer_within;
-        let answer = self.recall(admitted, resumed.command.clone(), patience).await;
-        (answer.structured["status"] != Status::Pending.as_str()).then_some(answer)
+    /// Whether the command that a call wants to go on with has gone on without it. One that still waits,
+    /// under a policy that is no longer in force, must be asked about anew.
+    pub(super) async fn went_on(&self, admitted: &Admitted, resumed: &Resumed) -> bool {
+        let command = resumed.command.clone();
+        let answer = self.recall(admitted, command, Duration::ZERO).await;
+        answer.structured["status"] != Status::Pending.as_str()
     }
 }

@@ -73,9 +73,11 @@ impl Gateway {
         // one hears what came of it instead of asking again.
         if let Some(resumed) = call.user.as_ref().and_then(|user| user.resumes())
             && considered.held.as_ref().is_none_or(|held| held.id != resumed.approval)
-            && let Some(answer) = self.went_on(&admitted, &resumed).await
+            && self.went_on(&admitted, &resumed).await
         {
             drop(looking);
+            let patience = self.settings.answer_within;
+            let answer = self.recall(&admitted, resumed.command, patience).await;
             return self.called(admitted.caller(), &call, started, answer).await;
         }
         let is_repeat = considered.held.is_some();
