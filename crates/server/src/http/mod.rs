@@ -61,7 +61,7 @@ use crate::office::{self, Office, Visitor};
 use crate::rest;
 
 pub use crate::mcp::host::ConformanceFixtures;
-pub use crate::mcp::rounds::SealKey;
+pub use crate::mcp::seal::SealKey;
 
 pub use auth::Anonymous;
 pub use gauges::Gauges;

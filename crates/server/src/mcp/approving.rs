@@ -20,7 +20,8 @@ use super::conversation::Conversation;
 use super::form;
 use super::host::Host;
 use super::revision::Era;
-use super::rounds::{Bound, Inputs, input_required};
+use super::rounds::{Inputs, input_required};
+use super::seal::Bound;
 use crate::limits::{APPROVAL_STATE_TTL, QUESTION_PATIENCE, ROUNDS_MAX};
 
 /// What the form is called among the questions of an answer.

@@ -14,7 +14,7 @@ use super::fixtures::Fixtures;
 use super::lists::Lists;
 use super::memory::Reuse;
 use super::revision::Era;
-use super::rounds::{Seal, SealKey};
+use super::seal::{Seal, SealKey};
 use crate::metrics::Metrics;
 
 pub(crate) struct Host {

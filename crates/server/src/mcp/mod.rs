@@ -34,7 +34,8 @@ mod listening;
 mod lists;
 mod question;
 pub(crate) mod questions;
-pub(crate) mod rounds;
+mod rounds;
+pub(crate) mod seal;
 mod tasks;
 
 mod extras;

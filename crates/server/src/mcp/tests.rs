@@ -19,7 +19,7 @@ use super::changes::Change;
 use super::dispatch::Connection;
 use super::host::{ConformanceFixtures, Features, Host, Link};
 use super::outlet::{Outgoing, Outlet};
-use super::rounds::SealKey;
+use super::seal::SealKey;
 use crate::limits::REQUEST_STATE_TTL;
 
 /// A gateway whose only tool waits until it is cancelled.

@@ -28,7 +28,7 @@ pub use crate::mcp::host::ConformanceFixtures;
 use crate::mcp::host::{Features, Host, Link};
 use crate::mcp::jsonrpc::Malformed;
 use crate::mcp::outlet::{Outlet, Reply};
-pub use crate::mcp::rounds::SealKey;
+pub use crate::mcp::seal::SealKey;
 use lines::{Line, Lines};
 use outbox::Outbox;
 
