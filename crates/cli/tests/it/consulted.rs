@@ -129,6 +129,22 @@ fn a_form_is_taken_back_when_somebody_else_decides_and_a_late_answer_counts_for_
 }
 
 #[test]
+fn a_form_is_taken_back_at_once_also_while_the_act_runs() {
+    let bench = bench("");
+    let mut server = able(&bench);
+    let call = server.call_later("execute_process", json!({"file": "sleep", "args": ["3"]}));
+    let asked = server.told("elicitation/create");
+    let (question, _) = bench.question();
+    decide(&bench, &["approve", &question]);
+    let taken_back = server.told("notifications/cancelled");
+    assert_eq!(taken_back["params"]["requestId"], asked["id"]);
+    assert!(!server.has_answered(call), "it still runs");
+    server.reply(&asked, &accept(json!({"decision": "deny"})));
+    server.result(call).ok();
+    assert_eq!(bench.approval_state(&question), "applied");
+}
+
+#[test]
 fn nobody_is_asked_whom_policy_does_not_list_or_who_cannot_be_asked() {
     for (config, capabilities) in [
         ("", json!({"elicitation": {}})),

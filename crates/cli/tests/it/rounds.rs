@@ -235,6 +235,36 @@ fn a_state_outlives_the_server_that_gave_it_out() {
     }
 }
 
+#[test]
+fn a_client_that_knows_tasks_sees_the_form_first_and_then_waits_by_its_task() {
+    let bench = Bench::new().config(LISTED);
+    let mut client = Modern::start(&bench);
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {
+            "elicitation": {}, "extensions": {"io.modelcontextprotocol/tasks": {}},
+        },
+    });
+    let asked = client.call(appending(), json!({"_meta": meta}));
+    assert!(asked["result"]["inputRequests"].is_object(), "{asked}");
+    let closed = json!({"approval": {"action": "cancel"}});
+    let round = json!({"_meta": meta, "requestState": state(&asked), "inputResponses": closed});
+    let task = client.call(appending(), round);
+    assert_eq!(task["result"]["resultType"], "task", "{task}");
+    decide(&bench, "approve");
+    let ended = loop {
+        let look = json!({"taskId": task["result"]["taskId"], "_meta": meta});
+        let id = client.0.request("tasks/get", look);
+        let seen = client.0.answer(id)["result"].clone();
+        if seen["status"] != "working" {
+            break seen;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    };
+    assert_eq!(ended["result"]["structuredContent"]["stdout"], "x\n", "{ended}");
+    assert_eq!(ran(&bench), 1);
+}
+
 const HEADERS: &str = "MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: tools/call\r\nMcp-Name: execute_command\r\n";
 
 fn over_http(more: Value) -> Value {
