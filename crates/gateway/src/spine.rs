@@ -11,6 +11,7 @@
 mod adopting;
 mod asking;
 mod closing;
+mod consulting;
 mod envelopes;
 mod invocations;
 mod joining;
