@@ -203,19 +203,19 @@ pub(crate) struct Approve {
     /// Why, for the record.
     #[arg(long, value_name = "R")]
     pub(crate) reason: Option<String>,
+    /// Let the very same command run unasked from now on: shows the rule, and writes it into the operator's
+    /// file if you agree.
+    #[arg(long, conflicts_with_all = ["option", "custom"])]
+    pub(crate) always: bool,
+    /// With `--always`: write the rule without asking.
+    #[arg(long, requires = "always")]
+    pub(crate) yes: bool,
     /// Answers a question with one of its options.
     #[arg(long, value_name = "TEXT", conflicts_with = "custom")]
     pub(crate) option: Option<String>,
     /// Answers a question in words of your own, where it allows that.
     #[arg(long, value_name = "TEXT")]
     pub(crate) custom: Option<String>,
-    /// Let the very same command run unasked from now on: shows the rule, and writes it into the operator's
-    /// file if you agree.
-    #[arg(long)]
-    pub(crate) always: bool,
-    /// With `--always`: write the rule without asking.
-    #[arg(long, requires = "always")]
-    pub(crate) yes: bool,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -11,6 +11,7 @@
 mod adopting;
 mod asking;
 mod closing;
+mod consulting;
 mod envelopes;
 mod invocations;
 mod joining;
@@ -23,7 +24,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tracing::{Instrument as _, Span};
 
 use crate::approval::Cleared;
@@ -69,6 +70,8 @@ pub struct Gateway {
     is_warm: AtomicBool,
     /// Held for reading while a call is looked up before it enters.
     lookups: tokio::sync::RwLock<()>,
+    /// Counts the policies under which tools are listed otherwise.
+    lists: watch::Sender<u64>,
 }
 
 /// What the binary joins to the spine.
@@ -152,6 +155,7 @@ impl Gateway {
             turns: Arc::new(Semaphore::new(limits::COMMANDS_RUNNING_MAX)),
             is_warm: AtomicBool::new(false),
             lookups: tokio::sync::RwLock::new(()),
+            lists: watch::Sender::new(0),
         })
     }
 
@@ -419,6 +423,10 @@ impl Service for Arc<Gateway> {
         }
     }
 
+    fn tool_changes(&self) -> watch::Receiver<u64> {
+        self.lists.subscribe()
+    }
+
     fn call(&self, caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>> {
         Box::pin(self.clone().handle(caller, call))
     }
@@ -450,7 +458,8 @@ impl Service for Arc<Gateway> {
 
 impl Explains for Arc<Gateway> {
     fn explain(&self, call: &Supposed) -> Explained {
-        explain::explain(&self.in_force().policy, call, &self.ports.outlook.surroundings())
+        let in_force = self.in_force();
+        explain::explain(&in_force.policy, call, &in_force.outlook.surroundings())
     }
 
     fn effective(&self) -> Value {

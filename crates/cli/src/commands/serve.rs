@@ -49,15 +49,16 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         joined.reload.listen();
         start::reload_at_hangup(&joined.reload)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
-        start::say(&format!("serving on {scheme}://{address}/"));
         let console = format!("{scheme}://{}", reachable(address));
         let code = joined
             .record
             .issue(&Caller::person(&wiring::user()))
             .await
             .context("cannot make a login code")?;
-        start::say(&invitation(&console, &code));
+        // Whoever reads the lines may at once look for the server.
         let _whereabouts = Whereabouts::tell(&settings.state_dir, &console)?;
+        start::say(&format!("serving on {scheme}://{address}/"));
+        start::say(&invitation(&console, &code));
         serve_http(listener, options(&started, joined, tls, fixtures), shutdown)
             .await
             .context("cannot go on serving")
@@ -94,6 +95,7 @@ pub(crate) fn options(
         board: joined.board.clone(),
         reload: Some(joined.reload),
     });
+    let seal_key = wiring::seal_key(&joined.record);
     HttpOptions {
         about: About {
             workspace: settings
@@ -132,6 +134,7 @@ pub(crate) fn options(
         },
         tls,
         fixtures,
+        seal_key,
         gauges: Arc::default(),
     }
 }

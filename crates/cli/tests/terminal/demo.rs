@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 
 use serde_json::{Value, json};
 
+use crate::pty::Terminal;
 use crate::stage::{Stage, ran};
 
 /// The demo with a temporary directory of its own, to see that nothing stays in it.
@@ -18,6 +19,32 @@ fn demo(stage: &Stage, args: &[&str]) -> Command {
     let mut command = stage.command(&[&["demo"], args].concat());
     command.env("TMPDIR", temporary);
     command
+}
+
+#[test]
+fn a_person_decides_in_the_demo_by_single_keys() {
+    let stage = Stage::new();
+    let temporary = demo(&stage, &[]);
+    let (_, temporary) = temporary.get_envs().find(|(name, _)| *name == "TMPDIR").unwrap();
+    let temporary = temporary.unwrap().to_str().unwrap();
+    let mut terminal = Terminal::run(&stage, "demo", &[("TMPDIR", temporary)]);
+    terminal.until("console: http://127.0.0.1:");
+    terminal.until("1  the agent asks: ");
+    terminal.until("cp README.md NOTES.md");
+    terminal.until("waits for you");
+    terminal.until("to keep notes beside the code");
+    terminal.press("y");
+    terminal.until("ok");
+    terminal.until("4  the agent asks: ");
+    terminal.until("waits for you");
+    terminal.press("n");
+    terminal.until("rejected");
+    terminal.until("; rm -rf src");
+    terminal.until("waits for you");
+    terminal.press("n");
+    terminal.until("proved");
+    terminal.until("code=0");
+    nothing_is_left(&stage);
 }
 
 #[track_caller]

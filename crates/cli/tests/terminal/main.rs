@@ -12,6 +12,7 @@ mod doctor;
 mod help;
 mod login;
 mod policy;
+mod pty;
 mod serve;
 mod stage;
 mod standing;

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::pty::Terminal;
 use crate::stage::Stage;
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -274,4 +275,69 @@ fn a_hangup_reads_the_configuration_again_and_a_broken_one_changes_nothing() {
     assert_eq!(timeouts().len(), 2);
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert_eq!(server.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn clients_that_are_there_hear_of_a_tool_that_goes() {
+    let stage = Stage::new();
+    let file = stage.operator("answer_within_ms: 400\n");
+    let mut client = Client::start(&stage);
+    assert_eq!(client.status("sleep 0"), "pending");
+    let id = question(&stage, "sleep 0");
+    fs::write(&file, "answer_within_ms: 400\ntools: {run_command: {enabled: false}}\n").unwrap();
+    // Whoever decides rings, and whoever hears it looks at its files.
+    assert_eq!(stage.run(&["deny", &id, "--reason", "no"]).code, 0);
+    let mut line = String::new();
+    while !line.contains("notifications/tools/list_changed") {
+        line.clear();
+        assert_ne!(client.stdout.read_line(&mut line).unwrap(), 0, "the server went away");
+    }
+    client.send("tools/list", &json!({}));
+    let listed = client.answer()["result"]["tools"].to_string();
+    assert!(
+        listed.contains("execute_command") && !listed.contains("run_command"),
+        "{listed}"
+    );
+}
+
+#[test]
+fn on_a_terminal_the_rule_is_shown_before_anybody_agrees() {
+    let stage = Stage::new();
+    let text = "answer_within_ms: 400\n";
+    let file = stage.operator(text);
+    let mut client = Client::start(&stage);
+    assert_eq!(client.status("sleep 0"), "pending");
+    let id = question(&stage, "sleep 0");
+    for (answer, agreed) in [("\r", false), ("y\r", true)] {
+        let mut terminal = Terminal::run(&stage, &format!("approve {id} --always"), &[]);
+        terminal.until("- pattern: \"^sleep 0$\"");
+        terminal.until("agreed? [y/N]");
+        terminal.press(answer);
+        terminal.until(if agreed {
+            "from now on it runs unasked"
+        } else {
+            "nothing was decided"
+        });
+        terminal.until(if agreed { "code=0" } else { "code=1" });
+        assert_eq!(fs::read_to_string(&file).unwrap() != text, agreed);
+        let state = &stage.json(&["approvals", "show", &id, "--json"])["approval_state"];
+        assert_eq!(*state == "approved", agreed, "{state}");
+    }
+
+    assert_eq!(client.status("sleep 0 0"), "pending");
+    let other = question(&stage, "sleep 0 0");
+    let mut terminal = Terminal::run(&stage, "approvals watch", &[]);
+    terminal.until("sleep 0 0");
+    terminal.press("A");
+    terminal.until("^sleep 0 0$");
+    terminal.until("allow it from now on?");
+    terminal.press("y");
+    terminal.until("from now on it runs unasked");
+    assert_eq!(
+        stage.json(&["approvals", "show", &other, "--json"])["approval_state"],
+        "approved"
+    );
+    assert!(fs::read_to_string(&file).unwrap().contains("\"^sleep 0 0$\""));
+    terminal.press("q");
+    terminal.until("code=0");
 }

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{Gateway, InForce};
 use crate::audit::event::{Actor, Draft, EventType};
 use crate::audit::{Change, RecordError};
 use crate::policy::allowlist::Programs;
+use crate::policy::content::layers;
 use crate::policy::decide::Surroundings;
 use crate::policy::effective::EffectivePolicy;
 use crate::policy::places::Directories;
@@ -67,12 +68,32 @@ impl Gateway {
             ..Change::default()
         };
         self.ports.record.commit(change).await?;
+        let lists_differ = decides_on_tools(&next.policy) != decides_on_tools(&before.policy);
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
+        if lists_differ {
+            self.lists.send_modify(|count| *count += 1);
+        }
         Ok(Adopted::Now)
     }
 
     /// The digest of the policy in force.
     pub fn policy_digest(&self) -> String {
         self.in_force().digest.clone()
+    }
+}
+
+/// Which tools there are for whom: the layers, wherever they were written.
+fn decides_on_tools(policy: &EffectivePolicy) -> Value {
+    without_sources(layers::write(policy.tools.layers()))
+}
+
+fn without_sources(value: Value) -> Value {
+    match value {
+        Value::Object(fields) => {
+            let kept = fields.into_iter().filter(|(name, _)| name != "source");
+            Value::Object(kept.map(|(name, value)| (name, without_sources(value))).collect())
+        }
+        Value::Array(items) => items.into_iter().map(without_sources).collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value,
     }
 }

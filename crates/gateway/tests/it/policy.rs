@@ -225,3 +225,21 @@ async fn an_approval_of_the_old_policy_does_not_count_under_the_new_one() {
     assert_eq!(stage.runs(), 0);
     assert_ne!(stage.asked().await.id, question.id, "it is another question");
 }
+
+#[tokio::test]
+async fn clients_hear_of_it_when_tools_come_or_go_and_only_then() {
+    use countersign_gateway::service::Service as _;
+    let stage = Stage::new(Mode::Untrusted);
+    let gateway = stage.gateway();
+    let mut changes = gateway.tool_changes();
+    let rule = allowing(&stage.policy, "^true x$");
+    gateway.adopt(rule, outlook(), &ana()).await.unwrap();
+    assert!(!changes.has_changed().unwrap());
+    let less = Stage::new(Mode::Untrusted).without_tool("run_command").policy.clone();
+    gateway.adopt(less, outlook(), &ana()).await.unwrap();
+    assert!(changes.has_changed().unwrap());
+    changes.mark_unchanged();
+    assert!(!stage.tools().contains(&"run_command"));
+    gateway.adopt(stage.policy.clone(), outlook(), &ana()).await.unwrap();
+    assert!(changes.has_changed().unwrap() && stage.tools().contains(&"run_command"));
+}

@@ -94,7 +94,7 @@ pub(super) async fn page(
         is_chosen: index == chosen,
     });
     let mut errors: Vec<_> = summary.error_distribution.clone().into_iter().collect();
-    errors.sort_by(|one, other| other.1.cmp(&one.1));
+    errors.sort_by_key(|error| std::cmp::Reverse(error.1));
     let numbers = Numbers {
         frame: Frame::of(&console, &reader, Some(Place::Metrics)).await?,
         choices: choices.collect(),

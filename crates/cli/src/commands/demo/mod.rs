@@ -106,7 +106,10 @@ async fn play(
         };
         let told = match seen {
             Ok(Some(outcomes)) => conclude(&record, &outcomes, &teller).await,
-            Ok(None) => Ok(teller.farewell()),
+            Ok(None) => {
+                teller.farewell();
+                Ok(())
+            }
             Err(error) => Err(error),
         };
         let _ = end.send(());

@@ -78,6 +78,7 @@ fn policy() -> EffectivePolicy {
             whitelist: builtin_rules(),
             self_approval: false,
             quorum: 1,
+            client_decides: false,
         },
         places: Places {
             workspace_root: Some("/work".into()),
