@@ -64,9 +64,8 @@ impl Timestamp {
             };
             let is_whole = count.bytes().all(|byte| byte.is_ascii_digit());
             let count: i64 = count.parse().ok().filter(|_| is_whole)?;
-            let ago = Self(now.0.checked_sub(count.checked_mul(millis)?)?);
-            // Before the years that can be written there was no record.
-            (ago.0 >= 0).then_some(ago)
+            // So long ago there was no record, wherever that is.
+            Some(Self(now.0.saturating_sub(count.saturating_mul(millis)).max(0)))
         };
         // The last byte may be a part of a character, where nothing is cut.
         let ago = text.is_ascii().then(ago).flatten();

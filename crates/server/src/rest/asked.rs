@@ -180,6 +180,13 @@ impl Parameter {
                 fits.then(|| Value::Text(text.to_owned()))
                     .ok_or_else(|| self.refused(&expected))
             }
+            Form::Id { chars_max } => {
+                let is_plain = |c: char| !c.is_whitespace() && !c.is_control();
+                let fits = (1..=chars_max).contains(&text.chars().count()) && text.chars().all(is_plain);
+                let expected = format!("1 to {chars_max} printable characters without spaces");
+                fits.then(|| Value::Text(text.to_owned()))
+                    .ok_or_else(|| self.refused(&expected))
+            }
             Form::Whole { least, most } => {
                 let plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
                 let whole = text

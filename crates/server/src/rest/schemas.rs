@@ -124,6 +124,18 @@ fn command() -> Value {
         let definitions = schema::definitions();
         let definition = definitions.into_iter().find(|it| it.name == tool.name())?;
         let mut form = definition.input_schema;
+        let required = form["required"].clone();
+        let is_required = |name: &str| {
+            required
+                .as_array()
+                .is_some_and(|names| names.iter().any(|it| it == name))
+        };
+        // What may be left out may be null as well.
+        for (name, property) in form["properties"].as_object_mut().into_iter().flatten() {
+            if !is_required(name) {
+                *property = json!({"anyOf": [property, {"type": "null"}]});
+            }
+        }
         form["properties"]["tool"] = json!({"const": tool.name()});
         Some(form)
     });
@@ -303,7 +315,7 @@ fn proof() -> Value {
 }
 
 fn supposed() -> Value {
-    let run = object(
+    let mut run = object(
         json!({
             "agent_key": optional("string"), "label": optional("string"), "project": optional("string"),
             "namespace": optional("string"), "cluster": optional("string"), "repository": optional("string"),
@@ -311,11 +323,12 @@ fn supposed() -> Value {
         }),
         &[],
     );
+    run["type"] = json!(["object", "null"]);
     object(
         json!({
             "tool": text(),
             "arguments": {"type": "object", "description": "As a client would send them."},
-            "role": words(["agent", "operator"]),
+            "role": {"enum": ["agent", "operator", null]},
             "run": run,
         }),
         &["tool"],
