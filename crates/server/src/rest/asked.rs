@@ -45,6 +45,10 @@ pub(super) enum Form {
     Text {
         chars_max: usize,
     },
+    /// The same of printable characters without spaces, such as ids have.
+    Id {
+        chars_max: usize,
+    },
     Whole {
         least: u64,
         most: u64,

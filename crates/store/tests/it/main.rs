@@ -12,6 +12,7 @@ mod port;
 mod prune;
 mod query;
 mod questions;
+mod reading;
 mod sessions;
 mod sweep;
 mod tamper;

@@ -114,6 +114,7 @@ impl Office {
         &self.document
     }
 
+    /// Host and port.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
