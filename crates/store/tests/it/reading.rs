@@ -161,9 +161,9 @@ fn an_export_verifies_and_ends_when_nobody_takes_it() {
     let store = bench.open();
     fill(&bench, &store, 1_500);
     let whole = Kept(Arc::default(), usize::MAX);
-    block_on(store.export(Box::new(whole.clone()))).unwrap();
+    block_on(Records::export(&store, Box::new(whole.clone()))).unwrap();
     let report = verify_file(whole.0.lock().unwrap().as_slice(), Some(store.public_key())).unwrap();
     assert!(report.rows >= 1_500);
     let gone = Kept(Arc::default(), 1);
-    assert!(block_on(store.export(Box::new(gone))).is_err());
+    assert!(block_on(Records::export(&store, Box::new(gone))).is_err());
 }

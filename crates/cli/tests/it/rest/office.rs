@@ -222,9 +222,11 @@ impl Office {
         // What is written out goes before what is filled in.
         let mut found: Vec<_> = paths.iter().filter(|(template, _)| fits(template)).collect();
         found.sort_by_key(|(template, _)| template.contains('{'));
-        let method = method.to_ascii_lowercase();
-        let operation = found.first()?.1.get(&method);
-        operation
+        let method = match method {
+            "HEAD" => "get".to_owned(),
+            method => method.to_ascii_lowercase(),
+        };
+        found.first()?.1.get(&method)
     }
 
     /// Stops it as an operator would; a panic on the way is a failure.
