@@ -73,6 +73,8 @@ pub enum DecideError {
     Unknown(ApprovalId),
     #[error("nobody decides what they asked for themselves; another person has to")]
     OwnRequest,
+    #[error("a client decides only what was asked through it")]
+    AnothersRequest,
     #[error(transparent)]
     Answer(#[from] AnswerError),
     #[error(transparent)]
@@ -265,8 +267,11 @@ impl Board {
             if !approval.is_pending() {
                 return Ok(Decided::Before(approval));
             }
-            if approval.owner == ballot.by.credential && ballot.by.own_requests == OwnRequests::Refused {
-                return Err(DecideError::OwnRequest);
+            match (approval.owner == ballot.by.credential, ballot.by.own_requests) {
+                (true, OwnRequests::Refused) => return Err(DecideError::OwnRequest),
+                (false, OwnRequests::Only) => return Err(DecideError::AnothersRequest),
+                (true, OwnRequests::Allowed | OwnRequests::Only)
+                | (false, OwnRequests::Refused | OwnRequests::Allowed) => {}
             }
             if ballot.choice == Choice::Allow && approval.has_voted(&ballot.by.credential) {
                 return Ok(Decided::Counted(approval));

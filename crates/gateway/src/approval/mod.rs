@@ -7,6 +7,7 @@
 
 pub mod binding;
 pub mod board;
+pub mod client;
 pub mod details;
 pub mod lifecycle;
 pub mod question;

@@ -69,11 +69,13 @@ pub struct Decider {
 }
 
 /// Whether somebody may decide their own request. Never, but for a person at a terminal whom the
-/// configuration lets.
+/// configuration lets, and for a client that policy lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OwnRequests {
     Refused,
     Allowed,
+    /// Their own and nobody else's.
+    Only,
 }
 
 impl Decider {

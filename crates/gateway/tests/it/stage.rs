@@ -287,6 +287,7 @@ impl Stage {
             cancel: Cancel::never(),
             origin,
             answer_within: None,
+            user: None,
         };
         Ok(self.gateway().handle(caller, call).await?.structured)
     }
@@ -300,6 +301,7 @@ impl Stage {
             cancel: Cancel::never(),
             origin: Origin::default(),
             answer_within: Some(patience),
+            user: None,
         };
         let caller = Caller::anonymous_agent(Transport::Stdio);
         self.gateway().handle(caller, call).await.expect("a tool's answer")
