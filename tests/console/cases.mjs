@@ -24,8 +24,12 @@ export async function a_token_logs_in_and_out(browser, site) {
   const [cookie] = await page.context().cookies();
   assert.deepEqual([cookie.httpOnly, cookie.sameSite, cookie.path], [true, "Strict", "/"]);
   assert.equal(await page.evaluate(() => document.cookie), "");
+  const open = await page.context().newPage();
+  await open.goto("/");
   await page.getByRole("button", { name: "Log out" }).click();
   await page.getByLabel("Token or login code").waitFor();
+  // A page that was left open notices.
+  await open.getByLabel("Token or login code").waitFor();
   // The cookie that was is worth nothing any longer.
   await page.context().addCookies([cookie]);
   await page.goto("/");
@@ -356,6 +360,8 @@ export async function the_record_tells_the_story_and_proves_itself(browser, site
   await page.goto("/record");
   await page.getByRole("button", { name: "Verify now" }).click();
   await page.getByRole("status").filter({ hasText: "Sound" }).waitFor();
+  const [head] = await page.evaluate(async () => (await (await fetch("/api/v1/audit/export")).text()).split("\n"));
+  assert.ok(JSON.parse(head).public_key, `an export begins with the key: ${head}`);
   await page.goto("/sessions");
   await page.getByText("storyteller").waitFor();
   await page.goto("/policy");
