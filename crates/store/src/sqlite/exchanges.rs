@@ -88,7 +88,7 @@ impl SqliteStore {
         );
         if let Some(status) = &filter.status {
             question.also(
-                "iif(event_type = 'request.refused', 'refused', 'accepted') = ?",
+                "iif(event_type IN ('request.refused', 'auth.refused'), 'refused', 'accepted') = ?",
                 [status.clone().into()],
             );
         }
