@@ -33,7 +33,7 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
         };
         let address = peer.address.ip();
         server.doorman.refused(&server.host, address, transport, &refusal).await;
-        let response = if speaks_rpc(request.uri().path()) {
+        let response = if guard::speaks_rpc(request.uri().path()) {
             refusal::unrecorded(&server.host, StatusCode::FORBIDDEN, &refusal)
         } else {
             refusal::answer(StatusCode::FORBIDDEN, refusal, &server.host.ids)
@@ -63,10 +63,6 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
             hardened(response)
         }
     }
-}
-
-fn speaks_rpc(path: &str) -> bool {
-    matches!(path, "/mcp" | "/sse" | "/messages")
 }
 
 /// What programs read needs less than what browsers show.

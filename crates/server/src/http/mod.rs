@@ -27,7 +27,6 @@ mod replay;
 mod upkeep;
 
 mod describe;
-mod gauges;
 mod numbers;
 mod page;
 
@@ -53,17 +52,18 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
-use crate::limits::{BODY_BYTES_DEFAULT, DEPTH_DEFAULT, SESSIONS_DEFAULT};
+use crate::limits::{BODY_BYTES_DEFAULT, CONNECTIONS_MAX, DEPTH_DEFAULT, SESSIONS_DEFAULT};
 use crate::mcp::host::{Features, Host};
 use crate::mcp::methods;
 use crate::mcp::revision::Era;
+use crate::metrics::Metrics;
 use crate::office::{self, Office, Visitor};
 use crate::rest;
 
 pub use crate::mcp::host::ConformanceFixtures;
 
+pub use crate::metrics::Gauges;
 pub use auth::Anonymous;
-pub use gauges::Gauges;
 pub use tls::{Tls, TlsError};
 
 use auth::Peer;
@@ -116,6 +116,8 @@ pub struct HttpLimits {
     pub requests_per_second: Option<f64>,
     pub burst: Option<u64>,
     pub sessions_max: usize,
+    /// Connections at once.
+    pub connections_max: usize,
 }
 
 impl HttpLimits {
@@ -127,6 +129,7 @@ impl HttpLimits {
             requests_per_second: None,
             burst: None,
             sessions_max: SESSIONS_DEFAULT,
+            connections_max: CONNECTIONS_MAX,
         }
     }
 }
@@ -169,7 +172,7 @@ impl Server {
             ids: options.ids.clone(),
             depth_max: options.limits.depth,
             features: Features::new(&options.clock, options.fixtures),
-            metrics: Arc::default(),
+            metrics: Arc::new(Metrics::of(&options.gauges)),
         });
         let registry = Arc::new(Registry::new(
             Arc::clone(&host),
@@ -182,7 +185,7 @@ impl Server {
             router: routes(&options, &host),
             rates: rate.map(|rate| Rates::new(rate, options.limits.burst)),
             doorman: Doorman::default(),
-            connections: listener::permits(),
+            connections: Arc::new(Semaphore::new(options.limits.connections_max)),
             stopping: watch::Sender::new(false),
             options,
             host,
@@ -198,7 +201,6 @@ impl Server {
         let caller = match admitted {
             Ok(caller) => caller,
             Err(refusal) => {
-                options.gauges.count_unauthenticated();
                 let address = peer.address.ip();
                 self.doorman.refused(&self.host, address, transport, &refusal).await;
                 let mut response = refusal::unrecorded(&self.host, StatusCode::UNAUTHORIZED, &refusal);
@@ -218,7 +220,6 @@ impl Server {
         match rates.take(&caller.credential, tokio::time::Instant::now()) {
             Ok(()) => Ok(caller),
             Err(wait) => {
-                options.gauges.count_rate_limited();
                 let message = "too many requests with this credential; wait as `Retry-After` says";
                 let refusal = Refusal::new(ErrorCode::RateLimited, message);
                 let address = peer.address.ip();
@@ -240,7 +241,7 @@ impl Server {
             return match auth::caller(headers, peer, Transport::Rest, &*options.credentials, options.anonymous) {
                 Ok(caller) => Visitor::Known(caller),
                 Err(refusal) => {
-                    options.gauges.count_unauthenticated();
+                    self.host.metrics.refused(refusal.code);
                     let address = peer.address.ip();
                     self.doorman
                         .refused(&self.host, address, Transport::Rest, &refusal)

@@ -1,91 +1,81 @@
-//! How much is going on, for whoever draws the metrics.
+//! What a listener counts as it goes. The page of metrics shows these very numbers.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use countersign_gateway::error::ErrorCode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
 
-/// Numbers of this moment.
+use super::CodeLabels;
+
+/// Numbers of this moment, and refusals since the start.
 #[derive(Debug, Default)]
 pub struct Gauges {
-    connections: AtomicUsize,
-    streams: AtomicUsize,
-    sessions_open: AtomicUsize,
-    sessions_live: AtomicUsize,
-    rate_limited: AtomicUsize,
-    unauthenticated: AtomicUsize,
+    pub(super) connections: Gauge,
+    pub(super) streams: Gauge,
+    pub(super) refused: Family<CodeLabels, Counter>,
+    sessions_open: Gauge,
+    sessions_live: Gauge,
 }
 
 impl Gauges {
     /// Open HTTP connections.
     pub fn connections(&self) -> usize {
-        self.connections.load(Ordering::Relaxed)
+        read(&self.connections)
     }
 
     /// Responses that are streams of events.
     pub fn streams(&self) -> usize {
-        self.streams.load(Ordering::Relaxed)
+        read(&self.streams)
     }
 
     /// Open sessions that this process began or took up.
     pub fn sessions_open(&self) -> usize {
-        self.sessions_open.load(Ordering::Relaxed)
+        read(&self.sessions_open)
     }
 
     /// Those of them that are in memory; the store alone holds the others.
     pub fn sessions_live(&self) -> usize {
-        self.sessions_live.load(Ordering::Relaxed)
+        read(&self.sessions_live)
     }
 
-    /// Requests refused for their rate, since the start.
-    pub fn rate_limited(&self) -> usize {
-        self.rate_limited.load(Ordering::Relaxed)
+    /// Messages and requests refused with a code, since the start.
+    pub fn refused(&self, code: ErrorCode) -> u64 {
+        self.refused.get_or_create(&CodeLabels::of(code)).get()
     }
 
-    /// Requests refused for their credentials, since the start.
-    pub fn unauthenticated(&self) -> usize {
-        self.unauthenticated.load(Ordering::Relaxed)
+    pub(crate) fn connection(&self) -> Counted {
+        Counted::new(&self.connections)
     }
 
-    pub(super) fn connection(self: &Arc<Self>) -> Counted {
-        Counted::new(self, |gauges| &gauges.connections)
+    pub(crate) fn stream(&self) -> Counted {
+        Counted::new(&self.streams)
     }
 
-    pub(super) fn stream(self: &Arc<Self>) -> Counted {
-        Counted::new(self, |gauges| &gauges.streams)
+    pub(crate) fn session(&self) -> Counted {
+        Counted::new(&self.sessions_live)
     }
 
-    pub(super) fn session(self: &Arc<Self>) -> Counted {
-        Counted::new(self, |gauges| &gauges.sessions_live)
+    pub(crate) fn set_sessions_open(&self, open: usize) {
+        super::set(&self.sessions_open, open);
     }
+}
 
-    pub(super) fn set_sessions_open(&self, open: usize) {
-        self.sessions_open.store(open, Ordering::Relaxed);
-    }
-
-    pub(super) fn count_rate_limited(&self) {
-        self.rate_limited.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn count_unauthenticated(&self) {
-        self.unauthenticated.fetch_add(1, Ordering::Relaxed);
-    }
+fn read(gauge: &Gauge) -> usize {
+    usize::try_from(gauge.get()).unwrap_or(0)
 }
 
 /// Counts until it is dropped.
-pub(super) struct Counted {
-    gauges: Arc<Gauges>,
-    which: fn(&Gauges) -> &AtomicUsize,
-}
+pub(crate) struct Counted(Gauge);
 
 impl Counted {
-    fn new(gauges: &Arc<Gauges>, which: fn(&Gauges) -> &AtomicUsize) -> Self {
-        which(gauges).fetch_add(1, Ordering::Relaxed);
-        let gauges = Arc::clone(gauges);
-        Self { gauges, which }
+    fn new(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        (self.which)(&self.gauges).fetch_sub(1, Ordering::Relaxed);
+        self.0.dec();
     }
 }
