@@ -1,7 +1,7 @@
 //! What happens to sessions while nobody looks: activity reaches the store, idle ones are put away,
 //! and those that were idle for too long end.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +33,10 @@ pub(super) async fn run(server: Arc<Server>) {
                 expire(registry).await;
                 registry.take_stock().await;
             }
-            _ = looking.tick() => end_revoked(&server).await,
+            _ = looking.tick() => {
+                end_revoked(&server).await;
+                notice_ended(registry).await;
+            }
         }
     }
 }
@@ -79,6 +82,23 @@ async fn end_revoked(server: &Server) {
             registry.close(&live).await;
             live.close();
         }
+    }
+}
+
+/// Finds out which of the sessions that are used here were ended by another process.
+async fn notice_ended(registry: &Registry) {
+    let used: Vec<_> = registry.all().into_iter().filter(|live| live.was_used()).collect();
+    if used.is_empty() {
+        return;
+    }
+    let ids = used.iter().map(|live| live.id.clone()).collect();
+    match registry.host.sessions.ended(ids).await {
+        Ok(ended) => {
+            let ended: HashSet<_> = ended.into_iter().collect();
+            let ended = used.iter().filter(|live| ended.contains(&live.id));
+            ended.for_each(|live| registry.ended_elsewhere(live));
+        }
+        Err(refusal) => tracing::warn!(reason = refusal.message, "the ends of sessions could not be read"),
     }
 }
 

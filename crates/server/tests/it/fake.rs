@@ -242,6 +242,13 @@ impl Sessions for Shared {
         Box::pin(std::future::ready(Ok(())))
     }
 
+    fn ended(&self, among: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
+        let sessions = self.0.sessions.lock().unwrap();
+        let has_ended = |id: &SessionId| sessions.get(id).is_none_or(|session| !session.state().is_open());
+        let ended = among.into_iter().filter(has_ended).collect();
+        Box::pin(std::future::ready(Ok(ended)))
+    }
+
     fn count(&self) -> Pending<Result<Vec<(SessionState, usize)>, Refusal>> {
         let sessions = self.0.sessions.lock().unwrap();
         let at = |state| sessions.values().filter(|session| session.state() == state).count();
