@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
+use super::health::Health;
 use super::ledger;
 use super::log::{Growth, Log};
 use super::migrations::{self, MigrateError};
@@ -41,6 +42,7 @@ pub(super) struct Site {
     pub(super) key: Key,
     pub(super) process: Process,
     pub(super) growth: Arc<Growth>,
+    pub(super) health: Health,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +78,7 @@ impl Site {
             key: Key::load_or_create(directory)?,
             process: Process::current(),
             growth: Arc::default(),
+            health: Health::default(),
             database,
             options,
         };
