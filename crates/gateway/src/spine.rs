@@ -425,6 +425,11 @@ impl Service for Arc<Gateway> {
         }
     }
 
+    fn policy(&self, caller: &Caller) -> Value {
+        let tools = self.tools(caller);
+        self.in_force().policy.shown_to(caller, &tools)
+    }
+
     fn call(&self, caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>> {
         Box::pin(self.clone().handle(caller, call))
     }

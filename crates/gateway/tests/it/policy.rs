@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 use countersign_gateway::policy::actor::RunContext;
 use countersign_gateway::policy::effective::{Mode, ToolApproval};
 use countersign_gateway::policy::merge::{Action, ToolPolicy};
+use countersign_gateway::service::Service;
+use countersign_gateway::session::{Caller, Role, Transport};
 use serde_json::{Value, json};
 
 use crate::stage::Stage;
@@ -128,4 +130,29 @@ async fn every_decision_is_recorded_with_digest_sources_and_keys() {
         .await;
     let keys = &outside.payload("command.completed")["policy_snapshot"]["keys"];
     assert_eq!(*keys, json!({"role": "agent"}));
+}
+
+#[tokio::test]
+async fn an_agent_reads_its_own_policy_and_others_read_all_of_it() {
+    let mut stage = Stage::new(Mode::Untrusted);
+    stage.policy.places.hidden = vec!["/home/ana/.ssh".into()];
+    let stage = stage.without_tool("execute_command");
+    let gateway = stage.gateway();
+    let agent = Caller::anonymous_agent(Transport::Stdio);
+    let agents = gateway.policy(&agent);
+    assert_eq!(agents["content"]["approval_mode"], "untrusted");
+    assert!(agents["content"]["timeout_seconds_max"].is_number());
+    assert!(!agents["tools"].as_array().unwrap().contains(&json!("execute_command")));
+    assert!(agents["tools"].as_array().unwrap().contains(&json!("execute_process")));
+    // Not where secrets are, nor what holds for others.
+    for absent in ["hidden", "sources", "rule_sources", "policies", "catalog", "whitelist"] {
+        assert_eq!(agents["content"][absent], Value::Null, "{absent}");
+    }
+    let operator = Caller {
+        role: Role::Operator,
+        ..agent
+    };
+    let all = gateway.policy(&operator);
+    assert_eq!(all["content"]["hidden"], json!(["/home/ana/.ssh"]));
+    assert_eq!(all["digest"], agents["digest"]);
 }

@@ -80,6 +80,10 @@ impl Service for Shared {
         tools.into()
     }
 
+    fn policy(&self, caller: &Caller) -> serde_json::Value {
+        json!({"of": caller.role.as_str()})
+    }
+
     fn call(&self, _caller: Caller, mut call: ToolCall) -> Pending<Result<Answer, Refusal>> {
         let fake = Arc::clone(&self.0);
         let number = fake.calls.fetch_add(1, Ordering::SeqCst) + 1;
