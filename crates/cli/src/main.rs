@@ -4,10 +4,13 @@
 mod cli;
 mod commands;
 
+mod reload;
 mod start;
+mod whereabouts;
 mod wiring;
 
 mod config;
+mod edited;
 mod interpreters;
 mod policy;
 mod private;
@@ -76,6 +79,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Config(command) => commands::config::run(&flags, command)?,
         Command::Doctor { json } => return commands::doctor::run(&flags, *json),
         Command::Connect(connect) => commands::connect::run(&flags, connect)?,
+        Command::Demo(demo) => return commands::demo::run(demo),
         Command::Completions { shell } => commands::completions::run(*shell)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -136,3 +136,11 @@ pub const EXPORTS_MAX: usize = 2;
 pub const PIECES_WAITING_MAX: usize = 8;
 /// How long what a walk along the chain found answers for it while the record does not grow.
 pub const PROOF_KEPT: Duration = Duration::from_secs(30);
+/// What a login that failed makes its browser wait.
+pub const LOGIN_PAUSE: Duration = Duration::from_millis(500);
+/// Characters of a token or a login code that a page takes.
+pub const TOKEN_CHARS_MAX: usize = 512;
+/// Characters that a page of the console shows of one text.
+pub const TEXT_CHARS_SHOWN: usize = 20_000;
+/// Pages of the console that are kept up to date at once.
+pub const LIVE_PAGES_MAX: usize = 128;

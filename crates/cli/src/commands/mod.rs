@@ -14,4 +14,5 @@ pub(crate) mod tokens;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod connect;
+pub(crate) mod demo;
 pub(crate) mod doctor;

@@ -4,19 +4,20 @@ use anyhow::Context as _;
 use countersign_gateway::audit::event::{Actor, ActorType};
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
-use countersign_gateway::session::Role;
 use countersign_gateway::session::credential::{Credential, TokenName};
-use countersign_gateway::session::view;
+use countersign_gateway::session::login::{CODE_LIVES, Logins as _};
+use countersign_gateway::session::{Caller, Role, view};
 use countersign_store::sqlite::tokens::{Made, Revoked};
 use countersign_store::{Durability, Options, SqliteStore};
 use serde_json::json;
 
 use crate::cli::Tokens;
 use crate::commands::audit::{Form, Reading};
+use crate::commands::serve::invitation;
 use crate::config::Flags;
 use crate::start::{self, BadUsage, Started};
 use crate::terminal::{Cell, Page, Tone};
-use crate::wiring;
+use crate::{whereabouts, wiring};
 
 pub(crate) fn run(flags: &Flags, tokens: &Tokens) -> anyhow::Result<()> {
     match tokens {
@@ -25,6 +26,7 @@ pub(crate) fn run(flags: &Flags, tokens: &Tokens) -> anyhow::Result<()> {
             let name = TokenName::parse(name).map_err(|error| BadUsage(format!("`--name`: {error}")))?;
             create(flags, role, &name, run.clone(), Form::of(*json))
         }
+        Tokens::Login { json } => login(flags, Form::of(*json)),
         Tokens::List { json } => list(flags, Form::of(*json)),
         Tokens::Revoke { token } => revoke(flags, token),
     }
@@ -49,6 +51,31 @@ fn create(flags: &Flags, role: Role, name: &TokenName, run: Option<String>, form
                 role.as_str()
             ));
         }
+    }
+    page.flush()
+}
+
+/// A login for whoever may open the state directory, at the server that runs on it.
+fn login(flags: &Flags, form: Form) -> anyhow::Result<()> {
+    let started = Started::load(flags)?;
+    let state_dir = &started.settings.state_dir;
+    let console = whereabouts::find(state_dir).with_context(|| {
+        format!(
+            "no server runs on `{}`; `countersign serve` starts one, and prints such an address itself",
+            state_dir.display()
+        )
+    })?;
+    let record = record(flags)?;
+    let person = Caller::person(&wiring::user());
+    let code = start::runtime()?.block_on(record.issue(&person))?;
+    let mut page = Page::stdout();
+    match form {
+        Form::Json => page.json(&json!({
+            "url": format!("{console}/#token={code}"),
+            "token": code,
+            "expires_in_seconds": CODE_LIVES.as_secs(),
+        }))?,
+        Form::Text => page.line(invitation(&console, &code))?,
     }
     page.flush()
 }

@@ -21,6 +21,7 @@ const COMMANDS: &[&[&str]] = &[
     &["sessions", "list"],
     &["tokens"],
     &["tokens", "create"],
+    &["tokens", "login"],
     &["tokens", "list"],
     &["tokens", "revoke"],
     &["audit"],
@@ -41,6 +42,7 @@ const COMMANDS: &[&[&str]] = &[
     &["config", "trust"],
     &["doctor"],
     &["connect"],
+    &["demo"],
     &["completions"],
 ];
 

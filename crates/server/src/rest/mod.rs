@@ -11,7 +11,7 @@ mod table;
 mod asked;
 mod endpoint;
 mod failure;
-mod stream;
+pub(crate) mod stream;
 
 mod approvals;
 mod audit;

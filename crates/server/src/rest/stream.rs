@@ -17,16 +17,16 @@ use crate::limits::PIECES_WAITING_MAX;
 
 /// The end that is written to.
 #[derive(Clone)]
-pub(super) struct Sender(mpsc::Sender<Piece>);
+pub(crate) struct Sender(mpsc::Sender<Piece>);
 
 type Piece = Result<Bytes, io::Error>;
 
 /// The reader has gone.
 #[derive(Debug)]
-pub(super) struct Gone;
+pub(crate) struct Gone;
 
 /// A body that carries what the sender is given, and holds its permit and its connection until it ends.
-pub(super) fn body(extensions: &Extensions, permit: OwnedSemaphorePermit) -> (Sender, Body) {
+pub(crate) fn body(extensions: &Extensions, permit: OwnedSemaphorePermit) -> (Sender, Body) {
     let (sender, receiver) = mpsc::channel(PIECES_WAITING_MAX);
     let body = Body::new(Streamed {
         receiver,
@@ -37,27 +37,27 @@ pub(super) fn body(extensions: &Extensions, permit: OwnedSemaphorePermit) -> (Se
 }
 
 impl Sender {
-    pub(super) async fn send(&self, bytes: Bytes) -> Result<(), Gone> {
+    pub(crate) async fn send(&self, bytes: Bytes) -> Result<(), Gone> {
         self.0.send(Ok(bytes)).await.map_err(|_| Gone)
     }
 
     /// Ends the body so that its reader knows that it is not whole.
-    pub(super) async fn fail(&self, reason: String) {
+    pub(crate) async fn fail(&self, reason: String) {
         // Who has gone need not be told.
         let _ = self.0.send(Err(io::Error::other(reason))).await;
     }
 
     /// Resolves when nobody reads any more.
-    pub(super) async fn closed(&self) {
+    pub(crate) async fn closed(&self) {
         self.0.closed().await;
     }
 }
 
 /// The same end for code that blocks.
-pub(super) struct Pipe(Sender);
+pub(crate) struct Pipe(Sender);
 
 impl Pipe {
-    pub(super) fn new(sender: Sender) -> Self {
+    pub(crate) fn new(sender: Sender) -> Self {
         Self(sender)
     }
 }
