@@ -52,20 +52,21 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         start::reload_at_hangup(&joined.reload)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let _renewal = tls.clone().map(renew_on_hangup).transpose()?;
-        start::say(&format!("serving on {scheme}://{address}/"));
         let console = format!("{scheme}://{}", reachable(address));
         let code = joined
             .record
             .issue(&Caller::person(&wiring::user()))
             .await
             .context("cannot make a login code")?;
-        start::say(&invitation(&console, &code));
+        // Whoever reads the lines may at once look for the server.
         let _whereabouts = Whereabouts::tell(&settings.state_dir, &console)?;
         let (record, grace) = (Arc::clone(&joined.record), settings.shutdown_grace);
         let shutdown = async move {
             shutdown.await;
             record.stop_within(grace);
         };
+        start::say(&format!("serving on {scheme}://{address}/"));
+        start::say(&invitation(&console, &code));
         serve_http(listener, options(&started, joined, tls, fixtures), shutdown)
             .await
             .context("cannot go on serving")
