@@ -15,6 +15,8 @@ use countersign_server::http::{
 use countersign_server::office::Office;
 use countersign_store::SqliteStore;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
 use crate::cli::Serve;
 use crate::config::{Flags, OperatorsFile, Settings, StandingParts};
@@ -49,6 +51,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         joined.reload.listen();
         start::reload_at_hangup(&joined.reload)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
+        let _renewal = tls.clone().map(renew_on_hangup).transpose()?;
         let console = format!("{scheme}://{}", reachable(address));
         let code = joined
             .record
@@ -57,6 +60,11 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
             .context("cannot make a login code")?;
         // Whoever reads the lines may at once look for the server.
         let _whereabouts = Whereabouts::tell(&settings.state_dir, &console)?;
+        let (record, grace) = (Arc::clone(&joined.record), settings.shutdown_grace);
+        let shutdown = async move {
+            shutdown.await;
+            record.stop_within(grace);
+        };
         start::say(&format!("serving on {scheme}://{address}/"));
         start::say(&invitation(&console, &code));
         serve_http(listener, options(&started, joined, tls, fixtures), shutdown)
@@ -88,6 +96,7 @@ pub(crate) fn options(
 ) -> HttpOptions {
     let settings = &started.settings;
     let limits = &settings.limits;
+    let seal_key = wiring::seal_key(&joined.record);
     let rules = OperatorsFile::new(StandingParts {
         flags: started.flags.clone(),
         surroundings: started.surroundings.clone(),
@@ -95,7 +104,6 @@ pub(crate) fn options(
         board: joined.board.clone(),
         reload: Some(joined.reload),
     });
-    let seal_key = wiring::seal_key(&joined.record);
     HttpOptions {
         about: About {
             workspace: settings
@@ -131,6 +139,7 @@ pub(crate) fn options(
             requests_per_second: limits.requests_per_second,
             burst: limits.burst,
             sessions_max: limits.sessions_max,
+            ..HttpLimits::standard()
         },
         tls,
         fixtures,
@@ -150,6 +159,24 @@ fn certificate(settings: &Settings) -> anyhow::Result<Option<Tls>> {
     Ok(Some(loaded))
 }
 
+/// Reads the certificate again on SIGHUP, for as long as what this gives is kept. Trouble keeps the old one.
+fn renew_on_hangup(tls: Tls) -> anyhow::Result<JoinSet<()>> {
+    let mut hangups = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    let mut renewal = JoinSet::new();
+    renewal.spawn(async move {
+        while hangups.recv().await.is_some() {
+            match tls.reload() {
+                Ok(()) => tracing::info!("the certificate was read again; new connections get it"),
+                Err(error) => {
+                    let reason = format!("{:#}", anyhow::Error::new(error));
+                    tracing::warn!(reason, "the certificate could not be read again; the old one stays");
+                }
+            }
+        }
+    });
+    Ok(renewal)
+}
+
 /// Whoever can reach this machine could call tools otherwise.
 fn require_authentication(settings: &Settings, record: &SqliteStore) -> Result<(), String> {
     if settings.anonymous_agents {
@@ -164,16 +191,19 @@ fn require_authentication(settings: &Settings, record: &SqliteStore) -> Result<(
     Ok(())
 }
 
-/// Ready while the record can be read.
+/// Ready while the record can be read and written.
 struct RecordIsThere(Arc<SqliteStore>);
 
 impl Readiness for RecordIsThere {
     fn check(&self) -> Pending<Result<(), String>> {
         let record = self.0.clone();
         Box::pin(async move {
-            let read = tokio::task::spawn_blocking(move || record.tail(u64::MAX - 1).map(drop));
-            match read.await {
-                Ok(read) => read.map_err(|error| error.to_string()),
+            let looked = tokio::task::spawn_blocking(move || {
+                record.tail(u64::MAX - 1).map_err(|error| error.to_string())?;
+                record.ready().map_err(|error| error.to_string())
+            });
+            match looked.await {
+                Ok(looked) => looked,
                 Err(_) => Err("the record's reader was stopped".to_owned()),
             }
         })

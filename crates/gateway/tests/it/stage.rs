@@ -406,6 +406,10 @@ impl Record for Script {
         Box::pin(async { Ok(Vec::new()) })
     }
 
+    fn ended_sessions(&self, _among: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, RecordError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
     fn session_counts(&self) -> Pending<Result<Vec<(SessionState, usize)>, RecordError>> {
         Box::pin(async { Ok(Vec::new()) })
     }

@@ -36,7 +36,7 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
         };
         let address = peer.address.ip();
         server.doorman.refused(&server.host, address, transport, &refusal).await;
-        let response = if speaks_rpc(request.uri().path()) {
+        let response = if guard::speaks_rpc(request.uri().path()) {
             refusal::unrecorded(&server.host, StatusCode::FORBIDDEN, &refusal)
         } else {
             refusal::answer(StatusCode::FORBIDDEN, refusal, &server.host.ids)
@@ -76,6 +76,7 @@ async fn api(server: &Arc<Server>, peer: &Peer, mut request: Request<Incoming>) 
     if let Some(Visitor::Known(caller)) = &visitor
         && let Err((refusal, seconds)) = server.paced(caller, peer, Transport::Rest).await
     {
+        server.host.metrics.refused(refusal.code);
         let response = refusal::answer(StatusCode::TOO_MANY_REQUESTS, refusal, &server.host.ids);
         return refusal::retry_after(response, seconds);
     }
@@ -92,10 +93,6 @@ async fn routed(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>, t
         server.turned_away(peer, transport, &refusal).await;
     }
     response
-}
-
-fn speaks_rpc(path: &str) -> bool {
-    matches!(path, "/mcp" | "/sse" | "/messages")
 }
 
 /// What programs read needs less than what browsers show.

@@ -27,7 +27,6 @@ mod replay;
 mod upkeep;
 
 mod describe;
-mod gauges;
 mod numbers;
 
 use std::future::Future;
@@ -53,18 +52,19 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 use crate::console::{self, Console};
-use crate::limits::{BODY_BYTES_DEFAULT, DEPTH_DEFAULT, LIVE_PAGES_MAX, SESSIONS_DEFAULT};
+use crate::limits::{BODY_BYTES_DEFAULT, CONNECTIONS_MAX, DEPTH_DEFAULT, LIVE_PAGES_MAX, SESSIONS_DEFAULT};
 use crate::mcp::host::{Features, Host};
 use crate::mcp::methods;
 use crate::mcp::revision::Era;
+use crate::metrics::Metrics;
 use crate::office::{self, Office, Visitor};
 use crate::rest;
 
 pub use crate::mcp::host::ConformanceFixtures;
 pub use crate::mcp::seal::SealKey;
 
+pub use crate::metrics::Gauges;
 pub use auth::Anonymous;
-pub use gauges::Gauges;
 pub use tls::{Tls, TlsError};
 
 pub(crate) use line::Hold;
@@ -121,6 +121,8 @@ pub struct HttpLimits {
     pub requests_per_second: Option<f64>,
     pub burst: Option<u64>,
     pub sessions_max: usize,
+    /// Connections at once.
+    pub connections_max: usize,
 }
 
 impl HttpLimits {
@@ -132,6 +134,7 @@ impl HttpLimits {
             requests_per_second: None,
             burst: None,
             sessions_max: SESSIONS_DEFAULT,
+            connections_max: CONNECTIONS_MAX,
         }
     }
 }
@@ -174,7 +177,7 @@ impl Server {
             ids: options.ids.clone(),
             depth_max: options.limits.depth,
             features: Features::new(&options.clock, options.fixtures, options.seal_key.clone()),
-            metrics: Arc::default(),
+            metrics: Arc::new(Metrics::of(&options.gauges)),
         });
         let registry = Arc::new(Registry::new(
             Arc::clone(&host),
@@ -188,7 +191,7 @@ impl Server {
             router: routes(&options, &host, stopping.subscribe()),
             rates: rate.map(|rate| Rates::new(rate, options.limits.burst)),
             doorman: Doorman::default(),
-            connections: listener::permits(),
+            connections: Arc::new(Semaphore::new(options.limits.connections_max)),
             stopping,
             options,
             host,
@@ -204,7 +207,6 @@ impl Server {
         let caller = match admitted {
             Ok(caller) => caller,
             Err(refusal) => {
-                options.gauges.count_unauthenticated();
                 let address = peer.address.ip();
                 self.doorman.refused(&self.host, address, transport, &refusal).await;
                 let mut response = refusal::unrecorded(&self.host, StatusCode::UNAUTHORIZED, &refusal);
@@ -236,7 +238,6 @@ impl Server {
         let Err(wait) = taken else {
             return Ok(());
         };
-        self.options.gauges.count_rate_limited();
         let message = "too many requests with this credential; wait as `Retry-After` says";
         let refusal = Refusal::new(ErrorCode::RateLimited, message);
         let address = peer.address.ip();
@@ -256,7 +257,7 @@ impl Server {
             _ => match auth::caller(headers, peer, transport, &*options.credentials, options.anonymous) {
                 Ok(caller) => Visitor::Known(caller),
                 Err(refusal) => {
-                    options.gauges.count_unauthenticated();
+                    self.host.metrics.refused(refusal.code);
                     Visitor::Unknown(refusal)
                 }
             },

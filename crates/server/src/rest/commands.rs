@@ -81,6 +81,7 @@ async fn call(
         tool: tool.to_owned(),
         arguments,
         progress: None,
+        user: None,
         cancel: Cancel::never(),
         origin: Origin::default(),
         answer_within,
