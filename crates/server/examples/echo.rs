@@ -58,6 +58,7 @@ async fn over_http() -> Result<(), Box<dyn std::error::Error>> {
         tls: None,
         gauges: Arc::default(),
         office: None,
+        callbacks: None,
         fixtures: match std::env::args().nth(2).as_deref() {
             Some("fixtures") => ConformanceFixtures::Served,
             _ => ConformanceFixtures::Absent,

@@ -110,3 +110,6 @@ pub const AUTH_REFUSALS_EVERY: Duration = Duration::from_secs(10);
 pub const AUTH_REFUSALS_ADDRESSES_MAX: usize = 256;
 /// Credentials whose requests are counted at once.
 pub const RATES_MAX: usize = 100_000;
+
+/// Bytes of a callback.
+pub const CALLBACK_BYTES_MAX: usize = 256 << 10;

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
+use super::approvers::{self, HttpApproverSettings};
 use super::check;
 use super::hidden;
 use super::load::{Gathered, inside};
@@ -35,11 +36,11 @@ pub(crate) struct Settings {
     pub(crate) otlp_endpoint: Option<String>,
     pub(crate) tls: Option<Tls>,
     pub(crate) anonymous_agents: bool,
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
-    )]
+    /// Services that are asked, in the order of the file.
+    pub(crate) http_approvers: Vec<HttpApproverSettings>,
     pub(crate) callback_token: Option<Secret>,
+    /// Where they reach this server.
+    pub(crate) callback_url: Option<String>,
     pub(crate) state_dir: PathBuf,
     pub(crate) state_dir_origin: Origin,
     /// A database other than the one in the state directory.
@@ -174,7 +175,9 @@ impl Settings {
                 .zip(read.path("tls.key"))
                 .map(|(cert, key)| Tls { cert, key }),
             anonymous_agents: read.flag("auth.anonymous_agents"),
+            http_approvers: approvers::read(&effective),
             callback_token: Secret::of(effective.value("callbacks.token")),
+            callback_url: read.maybe("callbacks.url"),
             places,
             state_dir,
             state_dir_origin,
@@ -197,6 +200,12 @@ impl Settings {
     )]
     pub(crate) fn secret(&self, path: &str) -> Option<Secret> {
         self.held(path).and_then(|held| Secret::of(&held.value))
+    }
+
+    /// What approvers are asked and call back with.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        let headers = self.http_approvers.iter().flat_map(|it| &it.headers);
+        headers.map(|(_, secret)| secret).chain(&self.callback_token)
     }
 
     /// Every key of the file with its value and its source.

@@ -176,6 +176,11 @@ impl Stage {
         self.script.approvals.lock().unwrap().clone()
     }
 
+    /// A question that came from elsewhere.
+    pub(crate) fn put(&self, approval: ApprovalRequest) {
+        self.script.approvals.lock().unwrap().push(approval);
+    }
+
     /// The question that is asked once a call waits.
     pub(crate) async fn asked(&self) -> ApprovalRequest {
         loop {

@@ -11,7 +11,7 @@ use hyper::body::Incoming;
 use tower_service::Service as _;
 
 use super::auth::Peer;
-use super::{Server, guard, numbers, refusal, sse, streamable};
+use super::{Server, callback, guard, numbers, refusal, sse, streamable};
 
 pub(super) async fn answer(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) -> Response {
     let response = guarded(server, peer, request).await;
@@ -55,7 +55,12 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
         _ => {
             let _underway = peer.wire.begin();
             let mut request = request;
-            if request.uri().path().starts_with("/api/") {
+            if callback::is_for(request.uri().path()) {
+                // Their token is none of ours, and is not to be taken for one that was revoked.
+                if let Err(response) = server.admit_callback(request.headers(), peer).await {
+                    return hardened(*response);
+                }
+            } else if request.uri().path().starts_with("/api/") {
                 let visitor = server.visitor(request.method(), request.headers(), peer).await;
                 request.extensions_mut().insert(visitor);
             }

@@ -10,6 +10,7 @@ mod listener;
 
 mod auth;
 mod body;
+mod callback;
 mod doorman;
 mod guard;
 mod headers;
@@ -62,7 +63,9 @@ use crate::rest;
 
 pub use crate::mcp::host::ConformanceFixtures;
 
+pub use crate::rest::callbacks::APPROVER as APPROVER_CALLBACK;
 pub use auth::Anonymous;
+pub use callback::{CallbackToken, EmptyToken};
 pub use gauges::Gauges;
 pub use tls::{Tls, TlsError};
 
@@ -103,6 +106,8 @@ pub struct HttpOptions {
     pub fixtures: ConformanceFixtures,
     /// What people use; none serves programs only.
     pub office: Option<Office>,
+    /// What services that were asked call back with; none keeps the callback routes off.
+    pub callbacks: Option<CallbackToken>,
     /// Where the numbers of this moment are kept.
     pub gauges: Arc<Gauges>,
 }
@@ -232,6 +237,27 @@ impl Server {
 }
 
 impl Server {
+    /// Turns away whoever calls back without the token. Without a token there is nothing to call.
+    async fn admit_callback(&self, headers: &HeaderMap, peer: &Peer) -> Result<(), Box<Response>> {
+        let admitted = self
+            .options
+            .callbacks
+            .as_ref()
+            .map_or(Ok(()), |token| token.admits(headers));
+        let Err(refusal) = admitted else {
+            return Ok(());
+        };
+        self.options.gauges.count_unauthenticated();
+        let address = peer.address.ip();
+        self.doorman
+            .refused(&self.host, address, Transport::Rest, &refusal)
+            .await;
+        let mut response = refusal::answer(StatusCode::UNAUTHORIZED, refusal, &self.host.ids);
+        let challenge = HeaderValue::from_static("Bearer realm=\"countersign callbacks\"");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        Err(Box::new(response))
+    }
+
     /// Who comes to the routes for people: the bearer of a token, or a browser that is logged in.
     async fn visitor(&self, method: &Method, headers: &HeaderMap, peer: &Peer) -> Visitor {
         let options = &self.options;
@@ -292,13 +318,18 @@ fn routes(options: &HttpOptions, host: &Arc<Host>) -> Router {
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
         .with_state(site);
-    match &options.office {
-        Some(office) => pages.merge(rest::routes(Arc::new(rest::Api {
-            office: office.clone(),
-            ids: options.ids.clone(),
-        }))),
+    let Some(office) = &options.office else {
+        return pages;
+    };
+    let api = Arc::new(rest::Api {
+        office: office.clone(),
+        ids: options.ids.clone(),
+    });
+    let pages = match &options.callbacks {
+        Some(_) => pages.merge(rest::callbacks::routes(api.clone())),
         None => pages,
-    }
+    };
+    pages.merge(rest::routes(api))
 }
 
 async fn home(State(site): State<Arc<Site>>) -> Response {

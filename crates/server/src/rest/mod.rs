@@ -3,6 +3,7 @@
 //! Lists are `{items: []}`, refusals `{error: {errorCode, message, details, correlation_id}}`.
 
 mod approvals;
+pub(crate) mod callbacks;
 mod failure;
 
 use std::sync::Arc;
