@@ -13,6 +13,7 @@ mod shared;
 
 mod bench;
 mod client;
+mod outside;
 mod record;
 
 mod execution;
@@ -36,7 +37,10 @@ mod settings;
 mod telemetry;
 mod untrusted;
 
+mod adapter;
 mod approvals;
+mod approvers;
+mod callbacks;
 mod crash;
 mod invocations;
 mod unrecorded;
