@@ -290,3 +290,45 @@ fn what_is_open_when_a_server_starts_is_shown_again() {
         "a server that only starts asks nothing that is settled"
     );
 }
+
+#[test]
+fn a_secure_approver_must_prove_who_it_is() {
+    // Anything that answers over TLS will do; the certificate is for `localhost`.
+    let data = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/data");
+    let files = Bench::new();
+    for name in ["cert.pem", "key.pem"] {
+        std::fs::copy(data.join(name), files.path(name)).unwrap();
+    }
+    let (cert, key) = (files.path("cert.pem"), files.path("key.pem"));
+    let files = files.config(&format!(
+        "listen: 127.0.0.1:0\ntls: {{cert: {}, key: {}}}\n",
+        cert.display(),
+        key.display()
+    ));
+    let service = Serving::start(&files);
+    let (_, port) = service.address.rsplit_once(':').unwrap();
+    let asking = || {
+        let url = format!("https://localhost:{port}/ask");
+        Bench::new().config(&format!("approvers: [{{name: duty, type: http, url: \"{url}\"}}]\n"))
+    };
+    let trusting = asking().env("SSL_CERT_FILE", &cert);
+    let mut server = Server::start(&trusting);
+    let outcome = server.call("execute_process", touch());
+    assert!(
+        outcome.refused("APPROVAL_DENIED").message().contains("HTTP 404"),
+        "{}",
+        outcome.text
+    );
+    // Nobody else trusts it, and then it is not asked.
+    let bench = asking();
+    let mut server = Server::start(&bench);
+    server.call_later("execute_process", touch());
+    let (question, _) = bench.question();
+    until("it is not recorded", || {
+        asked(&bench) == ["approver.unreachable retrying"]
+    });
+    let why = "SELECT count(*) FROM flow_events WHERE event_type = 'approver.unreachable'
+        AND payload ->> '$.answer' LIKE '%certificate%'";
+    assert_eq!(bench.count(why), 1);
+    assert_eq!(bench.approval_state(&question), "pending");
+}

@@ -27,7 +27,7 @@ impl Serving {
         let mut child = bench.command().arg("serve").stderr(Stdio::piped()).spawn().unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
         let address = said.by_ref().map_while(Result::ok).find_map(|line| {
-            let address = line.strip_prefix("serving on http://")?;
+            let (_, address) = line.strip_prefix("serving on ")?.split_once("://")?;
             Some(address.trim_end_matches('/').to_owned())
         });
         // What is said later must not fill the pipe.
