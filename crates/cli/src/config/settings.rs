@@ -141,7 +141,14 @@ impl Settings {
             mut warnings,
         } = gathered;
         check::settle(&mut effective, problems, &mut warnings);
-        let ours: Vec<PathBuf> = surroundings.config_dir().into_iter().chain(operator_file).collect();
+        let http_approvers = approvers::read(&effective);
+        let callback_token = Secret::of(effective.value("callbacks.token"));
+        let ours: Vec<PathBuf> = surroundings
+            .config_dir()
+            .into_iter()
+            .chain(operator_file)
+            .chain(hidden::secret_files(&effective, &http_approvers))
+            .collect();
         let read = Reader(&effective);
         let places = PlaceSettings {
             workspace_root: read.path("workspace_root"),
@@ -175,8 +182,8 @@ impl Settings {
                 .zip(read.path("tls.key"))
                 .map(|(cert, key)| Tls { cert, key }),
             anonymous_agents: read.flag("auth.anonymous_agents"),
-            http_approvers: approvers::read(&effective),
-            callback_token: Secret::of(effective.value("callbacks.token")),
+            http_approvers,
+            callback_token,
             callback_url: read.maybe("callbacks.url"),
             places,
             state_dir,

@@ -233,6 +233,20 @@ fn one_approver_is_one_voice_of_a_quorum() {
     assert_eq!(bench.count(voices), 2);
 }
 
+#[test]
+fn exec_is_answered_by_a_service_where_nobody_sits() {
+    for (decision, code) in [("approve", 0), ("deny", 126)] {
+        let service = Service::answering("200 OK", json!({"decision": decision, "reason": "r"}));
+        let bench = asking(&service.address, "", "");
+        let mut exec = bench.command();
+        exec.args(["exec", "--", "touch", "made"])
+            .stdin(std::process::Stdio::null());
+        let ran = exec.output().unwrap();
+        assert_eq!(ran.status.code(), Some(code), "{ran:?}");
+        assert_eq!(made(&bench), code == 0);
+    }
+}
+
 /// A bench whose approver answers later, to a server at a port of its own.
 fn later(service: &Service) -> Bench {
     let more = format!(

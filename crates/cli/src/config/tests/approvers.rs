@@ -47,6 +47,19 @@ callbacks: {token: t, url: 'https://countersign.example.org'}
 }
 
 #[test]
+fn files_that_hold_our_secrets_are_hidden_from_commands() {
+    let text = "\
+approvers: [{name: a, type: http, url: 'https://h/', headers: {A_file: /srv/a}}]
+callbacks: {token_file: /srv/token}
+github: {token_file: /srv/github}
+";
+    let hidden = World::new().operator(text).settings().places.hidden;
+    for file in ["/srv/a", "/srv/token", "/srv/github"] {
+        assert!(hidden.iter().any(|it| it == Path::new(file)), "{file}: {hidden:?}");
+    }
+}
+
+#[test]
 fn what_is_wrong_with_an_approver_is_told_with_its_place() {
     let one = |fields: &str| format!("approvers:\n  - {{name: a, type: http, {fields}}}\n");
     for (text, said) in [
