@@ -10,6 +10,7 @@
 
 mod asking;
 mod closing;
+mod consulting;
 mod envelopes;
 mod invocations;
 mod joining;

@@ -18,7 +18,7 @@ use crate::approvers::{self, Approvers};
 use crate::cli::Serve;
 use crate::config::{Flags, OperatorsFile, Settings};
 use crate::start::{self, BadUsage, Joined, Started};
-use crate::wiring::Launchpad;
+use crate::wiring::{self, Launchpad};
 
 pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow::Result<()> {
     let started = Started::load(flags)?;
@@ -64,6 +64,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
 
 fn options(settings: &Settings, joined: Joined, tls: Option<Tls>, fixtures: ConformanceFixtures) -> HttpOptions {
     let limits = &settings.limits;
+    let seal_key = wiring::seal_key(&joined.record);
     HttpOptions {
         about: About {
             workspace: settings
@@ -102,6 +103,7 @@ fn options(settings: &Settings, joined: Joined, tls: Option<Tls>, fixtures: Conf
         tls,
         fixtures,
         callbacks: None,
+        seal_key,
         gauges: Arc::default(),
     }
 }

@@ -329,6 +329,7 @@ fn terminal(state: &std::path::Path, name: &str, choice: Choice, questions: &[(S
             choice,
             by: Decider::person(name, OwnRequests::Refused),
             reason: name.to_owned(),
+            answer: None,
         };
         let id = ApprovalId::trusted(id);
         runtime.block_on(board.decide(&id, ballot)).unwrap();

@@ -15,6 +15,7 @@ mod bench;
 mod client;
 mod outside;
 mod record;
+mod web;
 
 mod execution;
 mod model;
@@ -41,8 +42,11 @@ mod adapter;
 mod approvals;
 mod approvers;
 mod callbacks;
+mod consulted;
 mod crash;
 mod invocations;
+mod questions;
+mod rounds;
 mod unrecorded;
 
 mod exec;

@@ -8,9 +8,11 @@
 pub mod binding;
 pub mod board;
 pub mod callback;
+pub mod client;
 pub mod details;
 pub mod journal;
 pub mod lifecycle;
+pub mod question;
 pub mod request;
 
 use crate::audit::event::ApprovalState;
@@ -153,6 +155,7 @@ impl Approver for NobodyToAsk {
             choice: Choice::Deny,
             by: Decider::system("nobody"),
             reason,
+            answer: None,
         };
         Box::pin(async move { Some(ballot) })
     }

@@ -253,6 +253,7 @@ async fn all_who_hold_the_callback_token_are_one_voice() {
         choice: Choice::Allow,
         by: Decider::person("dana", OwnRequests::Refused),
         reason: String::new(),
+        answer: None,
     };
     let decided = board.decide(&id, person).await.unwrap();
     assert_eq!(decided.approval().decided_by.as_deref(), Some("ana, dana"));

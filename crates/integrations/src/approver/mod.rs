@@ -161,6 +161,11 @@ impl Parts {
             // It can call back besides, and is one voice all the same.
             Timing::Later { .. } => Decider::callback(Actor::system(name)),
         };
-        Some(Ballot { choice, by, reason })
+        Some(Ballot {
+            choice,
+            by,
+            reason,
+            answer: None,
+        })
     }
 }

@@ -62,6 +62,7 @@ use crate::office::{self, Office, Visitor};
 use crate::rest;
 
 pub use crate::mcp::host::ConformanceFixtures;
+pub use crate::mcp::seal::SealKey;
 
 pub use crate::rest::callbacks::APPROVER as APPROVER_CALLBACK;
 pub use auth::Anonymous;
@@ -104,6 +105,8 @@ pub struct HttpOptions {
     pub limits: HttpLimits,
     pub tls: Option<Tls>,
     pub fixtures: ConformanceFixtures,
+    /// What the states of modern clients are signed with.
+    pub seal_key: SealKey,
     /// What people use; none serves programs only.
     pub office: Option<Office>,
     /// What services that were asked call back with; none keeps the callback routes off.
@@ -173,7 +176,7 @@ impl Server {
             clock: options.clock.clone(),
             ids: options.ids.clone(),
             depth_max: options.limits.depth,
-            features: Features::new(&options.clock, options.fixtures),
+            features: Features::new(&options.clock, options.fixtures, options.seal_key.clone()),
             metrics: Arc::default(),
         });
         let registry = Arc::new(Registry::new(

@@ -11,6 +11,7 @@ mod migrations;
 mod port;
 mod prune;
 mod query;
+mod questions;
 mod sessions;
 mod sweep;
 mod tamper;

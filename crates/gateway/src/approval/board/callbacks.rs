@@ -35,6 +35,7 @@ impl Board {
             choice,
             by: Decider::callback(callback.actor()),
             reason: callback.reason.unwrap_or_else(|| callback.word.reason().to_owned()),
+            answer: None,
         };
         Ok(self.decide(&approval.id, ballot).await?)
     }
