@@ -95,6 +95,10 @@ impl Service for Echo {
         Arc::clone(TOOLS.get_or_init(tools))
     }
 
+    fn policy(&self, _caller: &Caller) -> Value {
+        Value::Null
+    }
+
     fn call(&self, _caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>> {
         if call.tool != "echo" {
             let refusal = Refusal::new(ErrorCode::UnknownTool, format!("there is no tool `{}`", call.tool));

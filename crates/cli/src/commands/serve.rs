@@ -1,5 +1,6 @@
 //! `serve`: MCP over HTTP, health and readiness, and a page that says what is running.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -7,17 +8,22 @@ use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::Pending;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
+use countersign_gateway::session::Caller;
+use countersign_gateway::session::login::Logins as _;
 use countersign_server::http::{
     About, Anonymous, ConformanceFixtures, HttpLimits, HttpOptions, Readiness, Tls, serve_http,
 };
 use countersign_server::office::Office;
 use countersign_store::SqliteStore;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
 use crate::approvers::{self, Approvers};
 use crate::cli::Serve;
-use crate::config::{Flags, OperatorsFile, Settings};
+use crate::config::{Flags, OperatorsFile, Settings, StandingParts};
 use crate::start::{self, BadUsage, Joined, Started};
+use crate::whereabouts::Whereabouts;
 use crate::wiring::{self, Launchpad};
 
 pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow::Result<()> {
@@ -49,12 +55,29 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
             require_authentication(settings, &joined.record)
                 .map_err(|missing| BadUsage(format!("refusing to listen on {address}: {missing}")))?;
         }
+        joined.reload.listen();
+        start::reload_at_hangup(&joined.reload)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
+        let _renewal = tls.clone().map(renew_on_hangup).transpose()?;
+        let console = format!("{scheme}://{}", reachable(address));
+        let code = joined
+            .record
+            .issue(&Caller::person(&wiring::user()))
+            .await
+            .context("cannot make a login code")?;
+        // Whoever reads the lines may at once look for the server.
+        let _whereabouts = Whereabouts::tell(&settings.state_dir, &console)?;
+        let (record, grace) = (Arc::clone(&joined.record), settings.shutdown_grace);
+        let shutdown = async move {
+            shutdown.await;
+            record.stop_within(grace);
+        };
         start::say(&format!("serving on {scheme}://{address}/"));
+        start::say(&invitation(&console, &code));
         ask_again(&joined.board);
         let options = HttpOptions {
             callbacks,
-            ..options(settings, joined, tls, fixtures)
+            ..options(&started, joined, tls, fixtures)
         };
         serve_http(listener, options, shutdown)
             .await
@@ -62,9 +85,37 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
     })
 }
 
-fn options(settings: &Settings, joined: Joined, tls: Option<Tls>, fixtures: ConformanceFixtures) -> HttpOptions {
+/// The line that lets a person's browser in, once.
+pub(crate) fn invitation(console: &str, code: &str) -> String {
+    format!("console: {console}/#token={code}")
+}
+
+/// Where a browser on this machine reaches a server that listens here.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let here: IpAddr = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(here, address.port())
+}
+
+pub(crate) fn options(
+    started: &Started,
+    joined: Joined,
+    tls: Option<Tls>,
+    fixtures: ConformanceFixtures,
+) -> HttpOptions {
+    let settings = &started.settings;
     let limits = &settings.limits;
     let seal_key = wiring::seal_key(&joined.record);
+    let rules = OperatorsFile::new(StandingParts {
+        flags: started.flags.clone(),
+        surroundings: started.surroundings.clone(),
+        record: joined.record.clone(),
+        board: joined.board.clone(),
+        reload: Some(joined.reload),
+    });
     HttpOptions {
         about: About {
             workspace: settings
@@ -79,7 +130,8 @@ fn options(settings: &Settings, joined: Joined, tls: Option<Tls>, fixtures: Conf
             board: joined.board,
             records: joined.record.clone(),
             logins: joined.record.clone(),
-            rules: Arc::new(OperatorsFile),
+            rules: Arc::new(rules),
+            policy: Arc::new(joined.gateway.clone()),
         }),
         readiness: Arc::new(RecordIsThere(joined.record)),
         shutdown_grace: settings.shutdown_grace,
@@ -99,6 +151,7 @@ fn options(settings: &Settings, joined: Joined, tls: Option<Tls>, fixtures: Conf
             requests_per_second: limits.requests_per_second,
             burst: limits.burst,
             sessions_max: limits.sessions_max,
+            ..HttpLimits::standard()
         },
         tls,
         fixtures,
@@ -129,6 +182,24 @@ fn certificate(settings: &Settings) -> anyhow::Result<Option<Tls>> {
     Ok(Some(loaded))
 }
 
+/// Reads the certificate again on SIGHUP, for as long as what this gives is kept. Trouble keeps the old one.
+fn renew_on_hangup(tls: Tls) -> anyhow::Result<JoinSet<()>> {
+    let mut hangups = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    let mut renewal = JoinSet::new();
+    renewal.spawn(async move {
+        while hangups.recv().await.is_some() {
+            match tls.reload() {
+                Ok(()) => tracing::info!("the certificate was read again; new connections get it"),
+                Err(error) => {
+                    let reason = format!("{:#}", anyhow::Error::new(error));
+                    tracing::warn!(reason, "the certificate could not be read again; the old one stays");
+                }
+            }
+        }
+    });
+    Ok(renewal)
+}
+
 /// Whoever can reach this machine could call tools otherwise.
 fn require_authentication(settings: &Settings, record: &SqliteStore) -> Result<(), String> {
     if settings.anonymous_agents {
@@ -143,16 +214,19 @@ fn require_authentication(settings: &Settings, record: &SqliteStore) -> Result<(
     Ok(())
 }
 
-/// Ready while the record can be read.
+/// Ready while the record can be read and written.
 struct RecordIsThere(Arc<SqliteStore>);
 
 impl Readiness for RecordIsThere {
     fn check(&self) -> Pending<Result<(), String>> {
         let record = self.0.clone();
         Box::pin(async move {
-            let read = tokio::task::spawn_blocking(move || record.tail(u64::MAX - 1).map(drop));
-            match read.await {
-                Ok(read) => read.map_err(|error| error.to_string()),
+            let looked = tokio::task::spawn_blocking(move || {
+                record.tail(u64::MAX - 1).map_err(|error| error.to_string())?;
+                record.ready().map_err(|error| error.to_string())
+            });
+            match looked.await {
+                Ok(looked) => looked,
                 Err(_) => Err("the record's reader was stopped".to_owned()),
             }
         })

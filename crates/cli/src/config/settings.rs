@@ -43,6 +43,8 @@ pub(crate) struct Settings {
     pub(crate) callback_url: Option<String>,
     pub(crate) state_dir: PathBuf,
     pub(crate) state_dir_origin: Origin,
+    /// The operator's file, where there is one.
+    pub(crate) operator_file: Option<PathBuf>,
     /// A database other than the one in the state directory.
     pub(crate) database: Option<(String, Origin)>,
     /// The sources that took part, weakest first.
@@ -148,7 +150,7 @@ impl Settings {
         let ours: Vec<PathBuf> = surroundings
             .config_dir()
             .into_iter()
-            .chain(operator_file)
+            .chain(operator_file.clone())
             .chain(hidden::secret_files(&effective, &http_approvers))
             .collect();
         let read = Reader(&effective);
@@ -190,6 +192,7 @@ impl Settings {
             places,
             state_dir,
             state_dir_origin,
+            operator_file,
             database,
             sources,
             warnings,

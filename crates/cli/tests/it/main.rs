@@ -50,3 +50,4 @@ mod rounds;
 mod unrecorded;
 
 mod exec;
+mod rest;

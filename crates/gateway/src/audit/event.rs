@@ -63,6 +63,7 @@ names! {
         TokenCreated "token.created",
         TokenRevoked "token.revoked",
         PolicyChanged "policy.changed",
+        PolicyRefused "policy.refused",
         AuditCheckpoint "audit.checkpoint",
         AuditPruned "audit.pruned",
     }

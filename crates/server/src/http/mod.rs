@@ -9,7 +9,7 @@ mod line;
 mod listener;
 
 mod auth;
-mod body;
+pub(crate) mod body;
 mod callback;
 mod doorman;
 mod guard;
@@ -28,17 +28,15 @@ mod replay;
 mod upkeep;
 
 mod describe;
-mod gauges;
 mod numbers;
-mod page;
 
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -54,21 +52,25 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
-use crate::limits::{BODY_BYTES_DEFAULT, DEPTH_DEFAULT, SESSIONS_DEFAULT};
+use crate::console::{self, Console};
+use crate::limits::{BODY_BYTES_DEFAULT, CONNECTIONS_MAX, DEPTH_DEFAULT, LIVE_PAGES_MAX, SESSIONS_DEFAULT};
 use crate::mcp::host::{Features, Host};
 use crate::mcp::methods;
 use crate::mcp::revision::Era;
+use crate::metrics::Metrics;
 use crate::office::{self, Office, Visitor};
 use crate::rest;
 
 pub use crate::mcp::host::ConformanceFixtures;
 pub use crate::mcp::seal::SealKey;
 
+pub use crate::metrics::Gauges;
 pub use crate::rest::callbacks::APPROVER as APPROVER_CALLBACK;
 pub use auth::Anonymous;
 pub use callback::{CallbackToken, EmptyToken};
-pub use gauges::Gauges;
 pub use tls::{Tls, TlsError};
+
+pub(crate) use line::Hold;
 
 use auth::Peer;
 use doorman::Doorman;
@@ -124,6 +126,8 @@ pub struct HttpLimits {
     pub requests_per_second: Option<f64>,
     pub burst: Option<u64>,
     pub sessions_max: usize,
+    /// Connections at once.
+    pub connections_max: usize,
 }
 
 impl HttpLimits {
@@ -135,6 +139,7 @@ impl HttpLimits {
             requests_per_second: None,
             burst: None,
             sessions_max: SESSIONS_DEFAULT,
+            connections_max: CONNECTIONS_MAX,
         }
     }
 }
@@ -177,7 +182,7 @@ impl Server {
             ids: options.ids.clone(),
             depth_max: options.limits.depth,
             features: Features::new(&options.clock, options.fixtures, options.seal_key.clone()),
-            metrics: Arc::default(),
+            metrics: Arc::new(Metrics::of(&options.gauges)),
         });
         let registry = Arc::new(Registry::new(
             Arc::clone(&host),
@@ -186,12 +191,13 @@ impl Server {
             Arc::clone(&options.gauges),
         ));
         let rate = options.limits.requests_per_second;
+        let stopping = watch::Sender::new(false);
         Arc::new(Self {
-            router: routes(&options, &host),
+            router: routes(&options, &host, stopping.subscribe()),
             rates: rate.map(|rate| Rates::new(rate, options.limits.burst)),
             doorman: Doorman::default(),
-            connections: listener::permits(),
-            stopping: watch::Sender::new(false),
+            connections: Arc::new(Semaphore::new(options.limits.connections_max)),
+            stopping,
             options,
             host,
             registry,
@@ -206,7 +212,6 @@ impl Server {
         let caller = match admitted {
             Ok(caller) => caller,
             Err(refusal) => {
-                options.gauges.count_unauthenticated();
                 let address = peer.address.ip();
                 self.doorman.refused(&self.host, address, transport, &refusal).await;
                 let mut response = refusal::unrecorded(&self.host, StatusCode::UNAUTHORIZED, &refusal);
@@ -220,22 +225,29 @@ impl Server {
                 return Err(Box::new(response));
             }
         };
-        let Some(rates) = &self.rates else {
-            return Ok(caller);
-        };
-        match rates.take(&caller.credential, tokio::time::Instant::now()) {
+        match self.paced(&caller, peer, transport).await {
             Ok(()) => Ok(caller),
-            Err(wait) => {
-                options.gauges.count_rate_limited();
-                let message = "too many requests with this credential; wait as `Retry-After` says";
-                let refusal = Refusal::new(ErrorCode::RateLimited, message);
-                let address = peer.address.ip();
-                self.doorman.refused(&self.host, address, transport, &refusal).await;
+            Err((refusal, seconds)) => {
                 let response = refusal::unrecorded(&self.host, StatusCode::TOO_MANY_REQUESTS, &refusal);
-                let seconds = wait.as_secs_f64().ceil() as u64;
                 Err(Box::new(refusal::retry_after(response, seconds)))
             }
         }
+    }
+
+    /// Counts a request; refused with the seconds to wait when there were too many.
+    async fn paced(&self, caller: &Caller, peer: &Peer, transport: Transport) -> Result<(), (Refusal, u64)> {
+        let Some(rates) = &self.rates else {
+            return Ok(());
+        };
+        let taken = rates.take(&caller.credential, tokio::time::Instant::now());
+        let Err(wait) = taken else {
+            return Ok(());
+        };
+        let message = "too many requests with this credential; wait as `Retry-After` says";
+        let refusal = Refusal::new(ErrorCode::RateLimited, message);
+        let address = peer.address.ip();
+        self.doorman.refused(&self.host, address, transport, &refusal).await;
+        Err((refusal, wait.as_secs_f64().ceil() as u64))
     }
 }
 
@@ -250,71 +262,78 @@ impl Server {
         let Err(refusal) = admitted else {
             return Ok(());
         };
-        self.options.gauges.count_unauthenticated();
-        let address = peer.address.ip();
-        self.doorman
-            .refused(&self.host, address, Transport::Rest, &refusal)
-            .await;
+        self.host.metrics.refused(refusal.code);
+        self.turned_away(peer, Transport::Rest, &refusal).await;
         let mut response = refusal::answer(StatusCode::UNAUTHORIZED, refusal, &self.host.ids);
         let challenge = HeaderValue::from_static("Bearer realm=\"countersign callbacks\"");
         response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         Err(Box::new(response))
     }
 
-    /// Who comes to the routes for people: the bearer of a token, or a browser that is logged in.
-    async fn visitor(&self, method: &Method, headers: &HeaderMap, peer: &Peer) -> Visitor {
-        let options = &self.options;
-        let secret = office::cookie(headers).filter(|_| !headers.contains_key(header::AUTHORIZATION));
-        let (Some(secret), Some(office)) = (secret, &options.office) else {
-            return match auth::caller(headers, peer, Transport::Rest, &*options.credentials, options.anonymous) {
+    /// Who comes to what people use: a browser that is logged in or, to the REST routes, the bearer of a
+    /// token. None where nobody said who they are and nobody need.
+    async fn visitor<B>(&self, request: &Request<B>, peer: &Peer, transport: Transport) -> Option<Visitor> {
+        let (options, headers) = (&self.options, request.headers());
+        let visitor = match (office::login(headers), &options.office) {
+            (Some(secret), Some(office)) => browser(office, request, secret).await,
+            _ if transport == Transport::Console => return None,
+            _ => match auth::caller(headers, peer, transport, &*options.credentials, options.anonymous) {
                 Ok(caller) => Visitor::Known(caller),
                 Err(refusal) => {
-                    options.gauges.count_unauthenticated();
-                    let address = peer.address.ip();
-                    self.doorman
-                        .refused(&self.host, address, Transport::Rest, &refusal)
-                        .await;
+                    self.host.metrics.refused(refusal.code);
                     Visitor::Unknown(refusal)
                 }
-            };
+            },
         };
-        if office::forged(method, headers) {
-            let message = "requests that change something must come from a page of this very server";
-            return Visitor::Unknown(Refusal::new(ErrorCode::Forbidden, message));
+        match &visitor {
+            // A login that has run out is nobody's attack.
+            Visitor::Unknown(refusal) if refusal.code == ErrorCode::Forbidden || transport == Transport::Rest => {
+                self.turned_away(peer, transport, refusal).await;
+            }
+            Visitor::Unknown(_) | Visitor::Known(_) => {}
         }
-        match office.logins.who(secret).await {
-            Ok(Some(caller)) => Visitor::Known(caller),
-            Ok(None) => Visitor::Unknown(Refusal::new(
-                ErrorCode::Unauthenticated,
-                "this browser is no longer logged in",
-            )),
-            Err(error) => Visitor::Unknown(Refusal::new(ErrorCode::AuditUnavailable, error.to_string())),
-        }
+        Some(visitor)
+    }
+
+    /// Records what was refused at the door.
+    async fn turned_away(&self, peer: &Peer, transport: Transport, refusal: &Refusal) {
+        let address = peer.address.ip();
+        self.doorman.refused(&self.host, address, transport, refusal).await;
+    }
+}
+
+/// Whose browser this is, if the request is from a page of ours.
+async fn browser<B>(office: &Office, request: &Request<B>, secret: &str) -> Visitor {
+    if office::forged(request.method(), request.headers()) {
+        let message = "requests that change something must come from a page of this very server";
+        return Visitor::Unknown(Refusal::new(ErrorCode::Forbidden, message));
+    }
+    match office.logins.who(secret).await {
+        Ok(Some(caller)) => Visitor::Known(caller),
+        Ok(None) => Visitor::Unknown(Refusal::new(
+            ErrorCode::Unauthenticated,
+            "this browser is no longer logged in",
+        )),
+        Err(error) => Visitor::Unknown(Refusal::new(ErrorCode::AuditUnavailable, error.to_string())),
     }
 }
 
 /// What the pages know.
 struct Site {
-    about: About,
     readiness: Arc<dyn Readiness>,
     ids: IdSource,
-    started: Instant,
     capabilities: Value,
     scheme: &'static str,
 }
 
-fn routes(options: &HttpOptions, host: &Arc<Host>) -> Router {
+fn routes(options: &HttpOptions, host: &Arc<Host>, stopping: watch::Receiver<bool>) -> Router {
     let site = Arc::new(Site {
-        about: options.about.clone(),
         readiness: Arc::clone(&options.readiness),
         ids: options.ids.clone(),
-        started: Instant::now(),
         capabilities: methods::capabilities(host, Era::Modern),
         scheme: if options.tls.is_some() { "https" } else { "http" },
     });
     let pages = Router::new()
-        .route("/", get(home))
-        .route("/style.css", get(style))
         .route("/healthz", get(health))
         .route("/readyz", get(readiness))
         .route("/.well-known/mcp", get(description))
@@ -326,22 +345,30 @@ fn routes(options: &HttpOptions, host: &Arc<Host>) -> Router {
     };
     let api = Arc::new(rest::Api {
         office: office.clone(),
+        service: Arc::clone(&options.service),
+        credentials: Arc::clone(&options.credentials),
         ids: options.ids.clone(),
+        clock: options.clock.clone(),
+        session_ttl: options.session_ttl,
+        body_bytes: options.limits.body_bytes,
+        stopping: stopping.clone(),
+        shared: rest::Shared::default(),
+    });
+    let console = Arc::new(Console {
+        office: office.clone(),
+        credentials: Arc::clone(&options.credentials),
+        about: options.about.clone(),
+        clock: options.clock.clone(),
+        is_secure: options.tls.is_some(),
+        stopping,
+        pages: Arc::new(Semaphore::new(LIVE_PAGES_MAX)),
+        walking: tokio::sync::Mutex::default(),
     });
     let pages = match &options.callbacks {
         Some(_) => pages.merge(rest::callbacks::routes(api.clone())),
         None => pages,
     };
-    pages.merge(rest::routes(api))
-}
-
-async fn home(State(site): State<Arc<Site>>) -> Response {
-    let html = page::render(&site.about, site.started.elapsed());
-    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
-}
-
-async fn style() -> Response {
-    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], page::STYLE).into_response()
+    pages.merge(rest::routes(api)).merge(console::routes(console))
 }
 
 async fn health() -> Response {

@@ -65,7 +65,11 @@ pub(crate) fn answer(
             params,
             era,
         ),
-        ("resources/read", era) => Ok(listed("contents", resources::read(params)?, era, CacheScope::Public)),
+        ("resources/read", era) => {
+            let contents = resources::read(host, caller, params)?;
+            // What is read may depend on the credential.
+            Ok(listed("contents", contents, era, CacheScope::Private))
+        }
         ("completion/complete", era) => Ok(wire::completed(completion::complete(host, params)?, era)),
         ("ping", Era::Legacy(_)) => Ok(json!({})),
         ("server/discover", Era::Modern) => {
@@ -82,7 +86,7 @@ pub(crate) fn answer(
 pub(crate) fn capabilities(host: &Host, era: Era) -> Value {
     let mut declared = Map::new();
     let mut declare = |name: &str, value: Value| declared.insert(name.to_owned(), value);
-    declare("tools", json!({}));
+    declare("tools", json!({"listChanged": true}));
     declare("resources", json!({}));
     declare("prompts", json!({}));
     declare("logging", json!({}));

@@ -77,7 +77,7 @@ async fn take(api: &Api, route: Route, address: Address, body: &[u8]) -> Respons
     };
     match taken.await {
         Ok(answer) => Json(answer).into_response(),
-        Err(failure) => failure.answer(api),
+        Err(failure) => failure.answer(&api.ids),
     }
 }
 

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
+use tokio::sync::watch;
 
+use super::health::Health;
 use super::ledger;
 use super::log::{Growth, Log};
 use super::migrations::{self, MigrateError};
@@ -41,6 +43,9 @@ pub(super) struct Site {
     pub(super) key: Key,
     pub(super) process: Process,
     pub(super) growth: Arc<Growth>,
+    /// Place of the last event that this process wrote.
+    pub(super) written: watch::Sender<u64>,
+    pub(super) health: Health,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +81,8 @@ impl Site {
             key: Key::load_or_create(directory)?,
             process: Process::current(),
             growth: Arc::default(),
+            written: watch::Sender::new(0),
+            health: Health::default(),
             database,
             options,
         };
