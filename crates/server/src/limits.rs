@@ -148,3 +148,6 @@ pub const TOKEN_CHARS_MAX: usize = 512;
 pub const TEXT_CHARS_SHOWN: usize = 20_000;
 /// Pages of the console that are kept up to date at once.
 pub const LIVE_PAGES_MAX: usize = 128;
+
+/// Bytes of a callback.
+pub const CALLBACK_BYTES_MAX: usize = 256 << 10;

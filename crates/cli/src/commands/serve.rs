@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::Pending;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
@@ -18,6 +19,7 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
 
+use crate::approvers::{self, Approvers};
 use crate::cli::Serve;
 use crate::config::{Flags, OperatorsFile, Settings, StandingParts};
 use crate::start::{self, BadUsage, Joined, Started};
@@ -36,6 +38,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
     let settings = &started.settings;
     // Files that cannot be used are told of before anything is opened.
     let tls = certificate(settings)?;
+    let callbacks = approvers::callback_token(settings, &started.surroundings)?;
     start::runtime()?.block_on(async {
         let shutdown = start::stop_signal()?;
         let listen = &settings.listen;
@@ -43,7 +46,11 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
             .await
             .with_context(|| format!("cannot listen on `{listen}`"))?;
         let address = listener.local_addr().context("cannot tell the address")?;
-        let joined = started.joined(launchpad, Vec::new(), settings.answer_within).await?;
+        let approvers = Approvers {
+            here: Vec::new(),
+            outside: approvers::outside(settings, &started.surroundings, Some(address))?,
+        };
+        let joined = started.joined(launchpad, approvers, settings.answer_within).await?;
         if !address.ip().is_loopback() {
             require_authentication(settings, &joined.record)
                 .map_err(|missing| BadUsage(format!("refusing to listen on {address}: {missing}")))?;
@@ -67,7 +74,12 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         };
         start::say(&format!("serving on {scheme}://{address}/"));
         start::say(&invitation(&console, &code));
-        serve_http(listener, options(&started, joined, tls, fixtures), shutdown)
+        ask_again(&joined.board);
+        let options = HttpOptions {
+            callbacks,
+            ..options(&started, joined, tls, fixtures)
+        };
+        serve_http(listener, options, shutdown)
             .await
             .context("cannot go on serving")
     })
@@ -143,9 +155,20 @@ pub(crate) fn options(
         },
         tls,
         fixtures,
+        callbacks: None,
         seal_key,
         gauges: Arc::default(),
     }
+}
+
+/// Shows what is still open to the services that are asked: whoever showed it to them before may be gone.
+fn ask_again(board: &Arc<Board>) {
+    let board = board.clone();
+    tokio::spawn(async move {
+        if let Err(error) = board.ask_again().await {
+            tracing::warn!(%error, "approvers could not be shown what is open");
+        }
+    });
 }
 
 fn certificate(settings: &Settings) -> anyhow::Result<Option<Tls>> {

@@ -13,7 +13,7 @@ use tower_service::Service as _;
 use crate::office::Visitor;
 
 use super::auth::Peer;
-use super::{Hold, Server, guard, numbers, refusal, sse, streamable};
+use super::{Hold, Server, callback, guard, numbers, refusal, sse, streamable};
 
 pub(super) async fn answer(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) -> Response {
     let response = guarded(server, peer, request).await;
@@ -59,6 +59,13 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
             let hold = Hold::from(peer.wire.begin());
             let mut request = request;
             request.extensions_mut().insert(hold.clone());
+            if callback::is_for(request.uri().path()) {
+                // Their token is none of ours, and is not to be taken for one that was revoked.
+                if let Err(response) = server.admit_callback(request.headers(), peer).await {
+                    return hardened(*response);
+                }
+                return hardened(routed(server, peer, request, Transport::Rest).await);
+            }
             if request.uri().path().starts_with("/api/") {
                 return hardened(api(server, peer, request).await);
             }

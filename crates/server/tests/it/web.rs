@@ -54,6 +54,7 @@ pub(crate) fn options(fake: &Arc<Fake>) -> HttpOptions {
         tls: None,
         gauges: Arc::new(Gauges::default()),
         office: None,
+        callbacks: None,
         fixtures: ConformanceFixtures::Absent,
         seal_key: SealKey::new([7; 32]),
     }
