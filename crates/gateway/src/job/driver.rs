@@ -34,6 +34,10 @@ pub trait AgentDriver: Send + Sync + 'static {
     /// Takes up a conversation that this or another process of ours began: attaches to it where the agent
     /// still runs, else starts the agent again on what it remembers.
     fn resume(&self, resume: Resume, events: EventSink) -> Pending<Result<Arc<dyn Conversation>, DriverError>>;
+
+    /// Ends what a job that nobody looks after any more left running: the process as it was recorded, if it
+    /// is still the same and no other job's, and all that carries the job's mark.
+    fn reap(&self, job_id: String, process: Option<ProcessMark>) -> Pending<()>;
 }
 
 /// One conversation with an agent. Dropping it neither ends the agent nor its turn.
@@ -79,13 +83,18 @@ pub struct Resume {
 pub struct Terms {
     /// Our job's id; it marks every process of it.
     pub job_id: String,
+    /// Who started it. An agent that serves many jobs in one process is shared by jobs of one caller,
+    /// directory, sandbox and environment only.
+    pub caller: String,
     pub cwd: PathBuf,
     pub model: Option<String>,
     pub mode: Mode,
     pub sandbox: SandboxMode,
-    /// What the agent's definition, our endpoint and its run grant; nothing else reaches it.
+    /// What the agent's definition and its run grant; the driver adds where it is, what marks it, and the
+    /// endpoint. Nothing else reaches it.
     pub environment: BTreeMap<String, String>,
-    /// The endpoint through which the agent's own tool calls come back to us.
+    /// The endpoint through which the agent's own tool calls come back to us. It is the job's alone, so it
+    /// is told to the conversation where a process serves several.
     pub endpoint: Option<Endpoint>,
 }
 
