@@ -1,0 +1,244 @@
+//! Starting an agent's process.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, chown};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use countersign_gateway::job::driver::{DriverError, ProcessMark, Terms};
+use countersign_sandbox::Identity;
+use countersign_sandbox::agent::{self, Confinement, Cover};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
+use tokio::sync::watch;
+
+use super::mark;
+use super::tree::{MARK, Tree};
+
+/// What every agent of this server has around it.
+#[derive(Clone, Debug)]
+pub struct Household {
+    /// Whom agents run as; `None` keeps our user, which must not be root then.
+    pub identity: Option<Identity>,
+    /// Where programs are looked for, by us and by agents.
+    pub path: String,
+    /// The home of that user, where agents keep their logins and conversations.
+    pub home: PathBuf,
+    /// For temporary files.
+    pub tmp: PathBuf,
+    /// What agents must not see: the state directory, the operator's configuration.
+    pub hidden: Vec<PathBuf>,
+    /// Where sockets of agents that outlive us are made. It survives us and is not among the hidden.
+    pub runtime: PathBuf,
+}
+
+/// Starts agents.
+#[derive(Clone, Debug)]
+pub struct Launcher {
+    household: Household,
+}
+
+/// How we are connected to a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Streams {
+    /// All three are pipes, and the process notices when we are gone.
+    Piped,
+    /// Output is a pipe, input is empty.
+    Spoken,
+    /// It listens on a socket of its own and does not notice.
+    Detached,
+}
+
+/// One process to be started.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    /// The program, as a name or a path, and its arguments.
+    pub(crate) command: Vec<String>,
+    pub(crate) cwd: PathBuf,
+    /// Besides where it is and what marks it.
+    pub(crate) environment: BTreeMap<String, String>,
+    pub(crate) mark: String,
+    pub(crate) streams: Streams,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Ending {
+    pub(crate) status: Option<i32>,
+    pub(crate) signal: Option<i32>,
+}
+
+/// A process that was started.
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) mark: ProcessMark,
+    pub(crate) tree: Tree,
+    pub(crate) stdin: Option<ChildStdin>,
+    pub(crate) stdout: Option<ChildStdout>,
+    pub(crate) stderr: Option<ChildStderr>,
+    /// None while it runs.
+    pub(crate) ending: watch::Receiver<Option<Ending>>,
+}
+
+impl Launcher {
+    pub fn new(household: Household) -> Launcher {
+        Launcher { household }
+    }
+
+    /// Whether agents can have a sandbox of their own inside what holds them.
+    pub(crate) fn agents_can_sandbox(&self) -> bool {
+        // Only a cover by Landlock forbids it, and the choice is the same for every agent of a server.
+        let mut command = Command::new("true");
+        let prepared = agent::prepare(&mut command, &self.confinement("probe"));
+        agent::forget("probe");
+        prepared.is_ok_and(|prepared| prepared.held().cover != Cover::Landlock)
+    }
+
+    fn confinement(&self, mark: &str) -> Confinement {
+        let hidden = self.household.hidden.iter();
+        Confinement {
+            identity: self.household.identity.clone(),
+            hidden: hidden
+                .map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
+                .collect(),
+            mark: mark.to_owned(),
+        }
+    }
+
+    /// Where a program is, by its name or path.
+    pub(crate) fn find(&self, program: &str) -> Option<PathBuf> {
+        let is_program = |path: &Path| {
+            use std::os::unix::fs::PermissionsExt;
+            fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+        };
+        if program.contains('/') {
+            return Some(PathBuf::from(program)).filter(|path| path.is_absolute() && is_program(path));
+        }
+        self.household
+            .path
+            .split(':')
+            .filter(|directory| directory.starts_with('/'))
+            .map(|directory| Path::new(directory).join(program))
+            .find(|path| is_program(path))
+    }
+
+    /// What an agent finds in its environment: a place, what it was given, and its mark.
+    pub(crate) fn environment(&self, given: &BTreeMap<String, String>, mark: &str) -> BTreeMap<String, String> {
+        let household = &self.household;
+        let text = |path: &Path| path.display().to_string();
+        let mut environment = BTreeMap::from([
+            ("PATH".to_owned(), household.path.clone()),
+            ("HOME".to_owned(), text(&household.home)),
+            ("TMPDIR".to_owned(), text(&household.tmp)),
+            ("LANG".to_owned(), "C.UTF-8".to_owned()),
+            ("SHELL".to_owned(), "/bin/sh".to_owned()),
+        ]);
+        environment.extend(given.clone());
+        environment.insert(MARK.to_owned(), mark.to_owned());
+        environment
+    }
+
+    /// A private directory for a process that outlives us, whose owner is the agent's user.
+    pub(crate) fn room(&self, name: &str) -> Result<PathBuf, DriverError> {
+        let make = || -> io::Result<PathBuf> {
+            let room = self.household.runtime.join(name);
+            fs::create_dir_all(&self.household.runtime)?;
+            match fs::DirBuilder::new().mode(0o700).create(&room) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                made => made?,
+            }
+            if let Some(identity) = &self.household.identity {
+                chown(&room, Some(identity.uid), Some(identity.gid))?;
+            }
+            Ok(room)
+        };
+        make().map_err(|error| {
+            let runtime = self.household.runtime.display();
+            DriverError::Process(format!("cannot make a place for its socket in `{runtime}`: {error}"))
+        })
+    }
+
+    /// Starts a process. It says nothing before it was spoken to, so its mark can be recorded first.
+    pub(crate) fn start(&self, launch: Launch) -> Result<Process, DriverError> {
+        let failed = |reason: String| DriverError::Process(reason);
+        let [program, arguments @ ..] = launch.command.as_slice() else {
+            return Err(failed("no command is configured".to_owned()));
+        };
+        let found = self
+            .find(program)
+            .ok_or_else(|| failed(format!("`{program}` is no program on `{}`", self.household.path)))?;
+        let mut command = Command::new(found);
+        command
+            .args(arguments)
+            .current_dir(&launch.cwd)
+            .env_clear()
+            .envs(self.environment(&launch.environment, &launch.mark));
+        match launch.streams {
+            Streams::Piped => command
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped()),
+            Streams::Spoken => command
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped()),
+            Streams::Detached => command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()),
+        };
+        let prepared =
+            agent::prepare(&mut command, &self.confinement(&launch.mark)).map_err(|error| failed(error.to_string()))?;
+        if let Some(reason) = &prepared.held().cgroup_missing {
+            tracing::debug!(mark = launch.mark, reason, "an agent has no cgroup");
+        }
+        let mut command = tokio::process::Command::from(command);
+        let mut child = match command.spawn() {
+            Ok(child) => child,
+            Err(error) => return Err(failed(prepared.explain(&error))),
+        };
+        let mark = child.id().and_then(mark::mark_of);
+        let Some(mark) = mark else {
+            // It can only be found again by its mark; without one it must not stay.
+            let _ = child.start_kill();
+            return Err(failed("it ended before it could be looked at".to_owned()));
+        };
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        Ok(Process {
+            tree: Tree::of(&launch.mark, Some(mark.clone())),
+            mark,
+            stdin,
+            stdout,
+            stderr,
+            ending: watched(child),
+        })
+    }
+}
+
+/// Waits for a child in a task of its own, so that it is noticed whoever looks.
+fn watched(mut child: Child) -> watch::Receiver<Option<Ending>> {
+    let (tell, ending) = watch::channel(None);
+    tokio::spawn(async move {
+        use std::os::unix::process::ExitStatusExt;
+        let ending = match child.wait().await {
+            Ok(status) => Ending {
+                status: status.code(),
+                signal: status.signal(),
+            },
+            Err(_) => Ending {
+                status: None,
+                signal: None,
+            },
+        };
+        tell.send_replace(Some(ending));
+    });
+    ending
+}
+
+/// What the process of a job is given besides its terms: our endpoint, for agents that ask the environment.
+pub(crate) fn with_endpoint(terms: &Terms) -> BTreeMap<String, String> {
+    let mut environment = terms.environment.clone();
+    if let Some(endpoint) = &terms.endpoint {
+        environment.insert("COUNTERSIGN_MCP_URL".to_owned(), endpoint.url.clone());
+        environment.insert("COUNTERSIGN_TOKEN".to_owned(), endpoint.token.clone());
+    }
+    environment
+}

@@ -1,0 +1,274 @@
+//! Where an agent lives during a test: its user, home, workspace, and what it said.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use countersign_agents::{Household, Launcher};
+use countersign_gateway::job::driver::{
+    AgentEvent, AgentEventKind, AgentQuestion, Input, ProcessMark, Resume, Start, Terms, TurnEnd,
+};
+use countersign_gateway::policy::effective::{Mode, SandboxMode};
+use countersign_sandbox::Identity;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+/// Long enough for a slow machine with many tests; nothing is expected to take it.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+const NOBODY: u32 = 65534;
+
+pub(crate) struct House {
+    base: tempfile::TempDir,
+    pub(crate) job_id: String,
+    is_root: bool,
+}
+
+impl House {
+    pub(crate) fn new() -> House {
+        let base = tempfile::tempdir().unwrap();
+        let is_root = fs::metadata(base.path()).unwrap().uid() == 0;
+        let house = House {
+            base,
+            job_id: format!("job_{}", uuid::Uuid::now_v7().simple()),
+            is_root,
+        };
+        fs::set_permissions(house.base.path(), fs::Permissions::from_mode(0o755)).unwrap();
+        for name in ["home", "tmp", "workspace", "state"] {
+            house.make(name);
+        }
+        fs::write(house.path("state").join("key"), "the secret").unwrap();
+        house
+    }
+
+    fn make(&self, name: &str) {
+        let path = self.base.path().join(name);
+        fs::create_dir(&path).unwrap();
+        if self.is_root {
+            chown(&path, Some(NOBODY), Some(NOBODY)).unwrap();
+        }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        fs::canonicalize(self.base.path()).unwrap().join(name)
+    }
+
+    pub(crate) fn household(&self) -> Household {
+        Household {
+            identity: self.is_root.then_some(Identity {
+                uid: NOBODY,
+                gid: NOBODY,
+                groups: Vec::new(),
+            }),
+            path: format!("{}:/usr/local/bin:/usr/bin:/bin", agents().join("bin").display()),
+            home: self.path("home"),
+            tmp: self.path("tmp"),
+            hidden: vec![self.path("state")],
+            runtime: self.path("runtime"),
+        }
+    }
+
+    pub(crate) fn launcher(&self) -> Launcher {
+        Launcher::new(self.household())
+    }
+
+    pub(crate) fn terms(&self, environment: &[(&str, String)]) -> Terms {
+        Terms {
+            job_id: self.job_id.clone(),
+            caller: "tester".to_owned(),
+            cwd: self.path("workspace"),
+            model: None,
+            mode: Mode::Untrusted,
+            sandbox: SandboxMode::WorkspaceWrite,
+            environment: environment
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), value.clone()))
+                .collect(),
+            endpoint: None,
+        }
+    }
+
+    pub(crate) fn start(&self, prompt: &str, terms: &Terms) -> Start {
+        Start {
+            prompt: text(prompt),
+            terms: terms.clone(),
+        }
+    }
+
+    pub(crate) fn resume(&self, id: &str, process: Option<ProcessMark>, prompt: Option<&str>, terms: &Terms) -> Resume {
+        Resume {
+            conversation_id: id.to_owned(),
+            rollout: None,
+            process,
+            prompt: prompt.map(text),
+            terms: terms.clone(),
+        }
+    }
+
+    /// Processes that carry the job's mark.
+    pub(crate) fn left(&self) -> Vec<u32> {
+        marked(&self.job_id)
+    }
+
+    pub(crate) async fn nothing_is_left(&self) {
+        eventually("nothing of the job runs", || self.left().is_empty()).await;
+    }
+}
+
+/// A test must not leave anything behind, however it ended.
+impl Drop for House {
+    fn drop(&mut self) {
+        for pid in self.left() {
+            let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+        }
+    }
+}
+
+pub(crate) fn text(text: &str) -> Vec<Input> {
+    vec![Input::Text(text.to_owned())]
+}
+
+pub(crate) fn marked(job_id: &str) -> Vec<u32> {
+    let wanted = format!("COUNTERSIGN_JOB={job_id}");
+    let entries = fs::read_dir("/proc").unwrap().flatten();
+    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    pids.filter(|pid| {
+        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        environment
+            .split(|byte| *byte == 0)
+            .any(|entry| entry == wanted.as_bytes())
+    })
+    .collect()
+}
+
+/// Where the agents are installed.
+pub(crate) fn agents() -> PathBuf {
+    let given = std::env::var_os("COUNTERSIGN_AGENTS").map(PathBuf::from);
+    given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/agents"))
+}
+
+/// Whether an agent is installed. If not, and it must be, the test fails.
+pub(crate) fn have(agent: &str) -> bool {
+    if agents().join("bin").join(agent).exists() && agents().join("stamp").exists() {
+        return true;
+    }
+    let is_required = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
+    assert!(
+        !is_required("COUNTERSIGN_REQUIRE_AGENTS", "1") && !is_required("CI", "true"),
+        "`{agent}` is not installed; run tests/agents/setup"
+    );
+    eprintln!("skipped: `{agent}` is not installed; run tests/agents/setup");
+    false
+}
+
+pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    let waited = timeout(PATIENCE, async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    });
+    assert!(waited.await.is_ok(), "it did not happen: {what}");
+}
+
+/// What an agent said, and what it says next.
+pub(crate) struct Heard {
+    events: mpsc::Receiver<AgentEvent>,
+    pub(crate) all: Vec<AgentEvent>,
+}
+
+impl Heard {
+    pub(crate) fn new() -> (mpsc::Sender<AgentEvent>, Heard) {
+        let (sink, events) = mpsc::channel(64);
+        (
+            sink,
+            Heard {
+                events,
+                all: Vec::new(),
+            },
+        )
+    }
+
+    pub(crate) async fn next(&mut self) -> AgentEventKind {
+        match timeout(PATIENCE, self.events.recv()).await {
+            Ok(Some(event)) => {
+                self.all.push(event.clone());
+                event.kind
+            }
+            Ok(None) => panic!("nothing more is said after {:?}", self.kinds()),
+            Err(_) => panic!("nothing more was said in time after {:?}", self.kinds()),
+        }
+    }
+
+    pub(crate) async fn until<T>(&mut self, wanted: impl Fn(&AgentEventKind) -> Option<T>) -> T {
+        loop {
+            let kind = self.next().await;
+            if let Some(found) = wanted(&kind) {
+                return found;
+            }
+        }
+    }
+
+    pub(crate) async fn spawned(&mut self) -> ProcessMark {
+        self.until(|kind| match kind {
+            AgentEventKind::Spawned(mark) => Some(mark.clone()),
+            _ => None,
+        })
+        .await
+    }
+
+    pub(crate) async fn started(&mut self) -> String {
+        self.until(|kind| match kind {
+            AgentEventKind::Started { conversation_id, .. } => Some(conversation_id.clone()),
+            _ => None,
+        })
+        .await
+    }
+
+    pub(crate) async fn question(&mut self) -> AgentQuestion {
+        self.until(|kind| match kind {
+            AgentEventKind::ApprovalRequested(question) => Some(question.clone()),
+            _ => None,
+        })
+        .await
+    }
+
+    pub(crate) async fn turn_end(&mut self) -> TurnEnd {
+        self.until(|kind| match kind {
+            AgentEventKind::TurnEnded(end) => Some(end.clone()),
+            _ => None,
+        })
+        .await
+    }
+
+    pub(crate) async fn exited(&mut self) -> (Option<i32>, Option<i32>) {
+        self.until(|kind| match kind {
+            AgentEventKind::Exited { status, signal } => Some((*status, *signal)),
+            _ => None,
+        })
+        .await
+    }
+
+    pub(crate) fn kinds(&self) -> Vec<&AgentEventKind> {
+        self.all.iter().map(|event| &event.kind).collect()
+    }
+
+    /// The last totals that were told.
+    pub(crate) fn usage(&self) -> Option<countersign_gateway::job::driver::Usage> {
+        self.kinds().into_iter().rev().find_map(|kind| match kind {
+            AgentEventKind::Usage(usage) => Some(usage.clone()),
+            _ => None,
+        })
+    }
+}
+
+pub(crate) fn completed(text: &str) -> TurnEnd {
+    TurnEnd::Completed {
+        result: Some(text.to_owned()),
+    }
+}
+
+#[allow(dead_code)]
+pub(crate) type Environment = BTreeMap<String, String>;
