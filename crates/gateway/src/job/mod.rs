@@ -4,3 +4,4 @@
 //! business of a [`driver`].
 
 pub mod driver;
+mod sink;
