@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
 use crate::audit::Pending;
 use crate::clock::Timestamp;
 use crate::policy::effective::{Mode, SandboxMode};
+use serde_json::Value;
 
 pub use super::sink::{EventSink, EventSource, Heard, NobodyListens};
 
