@@ -70,9 +70,17 @@ pub struct Resume {
     pub rollout: Option<PathBuf>,
     /// The process that it ran in, as it was recorded.
     pub process: Option<ProcessMark>,
-    /// What to say if the agent must be started again; none only attaches and waits.
-    pub prompt: Option<Vec<Input>>,
+    pub words: Words,
     pub terms: Terms,
+}
+
+/// What a conversation that is taken up is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Words {
+    /// The next turn, which begins with this.
+    Next(Vec<Input>),
+    /// Said only where the turn that was under way runs no more: to go on with it.
+    IfCutOff(Vec<Input>),
 }
 
 /// Under which a conversation runs.
