@@ -10,15 +10,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
-use tokio::sync::mpsc;
-
 use crate::audit::Pending;
 use crate::clock::Timestamp;
 use crate::policy::effective::{Mode, SandboxMode};
+use serde_json::Value;
 
-/// Where a conversation's events go. A driver waits while it is full: nothing an agent said is dropped.
-pub type EventSink = mpsc::Sender<AgentEvent>;
+pub use super::sink::{EventSink, EventSource, Heard, NobodyListens};
 
 /// Port: one kind of agent.
 pub trait AgentDriver: Send + Sync + 'static {
@@ -73,9 +70,17 @@ pub struct Resume {
     pub rollout: Option<PathBuf>,
     /// The process that it ran in, as it was recorded.
     pub process: Option<ProcessMark>,
-    /// What to say if the agent must be started again; none only attaches and waits.
-    pub prompt: Option<Vec<Input>>,
+    pub words: Words,
     pub terms: Terms,
+}
+
+/// What a conversation that is taken up is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Words {
+    /// The next turn, which begins with this.
+    Next(Vec<Input>),
+    /// Said only where the turn that was under way runs no more: to go on with it.
+    IfCutOff(Vec<Input>),
 }
 
 /// Under which a conversation runs.
@@ -229,6 +234,9 @@ pub struct AgentQuestion {
     pub id: String,
     pub about: QuestionAbout,
     pub reason: Option<String>,
+    /// Whether it asks for more than its confinement gives. An agent that asks before every act asks for
+    /// leave; one that is refused by its own sandbox, or wants out of it, asks for more.
+    pub wants_more: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]

@@ -8,6 +8,7 @@ mod approvals;
 pub mod dump;
 pub mod exchanges;
 mod express;
+mod jobs;
 mod ledger;
 mod log;
 mod logins;
