@@ -16,7 +16,7 @@ mod speech;
 
 //X mod acp;
 mod claude_stream;
-//X mod codex_app_server;
+mod codex_app_server;
 //X mod codex_exec;
 //X mod jsonl;
 
@@ -24,7 +24,7 @@ mod probe;
 
 //X pub use acp::Acp;
 pub use claude_stream::ClaudeStream;
-//X pub use codex_app_server::CodexAppServer;
+pub use codex_app_server::CodexAppServer;
 //X pub use codex_exec::CodexExec;
 //X pub use jsonl::{Definition, EventFormat, Health, HealthMethod, InputMode, Jsonl, Parsing};
 pub use process::{Household, Launcher};

@@ -9,6 +9,9 @@ use tokio::time::timeout;
 use crate::limits;
 use crate::process::{Launch, Launcher, Streams};
 
+/// How Codex is installed.
+pub(crate) const INSTALL_CODEX: &str = "npm install -g @openai/codex";
+
 /// The version that a program says it is. It is started as agents are, and ended if it does not say.
 pub(crate) async fn version(
     launcher: &Launcher,

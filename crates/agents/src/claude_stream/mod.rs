@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use countersign_gateway::audit::Pending;
 use countersign_gateway::job::driver::{
-    AgentDriver, AgentEventKind, Conversation, DriverError, EventSink, Input, Probed, ProcessMark, Resume, Start, Terms,
+    AgentDriver, AgentEventKind, Conversation, DriverError, EventSink, Input, Probed, ProcessMark, Resume, Start,
+    Terms, Words,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -41,7 +42,7 @@ impl ClaudeStream {
     async fn begin(
         self,
         conversation: Which,
-        prompt: Option<Vec<Input>>,
+        prompt: Vec<Input>,
         terms: Terms,
         events: EventSink,
     ) -> Result<Arc<dyn Conversation>, DriverError> {
@@ -134,7 +135,7 @@ impl AgentDriver for ClaudeStream {
         let driver = self.clone();
         Box::pin(async move {
             let id = Which::New(Uuid::new_v4().to_string());
-            driver.begin(id, Some(start.prompt), start.terms, events).await
+            driver.begin(id, start.prompt, start.terms, events).await
         })
     }
 
@@ -143,7 +144,9 @@ impl AgentDriver for ClaudeStream {
         Box::pin(async move {
             reap(&resume.terms.job_id, resume.process).await;
             let id = Which::Known(resume.conversation_id);
-            driver.begin(id, resume.prompt, resume.terms, events).await
+            // It ends with us, so a turn that was under way has been cut off.
+            let (Words::Next(prompt) | Words::IfCutOff(prompt)) = resume.words;
+            driver.begin(id, prompt, resume.terms, events).await
         })
     }
 

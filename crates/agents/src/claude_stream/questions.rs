@@ -26,12 +26,20 @@ pub(super) fn question(request: &Value, id: &str, cwd: &Path) -> AgentQuestion {
         },
         _ => any_tool(tool, input),
     };
-    let reason = text_at(request, &["decision_reason"]).or_else(|| text_at(request, &["blocked_path"]));
+    let reason = text_at(request, &["decision_reason"]).or_else(|| text_at(request, &["description"]));
     AgentQuestion {
         id: id.to_owned(),
         about,
         reason: reason.map(str::to_owned),
+        wants_more: wants_more(request, cwd),
     }
+}
+
+/// Whether it asks for a place outside of where it works, or to be let out of its own sandbox.
+fn wants_more(request: &Value, cwd: &Path) -> bool {
+    let is_outside = text_at(request, &["blocked_path"]).is_some_and(|path| !absolute(cwd, path).starts_with(cwd));
+    let is_let_out = request.pointer("/input/dangerouslyDisableSandbox") == Some(&Value::Bool(true));
+    is_outside || is_let_out
 }
 
 fn any_tool(name: &str, input: Value) -> QuestionAbout {

@@ -18,7 +18,7 @@ use crate::speech::{Interruption, Speech, Step, cut_off, noticed, number_at, tel
 pub(super) struct Claude {
     conversation_id: String,
     cwd: PathBuf,
-    prompt: Option<Vec<Input>>,
+    prompt: Vec<Input>,
     is_busy: bool,
     is_interrupted: bool,
     /// Messages that wait for the end of the running turn.
@@ -34,7 +34,7 @@ pub(super) struct Claude {
 }
 
 impl Claude {
-    pub(super) fn new(conversation_id: String, cwd: PathBuf, prompt: Option<Vec<Input>>) -> Claude {
+    pub(super) fn new(conversation_id: String, cwd: PathBuf, prompt: Vec<Input>) -> Claude {
         Claude {
             conversation_id,
             cwd,
@@ -208,10 +208,8 @@ impl Claude {
 
 impl Speech for Claude {
     fn begin(&mut self) -> Vec<Value> {
-        match self.prompt.take() {
-            Some(prompt) => vec![self.say(&prompt)],
-            None => Vec::new(),
-        }
+        let prompt = std::mem::take(&mut self.prompt);
+        vec![self.say(&prompt)]
     }
 
     fn hear(&mut self, line: &str) -> Vec<Step> {

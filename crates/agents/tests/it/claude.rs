@@ -6,7 +6,7 @@ use countersign_gateway::job::driver::{
 };
 
 use crate::fakes::{Server, messages};
-use crate::house::{Heard, House, completed, eventually, have, text};
+use crate::house::{Heard, House, completed, eventually, have, if_cut_off, is_sleeping, kill, next, text};
 
 struct Scene {
     house: House,
@@ -187,7 +187,9 @@ async fn a_killed_agent_is_told_of_leaves_nothing_and_is_taken_up_again() {
     scene.house.nothing_is_left().await;
 
     let (sink, mut heard) = Heard::new();
-    let resume = scene.house.resume(&id, Some(mark), Some("[[say back]]"), &scene.terms);
+    let resume = scene
+        .house
+        .resume(&id, Some(mark), if_cut_off("[[say back]]"), &scene.terms);
     let talk = scene.driver.resume(resume, sink).await.unwrap();
     assert_eq!(heard.started().await, id);
     assert_eq!(heard.turn_end().await, completed("back"));
@@ -202,7 +204,7 @@ async fn a_conversation_that_is_not_there_cannot_be_taken_up() {
     let id = "6f9ecc5e-1111-4222-8333-000000000000";
     let _talk = scene
         .driver
-        .resume(scene.house.resume(id, None, Some("hello"), &scene.terms), sink)
+        .resume(scene.house.resume(id, None, next("hello"), &scene.terms), sink)
         .await
         .unwrap();
     let end = heard.turn_end().await;
@@ -242,13 +244,4 @@ async fn its_version_is_found_and_a_missing_one_is_said_how_to_install() {
     let missing = ClaudeStream::new(scene.house.launcher(), vec!["no-such-claude".to_owned()]);
     let error = missing.probe().await.unwrap_err().to_string();
     assert!(error.contains("npm install -g @anthropic-ai/claude-code"), "{error}");
-}
-
-fn is_sleeping(pid: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sleep")
-}
-
-fn kill(pid: u32) {
-    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
-    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
 }

@@ -1,6 +1,5 @@
 //! Where an agent lives during a test: its user, home, workspace, and what it said.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
@@ -8,7 +7,7 @@ use std::time::Duration;
 
 use countersign_agents::{Household, Launcher};
 use countersign_gateway::job::driver::{
-    AgentEvent, AgentEventKind, AgentQuestion, Input, ProcessMark, Resume, Start, Terms, TurnEnd,
+    AgentEvent, AgentEventKind, AgentQuestion, EventSink, Input, ProcessMark, Resume, Start, Terms, TurnEnd, Words,
 };
 use countersign_gateway::policy::effective::{Mode, SandboxMode};
 use countersign_sandbox::Identity;
@@ -97,12 +96,12 @@ impl House {
         }
     }
 
-    pub(crate) fn resume(&self, id: &str, process: Option<ProcessMark>, prompt: Option<&str>, terms: &Terms) -> Resume {
+    pub(crate) fn resume(&self, id: &str, process: Option<ProcessMark>, words: Words, terms: &Terms) -> Resume {
         Resume {
             conversation_id: id.to_owned(),
             rollout: None,
             process,
-            prompt: prompt.map(text),
+            words,
             terms: terms.clone(),
         }
     }
@@ -129,6 +128,16 @@ impl Drop for House {
 
 pub(crate) fn text(text: &str) -> Vec<Input> {
     vec![Input::Text(text.to_owned())]
+}
+
+/// What is said with the next turn.
+pub(crate) fn next(prompt: &str) -> Words {
+    Words::Next(text(prompt))
+}
+
+/// What is said only if the turn that was under way runs no more.
+pub(crate) fn if_cut_off(prompt: &str) -> Words {
+    Words::IfCutOff(text(prompt))
 }
 
 pub(crate) fn marked(job_id: &str) -> Vec<u32> {
@@ -175,13 +184,22 @@ pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
 
 /// What an agent said, and what it says next.
 pub(crate) struct Heard {
-    events: mpsc::Receiver<AgentEvent>,
+    events: mpsc::UnboundedReceiver<AgentEvent>,
     pub(crate) all: Vec<AgentEvent>,
 }
 
 impl Heard {
-    pub(crate) fn new() -> (mpsc::Sender<AgentEvent>, Heard) {
-        let (sink, events) = mpsc::channel(64);
+    pub(crate) fn new() -> (EventSink, Heard) {
+        let (sink, mut source) = EventSink::new(64);
+        // Whoever starts an agent waits for it, so somebody else takes care of what it says meanwhile.
+        let (tell, events) = mpsc::unbounded_channel();
+        tokio::spawn(async move {
+            while let Some(event) = source.recv().await {
+                if tell.send(event).is_err() {
+                    return;
+                }
+            }
+        });
         (
             sink,
             Heard {
@@ -270,5 +288,24 @@ pub(crate) fn completed(text: &str) -> TurnEnd {
     }
 }
 
-#[allow(dead_code)]
-pub(crate) type Environment = BTreeMap<String, String>;
+pub(crate) fn is_sleeping(pid: u32) -> bool {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sleep")
+}
+
+pub(crate) fn kill(pid: u32) {
+    let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+}
+
+/// Whether this very process runs.
+pub(crate) fn runs(mark: &ProcessMark) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", mark.pid)).unwrap_or_default();
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .map(|(_, rest)| rest.split_whitespace().collect())
+        .unwrap_or_default();
+    fields
+        .get(19)
+        .is_some_and(|started| *started == mark.started.to_string())
+        && fields[0] != "Z"
+}

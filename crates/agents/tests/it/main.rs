@@ -7,5 +7,6 @@
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
 mod claude;
+mod codex;
 mod fakes;
 mod house;

@@ -4,7 +4,7 @@ use super::*;
 
 fn claude() -> Claude {
     let prompt = vec![Input::Text("hi".to_owned())];
-    let mut claude = Claude::new("id".to_owned(), "/w".into(), Some(prompt));
+    let mut claude = Claude::new("id".to_owned(), "/w".into(), prompt);
     claude.begin();
     claude
 }
