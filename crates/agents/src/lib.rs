@@ -12,19 +12,19 @@ pub mod limits;
 pub mod process;
 
 mod speech;
-//X mod turns;
+mod turns;
 
 //X mod acp;
 mod claude_stream;
 mod codex_app_server;
-//X mod codex_exec;
-//X mod jsonl;
+mod codex_exec;
+mod jsonl;
 
 mod probe;
 
 //X pub use acp::Acp;
 pub use claude_stream::ClaudeStream;
 pub use codex_app_server::CodexAppServer;
-//X pub use codex_exec::CodexExec;
-//X pub use jsonl::{Definition, EventFormat, Health, HealthMethod, InputMode, Jsonl, Parsing};
+pub use codex_exec::CodexExec;
+pub use jsonl::{Definition, EventFormat, Health, HealthMethod, InputMode, Jsonl, Parsing};
 pub use process::{Household, Launcher};

@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::probe;
 use crate::process::{Launch, Launcher, Streams, reap, with_endpoint};
-use crate::speech::Talk;
+use crate::speech::{Opening, Talk};
 use reading::Claude;
 
 /// Drives Claude Code.
@@ -59,8 +59,13 @@ impl ClaudeStream {
             rollout: None,
             model: terms.model.clone(),
         };
-        let speech = Claude::new(id, terms.cwd.clone(), prompt);
-        let talk = Talk::begin(&self.launcher, launch, Box::new(speech), events, vec![started]).await?;
+        let opening = Opening {
+            launch,
+            parser: None,
+            speech: Box::new(Claude::new(id, terms.cwd.clone(), prompt)),
+            first: vec![started],
+        };
+        let talk = Talk::begin(&self.launcher, opening, events).await?;
         Ok(Arc::new(talk))
     }
 

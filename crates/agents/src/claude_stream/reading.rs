@@ -13,14 +13,14 @@ use serde_json::{Value, json};
 
 use super::questions;
 use crate::process::Ending;
-use crate::speech::{Interruption, Speech, Step, cut_off, noticed, number_at, tell, text_at};
+use crate::speech::{Fate, Interruption, Speech, Step, cut_off, noticed, number_at, tell, text_at};
 
 pub(super) struct Claude {
     conversation_id: String,
     cwd: PathBuf,
     prompt: Vec<Input>,
     is_busy: bool,
-    is_interrupted: bool,
+    fate: Fate,
     /// Messages that wait for the end of the running turn.
     waiting: VecDeque<Vec<Input>>,
     /// How many of them an interrupt took away.
@@ -40,7 +40,7 @@ impl Claude {
             cwd,
             prompt,
             is_busy: false,
-            is_interrupted: false,
+            fate: Fate::Open,
             waiting: VecDeque::new(),
             unsent: 0,
             questions: BTreeMap::new(),
@@ -52,7 +52,7 @@ impl Claude {
 
     fn say(&mut self, message: &[Input]) -> Value {
         self.is_busy = true;
-        self.is_interrupted = false;
+        self.fate = Fate::Open;
         json!({"type": "user", "message": {"role": "user", "content": message.iter().map(content).collect::<Vec<_>>()},
             "parent_tool_use_id": null, "session_id": self.conversation_id})
     }
@@ -188,7 +188,7 @@ impl Claude {
             ));
         }
         steps.push(tell(
-            AgentEventKind::TurnEnded(end(line, self.is_interrupted, status)),
+            AgentEventKind::TurnEnded(end(line, self.fate == Fate::Interrupted, status)),
             line,
         ));
         match std::mem::take(&mut self.unsent) {
@@ -240,7 +240,7 @@ impl Speech for Claude {
         if !self.is_busy {
             return Interruption::Words(Vec::new());
         }
-        self.is_interrupted = true;
+        self.fate = Fate::Interrupted;
         self.requests += 1;
         let id = format!("interrupt-{}", self.requests);
         Interruption::Words(vec![
@@ -252,11 +252,19 @@ impl Speech for Claude {
         self.is_busy
     }
 
+    fn is_waiting(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
+    fn condemn(&mut self, reason: &str) {
+        self.fate = Fate::Condemned(reason.to_owned());
+    }
+
     fn gone(&mut self, ending: Ending, last_words: &str) -> Vec<AgentEvent> {
         let open = std::mem::take(&mut self.questions).into_keys();
         let mut events: Vec<AgentEvent> = open.map(|id| noticed(AgentEventKind::ApprovalWithdrawn(id))).collect();
         if std::mem::replace(&mut self.is_busy, false) {
-            events.push(cut_off("Claude Code", self.is_interrupted, ending, last_words));
+            events.push(cut_off("Claude Code", &self.fate, ending, last_words));
         }
         events
     }

@@ -238,18 +238,11 @@ impl Server {
 
     /// How a process that is gone ended; of one that another started nobody can say.
     pub(super) async fn ending(&self) -> Ending {
-        let unknown = Ending {
-            status: None,
-            signal: None,
+        let Some(ending) = self.ending.clone() else {
+            return Ending::UNKNOWN;
         };
-        let Some(mut ending) = self.ending.clone() else {
-            return unknown;
-        };
-        let found = tokio::time::timeout(limits::TERMINATE_GRACE, ending.wait_for(Option::is_some)).await;
-        found
-            .ok()
-            .and_then(|found| found.ok().and_then(|found| *found))
-            .unwrap_or(unknown)
+        let ended = tokio::time::timeout(limits::TERMINATE_GRACE, Ending::of(ending)).await;
+        ended.unwrap_or(Ending::UNKNOWN)
     }
 
     /// Whether a conversation that nobody here follows still has a turn running in it.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -10,6 +11,7 @@ use std::process::{Command, Stdio};
 use countersign_gateway::job::driver::{DriverError, ProcessMark, Terms};
 use countersign_sandbox::Identity;
 use countersign_sandbox::agent::{self, Confinement, Cover};
+use tokio::io::AsyncWriteExt;
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 
@@ -40,12 +42,16 @@ pub struct Launcher {
 }
 
 /// How we are connected to a process.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Debug)]
 pub(crate) enum Streams {
     /// All three are pipes, and the process notices when we are gone.
     Piped,
     /// Output is a pipe, input is empty.
     Spoken,
+    /// Output is a pipe, input is this text and then its end.
+    Given(String),
+    /// Output is a pipe, input is what another process writes.
+    Fed(OwnedFd),
     /// It listens on a socket of its own and does not notice.
     Detached,
 }
@@ -174,7 +180,19 @@ impl Launcher {
             .current_dir(&launch.cwd)
             .env_clear()
             .envs(self.environment(&launch.environment, &launch.mark));
+        let mut given = None;
         match launch.streams {
+            Streams::Fed(from) => command
+                .stdin(Stdio::from(from))
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped()),
+            Streams::Given(text) => {
+                given = Some(text);
+                command
+                    .stdin(Stdio::piped())
+                    .stdout(Stdio::piped())
+                    .stderr(Stdio::piped())
+            }
             Streams::Piped => command
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
@@ -201,7 +219,10 @@ impl Launcher {
             let _ = child.start_kill();
             return Err(failed("it ended before it could be looked at".to_owned()));
         };
-        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (mut stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        if let Some((text, mut stdin)) = given.and_then(|text| Some((text, stdin.take()?))) {
+            tokio::spawn(async move { stdin.write_all(text.as_bytes()).await });
+        }
         Ok(Process {
             tree: Tree::of(&launch.mark, Some(mark.clone())),
             mark,
@@ -210,6 +231,20 @@ impl Launcher {
             stderr,
             ending: watched(child),
         })
+    }
+}
+
+impl Ending {
+    /// Of a process that nobody can ask about any more.
+    pub(crate) const UNKNOWN: Ending = Ending {
+        status: None,
+        signal: None,
+    };
+
+    /// Waits for the end of a process.
+    pub(crate) async fn of(mut ending: watch::Receiver<Option<Ending>>) -> Ending {
+        let found = ending.wait_for(Option::is_some).await;
+        found.ok().and_then(|found| *found).unwrap_or(Ending::UNKNOWN)
     }
 }
 
@@ -223,10 +258,7 @@ fn watched(mut child: Child) -> watch::Receiver<Option<Ending>> {
                 status: status.code(),
                 signal: status.signal(),
             },
-            Err(_) => Ending {
-                status: None,
-                signal: None,
-            },
+            Err(_) => Ending::UNKNOWN,
         };
         tell.send_replace(Some(ending));
     });

@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use super::talk::{Shared, with_end};
 use super::{Step, noticed};
 use crate::limits;
-use crate::process::{Ending, Line, Lines, Tree};
+use crate::process::{Ending, Line, Lines, Process, Tree};
 
 /// Whoever hears one process.
 pub(super) struct Listener {
@@ -22,6 +22,8 @@ pub(super) struct Listener {
     pub(super) mark: String,
     pub(super) ending: watch::Receiver<Option<Ending>>,
     pub(super) events: EventSink,
+    /// Whose output is heard instead of the agent's own.
+    pub(super) parser: Option<Process>,
 }
 
 impl Listener {
@@ -32,7 +34,10 @@ impl Listener {
         if let Some(stdout) = stdout {
             self.hear(Lines::new(BufReader::new(stdout))).await;
         }
-        let ending = ended(&mut self.ending).await;
+        let ending = Ending::of(self.ending.clone()).await;
+        if let Some(parser) = self.parser.take() {
+            self.end_parser(parser).await;
+        }
         self.end_rest().await;
         let _ = timeout(limits::TERMINATE_GRACE, errors).await;
         let words = last_words.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -49,7 +54,8 @@ impl Listener {
     /// Reads until nothing can come any more. A process that outlives the agent may hold its output, so the
     /// agent's end starts the end of the rest.
     async fn hear(&mut self, mut lines: Lines<BufReader<ChildStdout>>) {
-        let mut ending = self.ending.clone();
+        let ending = Ending::of(self.ending.clone());
+        tokio::pin!(ending);
         loop {
             tokio::select! {
                 biased;
@@ -57,7 +63,7 @@ impl Listener {
                     Ok(Some(line)) => self.heard(line).await,
                     Ok(None) | Err(_) => return,
                 },
-                _ = ended(&mut ending) => break,
+                _ = &mut ending => break,
             }
         }
         self.end_rest().await;
@@ -66,7 +72,18 @@ impl Listener {
         }
     }
 
+    /// A parser ends with its input; one that failed may have left something out.
+    async fn end_parser(&self, parser: Process) {
+        let ended = timeout(limits::TERMINATE_GRACE, Ending::of(parser.ending.clone())).await;
+        parser.end().await;
+        if !ended.is_ok_and(|ending| ending.status == Some(0)) {
+            let message = "the parser of its output did not end well, so that events may be missing".to_owned();
+            self.tell(noticed(AgentEventKind::Warning(message))).await;
+        }
+    }
+
     async fn heard(&self, line: Line) {
+        self.shared.note_life();
         let text = match line {
             Line::Text(text) => text,
             Line::TooLong { bytes } => {
@@ -80,6 +97,7 @@ impl Listener {
                 Step::Tell(event) => self.tell(event).await,
                 Step::Write(value) => self.shared.write(vec![value]),
                 Step::Begin => self.shared.spare(&self.tree),
+                Step::End => self.end_rest().await,
             }
         }
         self.shared.announce();
@@ -95,15 +113,6 @@ impl Listener {
             tracing::error!(pids = ?survivors.0, "processes of an agent could not be killed");
         }
     }
-}
-
-/// Waits for the end of the process.
-async fn ended(ending: &mut watch::Receiver<Option<Ending>>) -> Ending {
-    let found = ending.wait_for(Option::is_some).await;
-    found.ok().and_then(|found| *found).unwrap_or(Ending {
-        status: None,
-        signal: None,
-    })
 }
 
 /// Writes every line, until the agent takes no more or there is nobody left to say something.

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use crate::process::Ending;
 
-pub(crate) use talk::{Talk, with_end};
+pub(crate) use talk::{Opening, Talk};
 
 /// One agent's language. Nothing in it waits or reads a clock.
 pub(crate) trait Speech: Send + 'static {
@@ -33,6 +33,12 @@ pub(crate) trait Speech: Send + 'static {
     /// Whether a turn runs.
     fn is_busy(&self) -> bool;
 
+    /// Whether it waits for an answer of ours, and so may be silent.
+    fn is_waiting(&self) -> bool;
+
+    /// It is ended because of this.
+    fn condemn(&mut self, reason: &str);
+
     /// The process has ended, with these last words on its error stream.
     fn gone(&mut self, ending: Ending, last_words: &str) -> Vec<AgentEvent>;
 }
@@ -53,6 +59,8 @@ pub(crate) enum Step {
     Write(Value),
     /// A turn begins: what runs from here on is its own.
     Begin,
+    /// It does what nobody asked for: its process is ended.
+    End,
 }
 
 /// An event and the line that said so.
@@ -65,15 +73,27 @@ pub(crate) fn noticed(kind: AgentEventKind) -> AgentEvent {
     AgentEvent { kind, raw: Value::Null }
 }
 
+/// Why a process is ended in the middle of a turn.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Fate {
+    /// It went by itself.
+    Open,
+    Interrupted,
+    Condemned(String),
+}
+
 /// How a turn ended whose process went away in the middle of it.
-pub(crate) fn cut_off(agent: &str, is_interrupted: bool, ending: Ending, last_words: &str) -> AgentEvent {
-    let end = if is_interrupted {
-        TurnEnd::Interrupted
-    } else {
-        TurnEnd::Failed {
+pub(crate) fn cut_off(agent: &str, fate: &Fate, ending: Ending, last_words: &str) -> AgentEvent {
+    let end = match fate {
+        Fate::Interrupted => TurnEnd::Interrupted,
+        Fate::Condemned(reason) => TurnEnd::Failed {
+            message: reason.clone(),
+            retryable: true,
+        },
+        Fate::Open => TurnEnd::Failed {
             message: how_it_ended(agent, ending, last_words),
             retryable: true,
-        }
+        },
     };
     noticed(AgentEventKind::TurnEnded(end))
 }

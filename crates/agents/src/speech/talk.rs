@@ -11,12 +11,12 @@ use countersign_gateway::job::driver::{
 use countersign_sandbox::agent;
 use serde_json::Value;
 use tokio::sync::{mpsc, watch};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 use super::listen::{Listener, write_all};
 use super::{Interruption, Speech, noticed};
 use crate::limits;
-use crate::process::{Ending, Launch, Launcher, Process, Tree};
+use crate::process::{Ending, Launch, Launcher, Process, Streams, Tree};
 
 /// A conversation over pipes.
 #[derive(Clone)]
@@ -35,25 +35,31 @@ pub(super) struct Shared {
     busy: watch::Sender<bool>,
     /// Processes of the agent itself, which no interrupt ends.
     spared: Mutex<BTreeMap<u32, u64>>,
+    /// When something was heard last.
+    heard_at: Mutex<Instant>,
     /// Everything was told, up to the end of the process.
     over: watch::Sender<bool>,
 }
 
+/// What a conversation over pipes begins with.
+pub(crate) struct Opening {
+    pub(crate) launch: Launch,
+    /// A program that makes events of what the process writes.
+    pub(crate) parser: Option<Launch>,
+    pub(crate) speech: Box<dyn Speech>,
+    /// What is told before anything was heard.
+    pub(crate) first: Vec<AgentEventKind>,
+}
+
 impl Talk {
     /// Starts a process, tells its mark before anything is said to it, and begins.
-    pub(crate) async fn begin(
-        launcher: &Launcher,
-        launch: Launch,
-        speech: Box<dyn Speech>,
-        events: EventSink,
-        first: Vec<AgentEventKind>,
-    ) -> Result<Talk, DriverError> {
-        let mark = launch.mark.clone();
-        let mut process = launcher.start(launch)?;
+    pub(crate) async fn begin(launcher: &Launcher, opening: Opening, events: EventSink) -> Result<Talk, DriverError> {
+        let mark = opening.launch.mark.clone();
+        let mut process = launcher.start(opening.launch)?;
         let told = events
             .send(noticed(AgentEventKind::Spawned(process.mark.clone())))
             .await;
-        for kind in first {
+        for kind in opening.first {
             let _ = events.send(noticed(kind)).await;
         }
         if told.is_err() {
@@ -61,10 +67,26 @@ impl Talk {
             process.end().await;
             return Err(DriverError::Process("nobody follows its events".to_owned()));
         }
-        Ok(Talk::with(&mut process, mark, speech, events))
+        let parser = match opening.parser {
+            Some(parser) => match with_parser(launcher, &mut process, parser) {
+                Ok(parser) => Some(parser),
+                Err(error) => {
+                    process.end().await;
+                    return Err(error);
+                }
+            },
+            None => None,
+        };
+        Ok(Talk::with(process, parser, mark, opening.speech, events))
     }
 
-    fn with(process: &mut Process, mark: String, mut speech: Box<dyn Speech>, events: EventSink) -> Talk {
+    fn with(
+        mut process: Process,
+        mut parser: Option<Process>,
+        mark: String,
+        mut speech: Box<dyn Speech>,
+        events: EventSink,
+    ) -> Talk {
         let (outbox, lines) = mpsc::unbounded_channel();
         for line in speech.begin() {
             let _ = outbox.send(line);
@@ -74,23 +96,29 @@ impl Talk {
             speech: Mutex::new(speech),
             outbox: Mutex::new(Some(outbox)),
             spared: Mutex::new(BTreeMap::from([(process.mark.pid, process.mark.started)])),
+            heard_at: Mutex::new(Instant::now()),
             over: watch::Sender::new(false),
         });
         tokio::spawn(write_all(process.stdin.take(), lines));
+        let stdout = match &mut parser {
+            Some(parser) => parser.stdout.take(),
+            None => process.stdout.take(),
+        };
         let listener = Listener {
             shared: Arc::clone(&shared),
             tree: process.tree.clone(),
             mark: mark.clone(),
             ending: process.ending.clone(),
             events,
+            parser,
         };
-        tokio::spawn(listener.follow(process.stdout.take(), process.stderr.take()));
+        tokio::spawn(listener.follow(stdout, process.stderr.take()));
         Talk {
             shared,
-            process: process.mark.clone(),
-            tree: process.tree.clone(),
+            process: process.mark,
+            tree: process.tree,
             mark,
-            ending: process.ending.clone(),
+            ending: process.ending,
         }
     }
 
@@ -101,6 +129,26 @@ impl Talk {
 
     pub(crate) fn is_busy(&self) -> bool {
         *self.shared.busy.borrow()
+    }
+
+    /// Waits until everything of it was told.
+    pub(crate) async fn until_over(&self) {
+        until(limits::KILL_WAIT, self.shared.over.subscribe(), |over| over).await;
+    }
+
+    /// How long it has said nothing, not counting while it waits for us.
+    pub(crate) fn silence(&self) -> Duration {
+        if self.shared.speech().is_waiting() {
+            self.shared.note_life();
+        }
+        let heard_at = *self.shared.heard_at.lock().unwrap_or_else(PoisonError::into_inner);
+        heard_at.elapsed()
+    }
+
+    /// Ends it because of this.
+    pub(crate) async fn condemn(&self, reason: &str) {
+        self.shared.speech().condemn(reason);
+        self.end_process().await;
     }
 
     async fn interrupted(&self) {
@@ -134,8 +182,7 @@ impl Talk {
         }
         // An agent that reads its input ends with it.
         self.shared.close();
-        let mut ending = self.ending.clone();
-        let _ = timeout(limits::TERMINATE_GRACE, ending.wait_for(Option::is_some)).await;
+        let _ = timeout(limits::TERMINATE_GRACE, Ending::of(self.ending.clone())).await;
         self.end_process().await;
     }
 }
@@ -194,6 +241,10 @@ impl Shared {
         self.busy.send_if_modified(|was| std::mem::replace(was, busy) != busy);
     }
 
+    pub(super) fn note_life(&self) {
+        *self.heard_at.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
     pub(super) fn conclude(&self) {
         self.close();
         self.busy.send_replace(false);
@@ -217,6 +268,17 @@ impl Shared {
     fn close(&self) {
         self.outbox.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
+}
+
+/// Starts a parser that reads what the agent writes.
+fn with_parser(launcher: &Launcher, process: &mut Process, parser: Launch) -> Result<Process, DriverError> {
+    let unusable = |error: std::io::Error| DriverError::Process(format!("its output cannot be handed on: {error}"));
+    let stdout = process
+        .stdout
+        .take()
+        .ok_or_else(|| unusable(std::io::ErrorKind::BrokenPipe.into()))?;
+    let streams = Streams::Fed(stdout.into_owned_fd().map_err(unusable)?);
+    launcher.start(Launch { streams, ..parser })
 }
 
 /// Waits until the value is as wanted; false when it did not become so in time.

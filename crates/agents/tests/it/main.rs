@@ -8,5 +8,7 @@
 
 mod claude;
 mod codex;
+mod codex_exec;
 mod fakes;
 mod house;
+mod jsonl;

@@ -12,7 +12,7 @@ fn claude() -> Claude {
 fn kinds(steps: Vec<Step>) -> Vec<AgentEventKind> {
     let told = steps.into_iter().filter_map(|step| match step {
         Step::Tell(event) => Some(event.kind),
-        Step::Write(_) | Step::Begin => None,
+        Step::Write(_) | Step::Begin | Step::End => None,
     });
     told.collect()
 }
