@@ -14,7 +14,7 @@ pub mod process;
 mod speech;
 mod turns;
 
-//X mod acp;
+mod acp;
 mod claude_stream;
 mod codex_app_server;
 mod codex_exec;
@@ -22,7 +22,7 @@ mod jsonl;
 
 mod probe;
 
-//X pub use acp::Acp;
+pub use acp::Acp;
 pub use claude_stream::ClaudeStream;
 pub use codex_app_server::CodexAppServer;
 pub use codex_exec::CodexExec;

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::questions;
 use crate::process::Ending;
-use crate::speech::{Fate, Interruption, Speech, Step, cut_off, noticed, number_at, tell, text_at};
+use crate::speech::{Fate, Interruption, Speech, Step, cut_off, noticed, number_at, tell, text_at, unsent};
 
 pub(super) struct Claude {
     conversation_id: String,
@@ -191,14 +191,7 @@ impl Claude {
             AgentEventKind::TurnEnded(end(line, self.fate == Fate::Interrupted, status)),
             line,
         ));
-        match std::mem::take(&mut self.unsent) {
-            0 => {}
-            1 => steps.push(tell(unsent("1 message that waited for this turn was"), line)),
-            count => steps.push(tell(
-                unsent(&format!("{count} messages that waited for this turn were")),
-                line,
-            )),
-        }
+        steps.extend(unsent(std::mem::take(&mut self.unsent)).map(|kind| tell(kind, line)));
         if let Some(next) = self.waiting.pop_front() {
             steps.push(Step::Write(self.say(&next)));
         }
@@ -268,10 +261,6 @@ impl Speech for Claude {
         }
         events
     }
-}
-
-fn unsent(what: &str) -> AgentEventKind {
-    AgentEventKind::Warning(format!("{what} not sent"))
 }
 
 fn or_unknown(steps: Vec<Step>, line: &Value) -> Vec<Step> {

@@ -111,6 +111,16 @@ pub(crate) fn how_it_ended(agent: &str, ending: Ending, last_words: &str) -> Str
     }
 }
 
+/// Says that messages were taken away by an interrupt before their turn came.
+pub(crate) fn unsent(count: usize) -> Option<AgentEventKind> {
+    let what = match count {
+        0 => return None,
+        1 => "1 message that waited for this turn was".to_owned(),
+        count => format!("{count} messages that waited for this turn were"),
+    };
+    Some(AgentEventKind::Warning(format!("{what} not sent")))
+}
+
 /// A value at a path of names, as text.
 pub(crate) fn text_at<'a>(value: &'a Value, path: &[&str]) -> Option<&'a str> {
     path.iter().try_fold(value, |value, name| value.get(name))?.as_str()
