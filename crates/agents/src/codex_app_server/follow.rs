@@ -96,6 +96,12 @@ impl Follower {
         let _ = self.events.send(event).await;
     }
 
+    async fn tell_all(&self, events: Vec<AgentEvent>) {
+        for event in events {
+            self.tell(event).await;
+        }
+    }
+
     /// A new line to the same process, and what was missed.
     async fn come_back(&mut self) -> bool {
         if !self.state.server.runs() {
@@ -111,27 +117,25 @@ impl Follower {
         self.state.use_line(line);
         self.said = said;
         let was_running = self.state.reading().turn_id().is_some();
-        let missed = self
-            .state
-            .reading()
-            .take_up(answer.pointer("/thread/turns").unwrap_or(&Value::Null));
-        let runs = self.state.reading().turn_id().is_some();
+        let (missed, runs) = {
+            let mut reading = self.state.reading();
+            reading.turn_over();
+            let missed = reading.take_up(answer.pointer("/thread/turns").unwrap_or(&Value::Null));
+            (missed, reading.turn_id().is_some())
+        };
         self.state.announce();
-        // A turn that ended meanwhile is told of; one that ran before and still runs was told of already.
-        if was_running
-            && missed
-                .iter()
-                .any(|event| matches!(event.kind, AgentEventKind::TurnEnded(_)))
-        {
-            self.state.reading().turn_over();
-            self.state.announce();
-            for event in missed {
-                self.tell(event).await;
+        // What ran before and still runs was told of already.
+        match (was_running, runs) {
+            (true, true) | (false, false) => {}
+            (false, true) => self.tell_all(missed).await,
+            (true, false) if missed.is_empty() => {
+                let end = TurnEnd::Failed {
+                    message: "the turn was cut off while the app-server could not be heard".to_owned(),
+                    retryable: true,
+                };
+                self.tell(noticed(AgentEventKind::TurnEnded(end))).await;
             }
-        } else if runs && !was_running {
-            for event in missed {
-                self.tell(event).await;
-            }
+            (true, false) => self.tell_all(missed).await,
         }
         true
     }
@@ -140,14 +144,12 @@ impl Follower {
     async fn gone(&mut self) {
         let ending = self.state.server.ending().await;
         self.release().await;
-        let events = self
-            .state
-            .reading()
-            .cut_off(&how_it_ended("the app-server", ending, ""));
+        let events =
+            self.state
+                .reading()
+                .cut_off(&how_it_ended("the app-server", ending, &self.state.server.last_words()));
         self.state.announce();
-        for event in events {
-            self.tell(event).await;
-        }
+        self.tell_all(events).await;
         self.state.end_marked().await;
         self.exited(ending).await;
         self.state.servers.let_go(&self.state.server).await;
@@ -157,9 +159,7 @@ impl Follower {
     async fn let_go(&mut self) {
         self.release().await;
         let events = self.state.reading().cut_off("the conversation was stopped");
-        for event in events {
-            self.tell(event).await;
-        }
+        self.tell_all(events).await;
         if !self.state.server.runs() {
             let ending = self.state.server.ending().await;
             self.exited(ending).await;

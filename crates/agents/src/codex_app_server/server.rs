@@ -24,6 +24,7 @@ use crate::process::{self, Ending, Launch, Launcher, Streams, Tree};
 use crate::speech::{how_it_ended, text_at};
 
 const SOCKET: &str = "app-server";
+const ERRORS: &str = "errors";
 
 /// Those for whom one process is enough.
 #[derive(Clone, PartialEq, Debug)]
@@ -176,7 +177,8 @@ impl Servers {
 
     fn launch(&self, terms: &Terms) -> Result<Server, DriverError> {
         let name = format!("codex-{}", Uuid::now_v7().simple());
-        let socket = self.launcher.room(&name)?.join(SOCKET);
+        let room = self.launcher.room(&name)?;
+        let socket = room.join(SOCKET);
         let mut command = self.command.clone();
         command.extend([
             "app-server".to_owned(),
@@ -188,7 +190,9 @@ impl Servers {
             cwd: terms.cwd.clone(),
             environment: terms.environment.clone(),
             mark: name.clone(),
-            streams: Streams::Detached,
+            streams: Streams::Detached {
+                errors: fs::File::create(room.join(ERRORS)).ok(),
+            },
         })?;
         Ok(Server {
             mark: ProcessMark {
@@ -227,13 +231,21 @@ impl Server {
             match Line::open(&self.socket).await {
                 Ok(line) => return Ok(line),
                 Err(_) if !self.runs() => {
-                    let how = how_it_ended("the app-server", self.ending().await, "");
+                    let how = how_it_ended("the app-server", self.ending().await, &self.last_words());
                     return Err(DriverError::Process(how));
                 }
                 Err(error) if Instant::now() > deadline => return Err(error),
                 Err(_) => sleep(Duration::from_millis(20)).await,
             }
         }
+    }
+
+    /// What it wrote to nobody, or the end of it.
+    pub(super) fn last_words(&self) -> String {
+        let errors = self.socket.with_file_name(ERRORS);
+        let all = fs::read(errors).unwrap_or_default();
+        let kept = all.len().saturating_sub(limits::STDERR_BYTES_KEPT);
+        String::from_utf8_lossy(&all[kept..]).into_owned()
     }
 
     /// How a process that is gone ended; of one that another started nobody can say.

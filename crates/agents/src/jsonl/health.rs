@@ -39,7 +39,7 @@ async fn check(launcher: &Launcher, command: &[String], health: &Health, terms: 
         cwd: terms.cwd.clone(),
         environment,
         mark: format!("check-{}", Uuid::now_v7().simple()),
-        streams: Streams::Detached,
+        streams: Streams::Detached { errors: None },
     });
     let process = started.map_err(|error| error.to_string())?;
     let ended = timeout(health.timeout, Ending::of(process.ending.clone())).await;

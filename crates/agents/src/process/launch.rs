@@ -1,7 +1,7 @@
 //! Starting an agent's process.
 
 use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, chown};
@@ -52,8 +52,8 @@ pub(crate) enum Streams {
     Given(String),
     /// Output is a pipe, input is what another process writes.
     Fed(OwnedFd),
-    /// It listens on a socket of its own and does not notice.
-    Detached,
+    /// It listens on a socket of its own and does not notice. Errors go to a file, which outlives us too.
+    Detached { errors: Option<File> },
 }
 
 /// One process to be started.
@@ -201,7 +201,10 @@ impl Launcher {
                 .stdin(Stdio::null())
                 .stdout(Stdio::piped())
                 .stderr(Stdio::piped()),
-            Streams::Detached => command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()),
+            Streams::Detached { errors } => command
+                .stdin(Stdio::null())
+                .stdout(Stdio::null())
+                .stderr(errors.map_or_else(Stdio::null, Stdio::from)),
         };
         let prepared =
             agent::prepare(&mut command, &self.confinement(&launch.mark)).map_err(|error| failed(error.to_string()))?;

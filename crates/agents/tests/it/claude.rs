@@ -2,7 +2,8 @@
 
 use countersign_agents::ClaudeStream;
 use countersign_gateway::job::driver::{
-    AgentAnswer, AgentDriver, AgentEventKind, FileChangeKind, ItemKind, ItemPhase, QuestionAbout, Terms, TurnEnd,
+    AgentAnswer, AgentDriver, AgentEventKind, Endpoint, FileChangeKind, ItemKind, ItemPhase, QuestionAbout, Terms,
+    TurnEnd,
 };
 
 use crate::fakes::{Server, messages};
@@ -233,6 +234,54 @@ async fn the_agent_cannot_see_the_state_directory_and_is_not_root() {
     let read = |name: &str| std::fs::read_to_string(scene.house.path("workspace").join(name)).unwrap();
     assert_eq!(read("seen"), "");
     assert_ne!(read("who").trim(), "0");
+    talk.stop().await;
+}
+
+#[tokio::test]
+async fn an_agent_reaches_us_as_its_server_with_a_token_that_its_arguments_do_not_show() {
+    let Some(mut scene) = Scene::set() else { return };
+    let endpoint = Server::start(|request, reply| {
+        let id = request.body["id"].clone();
+        reply.json(
+            200,
+            &serde_json::json!({"jsonrpc": "2.0", "id": id, "error": {"code": -32601, "message": "no"}}),
+        );
+    });
+    scene.terms.endpoint = Some(Endpoint {
+        url: format!("http://{}/mcp", endpoint.address),
+        token: "the-jobs-token".to_owned(),
+    });
+    let (talk, mut heard) = scene.start("[[say hello]]").await;
+    let mark = heard.spawned().await;
+    assert_eq!(heard.turn_end().await, completed("hello"));
+    let wanted = ("authorization".to_owned(), "Bearer the-jobs-token".to_owned());
+    let is_asked = || {
+        endpoint
+            .seen
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|request| request.headers.contains(&wanted))
+    };
+    eventually("the endpoint was asked with the job's token", is_asked).await;
+    let arguments = std::fs::read(format!("/proc/{}/cmdline", mark.pid)).unwrap();
+    assert!(!String::from_utf8_lossy(&arguments).contains("the-jobs-token"));
+    talk.stop().await;
+}
+
+#[tokio::test]
+async fn a_projects_own_settings_do_not_allow_anything() {
+    let Some(scene) = Scene::set() else { return };
+    let settings = scene.terms.cwd.join(".claude");
+    std::fs::create_dir(&settings).unwrap();
+    std::fs::write(
+        settings.join("settings.json"),
+        r#"{"permissions": {"allow": ["Bash(*)"]}}"#,
+    )
+    .unwrap();
+    let (talk, mut heard) = scene.start("[[shell touch asked-for]]").await;
+    heard.question().await;
+    assert!(!scene.terms.cwd.join("asked-for").exists());
     talk.stop().await;
 }
 

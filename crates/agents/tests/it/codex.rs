@@ -469,14 +469,28 @@ async fn an_agent_that_never_asks_runs_confined_and_reaches_us_as_its_server() {
         seen.contains(&format!("COUNTERSIGN_JOB={}", scene.terms.job_id)),
         "{seen}"
     );
-    let authorised =
-        || {
-            endpoint.seen.lock().unwrap().iter().any(|(_, headers, _)| {
-                headers.contains(&("authorization".to_owned(), "Bearer the-jobs-token".to_owned()))
-            })
-        };
+    let authorised = || {
+        endpoint.seen.lock().unwrap().iter().any(|request| {
+            request
+                .headers
+                .contains(&("authorization".to_owned(), "Bearer the-jobs-token".to_owned()))
+        })
+    };
     eventually("the endpoint was asked with the job's token", authorised).await;
     talk.stop().await;
+}
+
+#[tokio::test]
+async fn an_app_server_that_does_not_start_says_why() {
+    let Some(scene) = Scene::set() else { return };
+    let command = vec!["codex".to_owned(), "--no-such-option".to_owned()];
+    let driver = CodexAppServer::new(scene.house.launcher(), command);
+    let (sink, _heard) = Heard::new();
+    let refused = driver.start(scene.house.start("[[say x]]", &scene.terms), sink).await;
+    let Some(DriverError::Process(reason)) = refused.err() else {
+        panic!("it was started");
+    };
+    assert!(reason.starts_with("the app-server ended with status 2: "), "{reason}");
 }
 
 #[tokio::test]

@@ -41,6 +41,7 @@ impl Mark {
 }
 
 /// A request as a handler sees it.
+#[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) path: String,
@@ -51,7 +52,8 @@ pub(crate) struct Request {
 /// A server that ends with the test process.
 pub(crate) struct Server {
     pub(crate) address: String,
-    pub(crate) seen: Arc<Mutex<Vec<(String, Vec<(String, String)>, Value)>>>,
+    /// All requests so far.
+    pub(crate) seen: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Server {
@@ -65,11 +67,7 @@ impl Server {
                 let log = Arc::clone(&log);
                 std::thread::spawn(move || {
                     if let Some(request) = read(&stream) {
-                        log.lock().unwrap().push((
-                            format!("{} {}", request.method, request.path),
-                            request.headers.clone(),
-                            request.body.clone(),
-                        ));
+                        log.lock().unwrap().push(request.clone());
                         answer(request, &mut Reply { stream });
                     }
                 });
