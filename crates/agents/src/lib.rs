@@ -22,9 +22,60 @@ mod jsonl;
 
 mod probe;
 
+use std::sync::Arc;
+
+use countersign_gateway::job::driver::AgentDriver;
+
 pub use acp::Acp;
 pub use claude_stream::ClaudeStream;
 pub use codex_app_server::CodexAppServer;
 pub use codex_exec::CodexExec;
 pub use jsonl::{Definition, EventFormat, Health, HealthMethod, InputMode, Jsonl, Parsing};
 pub use process::{Household, Launcher};
+
+/// The driver that `agents[].driver` names, for an agent as it is defined; none for a name that is none.
+pub fn driver(name: &str, launcher: Launcher, definition: Definition) -> Option<Arc<dyn AgentDriver>> {
+    let command = definition.command.clone();
+    Some(match name {
+        "codex-app-server" => Arc::new(CodexAppServer::new(launcher, command)),
+        "codex-exec" => Arc::new(CodexExec::new(launcher, command)),
+        "claude-stream" => Arc::new(ClaudeStream::new(launcher, command)),
+        "acp" => Arc::new(Acp::new(launcher, command)),
+        "jsonl" => Arc::new(Jsonl::new(launcher, definition)),
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_driver_goes_by_its_own_name() {
+        let household = Household {
+            identity: None,
+            path: String::new(),
+            home: "/".into(),
+            tmp: "/".into(),
+            hidden: Vec::new(),
+            runtime: "/".into(),
+        };
+        let definition = Definition {
+            name: "a".to_owned(),
+            command: vec!["a".to_owned()],
+            env: Default::default(),
+            input: InputMode::Closed,
+            parsing: Parsing {
+                format: EventFormat::Jsonl,
+                line_delimited: true,
+                event_type_field: "type".to_owned(),
+            },
+            health: None,
+        };
+        let made = |name: &str| driver(name, Launcher::new(household.clone()), definition.clone());
+        for name in ["codex-app-server", "codex-exec", "claude-stream", "acp", "jsonl"] {
+            assert_eq!(made(name).map(|driver| driver.name()), Some(name));
+        }
+        assert!(made("codex").is_none());
+    }
+}

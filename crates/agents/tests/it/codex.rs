@@ -481,6 +481,24 @@ async fn an_agent_that_never_asks_runs_confined_and_reaches_us_as_its_server() {
 }
 
 #[tokio::test]
+async fn a_command_in_the_sandbox_cannot_speak_to_the_app_server() {
+    let Some(mut scene) = Scene::set() else { return };
+    scene.terms.mode = Mode::Never;
+    let connect = "for (glob(\"$ARGV[0]/*/app-server\")) { print \"found \"; \
+        print IO::Socket::UNIX->new(Peer => readlink($_) // $_) ? \"reached\" : \"refused\" }";
+    let runtime = scene.house.path("runtime");
+    let prompt = format!(
+        "[[shell perl -MIO::Socket::UNIX -e '{connect}' {} > tried]]",
+        runtime.display()
+    );
+    let (talk, mut heard) = scene.start(&prompt).await;
+    heard.turn_end().await;
+    let tried = std::fs::read_to_string(scene.terms.cwd.join("tried")).unwrap();
+    assert_eq!(tried, "found refused");
+    talk.stop().await;
+}
+
+#[tokio::test]
 async fn an_app_server_that_does_not_start_says_why() {
     let Some(scene) = Scene::set() else { return };
     let command = vec!["codex".to_owned(), "--no-such-option".to_owned()];

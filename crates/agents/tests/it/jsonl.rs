@@ -83,7 +83,8 @@ async fn the_prompt_is_the_last_argument_and_the_five_events_are_understood() {
 #[tokio::test]
 async fn the_end_of_the_process_is_the_end_of_the_turn() {
     let check = |script: &'static str| async move {
-        let (_talk, mut heard) = Scene::set(script).start("x").await;
+        let scene = Scene::set(script);
+        let (_talk, mut heard) = scene.start("x").await;
         let end = heard.turn_end().await;
         heard.exited().await;
         end
