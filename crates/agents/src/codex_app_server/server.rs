@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use super::line::{Line, Said};
 use crate::limits;
-use crate::process::{self, Ending, Launch, Launcher, Streams, Tree};
+use crate::process::{self, Ending, Launch, Launcher, Place, Streams, Tree};
 use crate::speech::{how_it_ended, text_at};
 
 const SOCKET: &str = "app-server";
@@ -50,7 +50,7 @@ impl Key {
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) mark: ProcessMark,
-    socket: PathBuf,
+    place: Place,
     tree: Tree,
     name: String,
     /// How it ended, of a process that we started ourselves.
@@ -121,7 +121,7 @@ impl Servers {
                 Arc::clone(&shared.server)
             });
         }
-        let server = Arc::new(Server::recorded(mark)?);
+        let server = Arc::new(Server::recorded(&self.launcher, mark)?);
         running.push(Shared {
             key: Key::of(terms),
             server: Arc::clone(&server),
@@ -156,7 +156,7 @@ impl Servers {
             .running()
             .iter()
             .any(|shared| shared.server.mark.pid == mark.pid && shared.server.mark.started == mark.started);
-        let Some(server) = Server::recorded(mark).filter(|_| !is_used) else {
+        let Some(server) = Server::recorded(&self.launcher, mark).filter(|_| !is_used) else {
             return;
         };
         server.abandon(job_id).await;
@@ -177,13 +177,12 @@ impl Servers {
 
     fn launch(&self, terms: &Terms) -> Result<Server, DriverError> {
         let name = format!("codex-{}", Uuid::now_v7().simple());
-        let room = self.launcher.room(&name)?;
-        let socket = room.join(SOCKET);
+        let place = self.launcher.place(&name)?;
         let mut command = self.command.clone();
         command.extend([
             "app-server".to_owned(),
             "--listen".to_owned(),
-            format!("unix://{}", socket.display()),
+            format!("unix://{}", place.room.join(SOCKET).display()),
         ]);
         let process = self.launcher.start(Launch {
             command,
@@ -191,15 +190,15 @@ impl Servers {
             environment: terms.environment.clone(),
             mark: name.clone(),
             streams: Streams::Detached {
-                errors: fs::File::create(room.join(ERRORS)).ok(),
+                errors: fs::File::create(place.room.join(ERRORS)).ok(),
             },
         })?;
         Ok(Server {
             mark: ProcessMark {
-                socket: Some(socket.clone()),
+                socket: Some(place.socket.clone()),
                 ..process.mark
             },
-            socket,
+            place,
             tree: process.tree,
             name,
             ending: Some(process.ending),
@@ -208,12 +207,11 @@ impl Servers {
 }
 
 impl Server {
-    fn recorded(mark: &ProcessMark) -> Option<Server> {
-        let socket = mark.socket.clone()?;
-        let name = socket.parent()?.file_name()?.to_str()?.to_owned();
+    fn recorded(launcher: &Launcher, mark: &ProcessMark) -> Option<Server> {
+        let name = mark.socket.as_ref()?.file_name()?.to_str()?.to_owned();
         process::runs(mark).then(|| Server {
             mark: mark.clone(),
-            socket,
+            place: launcher.place_of(&name),
             tree: Tree::of(&name, Some(mark.clone())),
             name,
             ending: None,
@@ -228,7 +226,7 @@ impl Server {
     pub(super) async fn line(&self) -> Result<(Arc<Line>, mpsc::Receiver<Said>), DriverError> {
         let deadline = Instant::now() + limits::LISTEN_WAIT;
         loop {
-            match Line::open(&self.socket).await {
+            match Line::open(&self.socket()).await {
                 Ok(line) => return Ok(line),
                 Err(_) if !self.runs() => {
                     let how = how_it_ended("the app-server", self.ending().await, &self.last_words());
@@ -240,9 +238,23 @@ impl Server {
         }
     }
 
+    /// Where it is listened to. It makes its socket where its own user can reach it, and so could the commands
+    /// that it runs, to answer their own questions: we take it away from there first.
+    fn socket(&self) -> PathBuf {
+        let link = self.place.room.join(SOCKET);
+        let made = fs::read_link(&link).unwrap_or(link);
+        if made.exists()
+            && let Err(error) = fs::rename(&made, &self.place.socket)
+        {
+            tracing::warn!(%error, socket = %made.display(), "commands of an agent can reach its app-server");
+            return made;
+        }
+        self.place.socket.clone()
+    }
+
     /// What it wrote to nobody, or the end of it.
     pub(super) fn last_words(&self) -> String {
-        let errors = self.socket.with_file_name(ERRORS);
+        let errors = self.place.room.join(ERRORS);
         let all = fs::read(errors).unwrap_or_default();
         let kept = all.len().saturating_sub(limits::STDERR_BYTES_KEPT);
         String::from_utf8_lossy(&all[kept..]).into_owned()
@@ -284,7 +296,7 @@ impl Server {
 
     /// Conversations with a turn running, and a line to speak of them.
     async fn active(&self) -> Option<(Arc<Line>, Vec<Value>)> {
-        let (line, _said) = Line::open(&self.socket).await.ok()?;
+        let (line, _said) = Line::open(&self.socket()).await.ok()?;
         let loaded = line.call("thread/loaded/list", json!({})).await.ok()?;
         let mut active = Vec::new();
         for id in loaded.get("data").and_then(Value::as_array).into_iter().flatten() {
@@ -300,9 +312,8 @@ impl Server {
     async fn end(&self) {
         process::end(&self.mark, &self.tree).await;
         agent::forget(&self.name);
-        if let Some(room) = self.socket.parent() {
-            forget_room(room);
-        }
+        let _ = fs::remove_file(&self.place.socket);
+        forget_room(&self.place.room);
     }
 }
 

@@ -37,9 +37,7 @@ pub(super) enum Message {
 }
 
 pub(super) async fn connect(path: &Path) -> io::Result<(Reader, Writer)> {
-    // The app-server leaves a link there, and names of sockets are short.
-    let real = std::fs::read_link(path).unwrap_or_else(|_| path.to_owned());
-    let mut stream = UnixStream::connect(real).await?;
+    let mut stream = UnixStream::connect(path).await?;
     let request = "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\
         Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: Y291bnRlcnNpZ24gYWdlbnQ=\r\n\r\n";
     stream.write_all(request.as_bytes()).await?;

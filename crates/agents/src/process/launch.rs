@@ -31,9 +31,13 @@ pub struct Household {
     pub tmp: PathBuf,
     /// What agents must not see: the state directory, the operator's configuration.
     pub hidden: Vec<PathBuf>,
-    /// Where sockets of agents that outlive us are made. It survives us and is not among the hidden.
+    /// Where agents that outlive us make their sockets, and where we take them to. It survives us, is not among
+    /// the hidden, and is best on the file system of `/tmp`, where agents put sockets.
     pub runtime: PathBuf,
 }
+
+const ROOMS: &str = "rooms";
+const SOCKETS: &str = "sockets";
 
 /// Starts agents.
 #[derive(Clone, Debug)]
@@ -102,7 +106,8 @@ impl Launcher {
     }
 
     fn confinement(&self, mark: &str) -> Confinement {
-        let hidden = self.household.hidden.iter();
+        let sockets = self.household.runtime.join(SOCKETS);
+        let hidden = self.household.hidden.iter().chain([&sockets]);
         Confinement {
             identity: self.household.identity.clone(),
             hidden: hidden
@@ -145,24 +150,30 @@ impl Launcher {
         environment
     }
 
-    /// A private directory for a process that outlives us, whose owner is the agent's user.
-    pub(crate) fn room(&self, name: &str) -> Result<PathBuf, DriverError> {
-        let make = || -> io::Result<PathBuf> {
-            let room = self.household.runtime.join(name);
-            fs::create_dir_all(&self.household.runtime)?;
-            match fs::DirBuilder::new().mode(0o700).create(&room) {
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-                made => made?,
-            }
+    /// Places for a process that outlives us: a directory of the agent's user, in which it makes its socket,
+    /// and where we take that socket to, out of reach of the agent's own commands.
+    pub(crate) fn place(&self, name: &str) -> Result<Place, DriverError> {
+        let runtime = &self.household.runtime;
+        let make = || -> io::Result<Place> {
+            private_directory(runtime, 0o711)?;
+            private_directory(&runtime.join(ROOMS), 0o711)?;
+            private_directory(&runtime.join(SOCKETS), 0o700)?;
+            let place = Place::of(runtime, name);
+            private_directory(&place.room, 0o700)?;
             if let Some(identity) = &self.household.identity {
-                chown(&room, Some(identity.uid), Some(identity.gid))?;
+                chown(&place.room, Some(identity.uid), Some(identity.gid))?;
             }
-            Ok(room)
+            Ok(place)
         };
         make().map_err(|error| {
-            let runtime = self.household.runtime.display();
+            let runtime = runtime.display();
             DriverError::Process(format!("cannot make a place for its socket in `{runtime}`: {error}"))
         })
+    }
+
+    /// The place of a process that was started with this name.
+    pub(crate) fn place_of(&self, name: &str) -> Place {
+        Place::of(&self.household.runtime, name)
     }
 
     /// Starts a process. It says nothing before it was spoken to, so its mark can be recorded first.
@@ -248,6 +259,43 @@ impl Ending {
     pub(crate) async fn of(mut ending: watch::Receiver<Option<Ending>>) -> Ending {
         let found = ending.wait_for(Option::is_some).await;
         found.ok().and_then(|found| *found).unwrap_or(Ending::UNKNOWN)
+    }
+}
+
+/// Where the socket of a process is.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    /// A directory of the agent's user.
+    pub(crate) room: PathBuf,
+    /// Where we listen to it; hidden from agents.
+    pub(crate) socket: PathBuf,
+}
+
+impl Place {
+    fn of(runtime: &Path, name: &str) -> Place {
+        Place {
+            room: runtime.join(ROOMS).join(name),
+            socket: runtime.join(SOCKETS).join(name),
+        }
+    }
+}
+
+/// Makes a directory of our own; one that is there must be ours, since somebody else could have made it.
+fn private_directory(path: &Path, mode: u32) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    match fs::DirBuilder::new().recursive(false).mode(mode).create(path) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            let found = fs::symlink_metadata(path)?;
+            let is_ours =
+                found.is_dir() && found.uid() == rustix::process::geteuid().as_raw() && found.mode() & 0o022 == 0;
+            let others = || io::Error::other(format!("`{}` belongs to somebody else", path.display()));
+            if is_ours { Ok(()) } else { Err(others()) }
+        }
+        // What the mask of this process took away is given back: agents pass through.
+        made => made.and_then(|()| {
+            use std::os::unix::fs::PermissionsExt;
+            fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        }),
     }
 }
 

@@ -14,7 +14,7 @@ pub use launch::{Household, Launcher};
 pub use tree::MARK;
 
 pub(crate) use ladder::{end, reap};
-pub(crate) use launch::{Ending, Launch, Process, Streams, with_endpoint};
+pub(crate) use launch::{Ending, Launch, Place, Process, Streams, with_endpoint};
 pub(crate) use lines::{Line, Lines};
 pub(crate) use mark::runs;
 pub(crate) use tree::Tree;

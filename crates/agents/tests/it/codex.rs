@@ -8,7 +8,7 @@ use countersign_gateway::job::driver::{
     AgentAnswer, AgentDriver, AgentEventKind, Conversation, DriverError, Endpoint, FileChangeKind, ItemKind, ItemPhase,
     QuestionAbout, Terms, TurnEnd,
 };
-use countersign_gateway::policy::effective::Mode;
+use countersign_gateway::policy::effective::{Mode, SandboxMode};
 
 use crate::fakes::{Server, responses};
 use crate::house::{
@@ -481,20 +481,23 @@ async fn an_agent_that_never_asks_runs_confined_and_reaches_us_as_its_server() {
 }
 
 #[tokio::test]
-async fn a_command_in_the_sandbox_cannot_speak_to_the_app_server() {
+async fn a_command_cannot_speak_to_the_app_server_even_without_a_sandbox() {
     let Some(mut scene) = Scene::set() else { return };
-    scene.terms.mode = Mode::Never;
-    let connect = "for (glob(\"$ARGV[0]/*/app-server\")) { print \"found \"; \
-        print IO::Socket::UNIX->new(Peer => readlink($_) // $_) ? \"reached\" : \"refused\" }";
+    (scene.terms.mode, scene.terms.sandbox) = (Mode::Never, SandboxMode::DangerFullAccess);
+    // All that could be a socket of it: where it was told to make one, where that leads, where we took it.
+    let connect = "for (glob(\"$ARGV[0]/rooms/*/* $ARGV[0]/sockets/*\")) { \
+        print \"$_ \" if IO::Socket::UNIX->new(Peer => readlink($_) // $_) }";
     let runtime = scene.house.path("runtime");
     let prompt = format!(
-        "[[shell perl -MIO::Socket::UNIX -e '{connect}' {} > tried]]",
+        "[[shell perl -MIO::Socket::UNIX -e '{connect}' {} > reached]]",
         runtime.display()
     );
     let (talk, mut heard) = scene.start(&prompt).await;
+    let mark = heard.spawned().await;
     heard.turn_end().await;
-    let tried = std::fs::read_to_string(scene.terms.cwd.join("tried")).unwrap();
-    assert_eq!(tried, "found refused");
+    assert!(mark.socket.is_some_and(|socket| socket.exists()));
+    let reached = std::fs::read_to_string(scene.terms.cwd.join("reached")).unwrap();
+    assert_eq!(reached, "");
     talk.stop().await;
 }
 

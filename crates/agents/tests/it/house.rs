@@ -119,7 +119,8 @@ impl House {
 /// A test must not leave anything behind, however it ended.
 impl Drop for House {
     fn drop(&mut self) {
-        for pid in self.left() {
+        let place = self.path("home").display().to_string();
+        for pid in in_environment(&place) {
             let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
@@ -141,14 +142,16 @@ pub(crate) fn if_cut_off(prompt: &str) -> Words {
 }
 
 pub(crate) fn marked(job_id: &str) -> Vec<u32> {
-    let wanted = format!("COUNTERSIGN_JOB={job_id}");
+    in_environment(&format!("COUNTERSIGN_JOB={job_id}\0"))
+}
+
+/// Processes that were started with this text in their environment.
+fn in_environment(text: &str) -> Vec<u32> {
     let entries = fs::read_dir("/proc").unwrap().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     pids.filter(|pid| {
         let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        environment
-            .split(|byte| *byte == 0)
-            .any(|entry| entry == wanted.as_bytes())
+        String::from_utf8_lossy(&environment).contains(text)
     })
     .collect()
 }
