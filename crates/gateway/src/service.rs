@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
+use crate::approval::client::ClientUser;
 use crate::audit::Pending;
 use crate::catalog::definition::ToolDefinition;
 use crate::clock::Timestamp;
@@ -18,6 +19,11 @@ pub trait Service: Send + Sync + 'static {
     /// The tools this caller may call, in a stable order. The same list is the same allocation, so that
     /// what was made of it can be found again.
     fn tools(&self, caller: &Caller) -> Arc<[ToolDefinition]>;
+
+    /// Changes whenever somebody's list of tools may be another one. Its end says that it never will.
+    fn tool_changes(&self) -> watch::Receiver<u64> {
+        watch::channel(0).1
+    }
 
     /// Makes one call. The call goes on when the future is dropped; `call.cancel` ends it.
     /// `Err` is a protocol error; everything a tool has to say is an [`Answer`].
@@ -46,6 +52,8 @@ pub struct ToolCall {
     pub origin: Origin,
     /// When the caller wants an answer even if the command goes on, if sooner than everybody gets one.
     pub answer_within: Option<Duration>,
+    /// The user of the client that calls, where the client can ask them.
+    pub user: Option<Arc<dyn ClientUser>>,
 }
 
 /// The request a call came in.

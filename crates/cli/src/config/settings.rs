@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) callback_token: Option<Secret>,
     pub(crate) state_dir: PathBuf,
     pub(crate) state_dir_origin: Origin,
+    /// The operator's file, where there is one.
+    pub(crate) operator_file: Option<PathBuf>,
     /// A database other than the one in the state directory.
     pub(crate) database: Option<(String, Origin)>,
     /// The sources that took part, weakest first.
@@ -80,6 +82,8 @@ pub(crate) struct ApprovalSettings {
     pub(crate) whitelist: Vec<WhitelistEntry>,
     pub(crate) self_approval: bool,
     pub(crate) quorum: u64,
+    /// Whether an approver of type `client` is listed.
+    pub(crate) client_decides: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -140,7 +144,11 @@ impl Settings {
             mut warnings,
         } = gathered;
         check::settle(&mut effective, problems, &mut warnings);
-        let ours: Vec<PathBuf> = surroundings.config_dir().into_iter().chain(operator_file).collect();
+        let ours: Vec<PathBuf> = surroundings
+            .config_dir()
+            .into_iter()
+            .chain(operator_file.clone())
+            .collect();
         let read = Reader(&effective);
         let places = PlaceSettings {
             workspace_root: read.path("workspace_root"),
@@ -178,6 +186,7 @@ impl Settings {
             places,
             state_dir,
             state_dir_origin,
+            operator_file,
             database,
             sources,
             warnings,
@@ -248,6 +257,10 @@ impl Reader<'_> {
                 .collect(),
             self_approval: self.text("approvals.self") == "allow",
             quorum: self.whole("quorum"),
+            client_decides: self
+                .list("approvers")
+                .iter()
+                .any(|approver| approver["type"] == "client"),
         }
     }
 

@@ -21,6 +21,7 @@ const COMMANDS: &[&[&str]] = &[
     &["sessions", "list"],
     &["tokens"],
     &["tokens", "create"],
+    &["tokens", "login"],
     &["tokens", "list"],
     &["tokens", "revoke"],
     &["audit"],
@@ -40,6 +41,7 @@ const COMMANDS: &[&[&str]] = &[
     &["config", "trust"],
     &["doctor"],
     &["connect"],
+    &["demo"],
     &["completions"],
 ];
 

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so and stop")]
 
 mod approvals;
+mod consulting;
 mod invocations;
 mod policy;
 mod stage;
@@ -22,6 +23,7 @@ fn yes() -> Ballot {
         choice: Choice::Allow,
         by: Decider::person("ana", OwnRequests::Refused),
         reason: "fine".into(),
+        answer: None,
     }
 }
 
@@ -30,6 +32,7 @@ fn no() -> Ballot {
         choice: Choice::Deny,
         by: Decider::person("ana", OwnRequests::Refused),
         reason: "not today".into(),
+        answer: None,
     }
 }
 

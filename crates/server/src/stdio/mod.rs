@@ -23,11 +23,13 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use crate::limits::{DEPTH_DEFAULT, FLUSH_PATIENCE, LINE_BYTES_DEFAULT, OUTBOX_BYTES_MAX};
+use crate::mcp::changes::Change;
 use crate::mcp::dispatch::Connection;
 pub use crate::mcp::host::ConformanceFixtures;
 use crate::mcp::host::{Features, Host, Link};
 use crate::mcp::jsonrpc::Malformed;
 use crate::mcp::outlet::{Outlet, Reply};
+pub use crate::mcp::seal::SealKey;
 use lines::{Line, Lines};
 use outbox::Outbox;
 
@@ -41,6 +43,8 @@ pub struct StdioOptions {
     pub ids: IdSource,
     pub clock: Clock,
     pub fixtures: ConformanceFixtures,
+    /// What the states of modern clients are signed with.
+    pub seal_key: SealKey,
 }
 
 impl StdioOptions {
@@ -53,6 +57,7 @@ impl StdioOptions {
             ids: IdSource::random(),
             clock: Clock::system(),
             fixtures: ConformanceFixtures::Absent,
+            seal_key: SealKey::of_this_process(),
         }
     }
 }
@@ -105,7 +110,7 @@ where
         clock: options.clock.clone(),
         ids: options.ids.clone(),
         depth_max: options.depth_max,
-        features: Features::new(&options.clock, options.fixtures),
+        features: Features::new(&options.clock, options.fixtures, options.seal_key.clone()),
         metrics: Arc::default(),
     });
     let link = Link::Stdio(options.ids.session());
@@ -125,6 +130,7 @@ where
             written = Some(result);
             Ok(())
         }
+        () = tell_of_tools(&service, &host, &connection) => Ok(()),
         _ = shutdown => Ok(()),
     };
 
@@ -146,6 +152,16 @@ where
         None => writer.abort(),
     }
     ended
+}
+
+/// Says when the list of tools may be another one, for as long as the connection stands.
+async fn tell_of_tools(service: &Arc<dyn Service>, host: &Host, connection: &Connection) {
+    let mut changes = service.tool_changes();
+    while changes.changed().await.is_ok() {
+        host.features.changes.announce(Change::Tools);
+        connection.tell_of_tools();
+    }
+    std::future::pending().await
 }
 
 async fn read_all<R: AsyncRead + Unpin>(

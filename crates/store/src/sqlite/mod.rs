@@ -16,6 +16,7 @@ pub mod migrations;
 pub mod prune;
 pub mod query;
 mod readers;
+mod reading;
 mod sessions;
 pub mod site;
 mod snapshot;
@@ -109,6 +110,11 @@ impl SqliteStore {
             queue: Some(queue),
             writer: Some(writer),
         })
+    }
+
+    /// A secret for one purpose, the same in every process of this state directory.
+    pub fn derived_key(&self, purpose: &str) -> [u8; 32] {
+        self.site.key.derived(purpose)
     }
 
     /// The public half of the key that signs this record, in hexadecimal.

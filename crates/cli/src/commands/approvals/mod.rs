@@ -4,7 +4,7 @@
 //! wakes the process that waits, and where that is missed it notices a moment later.
 
 pub(crate) mod decide;
-mod keys;
+pub(crate) mod keys;
 mod list;
 mod show;
 mod watch;
@@ -14,17 +14,21 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use countersign_gateway::approval::board::Board;
+use countersign_gateway::approval::question::Given;
 use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider, OwnRequests};
 use countersign_gateway::approval::{Alone, Bell};
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::clock::{Clock, Timestamp};
+use countersign_gateway::error::Refusal;
+use countersign_gateway::policy::standing::{ProposedRule, StandingRules as _};
+use countersign_gateway::session::Caller;
 use countersign_store::wake::Knock;
 use countersign_store::{Durability, Options, SqliteStore};
 use serde_json::Value;
 
 use crate::cli::Approvals;
 use crate::commands::audit::{self, Form};
-use crate::config::Flags;
+use crate::config::{Flags, OperatorsFile, StandingParts};
 use crate::start::Started;
 use crate::terminal::Tone;
 use crate::wiring;
@@ -51,6 +55,7 @@ pub(crate) fn run(flags: &Flags, approvals: &Approvals) -> anyhow::Result<ExitCo
 /// The board of a state directory, and who looks at it.
 struct Office {
     board: Arc<Board>,
+    rules: OperatorsFile,
     user: String,
     own_requests: OwnRequests,
 }
@@ -89,19 +94,34 @@ impl Office {
         } else {
             OwnRequests::Refused
         };
+        let board = wiring::board(&store, &started.redactor(), bell, Vec::new());
         let office = Self {
-            board: wiring::board(&store, &started.redactor(), bell, Vec::new()),
+            rules: OperatorsFile::new(StandingParts {
+                flags: started.flags.clone(),
+                surroundings: started.surroundings.clone(),
+                record: store.clone(),
+                board: board.clone(),
+                // The processes that serve read the file again when they hear of it.
+                reload: None,
+            }),
+            board,
             user: wiring::user(),
             own_requests,
         };
         Ok((office, store))
     }
 
-    fn ballot(&self, choice: Choice, reason: &str) -> Ballot {
+    /// Writes a rule in the name of whoever sits here.
+    async fn adopt(&self, rule: ProposedRule) -> Result<(), Refusal> {
+        self.rules.adopt(rule, &Caller::person(&self.user)).await
+    }
+
+    fn ballot(&self, choice: Choice, reason: &str, answer: Option<Given>) -> Ballot {
         Ballot {
             choice,
             by: Decider::person(&self.user, self.own_requests),
             reason: reason.to_owned(),
+            answer,
         }
     }
 }
@@ -111,11 +131,12 @@ fn detail<'a>(approval: &'a ApprovalRequest, name: &str) -> &'a str {
     approval.details.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What a person calls the act.
+/// What a person calls the act, or the question where there is none.
 fn act(approval: &ApprovalRequest) -> &str {
-    match detail(approval, "command") {
-        "" => &approval.tool,
-        command => command,
+    match (detail(approval, "command"), detail(approval, "question")) {
+        ("", "") => &approval.tool,
+        ("", question) => question,
+        (command, _) => command,
     }
 }
 
