@@ -7,6 +7,7 @@ mod bench;
 mod crash;
 mod exchanges;
 mod export;
+mod jobs;
 mod logins;
 mod migrations;
 mod port;
