@@ -37,6 +37,9 @@ pub trait Approvals: Send + Sync + 'static {
     /// The newest question under a binding whose command waits to begin.
     fn held(&self, owner: &CredentialId, binding: &str) -> Pending<Result<Option<ApprovalRequest>, RecordError>>;
 
+    /// The newest question of a job under a binding, whatever became of it.
+    fn bound(&self, owner: &CredentialId, binding: &str) -> Pending<Result<Option<ApprovalRequest>, RecordError>>;
+
     /// The newest question about a command.
     fn of_command(
         &self,

@@ -94,7 +94,8 @@ pub struct JobChange {
     pub events: Vec<JobEvent>,
     /// What was used since the last time.
     pub usage: Option<Usage>,
-    pub process: Option<ProcessChange>,
+    /// A process that began for it.
+    pub process: Option<ProcessMark>,
     /// What has been handed over.
     pub delivered: Vec<NoteId>,
 }
@@ -125,11 +126,14 @@ impl JobChange {
 /// What a change does to who looks after a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Hold {
+    /// This process does, or nobody, as before.
     Keep,
+    /// Nobody does, not even another part of this process, and so it stays.
+    Nobody,
     /// From now on this process does; it was free.
     Take,
-    /// From now on this process does; another did, who gave no sign of life since.
-    TakeOver {
+    /// Nobody does any more; another did, who is gone or gave no sign of life since.
+    Free {
         silent_since: Timestamp,
     },
     Release,
@@ -143,11 +147,11 @@ pub struct JobSessionChange {
     pub from: Option<u64>,
 }
 
-/// A process of an agent that began or is gone.
+/// A process of an agent that is gone, or serves a session no more.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ProcessChange {
-    Began(ProcessMark),
-    Gone(ProcessMark),
+pub struct GoneProcess {
+    pub mark: ProcessMark,
+    pub session: JobSessionId,
 }
 
 /// A process that runs for a job, as it was recorded.

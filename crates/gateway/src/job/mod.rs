@@ -12,7 +12,10 @@ pub mod state;
 
 pub mod event;
 
+pub mod desk;
 pub mod driver;
 pub mod files;
 pub mod keeping;
 mod sink;
+
+pub mod supervise;

@@ -5,6 +5,7 @@
 mod words;
 
 pub mod again;
+pub mod agents;
 pub mod decide;
 pub mod explain;
 pub mod plan;

@@ -507,6 +507,11 @@ impl Approvals for Script {
         Box::pin(async move { Ok(found) })
     }
 
+    fn bound(&self, owner: &CredentialId, binding: &str) -> Found<Option<ApprovalRequest>> {
+        let found = self.last(|it| it.owner == *owner && it.binding == binding && it.job_id.is_some());
+        Box::pin(async move { Ok(found) })
+    }
+
     fn of_command(&self, owner: &CredentialId, request_id: &RequestId) -> Found<Option<ApprovalRequest>> {
         let found = self.last(|it| {
             let named = it.command.as_ref().map(|command| &command.request_id);

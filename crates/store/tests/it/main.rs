@@ -13,6 +13,7 @@ mod port;
 mod prune;
 mod query;
 mod sessions;
+mod supervise;
 mod sweep;
 mod tamper;
 mod tokens;
