@@ -196,7 +196,7 @@ impl Board {
         Ok(Some(held))
     }
 
-    /// The newest question about this very act, whatever became of it.
+    /// The newest question about this very act, which is no command, whatever became of it.
     pub async fn bound(&self, owner: &CredentialId, binding: &str) -> Result<Option<ApprovalRequest>, RecordError> {
         self.parts.approvals.bound(owner, binding).await
     }

@@ -43,6 +43,7 @@ names! {
         ApprovalDenied "approval.denied",
         ApprovalExpired "approval.expired",
         ApprovalWithdrawn "approval.withdrawn",
+        ActRequested "mcp.tool.requested",
         ActApplied "mcp.tool.applied",
         ActFailed "mcp.tool.failed",
         WaitPaused "run.wait.paused",

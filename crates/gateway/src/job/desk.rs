@@ -29,6 +29,9 @@ use crate::ids::{ConversationId, CorrelationId, IdSource, JobId};
 use crate::limits;
 use crate::session::{Caller, Role};
 
+/// Time between two looks at a job that is waited for: not every change of it rings the bell.
+const JOB_POLL: Duration = Duration::from_millis(100);
+
 pub struct JobDesk {
     parts: DeskParts,
 }
@@ -263,20 +266,38 @@ impl JobDesk {
         Ok((events, next))
     }
 
-    /// The job, once something about it has changed, or as it stands when the time is over.
+    /// The job, once it has ended, or as it stands when the time is over.
     pub async fn wait(&self, caller: &Caller, id: &JobId, patience: Duration) -> Result<Job, Refusal> {
+        self.watch(caller, id, patience, Job::has_ended).await
+    }
+
+    async fn watch(
+        &self,
+        caller: &Caller,
+        id: &JobId,
+        patience: Duration,
+        enough: impl Fn(&Job) -> bool,
+    ) -> Result<Job, Refusal> {
         let mut changes = self.parts.board.changes();
         let deadline = tokio::time::Instant::now() + patience;
         loop {
             changes.mark_unchanged();
             let job = self.find(caller, id).await?;
             let now = tokio::time::Instant::now();
-            if job.has_ended() || now >= deadline {
+            if enough(&job) || now >= deadline {
                 return Ok(job);
             }
-            let nap = (deadline - now).min(limits::DECISION_POLL);
+            let nap = (deadline - now).min(JOB_POLL);
             let _ = tokio::time::timeout(nap, changes.changed()).await;
         }
+    }
+
+    /// The job, once its conversation has an id or it has ended, or as it stands when the time is over.
+    pub async fn begun(&self, caller: &Caller, id: &JobId, patience: Duration) -> Result<Job, Refusal> {
+        self.watch(caller, id, patience, |job| {
+            job.conversation_id.is_some() || job.has_ended()
+        })
+        .await
     }
 
     /// Writes a job that begins, with its session.

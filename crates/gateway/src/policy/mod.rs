@@ -4,6 +4,7 @@
 #[macro_use]
 mod words;
 
+pub mod acts;
 pub mod again;
 pub mod agents;
 pub mod decide;

@@ -508,7 +508,7 @@ impl Approvals for Script {
     }
 
     fn bound(&self, owner: &CredentialId, binding: &str) -> Found<Option<ApprovalRequest>> {
-        let found = self.last(|it| it.owner == *owner && it.binding == binding && it.job_id.is_some());
+        let found = self.last(|it| it.owner == *owner && it.binding == binding && it.command.is_none());
         Box::pin(async move { Ok(found) })
     }
 
@@ -543,7 +543,8 @@ impl Approvals for Script {
 
 impl Approver for Script {
     fn ask(&self, question: &ApprovalRequest) -> Pending<Option<Ballot>> {
-        self.tell(format!("ask {}", question.details["command"].as_str().unwrap()));
+        let command = question.details.get("command").and_then(Value::as_str);
+        self.tell(format!("ask {}", command.unwrap_or(&question.tool)));
         let answer = self.answer.lock().unwrap().clone();
         Box::pin(async move { answer })
     }

@@ -160,7 +160,7 @@ impl Approvals for SqliteStore {
         let (owner, binding) = (owner.clone(), binding.to_owned());
         self.read(move |readers| {
             readers.one_approval(
-                "owner = ?1 AND binding = ?2 AND job_id IS NOT NULL ORDER BY created_at_ms DESC, rowid DESC LIMIT 1",
+                "owner = ?1 AND binding = ?2 AND request_id IS NULL ORDER BY created_at_ms DESC, rowid DESC LIMIT 1",
                 [owner.as_str(), &binding],
             )
         })

@@ -157,5 +157,5 @@ CREATE TABLE job_notes (
 ) STRICT;
 CREATE INDEX job_notes_of_a_job ON job_notes (job_id, sent_at_ms);
 
--- A question that an agent asks again after a reconnect is found again.
-CREATE INDEX approvals_by_binding ON approvals (owner, binding) WHERE job_id IS NOT NULL;
+-- A question about no command is found again by what it is about.
+CREATE INDEX approvals_by_binding ON approvals (owner, binding) WHERE request_id IS NULL;
