@@ -44,6 +44,8 @@ pub(crate) struct World {
     pub(crate) heeds: bool,
     pub(crate) alive: Option<ProcessMark>,
     pub(crate) spawned: u32,
+    /// Conversations that were begun.
+    conversations: u32,
     pub(crate) answers: BTreeMap<String, AgentAnswer>,
     /// What was said to it, first words included.
     pub(crate) said: Vec<String>,
@@ -69,6 +71,7 @@ impl Fake {
                 heeds: true,
                 alive: None,
                 spawned: 0,
+                conversations: 0,
                 answers: BTreeMap::new(),
                 said: Vec::new(),
                 interrupted: false,
@@ -166,7 +169,7 @@ impl Fake {
                 Some(Step::Ask(id, command)) => {
                     let about = QuestionAbout::Command {
                         command: command.to_owned(),
-                        cwd: Some("/w".into()),
+                        cwd: None,
                     };
                     self.ask(&voice, id, about).await
                 }
@@ -247,6 +250,7 @@ impl Fake {
 
     async fn open(
         self: Arc<Self>,
+        id: String,
         events: EventSink,
         process: Option<ProcessMark>,
         words: Option<Vec<Input>>,
@@ -262,7 +266,7 @@ impl Fake {
             world.turn_over = false;
         }
         let started = AgentEventKind::Started {
-            conversation_id: "th-1".to_owned(),
+            conversation_id: id,
             rollout: Some("/rollout".into()),
             model: Some("m".to_owned()),
         };
@@ -318,21 +322,25 @@ impl AgentDriver for Driver {
         let fake = self.0.clone();
         Box::pin(async move {
             let mark = fake.spawn();
-            fake.open(events, Some(mark), Some(start.prompt)).await
+            let id = {
+                let mut world = fake.world.lock().unwrap();
+                world.conversations += 1;
+                format!("th-{}", world.conversations)
+            };
+            fake.open(id, events, Some(mark), Some(start.prompt)).await
         })
     }
 
     fn resume(&self, resume: Resume, events: EventSink) -> Pending<Result<Arc<dyn Conversation>, DriverError>> {
         let fake = self.0.clone();
         Box::pin(async move {
-            assert_eq!(resume.conversation_id, "th-1");
             let lives = fake.world.lock().unwrap().alive.clone();
             let mark = if lives.is_some() { None } else { Some(fake.spawn()) };
             let words = match (resume.words, &mark) {
                 (Words::Next(words), _) | (Words::IfCutOff(words), Some(_)) => Some(words),
                 (Words::IfCutOff(_), None) => None,
             };
-            fake.open(events, mark, words).await
+            fake.open(resume.conversation_id, events, mark, words).await
         })
     }
 

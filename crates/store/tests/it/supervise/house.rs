@@ -169,13 +169,17 @@ impl House {
             ids: IdSource::random(),
         });
         let files = Arc::new(SessionFiles::below(self.bench.path()));
+        let judge = Arc::new(Scripted {
+            answers: self.answers.clone(),
+            real: Mutex::default(),
+        });
         let supervisor = Supervisor::new(SupervisorParts {
             jobs: self.store.clone(),
             record: record.clone(),
             files: files.clone(),
             board: board.clone(),
             agents: Arc::new(OneAgent(self.agent.clone())),
-            judge: Arc::new(Scripted(self.answers.clone())),
+            judge: judge.clone(),
             redactor: redactor(),
             clock: self.clock.clone(),
             ids: IdSource::random(),
@@ -200,6 +204,7 @@ impl House {
             store: self.store.clone(),
             clock: self.clock.clone(),
             agent: self.agent.clone(),
+            judge,
         }
     }
 
@@ -270,14 +275,19 @@ fn runtime() -> tokio::runtime::Runtime {
 /// One process, as far as jobs are concerned.
 pub(crate) struct Life {
     pub(crate) supervisor: Arc<Supervisor>,
-    desk: Arc<JobDesk>,
-    board: Arc<Board>,
-    store: Arc<SqliteStore>,
-    clock: Clock,
+    pub(crate) desk: Arc<JobDesk>,
+    pub(crate) board: Arc<Board>,
+    pub(crate) store: Arc<SqliteStore>,
+    pub(crate) clock: Clock,
     agent: Arc<Fake>,
+    judge: Arc<Scripted>,
 }
 
 impl Life {
+    pub(crate) fn judged_by(&self, judge: Arc<dyn Judge>) {
+        *self.judge.real.lock().unwrap() = Some(judge);
+    }
+
     pub(crate) async fn start(&self, prompt: &str) -> JobId {
         self.start_within(prompt, Duration::from_secs(3_600)).await
     }
@@ -481,12 +491,20 @@ impl Agents for OneAgent {
     }
 }
 
-struct Scripted(Answers);
+struct Scripted {
+    answers: Answers,
+    /// Real policy, where a test brings it.
+    real: Mutex<Option<Arc<dyn Judge>>>,
+}
 
 impl Judge for Scripted {
-    fn judge(&self, _job: &Job, _session: &JobSession, question: &AgentQuestion, has_failed: bool) -> Judged {
+    fn judge(&self, job: &Job, session: &JobSession, question: &AgentQuestion, has_failed: bool) -> Judged {
+        let real = self.real.lock().unwrap().clone();
+        if let Some(real) = real {
+            return real.judge(job, session, question, has_failed);
+        }
         Judged {
-            judgement: self.0(question, has_failed),
+            judgement: (self.answers)(question, has_failed),
             policy_digest: "p".to_owned(),
             quorum: 1,
             timeout: None,

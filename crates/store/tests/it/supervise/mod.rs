@@ -3,6 +3,7 @@
 mod agent;
 mod crash;
 mod house;
+mod tools;
 
 use std::time::Duration;
 
