@@ -171,6 +171,12 @@ pub(crate) struct Approve {
     /// Why, for the record.
     #[arg(long, value_name = "R")]
     pub(crate) reason: Option<String>,
+    /// Answers a question with one of its options.
+    #[arg(long, value_name = "TEXT", conflicts_with = "custom")]
+    pub(crate) option: Option<String>,
+    /// Answers a question in words of your own, where it allows that.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) custom: Option<String>,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

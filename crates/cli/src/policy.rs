@@ -48,6 +48,7 @@ pub(crate) fn effective(settings: &Settings) -> anyhow::Result<EffectivePolicy> 
             timeout: settings.approval.timeout,
             whitelist: whitelist(&settings.approval.whitelist)?,
             self_approval: settings.approval.self_approval,
+            client_decides: settings.approval.client_decides,
             quorum: u32::try_from(settings.approval.quorum).unwrap_or(u32::MAX),
         },
         places: Places {

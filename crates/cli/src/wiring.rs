@@ -17,6 +17,7 @@ use countersign_gateway::session::desk::Desk;
 use countersign_gateway::session::lifetime::Sessions;
 use countersign_gateway::spine::{Gateway, Ports, Settings};
 
+use countersign_server::stdio::SealKey;
 use countersign_store::sqlite::{Options, SqliteStore};
 use countersign_store::wake::Doorbell;
 
@@ -114,6 +115,12 @@ pub(crate) fn record(state_dir: &Path, options: Options) -> anyhow::Result<Sqlit
         .sweep_abandoned(clock.now(), &IdSource::random())
         .context("cannot close what an earlier server left open")?;
     Ok(store)
+}
+
+/// What the states of modern clients are signed with: the same in every server of this record, so that a
+/// client may come back to the next one.
+pub(crate) fn seal_key(record: &SqliteStore) -> SealKey {
+    SealKey::new(record.derived_key("request states of modern clients"))
 }
 
 /// The user this process runs as.

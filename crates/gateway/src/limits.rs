@@ -77,6 +77,9 @@ pub const DENIAL_TOLD_FOR: Duration = Duration::from_secs(10 * 60);
 pub const QUESTIONS_OPEN_MAX: usize = 256;
 /// Characters of a reason for a decision.
 pub const REASON_CHARS_MAX: usize = 2_000;
+/// Characters of a question that is about no act, and of each of its answers.
+pub const QUESTION_CHARS_MAX: usize = 2_000;
+pub const ANSWER_CHARS_MAX: usize = 300;
 /// Characters shown of what a command is given on standard input, and of one variable.
 pub const INPUT_CHARS_SHOWN: usize = 2_000;
 pub const VARIABLE_CHARS_SHOWN: usize = 200;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
+use crate::approval::client::ClientUser;
 use crate::audit::Pending;
 use crate::catalog::definition::ToolDefinition;
 use crate::clock::Timestamp;
@@ -46,6 +47,8 @@ pub struct ToolCall {
     pub origin: Origin,
     /// When the caller wants an answer even if the command goes on, if sooner than everybody gets one.
     pub answer_within: Option<Duration>,
+    /// The user of the client that calls, where the client can ask them.
+    pub user: Option<Arc<dyn ClientUser>>,
 }
 
 /// The request a call came in.

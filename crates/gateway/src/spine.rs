@@ -11,6 +11,7 @@
 mod acting;
 mod asking;
 mod closing;
+mod consulting;
 mod envelopes;
 mod invocations;
 mod joining;

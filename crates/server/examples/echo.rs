@@ -15,7 +15,9 @@ use countersign_gateway::service::{Answer, RefusedEnvelope, Service, ToolCall};
 use countersign_gateway::session::credential::{Credential, Credentials};
 use countersign_gateway::session::lifetime::Unkept;
 use countersign_gateway::session::{Caller, Transport};
-use countersign_server::http::{About, Anonymous, ConformanceFixtures, HttpLimits, HttpOptions, Readiness, serve_http};
+use countersign_server::http::{
+    About, Anonymous, ConformanceFixtures, HttpLimits, HttpOptions, Readiness, SealKey, serve_http,
+};
 use countersign_server::limits::SESSION_TTL_DEFAULT;
 use countersign_server::stdio::{StdioOptions, serve_stdio};
 use serde_json::{Value, json};
@@ -58,6 +60,7 @@ async fn over_http() -> Result<(), Box<dyn std::error::Error>> {
         tls: None,
         gauges: Arc::default(),
         office: None,
+        seal_key: SealKey::of_this_process(),
         fixtures: match std::env::args().nth(2).as_deref() {
             Some("fixtures") => ConformanceFixtures::Served,
             _ => ConformanceFixtures::Absent,

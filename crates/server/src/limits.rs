@@ -40,6 +40,13 @@ pub const CLIENT_MESSAGE_CHARS_MAX: usize = 512;
 pub const INPUT_REQUESTS_MAX: usize = 16;
 /// How long a client may take with an `input_required` answer before it must begin anew.
 pub const REQUEST_STATE_TTL: Duration = Duration::from_secs(600);
+/// The same for one whose question is an approval: people take their time, and an approval lasts as long.
+pub const APPROVAL_STATE_TTL: Duration = Duration::from_secs(24 * 60 * 60);
+/// How often a modern client makes its call again while an approval is pending. The SDKs give up after ten
+/// rounds with an error that says nothing; before that it is told.
+pub const ROUNDS_MAX: u64 = 8;
+/// Characters of one fact in the form that a client's user is shown.
+pub const FORM_LINE_CHARS_MAX: usize = 2_000;
 /// Bytes of what a `requestState` may hold.
 pub const REQUEST_STATE_BYTES_MAX: usize = 16 << 10;
 /// `requestState`s that wait to come back: of one credential, and of all. The oldest makes room.

@@ -10,6 +10,8 @@ use std::path::{Path, PathBuf};
 
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
+use countersign_gateway::audit::chain;
+
 use crate::hex;
 
 pub const FILE_NAME: &str = "record-key";
@@ -66,6 +68,13 @@ impl Key {
     /// The public half, in hexadecimal.
     pub fn public(&self) -> &str {
         &self.public
+    }
+
+    /// Another secret for another purpose, which leads neither back to this one nor to others.
+    pub(crate) fn derived(&self, purpose: &str) -> [u8; 32] {
+        let secret = hex::encode(self.signing.as_bytes());
+        let digest = chain::digest(&serde_json::json!({"purpose": purpose, "secret": secret}));
+        hex::decode(&digest).expect("a digest has 32 bytes")
     }
 
     pub(crate) fn sign(&self, message: &str) -> String {
@@ -131,6 +140,15 @@ mod tests {
         let other = Key::from_seed(&[8; 32]);
         assert!(!is_signed(other.public(), "message", &signature));
         assert!(!is_signed("zz", "message", "zz"));
+    }
+
+    #[test]
+    fn a_derived_secret_is_the_same_again_and_another_for_another_purpose() {
+        let key = Key::from_seed(&[7; 32]);
+        assert_eq!(key.derived("a"), Key::from_seed(&[7; 32]).derived("a"));
+        assert_ne!(key.derived("a"), key.derived("b"));
+        assert_ne!(key.derived("a"), Key::from_seed(&[8; 32]).derived("a"));
+        assert_ne!(key.derived("a"), [7; 32]);
     }
 
     #[test]

@@ -50,4 +50,5 @@ async def main():
         await flow.look(New(client))
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

@@ -67,4 +67,5 @@ async def main():
         await flow.look(Old(session, hello.protocolVersion))
 
 
-anyio.run(main)
+if __name__ == "__main__":
+    anyio.run(main)

@@ -57,6 +57,7 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
             cancel,
             origin: Origin::default(),
             answer_within: None,
+            user: None,
         };
         let mut answer = gateway.call(Caller::person(&user), call);
         let answer = tokio::select! {
@@ -130,6 +131,7 @@ async fn wait_for_end(gateway: &dyn Service, user: &str, mut answer: Answer) -> 
             cancel: Cancel::never(),
             origin: Origin::default(),
             answer_within: None,
+            user: None,
         };
         match gateway.call(Caller::person(user), call).await {
             Ok(next) => answer = next,
@@ -213,7 +215,12 @@ impl Approver for AskTerminal {
                 Err(_) => (Choice::Deny, "the terminal could not be asked"),
             };
             let reason = reason.to_owned();
-            let _ = sender.send(Ballot { choice, by, reason });
+            let _ = sender.send(Ballot {
+                choice,
+                by,
+                reason,
+                answer: None,
+            });
         });
         Box::pin(async move {
             let mut asked = asked;

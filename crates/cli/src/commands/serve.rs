@@ -16,7 +16,7 @@ use tokio::net::TcpListener;
 use crate::cli::Serve;
 use crate::config::{Flags, OperatorsFile, Settings};
 use crate::start::{self, BadUsage, Joined, Started};
-use crate::wiring::Launchpad;
+use crate::wiring::{self, Launchpad};
 
 pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow::Result<()> {
     let started = Started::load(flags)?;
@@ -52,6 +52,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
 
 fn options(settings: &Settings, joined: Joined, tls: Option<Tls>, fixtures: ConformanceFixtures) -> HttpOptions {
     let limits = &settings.limits;
+    let seal_key = wiring::seal_key(&joined.record);
     HttpOptions {
         about: About {
             workspace: settings
@@ -89,6 +90,7 @@ fn options(settings: &Settings, joined: Joined, tls: Option<Tls>, fixtures: Conf
         },
         tls,
         fixtures,
+        seal_key,
         gauges: Arc::default(),
     }
 }

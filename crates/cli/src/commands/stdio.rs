@@ -8,7 +8,7 @@ use countersign_server::stdio::{StdioOptions, serve_stdio};
 
 use crate::config::Flags;
 use crate::start::{self, Started};
-use crate::wiring::Launchpad;
+use crate::wiring::{self, Launchpad};
 
 pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
     let started = Started::load(flags)?;
@@ -26,6 +26,10 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
             .joined(launchpad, Vec::new(), started.settings.answer_within)
             .await?;
         let caller = Caller::anonymous_agent(Transport::Stdio);
+        let options = StdioOptions {
+            seal_key: wiring::seal_key(&joined.record),
+            ..options
+        };
         serve_stdio(Arc::new(joined.gateway), joined.sessions, caller, options, shutdown)
             .await
             .context("cannot go on serving")

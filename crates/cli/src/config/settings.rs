@@ -80,6 +80,8 @@ pub(crate) struct ApprovalSettings {
     pub(crate) whitelist: Vec<WhitelistEntry>,
     pub(crate) self_approval: bool,
     pub(crate) quorum: u64,
+    /// Whether an approver of type `client` is listed.
+    pub(crate) client_decides: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]
@@ -248,6 +250,10 @@ impl Reader<'_> {
                 .collect(),
             self_approval: self.text("approvals.self") == "allow",
             quorum: self.whole("quorum"),
+            client_decides: self
+                .list("approvers")
+                .iter()
+                .any(|approver| approver["type"] == "client"),
         }
     }
 

@@ -186,3 +186,71 @@ fn the_new_typescript_sdk_works_over_streamable_http() {
 fn the_new_typescript_sdk_works_over_sse() {
     TYPESCRIPT_NEW.over("sse", "legacy", SESSIONS);
 }
+
+/// SDKs whose user approves what they are asked.
+const PYTHON_OLD_APPROVES: Sdk = Sdk::Python {
+    environment: "python-old",
+    script: "approve_old.py",
+};
+const PYTHON_NEW_APPROVES: Sdk = Sdk::Python {
+    environment: "python-new",
+    script: "approve_new.py",
+};
+const TYPESCRIPT_OLD_APPROVES: Sdk = Sdk::TypeScript {
+    script: "approve_old.mjs",
+};
+const TYPESCRIPT_NEW_APPROVES: Sdk = Sdk::TypeScript {
+    script: "approve_new.mjs",
+};
+
+impl Sdk {
+    /// The user is shown one form, and by their yes the act runs.
+    #[track_caller]
+    fn approves(self, transport: &str, era: &str) {
+        let bench = Bench::new().config("approvers: [{name: desk, type: client}]\n");
+        let server = (transport != "stdio").then(|| Listening::start(&bench, &[]));
+        let target = match &server {
+            Some(server) => server.target(transport, era),
+            None => on_stdio(&bench, era),
+        };
+        let Some(seen) = self.look(&bench, &target) else {
+            return;
+        };
+        assert_eq!(seen["forms"].as_array().map(Vec::len), Some(1), "{seen}");
+        let form = seen["forms"][0].as_str().unwrap();
+        assert!(form.contains("runs: touch made"), "{form}");
+        assert_eq!(seen["structured"]["status"], "ok", "{seen}");
+        assert!(bench.work().join("made").exists());
+        if let Some(server) = server {
+            server.stop();
+        }
+    }
+}
+
+#[test]
+fn the_user_of_the_old_python_sdk_approves() {
+    PYTHON_OLD_APPROVES.approves("stdio", "legacy");
+    PYTHON_OLD_APPROVES.approves("http", "legacy");
+}
+
+#[test]
+fn the_user_of_the_new_python_sdk_approves_in_both_eras() {
+    PYTHON_NEW_APPROVES.approves("stdio", "legacy");
+    PYTHON_NEW_APPROVES.approves("http", "legacy");
+    PYTHON_NEW_APPROVES.approves("stdio", "auto");
+    PYTHON_NEW_APPROVES.approves("http", "auto");
+}
+
+#[test]
+fn the_user_of_the_old_typescript_sdk_approves() {
+    TYPESCRIPT_OLD_APPROVES.approves("stdio", "legacy");
+    TYPESCRIPT_OLD_APPROVES.approves("http", "legacy");
+}
+
+#[test]
+fn the_user_of_the_new_typescript_sdk_approves_in_both_eras() {
+    TYPESCRIPT_NEW_APPROVES.approves("stdio", "legacy");
+    TYPESCRIPT_NEW_APPROVES.approves("http", "legacy");
+    TYPESCRIPT_NEW_APPROVES.approves("stdio", "modern");
+    TYPESCRIPT_NEW_APPROVES.approves("http", "modern");
+}

@@ -31,6 +31,11 @@ pub(crate) struct Server {
 impl Server {
     /// Starts the server of a bench and a session with it.
     pub(crate) fn start(bench: &Bench) -> Self {
+        Self::start_able(bench, json!({}))
+    }
+
+    /// The same, of a client that can do this.
+    pub(crate) fn start_able(bench: &Bench, capabilities: Value) -> Self {
         let mut child = bench
             .command()
             .arg("stdio")
@@ -66,7 +71,7 @@ impl Server {
             stderr: Some(stderr),
             next: 0,
         };
-        let hello = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+        let hello = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "test", "version": "1"}});
         let id = server.request("initialize", hello);
         assert!(server.answer(id)["result"]["capabilities"].is_object());
         server.notify("notifications/initialized", json!({}));
@@ -115,6 +120,29 @@ impl Server {
                 Err(RecvTimeoutError::Disconnected) => panic!("the server went away: {}", self.stderr()),
             }
         }
+    }
+
+    /// The next thing that the server asks, or says, by this method.
+    pub(crate) fn told(&mut self, method: &str) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            if let Some(place) = self.notes.iter().position(|note| note["method"] == method) {
+                return self.notes.remove(place);
+            }
+            match self
+                .messages
+                .recv_timeout(deadline.saturating_duration_since(Instant::now()))
+            {
+                Ok(message) => self.sort(message),
+                Err(_) => panic!("no `{method}` in time: {:?}", self.notes),
+            }
+        }
+    }
+
+    /// Answers what the server asked.
+    pub(crate) fn reply(&mut self, question: &Value, result: &Value) {
+        let message = json!({"jsonrpc": "2.0", "id": question["id"], "result": result});
+        self.raw(format!("{message}\n").as_bytes());
     }
 
     /// What was answered until the server stopped talking.

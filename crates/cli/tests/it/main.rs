@@ -14,6 +14,7 @@ mod shared;
 mod bench;
 mod client;
 mod record;
+mod web;
 
 mod execution;
 mod model;
@@ -37,8 +38,11 @@ mod telemetry;
 mod untrusted;
 
 mod approvals;
+mod consulted;
 mod crash;
 mod invocations;
+mod questions;
+mod rounds;
 mod unrecorded;
 
 mod exec;

@@ -13,6 +13,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::lifecycle::ApprovalStep;
+use super::question::{self, AnswerError, Given};
 use super::request::{ApprovalChange, ApprovalRequest, Ballot, Choice, Decider, OwnRequests};
 use super::{ApprovalFilter, Approvals, Approver, Bell};
 use crate::audit::event::{Actor, ApprovalState, Draft};
@@ -72,6 +73,10 @@ pub enum DecideError {
     Unknown(ApprovalId),
     #[error("nobody decides what they asked for themselves; another person has to")]
     OwnRequest,
+    #[error("a client decides only what was asked through it")]
+    AnothersRequest,
+    #[error(transparent)]
+    Answer(#[from] AnswerError),
     #[error(transparent)]
     Record(#[from] RecordError),
 }
@@ -267,14 +272,18 @@ impl Board {
             if !approval.is_pending() {
                 return Ok(Decided::Before(approval));
             }
-            if approval.owner == ballot.by.credential && ballot.by.own_requests == OwnRequests::Refused {
-                return Err(DecideError::OwnRequest);
+            match (approval.owner == ballot.by.credential, ballot.by.own_requests) {
+                (true, OwnRequests::Refused) => return Err(DecideError::OwnRequest),
+                (false, OwnRequests::Only) => return Err(DecideError::AnothersRequest),
+                (true, OwnRequests::Allowed | OwnRequests::Only)
+                | (false, OwnRequests::Refused | OwnRequests::Allowed) => {}
             }
             if ballot.choice == Choice::Allow && approval.has_voted(&ballot.by.credential) {
                 return Ok(Decided::Counted(approval));
             }
+            let answer = question::check(&approval, ballot.choice, ballot.answer.as_ref())?;
             let from = approval.version;
-            let Ok(next) = approval.with(&ballot, self.parts.clock.now()) else {
+            let Ok(next) = approval.with(&ballot, answer, self.parts.clock.now()) else {
                 continue;
             };
             if !self.write(from, &next, self.decision(&next, &ballot)).await? {
@@ -360,8 +369,13 @@ impl Board {
     }
 
     fn presentable(&self, ballot: Ballot) -> Ballot {
+        let answer = ballot.answer.map(|given| match given {
+            Given::Option(option) => Given::Option(option),
+            Given::Custom(words) => Given::Custom(self.parts.redactor.redact_text(&words).into_owned()),
+        });
         Ballot {
             reason: self.clean(&ballot.reason),
+            answer,
             ..ballot
         }
     }

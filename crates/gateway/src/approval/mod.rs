@@ -7,8 +7,10 @@
 
 pub mod binding;
 pub mod board;
+pub mod client;
 pub mod details;
 pub mod lifecycle;
+pub mod question;
 pub mod request;
 
 use crate::audit::event::ApprovalState;
@@ -204,6 +206,7 @@ impl Approver for NobodyToAsk {
             choice: Choice::Deny,
             by: Decider::system("nobody"),
             reason,
+            answer: None,
         };
         Box::pin(async move { Some(ballot) })
     }

@@ -6,6 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::lifecycle::{self, ApprovalStatus, ApprovalStep, IllegalApprovalStep};
+use super::question::{Answered, Given};
 use crate::audit::event::{Actor, ActorType, ApprovalState};
 use crate::clock::Timestamp;
 use crate::ids::{ApprovalId, CorrelationId, CredentialId, RequestId};
@@ -68,11 +69,13 @@ pub struct Decider {
 }
 
 /// Whether somebody may decide their own request. Never, but for a person at a terminal whom the
-/// configuration lets.
+/// configuration lets, and for a client that policy lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OwnRequests {
     Refused,
     Allowed,
+    /// Their own and nobody else's.
+    Only,
 }
 
 impl Decider {
@@ -104,6 +107,8 @@ pub struct Ballot {
     pub choice: Choice,
     pub by: Decider,
     pub reason: String,
+    /// What they choose, where it is a question with options.
+    pub answer: Option<Given>,
 }
 
 /// An answer as it is kept.
@@ -114,6 +119,8 @@ pub struct Vote {
     pub choice: Choice,
     pub reason: String,
     pub at: Timestamp,
+    /// What they chose of what was offered.
+    pub answer: Option<Answered>,
 }
 
 /// The question and its fate.
@@ -273,8 +280,13 @@ impl ApprovalRequest {
     }
 
     /// The question after an answer. One no settles it; yes settles it when enough people said so. Who
-    /// said something before is not counted again.
-    pub fn with(mut self, ballot: &Ballot, now: Timestamp) -> Result<Self, IllegalApprovalStep> {
+    /// said something before is not counted again. What was chosen has been held against the offer.
+    pub fn with(
+        mut self,
+        ballot: &Ballot,
+        answer: Option<Answered>,
+        now: Timestamp,
+    ) -> Result<Self, IllegalApprovalStep> {
         let step = match ballot.choice {
             Choice::Allow => ApprovalStep::Approve,
             Choice::Deny => ApprovalStep::Deny,
@@ -287,6 +299,7 @@ impl ApprovalRequest {
                 choice: ballot.choice,
                 reason: ballot.reason.clone(),
                 at: now,
+                answer,
             });
         }
         let agreed = self.votes.iter().filter(|vote| vote.choice == Choice::Allow).count();
@@ -306,6 +319,12 @@ impl ApprovalRequest {
 
     pub fn has_voted(&self, credential: &CredentialId) -> bool {
         self.votes.iter().any(|vote| vote.credential == *credential)
+    }
+
+    /// What was chosen, of a question that is answered.
+    pub fn answer(&self) -> Option<&Answered> {
+        let chosen = self.votes.iter().rev().find_map(|vote| vote.answer.as_ref());
+        chosen.filter(|_| self.decision() == Some(Choice::Allow))
     }
 
     /// S1's fields under S1's names, with S4's beside them.
@@ -335,6 +354,10 @@ impl ApprovalRequest {
             "quorum": self.quorum,
             "votes": self.votes_json(),
         });
+        if let (Some(Value::Object(answer)), Value::Object(fields)) = (self.answer().map(Answered::to_json), &mut shown)
+        {
+            fields.extend(answer);
+        }
         // What has nothing to say is left out; S1 marks these as optional.
         if let Value::Object(fields) = &mut shown {
             fields.retain(|_, value| !value.is_null());
@@ -344,10 +367,14 @@ impl ApprovalRequest {
 
     pub fn votes_json(&self) -> Value {
         let vote = |vote: &Vote| {
-            json!({
+            let mut shown = json!({
                 "credential": vote.credential.as_str(), "by": vote.by, "decision": vote.choice.as_str(),
                 "reason": vote.reason, "at": vote.at.to_string(),
-            })
+            });
+            if let Some(answer) = &vote.answer {
+                shown["answer"] = answer.to_json();
+            }
+            shown
         };
         self.votes.iter().map(vote).collect()
     }
@@ -363,6 +390,7 @@ impl ApprovalRequest {
                 choice: Choice::parse(&word("decision")?)?,
                 reason: word("reason")?,
                 at: Timestamp::parse(&word("at")?).ok()?,
+                answer: Answered::from_json(&vote["answer"]),
             })
         };
         kept.as_array().into_iter().flatten().filter_map(read).collect()
@@ -415,13 +443,14 @@ pub(crate) mod tests {
             choice,
             by: Decider::person(user, OwnRequests::Refused),
             reason: format!("{user} thinks so"),
+            answer: None,
         }
     }
 
     #[test]
     fn a_decision_is_set_with_its_time_and_how_long_it_took() {
         let now = Timestamp::from_millis(4_000);
-        let decided = sample(1).with(&says("ana", Choice::Allow), now).unwrap();
+        let decided = sample(1).with(&says("ana", Choice::Allow), None, now).unwrap();
         let shown = decided.to_json();
         assert_eq!(
             (&shown["status"], &shown["decision"], &shown["decided_by"]),
@@ -430,7 +459,7 @@ pub(crate) mod tests {
         assert_eq!((&shown["waitingDuration"], decided.version), (&json!(3_000), 2));
         assert_eq!(shown["resolvedAt"], "1970-01-01T00:00:04.000Z");
         assert!(sample(1).to_json().get("decision").is_none());
-        let late = decided.with(&says("ben", Choice::Deny), now);
+        let late = decided.with(&says("ben", Choice::Deny), None, now);
         assert!(late.is_err(), "the first decision stands");
     }
 
@@ -438,14 +467,14 @@ pub(crate) mod tests {
     fn a_quorum_counts_people_not_answers() {
         let now = Timestamp::from_millis(2_000);
         let yes = |user| says(user, Choice::Allow);
-        let once = sample(2).with(&yes("ana"), now).unwrap();
+        let once = sample(2).with(&yes("ana"), None, now).unwrap();
         assert!(once.is_pending());
-        let twice = once.clone().with(&yes("ana"), now).unwrap();
+        let twice = once.clone().with(&yes("ana"), None, now).unwrap();
         assert!(twice.is_pending() && twice.votes.len() == 1, "one person is one voice");
-        let both = twice.with(&yes("ben"), now).unwrap();
+        let both = twice.with(&yes("ben"), None, now).unwrap();
         assert_eq!(both.state(), ApprovalState::Approved);
         assert_eq!(both.decided_by.as_deref(), Some("ana, ben"));
-        let no = once.with(&says("ben", Choice::Deny), now).unwrap();
+        let no = once.with(&says("ben", Choice::Deny), None, now).unwrap();
         assert_eq!(
             (no.state(), no.decided_by.as_deref()),
             (ApprovalState::Denied, Some("ben"))
@@ -481,7 +510,7 @@ pub(crate) mod tests {
     #[test]
     fn votes_read_back() {
         let voted = sample(2)
-            .with(&says("ana", Choice::Allow), Timestamp::from_millis(7))
+            .with(&says("ana", Choice::Allow), None, Timestamp::from_millis(7))
             .unwrap();
         assert_eq!(
             ApprovalRequest::votes_from(&voted.votes_json().to_string()),

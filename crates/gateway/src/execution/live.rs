@@ -37,7 +37,7 @@ pub struct Live {
     /// Callers who wait for its end.
     attended: watch::Sender<usize>,
     /// The question it waits for.
-    question: Mutex<Option<ApprovalId>>,
+    question: watch::Sender<Option<ApprovalId>>,
     /// Somebody was asked about it at some time.
     was_asked: AtomicBool,
     end: watch::Sender<Option<Arc<CommandResult>>>,
@@ -67,7 +67,7 @@ impl Live {
             progress,
             cancel: watch::Sender::new(false),
             attended: watch::Sender::new(0),
-            question: Mutex::default(),
+            question: watch::Sender::new(None),
             was_asked: AtomicBool::new(false),
             end: watch::Sender::new(None),
         }
@@ -148,12 +148,25 @@ impl Live {
     /// It waits for an answer, or no longer does.
     pub(crate) fn waits_for(&self, question: Option<ApprovalId>) {
         self.was_asked.fetch_or(question.is_some(), Ordering::Relaxed);
-        *self.question.lock().unwrap_or_else(PoisonError::into_inner) = question;
+        self.question.send_replace(question);
     }
 
     /// The question it waits for.
     pub fn question(&self) -> Option<ApprovalId> {
-        self.question.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.question.borrow().clone()
+    }
+
+    /// Resolves with the question it waits for, once that is another than the one seen.
+    pub(crate) async fn asks(&self, seen: Option<&ApprovalId>) -> ApprovalId {
+        let mut question = self.question.subscribe();
+        loop {
+            let asked = question.borrow_and_update().clone();
+            if let Some(asked) = asked.filter(|asked| Some(asked) != seen) {
+                return asked;
+            }
+            // The sender lives as long as `self`, so this cannot fail while we wait.
+            let _ = question.changed().await;
+        }
     }
 
     pub(crate) fn was_asked(&self) -> bool {

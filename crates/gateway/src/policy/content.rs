@@ -59,6 +59,7 @@ impl EffectivePolicy {
             "quorum": self.approval.quorum,
             "approval_timeout_ms": self.approval.timeout.map(|timeout| timeout.as_millis() as u64),
             "self_approval": self.approval.self_approval,
+            "client_decides": self.approval.client_decides,
             "whitelist": self.approval.whitelist.iter().map(whitelist_rule).collect::<Vec<_>>(),
             "rule_sources": {
                 "allowlist": sources.allowlist, "workspace": sources.workspace, "cwd_roots": sources.cwd_roots,
@@ -142,6 +143,8 @@ impl EffectivePolicy {
                     .map_err(|_| ContentError::Field("quorum"))?,
                 whitelist: read.each("whitelist", read_whitelist_rule)?,
                 self_approval: read.flag("self_approval")?,
+                // Policies recorded before there was such an approver have none.
+                client_decides: content["client_decides"].as_bool().unwrap_or(false),
             },
             places: Places {
                 workspace_root: read.optional_text("workspace_root").map(PathBuf::from),

@@ -115,6 +115,9 @@ pub struct ApprovalPolicy {
     pub self_approval: bool,
     /// How many people must agree.
     pub quorum: u32,
+    /// Whether a client's own user may decide what was asked through that client. The client can answer in
+    /// their name, so this trusts the client.
+    pub client_decides: bool,
 }
 
 /// Where commands may work.

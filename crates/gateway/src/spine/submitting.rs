@@ -19,7 +19,7 @@ use crate::limits;
 use crate::policy::decide::Verdict;
 use crate::policy::effective::Mode;
 use crate::service::{Answer, ToolCall};
-use crate::session::Admitted;
+use crate::session::{Admitted, Caller};
 use crate::tools::exec::request::{self, CommandRequest, CommandTool};
 use crate::tools::exec::result::CommandResult;
 
@@ -62,13 +62,24 @@ impl Gateway {
             Ok(considered) => considered,
             Err(Considering::Join(known)) => {
                 drop(looking);
-                let (answer, _) = self.wait(&known, &call).await;
+                let (answer, _) = self.wait(admitted.caller(), &known, &call).await;
                 return self.called(admitted.caller(), &call, started, answer).await;
             }
             Err(Considering::Refused(live, refusal)) => {
                 return self.refuse_entered(&admitted, &request, &live, refusal).await;
             }
         };
+        // A later round goes on with the question it began with. Once that is settled by another call, this
+        // one hears what came of it instead of asking again.
+        if let Some(resumed) = call.user.as_ref().and_then(|user| user.resumes())
+            && considered.held.as_ref().is_none_or(|held| held.id != resumed.approval)
+            && self.went_on(&admitted, &resumed).await
+        {
+            drop(looking);
+            let patience = self.settings.answer_within;
+            let answer = self.recall(&admitted, resumed.command, patience).await;
+            return self.called(admitted.caller(), &call, started, answer).await;
+        }
         let is_repeat = considered.held.is_some();
         let entered = self.commands.enter(&admitted.caller().credential, &live);
         drop(looking);
@@ -79,22 +90,22 @@ impl Gateway {
                         .conduct(admitted.clone(), request, live.clone(), considered)
                         .in_current_span(),
                 );
-                let (answer, reached) = self.wait(&live, &call).await;
+                let (answer, reached) = self.wait(admitted.caller(), &live, &call).await;
                 let is_anothers = answer.command.as_ref() != Some(&live.request_id);
                 match reached {
                     // The command's own events tell of the call that first asked for it, not of this one.
-                    Reached::End | Reached::Patience if is_repeat || is_anothers => {
+                    Reached::End | Reached::Patience | Reached::Question if is_repeat || is_anothers => {
                         return self.called(admitted.caller(), &call, started, answer).await;
                     }
                     Reached::End if answer.structured["status"] != Status::Pending.as_str() => {}
-                    Reached::End | Reached::Patience => {
+                    Reached::End | Reached::Patience | Reached::Question => {
                         self.answered_early(admitted.caller(), &live, &call, &answer).await;
                     }
                 }
                 answer
             }
             Err(NotEntered::Known(known)) if known.digest == request.digest => {
-                let (answer, _) = self.wait(&known, &call).await;
+                let (answer, _) = self.wait(admitted.caller(), &known, &call).await;
                 self.called(admitted.caller(), &call, started, answer).await
             }
             Err(NotEntered::Known(_)) => {
@@ -170,11 +181,12 @@ impl Gateway {
 
     /// Waits for the end, as long as a client will: without a limit when a running command is being
     /// streamed to it, else until it must be told to look again later.
-    async fn wait(&self, live: &Arc<Live>, call: &ToolCall) -> (Answer, Reached) {
+    async fn wait(&self, caller: &Caller, live: &Arc<Live>, call: &ToolCall) -> (Answer, Reached) {
         let mut cancel = call.cancel.clone();
         let (answer, reached) = tokio::select! {
             result = live.ended() => (result.answer(), Reached::End),
             () = self.patience(live, call) => (self.running(live).answer(), Reached::Patience),
+            () = self.consult(caller, live, call) => (self.running(live).answer(), Reached::Question),
             () = cancel.cancelled() => {
                 live.cancel();
                 (live.ended().await.answer(), Reached::End)
@@ -251,6 +263,8 @@ enum Reached {
     End,
     /// The client must hear something; the command goes on.
     Patience,
+    /// The client's user is asked by the answer.
+    Question,
 }
 
 /// Why a request does not become a command of its own.

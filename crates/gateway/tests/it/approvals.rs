@@ -42,6 +42,7 @@ fn says(user: &str, choice: Choice) -> Ballot {
         choice,
         by: Decider::person(user, OwnRequests::Refused),
         reason: "so it is".into(),
+        answer: None,
     }
 }
 
@@ -272,6 +273,7 @@ async fn a_cancelled_call_withdraws_its_question() {
         Caller::anonymous_agent(Transport::Stdio),
         ToolCall {
             answer_within: None,
+            user: None,
             tool: "execute_process".into(),
             arguments,
             progress: None,
@@ -319,6 +321,25 @@ async fn impatient_call(stage: &Stage) -> countersign_gateway::ids::ApprovalId {
     impatient.answer_within = Duration::from_millis(1);
     call(&impatient).await;
     stage.asked().await.id
+}
+
+#[tokio::test]
+async fn a_client_decides_what_was_asked_through_it_and_nothing_else() {
+    let stage = Stage::new(Mode::Untrusted);
+    let id = impatient_call(&stage).await;
+    let anothers = Caller {
+        credential: countersign_gateway::ids::CredentialId::trusted("other"),
+        ..Caller::anonymous_agent(Transport::Stdio)
+    };
+    let by = |caller: &Caller| Ballot {
+        by: Decider::client(caller),
+        ..yes()
+    };
+    let refused = stage.board().decide(&id, by(&anothers)).await;
+    assert_eq!(refused, Err(DecideError::AnothersRequest));
+    let own = Caller::anonymous_agent(Transport::Stdio);
+    let decided = stage.board().decide(&id, by(&own)).await.unwrap();
+    assert_eq!(decided.approval().decided_by.as_deref(), Some("client:local"));
 }
 
 #[tokio::test]
@@ -495,6 +516,7 @@ async fn one_who_is_streamed_to_hears_of_the_question_and_is_answered_at_the_lim
     let told = Arc::new(Told(Mutex::default()));
     let call = ToolCall {
         answer_within: None,
+        user: None,
         tool: "execute_process".into(),
         arguments: act().as_object().unwrap().clone(),
         progress: Some(told.clone()),

@@ -4,6 +4,7 @@
 
 mod acts;
 mod approvals;
+mod consulting;
 mod invocations;
 mod policy;
 mod stage;
@@ -23,6 +24,7 @@ fn yes() -> Ballot {
         choice: Choice::Allow,
         by: Decider::person("ana", OwnRequests::Refused),
         reason: "fine".into(),
+        answer: None,
     }
 }
 
@@ -31,6 +33,7 @@ fn no() -> Ballot {
         choice: Choice::Deny,
         by: Decider::person("ana", OwnRequests::Refused),
         reason: "not today".into(),
+        answer: None,
     }
 }
 

@@ -71,9 +71,13 @@ impl Exchange {
         matches!(*self.state(), State::Gone)
     }
 
-    /// The way in for one request. When the last holder lets go of it, nothing more will be said.
-    pub(super) fn outlet(self: &Arc<Self>) -> Arc<dyn Outlet> {
-        Arc::new(OfOneRequest(Arc::clone(self)))
+    /// The way in for one request. When the last holder lets go of it, nothing more will be said. Where the
+    /// client reads no stream, nothing but the answer reaches it.
+    pub(super) fn outlet(self: &Arc<Self>, streams: bool) -> Arc<dyn Outlet> {
+        Arc::new(OfOneRequest {
+            exchange: Arc::clone(self),
+            streams,
+        })
     }
 
     /// The way in for as long as there is a stream.
@@ -243,25 +247,32 @@ fn wake(listener: Option<Waker>) {
     }
 }
 
-struct OfOneRequest(Arc<Exchange>);
+struct OfOneRequest {
+    exchange: Arc<Exchange>,
+    streams: bool,
+}
 
 impl Outlet for OfOneRequest {
     fn send(&self, message: Outgoing) {
-        self.0.send(message);
+        self.exchange.send(message);
     }
 
     fn offer(&self, message: Outgoing) -> bool {
-        self.0.offer(message)
+        self.exchange.offer(message)
+    }
+
+    fn carries_questions(&self) -> bool {
+        self.streams
     }
 
     fn let_go(&self) {
-        self.0.let_go();
+        self.exchange.let_go();
     }
 }
 
 impl Drop for OfOneRequest {
     fn drop(&mut self) {
-        self.0.end();
+        self.exchange.end();
     }
 }
 

@@ -61,6 +61,7 @@ use crate::office::{self, Office, Visitor};
 use crate::rest;
 
 pub use crate::mcp::host::ConformanceFixtures;
+pub use crate::mcp::seal::SealKey;
 
 pub use auth::Anonymous;
 pub use gauges::Gauges;
@@ -101,6 +102,8 @@ pub struct HttpOptions {
     pub limits: HttpLimits,
     pub tls: Option<Tls>,
     pub fixtures: ConformanceFixtures,
+    /// What the states of modern clients are signed with.
+    pub seal_key: SealKey,
     /// What people use; none serves programs only.
     pub office: Option<Office>,
     /// Where the numbers of this moment are kept.
@@ -168,7 +171,7 @@ impl Server {
             clock: options.clock.clone(),
             ids: options.ids.clone(),
             depth_max: options.limits.depth,
-            features: Features::new(&options.clock, options.fixtures),
+            features: Features::new(&options.clock, options.fixtures, options.seal_key.clone()),
             metrics: Arc::default(),
         });
         let registry = Arc::new(Registry::new(

@@ -127,7 +127,7 @@ impl Post<'_> {
             matches!(&incoming, Incoming::One(Message::Request(request)) if request.method == "subscriptions/listen");
         let connection = Connection::new(&self.server.host, self.caller, Link::Stateless);
         let asks = asks(&incoming);
-        let exchange = begin(&connection, incoming);
+        let exchange = begin(&connection, incoming, accepts);
         let waiting = Waiting {
             exchange: &exchange,
             cancels: Some(&connection),
@@ -171,7 +171,7 @@ impl Post<'_> {
             }
         };
         let asks = asks(&incoming);
-        let exchange = begin(&live.connection, incoming);
+        let exchange = begin(&live.connection, incoming, accepts);
         let waiting = Waiting {
             exchange: &exchange,
             cancels: None,
@@ -196,7 +196,7 @@ impl Post<'_> {
             }
         };
         let live = self.server.registry.begin(self.caller);
-        let exchange = begin(&live.connection, incoming);
+        let exchange = begin(&live.connection, incoming, accepts);
         let first = first(&exchange, accepts, Patience::Long).await;
         let began = matches!(first, Some(First::Answer(None)));
         let json = Accepts { json: true, ..accepts };
@@ -321,9 +321,9 @@ fn is_handshake(incoming: &Incoming) -> bool {
     matches!(incoming, Incoming::One(Message::Request(request)) if request.method == "initialize")
 }
 
-fn begin(connection: &Connection, incoming: Incoming) -> Arc<Exchange> {
+fn begin(connection: &Connection, incoming: Incoming, accepts: Accepts) -> Arc<Exchange> {
     let exchange = Exchange::new();
-    let outlet = exchange.outlet();
+    let outlet = exchange.outlet(accepts.events);
     connection.take(incoming, &outlet);
     exchange
 }

@@ -60,6 +60,14 @@ impl Conversation {
         self.token.is_some()
     }
 
+    /// Whether the client would hear a question.
+    pub(crate) fn can_ask(&self) -> bool {
+        match &*self.stage() {
+            Stage::Open { outlet, .. } => outlet.carries_questions(),
+            Stage::Closed => false,
+        }
+    }
+
     /// Nothing is sent after this returns, and nobody waits for the client any more.
     pub(crate) fn close(&self) {
         let before = std::mem::replace(&mut *self.stage(), Stage::Closed);

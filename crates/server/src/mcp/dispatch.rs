@@ -410,7 +410,7 @@ impl Connection {
             drop(state);
             return self.tell(request, era, changed, reply);
         }
-        match job::of(&self.0.host, &client, &request) {
+        match job::of(&self.0.host, &self.0.caller, &client, &request) {
             Ok(Some(job)) => {
                 let beginning = Beginning {
                     request,

@@ -122,6 +122,7 @@ impl Called {
                 let plain = if answer.is_error { Status::Failed } else { Status::Ok };
                 Ok(told.and_then(Status::parse).unwrap_or(plain))
             }
+            Ok(Said::Result(result)) if result["resultType"] == "input_required" => Ok(Status::Pending),
             Ok(Said::Result(_)) => Ok(Status::Ok),
             Err(refusal) => Err(refusal.code),
         };

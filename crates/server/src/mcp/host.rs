@@ -14,7 +14,7 @@ use super::fixtures::Fixtures;
 use super::lists::Lists;
 use super::memory::Reuse;
 use super::revision::Era;
-use super::rounds::Seal;
+use super::seal::{Seal, SealKey};
 use crate::metrics::Metrics;
 
 pub(crate) struct Host {
@@ -43,9 +43,7 @@ pub enum ConformanceFixtures {
 }
 
 impl Features {
-    pub(crate) fn new(clock: &Clock, fixtures: ConformanceFixtures) -> Self {
-        let mut key = [0; 32];
-        getrandom::fill(&mut key).expect("the system has random bytes");
+    pub(crate) fn new(clock: &Clock, fixtures: ConformanceFixtures, key: SealKey) -> Self {
         let extras: Option<Arc<dyn Extras>> = match fixtures {
             ConformanceFixtures::Absent => None,
             ConformanceFixtures::Served => Some(Arc::new(Fixtures::new())),

@@ -9,6 +9,7 @@ use countersign_gateway::service::{Answer, Cancel, Origin, Progress, ToolCall};
 use countersign_gateway::session::Caller;
 use serde_json::{Map, Value, json};
 
+use super::approving::{Asking, Round};
 use super::client::{Ability, Client, Level};
 use super::conversation::Conversation;
 use super::host::Host;
@@ -51,14 +52,24 @@ impl Talk {
 }
 
 /// The job a request is; none for a request that is answered at once.
-pub(crate) fn of(host: &Arc<Host>, client: &Client, request: &Request) -> Result<Option<Job>, Refusal> {
+pub(crate) fn of(
+    host: &Arc<Host>,
+    caller: &Caller,
+    client: &Client,
+    request: &Request,
+) -> Result<Option<Job>, Refusal> {
     if let Some(extras) = &host.features.extras
         && let Some(job) = extras.job(client, request)?
     {
         return Ok(Some(job));
     }
     match (request.method.as_str(), client.era) {
-        ("tools/call", _) => CallRequest::read(&request.params).map(|call| Some(tool(call))),
+        ("tools/call", Era::Legacy(_)) => CallRequest::read(&request.params).map(|call| Some(tool(call, None))),
+        ("tools/call", Era::Modern) => {
+            let call = CallRequest::read(&request.params)?;
+            let round = Round::read(host, caller, &request.params)?;
+            Ok(Some(tool(call, Some(round))))
+        }
         ("subscriptions/listen", Era::Modern) => listening::job(request).map(Some),
         ("tasks/get" | "tasks/update" | "tasks/cancel", Era::Modern) => tasks::job(client, request).map(Some),
         _ => Ok(None),
@@ -66,11 +77,11 @@ pub(crate) fn of(host: &Arc<Host>, client: &Client, request: &Request) -> Result
 }
 
 /// Calls a tool of the gateway.
-fn tool(call: CallRequest) -> Job {
-    Box::new(move |talk| Box::pin(call_tool(talk, call)))
+fn tool(call: CallRequest, round: Option<Round>) -> Job {
+    Box::new(move |talk| Box::pin(call_tool(talk, call, round)))
 }
 
-async fn call_tool(talk: Talk, call: CallRequest) -> Outcome {
+async fn call_tool(talk: Talk, call: CallRequest, round: Option<Round>) -> Outcome {
     let Talk {
         host,
         caller,
@@ -84,6 +95,7 @@ async fn call_tool(talk: Talk, call: CallRequest) -> Outcome {
     let becomes_task =
         client.era == Era::Modern && client.capabilities.has(Ability::Tasks) && !conversation.is_followed();
     let tool = call.tool.clone();
+    let asking = Asking::of(&host, &conversation, round);
     let progress = conversation
         .is_followed()
         .then(|| Arc::clone(&conversation) as Arc<dyn Progress>);
@@ -96,15 +108,28 @@ async fn call_tool(talk: Talk, call: CallRequest) -> Outcome {
             cancel,
             origin,
             answer_within: becomes_task.then_some(TASK_AFTER),
+            user: asking.user(),
         },
     );
     let answer = answer.await?;
     let level = if answer.is_error { Level::Warning } else { Level::Info };
     conversation.log(level, || told(&tool, &answer));
-    let task = becomes_task
+    let rounds = match &asking {
+        Asking::ByRounds(rounds) => Some(rounds),
+        Asking::ByRequest(_) | Asking::Nobody => None,
+    };
+    // A task could not show its client's user a form, so the form goes first.
+    let task = (becomes_task && rounds.is_none_or(|rounds| !rounds.has_form()))
         .then(|| tasks::created(&answer, host.clock.now()))
         .flatten();
-    Ok(task.map_or(Said::Answer(answer), Said::Result))
+    if let Some(task) = task {
+        return Ok(Said::Result(task));
+    }
+    let again = match rounds {
+        Some(rounds) => rounds.again(&host, &conversation, &answer)?,
+        None => None,
+    };
+    Ok(again.map_or(Said::Answer(answer), Said::Result))
 }
 
 /// What the client's log says of a call that was answered.

@@ -24,15 +24,18 @@ mod prompts;
 mod resources;
 mod tools;
 
+mod approving;
 mod changes;
 mod client;
 mod conversation;
+mod form;
 mod job;
 mod listening;
 mod lists;
 mod question;
 pub(crate) mod questions;
 mod rounds;
+pub(crate) mod seal;
 mod tasks;
 
 mod extras;

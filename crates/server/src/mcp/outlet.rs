@@ -55,6 +55,11 @@ pub(crate) trait Outlet: Send + Sync + 'static {
     /// Takes a message that may be dropped when the client reads too slowly. False if it was.
     fn offer(&self, message: Outgoing) -> bool;
 
+    /// Whether something but the answer reaches the client.
+    fn carries_questions(&self) -> bool {
+        true
+    }
+
     /// May end the stream a client reads now, where what follows can be fetched later.
     fn let_go(&self) {}
 }

@@ -85,6 +85,7 @@ async fn conduct(talk: Talk, act: Act, id: String) -> Outcome {
                 cancel: Cancel::never(),
                 origin: talk.origin,
                 answer_within: None,
+                user: None,
             };
             talk.host.service.call(talk.caller, call)
         }

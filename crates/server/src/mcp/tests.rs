@@ -19,6 +19,7 @@ use super::changes::Change;
 use super::dispatch::Connection;
 use super::host::{ConformanceFixtures, Features, Host, Link};
 use super::outlet::{Outgoing, Outlet};
+use super::seal::SealKey;
 use crate::limits::REQUEST_STATE_TTL;
 
 /// A gateway whose only tool waits until it is cancelled.
@@ -59,7 +60,7 @@ fn host(clock: &Clock) -> Arc<Host> {
         clock: clock.clone(),
         ids: IdSource::counting(),
         depth_max: 128,
-        features: Features::new(clock, ConformanceFixtures::Served),
+        features: Features::new(clock, ConformanceFixtures::Served, SealKey::new([7; 32])),
         metrics: Arc::default(),
     })
 }

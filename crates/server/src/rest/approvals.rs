@@ -7,7 +7,9 @@ use axum::extract::{Path, State};
 use axum::response::{IntoResponse, Response};
 use axum::{Extension, Json};
 use countersign_gateway::approval::ApprovalFilter;
+use countersign_gateway::approval::question::Given;
 use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider};
+use countersign_gateway::error::brief;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -40,9 +42,35 @@ pub(super) async fn show(
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Decision {
-    decision: String,
+    decision: Option<String>,
     #[serde(default)]
     reason: String,
+    /// One of the options of a question.
+    selected_option: Option<String>,
+    /// An answer to a question in words of one's own.
+    custom: Option<String>,
+}
+
+impl Decision {
+    /// What is said; who only names an answer approves.
+    fn read(&self) -> Result<(Choice, Option<Given>), Failure> {
+        let answer = match (&self.selected_option, &self.custom) {
+            (Some(_), Some(_)) => return Err(Failure::malformed("give `selected_option` or `custom`, not both")),
+            (Some(option), None) => Some(Given::Option(option.clone())),
+            (None, Some(custom)) => Some(Given::Custom(custom.clone())),
+            (None, None) => None,
+        };
+        let choice = match (self.decision.as_deref(), &answer) {
+            (Some("approve"), _) | (None, Some(_)) => Choice::Allow,
+            (Some("deny"), _) => Choice::Deny,
+            (Some(other), _) => {
+                let message = format!("`decision` is `approve` or `deny`, not `{}`", brief(other));
+                return Err(Failure::malformed(message));
+            }
+            (None, None) => return Err(Failure::malformed("`decision` is missing; it is `approve` or `deny`")),
+        };
+        Ok((choice, answer))
+    }
 }
 
 pub(super) async fn decide(
@@ -55,19 +83,13 @@ pub(super) async fn decide(
         let by = Decider::of(visitor.caller()?)?;
         let decision: Decision =
             serde_json::from_slice(&body).map_err(|error| Failure::malformed(format!("the body: {error}")))?;
-        let choice = match decision.decision.as_str() {
-            "approve" => Choice::Allow,
-            "deny" => Choice::Deny,
-            other => {
-                let message = format!("`decision` is `approve` or `deny`, not `{other}`");
-                return Err(Failure::malformed(message));
-            }
-        };
+        let (choice, answer) = decision.read()?;
         let approval = api.office.board.named(&id).await?;
         let ballot = Ballot {
             choice,
             by,
             reason: decision.reason,
+            answer,
         };
         let decided = api.office.board.decide(&approval.id, ballot).await?;
         Ok(decided.approval().to_json())

@@ -63,7 +63,10 @@ impl From<DecideError> for Failure {
         match error {
             DecideError::Record(error) => error.into(),
             DecideError::Unknown(_) => Refusal::new(ErrorCode::NotFound, error.to_string()).into(),
-            DecideError::OwnRequest => Refusal::new(ErrorCode::Forbidden, error.to_string()).into(),
+            DecideError::Answer(_) => Self::malformed(error.to_string()),
+            DecideError::OwnRequest | DecideError::AnothersRequest => {
+                Refusal::new(ErrorCode::Forbidden, error.to_string()).into()
+            }
         }
     }
 }

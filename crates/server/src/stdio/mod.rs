@@ -28,6 +28,7 @@ pub use crate::mcp::host::ConformanceFixtures;
 use crate::mcp::host::{Features, Host, Link};
 use crate::mcp::jsonrpc::Malformed;
 use crate::mcp::outlet::{Outlet, Reply};
+pub use crate::mcp::seal::SealKey;
 use lines::{Line, Lines};
 use outbox::Outbox;
 
@@ -41,6 +42,8 @@ pub struct StdioOptions {
     pub ids: IdSource,
     pub clock: Clock,
     pub fixtures: ConformanceFixtures,
+    /// What the states of modern clients are signed with.
+    pub seal_key: SealKey,
 }
 
 impl StdioOptions {
@@ -53,6 +56,7 @@ impl StdioOptions {
             ids: IdSource::random(),
             clock: Clock::system(),
             fixtures: ConformanceFixtures::Absent,
+            seal_key: SealKey::of_this_process(),
         }
     }
 }
@@ -105,7 +109,7 @@ where
         clock: options.clock.clone(),
         ids: options.ids.clone(),
         depth_max: options.depth_max,
-        features: Features::new(&options.clock, options.fixtures),
+        features: Features::new(&options.clock, options.fixtures, options.seal_key.clone()),
         metrics: Arc::default(),
     });
     let link = Link::Stdio(options.ids.session());

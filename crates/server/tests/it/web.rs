@@ -9,7 +9,7 @@ use countersign_gateway::audit::Pending;
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::ids::IdSource;
 use countersign_server::http::{
-    About, Anonymous, ConformanceFixtures, Gauges, HttpError, HttpLimits, HttpOptions, Readiness, serve_http,
+    About, Anonymous, ConformanceFixtures, Gauges, HttpError, HttpLimits, HttpOptions, Readiness, SealKey, serve_http,
 };
 use countersign_server::limits::SESSION_TTL_DEFAULT;
 use serde_json::{Value, json};
@@ -55,6 +55,7 @@ pub(crate) fn options(fake: &Arc<Fake>) -> HttpOptions {
         gauges: Arc::new(Gauges::default()),
         office: None,
         fixtures: ConformanceFixtures::Absent,
+        seal_key: SealKey::new([7; 32]),
     }
 }
 

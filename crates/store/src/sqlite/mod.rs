@@ -111,6 +111,11 @@ impl SqliteStore {
         })
     }
 
+    /// A secret for one purpose, the same in every process of this state directory.
+    pub fn derived_key(&self, purpose: &str) -> [u8; 32] {
+        self.site.key.derived(purpose)
+    }
+
     /// The public half of the key that signs this record, in hexadecimal.
     pub fn public_key(&self) -> &str {
         self.site.key.public()

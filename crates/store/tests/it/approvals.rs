@@ -74,7 +74,7 @@ fn step(bench: &Bench, approval: &ApprovalRequest, step: ApprovalStep, kind: Eve
     (next, change)
 }
 
-fn board(store: &Arc<SqliteStore>, clock: Clock) -> Arc<Board> {
+pub(crate) fn board(store: &Arc<SqliteStore>, clock: Clock) -> Arc<Board> {
     Board::new(BoardParts {
         record: store.clone(),
         approvals: store.clone(),
@@ -94,11 +94,12 @@ fn everything() -> ApprovalFilter {
     }
 }
 
-fn says(user: &str, choice: Choice) -> Ballot {
+pub(crate) fn says(user: &str, choice: Choice) -> Ballot {
     Ballot {
         choice,
         by: Decider::person(user, OwnRequests::Refused),
         reason: "so it is".to_owned(),
+        answer: None,
     }
 }
 
@@ -113,7 +114,10 @@ fn a_question_reads_back_whole() {
     approval.expires_at = Some(Timestamp::from_millis(noon().as_millis() + 5));
     commit(&store, opening(&bench, &approval)).unwrap();
     assert_eq!(block_on(store.find(&approval.id)).unwrap(), Some(approval.clone()));
-    let voted = approval.clone().with(&says("ana", Choice::Allow), noon()).unwrap();
+    let voted = approval
+        .clone()
+        .with(&says("ana", Choice::Allow), None, noon())
+        .unwrap();
     let change = Change {
         events: vec![event(&bench, &voted, EventType::ApprovalApproved)],
         approvals: vec![ApprovalChange {

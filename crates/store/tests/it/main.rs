@@ -12,6 +12,7 @@ mod migrations;
 mod port;
 mod prune;
 mod query;
+mod questions;
 mod sessions;
 mod supervise;
 mod sweep;

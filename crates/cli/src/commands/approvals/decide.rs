@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use countersign_gateway::approval::board::Decided;
+use countersign_gateway::approval::question::Given;
 use countersign_gateway::approval::request::{ApprovalRequest, Choice};
 use countersign_gateway::audit::event::ApprovalState;
 
@@ -18,29 +19,52 @@ const COMMAND_CHARS_MAX: usize = 80;
 
 pub(crate) fn approve(flags: &Flags, approve: &Approve) -> anyhow::Result<ExitCode> {
     let reason = approve.reason.as_deref().unwrap_or("approved on the terminal");
-    decide(flags, &approve.id, Choice::Allow, reason, Form::of(approve.json))
+    let answer = match (&approve.option, &approve.custom) {
+        (Some(option), _) => Some(Given::Option(option.clone())),
+        (None, Some(custom)) => Some(Given::Custom(custom.clone())),
+        (None, None) => None,
+    };
+    let said = Said {
+        choice: Choice::Allow,
+        reason,
+        answer,
+    };
+    decide(flags, &approve.id, said, Form::of(approve.json))
 }
 
 pub(crate) fn deny(flags: &Flags, deny: &Deny) -> anyhow::Result<ExitCode> {
     if deny.reason.trim().is_empty() {
         return Err(BadUsage("`--reason` must say something; the agent is told".to_owned()).into());
     }
-    decide(flags, &deny.id, Choice::Deny, &deny.reason, Form::of(deny.json))
+    let said = Said {
+        choice: Choice::Deny,
+        reason: &deny.reason,
+        answer: None,
+    };
+    decide(flags, &deny.id, said, Form::of(deny.json))
+}
+
+/// What somebody said on the command line.
+struct Said<'a> {
+    choice: Choice,
+    reason: &'a str,
+    answer: Option<Given>,
 }
 
 /// The exit code is 0 when the question now stands decided as asked, and 1 when somebody had decided
 /// otherwise.
-fn decide(flags: &Flags, id: &str, choice: Choice, reason: &str, form: Form) -> anyhow::Result<ExitCode> {
+fn decide(flags: &Flags, id: &str, said: Said<'_>, form: Form) -> anyhow::Result<ExitCode> {
+    let choice = said.choice;
     let office = Office::open(flags)?;
     let decided = start::runtime()?.block_on(async {
         let approval = office.board.named(id).await?;
-        let ballot = office.ballot(choice, reason);
+        let ballot = office.ballot(choice, said.reason, said.answer);
         Ok::<_, anyhow::Error>(office.board.decide(&approval.id, ballot).await?)
     })?;
     let mut page = Page::stdout();
     match form {
         Form::Json => page.json(&decided.approval().to_json())?,
-        Form::Text => page.line(said(&decided))?,
+        Form::Text => page.line(sentence(&decided))?,
     }
     page.flush()?;
     let stands = match &decided {
@@ -51,7 +75,7 @@ fn decide(flags: &Flags, id: &str, choice: Choice, reason: &str, form: Form) -> 
 }
 
 /// What came of it, in a sentence.
-pub(super) fn said(decided: &Decided) -> String {
+pub(super) fn sentence(decided: &Decided) -> String {
     let approval = decided.approval();
     let act = clean(&shortened(act(approval), COMMAND_CHARS_MAX));
     match decided {

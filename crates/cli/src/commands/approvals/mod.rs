@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use countersign_gateway::approval::board::Board;
+use countersign_gateway::approval::question::Given;
 use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider, OwnRequests};
 use countersign_gateway::approval::{Alone, Bell};
 use countersign_gateway::audit::event::ApprovalState;
@@ -97,11 +98,12 @@ impl Office {
         Ok((office, store))
     }
 
-    fn ballot(&self, choice: Choice, reason: &str) -> Ballot {
+    fn ballot(&self, choice: Choice, reason: &str, answer: Option<Given>) -> Ballot {
         Ballot {
             choice,
             by: Decider::person(&self.user, self.own_requests),
             reason: reason.to_owned(),
+            answer,
         }
     }
 }
@@ -111,11 +113,12 @@ fn detail<'a>(approval: &'a ApprovalRequest, name: &str) -> &'a str {
     approval.details.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// What a person calls the act.
+/// What a person calls the act, or the question where there is none.
 fn act(approval: &ApprovalRequest) -> &str {
-    match detail(approval, "command") {
-        "" => &approval.tool,
-        command => command,
+    match (detail(approval, "command"), detail(approval, "question")) {
+        ("", "") => &approval.tool,
+        ("", question) => question,
+        (command, _) => command,
     }
 }
 

@@ -1,5 +1,6 @@
 //! `approvals show`: everything a person needs to decide, and what was decided.
 
+use countersign_gateway::approval::question::{Answered, Offer};
 use countersign_gateway::approval::request::{ApprovalRequest, Choice};
 use countersign_gateway::clock::{Clock, Timestamp};
 use serde_json::Value;
@@ -41,7 +42,18 @@ pub(super) fn rows(approval: &ApprovalRequest, now: Timestamp) -> Vec<Vec<Cell>>
         Tone::Plain,
         &format!("{} with {}", approval.requested_by, approval.tool),
     );
-    put("runs", Tone::Strong, act(approval));
+    match Offer::of(approval) {
+        Some(offer) => {
+            put("asks", Tone::Strong, offer.question());
+            for option in offer.options() {
+                put("option", Tone::Plain, option);
+            }
+            if offer.allows_custom() {
+                put("option", Tone::Quiet, "or words of your own, with --custom");
+            }
+        }
+        None => put("runs", Tone::Strong, act(approval)),
+    }
     put("programs", Tone::Plain, &words(approval, "programs"));
     put("in", Tone::Plain, detail(approval, "cwd"));
     let rule = format!("{} ({})", detail(approval, "rule"), detail(approval, "source"));
@@ -84,6 +96,10 @@ pub(super) fn rows(approval: &ApprovalRequest, now: Timestamp) -> Vec<Vec<Cell>>
             tone,
             &format!("{}: {word}, {} ({})", vote.by, vote.reason, vote.at),
         );
+    }
+    match approval.answer() {
+        Some(Answered::Option { text, .. } | Answered::Custom(text)) => put("answer", Tone::Good, text),
+        None => {}
     }
     let decided = approval.decided_by.as_deref().zip(approval.resolved_at);
     if let Some((by, at)) = decided {

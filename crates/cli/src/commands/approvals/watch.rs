@@ -115,8 +115,8 @@ async fn live(office: &Office) -> anyhow::Result<()> {
             Wish::Nothing => {}
             Wish::Quit => return Ok(()),
             Wish::Decide(id, choice, reason) => {
-                screen.said = match office.board.decide(&id, office.ballot(choice, &reason)).await {
-                    Ok(decided) => decide::said(&decided),
+                screen.said = match office.board.decide(&id, office.ballot(choice, &reason, None)).await {
+                    Ok(decided) => decide::sentence(&decided),
                     Err(error) => error.to_string(),
                 };
             }

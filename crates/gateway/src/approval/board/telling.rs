@@ -96,8 +96,16 @@ impl Board {
             .text("reason", &ballot.reason)
             .flag("self_approved", next.owner == ballot.by.credential)
             .whole("agreed", i64::try_from(agreed).unwrap_or(i64::MAX))
-            .whole("quorum", next.quorum.into())
-            .finish();
+            .whole("quorum", next.quorum.into());
+        let given = next
+            .votes
+            .iter()
+            .rev()
+            .find(|vote| vote.credential == ballot.by.credential);
+        let payload = match given.and_then(|vote| vote.answer.as_ref()) {
+            Some(answer) => payload.part("answer", &Payload::from(&answer.to_json())).finish(),
+            None => payload.finish(),
+        };
         let mut events = vec![self.draft(next, kind, ballot.by.actor.clone(), payload)];
         if !next.is_pending() {
             events.push(self.timer(next, EventType::WaitResumed));

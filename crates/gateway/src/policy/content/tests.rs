@@ -87,7 +87,7 @@ prop_compose! {
         require in subsequence(Layer::ALL.to_vec(), 0..5),
         whitelist in whitelist(),
         layers in any_layers(),
-        flags in any::<[bool; 3]>(),
+        flags in any::<[bool; 4]>(),
     ) -> EffectivePolicy {
         let allowlist = if list.is_empty() { Allowlist::nothing() } else { Allowlist::from_entries(&list).unwrap() };
         let source = |name: &str| format!("operator file c, line 1, column 1 ({name})");
@@ -110,7 +110,7 @@ prop_compose! {
                 read_paths: vec!["/srv".into()],
                 helpers: vec![("make".to_owned(), texts_of(&["cc", "workspace"]))],
             },
-            approval: ApprovalPolicy { mode, timeout: waits.map(Duration::from_millis), whitelist, self_approval: flags[2], quorum },
+            approval: ApprovalPolicy { mode, timeout: waits.map(Duration::from_millis), whitelist, self_approval: flags[2], quorum, client_decides: flags[3] },
             places: Places {
                 workspace_root: workspace.map(PathBuf::from),
                 cwd_roots: roots.map(|roots| roots.iter().map(PathBuf::from).collect()),
