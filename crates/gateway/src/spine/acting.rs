@@ -160,6 +160,7 @@ impl Gateway {
                 }
                 return Err(Refusal::new(ErrorCode::Cancelled, "the call was cancelled while its question was open"));
             }
+            () = self.consult_about(caller, call, &approval.id) => unreachable!("it never resolves"),
             () = tokio::time::sleep(patience) => {
                 let pending = Refusal::new(ErrorCode::ApprovalPending, waits(&approval.id));
                 return Err(pending.with("approval_id", approval.id.as_str()));

@@ -462,6 +462,7 @@ fn ballot(choice: Choice, reason: &str) -> Ballot {
         choice,
         by: Decider::person("ana", OwnRequests::Refused),
         reason: reason.to_owned(),
+        answer: None,
     }
 }
 

@@ -59,6 +59,7 @@ fn policy(workspace: &Path, mode: Mode) -> EffectivePolicy {
             whitelist: builtin_rules(),
             self_approval: false,
             quorum: 1,
+            client_decides: false,
         },
         places: Places {
             workspace_root: Some(workspace.to_owned()),
@@ -155,6 +156,7 @@ async fn call_as(gateway: &Arc<Gateway>, caller: Caller, tool: &str, arguments: 
         cancel: Cancel::never(),
         origin: Origin::default(),
         answer_within: None,
+        user: None,
     };
     gateway.clone().handle(caller, call).await.unwrap().structured
 }
