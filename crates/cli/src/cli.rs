@@ -70,6 +70,12 @@ pub(crate) enum Command {
     /// Read, prove, export and prune the record.
     #[command(subcommand)]
     Audit(Audit),
+    /// Sum up jobs, approvals and errors of a period, from the record.
+    #[command(
+        after_help = "T is a time such as `2026-11-15T10:00:00Z`, or how long ago it was, such as `24h` or `7d`.\n\n\
+                            Example:\n  countersign metrics --from 24h"
+    )]
+    Metrics(Metrics),
     /// Check a policy, or ask what would happen, without running anything.
     #[command(subcommand)]
     Policy(Policy),
@@ -91,6 +97,12 @@ pub(crate) enum Command {
                             countersign connect vscode --scope project --http"
     )]
     Connect(Connect),
+    /// Show what this is within a minute: a server, an agent that asks for things, and you who decide.
+    #[command(
+        after_help = "Everything happens in a temporary directory on this machine, and nothing is left behind; no \
+                            configuration of yours is read or changed."
+    )]
+    Demo(Demo),
     /// Print a completion script for a shell.
     Completions { shell: clap_complete::Shell },
 }
@@ -110,6 +122,25 @@ pub(crate) struct Serve {
     /// Serve also what the protocol's conformance suite calls by name.
     #[arg(long, hide = true)]
     pub(crate) conformance_fixtures: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// Decide everything alike, without a person.
+    #[arg(long, value_name = "HOW", value_enum)]
+    pub(crate) auto: Option<DemoAnswer>,
+    /// Open the console in a browser.
+    #[arg(long)]
+    pub(crate) open: bool,
+    /// Print what happened as JSON, and nothing else.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DemoAnswer {
+    Approve,
+    Deny,
 }
 
 #[derive(Args, Debug)]
@@ -154,7 +185,8 @@ pub(crate) enum Approvals {
     },
     /// Watch questions come in and answer them with single keys.
     #[command(
-        after_help = "Keys: a approve, d deny (asks for a reason), j/k or arrows choose, q quit.\n\
+        after_help = "Keys: a approve, A approve and allow from now on (shows the rule first), d deny (asks for a \
+                      reason), j/k or arrows choose, q quit.\n\
                       Where standard output is no terminal, one line per question is printed."
     )]
     Watch,
@@ -171,6 +203,13 @@ pub(crate) struct Approve {
     /// Why, for the record.
     #[arg(long, value_name = "R")]
     pub(crate) reason: Option<String>,
+    /// Let the very same command run unasked from now on: shows the rule, and writes it into the operator's
+    /// file if you agree.
+    #[arg(long, conflicts_with_all = ["option", "custom"])]
+    pub(crate) always: bool,
+    /// With `--always`: write the rule without asking.
+    #[arg(long, requires = "always")]
+    pub(crate) yes: bool,
     /// Answers a question with one of its options.
     #[arg(long, value_name = "TEXT", conflicts_with = "custom")]
     pub(crate) option: Option<String>,
@@ -229,6 +268,12 @@ pub(crate) enum Tokens {
         #[arg(long)]
         json: bool,
     },
+    /// Print the address of the running server's console with a code that lets one browser in, once.
+    Login {
+        /// Print JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// List tokens, revoked ones too, without the tokens themselves.
     List {
         /// Print a JSON array.
@@ -283,6 +328,19 @@ pub(crate) enum Audit {
         #[arg(long)]
         json: bool,
     },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Metrics {
+    /// From this time on [default: the beginning of the record].
+    #[arg(long, value_name = "T")]
+    pub(crate) from: Option<String>,
+    /// Before this time [default: now].
+    #[arg(long, value_name = "T")]
+    pub(crate) to: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Args, Debug)]

@@ -29,6 +29,26 @@ pub(crate) fn directories(is_root: bool) -> anyhow::Result<Directories> {
     Ok(Directories { homes, temporary })
 }
 
+/// The same below one directory, which takes everything with it when it goes.
+pub(crate) fn directories_within(base: &Path, is_root: bool) -> anyhow::Result<Directories> {
+    let mode = if is_root { PASSABLE } else { PRIVATE };
+    let make = |name: &str| {
+        let path = base.join(name);
+        let made = fs::DirBuilder::new().mode(mode).create(&path);
+        made.with_context(|| format!("cannot make `{}`", path.display()))?;
+        Ok::<_, anyhow::Error>(path)
+    };
+    Ok(Directories {
+        homes: make("homes")?,
+        temporary: make("temporary")?,
+    })
+}
+
+/// A directory of our own among the temporary ones; whoever asks for it removes it.
+pub(crate) fn temporary_base(is_root: bool) -> anyhow::Result<PathBuf> {
+    temporary(if is_root { PASSABLE } else { PRIVATE })
+}
+
 fn temporary(mode: u32) -> anyhow::Result<PathBuf> {
     let base = fs::canonicalize(std::env::temp_dir()).context("there is no directory for temporary files")?;
     let own = std::process::id();

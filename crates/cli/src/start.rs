@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::config::{self, Flags, Problems, Settings, Surroundings};
 use crate::interpreters;
 use crate::policy;
+use crate::reload::{Reload, ReloadParts};
 use crate::telemetry::{self, Telemetry};
 use crate::wiring::{self, Launchpad, Parts};
 
@@ -35,7 +37,8 @@ const HOUR: Duration = Duration::from_secs(3_600);
 pub(crate) struct Started {
     pub(crate) settings: Settings,
     pub(crate) policy: EffectivePolicy,
-    surroundings: Surroundings,
+    pub(crate) surroundings: Surroundings,
+    pub(crate) flags: Flags,
 }
 
 /// What a transport serves.
@@ -45,6 +48,7 @@ pub(crate) struct Joined {
     pub(crate) credentials: Arc<dyn Credentials>,
     pub(crate) board: Arc<Board>,
     pub(crate) record: Arc<SqliteStore>,
+    pub(crate) reload: Arc<Reload>,
 }
 
 /// The configuration cannot be used; exit code 2.
@@ -73,14 +77,33 @@ impl std::error::Error for BadUsage {}
 
 impl Started {
     pub(crate) fn load(flags: &Flags) -> anyhow::Result<Self> {
-        let surroundings = Surroundings::of_this_process()?;
+        Self::of(Surroundings::of_this_process()?, flags)
+    }
+
+    /// The same in other surroundings than those of this process.
+    pub(crate) fn of(surroundings: Surroundings, flags: &Flags) -> anyhow::Result<Self> {
         let settings = config::load(&surroundings, flags).map_err(BadConfiguration)?;
         let policy = policy::effective(&settings).map_err(|error| BadUsage(format!("{error:#}")))?;
         Ok(Self {
             settings,
             policy,
             surroundings,
+            flags: flags.clone(),
         })
+    }
+
+    /// The files that the policy comes from, whether they exist or not.
+    pub(crate) fn files(&self) -> Vec<PathBuf> {
+        let named = self.flags.config.clone();
+        let named = named.or_else(|| self.surroundings.variable("COUNTERSIGN_CONFIG").map(PathBuf::from));
+        let project = self.settings.places.workspace_root.as_ref();
+        let project = project
+            .unwrap_or(&self.settings.places.start)
+            .join(config::PROJECT_FILE);
+        let mut files = vec![project, self.settings.state_dir.join(config::TRUSTED_FILE)];
+        files.extend(self.surroundings.operator_file());
+        files.extend(named.map(|path| self.surroundings.current_dir.join(path)));
+        files
     }
 
     /// Logs and traces, as configured, for as long as the result is held.
@@ -155,6 +178,7 @@ impl Started {
         let sessions = wiring::sessions(&record, &redactor);
         let credentials = wiring::credentials(&record);
         let board = self.board(&record, approvers);
+        let files = self.files();
         let parts = Parts {
             policy: self.policy.clone(),
             settings: SpineSettings {
@@ -162,15 +186,28 @@ impl Started {
                 output_limit: self.settings.output_limit_bytes,
             },
             board: board.clone(),
-            redactor,
+            redactor: redactor.clone(),
             record: record.clone(),
         };
+        let gateway = wiring::gateway(parts, launchpad);
+        let reload = Reload::new(
+            ReloadParts {
+                flags: self.flags.clone(),
+                surroundings: self.surroundings.clone(),
+                gateway: gateway.clone(),
+                board: board.clone(),
+                record: record.clone(),
+                redactor,
+            },
+            files,
+        );
         Ok(Joined {
-            gateway: wiring::gateway(parts, launchpad),
+            gateway,
             sessions,
             credentials,
             board,
             record,
+            reload,
         })
     }
 
@@ -258,6 +295,21 @@ pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .enable_all()
         .build()
         .context("cannot start the event loop")
+}
+
+/// Reads the configuration again at every SIGHUP, for as long as this process serves.
+pub(crate) fn reload_at_hangup(reload: &Arc<Reload>) -> anyhow::Result<()> {
+    let mut hangup = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    let reload = reload.clone();
+    tokio::spawn(async move {
+        while hangup.recv().await.is_some() {
+            match reload.now(Actor::system("SIGHUP")).await {
+                Ok(()) => say("the configuration was read again"),
+                Err(reason) => say(&format!("countersign: {reason}")),
+            }
+        }
+    });
+    Ok(())
 }
 
 /// Resolves at SIGTERM or SIGINT.

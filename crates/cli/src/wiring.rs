@@ -15,7 +15,7 @@ use countersign_gateway::policy::effective::EffectivePolicy;
 use countersign_gateway::session::credential::Credentials;
 use countersign_gateway::session::desk::Desk;
 use countersign_gateway::session::lifetime::Sessions;
-use countersign_gateway::spine::{Gateway, Ports, Settings};
+use countersign_gateway::spine::{Gateway, Outlook, Ports, Settings};
 
 use countersign_server::stdio::SealKey;
 use countersign_store::sqlite::{Options, SqliteStore};
@@ -30,7 +30,11 @@ pub(crate) struct Launchpad {
 
 impl Launchpad {
     pub(crate) fn prepare() -> anyhow::Result<Self> {
-        let directories = crate::private::directories(uid() == 0)?;
+        Self::on(crate::private::directories(uid() == 0)?)
+    }
+
+    /// On directories that somebody else removes.
+    pub(crate) fn on(directories: Directories) -> anyhow::Result<Self> {
         let zygote =
             SandboxExecutor::start_zygote(&directories).context("cannot start the sandbox's helper process")?;
         Ok(Self { zygote, directories })
@@ -47,24 +51,31 @@ pub(crate) struct Parts {
 }
 
 pub(crate) fn gateway(parts: Parts, launchpad: Launchpad) -> Arc<Gateway> {
-    let machine = Arc::new(Machine::new(parts.policy.command.path.clone()));
-    let environment: BTreeMap<String, String> = std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
-        .filter(|(name, _)| parts.policy.command.env_allow.contains(name))
-        .collect();
     let executor = SandboxExecutor::new(launchpad.zygote, launchpad.directories, uid());
     let ports = Ports {
-        programs: machine.clone(),
-        directories: machine,
+        outlook: outlook(&parts.policy),
         board: parts.board,
         executor: Arc::new(executor),
         record: parts.record,
-        environment,
         redactor: parts.redactor,
         clock: Clock::system(),
         ids: IdSource::random(),
     };
     Gateway::new(parts.policy, parts.settings, ports)
+}
+
+/// This machine, as far as a policy lets it be seen.
+pub(crate) fn outlook(policy: &EffectivePolicy) -> Outlook {
+    let machine = Arc::new(Machine::new(policy.command.path.clone()));
+    let environment: BTreeMap<String, String> = std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .filter(|(name, _)| policy.command.env_allow.contains(name))
+        .collect();
+    Outlook {
+        programs: machine.clone(),
+        directories: machine,
+        environment,
+    }
 }
 
 /// The questions of this state directory, and whom this process asks by itself.

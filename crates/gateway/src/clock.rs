@@ -17,6 +17,13 @@ pub struct BadTimestamp {
     text: String,
 }
 
+/// Text that is neither a moment nor a time ago.
+#[derive(Debug, thiserror::Error)]
+#[error("`{text}` is neither an RFC 3339 time such as `2026-11-15T10:00:00Z` nor a time ago such as `24h`")]
+pub struct BadMoment {
+    text: String,
+}
+
 impl Timestamp {
     pub fn from_millis(millis: i64) -> Self {
         Self(millis)
@@ -42,6 +49,28 @@ impl Timestamp {
         text.parse::<jiff::Timestamp>()
             .map(|moment| Self(moment.as_millisecond()))
             .map_err(|_| BadTimestamp { text: text.to_owned() })
+    }
+
+    /// A moment, or how long before `now` it was: `90s`, `30m`, `24h`, `7d`.
+    pub fn parse_or_ago(text: &str, now: Self) -> Result<Self, BadMoment> {
+        let ago = || {
+            let (count, unit) = text.split_at(text.len().checked_sub(1)?);
+            let millis = match unit {
+                "s" => 1_000,
+                "m" => 60_000,
+                "h" => 3_600_000,
+                "d" => 86_400_000,
+                _ => return None,
+            };
+            let is_whole = count.bytes().all(|byte| byte.is_ascii_digit());
+            let count: i64 = count.parse().ok().filter(|_| is_whole)?;
+            // So long ago there was no record, wherever that is.
+            Some(Self(now.0.saturating_sub(count.saturating_mul(millis)).max(0)))
+        };
+        // The last byte may be a part of a character, where nothing is cut.
+        let ago = text.is_ascii().then(ago).flatten();
+        ago.or_else(|| Self::parse(text).ok())
+            .ok_or_else(|| BadMoment { text: text.to_owned() })
     }
 }
 
@@ -102,5 +131,25 @@ mod tests {
         assert_eq!(moment.to_string(), "2025-11-15T10:42:06.007Z");
         assert_eq!(Timestamp::parse(&moment.to_string()).unwrap(), moment);
         assert!(Timestamp::parse("yesterday").is_err());
+    }
+    #[test]
+    fn a_time_ago_is_counted_back_from_now() {
+        let now = Timestamp::from_millis(1_763_203_326_007);
+        for (text, millis) in [
+            ("90s", 90_000),
+            ("30m", 1_800_000),
+            ("24h", 86_400_000),
+            ("7d", 604_800_000),
+        ] {
+            let ago = Timestamp::parse_or_ago(text, now).unwrap();
+            assert_eq!(now.as_millis() - ago.as_millis(), millis, "{text}");
+        }
+        let written = "2025-11-15T10:42:06.007Z";
+        assert_eq!(Timestamp::parse_or_ago(written, now).unwrap(), now);
+        let long_ago = Timestamp::parse_or_ago("99999999999999999d", now).unwrap();
+        assert_eq!(long_ago.as_millis(), 0);
+        for bad in ["", "h", "-1h", "+1h", "1.5h", "24", "1w", "é"] {
+            assert!(Timestamp::parse_or_ago(bad, now).is_err(), "{bad}");
+        }
     }
 }

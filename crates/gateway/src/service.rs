@@ -20,6 +20,11 @@ pub trait Service: Send + Sync + 'static {
     /// what was made of it can be found again.
     fn tools(&self, caller: &Caller) -> Arc<[ToolDefinition]>;
 
+    /// Changes whenever somebody's list of tools may be another one. Its end says that it never will.
+    fn tool_changes(&self) -> watch::Receiver<u64> {
+        watch::channel(0).1
+    }
+
     /// Makes one call. The call goes on when the future is dropped; `call.cancel` ends it.
     /// `Err` is a protocol error; everything a tool has to say is an [`Answer`].
     fn call(&self, caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>>;

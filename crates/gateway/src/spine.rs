@@ -9,6 +9,7 @@
 //! program may start, and closed before the caller hears anything.
 
 mod acting;
+mod adopting;
 mod asking;
 mod closing;
 mod consulting;
@@ -19,18 +20,18 @@ mod looking;
 mod submitting;
 mod waiting;
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
-use serde_json::Value;
-use tokio::sync::Semaphore;
+use serde_json::{Value, json};
+use tokio::sync::{Semaphore, watch};
 use tracing::{Instrument as _, Span};
 
 use crate::approval::Cleared;
 use crate::approval::board::Board;
 use crate::approval::request::{ApprovalChange, ApprovalRequest};
+use crate::audit::chain;
 use crate::audit::command::CommandAuditRecord;
 use crate::audit::event::ApprovalState;
 use crate::audit::payload::Payload;
@@ -49,15 +50,15 @@ use crate::ids::{CorrelationId, IdSource, RequestId};
 use crate::limits;
 use crate::policy::actor::Context;
 use crate::policy::again;
-use crate::policy::allowlist::Programs;
-use crate::policy::decide::{self, Surroundings, Verdict};
+use crate::policy::decide::{self, Verdict};
 use crate::policy::effective::{EffectivePolicy, Mode};
-use crate::policy::places::Directories;
+use crate::policy::explain::{self, Explained, Explains, Supposed};
 use crate::policy::plan::Plan;
 use crate::service::{Answer, RefusedEnvelope, Service, ToolCall};
 use crate::session::{self, Admitted, Caller, Role};
 use crate::tools::acts::Toolbox;
 use crate::tools::exec::request::CommandRequest;
+pub use adopting::{Adopted, Outlook};
 use waiting::{Asking, Settled};
 
 /// The gateway: policy in force, the ports, and the commands of this process.
@@ -73,16 +74,16 @@ pub struct Gateway {
     lookups: tokio::sync::RwLock<()>,
     /// The tools that are no commands.
     toolboxes: OnceLock<Vec<Arc<dyn Toolbox>>>,
+    /// Counts the policies under which tools are listed otherwise.
+    lists: watch::Sender<u64>,
 }
 
 /// What the binary joins to the spine.
 pub struct Ports {
-    pub programs: Arc<dyn Programs + Send + Sync>,
-    pub directories: Arc<dyn Directories>,
+    pub outlook: Outlook,
     pub board: Arc<Board>,
     pub executor: Arc<dyn Executor>,
     pub record: Arc<dyn Record>,
-    pub environment: BTreeMap<String, String>,
     pub redactor: Redactor,
     pub clock: Clock,
     pub ids: IdSource,
@@ -106,6 +107,7 @@ struct Considered {
 /// A policy with the snapshots that records repeat.
 struct InForce {
     policy: EffectivePolicy,
+    outlook: Outlook,
     /// Without a caller's keys.
     snapshot: Value,
     /// For callers outside of runs, by role.
@@ -116,7 +118,7 @@ struct InForce {
 }
 
 impl InForce {
-    fn new(policy: EffectivePolicy) -> Self {
+    fn new(policy: EffectivePolicy, outlook: Outlook) -> Self {
         let snapshot = policy.snapshot();
         let of_role = |role: Role| (role, Arc::new(with_keys(&snapshot, &Context::of_role(role))));
         Self {
@@ -125,6 +127,7 @@ impl InForce {
             tools: Role::ALL.map(|role| (role, OnceLock::new())),
             snapshot,
             policy,
+            outlook,
         }
     }
 
@@ -147,15 +150,17 @@ fn with_keys(snapshot: &Value, context: &Context<'_>) -> Payload {
 
 impl Gateway {
     pub fn new(policy: EffectivePolicy, settings: Settings, ports: Ports) -> Arc<Self> {
+        let in_force = InForce::new(policy, ports.outlook.clone());
         Arc::new(Self {
             ports,
             settings,
-            policy: RwLock::new(Arc::new(InForce::new(policy))),
+            policy: RwLock::new(Arc::new(in_force)),
             commands: Commands::default(),
             turns: Arc::new(Semaphore::new(limits::COMMANDS_RUNNING_MAX)),
             is_warm: AtomicBool::new(false),
             lookups: tokio::sync::RwLock::new(()),
             toolboxes: OnceLock::new(),
+            lists: watch::Sender::new(0),
         })
     }
 
@@ -287,7 +292,7 @@ impl Gateway {
     fn verdict(&self, admitted: &Admitted, request: &CommandRequest, in_force: &InForce) -> Verdict {
         let context = in_force.policy.context(admitted.caller());
         tracing::info_span!("policy")
-            .in_scope(|| decide::decide(&in_force.policy, &context, request, &self.surroundings()))
+            .in_scope(|| decide::decide(&in_force.policy, &context, request, &in_force.outlook.surroundings()))
     }
 
     /// Runs what is cleared; nothing starts before the record of it is durable. An approval is used up in
@@ -378,7 +383,7 @@ impl Gateway {
             .map_or("ls", String::as_str);
         let request = CommandRequest::of_program(likely);
         let context = Context::of_role(Role::Agent);
-        let verdict = decide::decide(&in_force.policy, &context, &request, &self.surroundings());
+        let verdict = decide::decide(&in_force.policy, &context, &request, &in_force.outlook.surroundings());
         if let Some(plan) = verdict.plan() {
             tokio::spawn(self.ports.executor.warm(plan));
         }
@@ -386,14 +391,6 @@ impl Gateway {
 
     fn in_force(&self) -> Arc<InForce> {
         self.policy.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn surroundings(&self) -> Surroundings<'_> {
-        Surroundings {
-            programs: &*self.ports.programs,
-            directories: &*self.ports.directories,
-            environment: &self.ports.environment,
-        }
     }
 
     fn trace(&self, admitted: &Admitted, correlation_id: CorrelationId) -> Trace {
@@ -442,6 +439,10 @@ impl Service for Arc<Gateway> {
         }
     }
 
+    fn tool_changes(&self) -> watch::Receiver<u64> {
+        self.lists.subscribe()
+    }
+
     fn call(&self, caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>> {
         Box::pin(self.clone().handle(caller, call))
     }
@@ -468,6 +469,21 @@ impl Service for Arc<Gateway> {
                 live.ended().await;
             }
         })
+    }
+}
+
+impl Explains for Arc<Gateway> {
+    fn explain(&self, call: &Supposed) -> Explained {
+        let in_force = self.in_force();
+        explain::explain(&in_force.policy, call, &in_force.outlook.surroundings())
+    }
+
+    fn effective(&self) -> Value {
+        let in_force = self.in_force();
+        let content = self.ports.redactor.redact_json(&in_force.policy.content());
+        // In the form that the digest is made of.
+        let content = serde_json::from_str(&chain::canonical(&content)).unwrap_or(content);
+        json!({"digest": in_force.digest, "content": content})
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod mcp;
 
+mod console;
 pub mod http;
 pub mod office;
 mod rest;

@@ -117,3 +117,30 @@ pub const AUTH_REFUSALS_EVERY: Duration = Duration::from_secs(10);
 pub const AUTH_REFUSALS_ADDRESSES_MAX: usize = 256;
 /// Credentials whose requests are counted at once.
 pub const RATES_MAX: usize = 100_000;
+/// What a list has when nobody says how much, and what it may have.
+pub const LIST_DEFAULT: usize = 100;
+pub const LIST_MAX: u64 = 1_000;
+/// Bytes of the record in one answer; what is beyond comes with the next page.
+pub const ANSWER_BYTES_MAX: usize = 8 << 20;
+/// Streams of events that are open at once, beside those of sessions.
+pub const EVENT_STREAMS_MAX: usize = 64;
+/// Events that are read for a stream in one go.
+pub const EVENTS_AT_ONCE: usize = 256;
+/// Time between two looks of a stream for what other processes wrote, and at whether it may go on.
+pub const EVENTS_LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The least time between two looks.
+pub const EVENTS_PAUSE: Duration = Duration::from_millis(25);
+/// Exports of the record at once: each keeps a thread.
+pub const EXPORTS_MAX: usize = 2;
+/// Pieces of a streamed answer that wait to be sent.
+pub const PIECES_WAITING_MAX: usize = 8;
+/// How long what a walk along the chain found answers for it while the record does not grow.
+pub const PROOF_KEPT: Duration = Duration::from_secs(30);
+/// What a login that failed makes its browser wait.
+pub const LOGIN_PAUSE: Duration = Duration::from_millis(500);
+/// Characters of a token or a login code that a page takes.
+pub const TOKEN_CHARS_MAX: usize = 512;
+/// Characters that a page of the console shows of one text.
+pub const TEXT_CHARS_SHOWN: usize = 20_000;
+/// Pages of the console that are kept up to date at once.
+pub const LIVE_PAGES_MAX: usize = 128;

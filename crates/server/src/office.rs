@@ -6,6 +6,7 @@ use axum::http::{HeaderMap, Method, header};
 use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::reading::Records;
 use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::policy::explain::Explains;
 use countersign_gateway::policy::standing::StandingRules;
 use countersign_gateway::session::login::Logins;
 use countersign_gateway::session::{Caller, Role};
@@ -20,6 +21,7 @@ pub struct Office {
     pub records: Arc<dyn Records>,
     pub logins: Arc<dyn Logins>,
     pub rules: Arc<dyn StandingRules>,
+    pub policy: Arc<dyn Explains>,
 }
 
 /// Who sent a request, as far as the front door could tell. Every request that reaches a route carries one.
@@ -62,6 +64,11 @@ pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
         .filter_map(|pair| pair.trim().split_once('='))
         .find(|(name, _)| *name == COOKIE)
         .map(|(_, secret)| secret)
+}
+
+/// The secret of the login that a request came with. A token goes before it.
+pub(crate) fn login(headers: &HeaderMap) -> Option<&str> {
+    cookie(headers).filter(|_| !headers.contains_key(header::AUTHORIZATION))
 }
 
 /// A browser sends its cookie with whatever a page of any site makes it send. What changes something

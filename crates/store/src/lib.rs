@@ -10,7 +10,7 @@ pub mod checkpoint;
 pub mod export;
 mod hex;
 pub mod key;
-mod process;
+pub mod process;
 pub mod prove;
 
 pub mod session_files;

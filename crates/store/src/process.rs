@@ -7,21 +7,21 @@ use std::fs;
 
 /// A process, as stored beside its open commands: `BOOT/PID/START`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Process(String);
+pub struct Process(String);
 
 impl Process {
-    pub(crate) fn current() -> Self {
+    pub fn current() -> Self {
         let pid = std::process::id();
         let start = state_and_start(pid).map_or(0, |(_, start)| start);
         Self(format!("{}/{pid}/{start}", boot()))
     }
 
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 
     /// Unreadable text names nobody, so nobody lives.
-    pub(crate) fn is_alive(stored: &str) -> bool {
+    pub fn is_alive(stored: &str) -> bool {
         let mut parts = stored.split('/');
         let (Some(then), Some(pid), Some(start)) = (parts.next(), parts.next(), parts.next()) else {
             return false;

@@ -6,6 +6,7 @@ pub(crate) mod stdio;
 
 pub(crate) mod approvals;
 pub(crate) mod audit;
+pub(crate) mod metrics;
 pub(crate) mod policy;
 pub(crate) mod sessions;
 pub(crate) mod tokens;
@@ -13,4 +14,5 @@ pub(crate) mod tokens;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod connect;
+pub(crate) mod demo;
 pub(crate) mod doctor;

@@ -1,11 +1,14 @@
 //! `serve`: MCP over HTTP, health and readiness, and a page that says what is running.
 
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::Context as _;
 use countersign_gateway::audit::Pending;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
+use countersign_gateway::session::Caller;
+use countersign_gateway::session::login::Logins as _;
 use countersign_server::http::{
     About, Anonymous, ConformanceFixtures, HttpLimits, HttpOptions, Readiness, Tls, serve_http,
 };
@@ -14,8 +17,9 @@ use countersign_store::SqliteStore;
 use tokio::net::TcpListener;
 
 use crate::cli::Serve;
-use crate::config::{Flags, OperatorsFile, Settings};
+use crate::config::{Flags, OperatorsFile, Settings, StandingParts};
 use crate::start::{self, BadUsage, Joined, Started};
+use crate::whereabouts::Whereabouts;
 use crate::wiring::{self, Launchpad};
 
 pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow::Result<()> {
@@ -42,17 +46,55 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
             require_authentication(settings, &joined.record)
                 .map_err(|missing| BadUsage(format!("refusing to listen on {address}: {missing}")))?;
         }
+        joined.reload.listen();
+        start::reload_at_hangup(&joined.reload)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         start::say(&format!("serving on {scheme}://{address}/"));
-        serve_http(listener, options(settings, joined, tls, fixtures), shutdown)
+        let console = format!("{scheme}://{}", reachable(address));
+        let code = joined
+            .record
+            .issue(&Caller::person(&wiring::user()))
+            .await
+            .context("cannot make a login code")?;
+        start::say(&invitation(&console, &code));
+        let _whereabouts = Whereabouts::tell(&settings.state_dir, &console)?;
+        serve_http(listener, options(&started, joined, tls, fixtures), shutdown)
             .await
             .context("cannot go on serving")
     })
 }
 
-fn options(settings: &Settings, joined: Joined, tls: Option<Tls>, fixtures: ConformanceFixtures) -> HttpOptions {
+/// The line that lets a person's browser in, once.
+pub(crate) fn invitation(console: &str, code: &str) -> String {
+    format!("console: {console}/#token={code}")
+}
+
+/// Where a browser on this machine reaches a server that listens here.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let here: IpAddr = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(here, address.port())
+}
+
+pub(crate) fn options(
+    started: &Started,
+    joined: Joined,
+    tls: Option<Tls>,
+    fixtures: ConformanceFixtures,
+) -> HttpOptions {
+    let settings = &started.settings;
     let limits = &settings.limits;
     let seal_key = wiring::seal_key(&joined.record);
+    let rules = OperatorsFile::new(StandingParts {
+        flags: started.flags.clone(),
+        surroundings: started.surroundings.clone(),
+        record: joined.record.clone(),
+        board: joined.board.clone(),
+        reload: Some(joined.reload),
+    });
     HttpOptions {
         about: About {
             workspace: settings
@@ -67,7 +109,8 @@ fn options(settings: &Settings, joined: Joined, tls: Option<Tls>, fixtures: Conf
             board: joined.board,
             records: joined.record.clone(),
             logins: joined.record.clone(),
-            rules: Arc::new(OperatorsFile),
+            rules: Arc::new(rules),
+            policy: Arc::new(joined.gateway.clone()),
         }),
         readiness: Arc::new(RecordIsThere(joined.record)),
         shutdown_grace: settings.shutdown_grace,

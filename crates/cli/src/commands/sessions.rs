@@ -1,9 +1,7 @@
 //! `sessions list`: the clients that are or were here, with S2's field names.
 
-use std::time::Duration;
-
 use countersign_gateway::session::lifetime::{Session, SessionState};
-use serde_json::{Value, json};
+use countersign_gateway::session::view;
 
 use crate::cli::Sessions;
 use crate::commands::audit::{Form, Reading};
@@ -27,46 +25,12 @@ fn list(flags: &Flags, state: Option<SessionState>, limit: usize, form: Form) ->
     let mut page = Page::stdout();
     match form {
         Form::Json => {
-            let shown = sessions.iter().map(|session| shown(session, ttl).to_string());
+            let shown = sessions.iter().map(|session| view::session(session, ttl).to_string());
             page.array(&shown.collect::<Vec<_>>())?;
         }
         Form::Text => page.table(&sessions.iter().map(cells).collect::<Vec<_>>())?,
     }
     page.flush()
-}
-
-/// S2's McpSession, with whose it is and what it speaks. Fields that have nothing to say are left out.
-fn shown(session: &Session, ttl: Duration) -> Value {
-    let mut shown = json!({
-        "sessionId": session.id.as_str(),
-        "transport": session.transport.as_str(),
-        "state": session.state().as_str(),
-        "createdAt": session.created_at.to_string(),
-        "lastActivityAt": session.last_activity_at.to_string(),
-        "credential": session.credential.as_str(),
-    });
-    let client = &session.client;
-    let optional = [
-        ("clientName", client.name.clone()),
-        ("clientVersion", client.version.clone()),
-        ("protocolVersion", client.protocol_version.clone()),
-        ("expiresAt", expires_at(session, ttl)),
-    ];
-    for (name, value) in optional {
-        if let Some(value) = value {
-            shown[name] = value.into();
-        }
-    }
-    shown
-}
-
-/// A session over pipes ends with them, however long it was idle.
-fn expires_at(session: &Session, ttl: Duration) -> Option<String> {
-    use countersign_gateway::session::Transport;
-    match session.transport {
-        Transport::Stdio | Transport::Terminal | Transport::Rest | Transport::Console => None,
-        Transport::StreamableHttp | Transport::Sse => session.expires_at(ttl).map(|at| at.to_string()),
-    }
 }
 
 /// Last use, state, transport, whose, which client, id.

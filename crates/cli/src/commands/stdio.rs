@@ -25,6 +25,7 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
         let joined = started
             .joined(launchpad, Vec::new(), started.settings.answer_within)
             .await?;
+        joined.reload.listen();
         let caller = Caller::anonymous_agent(Transport::Stdio);
         let options = StdioOptions {
             seal_key: wiring::seal_key(&joined.record),

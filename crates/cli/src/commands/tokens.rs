@@ -4,18 +4,20 @@ use anyhow::Context as _;
 use countersign_gateway::audit::event::{Actor, ActorType};
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
-use countersign_gateway::session::Role;
 use countersign_gateway::session::credential::{Credential, TokenName};
+use countersign_gateway::session::login::{CODE_LIVES, Logins as _};
+use countersign_gateway::session::{Caller, Role, view};
 use countersign_store::sqlite::tokens::{Made, Revoked};
 use countersign_store::{Durability, Options, SqliteStore};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::cli::Tokens;
 use crate::commands::audit::{Form, Reading};
+use crate::commands::serve::invitation;
 use crate::config::Flags;
 use crate::start::{self, BadUsage, Started};
 use crate::terminal::{Cell, Page, Tone};
-use crate::wiring;
+use crate::{whereabouts, wiring};
 
 pub(crate) fn run(flags: &Flags, tokens: &Tokens) -> anyhow::Result<()> {
     match tokens {
@@ -24,6 +26,7 @@ pub(crate) fn run(flags: &Flags, tokens: &Tokens) -> anyhow::Result<()> {
             let name = TokenName::parse(name).map_err(|error| BadUsage(format!("`--name`: {error}")))?;
             create(flags, role, &name, run.clone(), Form::of(*json))
         }
+        Tokens::Login { json } => login(flags, Form::of(*json)),
         Tokens::List { json } => list(flags, Form::of(*json)),
         Tokens::Revoke { token } => revoke(flags, token),
     }
@@ -52,12 +55,40 @@ fn create(flags: &Flags, role: Role, name: &TokenName, run: Option<String>, form
     page.flush()
 }
 
+/// A login for whoever may open the state directory, at the server that runs on it.
+fn login(flags: &Flags, form: Form) -> anyhow::Result<()> {
+    let started = Started::load(flags)?;
+    let state_dir = &started.settings.state_dir;
+    let console = whereabouts::find(state_dir).with_context(|| {
+        format!(
+            "no server runs on `{}`; `countersign serve` starts one, and prints such an address itself",
+            state_dir.display()
+        )
+    })?;
+    let record = record(flags)?;
+    let person = Caller::person(&wiring::user());
+    let code = start::runtime()?.block_on(record.issue(&person))?;
+    let mut page = Page::stdout();
+    match form {
+        Form::Json => page.json(&json!({
+            "url": format!("{console}/#token={code}"),
+            "token": code,
+            "expires_in_seconds": CODE_LIVES.as_secs(),
+        }))?,
+        Form::Text => page.line(invitation(&console, &code))?,
+    }
+    page.flush()
+}
+
 fn list(flags: &Flags, form: Form) -> anyhow::Result<()> {
     let record = Reading::open(flags)?;
     let tokens = record.tokens()?;
     let mut page = Page::stdout();
     match form {
-        Form::Json => page.array(&tokens.iter().map(|token| shown(token).to_string()).collect::<Vec<_>>())?,
+        Form::Json => {
+            let shown = tokens.iter().map(|token| view::token(token).to_string());
+            page.array(&shown.collect::<Vec<_>>())?;
+        }
         Form::Text => page.table(&tokens.iter().map(cells).collect::<Vec<_>>())?,
     }
     page.flush()
@@ -79,18 +110,6 @@ fn revoke(flags: &Flags, named: &str) -> anyhow::Result<()> {
         ))?,
     }
     page.flush()
-}
-
-/// What may be shown of a token: neither itself nor its digest.
-fn shown(token: &Credential) -> Value {
-    json!({
-        "id": token.id.as_str(),
-        "role": token.role.as_str(),
-        "name": token.name,
-        "createdAt": token.created_at.to_string(),
-        "revokedAt": token.revoked_at.map(|at| at.to_string()),
-        "run": token.run,
-    })
 }
 
 /// Id, role, name, when it was made, whether it is in force, run.

@@ -19,7 +19,7 @@ use super::surroundings::{Flags, Surroundings};
 use super::trust::Trusted;
 
 /// Where the project keeps its file, below the workspace.
-pub(super) const PROJECT_FILE: &str = ".countersign/config.yaml";
+pub(crate) const PROJECT_FILE: &str = ".countersign/config.yaml";
 
 /// What the sources came to, before it is given types.
 pub(super) struct Gathered {

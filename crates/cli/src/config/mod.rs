@@ -11,6 +11,7 @@ mod settings;
 
 mod environment;
 mod file;
+mod insert;
 mod standing;
 mod surroundings;
 mod trust;
@@ -34,10 +35,10 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use load::{find_state_dir, inside, load};
+pub(crate) use load::{PROJECT_FILE, find_state_dir, inside, load};
 pub(crate) use merge::Held;
 pub(crate) use origin::{Problem, Problems, Source, Warning};
 pub(crate) use settings::{Settings, WhitelistEntry};
-pub(crate) use standing::OperatorsFile;
+pub(crate) use standing::{OperatorsFile, Parts as StandingParts};
 pub(crate) use surroundings::{Flags, Surroundings};
-pub(crate) use trust::trust;
+pub(crate) use trust::{FILE_NAME as TRUSTED_FILE, trust};

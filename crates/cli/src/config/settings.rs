@@ -42,6 +42,8 @@ pub(crate) struct Settings {
     pub(crate) callback_token: Option<Secret>,
     pub(crate) state_dir: PathBuf,
     pub(crate) state_dir_origin: Origin,
+    /// The operator's file, where there is one.
+    pub(crate) operator_file: Option<PathBuf>,
     /// A database other than the one in the state directory.
     pub(crate) database: Option<(String, Origin)>,
     /// The sources that took part, weakest first.
@@ -142,7 +144,11 @@ impl Settings {
             mut warnings,
         } = gathered;
         check::settle(&mut effective, problems, &mut warnings);
-        let ours: Vec<PathBuf> = surroundings.config_dir().into_iter().chain(operator_file).collect();
+        let ours: Vec<PathBuf> = surroundings
+            .config_dir()
+            .into_iter()
+            .chain(operator_file.clone())
+            .collect();
         let read = Reader(&effective);
         let places = PlaceSettings {
             workspace_root: read.path("workspace_root"),
@@ -180,6 +186,7 @@ impl Settings {
             places,
             state_dir,
             state_dir_origin,
+            operator_file,
             database,
             sources,
             warnings,

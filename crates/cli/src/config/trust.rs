@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 
 use super::file;
 
-const FILE_NAME: &str = "trusted.json";
+pub(crate) const FILE_NAME: &str = "trusted.json";
 
 /// The files trusted at this moment.
 #[derive(Default, Debug)]

@@ -46,3 +46,4 @@ mod rounds;
 mod unrecorded;
 
 mod exec;
+mod rest;

@@ -1,12 +1,13 @@
 //! `approvals`, `approve` and `deny`: what is shown, what is said, and with which exit code.
 
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::pty::Terminal;
 use crate::stage::Stage;
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -221,58 +222,22 @@ fn watching_on_a_terminal_decides_by_single_keys() {
     let mut asking = Asking::start(&stage);
     let first = asking.ask(&stage, "touch one");
     let second = asking.ask(&stage, "touch two");
-    let inner = stage.command(&[]);
-    let line = format!(
-        "{} approvals watch; echo code=$?",
-        inner.get_program().to_str().unwrap()
-    );
-    let mut script = Command::new("script");
-    script
-        .args(["-qec", &line, "/dev/null"])
-        .env_clear()
-        .envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))))
-        .env("SHELL", "/bin/sh")
-        .current_dir(stage.work())
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
-    let mut script = script.spawn().unwrap();
-    let mut keys = script.stdin.take().unwrap();
-    let mut stdout = script.stdout.take().unwrap();
-    let (sender, screen) = channel();
-    std::thread::spawn(move || {
-        let mut bytes = [0; 4096];
-        while let Ok(count @ 1..) = stdout.read(&mut bytes) {
-            let _ = sender.send(String::from_utf8_lossy(&bytes[..count]).into_owned());
-        }
-    });
-    let mut seen = String::new();
-    let mut until = |what: &str| {
-        seen.clear();
-        while !seen.contains(what) {
-            seen.push_str(
-                &screen
-                    .recv_timeout(PATIENCE)
-                    .unwrap_or_else(|_| panic!("no `{what}`: {seen}")),
-            );
-        }
-    };
+    let mut terminal = Terminal::run(&stage, "approvals watch", &[]);
     let state = |id: &str| stage.json(&["approvals", "show", id, "--json"])["approval_state"].clone();
-    until("2 questions wait");
+    terminal.until("2 questions wait");
     // Down to the second, and deny it with a reason.
-    keys.write_all(b"jd").unwrap();
-    until("deny because");
-    keys.write_all(b"no need\r").unwrap();
-    until("denied `touch two`");
+    terminal.press("jd");
+    terminal.until("deny because");
+    terminal.press("no need\r");
+    terminal.until("denied `touch two`");
     assert_eq!(state(&second), "denied");
     assert_eq!(
         stage.json(&["approvals", "show", &second, "--json"])["decisionReason"],
         "no need"
     );
-    keys.write_all(b"a").unwrap();
-    until("approved `touch one`");
+    terminal.press("a");
+    terminal.until("approved `touch one`");
     assert_ne!(state(&first), "pending");
-    keys.write_all(b"q").unwrap();
-    until("code=0");
-    drop(keys);
-    script.wait().unwrap();
+    terminal.press("q");
+    terminal.until("code=0");
 }

@@ -21,6 +21,7 @@ const COMMANDS: &[&[&str]] = &[
     &["sessions", "list"],
     &["tokens"],
     &["tokens", "create"],
+    &["tokens", "login"],
     &["tokens", "list"],
     &["tokens", "revoke"],
     &["audit"],
@@ -29,6 +30,7 @@ const COMMANDS: &[&[&str]] = &[
     &["audit", "verify"],
     &["audit", "export"],
     &["audit", "prune"],
+    &["metrics"],
     &["policy"],
     &["policy", "check"],
     &["policy", "explain"],
@@ -40,6 +42,7 @@ const COMMANDS: &[&[&str]] = &[
     &["config", "trust"],
     &["doctor"],
     &["connect"],
+    &["demo"],
     &["completions"],
 ];
 

@@ -78,6 +78,7 @@ names! {
         JobSessionRecovering "job.session.recovering",
         JobSessionRecovered "job.session.recovered",
         JobSessionTerminated "job.session.terminated",
+        PolicyRefused "policy.refused",
         AuditCheckpoint "audit.checkpoint",
         AuditPruned "audit.pruned",
     }

@@ -14,6 +14,7 @@ pub mod payload;
 pub mod reading;
 pub mod redact;
 pub mod row;
+pub mod summary;
 pub mod trace;
 
 use std::future::Future;

@@ -1,11 +1,17 @@
 //! Reading the record: what people and programs ask of it, and the port they ask through.
 
-use serde_json::Value;
+use std::io::Write;
+
+use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::event::EventType;
 use super::row::Row;
+use super::summary::{MetricsSummary, Period};
 use super::{Pending, RecordError};
 use crate::clock::Timestamp;
+use crate::session::credential::Credential;
+use crate::session::lifetime::{Session, SessionState};
 
 /// Rows that a question returns when it names no limit.
 pub const LIMIT_DEFAULT: usize = 1_000;
@@ -24,7 +30,11 @@ pub struct Filter {
     pub to: Option<Timestamp>,
     /// Rows behind this place only.
     pub after: Option<u64>,
+    /// Rows ahead of this place only.
+    pub before: Option<u64>,
     pub limit: usize,
+    /// What is found is cut off behind so many bytes of content; the first is there whatever its size.
+    pub bytes_max: Option<usize>,
     pub pick: Pick,
 }
 
@@ -46,10 +56,30 @@ impl Filter {
             from: None,
             to: None,
             after: None,
+            before: None,
             limit: LIMIT_DEFAULT,
+            bytes_max: None,
             pick: Pick::Oldest,
         }
     }
+}
+
+/// What the record tells of, beside its events.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Entity {
+    /// S0's CommandAuditRecord.
+    Command,
+    /// S2's McpToolInvocation.
+    Invocation,
+    /// S2's McpRequestEnvelope.
+    Envelope,
+}
+
+/// An entity, with the place of the event that it ends at.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Placed {
+    pub seq: u64,
+    pub content: Value,
 }
 
 /// Port: the record as it is read. What one damaged row cannot tell does not hide the others: it is
@@ -58,11 +88,36 @@ pub trait Records: Send + Sync + 'static {
     /// Events, oldest first.
     fn events(&self, filter: Filter) -> Pending<Result<Vec<Row>, RecordError>>;
 
+    /// Entities, oldest first.
+    fn entities(&self, entity: Entity, filter: Filter) -> Pending<Result<Vec<Placed>, RecordError>>;
+
     /// S0's CommandAuditRecords, oldest first.
-    fn commands(&self, filter: Filter) -> Pending<Result<Vec<Value>, RecordError>>;
+    fn commands(&self, filter: Filter) -> Pending<Result<Vec<Value>, RecordError>> {
+        let found = self.entities(Entity::Command, filter);
+        Box::pin(async move { Ok(found.await?.into_iter().map(|placed| placed.content).collect()) })
+    }
+
+    /// S1's MetricsSummary of a period.
+    fn summary(&self, period: Period) -> Pending<Result<MetricsSummary, RecordError>>;
+
+    /// The latest sessions, of one state where one is named; the newest last.
+    fn known_sessions(&self, state: Option<SessionState>, limit: usize) -> Pending<Result<Vec<Session>, RecordError>>;
+
+    /// All tokens, less their secrets; the newest last.
+    fn known_tokens(&self) -> Pending<Result<Vec<Credential>, RecordError>>;
+
+    /// Place of the last event; 0 where there is none.
+    fn head(&self) -> Pending<Result<u64, RecordError>>;
+
+    /// Place of the last event that this very process wrote, as it moves on. What others write is
+    /// found by looking at the [`Records::head`].
+    fn grown(&self) -> watch::Receiver<u64>;
 
     /// Walks the whole chain. Takes as long as the record is large.
     fn prove(&self) -> Pending<Result<Proved, RecordError>>;
+
+    /// Writes the record as JSON Lines that verify alone. Ends when `to` takes no more.
+    fn export(&self, to: Box<dyn Write + Send>) -> Pending<Result<(), RecordError>>;
 }
 
 /// What a walk along the chain found.
@@ -79,4 +134,29 @@ pub enum Proved {
     },
     /// The first thing wrong, and where.
     Flawed { seq: u64, fault: String },
+}
+
+impl Proved {
+    /// As `audit verify --json` tells it.
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Sound {
+                first_seq,
+                last_seq,
+                rows,
+                checkpoints,
+                last_hash,
+                public_key,
+            } => json!({
+                "ok": true,
+                "rows": rows,
+                "first_seq": first_seq,
+                "last_seq": last_seq,
+                "last_hash": last_hash,
+                "checkpoints": checkpoints,
+                "public_key": public_key,
+            }),
+            Self::Flawed { seq, fault } => json!({"ok": false, "row": seq, "problem": fault}),
+        }
+    }
 }

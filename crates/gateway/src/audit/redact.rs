@@ -181,7 +181,7 @@ static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
         r"(?-u:\b)do[opr]_v1_[a-f0-9]{30,}",
         r"(?-u:\b)SG\.[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,}",
         // Our own.
-        r"(?-u:\b)cs_(?:agent|operator|approver|viewer)_[A-Za-z0-9_\-]{16,}",
+        r"(?-u:\b)cs_(?:agent|operator|approver|viewer|login|browser)_[A-Za-z0-9_\-]{16,}",
         r"(?-u:\b)AGE-SECRET-KEY-1[A-Z0-9]{30,}",
     ];
     compiled(&shapes.join("|"))

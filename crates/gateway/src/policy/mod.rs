@@ -16,6 +16,7 @@ pub mod line;
 
 pub mod allowlist;
 
+pub mod interpreters;
 pub mod standing;
 pub mod whitelist;
 

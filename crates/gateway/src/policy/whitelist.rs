@@ -133,6 +133,32 @@ pub fn covers(rules: &[WhitelistRule], candidate: Candidate<'_>) -> Option<Vec<u
     }
 }
 
+/// Whether a command has an option that writes files or runs programs, in a program that otherwise does not.
+pub(super) fn is_cautioned(command: Asked<'_>) -> bool {
+    let careless = |words: Option<Words>| words.is_some_and(|words| !cautions::allow(&words));
+    match command {
+        Asked::Argv { file, args } => careless(Some(Words::of_argv(file, args))),
+        Asked::Line(line) => match &line.shape {
+            Shape::NeedsShell(_) => false,
+            Shape::Plain(tree) => tree.commands().any(|command| careless(Words::of_command(command))),
+        },
+    }
+}
+
+/// The pattern that matches one text and nothing else.
+pub fn exactly(text: &str) -> String {
+    let mut pattern = String::with_capacity(text.len() + 2);
+    pattern.push('^');
+    for c in text.chars() {
+        if SPECIAL.contains(c) {
+            pattern.push('\\');
+        }
+        pattern.push(c);
+    }
+    pattern.push('$');
+    pattern
+}
+
 /// Rules that a task brought, added to those in force.
 #[derive(Clone, Debug)]
 pub struct WithTask {
@@ -330,8 +356,11 @@ fn is_whole(text: &str, start: usize, end: usize) -> bool {
     start == 0 && end > 0 && (end == text.len() || text[end..].starts_with(' ') || text[..end].ends_with(' '))
 }
 
+/// What means more than itself in a pattern.
+const SPECIAL: &str = "\\.*+?()[]{}|^$";
+
 /// `^` and `$` around text in which every special character is escaped.
-fn is_exact(pattern: &str) -> bool {
+pub fn is_exact(pattern: &str) -> bool {
     let Some(inner) = pattern.strip_prefix('^').and_then(|rest| rest.strip_suffix('$')) else {
         return false;
     };
@@ -339,7 +368,7 @@ fn is_exact(pattern: &str) -> bool {
     while let Some(c) = chars.next() {
         let literal = match c {
             '\\' => chars.next().is_some_and(|c| c.is_ascii_punctuation()),
-            _ => !".*+?()[]{}|^$".contains(c),
+            _ => !SPECIAL.contains(c),
         };
         if !literal {
             return false;

@@ -4,9 +4,16 @@
 //! a token. It leaves with a secret of its own in a cookie. Only digests of codes and secrets are kept; a
 //! login ends by itself, by logging out, and with the token that it was made from.
 
+use std::time::Duration;
+
 use super::Caller;
 use super::credential::Credential;
 use crate::audit::{Pending, RecordError};
+
+/// How long a code waits for its browser.
+pub const CODE_LIVES: Duration = Duration::from_secs(15 * 60);
+/// A working day; then a person logs in again.
+pub const BROWSER_LIVES: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// A browser that has just come in: the only moment at which its secret can be read.
 #[derive(Debug)]

@@ -1,12 +1,13 @@
 //! Who calls. A transport hands over a [`Caller`]; [`admit`] turns it into [`Admitted`], the first
 //! link of the proof chain, or refuses. A client that comes back is recognised by its session
 //! ([`lifetime`], kept by the [`desk`]) and by its token ([`credential`]); a person's browser by its
-//! login ([`login`]).
+//! login ([`login`]). What is shown of all that is in [`view`].
 
 pub mod credential;
 pub mod desk;
 pub mod lifetime;
 pub mod login;
+pub mod view;
 
 use std::sync::Arc;
 

@@ -2,12 +2,17 @@
 
 use std::collections::BTreeSet;
 
+use countersign_gateway::audit::RecordError;
+use countersign_gateway::audit::event::{Actor, ActorType};
 use countersign_gateway::policy::actor::RunContext;
+use countersign_gateway::policy::effective::EffectivePolicy;
 use countersign_gateway::policy::effective::{Mode, ToolApproval};
 use countersign_gateway::policy::merge::{Action, ToolPolicy};
+use countersign_gateway::policy::whitelist::{RuleText, Source, WhitelistRule};
+use countersign_gateway::spine::Adopted;
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::stage::{Stage, outlook};
 use crate::yes;
 
 fn code(answer: &Value) -> &str {
@@ -128,4 +133,113 @@ async fn every_decision_is_recorded_with_digest_sources_and_keys() {
         .await;
     let keys = &outside.payload("command.completed")["policy_snapshot"]["keys"];
     assert_eq!(*keys, json!({"role": "agent"}));
+}
+
+fn ana() -> Actor {
+    Actor {
+        kind: ActorType::Human,
+        id: "ana".to_owned(),
+    }
+}
+
+/// The same policy with one more rule in its whitelist.
+fn allowing(policy: &EffectivePolicy, pattern: &str) -> EffectivePolicy {
+    let text = RuleText {
+        pattern,
+        reason: "test",
+        enabled: true,
+        source: Source::Global,
+        matches: &[],
+        not_matches: &[],
+    };
+    let mut policy = policy.clone();
+    policy.approval.whitelist.push(WhitelistRule::new(&text).unwrap());
+    policy
+}
+
+#[tokio::test]
+async fn another_policy_is_in_the_record_before_it_is_in_force() {
+    let stage = Stage::new(Mode::Untrusted).answering(yes());
+    let asked = || stage.approvals().iter().filter(|approval| !approval.automatic).count();
+    let call = json!({"file": "true", "args": ["x"]});
+    let next = allowing(&stage.policy, "^true x$");
+    assert_eq!(stage.call("execute_process", call.clone()).await["status"], "ok");
+    stage.fail_commits(RecordError::Unavailable("full".to_owned()));
+    let refused = stage.gateway().adopt(next.clone(), outlook(), &ana()).await;
+    assert!(refused.is_err(), "no record, no change");
+    stage.mend_commits();
+    assert_eq!(stage.call("execute_process", call.clone()).await["status"], "ok");
+    assert_eq!(asked(), 2, "the old policy holds");
+
+    let before = stage.gateway().policy_digest();
+    assert_eq!(
+        stage.gateway().adopt(next.clone(), outlook(), &ana()).await,
+        Ok(Adopted::Now)
+    );
+    assert_eq!(stage.gateway().adopt(next, outlook(), &ana()).await, Ok(Adopted::Same));
+    assert_eq!(stage.call("execute_process", call).await["status"], "ok");
+    assert_eq!(asked(), 2, "nobody is asked under the new one");
+    let written: Vec<_> = stage
+        .events()
+        .into_iter()
+        .filter(|event| event.event_type.as_str() == "policy.changed")
+        .collect();
+    assert_eq!(written.len(), 1);
+    assert_eq!(written[0].actor, ana());
+    let payload: Value = serde_json::from_str(written[0].payload()).unwrap();
+    assert_eq!(
+        (&payload["digest"], &payload["before"]),
+        (&json!(stage.gateway().policy_digest()), &json!(before))
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_waits_goes_on_when_the_policy_changes() {
+    let stage = Stage::new(Mode::Untrusted);
+    let gateway = stage.gateway();
+    let deciding = async {
+        let question = stage.asked().await;
+        let next = allowing(&stage.policy, "^nothing$");
+        gateway.adopt(next, outlook(), &ana()).await.unwrap();
+        stage.board().decide(&question.id, yes()).await.unwrap();
+    };
+    let (answer, ()) = tokio::join!(
+        stage.call("execute_process", json!({"file": "true", "args": ["x"]})),
+        deciding
+    );
+    assert_eq!(answer["status"], "ok", "{answer}");
+}
+
+#[tokio::test]
+async fn an_approval_of_the_old_policy_does_not_count_under_the_new_one() {
+    let mut stage = Stage::new(Mode::Untrusted);
+    stage.answer_within = std::time::Duration::from_millis(1);
+    let call = || stage.call("execute_process", json!({"file": "true", "args": ["x"]}));
+    assert_eq!(code(&call().await), "APPROVAL_PENDING");
+    let question = stage.asked().await;
+    let next = allowing(&stage.policy, "^nothing$");
+    stage.gateway().adopt(next, outlook(), &ana()).await.unwrap();
+    stage.board().decide(&question.id, yes()).await.unwrap();
+    let again = call().await;
+    assert_eq!(code(&again), "APPROVAL_PENDING", "{again}");
+    assert_eq!(stage.runs(), 0);
+    assert_ne!(stage.asked().await.id, question.id, "it is another question");
+}
+
+#[tokio::test]
+async fn clients_hear_of_it_when_tools_come_or_go_and_only_then() {
+    use countersign_gateway::service::Service as _;
+    let stage = Stage::new(Mode::Untrusted);
+    let gateway = stage.gateway();
+    let mut changes = gateway.tool_changes();
+    let rule = allowing(&stage.policy, "^true x$");
+    gateway.adopt(rule, outlook(), &ana()).await.unwrap();
+    assert!(!changes.has_changed().unwrap());
+    let less = Stage::new(Mode::Untrusted).without_tool("run_command").policy.clone();
+    gateway.adopt(less, outlook(), &ana()).await.unwrap();
+    assert!(changes.has_changed().unwrap());
+    changes.mark_unchanged();
+    assert!(!stage.tools().contains(&"run_command"));
+    gateway.adopt(stage.policy.clone(), outlook(), &ana()).await.unwrap();
+    assert!(changes.has_changed().unwrap() && stage.tools().contains(&"run_command"));
 }

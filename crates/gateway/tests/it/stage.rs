@@ -31,7 +31,7 @@ use countersign_gateway::policy::tools::{Hand, Layers, MatrixEntry, ToolPolicies
 use countersign_gateway::service::{Answer, Cancel, Origin, Service, ToolCall};
 use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState};
 use countersign_gateway::session::{Caller, Transport};
-use countersign_gateway::spine::{Gateway, Ports, Settings};
+use countersign_gateway::spine::{Gateway, Outlook, Ports, Settings};
 use countersign_gateway::tools::exec::request::Stream;
 use serde_json::Value;
 use tokio::sync::Semaphore;
@@ -246,6 +246,10 @@ impl Stage {
         *self.script.failure.lock().unwrap() = Some(error);
     }
 
+    pub(crate) fn mend_commits(&self) {
+        *self.script.failure.lock().unwrap() = None;
+    }
+
     /// Programs go on until they are ended, and calls are answered before that.
     pub(crate) fn holding(mut self) -> Self {
         self.answer_within = Duration::from_millis(1);
@@ -330,12 +334,10 @@ impl Stage {
         let mut made = self.gateway.lock().unwrap();
         made.get_or_insert_with(|| {
             let ports = Ports {
-                programs: Arc::new(OneProgram),
-                directories: Arc::new(RealDirectories),
+                outlook: outlook(),
                 board: Board::new(self.board_parts(vec![self.script.clone()])),
                 executor: self.script.clone(),
                 record: self.script.clone(),
-                environment: BTreeMap::new(),
                 redactor: redactor(),
                 clock: self.clock.clone(),
                 ids: self.script.ids.clone(),
@@ -605,6 +607,14 @@ impl Executor for Script {
 
 /// Output of a command that never ends.
 pub(crate) const GOES_ON: &str = "goes on";
+
+pub(crate) fn outlook() -> Outlook {
+    Outlook {
+        programs: Arc::new(OneProgram),
+        directories: Arc::new(RealDirectories),
+        environment: BTreeMap::new(),
+    }
+}
 
 struct OneProgram;
 

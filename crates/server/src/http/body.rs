@@ -5,16 +5,21 @@ use std::time::Duration;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode, header};
 use countersign_gateway::error::{ErrorCode, Refusal};
+use http_body::Body;
 use http_body_util::BodyExt as _;
-use hyper::body::{Body as _, Incoming};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::limits::{BODY_PATIENCE, BODY_PIECE_PATIENCE, DISCARD_PATIENCE, DISCARDED_BYTES_MAX};
 
 /// Why a body was not read, and the status that says so.
-pub(super) type Unread = (StatusCode, Refusal);
+pub(crate) type Unread = (StatusCode, Refusal);
 
-pub(super) async fn read(headers: &HeaderMap, mut body: Incoming, bytes_max: usize) -> Result<Bytes, Unread> {
+/// A body as it comes, off the wire or through the router.
+pub(crate) trait Coming: Body<Data = Bytes> + Send + Unpin + 'static {}
+
+impl<B: Body<Data = Bytes> + Send + Unpin + 'static> Coming for B {}
+
+pub(crate) async fn read(headers: &HeaderMap, mut body: impl Coming, bytes_max: usize) -> Result<Bytes, Unread> {
     if let Some(announced) = headers.get(header::CONTENT_LENGTH) {
         let announced: Option<u64> = announced.to_str().ok().and_then(|text| text.parse().ok());
         if announced.is_none_or(|bytes| bytes > bytes_max as u64) {
@@ -49,7 +54,7 @@ pub(super) async fn read(headers: &HeaderMap, mut body: Incoming, bytes_max: usi
 }
 
 /// The next bytes; none at the end.
-async fn piece(body: &mut Incoming, patience: Duration) -> Result<Option<Bytes>, Unread> {
+async fn piece(body: &mut impl Coming, patience: Duration) -> Result<Option<Bytes>, Unread> {
     loop {
         match timeout(patience, body.frame()).await {
             Ok(None) => return Ok(None),
@@ -73,7 +78,7 @@ async fn piece(body: &mut Incoming, patience: Duration) -> Result<Option<Bytes>,
 
 /// Reads on for a while and keeps nothing: a client that sends first and reads later would otherwise
 /// find its connection reset before it read why.
-fn discard(mut body: Incoming) {
+fn discard(mut body: impl Coming) {
     tokio::spawn(async move {
         let deadline = Instant::now() + DISCARD_PATIENCE;
         let mut bytes = 0;

@@ -10,8 +10,10 @@ use countersign_gateway::session::Transport;
 use hyper::body::Incoming;
 use tower_service::Service as _;
 
+use crate::office::Visitor;
+
 use super::auth::Peer;
-use super::{Server, guard, numbers, refusal, sse, streamable};
+use super::{Hold, Server, guard, numbers, refusal, sse, streamable};
 
 pub(super) async fn answer(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) -> Response {
     let response = guarded(server, peer, request).await;
@@ -29,6 +31,7 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
         let refusal = Refusal::new(ErrorCode::Forbidden, message);
         let transport = match request.uri().path() {
             "/sse" | "/messages" => Transport::Sse,
+            path if path.starts_with("/api/") => Transport::Rest,
             _ => Transport::StreamableHttp,
         };
         let address = peer.address.ip();
@@ -53,16 +56,42 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
         }
         "/metrics" => hardened(numbers::page(server, peer, &request).await),
         _ => {
-            let _underway = peer.wire.begin();
+            let hold = Hold::from(peer.wire.begin());
             let mut request = request;
+            request.extensions_mut().insert(hold.clone());
             if request.uri().path().starts_with("/api/") {
-                let visitor = server.visitor(request.method(), request.headers(), peer).await;
+                return hardened(api(server, peer, request).await);
+            }
+            if let Some(visitor) = server.visitor(&request, peer, Transport::Console).await {
                 request.extensions_mut().insert(visitor);
             }
-            let Ok(response) = server.router.clone().call(request.map(Body::new)).await;
-            hardened(response)
+            hardened(routed(server, peer, request, Transport::Console).await)
         }
     }
+}
+
+/// A request of a person or of a program of theirs.
+async fn api(server: &Arc<Server>, peer: &Peer, mut request: Request<Incoming>) -> Response {
+    let visitor = server.visitor(&request, peer, Transport::Rest).await;
+    if let Some(Visitor::Known(caller)) = &visitor
+        && let Err((refusal, seconds)) = server.paced(caller, peer, Transport::Rest).await
+    {
+        let response = refusal::answer(StatusCode::TOO_MANY_REQUESTS, refusal, &server.host.ids);
+        return refusal::retry_after(response, seconds);
+    }
+    if let Some(visitor) = visitor {
+        request.extensions_mut().insert(visitor);
+    }
+    routed(server, peer, request, Transport::Rest).await
+}
+
+/// The answer of a route. What a route refused is recorded like what is refused at the door.
+async fn routed(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>, transport: Transport) -> Response {
+    let Ok(mut response) = server.router.clone().call(request.map(Body::new)).await;
+    if let Some(refusal) = response.extensions_mut().remove::<Refusal>() {
+        server.turned_away(peer, transport, &refusal).await;
+    }
+    response
 }
 
 fn speaks_rpc(path: &str) -> bool {
@@ -79,20 +108,20 @@ fn plain(mut response: Response) -> Response {
     response
 }
 
-/// Headers that every page carries.
+/// Headers that every page carries, unless it brought stricter or more fitting ones of its own.
 fn hardened(mut response: Response) -> Response {
     const HEADERS: [(header::HeaderName, HeaderValue); 5] = [
         (
             header::CONTENT_SECURITY_POLICY,
-            HeaderValue::from_static(
-                "default-src 'none'; style-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-            ),
+            HeaderValue::from_static("default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"),
         ),
         (header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
         (header::X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
         (header::REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
         (header::CACHE_CONTROL, HeaderValue::from_static("no-store")),
     ];
-    response.headers_mut().extend(HEADERS);
+    for (name, value) in HEADERS {
+        response.headers_mut().entry(name).or_insert(value);
+    }
     response
 }

@@ -29,6 +29,20 @@ pub(super) struct Wire {
 /// A request on its way. The client need not send anything until it is dropped.
 pub(super) struct Underway(Arc<Wire>);
 
+/// The same for an answer that is made elsewhere.
+#[derive(Clone)]
+pub(crate) struct Hold {
+    _underway: Arc<Underway>,
+}
+
+impl From<Underway> for Hold {
+    fn from(underway: Underway) -> Self {
+        Self {
+            _underway: Arc::new(underway),
+        }
+    }
+}
+
 impl Wire {
     pub(super) fn begin(self: &Arc<Self>) -> Underway {
         self.begun.fetch_add(1, Ordering::Relaxed);

@@ -9,7 +9,7 @@ mod line;
 mod listener;
 
 mod auth;
-mod body;
+pub(crate) mod body;
 mod doorman;
 mod guard;
 mod headers;
@@ -29,15 +29,14 @@ mod upkeep;
 mod describe;
 mod gauges;
 mod numbers;
-mod page;
 
 use std::future::Future;
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -53,7 +52,8 @@ use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
-use crate::limits::{BODY_BYTES_DEFAULT, DEPTH_DEFAULT, SESSIONS_DEFAULT};
+use crate::console::{self, Console};
+use crate::limits::{BODY_BYTES_DEFAULT, DEPTH_DEFAULT, LIVE_PAGES_MAX, SESSIONS_DEFAULT};
 use crate::mcp::host::{Features, Host};
 use crate::mcp::methods;
 use crate::mcp::revision::Era;
@@ -66,6 +66,8 @@ pub use crate::mcp::seal::SealKey;
 pub use auth::Anonymous;
 pub use gauges::Gauges;
 pub use tls::{Tls, TlsError};
+
+pub(crate) use line::Hold;
 
 use auth::Peer;
 use doorman::Doorman;
@@ -181,12 +183,13 @@ impl Server {
             Arc::clone(&options.gauges),
         ));
         let rate = options.limits.requests_per_second;
+        let stopping = watch::Sender::new(false);
         Arc::new(Self {
-            router: routes(&options, &host),
+            router: routes(&options, &host, stopping.subscribe()),
             rates: rate.map(|rate| Rates::new(rate, options.limits.burst)),
             doorman: Doorman::default(),
             connections: listener::permits(),
-            stopping: watch::Sender::new(false),
+            stopping,
             options,
             host,
             registry,
@@ -215,80 +218,98 @@ impl Server {
                 return Err(Box::new(response));
             }
         };
-        let Some(rates) = &self.rates else {
-            return Ok(caller);
-        };
-        match rates.take(&caller.credential, tokio::time::Instant::now()) {
+        match self.paced(&caller, peer, transport).await {
             Ok(()) => Ok(caller),
-            Err(wait) => {
-                options.gauges.count_rate_limited();
-                let message = "too many requests with this credential; wait as `Retry-After` says";
-                let refusal = Refusal::new(ErrorCode::RateLimited, message);
-                let address = peer.address.ip();
-                self.doorman.refused(&self.host, address, transport, &refusal).await;
+            Err((refusal, seconds)) => {
                 let response = refusal::unrecorded(&self.host, StatusCode::TOO_MANY_REQUESTS, &refusal);
-                let seconds = wait.as_secs_f64().ceil() as u64;
                 Err(Box::new(refusal::retry_after(response, seconds)))
             }
         }
     }
+
+    /// Counts a request; refused with the seconds to wait when there were too many.
+    async fn paced(&self, caller: &Caller, peer: &Peer, transport: Transport) -> Result<(), (Refusal, u64)> {
+        let Some(rates) = &self.rates else {
+            return Ok(());
+        };
+        let taken = rates.take(&caller.credential, tokio::time::Instant::now());
+        let Err(wait) = taken else {
+            return Ok(());
+        };
+        self.options.gauges.count_rate_limited();
+        let message = "too many requests with this credential; wait as `Retry-After` says";
+        let refusal = Refusal::new(ErrorCode::RateLimited, message);
+        let address = peer.address.ip();
+        self.doorman.refused(&self.host, address, transport, &refusal).await;
+        Err((refusal, wait.as_secs_f64().ceil() as u64))
+    }
 }
 
 impl Server {
-    /// Who comes to the routes for people: the bearer of a token, or a browser that is logged in.
-    async fn visitor(&self, method: &Method, headers: &HeaderMap, peer: &Peer) -> Visitor {
-        let options = &self.options;
-        let secret = office::cookie(headers).filter(|_| !headers.contains_key(header::AUTHORIZATION));
-        let (Some(secret), Some(office)) = (secret, &options.office) else {
-            return match auth::caller(headers, peer, Transport::Rest, &*options.credentials, options.anonymous) {
+    /// Who comes to what people use: a browser that is logged in or, to the REST routes, the bearer of a
+    /// token. None where nobody said who they are and nobody need.
+    async fn visitor<B>(&self, request: &Request<B>, peer: &Peer, transport: Transport) -> Option<Visitor> {
+        let (options, headers) = (&self.options, request.headers());
+        let visitor = match (office::login(headers), &options.office) {
+            (Some(secret), Some(office)) => browser(office, request, secret).await,
+            _ if transport == Transport::Console => return None,
+            _ => match auth::caller(headers, peer, transport, &*options.credentials, options.anonymous) {
                 Ok(caller) => Visitor::Known(caller),
                 Err(refusal) => {
                     options.gauges.count_unauthenticated();
-                    let address = peer.address.ip();
-                    self.doorman
-                        .refused(&self.host, address, Transport::Rest, &refusal)
-                        .await;
                     Visitor::Unknown(refusal)
                 }
-            };
+            },
         };
-        if office::forged(method, headers) {
-            let message = "requests that change something must come from a page of this very server";
-            return Visitor::Unknown(Refusal::new(ErrorCode::Forbidden, message));
+        match &visitor {
+            // A login that has run out is nobody's attack.
+            Visitor::Unknown(refusal) if refusal.code == ErrorCode::Forbidden || transport == Transport::Rest => {
+                self.turned_away(peer, transport, refusal).await;
+            }
+            Visitor::Unknown(_) | Visitor::Known(_) => {}
         }
-        match office.logins.who(secret).await {
-            Ok(Some(caller)) => Visitor::Known(caller),
-            Ok(None) => Visitor::Unknown(Refusal::new(
-                ErrorCode::Unauthenticated,
-                "this browser is no longer logged in",
-            )),
-            Err(error) => Visitor::Unknown(Refusal::new(ErrorCode::AuditUnavailable, error.to_string())),
-        }
+        Some(visitor)
+    }
+
+    /// Records what was refused at the door.
+    async fn turned_away(&self, peer: &Peer, transport: Transport, refusal: &Refusal) {
+        let address = peer.address.ip();
+        self.doorman.refused(&self.host, address, transport, refusal).await;
+    }
+}
+
+/// Whose browser this is, if the request is from a page of ours.
+async fn browser<B>(office: &Office, request: &Request<B>, secret: &str) -> Visitor {
+    if office::forged(request.method(), request.headers()) {
+        let message = "requests that change something must come from a page of this very server";
+        return Visitor::Unknown(Refusal::new(ErrorCode::Forbidden, message));
+    }
+    match office.logins.who(secret).await {
+        Ok(Some(caller)) => Visitor::Known(caller),
+        Ok(None) => Visitor::Unknown(Refusal::new(
+            ErrorCode::Unauthenticated,
+            "this browser is no longer logged in",
+        )),
+        Err(error) => Visitor::Unknown(Refusal::new(ErrorCode::AuditUnavailable, error.to_string())),
     }
 }
 
 /// What the pages know.
 struct Site {
-    about: About,
     readiness: Arc<dyn Readiness>,
     ids: IdSource,
-    started: Instant,
     capabilities: Value,
     scheme: &'static str,
 }
 
-fn routes(options: &HttpOptions, host: &Arc<Host>) -> Router {
+fn routes(options: &HttpOptions, host: &Arc<Host>, stopping: watch::Receiver<bool>) -> Router {
     let site = Arc::new(Site {
-        about: options.about.clone(),
         readiness: Arc::clone(&options.readiness),
         ids: options.ids.clone(),
-        started: Instant::now(),
         capabilities: methods::capabilities(host, Era::Modern),
         scheme: if options.tls.is_some() { "https" } else { "http" },
     });
     let pages = Router::new()
-        .route("/", get(home))
-        .route("/style.css", get(style))
         .route("/healthz", get(health))
         .route("/readyz", get(readiness))
         .route("/.well-known/mcp", get(description))
@@ -296,21 +317,30 @@ fn routes(options: &HttpOptions, host: &Arc<Host>) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .with_state(site);
     match &options.office {
-        Some(office) => pages.merge(rest::routes(Arc::new(rest::Api {
-            office: office.clone(),
-            ids: options.ids.clone(),
-        }))),
+        Some(office) => pages
+            .merge(rest::routes(Arc::new(rest::Api {
+                office: office.clone(),
+                service: Arc::clone(&options.service),
+                credentials: Arc::clone(&options.credentials),
+                ids: options.ids.clone(),
+                clock: options.clock.clone(),
+                session_ttl: options.session_ttl,
+                body_bytes: options.limits.body_bytes,
+                stopping: stopping.clone(),
+                shared: rest::Shared::default(),
+            })))
+            .merge(console::routes(Arc::new(Console {
+                office: office.clone(),
+                credentials: Arc::clone(&options.credentials),
+                about: options.about.clone(),
+                clock: options.clock.clone(),
+                is_secure: options.tls.is_some(),
+                stopping,
+                pages: Arc::new(Semaphore::new(LIVE_PAGES_MAX)),
+                walking: tokio::sync::Mutex::default(),
+            }))),
         None => pages,
     }
-}
-
-async fn home(State(site): State<Arc<Site>>) -> Response {
-    let html = page::render(&site.about, site.started.elapsed());
-    ([(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
-}
-
-async fn style() -> Response {
-    ([(header::CONTENT_TYPE, "text/css; charset=utf-8")], page::STYLE).into_response()
 }
 
 async fn health() -> Response {

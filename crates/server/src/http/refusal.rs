@@ -9,21 +9,30 @@ use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::{IdSource, SessionId};
 use countersign_gateway::service::RefusedEnvelope;
 use countersign_gateway::session::{Caller, Transport};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::mcp::host::Host;
 use crate::mcp::jsonrpc::{Id, Incoming, Message};
 use crate::mcp::wire;
 
 pub(crate) fn answer(status: StatusCode, refusal: Refusal, ids: &IdSource) -> Response {
-    let correlation = ids.correlation();
+    answer_with(status, refusal, None, ids)
+}
+
+/// With the result of the command that was refused, where it was one.
+pub(crate) fn answer_with(status: StatusCode, refusal: Refusal, result: Option<Value>, ids: &IdSource) -> Response {
+    // Under the name that the record has for it, where it has one.
+    let correlation = refusal.correlation_id.map_or_else(|| ids.correlation(), |id| *id);
     tracing::debug!(%correlation, code = refusal.code.name(), reason = refusal.message, "refused");
-    let body = json!({"error": {
+    let mut body = json!({"error": {
         "errorCode": refusal.code.name(),
         "message": refusal.message,
         "details": refusal.details,
         "correlation_id": correlation.as_str(),
     }});
+    if let Some(result) = result {
+        body["result"] = result;
+    }
     (status, Json(body)).into_response()
 }
 

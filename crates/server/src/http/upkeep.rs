@@ -10,6 +10,7 @@ use countersign_gateway::session::lifetime::Touched;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::limits::{EXPIRE_EVERY_MAX, PUT_AWAY_AFTER, REVOKED_EVERY, TOUCH_EVERY};
+use crate::mcp::changes::Change;
 
 use super::Server;
 use super::registry::Registry;
@@ -22,6 +23,8 @@ pub(super) async fn run(server: Arc<Server>) {
     registry.take_stock().await;
     let mut touching = ticks(TOUCH_EVERY.min(expire_every));
     let mut expiring = ticks(expire_every);
+    let mut tools = server.host.service.tool_changes();
+    let mut may_change = true;
     loop {
         tokio::select! {
             _ = touching.tick() => {
@@ -34,6 +37,10 @@ pub(super) async fn run(server: Arc<Server>) {
                 registry.take_stock().await;
             }
             _ = looking.tick() => end_revoked(&server).await,
+            changed = tools.changed(), if may_change => match changed {
+                Ok(()) => tell_of_tools(&server),
+                Err(_) => may_change = false,
+            },
         }
     }
 }
@@ -79,6 +86,14 @@ async fn end_revoked(server: &Server) {
             registry.close(&live).await;
             live.close();
         }
+    }
+}
+
+/// Tells everybody who listens that tools may have come or gone.
+fn tell_of_tools(server: &Server) {
+    server.host.features.changes.announce(Change::Tools);
+    for live in server.registry.all() {
+        live.connection.tell_of_tools();
     }
 }
 

@@ -12,7 +12,7 @@ use countersign_gateway::ids::RequestId;
 use countersign_gateway::service::RefusedEnvelope;
 use countersign_gateway::session::Caller;
 use countersign_gateway::session::lifetime::{ClientInfo, KeptSession, Session, SessionStep, Touched};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
 use super::call::{CallKey, Calls, Recipient};
@@ -116,6 +116,19 @@ impl Connection {
     /// Says where to say what belongs to no request, until that outlet is gone.
     pub(crate) fn stand_on(&self, outlet: &Arc<dyn Outlet>) {
         self.0.state().standing = Some(Arc::downgrade(outlet));
+    }
+
+    /// Tells a session that its list of tools may be another one. Whoever comes without a session asks to be
+    /// told (see [`listening`](super::listening)).
+    pub(crate) fn tell_of_tools(&self) {
+        let state = self.0.state();
+        let standing = state.standing.as_ref().and_then(Weak::upgrade);
+        let outlet = standing.filter(|_| state.agreed.is_some());
+        drop(state);
+        if let Some(outlet) = outlet {
+            let changed = wire::notification("notifications/tools/list_changed", &json!({}));
+            outlet.offer(Outgoing::notification(changed));
+        }
     }
 
     /// Takes one frame. Every answer it leads to goes out through `outlet`.

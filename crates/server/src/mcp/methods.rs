@@ -82,7 +82,7 @@ pub(crate) fn answer(
 pub(crate) fn capabilities(host: &Host, era: Era) -> Value {
     let mut declared = Map::new();
     let mut declare = |name: &str, value: Value| declared.insert(name.to_owned(), value);
-    declare("tools", json!({}));
+    declare("tools", json!({"listChanged": true}));
     declare("resources", json!({}));
     declare("prompts", json!({}));
     declare("logging", json!({}));

@@ -25,7 +25,7 @@ mod resources;
 mod tools;
 
 mod approving;
-mod changes;
+pub(crate) mod changes;
 mod client;
 mod conversation;
 mod form;

@@ -1,54 +1,63 @@
-//! `/api/v1/approvals`: what waits for a person, and the person's word.
+//! `/approvals`: what waits for a person, and the person's word.
 
-use std::sync::Arc;
-
-use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::Json;
 use axum::response::{IntoResponse, Response};
-use axum::{Extension, Json};
 use countersign_gateway::approval::ApprovalFilter;
 use countersign_gateway::approval::question::Given;
 use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider};
-use countersign_gateway::error::brief;
+use countersign_gateway::audit::event::ApprovalState;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::Api;
+use super::asked::Asked;
 use super::failure::Failure;
-use crate::office::Visitor;
+use crate::limits::LIST_DEFAULT;
 
-pub(super) async fn list(State(api): State<Arc<Api>>, Extension(visitor): Extension<Visitor>) -> Response {
-    let listed = async {
-        visitor.reader()?;
-        let found = api.office.board.list(ApprovalFilter::open()).await?;
-        let items: Vec<Value> = found.iter().map(ApprovalRequest::to_json).collect();
-        Ok(json!({ "items": items }))
-    };
-    answer(&api, listed.await)
+/// Every state, for whoever wants to see what was decided.
+pub(super) const ALL: &str = "all";
+
+pub(super) fn states() -> Vec<&'static str> {
+    let states = ApprovalState::ALL.iter().map(|state| state.as_str());
+    states.chain([ALL]).collect()
 }
 
-pub(super) async fn show(
-    State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
-    Path(id): Path<String>,
-) -> Response {
-    let shown = async {
-        visitor.reader()?;
-        Ok(api.office.board.named(&id).await?.to_json())
-    };
-    answer(&api, shown.await)
+pub(super) async fn list(asked: Asked) -> Result<Response, Failure> {
+    let mut filter = ApprovalFilter::open();
+    if let Some(words) = asked.values.words("state") {
+        let every = words.iter().any(|word| word == ALL);
+        let named = words.iter().filter_map(|word| ApprovalState::parse(word));
+        filter.states = if every { Vec::new() } else { named.collect() };
+    }
+    filter.automatic = asked.values.flag("automatic");
+    filter.limit = asked.values.whole("limit").map_or(LIST_DEFAULT, |limit| limit as usize);
+    let found = asked.api.office.board.list(filter).await?;
+    let items: Vec<Value> = found.iter().map(ApprovalRequest::to_json).collect();
+    Ok(Json(json!({ "items": items })).into_response())
+}
+
+pub(super) async fn show(asked: Asked) -> Result<Response, Failure> {
+    let id = asked.values.text("id").unwrap_or_default();
+    let approval = asked.api.office.board.named(id).await?;
+    Ok(Json(approval.to_json()).into_response())
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Decision {
-    decision: Option<String>,
+    decision: Option<Word>,
     #[serde(default)]
     reason: String,
     /// One of the options of a question.
     selected_option: Option<String>,
     /// An answer to a question in words of one's own.
     custom: Option<String>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(rename_all = "lowercase")]
+enum Word {
+    Approve,
+    Deny,
 }
 
 impl Decision {
@@ -60,46 +69,28 @@ impl Decision {
             (None, Some(custom)) => Some(Given::Custom(custom.clone())),
             (None, None) => None,
         };
-        let choice = match (self.decision.as_deref(), &answer) {
-            (Some("approve"), _) | (None, Some(_)) => Choice::Allow,
-            (Some("deny"), _) => Choice::Deny,
-            (Some(other), _) => {
-                let message = format!("`decision` is `approve` or `deny`, not `{}`", brief(other));
-                return Err(Failure::malformed(message));
-            }
+        let choice = match (self.decision, &answer) {
+            (Some(Word::Approve), _) | (None, Some(_)) => Choice::Allow,
+            (Some(Word::Deny), _) => Choice::Deny,
             (None, None) => return Err(Failure::malformed("`decision` is missing; it is `approve` or `deny`")),
         };
         Ok((choice, answer))
     }
 }
 
-pub(super) async fn decide(
-    State(api): State<Arc<Api>>,
-    Extension(visitor): Extension<Visitor>,
-    Path(id): Path<String>,
-    body: Bytes,
-) -> Response {
-    let decided = async {
-        let by = Decider::of(visitor.caller()?)?;
-        let decision: Decision =
-            serde_json::from_slice(&body).map_err(|error| Failure::malformed(format!("the body: {error}")))?;
-        let (choice, answer) = decision.read()?;
-        let approval = api.office.board.named(&id).await?;
-        let ballot = Ballot {
-            choice,
-            by,
-            reason: decision.reason,
-            answer,
-        };
-        let decided = api.office.board.decide(&approval.id, ballot).await?;
-        Ok(decided.approval().to_json())
+/// Who is too late gets the decision that was first.
+pub(super) async fn decide(asked: Asked) -> Result<Response, Failure> {
+    let by = Decider::of(&asked.caller)?;
+    let decision: Decision = asked.body()?;
+    let (choice, answer) = decision.read()?;
+    let board = &asked.api.office.board;
+    let approval = board.named(asked.values.text("id").unwrap_or_default()).await?;
+    let ballot = Ballot {
+        choice,
+        by,
+        reason: decision.reason,
+        answer,
     };
-    answer(&api, decided.await)
-}
-
-fn answer(api: &Api, outcome: Result<Value, Failure>) -> Response {
-    match outcome {
-        Ok(value) => Json(value).into_response(),
-        Err(failure) => failure.answer(api),
-    }
+    let decided = board.decide(&approval.id, ballot).await?;
+    Ok(Json(decided.approval().to_json()).into_response())
 }

@@ -1,28 +1,96 @@
-//! The REST routes under `/api/v1`: approvals, and what else people and their programs ask for.
+//! The REST routes under `/api/v1`: approvals, commands, the record, policy and numbers, for people and
+//! their programs.
 //!
-//! Lists are `{items: []}`, refusals `{error: {errorCode, message, details, correlation_id}}`.
+//! [`table`] says what there is: method, path, who may, what is taken and what is answered. The router is
+//! made of it ([`endpoint`]), and so is the OpenAPI document ([`openapi`]), so they cannot differ. What may
+//! be asked is checked against the table before a handler sees it ([`asked`]). Lists are `{items: [], next?}`,
+//! refusals `{error: {errorCode, message, details, correlation_id}}`.
+
+mod table;
+
+mod asked;
+mod endpoint;
+mod failure;
+pub(crate) mod stream;
 
 mod approvals;
-mod failure;
+mod audit;
+mod commands;
+mod events;
+mod metrics;
+mod policy;
+mod sessions;
+
+mod openapi;
+mod proof;
+mod schemas;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
-use axum::routing::{get, post};
+use axum::extract::{RawPathParams, State};
+use axum::http::Request;
+use axum::response::Response;
+use axum::routing::on;
+use countersign_gateway::clock::Clock;
+use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::IdSource;
+use countersign_gateway::service::Service;
+use countersign_gateway::session::credential::Credentials;
+use tokio::sync::{Semaphore, watch};
 
+use crate::limits::{EVENT_STREAMS_MAX, EXPORTS_MAX};
 use crate::office::Office;
+use failure::Failure;
+use proof::Proofs;
 
 /// What the routes are made of.
 pub(crate) struct Api {
     pub(crate) office: Office,
+    pub(crate) service: Arc<dyn Service>,
+    pub(crate) credentials: Arc<dyn Credentials>,
     pub(crate) ids: IdSource,
+    pub(crate) clock: Clock,
+    /// How long a session may be idle.
+    pub(crate) session_ttl: Duration,
+    /// Bytes of one body.
+    pub(crate) body_bytes: usize,
+    /// True once nothing new is begun.
+    pub(crate) stopping: watch::Receiver<bool>,
+    pub(crate) shared: Shared,
+}
+
+/// What requests share among each other.
+pub(crate) struct Shared {
+    proofs: Proofs,
+    streams: Arc<Semaphore>,
+    exports: Arc<Semaphore>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            proofs: Proofs::default(),
+            streams: Arc::new(Semaphore::new(EVENT_STREAMS_MAX)),
+            exports: Arc::new(Semaphore::new(EXPORTS_MAX)),
+        }
+    }
 }
 
 pub(crate) fn routes(api: Arc<Api>) -> Router {
-    Router::new()
-        .route("/api/v1/approvals", get(approvals::list))
-        .route("/api/v1/approvals/{id}", get(approvals::show))
-        .route("/api/v1/approvals/{id}/decision", post(approvals::decide))
-        .with_state(api)
+    let mut router = Router::new();
+    for endpoint in table::all() {
+        let serve = move |State(api): State<Arc<Api>>, path: RawPathParams, request: Request<axum::body::Body>| async move {
+            endpoint.serve(api, &path, request).await
+        };
+        router = router.route(&endpoint.address(), on(endpoint.method.filter(), serve));
+    }
+    router.method_not_allowed_fallback(wrong_method).with_state(api)
+}
+
+/// What the address does take stands in `Allow`.
+async fn wrong_method(State(api): State<Arc<Api>>) -> Response {
+    let refusal = Refusal::new(ErrorCode::MethodNotFound, "this address does not take this method");
+    Failure::from(refusal).answer(&api.ids)
 }

@@ -23,6 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::timeout;
 
 use crate::limits::{DEPTH_DEFAULT, FLUSH_PATIENCE, LINE_BYTES_DEFAULT, OUTBOX_BYTES_MAX};
+use crate::mcp::changes::Change;
 use crate::mcp::dispatch::Connection;
 pub use crate::mcp::host::ConformanceFixtures;
 use crate::mcp::host::{Features, Host, Link};
@@ -129,6 +130,7 @@ where
             written = Some(result);
             Ok(())
         }
+        () = tell_of_tools(&service, &host, &connection) => Ok(()),
         _ = shutdown => Ok(()),
     };
 
@@ -150,6 +152,16 @@ where
         None => writer.abort(),
     }
     ended
+}
+
+/// Says when the list of tools may be another one, for as long as the connection stands.
+async fn tell_of_tools(service: &Arc<dyn Service>, host: &Host, connection: &Connection) {
+    let mut changes = service.tool_changes();
+    while changes.changed().await.is_ok() {
+        host.features.changes.announce(Change::Tools);
+        connection.tell_of_tools();
+    }
+    std::future::pending().await
 }
 
 async fn read_all<R: AsyncRead + Unpin>(

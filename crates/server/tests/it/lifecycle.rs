@@ -22,7 +22,7 @@ async fn the_handshake_agrees_on_a_revision() {
             json!({"name": "countersign", "title": "Countersign", "version": version})
         };
         let answer = Client::new().initialize(asked).await;
-        let mut capabilities = json!({"tools": {}, "resources": {}, "prompts": {}, "logging": {}});
+        let mut capabilities = json!({"tools": {"listChanged": true}, "resources": {}, "prompts": {}, "logging": {}});
         if spoken > "2024-11-05" {
             capabilities["completions"] = json!({});
         }

@@ -27,7 +27,7 @@ async fn a_server_can_be_discovered() {
         "cacheScope": "public",
         "_meta": server_info(),
         "capabilities": {
-            "tools": {}, "resources": {}, "prompts": {}, "logging": {}, "completions": {},
+            "tools": {"listChanged": true}, "resources": {}, "prompts": {}, "logging": {}, "completions": {},
             "extensions": {"io.modelcontextprotocol/tasks": {}},
         },
         "instructions": answer["result"]["instructions"],

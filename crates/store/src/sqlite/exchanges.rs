@@ -11,8 +11,8 @@ use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use serde_json::Value;
 
 use super::SqliteStore;
-use super::query::{COLUMNS, QueryError, read_row};
-use super::readers;
+use super::query::{COLUMNS, QueryError, read_row, within};
+use super::readers::{self, Readers};
 use countersign_gateway::audit::reading::{Filter, Pick};
 use countersign_gateway::audit::row::Row;
 
@@ -27,6 +27,34 @@ pub const REFUSED: &str = "refused";
 impl SqliteStore {
     /// The calls of tools that were answered, by the order of their answers.
     pub fn find_invocations(&self, filter: &Filter) -> Result<Vec<Found>, QueryError> {
+        self.readers.find_invocations(filter)
+    }
+
+    /// S2's McpToolInvocation.
+    pub fn read_invocation(&self, found: &Found) -> Result<Option<Value>, QueryError> {
+        self.readers.read_invocation(found)
+    }
+
+    /// Messages that were refused, called a tool or began a session, in the order they came.
+    pub fn find_envelopes(&self, filter: &Filter) -> Result<Vec<Found>, QueryError> {
+        self.readers.find_envelopes(filter)
+    }
+
+    /// S2's McpRequestEnvelope.
+    pub fn read_envelope(&self, found: &Found) -> Result<Option<Value>, QueryError> {
+        self.readers.read_envelope(found)
+    }
+}
+
+impl Found {
+    /// Where its event stands.
+    pub(super) fn seq(&self) -> u64 {
+        self.0.seq
+    }
+}
+
+impl Readers {
+    pub(super) fn find_invocations(&self, filter: &Filter) -> Result<Vec<Found>, QueryError> {
         let mut question = Question::about(&invocation::SETTLING, filter);
         // A person at the terminal speaks no MCP; an early answer counts before the command's end.
         question.also(
@@ -55,8 +83,7 @@ impl SqliteStore {
         self.ask(&question, filter)
     }
 
-    /// S2's McpToolInvocation.
-    pub fn read_invocation(&self, found: &Found) -> Result<Option<Value>, QueryError> {
+    pub(super) fn read_invocation(&self, found: &Found) -> Result<Option<Value>, QueryError> {
         let Some(settling) = entry(&found.0)? else {
             return Ok(None);
         };
@@ -78,8 +105,7 @@ impl SqliteStore {
         Ok(invocation::derive(sources).map(|invocation| invocation.to_json()))
     }
 
-    /// Messages that were refused, called a tool or began a session, in the order they came.
-    pub fn find_envelopes(&self, filter: &Filter) -> Result<Vec<Found>, QueryError> {
+    pub(super) fn find_envelopes(&self, filter: &Filter) -> Result<Vec<Found>, QueryError> {
         let mut question = Question::about(&envelope::TELLING, filter);
         // A row that is damaged is found, so that it can be told, and does not end the question.
         question.also(
@@ -102,8 +128,7 @@ impl SqliteStore {
         self.ask(&question, filter)
     }
 
-    /// S2's McpRequestEnvelope.
-    pub fn read_envelope(&self, found: &Found) -> Result<Option<Value>, QueryError> {
+    pub(super) fn read_envelope(&self, found: &Found) -> Result<Option<Value>, QueryError> {
         let Some(entry) = entry(&found.0)? else {
             return Ok(None);
         };
@@ -154,7 +179,7 @@ impl SqliteStore {
     }
 
     fn reading<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, QueryError> {
-        self.readers.read(work).map_err(|source| QueryError::Read { source })
+        self.read(work).map_err(|source| QueryError::Read { source })
     }
 }
 
@@ -194,6 +219,9 @@ impl Question {
             values: Vec::new(),
         };
         question.also("seq > ?", [filter.after.unwrap_or(0).cast_signed().into()]);
+        if let Some(before) = filter.before {
+            question.also("seq < ?", [before.cast_signed().into()]);
+        }
         question.also(&format!("event_type IN ({})", kinds.join(", ")), []);
         if let Some(id) = &filter.correlation_id {
             question.also("correlation_id = ?", [id.clone().into()]);
@@ -221,13 +249,7 @@ impl Question {
             self.conditions.join(" AND "),
             filter.limit,
         );
-        let mut rows = connection
-            .prepare(&sql)?
-            .query_map(params_from_iter(&self.values), read_row)?
-            .collect::<rusqlite::Result<Vec<_>>>()?;
-        if filter.pick == Pick::Newest {
-            rows.reverse();
-        }
-        Ok(rows)
+        let mut statement = connection.prepare(&sql)?;
+        within(filter, statement.query_map(params_from_iter(&self.values), read_row)?)
     }
 }

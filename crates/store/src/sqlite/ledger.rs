@@ -138,6 +138,8 @@ impl<'c> Ledger<'c> {
             head.checkpointed.cast_signed()
         ])?;
         self.statement(COMMIT)?.execute([])?;
+        // Whoever follows the record looks again.
+        self.site.written.send_replace(head.seq);
         Ok(std::mem::take(&mut self.signed))
     }
 

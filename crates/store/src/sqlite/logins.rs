@@ -10,7 +10,7 @@ use countersign_gateway::audit::{Pending, RecordError};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CredentialId, IdSource};
 use countersign_gateway::session::credential::{self, Credential};
-use countersign_gateway::session::login::{Entered, Logins};
+use countersign_gateway::session::login::{BROWSER_LIVES, CODE_LIVES, Entered, Logins};
 use countersign_gateway::session::{Caller, Role, Transport};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
@@ -18,11 +18,6 @@ use super::ledger::{Ledger, Turn};
 use super::site::Site;
 use super::{SqliteStore, trouble};
 use crate::witness::Witness;
-
-/// How long a code waits for its browser.
-const CODE_LIVES: Duration = Duration::from_secs(15 * 60);
-/// A working day; then a person logs in again.
-const BROWSER_LIVES: Duration = Duration::from_secs(12 * 60 * 60);
 
 /// Whose login it is.
 struct Whose {
@@ -56,6 +51,15 @@ impl Logins for SqliteStore {
             token: None,
         };
         self.write_login(move |connection, now| {
+            // Whoever came with a token hands on no more than that token gives.
+            let token = connection
+                .query_row(
+                    "SELECT id FROM tokens WHERE id = ?1",
+                    [whose.credential.as_str()],
+                    |row| row.get(0),
+                )
+                .optional()?;
+            let whose = Whose { token, ..whose };
             let code = secret("cs_login_")?;
             sweep(connection, now)?;
             insert(connection, &code, "code", &whose, now, CODE_LIVES)?;
@@ -69,7 +73,8 @@ impl Logins for SqliteStore {
             let digest = credential::digest(&code);
             let found = connection
                 .query_row(
-                    "DELETE FROM logins WHERE digest = ?1 AND kind = 'code' AND expires_at_ms > ?2
+                    "DELETE FROM logins WHERE digest = ?1 AND kind = 'code' AND expires_at_ms > ?2 AND NOT EXISTS (
+                         SELECT 1 FROM tokens WHERE id = logins.token AND revoked_at_ms IS NOT NULL)
                      RETURNING credential, role, name, token",
                     params![digest, now.as_millis()],
                     read,

@@ -16,6 +16,7 @@ pub mod migrations;
 pub mod prune;
 pub mod query;
 mod readers;
+mod reading;
 mod sessions;
 pub mod site;
 mod snapshot;

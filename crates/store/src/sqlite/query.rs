@@ -1,15 +1,13 @@
 //! Questions to the record: events and commands by what a person remembers of them.
 
 use countersign_gateway::audit::chain::Hash;
-use countersign_gateway::audit::reading::{Filter, Pick, Proved, Records};
-use countersign_gateway::audit::{Pending, RecordError};
+use countersign_gateway::audit::reading::{Filter, Pick};
 use countersign_gateway::clock::Timestamp;
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, params_from_iter};
 use serde_json::Value;
 
 use super::spans::{self, Places};
-use super::verify::{self, Range, VerifyError};
 use super::{SqliteStore, trouble};
 use countersign_gateway::audit::row::Row;
 
@@ -56,53 +54,13 @@ impl SqliteStore {
     }
 }
 
-impl Records for SqliteStore {
-    fn events(&self, filter: Filter) -> Pending<Result<Vec<Row>, RecordError>> {
-        self.read(move |readers| {
-            readers
-                .read(|connection| select(connection, &filter, Subject::Events))
-                .map_err(|error| trouble::unavailable(&error))
-        })
-    }
-
-    fn commands(&self, filter: Filter) -> Pending<Result<Vec<Value>, RecordError>> {
-        self.read(move |readers| {
-            let rows = readers
-                .read(|connection| select(connection, &filter, Subject::Commands))
-                .map_err(|error| trouble::unavailable(&error))?;
-            Ok(rows.iter().filter_map(|row| row.payload().ok()).collect())
-        })
-    }
-
-    fn prove(&self) -> Pending<Result<Proved, RecordError>> {
-        let public_key = self.public_key().to_owned();
-        self.read(
-            move |readers| match verify::verify(readers, &public_key, Range::ALL, &|_| {}) {
-                Ok(report) => Ok(Proved::Sound {
-                    first_seq: report.first_seq,
-                    last_seq: report.last_seq,
-                    rows: report.rows,
-                    checkpoints: report.checkpoints,
-                    last_hash: report.last_hash.to_hex(),
-                    public_key: report.public_key,
-                }),
-                Err(VerifyError::Flawed(flaw)) => Ok(Proved::Flawed {
-                    seq: flaw.seq,
-                    fault: flaw.fault.to_string(),
-                }),
-                Err(VerifyError::Read { source }) => Err(trouble::unavailable(&source)),
-            },
-        )
-    }
-}
-
 #[derive(Clone, Copy)]
-enum Subject {
+pub(super) enum Subject {
     Events,
     Commands,
 }
 
-fn select(connection: &Connection, filter: &Filter, subject: Subject) -> rusqlite::Result<Vec<Row>> {
+pub(super) fn select(connection: &Connection, filter: &Filter, subject: Subject) -> rusqlite::Result<Vec<Row>> {
     // One moment for both questions, or rows could be spanned between them.
     let transaction = connection.unchecked_transaction()?;
     let places = spans::places(&transaction, filter.from, filter.to)?;
@@ -116,11 +74,29 @@ fn select(connection: &Connection, filter: &Filter, subject: Subject) -> rusqlit
         conditions.join(" AND "),
         filter.limit,
     );
-    let mut rows = transaction
-        .prepare(&sql)?
-        .query_map(params_from_iter(values), read_row)?
-        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let mut statement = transaction.prepare(&sql)?;
+    let rows = within(filter, statement.query_map(params_from_iter(values), read_row)?)?;
+    drop(statement);
     transaction.finish()?;
+    Ok(rows)
+}
+
+/// The rows of an answer, oldest first, cut off where it would grow too large.
+pub(super) fn within(
+    filter: &Filter,
+    found: impl Iterator<Item = rusqlite::Result<Row>>,
+) -> rusqlite::Result<Vec<Row>> {
+    let mut rows = Vec::new();
+    let mut room = filter.bytes_max.unwrap_or(usize::MAX);
+    for row in found {
+        let row = row?;
+        let size = row.payload.len();
+        if size > room && !rows.is_empty() {
+            break;
+        }
+        room = room.saturating_sub(size);
+        rows.push(row);
+    }
     if filter.pick == Pick::Newest {
         rows.reverse();
     }
@@ -141,6 +117,7 @@ fn conditions(filter: &Filter, subject: Subject, places: Places) -> (Vec<&'stati
     let after = filter.after.unwrap_or(0).cast_signed().max(places.behind);
     add("seq > ?", Some(SqlValue::from(after)));
     add("seq <= ?", Some(SqlValue::from(places.up_to)));
+    add("seq < ?", filter.before.map(|seq| SqlValue::from(seq.cast_signed())));
     add("correlation_id = ?", text(&filter.correlation_id));
     add("timestamp >= ?", moment(filter.from));
     add("timestamp < ?", moment(filter.to));

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
+use tokio::sync::watch;
 
 use super::ledger;
 use super::log::{Growth, Log};
@@ -41,6 +42,8 @@ pub(super) struct Site {
     pub(super) key: Key,
     pub(super) process: Process,
     pub(super) growth: Arc<Growth>,
+    /// Place of the last event that this process wrote.
+    pub(super) written: watch::Sender<u64>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +79,7 @@ impl Site {
             key: Key::load_or_create(directory)?,
             process: Process::current(),
             growth: Arc::default(),
+            written: watch::Sender::new(0),
             database,
             options,
         };

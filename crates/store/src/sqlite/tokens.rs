@@ -107,14 +107,7 @@ impl SqliteStore {
 
     /// All tokens, the newest last. Blocks.
     pub fn tokens(&self) -> Result<Vec<Credential>, TokenError> {
-        self.readers
-            .read(|connection| {
-                connection
-                    .prepare(&format!("SELECT {COLUMNS} FROM tokens ORDER BY created_at_ms, rowid"))?
-                    .query_map([], read)?
-                    .collect()
-            })
-            .map_err(|source| TokenError::Read { source })
+        self.readers.read(all).map_err(|source| TokenError::Read { source })
     }
 
     /// Revokes a token, named by its id or, while it is in force, by its name. Blocks.
@@ -192,6 +185,13 @@ impl SqliteStore {
             }
         }
     }
+}
+
+pub(super) fn all(connection: &Connection) -> rusqlite::Result<Vec<Credential>> {
+    connection
+        .prepare(&format!("SELECT {COLUMNS} FROM tokens ORDER BY created_at_ms, rowid"))?
+        .query_map([], read)?
+        .collect()
 }
 
 fn event(kind: EventType, credential: &Credential, by: Actor, now: Timestamp, ids: &IdSource) -> Draft {

@@ -1,11 +1,15 @@
 //! `approve` and `deny`.
 
+use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
+use anyhow::Context as _;
 use countersign_gateway::approval::board::Decided;
 use countersign_gateway::approval::question::Given;
 use countersign_gateway::approval::request::{ApprovalRequest, Choice};
 use countersign_gateway::audit::event::ApprovalState;
+use countersign_gateway::policy::standing::{ProposedRule, StandingRules as _};
+use serde_json::json;
 
 use super::{Office, act, short};
 use crate::cli::{Approve, Deny};
@@ -19,6 +23,11 @@ const COMMAND_CHARS_MAX: usize = 80;
 
 pub(crate) fn approve(flags: &Flags, approve: &Approve) -> anyhow::Result<ExitCode> {
     let reason = approve.reason.as_deref().unwrap_or("approved on the terminal");
+    let form = Form::of(approve.json);
+    if approve.always {
+        let consent = if approve.yes { Consent::Given } else { Consent::Asked };
+        return always(flags, &approve.id, reason, consent, form);
+    }
     let answer = match (&approve.option, &approve.custom) {
         (Some(option), _) => Some(Given::Option(option.clone())),
         (None, Some(custom)) => Some(Given::Custom(custom.clone())),
@@ -29,7 +38,7 @@ pub(crate) fn approve(flags: &Flags, approve: &Approve) -> anyhow::Result<ExitCo
         reason,
         answer,
     };
-    decide(flags, &approve.id, said, Form::of(approve.json))
+    decide(flags, &approve.id, said, form)
 }
 
 pub(crate) fn deny(flags: &Flags, deny: &Deny) -> anyhow::Result<ExitCode> {
@@ -72,6 +81,90 @@ fn decide(flags: &Flags, id: &str, said: Said<'_>, form: Form) -> anyhow::Result
         Decided::Before(approval) => approval.decision() == Some(choice),
     };
     Ok(ExitCode::from(if stands { 0 } else { FAILED }))
+}
+
+/// Whether the person has agreed to the rule already.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Consent {
+    Given,
+    Asked,
+}
+
+/// Approves, and lets the same command go unasked from now on. Nothing is decided unless there can be a rule
+/// and the person agrees to it.
+fn always(flags: &Flags, id: &str, reason: &str, consent: Consent, form: Form) -> anyhow::Result<ExitCode> {
+    let office = Office::open(flags)?;
+    let runtime = start::runtime()?;
+    let approval = runtime.block_on(office.board.named(id))?;
+    let rule = office.rules.propose(&approval).map_err(|refusal| {
+        anyhow::anyhow!(
+            "{}; `countersign approve {}` approves it this once",
+            refusal.message,
+            short(&approval)
+        )
+    })?;
+    if consent == Consent::Asked && !agrees(&approval, &rule)? {
+        start::say("nothing was decided");
+        return Ok(ExitCode::from(FAILED));
+    }
+    let decided = runtime.block_on(
+        office
+            .board
+            .decide(&approval.id, office.ballot(Choice::Allow, reason, None)),
+    )?;
+    if decided.approval().decision() != Some(Choice::Allow) {
+        start::say(&format!("countersign: {}, so no rule was written", sentence(&decided)));
+        return Ok(ExitCode::from(FAILED));
+    }
+    let adopted = runtime.block_on(office.adopt(rule.clone()));
+    let mut page = Page::stdout();
+    match form {
+        Form::Json => {
+            let mut shown = decided.approval().to_json();
+            shown["rule"] = match &adopted {
+                Ok(()) => json!({"pattern": rule.pattern, "reason": rule.reason, "file": rule.file}),
+                Err(_) => json!(null),
+            };
+            page.json(&shown)?;
+        }
+        Form::Text => {
+            page.line(sentence(&decided))?;
+            if adopted.is_ok() {
+                page.line(format_args!(
+                    "from now on it runs unasked: rule `{}` in {}",
+                    clean(&rule.pattern),
+                    rule.file
+                ))?;
+            }
+        }
+    }
+    page.flush()?;
+    adopted.map_err(|refusal| anyhow::anyhow!("it was approved, but no rule was written: {}", refusal.message))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows the rule and asks.
+fn agrees(approval: &ApprovalRequest, rule: &ProposedRule) -> anyhow::Result<bool> {
+    if !std::io::stdin().is_terminal() {
+        let message = "`--always` shows the rule and asks; where there is no terminal, `--yes` answers".to_owned();
+        return Err(BadUsage(message).into());
+    }
+    start::say(&format!(
+        "approves `{}` and writes into {}:\n\n{}",
+        clean(&shortened(act(approval), COMMAND_CHARS_MAX)),
+        rule.file,
+        rule.yaml
+            .lines()
+            .map(|line| format!("    {}\n", clean(line)))
+            .collect::<String>()
+    ));
+    let mut stderr = std::io::stderr();
+    stderr.write_all(b"agreed? [y/N] ").and_then(|()| stderr.flush())?;
+    let mut line = String::new();
+    std::io::stdin()
+        .read_line(&mut line)
+        .context("cannot read the answer")?;
+    Ok(matches!(line.trim(), "y" | "Y" | "yes"))
 }
 
 /// What came of it, in a sentence.

@@ -6,7 +6,7 @@ use rustix::termios::{self, LocalModes, OptionalActions, SpecialCodeIndex, Termi
 use tokio::sync::mpsc;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Key {
+pub(crate) enum Key {
     Text(char),
     Up,
     Down,
@@ -17,12 +17,12 @@ pub(super) enum Key {
 }
 
 /// The terminal without echo and line editing, on a screen of its own; as it was when this is dropped.
-pub(super) struct Raw {
+pub(crate) struct Raw {
     before: Termios,
 }
 
 impl Raw {
-    pub(super) fn enter() -> std::io::Result<Self> {
+    pub(crate) fn enter() -> std::io::Result<Self> {
         let stdin = std::io::stdin();
         let before = termios::tcgetattr(&stdin)?;
         let mut raw = before.clone();
@@ -39,7 +39,7 @@ impl Raw {
     }
 
     /// Shows lines that are made for the size of the terminal.
-    pub(super) fn draw(&self, drawn: impl FnOnce(usize, usize) -> Vec<String>) -> anyhow::Result<()> {
+    pub(crate) fn draw(&self, drawn: impl FnOnce(usize, usize) -> Vec<String>) -> anyhow::Result<()> {
         let size = termios::tcgetwinsize(std::io::stdout()).ok();
         // Some terminals do not know their size and say 0.
         let known = size.filter(|size| size.ws_col > 0 && size.ws_row > 0);
@@ -66,8 +66,33 @@ impl Drop for Raw {
     }
 }
 
+/// The terminal as it stands, but for lines: every key is heard at once, and the one that interrupts still
+/// does. As it was when this is dropped.
+pub(crate) struct SingleKeys {
+    before: Termios,
+}
+
+impl SingleKeys {
+    pub(crate) fn enter() -> std::io::Result<Self> {
+        let stdin = std::io::stdin();
+        let before = termios::tcgetattr(&stdin)?;
+        let mut single = before.clone();
+        single.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
+        single.special_codes[SpecialCodeIndex::VMIN] = 1;
+        single.special_codes[SpecialCodeIndex::VTIME] = 0;
+        termios::tcsetattr(&stdin, OptionalActions::Now, &single)?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for SingleKeys {
+    fn drop(&mut self) {
+        let _ = termios::tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
+    }
+}
+
 /// What is typed, read on a thread that ends with the process.
-pub(super) fn keys() -> mpsc::UnboundedReceiver<Key> {
+pub(crate) fn keys() -> mpsc::UnboundedReceiver<Key> {
     let (sender, keys) = mpsc::unbounded_channel();
     std::thread::spawn(move || {
         let mut stdin = std::io::stdin().lock();

@@ -4,7 +4,7 @@
 //! wakes the process that waits, and where that is missed it notices a moment later.
 
 pub(crate) mod decide;
-mod keys;
+pub(crate) mod keys;
 mod list;
 mod show;
 mod watch;
@@ -19,13 +19,16 @@ use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, De
 use countersign_gateway::approval::{Alone, Bell};
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::clock::{Clock, Timestamp};
+use countersign_gateway::error::Refusal;
+use countersign_gateway::policy::standing::{ProposedRule, StandingRules as _};
+use countersign_gateway::session::Caller;
 use countersign_store::wake::Knock;
 use countersign_store::{Durability, Options, SqliteStore};
 use serde_json::Value;
 
 use crate::cli::Approvals;
 use crate::commands::audit::{self, Form};
-use crate::config::Flags;
+use crate::config::{Flags, OperatorsFile, StandingParts};
 use crate::start::Started;
 use crate::terminal::Tone;
 use crate::wiring;
@@ -52,6 +55,7 @@ pub(crate) fn run(flags: &Flags, approvals: &Approvals) -> anyhow::Result<ExitCo
 /// The board of a state directory, and who looks at it.
 struct Office {
     board: Arc<Board>,
+    rules: OperatorsFile,
     user: String,
     own_requests: OwnRequests,
 }
@@ -90,12 +94,26 @@ impl Office {
         } else {
             OwnRequests::Refused
         };
+        let board = wiring::board(&store, &started.redactor(), bell, Vec::new());
         let office = Self {
-            board: wiring::board(&store, &started.redactor(), bell, Vec::new()),
+            rules: OperatorsFile::new(StandingParts {
+                flags: started.flags.clone(),
+                surroundings: started.surroundings.clone(),
+                record: store.clone(),
+                board: board.clone(),
+                // The processes that serve read the file again when they hear of it.
+                reload: None,
+            }),
+            board,
             user: wiring::user(),
             own_requests,
         };
         Ok((office, store))
+    }
+
+    /// Writes a rule in the name of whoever sits here.
+    async fn adopt(&self, rule: ProposedRule) -> Result<(), Refusal> {
+        self.rules.adopt(rule, &Caller::person(&self.user)).await
     }
 
     fn ballot(&self, choice: Choice, reason: &str, answer: Option<Given>) -> Ballot {

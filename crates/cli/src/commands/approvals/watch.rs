@@ -10,6 +10,7 @@ use countersign_gateway::approval::ApprovalFilter;
 use countersign_gateway::approval::request::{ApprovalRequest, Choice};
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::ApprovalId;
+use countersign_gateway::policy::standing::{ProposedRule, StandingRules as _};
 
 use super::keys::{Key, Raw, keys};
 use super::{Office, age, decide, list, show};
@@ -83,6 +84,8 @@ struct Screen {
     chosen: Option<ApprovalId>,
     /// The reason that is being typed, and for which question.
     typing: Option<(ApprovalId, String)>,
+    /// The rule that would let a question's command go from now on, shown before it is written.
+    proposed: Option<(ApprovalId, ProposedRule)>,
     said: String,
 }
 
@@ -91,6 +94,10 @@ struct Screen {
 enum Wish {
     Nothing,
     Decide(ApprovalId, Choice, String),
+    /// Show what would let it go from now on.
+    Propose(ApprovalId),
+    /// Approve it, and write the rule.
+    Always(ApprovalId, ProposedRule),
     Quit,
 }
 
@@ -120,11 +127,41 @@ async fn live(office: &Office) -> anyhow::Result<()> {
                     Err(error) => error.to_string(),
                 };
             }
+            Wish::Propose(id) => screen.propose(office, id),
+            Wish::Always(id, rule) => screen.said = allow_from_now_on(office, &id, rule).await,
         }
     }
 }
 
+/// Approves, then writes the rule; what came of it, in a sentence.
+async fn allow_from_now_on(office: &Office, id: &ApprovalId, rule: ProposedRule) -> String {
+    let ballot = office.ballot(Choice::Allow, "approved on the terminal, from now on", None);
+    let decided = match office.board.decide(id, ballot).await {
+        Ok(decided) => decided,
+        Err(error) => return error.to_string(),
+    };
+    let said = decide::sentence(&decided);
+    if decided.approval().decision() != Some(Choice::Allow) {
+        return said;
+    }
+    let file = rule.file.clone();
+    match office.adopt(rule).await {
+        Ok(()) => format!("{said}; from now on it runs unasked, by a rule in {file}"),
+        Err(refusal) => format!("{said}; no rule was written: {}", refusal.message),
+    }
+}
+
 impl Screen {
+    fn propose(&mut self, office: &Office, id: ApprovalId) {
+        let Some(question) = self.open.iter().find(|approval| approval.id == id) else {
+            return;
+        };
+        match office.rules.propose(question) {
+            Ok(rule) => self.proposed = Some((id, rule)),
+            Err(refusal) => self.said = refusal.message,
+        }
+    }
+
     fn take(&mut self, open: Vec<ApprovalRequest>) {
         let before = self.place();
         self.open = open;
@@ -133,8 +170,13 @@ impl Screen {
             let next = before.unwrap_or(0).min(self.open.len().saturating_sub(1));
             self.chosen = self.open.get(next).map(|approval| approval.id.clone());
         }
-        if self.typing.as_ref().is_some_and(|(id, _)| !is_there(id)) {
+        let typing = self.typing.as_ref().map(|(id, _)| id);
+        if typing
+            .or(self.proposed.as_ref().map(|(id, _)| id))
+            .is_some_and(|id| !is_there(id))
+        {
             self.typing = None;
+            self.proposed = None;
             self.said = "somebody else decided it meanwhile".to_owned();
         }
     }
@@ -171,6 +213,13 @@ impl Screen {
             self.typing = Some((id, reason));
             return Wish::Nothing;
         }
+        if let Some((id, rule)) = self.proposed.take() {
+            if key == Key::Text('y') {
+                return Wish::Always(id, rule);
+            }
+            self.said = "not allowed from now on; the question is still open".to_owned();
+            return Wish::Nothing;
+        }
         self.said.clear();
         let place = self.place().unwrap_or(0);
         match (key, self.chosen.clone()) {
@@ -180,6 +229,7 @@ impl Screen {
             (Key::Text('a'), Some(id)) => {
                 return Wish::Decide(id, Choice::Allow, "approved on the terminal".to_owned());
             }
+            (Key::Text('A'), Some(id)) => return Wish::Propose(id),
             (Key::Text('d'), Some(id)) => self.typing = Some((id, String::new())),
             (Key::Text(_) | Key::Enter | Key::Erase | Key::Quit, _) => {}
         }
@@ -209,15 +259,20 @@ impl Screen {
             );
             drawn.push(line);
         }
-        if let Some(chosen) = self.open.get(place) {
+        if let Some((_, rule)) = &self.proposed {
+            drawn.push(String::new());
+            drawn.push(format!("to be written into {}:", rule.file));
+            drawn.extend(rule.yaml.lines().map(|line| format!("  {line}")));
+        } else if let Some(chosen) = self.open.get(place) {
             drawn.push(String::new());
             drawn.extend(show::rows(chosen, now).iter().map(|row| Page::plain_row(row, &[11])));
         }
         drawn.truncate(rows.saturating_sub(2));
         drawn.push(String::new());
         drawn.push(match (&self.typing, self.said.as_str()) {
+            _ if self.proposed.is_some() => "approve it and allow it from now on? y yes   any other key no".to_owned(),
             (Some((_, reason)), _) => format!("deny because: {reason}_   (enter to deny, esc to leave it)"),
-            (None, "") => "a approve   d deny   j/k choose   q quit".to_owned(),
+            (None, "") => "a approve   A always   d deny   j/k choose   q quit".to_owned(),
             (None, said) => said.to_owned(),
         });
         drawn
@@ -285,6 +340,32 @@ mod tests {
         screen.press(Key::Text('d'));
         assert_eq!(screen.press(Key::Escape), Wish::Nothing);
         assert_eq!(screen.press(Key::Escape), Wish::Quit);
+    }
+
+    #[test]
+    fn allowing_from_now_on_shows_the_rule_and_takes_one_more_key() {
+        let rule = ProposedRule {
+            pattern: "^rm x$".into(),
+            reason: "said so".into(),
+            yaml: "approval_policy:\n  whitelist:\n    - pattern: \"^rm x$\"\n".into(),
+            file: "/home/ada/config.yaml".into(),
+        };
+        let id = ApprovalId::trusted("one");
+        let mut screen = screen(&["one"]);
+        assert_eq!(screen.press(Key::Text('A')), Wish::Propose(id.clone()));
+        screen.proposed = Some((id.clone(), rule.clone()));
+        let drawn = screen.drawn(80, 24).join("\n");
+        assert!(
+            drawn.contains("^rm x$") && drawn.contains("/home/ada/config.yaml"),
+            "{drawn}"
+        );
+        assert_eq!(screen.press(Key::Enter), Wish::Nothing, "only a yes is a yes");
+        assert_eq!(screen.press(Key::Text('y')), Wish::Nothing, "what was declined is gone");
+        screen.proposed = Some((id.clone(), rule.clone()));
+        assert_eq!(screen.press(Key::Text('y')), Wish::Always(id.clone(), rule.clone()));
+        screen.proposed = Some((id, rule));
+        screen.take(Vec::new());
+        assert_eq!(screen.press(Key::Text('y')), Wish::Nothing, "somebody else decided it");
     }
 
     #[test]

@@ -95,7 +95,6 @@ fn summary(row: &Row, payload: &Value) -> String {
         EventType::AuthRefused => of("reason").to_owned(),
         EventType::AuthLogin | EventType::AuthLogout => format!("{} by {}", of("role"), of("by")),
         EventType::TokenCreated | EventType::TokenRevoked => format!("{} of {}", of("name"), of("role")),
-        EventType::PolicyChanged => format!("policy {}", of("digest")),
         EventType::JobCreated
         | EventType::JobStarted
         | EventType::JobCompleted
@@ -113,6 +112,11 @@ fn summary(row: &Row, payload: &Value) -> String {
         | EventType::JobSessionRecovering
         | EventType::JobSessionRecovered
         | EventType::JobSessionTerminated => job(payload),
+        EventType::PolicyChanged => match text(&payload["rule"], "pattern") {
+            "" => format!("policy {}", of("digest")),
+            pattern => format!("rule `{pattern}` into {}", of("file")),
+        },
+        EventType::PolicyRefused => of("reason").to_owned(),
         EventType::AuditCheckpoint => "checkpoint signed".to_owned(),
         EventType::AuditPruned => format!(
             "removed everything before {}, up to row {}",

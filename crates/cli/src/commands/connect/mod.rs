@@ -9,7 +9,6 @@ mod clients;
 mod entry;
 mod server;
 
-mod file;
 mod json;
 mod toml;
 
@@ -23,10 +22,10 @@ use serde_json::{Map, Value};
 
 use crate::cli::{Connect, Scope};
 use crate::config::{Flags, Surroundings};
+use crate::edited::{self, Found, Keep};
 use crate::start::BadUsage;
 use crate::terminal::Page;
 use clients::{Profile, Syntax};
-use file::{Found, Keep};
 use server::Server;
 
 /// What every client accepts in the name of a server.
@@ -168,7 +167,7 @@ fn put(text: &str, syntax: Syntax, place: Place<'_>, entry: &Map<String, Value>)
         Syntax::Json(dialect) => json::put(text, dialect, place, entry)?,
         Syntax::Toml => toml::put(text, place, entry)?,
     };
-    let new = file::with_newlines_of(text, new);
+    let new = edited::with_newlines_of(text, new);
     let there = get(&new, syntax, place)?;
     ensure!(
         there.as_ref().and_then(Value::as_object) == Some(entry),

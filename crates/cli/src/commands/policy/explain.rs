@@ -3,14 +3,13 @@
 use std::collections::BTreeMap;
 
 use countersign_exec::Machine;
-use countersign_gateway::error::{ErrorCode, Refusal};
-use countersign_gateway::policy::actor::{Context, RunContext};
-use countersign_gateway::policy::decide::{Denial, Rule, Surroundings, Verdict, decide};
-use countersign_gateway::policy::effective::{EffectivePolicy, Network, SandboxMode};
-use countersign_gateway::policy::explain::{self, TookPart};
+use countersign_gateway::policy::actor::RunContext;
+use countersign_gateway::policy::decide::{Rule, Surroundings};
+use countersign_gateway::policy::effective::{Network, SandboxMode};
+use countersign_gateway::policy::explain::{self, Explained, Supposed};
 use countersign_gateway::policy::plan::{Plan, PlannedAct};
 use countersign_gateway::session::Role;
-use countersign_gateway::tools::exec::request::{self, CommandTool};
+use countersign_gateway::tools::exec::request::CommandTool;
 use serde_json::{Map, Value, json};
 
 use super::tool;
@@ -22,40 +21,43 @@ use crate::terminal::{Page, Tone, clean, shortened};
 /// The rule for git alone names every option that it does not cover.
 const RULE_CHARS_MAX: usize = 100;
 
-/// What would happen, and by whom.
-pub(super) struct Explained {
-    /// allow, ask or deny.
-    pub(super) verdict: &'static str,
-    pub(super) happens: String,
-    pub(super) rule: Rule,
-    pub(super) code: Option<ErrorCode>,
-    /// What would run, for a command that may.
-    pub(super) plan: Option<Plan>,
-    pub(super) took_part: Vec<TookPart>,
-}
-
 pub(super) fn run(flags: &Flags, asked: &Explain) -> anyhow::Result<()> {
     let kind = CommandTool::ALL.into_iter().find(|tool| tool.name() == asked.tool);
-    let command = kind
-        .map(|kind| Ok::<_, BadUsage>((kind, arguments(kind, asked)?)))
-        .transpose()?;
+    let arguments = kind.map(|kind| arguments(kind, asked)).transpose()?;
     let started = Started::load(flags)?;
     let policy = &started.policy;
-    let run = run_context(asked);
-    let role = match asked.role {
-        ExplainRole::Agent => Role::Agent,
-        ExplainRole::Operator => Role::Operator,
+    let arguments = match arguments {
+        Some(arguments) => arguments,
+        // What an unknown tool takes is unknown as well.
+        None if policy.tools.knows(&asked.tool) => tool::arguments(&asked.argv)?,
+        None => Map::new(),
     };
-    let context = policy.tools.context(role, run.as_ref());
-    let explained = match &command {
-        Some((kind, arguments)) => explain_command(policy, &context, *kind, arguments),
-        None => tool::explain(policy, &context, &asked.tool, &asked.argv)?,
+    let call = Supposed {
+        tool: asked.tool.clone(),
+        arguments,
+        role: match asked.role {
+            ExplainRole::Agent => Role::Agent,
+            ExplainRole::Operator => Role::Operator,
+        },
+        run: run_context(asked),
     };
+    let machine = Machine::new(policy.command.path.clone());
+    // Which variables are passed on decides nothing.
+    let environment = BTreeMap::new();
+    let around = Surroundings {
+        programs: &machine,
+        directories: &machine,
+        environment: &environment,
+    };
+    let explained = explain::explain(policy, &call, &around);
     let mut page = Page::stdout();
     if asked.json {
-        page.json(&as_json(&started, &context, &explained))?;
+        let mut answer = explained.to_json();
+        let warnings = started.settings.warnings.iter().map(ToString::to_string);
+        answer["warnings"] = warnings.collect();
+        page.json(&answer)?;
     } else {
-        say(&mut page, &started, &context, &explained)?;
+        say(&mut page, &started, &explained)?;
     }
     page.flush()
 }
@@ -109,89 +111,7 @@ fn arguments(tool: CommandTool, asked: &Explain) -> Result<Map<String, Value>, B
     Ok(arguments)
 }
 
-/// The stations a call passes before it could run: catalog, arguments, policy.
-fn explain_command(
-    policy: &EffectivePolicy,
-    context: &Context<'_>,
-    kind: CommandTool,
-    arguments: &Map<String, Value>,
-) -> Explained {
-    let machine = Machine::new(policy.command.path.clone());
-    // Which variables are passed on decides nothing.
-    let environment = BTreeMap::new();
-    let around = Surroundings {
-        programs: &machine,
-        directories: &machine,
-        environment: &environment,
-    };
-    let deny = |code: ErrorCode, rule: Rule| {
-        let refusal = Refusal::new(code, rule.reason.clone());
-        Verdict::Deny(Denial { refusal, rule })
-    };
-    let (verdict, took_part) = match (policy.tools.sees(context, kind.name()), request::read(kind, arguments)) {
-        (Err(rule), _) => (
-            deny(ErrorCode::UnknownTool, rule),
-            tool::took_part(policy, context, kind.name()),
-        ),
-        (Ok(()), Err(refusal)) => {
-            let rule = Rule {
-                name: "arguments".to_owned(),
-                source: policy.sources.last().cloned().unwrap_or_default(),
-                reason: refusal.message.clone(),
-            };
-            (Verdict::Deny(Denial { refusal, rule }), Vec::new())
-        }
-        (Ok(()), Ok(request)) => (
-            decide(policy, context, &request, &around),
-            explain::of_command(policy, context, &request, &around),
-        ),
-    };
-    let happens = match &verdict {
-        Verdict::Allow(permit) if permit.auto_approved => {
-            "it would run at once; the whitelist answers for a person".to_owned()
-        }
-        Verdict::Allow(_) => "it would run at once, nobody is asked".to_owned(),
-        Verdict::Ask(_) => "it would run only after a person approves it".to_owned(),
-        Verdict::Deny(denial) => refused(denial.refusal.code),
-    };
-    Explained {
-        verdict: verdict.word(),
-        happens,
-        rule: verdict.rule().clone(),
-        code: match &verdict {
-            Verdict::Deny(denial) => Some(denial.refusal.code),
-            Verdict::Allow(_) | Verdict::Ask(_) => None,
-        },
-        plan: verdict.plan().cloned(),
-        took_part,
-    }
-}
-
-pub(super) fn refused(code: ErrorCode) -> String {
-    format!("it would be refused with {}", code.name())
-}
-
-fn as_json(started: &Started, context: &Context<'_>, explained: &Explained) -> Value {
-    let rule = &explained.rule;
-    let part = |part: &TookPart| json!({"rule": part.rule, "source": part.source, "effect": part.effect});
-    let mut answer = json!({
-        "verdict": explained.verdict,
-        "rule": rule.name,
-        "source": rule.source,
-        "sources": started.policy.sources,
-        "reason": rule.reason,
-        "took_part": explained.took_part.iter().map(part).collect::<Vec<_>>(),
-        "keys": context.recorded(),
-        "programs": explained.plan.as_ref().map(Plan::program_names).unwrap_or_default(),
-        "warnings": started.settings.warnings.iter().map(ToString::to_string).collect::<Vec<_>>(),
-    });
-    if let Some(code) = explained.code {
-        answer["error_code"] = json!(code.name());
-    }
-    answer
-}
-
-fn say(page: &mut Page, started: &Started, context: &Context<'_>, explained: &Explained) -> anyhow::Result<()> {
+fn say(page: &mut Page, started: &Started, explained: &Explained) -> anyhow::Result<()> {
     let tone = match explained.verdict {
         "allow" => Tone::Good,
         "ask" => Tone::Caution,
@@ -210,8 +130,8 @@ fn say(page: &mut Page, started: &Started, context: &Context<'_>, explained: &Ex
         clean(source),
         clean(reason)
     ))?;
-    if context.is_in_a_run() {
-        page.line(caller(context))?;
+    if explained.is_in_a_run {
+        page.line(caller(&explained.keys))?;
     }
     if let Some(plan) = &explained.plan {
         page.line(how(plan))?;
@@ -237,8 +157,7 @@ fn say(page: &mut Page, started: &Started, context: &Context<'_>, explained: &Ex
 }
 
 /// Who would call, as the policies complete it.
-fn caller(context: &Context<'_>) -> String {
-    let keys = context.recorded();
+fn caller(keys: &Value) -> String {
     let key = |(name, value): (&String, &Value)| match value {
         Value::String(text) => format!("{name} `{}`", clean(text)),
         other => format!("{name} {}", clean(&other.to_string())),

@@ -12,7 +12,7 @@ use crate::policy::merge::{Act, Action, Entry, Scope, ToolPolicy, Within};
 use crate::policy::tools::{Hand, LabelPolicy, Layers, MatrixEntry, ProjectPolicy};
 
 /// All layers, as fields of the policy's content.
-pub(super) fn write(layers: &Layers) -> Value {
+pub(crate) fn write(layers: &Layers) -> Value {
     json!({
         "tools": layers.matrix.iter().map(matrix_entry).collect::<Vec<_>>(),
         "policies": {

@@ -192,7 +192,7 @@ fn decided(policy: &EffectivePolicy, context: &Context<'_>, request: &CommandReq
         )
     });
     let said = format!("{} {code:?} {:?} {plan:?}", verdict.word(), verdict.rule());
-    (said, explain::of_command(policy, context, request, &around))
+    (said, explain::took_part::of_command(policy, context, request, &around))
 }
 
 fn ruled(policy: &EffectivePolicy, context: &Context<'_>, tool: &str) -> Ruling {

@@ -333,3 +333,28 @@ fn a_task_of_an_agent_may_only_ask_to_be_asked() {
     let errors = with_task(&rules, &[text("("), bad], TaskHand::Tightens).expect_err("two errors");
     assert_eq!(errors.len(), 2);
 }
+
+#[test]
+fn an_exact_pattern_matches_its_text_and_nothing_else() {
+    for text in [
+        "touch made",
+        r"printf '%s\n' 'a (b) [c] {d} ^e$ f|g' x.y+z*?",
+        "grep -c 'line\none'",
+        "rm *.o",
+    ] {
+        let pattern = super::exactly(text);
+        assert!(super::is_exact(&pattern), "{pattern}");
+        let regex = regex::Regex::new(&pattern).unwrap();
+        assert!(regex.is_match(text), "{pattern}");
+        for other in [
+            format!("{text} x"),
+            format!("x {text}"),
+            format!("{text}\n"),
+            text.replace('.', "q") + "q",
+        ] {
+            assert!(!regex.is_match(&other), "{pattern} matches {other:?}");
+        }
+    }
+    assert!(!super::is_exact("^git status"));
+    assert!(!super::is_exact("^git .*$"));
+}

@@ -12,3 +12,9 @@ CREATE TABLE logins (
     expires_at_ms INTEGER NOT NULL
 ) STRICT;
 CREATE INDEX logins_by_end ON logins (expires_at_ms);
+
+-- A login is made and ended, never changed: none lives longer or becomes another's.
+CREATE TRIGGER logins_do_not_change BEFORE UPDATE ON logins
+BEGIN
+    SELECT RAISE(ABORT, 'a login does not change');
+END;

@@ -1,8 +1,9 @@
-//! A client's file: found as it is, and replaced as a whole or not at all.
+//! A file that others write too, a client's or the operator's: found as it is, and replaced as a whole or
+//! not at all.
 //!
 //! The new text stands in a file of its own before it takes the old one's name, so that no reader
 //! ever sees half of it; links, permissions and the owner stay. Clients rewrite their files while they
-//! run: if one did so since we looked, we do not write over it.
+//! run, and people save theirs: if one did so since we looked, we do not write over it.
 
 use std::fs::{self, File, Metadata, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write as _};
@@ -22,14 +23,14 @@ const BYTE_ORDER_MARK: &str = "\u{feff}";
 
 /// Who may read a file that did not exist before.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Keep {
+pub(crate) enum Keep {
     Private,
     Shared,
 }
 
 /// A file as it was when we looked.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(crate) struct Found {
     /// Behind all links.
     path: PathBuf,
     /// Nothing where there is no file.
@@ -38,7 +39,7 @@ pub(super) struct Found {
 }
 
 impl Found {
-    pub(super) fn look(path: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn look(path: &Path) -> anyhow::Result<Self> {
         let path = follow(path)?;
         let shown = path.display();
         let metadata = match fs::metadata(&path) {
@@ -65,14 +66,14 @@ impl Found {
     }
 
     /// What the file says, without a byte order mark.
-    pub(super) fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         let text = self.text.as_deref().unwrap_or_default();
         text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
     }
 
     /// Refuses a file that a link led out of the project for: whoever may write there, agents among
     /// them, could have made the link.
-    pub(super) fn check_inside(&self, project: &Path) -> anyhow::Result<()> {
+    pub(crate) fn check_inside(&self, project: &Path) -> anyhow::Result<()> {
         ensure!(
             config::inside(&self.path, project),
             "the project's file is a link to `{}`, out of the project; edit that file by hand if you trust it",
@@ -82,7 +83,17 @@ impl Found {
     }
 
     /// Gives the file another text; answers with the copy of the old one.
-    pub(super) fn replace(&self, text: &str, keep: Keep) -> anyhow::Result<Option<PathBuf>> {
+    pub(crate) fn replace(&self, text: &str, keep: Keep) -> anyhow::Result<Option<PathBuf>> {
+        self.with_new(text, keep, |new| self.place(new))
+    }
+
+    /// Gives the file a text that has the old one within it, so that no copy is needed; what it would say
+    /// is checked first, as a file beside it. A file that was not there is readable to its owner alone.
+    pub(crate) fn extend(&self, text: &str, check: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
+        self.with_new(text, Keep::Private, |new| check(new).and_then(|()| self.exchange(new)))
+    }
+
+    fn with_new<T>(&self, text: &str, keep: Keep, place: impl FnOnce(&Path) -> anyhow::Result<T>) -> anyhow::Result<T> {
         let dir = self.path.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(dir).with_context(|| format!("cannot make `{}`", dir.display()))?;
         let mark = match &self.text {
@@ -92,7 +103,7 @@ impl Found {
         let new = self.beside(&format!("new-{}", std::process::id()));
         let placed = self
             .make(&new, &format!("{mark}{text}"), keep)
-            .and_then(|()| self.place(&new));
+            .and_then(|()| place(&new));
         if placed.is_err() {
             // What could not be used is only in the way.
             let _ = fs::remove_file(&new);
@@ -102,21 +113,9 @@ impl Found {
 
     /// Puts the new file in the place of the old one, which is copied first.
     fn place(&self, new: &Path) -> anyhow::Result<Option<PathBuf>> {
-        let shown = self.path.display();
         let backup = self.text.as_deref().map(|text| self.back_up(text)).transpose()?;
-        let placed = Self::look(&self.path).and_then(|now| {
-            ensure!(
-                now.text == self.text,
-                "`{shown}` was changed by another program just now; run this again"
-            );
-            fs::rename(new, &self.path).with_context(|| format!("cannot replace `{shown}`"))
-        });
-        match placed {
-            Ok(()) => {
-                // The name is durable once its directory is; where that cannot be asked for, it soon is.
-                let _ = File::open(self.path.parent().unwrap_or(Path::new("/"))).and_then(|dir| dir.sync_all());
-                Ok(backup)
-            }
+        match self.exchange(new) {
+            Ok(()) => Ok(backup),
             Err(error) => {
                 if let Some(backup) = backup {
                     let _ = fs::remove_file(backup);
@@ -124,6 +123,18 @@ impl Found {
                 Err(error)
             }
         }
+    }
+
+    fn exchange(&self, new: &Path) -> anyhow::Result<()> {
+        let shown = self.path.display();
+        ensure!(
+            Self::look(&self.path)?.text == self.text,
+            "`{shown}` was changed by another program just now; run this again"
+        );
+        fs::rename(new, &self.path).with_context(|| format!("cannot replace `{shown}`"))?;
+        // The name is durable once its directory is; where that cannot be asked for, it soon is.
+        let _ = File::open(self.path.parent().unwrap_or(Path::new("/"))).and_then(|dir| dir.sync_all());
+        Ok(())
     }
 
     fn back_up(&self, text: &str) -> anyhow::Result<PathBuf> {
@@ -201,7 +212,7 @@ fn follow(path: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// A text with the line ends of another, where that has only one kind of them.
-pub(super) fn with_newlines_of(model: &str, text: String) -> String {
+pub(crate) fn with_newlines_of(model: &str, text: String) -> String {
     let crlf = model.matches("\r\n").count();
     if crlf > 0 && crlf == model.matches('\n').count() {
         return text.replace("\r\n", "\n").replace('\n', "\r\n");

@@ -1,0 +1,124 @@
+//! News for pages that are open: that the queue changed and how many wait, and, for those that follow it,
+//! that the record grew. What changed they fetch.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use axum::extract::{Query, Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use countersign_gateway::approval::ApprovalFilter;
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use super::Console;
+use super::access::Reader;
+use crate::limits::KEEP_ALIVE_EVERY;
+use crate::office;
+use crate::rest::stream::{self, Sender};
+
+/// News of one moment are told together.
+const TOGETHER: Duration = Duration::from_millis(100);
+/// How soon what other processes wrote is noticed, by a page that follows the record.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
+/// How soon a page notices that its login has ended.
+const LOGIN_CHECKED_EVERY: Duration = Duration::from_secs(5);
+
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    /// Whether the record is followed.
+    #[serde(default)]
+    record: String,
+}
+
+pub(super) async fn news(
+    State(console): State<Arc<Console>>,
+    _: Reader,
+    Query(wanted): Query<Wanted>,
+    request: Request,
+) -> Response {
+    let Ok(permit) = Arc::clone(&console.pages).try_acquire_owned() else {
+        return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "10")]).into_response();
+    };
+    let secret = office::cookie(request.headers()).unwrap_or_default().to_owned();
+    let (sender, body) = stream::body(request.extensions(), permit);
+    let follows = !wanted.record.is_empty();
+    tokio::spawn(tell(console, secret, follows, sender));
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
+/// Tells a page until it is closed, or its login ends.
+async fn tell(console: Arc<Console>, secret: String, follows: bool, page: Sender) {
+    let mut changes = console.office.board.changes();
+    let mut grown = console.office.records.grown();
+    let mut stopping = console.stopping.clone();
+    let mut told = None;
+    let mut checked: Option<Instant> = None;
+    loop {
+        changes.mark_unchanged();
+        grown.mark_unchanged();
+        // A login is looked at now and then, not for each piece of news.
+        if checked.is_none_or(|at| at.elapsed() >= LOGIN_CHECKED_EVERY) {
+            if let Ok(None) = console.office.logins.who(&secret).await {
+                let _ = page.send(Bytes::from_static(b"event: gone\ndata: {}\n\n")).await;
+                return;
+            }
+            checked = Some(Instant::now());
+        }
+        let news = since(&console, follows, &mut told).await;
+        if page.send(news.into()).await.is_err() {
+            return;
+        }
+        let pause = if follows { LOOK_EVERY } else { KEEP_ALIVE_EVERY };
+        let is_over = tokio::select! {
+            _ = changes.changed() => false,
+            _ = grown.changed(), if follows => false,
+            () = tokio::time::sleep(pause) => false,
+            () = page.closed() => true,
+            // Told or dropped, both mean stop.
+            _ = stopping.wait_for(|stop| *stop) => true,
+        };
+        if is_over {
+            return;
+        }
+        tokio::time::sleep(TOGETHER).await;
+    }
+}
+
+/// What is new since it was last told; a sign of life where nothing is.
+async fn since(console: &Console, follows: bool, told: &mut Option<(usize, u64, u64)>) -> String {
+    const AWAY: &str = ": the record is away\n\n";
+    let Ok(open) = console.office.board.list(ApprovalFilter::open()).await else {
+        return AWAY.to_owned();
+    };
+    let head = match follows {
+        true => console.office.records.head().await,
+        false => Ok(0),
+    };
+    let Ok(head) = head else {
+        return AWAY.to_owned();
+    };
+    // Any change of any question moves one of the versions.
+    let versions = open.iter().map(|approval| approval.version).sum();
+    let newest = open
+        .last()
+        .map(|approval| approval.created_at.as_millis().unsigned_abs());
+    let queue = (open.len(), newest.unwrap_or(0).wrapping_add(versions), head);
+    let before = told.replace(queue);
+    let mut news = String::new();
+    if before.map(|(count, state, _)| (count, state)) != Some((queue.0, queue.1)) {
+        news.push_str(&format!("event: queue\ndata: {{\"waiting\":{}}}\n\n", queue.0));
+    }
+    if follows && before.map(|(_, _, head)| head) != Some(head) {
+        news.push_str(&format!("event: record\ndata: {{\"seq\":{head}}}\n\n"));
+    }
+    if news.is_empty() {
+        news.push_str(": still here\n\n");
+    }
+    news
+}

@@ -1,0 +1,102 @@
+//! What a patch would do to files, line by line: S1's FileChange, with a unified diff where one was given.
+
+use serde_json::Value;
+
+use super::text::{self, Html};
+use crate::limits::TEXT_CHARS_SHOWN;
+
+/// One file.
+pub(super) struct Change {
+    pub(super) path: Html,
+    /// `create`, `modify` or `delete`, or whatever else was said.
+    pub(super) kind: Html,
+    pub(super) lines: Vec<Line>,
+    pub(super) added: usize,
+    pub(super) removed: usize,
+}
+
+/// A line of a diff, or of what a new file begins with.
+pub(super) struct Line {
+    pub(super) tone: &'static str,
+    pub(super) text: Html,
+}
+
+/// The changes of a question; what is no list of changes is shown as it stands.
+pub(super) fn changes(given: Option<Value>) -> Vec<Change> {
+    match given {
+        Some(Value::Array(items)) => items.iter().map(change).collect(),
+        // Codex names files by their path.
+        Some(Value::Object(files)) => files
+            .iter()
+            .map(|(path, change)| {
+                let mut change = self::change(change);
+                change.path = text::shown(path, TEXT_CHARS_SHOWN);
+                change
+            })
+            .collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn change(value: &Value) -> Change {
+    let of = |names: &[&str]| names.iter().find_map(|name| value[*name].as_str()).unwrap_or_default();
+    let kind = of(&["type", "kind"]);
+    let diff = of(&["diff", "unified_diff", "unifiedDiff"]);
+    let preview = of(&["contentPreview", "content"]);
+    let lines: Vec<Line> = match (diff, kind) {
+        ("", "create" | "add") => preview.lines().map(|text| line("added", &format!("+{text}"))).collect(),
+        ("", "delete") => preview
+            .lines()
+            .map(|text| line("removed", &format!("-{text}")))
+            .collect(),
+        ("", _) => preview.lines().map(|text| line("context", text)).collect(),
+        (diff, _) => diff.lines().map(|text| line(tone(text), text)).collect(),
+    };
+    let count = |tone| lines.iter().filter(|line| line.tone == tone).count();
+    Change {
+        path: text::shown(of(&["path"]), TEXT_CHARS_SHOWN),
+        kind: text::shown(kind, TEXT_CHARS_SHOWN),
+        added: count("added"),
+        removed: count("removed"),
+        lines,
+    }
+}
+
+fn line(tone: &'static str, text: &str) -> Line {
+    Line {
+        tone,
+        text: text::shown(text, TEXT_CHARS_SHOWN),
+    }
+}
+
+fn tone(line: &str) -> &'static str {
+    match line.as_bytes().first() {
+        Some(b'+') if !line.starts_with("+++ ") => "added",
+        Some(b'-') if !line.starts_with("--- ") => "removed",
+        Some(b'@') => "place",
+        _ => "context",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_diff_counts_what_comes_and_goes() {
+        let given = json!([{"path": "a<b>", "type": "modify", "diff": "--- a\n+++ b\n@@ -1 +1 @@\n-old\n+new\n+more"}]);
+        let changes = changes(Some(given));
+        assert_eq!((changes[0].added, changes[0].removed), (2, 1));
+        assert_eq!(changes[0].path.to_string(), "a&lt;b&gt;");
+        let tones: Vec<_> = changes[0].lines.iter().map(|line| line.tone).collect();
+        assert_eq!(tones, ["context", "context", "place", "removed", "added", "added"]);
+    }
+
+    #[test]
+    fn a_new_file_is_all_new() {
+        let given = json!([{"path": "x", "type": "create", "contentPreview": "one\ntwo"}]);
+        let changes = changes(Some(given));
+        assert_eq!((changes[0].added, changes[0].removed), (2, 0));
+    }
+}

@@ -1,0 +1,131 @@
+//! `/commands`: a command through the whole pipeline, as its caller; what became of it; its end.
+//!
+//! What a call comes to is S0's CommandExecutionResult. A command that ran is answered with 200 however it
+//! ended, one that has not ended with 202, and one that was refused with the status of its code and the
+//! result beside the error.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::service::{Answer, Cancel, Origin, ToolCall};
+use countersign_gateway::tools::exec::request::CommandTool;
+use serde_json::{Map, Value, json};
+
+use super::asked::Asked;
+use super::endpoint::BASE;
+use super::failure::{self, Failure};
+
+/// Runs it. A client that goes away does not cancel it: the route for that is another.
+pub(super) async fn run(asked: Asked) -> Result<Response, Failure> {
+    let mut arguments: Map<String, Value> = asked.body()?;
+    let tool = match arguments.remove("tool") {
+        None => tool_of(&arguments),
+        Some(named) => {
+            let known = CommandTool::ALL.into_iter().find(|tool| named == tool.name());
+            known.ok_or_else(|| {
+                let names = CommandTool::ALL.map(|tool| format!("`{}`", tool.name()));
+                Failure::malformed(format!("`tool` is one of {}", names.join(", ")))
+            })?
+        }
+    };
+    let wait = asked.values.whole("wait_ms").map(Duration::from_millis);
+    let answer = call(&asked, tool.name(), arguments, wait).await?;
+    ran(answer)
+}
+
+/// Which tool takes such fields.
+fn tool_of(arguments: &Map<String, Value>) -> CommandTool {
+    if arguments.contains_key("file") {
+        CommandTool::ExecuteProcess
+    } else if arguments.contains_key("working_directory") {
+        CommandTool::RunCommand
+    } else {
+        CommandTool::ExecuteCommand
+    }
+}
+
+pub(super) async fn show(asked: Asked) -> Result<Response, Failure> {
+    let mut arguments = named(&asked);
+    for name in ["wait_ms", "offset", "limit"] {
+        if let Some(value) = asked.values.whole(name) {
+            arguments.insert(name.to_owned(), json!(value));
+        }
+    }
+    if let Some(stream) = asked.values.text("stream") {
+        arguments.insert("stream".to_owned(), json!(stream));
+    }
+    let answer = call(&asked, "command_status", arguments, None).await?;
+    looked_at(answer)
+}
+
+pub(super) async fn cancel(asked: Asked) -> Result<Response, Failure> {
+    let answer = call(&asked, "command_cancel", named(&asked), None).await?;
+    looked_at(answer)
+}
+
+fn named(asked: &Asked) -> Map<String, Value> {
+    let id = asked.values.text("request_id").unwrap_or_default();
+    Map::from_iter([("request_id".to_owned(), json!(id))])
+}
+
+async fn call(
+    asked: &Asked,
+    tool: &str,
+    arguments: Map<String, Value>,
+    answer_within: Option<Duration>,
+) -> Result<Answer, Refusal> {
+    let call = ToolCall {
+        tool: tool.to_owned(),
+        arguments,
+        progress: None,
+        user: None,
+        cancel: Cancel::never(),
+        origin: Origin::default(),
+        answer_within,
+        user: None,
+    };
+    asked.api.service.call(asked.caller.clone(), call).await
+}
+
+/// What a command came to, for whoever asked for it.
+fn ran(answer: Answer) -> Result<Response, Failure> {
+    let result = answer.structured;
+    match result["status"].as_str() {
+        Some("rejected") => Err(refused(result)),
+        Some("running" | "pending") => {
+            let id = result["request_id"].as_str().unwrap_or_default();
+            // An id may hold what a header cannot; then the body alone names it.
+            let location = HeaderValue::from_str(&format!("{BASE}/commands/{id}")).ok();
+            let mut response = (StatusCode::ACCEPTED, Json(result)).into_response();
+            if let Some(location) = location {
+                response.headers_mut().insert(header::LOCATION, location);
+            }
+            Ok(response)
+        }
+        _ => Ok(Json(result).into_response()),
+    }
+}
+
+/// A command that was refused was found all the same; only looking may be refused here.
+fn looked_at(answer: Answer) -> Result<Response, Failure> {
+    let result = answer.structured;
+    let is_refusal = result["status"] == "rejected" && result["audit_id"].is_null();
+    match is_refusal {
+        true => Err(refused(result)),
+        false => Ok(Json(result).into_response()),
+    }
+}
+
+fn refused(result: Value) -> Failure {
+    let code = result["error_code"].as_str().and_then(ErrorCode::parse);
+    let code = code.unwrap_or(ErrorCode::InternalError);
+    let mut refusal = Refusal::new(code, result["error_message"].as_str().unwrap_or_default());
+    refusal.details = result["error_details"].as_object().cloned().unwrap_or_default();
+    refusal
+        .details
+        .insert("request_id".to_owned(), result["request_id"].clone());
+    Failure::of(failure::status(code), refusal).with_result(result)
+}

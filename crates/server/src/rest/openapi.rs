@@ -1,0 +1,210 @@
+//! The OpenAPI document, made of the table.
+
+use std::sync::LazyLock;
+
+use axum::body::Bytes;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use serde_json::{Map, Value, json};
+
+use super::asked::{Form, Parameter, Place};
+use super::endpoint::{Access, Answer, Endpoint};
+use super::{schemas, table};
+
+/// The document, written once.
+pub(super) fn answer() -> Response {
+    static WRITTEN: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
+    let kind = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, kind)], WRITTEN.clone()).into_response()
+}
+
+fn document() -> Value {
+    let mut paths = Map::new();
+    for endpoint in table::all() {
+        let path = paths.entry(endpoint.address()).or_insert_with(|| json!({}));
+        path[endpoint.method.as_str()] = operation(endpoint);
+    }
+    json!({
+        "openapi": "3.1.0",
+        "jsonSchemaDialect": "https://json-schema.org/draft/2020-12/schema",
+        "info": {
+            "title": "Countersign",
+            "version": env!("CARGO_PKG_VERSION"),
+            "summary": "Policy, approval, confinement and record between AI agents and a machine.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "paths": paths,
+        "components": {
+            "schemas": schemas::all(),
+            "securitySchemes": {
+                "bearer": {"type": "http", "scheme": "bearer", "description": "A token of `countersign tokens create`."},
+                "login": {"type": "apiKey", "in": "cookie", "name": crate::office::COOKIE,
+                    "description": "A browser that is logged in to the console."},
+            },
+        },
+    })
+}
+
+fn operation(endpoint: &Endpoint) -> Value {
+    let roles: Vec<_> = endpoint.access.roles().iter().map(|role| role.as_str()).collect();
+    let mut responses = Map::new();
+    for (status, answer) in endpoint.answers {
+        let described = json!({"description": "As asked.", "content": content(*answer)});
+        responses.insert(status.to_string(), described);
+    }
+    let refused = json!({
+        "description": "Refused; the code says why.",
+        "content": {"application/json": {"schema": reference("Failure")}},
+    });
+    responses.insert("default".to_owned(), refused);
+    let mut operation = json!({
+        "operationId": endpoint.name,
+        "summary": endpoint.summary,
+        "description": format!("For {}.", roles.join(", ")),
+        "x-countersign-roles": roles,
+        "security": security(endpoint.access),
+        "parameters": endpoint.parameters.iter().map(parameter).collect::<Vec<_>>(),
+        "responses": responses,
+    });
+    if let Some(name) = endpoint.body {
+        operation["requestBody"] = json!({
+            "required": true,
+            "content": {"application/json": {"schema": reference(name)}},
+        });
+    }
+    operation
+}
+
+/// Agents on the same machine may come without a token, where the configuration lets them.
+fn security(access: Access) -> Value {
+    match access {
+        Access::Readers | Access::Deciders => json!([{"bearer": []}, {"login": []}]),
+        Access::Everybody | Access::Callers => json!([{"bearer": []}, {"login": []}, {}]),
+    }
+}
+
+fn content(answer: Answer) -> Value {
+    match answer {
+        Answer::Json(name) => json!({"application/json": {"schema": reference(name)}}),
+        Answer::ListOf(name) => json!({"application/json": {"schema": {
+            "type": "object",
+            "properties": {
+                "items": {"type": "array", "items": reference(name)},
+                "next": {"type": "integer", "description": "Given as `after`, it leads to the next page."},
+            },
+            "required": ["items"],
+            "additionalProperties": false,
+        }}}),
+        Answer::Lines => json!({"application/jsonl": {"schema": {"type": "string"}}}),
+        Answer::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
+    }
+}
+
+fn parameter(parameter: &Parameter) -> Value {
+    let place = match parameter.place {
+        Place::Path => "path",
+        Place::Query => "query",
+        Place::Header => "header",
+    };
+    let mut described = json!({
+        "name": parameter.name,
+        "in": place,
+        "description": parameter.about,
+        "required": parameter.place == Place::Path,
+        "schema": schema(parameter.form),
+    });
+    if let Form::Words(_) = parameter.form {
+        described["style"] = json!("form");
+        described["explode"] = json!(false);
+    }
+    described
+}
+
+fn schema(form: Form) -> Value {
+    match form {
+        Form::Text { chars_max } => json!({"type": "string", "minLength": 1, "maxLength": chars_max}),
+        // Letters beyond these are taken as well; a pattern for them would be read differently everywhere.
+        Form::Id { chars_max } => {
+            json!({"type": "string", "minLength": 1, "maxLength": chars_max, "pattern": "^[!-~]+$"})
+        }
+        Form::Whole { least, most } => json!({"type": "integer", "minimum": least, "maximum": most}),
+        Form::Moment => json!({"type": "string", "examples": ["2026-11-15T10:00:00Z", "24h"],
+            "anyOf": [{"format": "date-time"}, {"pattern": "^[0-9]{1,5}[smhd]$"}]}),
+        Form::Flag => json!({"type": "boolean"}),
+        Form::Word(words) => json!({"type": "string", "enum": words()}),
+        Form::Words(words) => json!({"type": "array", "minItems": 1, "items": {"type": "string", "enum": words()}}),
+    }
+}
+
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::super::endpoint::BASE;
+    use super::*;
+
+    #[test]
+    fn every_row_of_the_table_is_an_operation_and_nothing_else_is() {
+        let document = document();
+        let mut described = BTreeSet::new();
+        for (path, methods) in document["paths"].as_object().unwrap() {
+            for (method, operation) in methods.as_object().unwrap() {
+                described.insert(format!(
+                    "{method} {path} {}",
+                    operation["operationId"].as_str().unwrap()
+                ));
+            }
+        }
+        let row = |it: &Endpoint| format!("{} {} {}", it.method.as_str(), it.address(), it.name);
+        assert_eq!(described, table::all().map(row).collect());
+        assert!(described.iter().all(|row| row.contains(&format!(" {BASE}/"))));
+    }
+
+    #[test]
+    fn what_stands_in_a_path_is_a_parameter() {
+        for endpoint in table::all() {
+            let named = endpoint
+                .path
+                .split('/')
+                .filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'));
+            let known = endpoint.parameters.iter().filter(|it| it.place == Place::Path);
+            assert_eq!(named.collect::<Vec<_>>(), known.map(|it| it.name).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn every_schema_that_is_named_exists_and_every_one_that_exists_is_named() {
+        let text = document().to_string();
+        let named: BTreeSet<_> = text
+            .split("#/components/schemas/")
+            .skip(1)
+            .filter_map(|rest| rest.split('"').next())
+            .collect();
+        let schemas = schemas::all();
+        let known: BTreeSet<_> = schemas.as_object().unwrap().keys().map(String::as_str).collect();
+        assert_eq!(named, known);
+    }
+
+    #[test]
+    fn the_guide_tells_of_every_route_and_of_no_other() {
+        let guide = include_str!("../../../../docs/guides/rest.md");
+        let told = guide
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split('`').next());
+        let told: BTreeSet<String> = told.filter(|row| row.contains(BASE)).map(str::to_owned).collect();
+        let row = |it: &Endpoint| format!("{} {}", it.method.as_str().to_uppercase(), it.address());
+        assert_eq!(told, table::all().map(row).collect());
+    }
+
+    #[test]
+    fn every_schema_is_one() {
+        for (name, schema) in schemas::all().as_object().unwrap() {
+            assert!(jsonschema::meta::is_valid(schema), "{name}");
+        }
+    }
+}

@@ -1,0 +1,368 @@
+// What a person does with the console, one function a case. Each has a server of its own.
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { Agent, accessible, assert, fits, logIn, until } from "./driver.mjs";
+
+const touch = (name) => ({ file: "touch", args: [name] });
+const card = (page, text) => page.locator(".card", { hasText: text });
+
+export async function a_token_logs_in_and_out(browser, site) {
+  const page = await browser.window(site);
+  await page.goto("/record?status=ok");
+  assert.equal(new URL(page.url()).pathname, "/login", "no page without a login");
+  const box = page.getByLabel("Token or login code");
+  await box.fill("cs_operator_wrong");
+  await page.keyboard.press("Enter");
+  await page.getByRole("alert").filter({ hasText: "not in force" }).waitFor();
+  await box.fill(site.tokens.agent);
+  await page.keyboard.press("Enter");
+  await page.getByRole("alert").filter({ hasText: "agent's token" }).waitFor();
+  await box.fill(site.tokens.ana);
+  await page.keyboard.press("Enter");
+  await page.getByRole("heading", { name: "Record" }).waitFor();
+  assert.equal(new URL(page.url()).search, "?status=ok", "it remembers where to go");
+  const [cookie] = await page.context().cookies();
+  assert.deepEqual([cookie.httpOnly, cookie.sameSite, cookie.path], [true, "Strict", "/"]);
+  assert.equal(await page.evaluate(() => document.cookie), "");
+  await page.getByRole("button", { name: "Log out" }).click();
+  await page.getByLabel("Token or login code").waitFor();
+  // The cookie that was is worth nothing any longer.
+  await page.context().addCookies([cookie]);
+  await page.goto("/");
+  assert.equal(new URL(page.url()).pathname, "/login");
+}
+
+export async function a_login_code_works_once(browser, site) {
+  const page = await browser.window(site);
+  await page.goto(`/#token=${site.code}`);
+  await page.getByRole("navigation", { name: "Places" }).waitFor();
+  assert.ok(!page.url().includes("token"), "the code has left the address bar");
+  const other = await browser.window(site);
+  await other.goto(`/#token=${site.code}`);
+  await other.getByRole("alert").filter({ hasText: "used before" }).waitFor();
+  assert.ok(!other.url().includes("token"));
+  assert.equal((await other.context().cookies()).length, 0);
+}
+
+export async function approving_by_mouse_lets_the_call_run(browser, site) {
+  const page = await browser.window(site);
+  await logIn(page, site.tokens.ana);
+  await page.getByText("Nothing waits").waitFor();
+  const agent = await new Agent(site).greet();
+  const call = agent.call("execute_process", touch("made"));
+  const question = card(page, "touch made");
+  await question.waitFor();
+  await until("the title counts", async () => (await page.title()).startsWith("(1) "));
+  assert.equal(await question.locator(".program").textContent(), "touch");
+  assert.ok(!existsSync(join(site.work, "made")));
+  await page.waitForTimeout(900);
+  await question.getByRole("button", { name: "Approve", exact: true }).click();
+  await question.getByText(/Approved.* by ana/).waitFor();
+  const result = await call;
+  assert.equal(result.status, "ok", JSON.stringify(result));
+  assert.ok(existsSync(join(site.work, "made")));
+  await until("the title is plain again", async () => !(await page.title()).startsWith("("));
+}
+
+export async function denying_by_keyboard_tells_the_agent_why(browser, site) {
+  const page = await browser.window(site);
+  await logIn(page, site.tokens.ana);
+  const agent = await new Agent(site).greet();
+  const call = agent.call("execute_process", touch("made"));
+  const second = agent.call("execute_process", touch("other"));
+  await card(page, "touch other").waitFor();
+  // Without a question that has the focus, keys decide nothing.
+  await page.keyboard.press("a");
+  await page.keyboard.press("Enter");
+  await page.keyboard.press("d");
+  await page.keyboard.press("Enter");
+  assert.equal(await page.locator(".card[data-settled]").count(), 0);
+  await page.keyboard.press("j");
+  const focused = page.locator(".card:focus");
+  const what = (await focused.locator(".line").textContent()).trim();
+  await page.waitForTimeout(900);
+  // One key does not decide either: it leads to the button.
+  await page.keyboard.press("a");
+  assert.equal(await page.evaluate(() => document.activeElement.textContent), "Approve");
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("d");
+  await page.keyboard.type("not on a Friday");
+  await page.keyboard.press("Enter");
+  await card(page, what).getByText(/Denied by ana.*not on a Friday/).waitFor();
+  const [denied, open] = what === "touch made" ? [call, second] : [second, call];
+  const result = await denied;
+  assert.equal(result.error_code, "APPROVAL_DENIED", JSON.stringify(result));
+  assert.match(result.error_message, /not on a Friday/);
+  // The next one, by keys alone.
+  await page.keyboard.press("j");
+  await page.keyboard.press("k");
+  const rest = page.locator(".card:not([data-settled])");
+  for (let step = 0; step < 3 && !(await rest.evaluate((it) => it === document.activeElement)); step++) {
+    await page.keyboard.press("j");
+  }
+  await page.keyboard.press("a");
+  await page.keyboard.press("Enter");
+  assert.equal((await open).status, "ok");
+  await page.keyboard.press("?");
+  await page.getByRole("heading", { name: "Keys" }).waitFor();
+  await page.keyboard.press("Escape");
+}
+
+export async function a_second_browser_sees_the_decision_live(browser, site) {
+  const [ana, ben] = [await browser.window(site), await browser.window(site)];
+  await logIn(ana, site.tokens.ana);
+  await logIn(ben, site.tokens.ben);
+  const agent = await new Agent(site).greet();
+  const call = agent.call("execute_process", touch("made"));
+  await card(ana, "touch made").waitFor();
+  await card(ben, "touch made").waitFor();
+  await ben.waitForTimeout(900);
+  // Ben's page no longer hears anything, so he decides too late.
+  await ben.context().setOffline(true);
+  await ana.waitForTimeout(900);
+  await card(ana, "touch made").getByPlaceholder("Reason").fill("no");
+  await card(ana, "touch made").getByRole("button", { name: "Deny", exact: true }).click();
+  await card(ana, "touch made").getByText(/Denied by ana/).waitFor();
+  await ben.context().setOffline(false);
+  const late = await ben.evaluate(async () => {
+    const form = document.querySelector("[data-decide]");
+    const body = new URLSearchParams({ decision: "approve" });
+    const id = document.querySelector(".card").dataset.id;
+    const answer = await fetch(form?.action ?? `/approvals/${id}/decision`, { method: "POST", headers: { accept: "application/json" }, body });
+    return answer.json();
+  });
+  assert.equal(late.said, "already decided: denied by ana: no");
+  assert.equal((await call).error_code, "APPROVAL_DENIED");
+  await card(ben, "touch made").getByText(/Denied by ana.*no/).waitFor();
+  assert.equal(await card(ben, "touch made").getByRole("button", { name: "Approve" }).count(), 0);
+}
+
+export async function a_failed_login_is_in_the_record(browser, site) {
+  const page = await browser.window(site);
+  await page.goto("/login");
+  for (const guess of ["cs_operator_guess", "cs_login_guess"]) {
+    await page.getByLabel("Token or login code").fill(guess);
+    await page.getByRole("button", { name: "Log in" }).click();
+    await page.getByRole("alert").waitFor();
+  }
+  await logIn(page, site.tokens.ana);
+  await page.goto("/record?type=auth.refused");
+  assert.equal(await page.locator("tbody tr").count(), 1, "the first at once, the others together");
+  assert.match(await page.locator("tbody").textContent(), /UNAUTHENTICATED/);
+  await page.goto("/record?type=auth.login");
+  assert.match(await page.locator("tbody").textContent(), /ana/);
+}
+
+export async function a_question_that_has_just_appeared_takes_no_click(browser, site) {
+  const page = await browser.window(site);
+  await logIn(page, site.tokens.ana);
+  await page.evaluate(() => {
+    const seen = new MutationObserver(() => {
+      const button = document.querySelector(".card button.approve");
+      if (!button) return;
+      seen.disconnect();
+      button.click();
+    });
+    seen.observe(document.querySelector("[data-cards]"), { childList: true });
+  });
+  const agent = await new Agent(site).greet();
+  agent.call("execute_process", touch("made"));
+  await card(page, "touch made").getByText("only just appeared").waitFor();
+  assert.equal(await page.locator(".card[data-settled]").count(), 0);
+  assert.ok(!existsSync(join(site.work, "made")));
+}
+
+export async function allowing_from_now_on_shows_the_rule_first(browser, site) {
+  const page = await browser.window(site);
+  await logIn(page, site.tokens.ana);
+  const agent = await new Agent(site).greet();
+  const call = agent.call("execute_process", touch("made"));
+  await card(page, "touch made").getByRole("link", { name: "Allow from now on" }).click();
+  const rule = page.getByRole("region", { name: "The rule that would be written" });
+  await rule.getByText("touch made").first().waitFor();
+  await rule.getByText(site.config).first().waitFor();
+  assert.ok(!readFileSync(site.config, "utf8").includes("touch"), "nothing is written before it was seen");
+  await accessible(page, "the rule");
+  await page.getByRole("button", { name: "Write the rule" }).click();
+  await page.getByText(/Approved.* by ana/).waitFor();
+  assert.equal((await call).status, "ok");
+  await until("the rule is in the file", () => readFileSync(site.config, "utf8").includes("touch"));
+  const again = await agent.call("execute_process", touch("made"));
+  assert.equal(again.status, "ok", "nobody is asked again");
+  // An approver approves, and writes no rules.
+  agent.call("execute_process", touch("other"));
+  const ben = await browser.window(site);
+  await logIn(ben, site.tokens.ben);
+  await card(ben, "touch other").waitFor();
+  assert.equal(await ben.getByRole("link", { name: "Allow from now on" }).count(), 0);
+  const id = await card(ben, "touch other").getAttribute("data-id");
+  await ben.goto(`/approvals/${id}/standing`);
+  await ben.getByText("only an operator changes policy").waitFor();
+}
+
+const HOSTILE = `<script>window.hit=1</script><img src=x onerror="window.hit=2">'"--><svg/onload=window.hit=3>`;
+
+export async function hostile_text_is_only_text(browser, site) {
+  const agent = await new Agent(site).greet(HOSTILE);
+  agent.call("execute_command", { command: `touch '${HOSTILE.replaceAll("'", "")}' \u202Etxt.exe p\u0430ypal\u200B`, justification: HOSTILE });
+  agent.call("execute_process", { file: "touch", args: [HOSTILE, "javascript:window.hit=4"], env: { NOTE: HOSTILE } });
+  const page = await browser.window(site);
+  await logIn(page, site.tokens.ana);
+  await until("both wait", async () => (await page.locator(".card").count()) === 2);
+  const text = await page.locator(".cards").textContent();
+  for (const seen of ["<script>window.hit=1</script>", "U+202E", "U+200B"]) assert.ok(text.includes(seen), seen);
+  assert.ok(!/[\u202E\u200B]/.test(text), "what cannot be seen is not in the page");
+  assert.equal(await page.locator(".foreign[title*='U+0430']").count(), 1);
+  await page.getByPlaceholder("Reason").first().fill(HOSTILE);
+  await page.waitForTimeout(900);
+  await page.getByRole("button", { name: "Deny", exact: true }).first().click();
+  await page.getByText(/Denied by ana/).first().waitFor();
+  const story = await page.locator(".ids a").first().getAttribute("href");
+  const places = ["/", "/activity?steps=1", "/record", "/record?kind=command", `/record?text=${encodeURIComponent(HOSTILE)}`, "/sessions", `/policy?command=${encodeURIComponent(HOSTILE)}&tool=${encodeURIComponent(HOSTILE)}`, "/numbers", story, `/calls/${encodeURIComponent(HOSTILE)}`, `/login?next=${encodeURIComponent(`javascript:${HOSTILE}`)}`];
+  for (const place of places) {
+    await page.goto(place);
+    assert.equal(await page.evaluate(() => globalThis.hit), undefined, place);
+    assert.equal(await page.locator("main script, main img, main [onerror], main [onload]").count(), 0, place);
+  }
+  await page.goto("/sessions");
+  assert.ok((await page.locator("main").textContent()).includes("<script>window.hit=1</script>"));
+}
+
+export async function pages_of_other_sites_decide_nothing(browser, site) {
+  const page = await browser.window(site);
+  await logIn(page, site.tokens.ana);
+  const agent = await new Agent(site).greet();
+  agent.call("execute_process", touch("made"));
+  await card(page, "touch made").waitFor();
+  const id = await card(page, "touch made").getAttribute("data-id");
+  const [{ name, value }] = await page.context().cookies();
+  const send = (origin, path, body) =>
+    fetch(site.url + path, {
+      method: "POST",
+      headers: { cookie: `${name}=${value}`, "content-type": "application/x-www-form-urlencoded", ...(origin && { origin }) },
+      body,
+      redirect: "manual",
+    });
+  const other = site.url.replace(/:\d+$/, ":1");
+  for (const origin of ["https://evil.example", "null", other, undefined]) {
+    assert.equal((await send(origin, `/approvals/${id}/decision`, "decision=approve")).status, 403, `${origin}`);
+    assert.equal((await send(origin, "/logout", "")).status, 403);
+    assert.equal((await send(origin, "/login", `token=${site.tokens.ana}`)).status, 403);
+  }
+  await page.goto("/");
+  assert.equal(await page.locator(".card:not([data-settled])").count(), 1, "it still waits");
+  // Nobody may put it into a frame.
+  const { headers } = await fetch(`${site.url}/login`);
+  assert.match(headers.get("content-security-policy"), /frame-ancestors 'none'/);
+  assert.equal(headers.get("x-frame-options"), "DENY");
+  // The same word from a page of ours counts.
+  assert.equal((await send(site.url, `/approvals/${id}/decision`, "decision=approve")).status, 303);
+}
+
+export async function whoever_may_not_decide_has_no_buttons(browser, site) {
+  const olga = await new Agent(site, site.tokens.ana).greet();
+  olga.call("execute_process", touch("mine"));
+  const [vic, ana] = [await browser.window(site), await browser.window(site)];
+  await logIn(vic, site.tokens.vic);
+  await logIn(ana, site.tokens.ana);
+  await card(vic, "touch mine").getByText("does not decide").waitFor();
+  await card(ana, "touch mine").getByText("You asked for this yourself").waitFor();
+  for (const page of [vic, ana]) {
+    assert.equal(await page.getByRole("button", { name: /Approve|Deny/ }).count(), 0);
+    const status = await page.evaluate(async () => {
+      const id = document.querySelector(".card").dataset.id;
+      const body = new URLSearchParams({ decision: "approve" });
+      return (await fetch(`/approvals/${id}/decision`, { method: "POST", body })).status;
+    });
+    assert.equal(status, 403, "nor does asking the server help");
+  }
+}
+
+export async function it_works_without_scripts(browser, site) {
+  const page = await browser.window(site, { javaScriptEnabled: false });
+  const agent = await new Agent(site).greet();
+  const call = agent.call("execute_process", touch("made"));
+  await logIn(page, site.tokens.ana);
+  await until("the question is there", async () => {
+    await page.goto("/");
+    return (await page.locator(".card").count()) === 1;
+  });
+  // Enter in the field of the reason must not say yes.
+  await page.getByPlaceholder("Reason").fill("because");
+  await page.getByPlaceholder("Reason").press("Enter");
+  assert.equal(new URL(page.url()).pathname, "/");
+  await page.getByRole("button", { name: "Approve", exact: true }).click();
+  await page.getByText(/Approved.* by ana/).waitFor();
+  assert.equal((await call).status, "ok");
+}
+
+const PLACES = ["/", "/activity?steps=1", "/record", "/record?kind=command", "/sessions", "/policy?command=git+status", "/numbers?period=hour"];
+
+export async function every_place_is_accessible_and_fits_a_phone(browser, site) {
+  const agent = await new Agent(site).greet("a-client-with-quite-a-long-name");
+  await agent.call("execute_command", { command: "pwd" });
+  agent.call("execute_command", { command: `touch ${"long".repeat(60)} \u202E | cat`, justification: "because ".repeat(30) });
+  for (const [scheme, width] of [["light", 1280], ["dark", 320]]) {
+    const page = await browser.window(site, { viewport: { width, height: 800 }, colorScheme: scheme });
+    await page.goto("/login");
+    await accessible(page, `/login in ${scheme}`);
+    await fits(page, `/login at ${width}`);
+    await logIn(page, site.tokens.ana);
+    await until("a question waits", async () => (await page.locator(".card").count()) === 1);
+    const story = await page.locator(".ids a").first().getAttribute("href");
+    const one = await page.locator(".ids a").last().getAttribute("href");
+    for (const place of [...PLACES, story, one, `${one}/standing`]) {
+      await page.goto(place);
+      await page.evaluate(() => document.querySelectorAll("details").forEach((part) => (part.open = true)));
+      await accessible(page, `${place} in ${scheme}`);
+      await fits(page, `${place} at ${width}`);
+    }
+    const paper = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    const lightness = Number(/\d+/.exec(paper)[0]);
+    assert.ok(scheme === "dark" ? lightness < 60 : lightness > 200, `${scheme}: ${paper}`);
+    // The button goes over what the system says, and is remembered.
+    const other = scheme === "dark" ? "Light" : "Dark";
+    const toggle = page.locator("[data-theme-toggle]");
+    while ((await toggle.textContent()).trim() !== other) await toggle.click();
+    await page.reload();
+    const now = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+    assert.notEqual(now, paper);
+  }
+}
+
+export async function the_record_tells_the_story_and_proves_itself(browser, site) {
+  const page = await browser.window(site);
+  await logIn(page, site.tokens.ana, "/activity");
+  const agent = await new Agent(site).greet("storyteller");
+  const done = await agent.call("execute_command", { command: "echo once upon a time" });
+  assert.equal(done.status, "ok", JSON.stringify(done));
+  // It comes without a reload.
+  const line = page.locator(".told", { hasText: "echo once upon a time" }).filter({ hasText: "Done" });
+  await line.waitFor();
+  await line.getByRole("link").click();
+  await page.getByRole("heading", { name: "Story of a call" }).waitFor();
+  const story = await page.locator("main").textContent();
+  for (const part of ["once upon a time", "streamable-http", "allow", "Exit code", "landlock", "command.received", "command.completed"]) {
+    assert.ok(story.includes(part), `${part} is not in the story`);
+  }
+  await page.goto("/record?kind=command&status=ok&text=upon");
+  assert.equal(await page.locator("tbody tr").count(), 1);
+  await page.goto("/record?type=session.initialized");
+  assert.equal(await page.locator("tbody tr").count(), 1);
+  await page.goto("/record?text=no-such-thing");
+  await page.getByText("Nothing found").waitFor();
+  await page.goto("/record?from=yesterday");
+  await page.getByRole("alert").waitFor();
+  await page.goto("/record");
+  await page.getByRole("button", { name: "Verify now" }).click();
+  await page.getByRole("status").filter({ hasText: "Sound" }).waitFor();
+  await page.goto("/sessions");
+  await page.getByText("storyteller").waitFor();
+  await page.goto("/policy");
+  await page.getByLabel(/Command, or arguments/).fill("git status; rm -rf x");
+  await page.getByRole("button", { name: "Explain" }).click();
+  await page.locator(".answer").getByText("ask", { exact: true }).first().waitFor();
+  await page.goto("/numbers?period=hour");
+  assert.match(await page.locator(".tiles").textContent(), /Commands1/);
+  assert.ok((await page.locator("svg.plot rect").count()) > 0);
+}

