@@ -16,6 +16,7 @@ pub mod desk;
 pub mod driver;
 pub mod files;
 pub mod keeping;
+pub mod metrics;
 mod sink;
 
 pub mod supervise;

@@ -69,7 +69,7 @@ impl Gateway {
             caller: admitted.caller(),
             call,
             policy: &in_force.policy,
-            around: &self.surroundings(),
+            around: &in_force.outlook.surroundings(),
         })?;
         let verdict = {
             let used = ToolUse {
@@ -289,7 +289,13 @@ impl Judge for Gateway {
         let policy = agents::for_task(&in_force.policy, task.as_ref());
         let context = Context::of_role(Role::Agent);
         Judged {
-            judgement: agents::judge(&policy, &context, question, has_failed, &self.surroundings()),
+            judgement: agents::judge(
+                &policy,
+                &context,
+                question,
+                has_failed,
+                &in_force.outlook.surroundings(),
+            ),
             policy_digest: in_force.digest.clone(),
             quorum: policy.approval.quorum,
             timeout: policy.approval.timeout,

@@ -85,7 +85,6 @@ async fn call(
         cancel: Cancel::never(),
         origin: Origin::default(),
         answer_within,
-        user: None,
     };
     asked.api.service.call(asked.caller.clone(), call).await
 }

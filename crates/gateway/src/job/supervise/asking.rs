@@ -90,7 +90,9 @@ impl Follower {
             .text("reason", approval.decision_reason.as_deref().unwrap_or_default())
             .flag("automatic", true)
             .finish();
-        let event = self.supervisor.draft(&writing.job, EventType::ApprovalApproved, payload);
+        let event = self
+            .supervisor
+            .draft(&writing.job, EventType::ApprovalApproved, payload);
         writing.drafts.push(event.in_state(ApprovalState::AutoApproved));
         writing
             .events

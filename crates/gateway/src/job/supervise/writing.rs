@@ -6,6 +6,7 @@ use super::super::driver::{ProcessMark, Usage};
 use super::super::event::{JobEvent, JobEventType, presentable};
 use super::super::keeping::{Filed, Hold, JobChange, JobSessionChange};
 use super::super::lifecycle::{JobStep, SessionStep, recorded_as, session_recorded_as};
+use super::super::metrics;
 use super::super::session::JobSession;
 use super::super::state::Job;
 use super::following::Follower;
@@ -210,6 +211,7 @@ impl Supervisor {
             told = files.append(&folder, events).await.map_err(|error| error.to_string())?;
         }
         if look_again {
+            self.file_metrics(session, &folder).await?;
             let filed = Filed {
                 session: session.id.clone(),
                 seq: told,
@@ -221,6 +223,29 @@ impl Supervisor {
             self.commit(change).await.map_err(|error| error.to_string())?;
         }
         Ok(())
+    }
+}
+
+impl Supervisor {
+    /// Replaces `metrics.json` by what the session's events come to.
+    async fn file_metrics(&self, session: &JobSession, folder: &str) -> Result<(), String> {
+        let (mut told, mut after) = (Vec::new(), 0);
+        loop {
+            let events = self
+                .parts
+                .jobs
+                .events(&session.id, after, limits::JOB_EVENTS_AT_ONCE)
+                .await;
+            let mut events = events.map_err(|error| error.to_string())?;
+            let Some(last) = events.last() else { break };
+            after = last.seq;
+            // What an agent says is no number.
+            events.retain(|stored| stored.event.kind != JobEventType::CodexAgentMessage);
+            told.append(&mut events);
+        }
+        let metrics = metrics::of_session(&told).to_json();
+        let filed = self.parts.files.metrics(folder, metrics).await;
+        filed.map_err(|error| error.to_string())
     }
 }
 

@@ -63,6 +63,12 @@ fn a_job_runs_to_its_end_and_its_file_tells_all_of_it() {
     let config: serde_json::Value =
         serde_json::from_str(&std::fs::read_to_string(folder.join("config.json")).unwrap()).unwrap();
     assert_eq!(config["approvalPolicy"], "untrusted");
+    let metrics: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(folder.join("metrics.json")).unwrap()).unwrap();
+    assert_eq!(
+        (&metrics["totalJobs"], &metrics["completedJobs"]),
+        (&json!(1), &json!(1))
+    );
     assert_eq!(house.tokens(), 25, "totals are told, differences are kept");
     assert_eq!(house.agent.world.lock().unwrap().said, ["Fix it"]);
     house.nothing_is_left();

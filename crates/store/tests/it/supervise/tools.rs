@@ -25,7 +25,7 @@ use countersign_gateway::policy::tools::{Layers, ToolPolicies};
 use countersign_gateway::policy::whitelist::builtin_rules;
 use countersign_gateway::service::{Cancel, Origin, Service, ToolCall};
 use countersign_gateway::session::{Caller, Role};
-use countersign_gateway::spine::{Gateway, Ports, Settings};
+use countersign_gateway::spine::{Gateway, Outlook, Ports, Settings};
 use countersign_gateway::tools::jobs::{JobTools, Offered};
 use serde_json::{Value, json};
 
@@ -125,12 +125,14 @@ impl Executor for NoCommands {
 /// A gateway over the house's store.
 pub(super) fn gateway(life: &Life, workspace: &Path, mode: Mode) -> Arc<Gateway> {
     let ports = Ports {
-        programs: Arc::new(AnyProgram),
-        directories: Arc::new(RealDirectories),
+        outlook: Outlook {
+            programs: Arc::new(AnyProgram),
+            directories: Arc::new(RealDirectories),
+            environment: BTreeMap::new(),
+        },
         board: life.board.clone(),
         executor: Arc::new(NoCommands),
         record: life.store.clone(),
-        environment: BTreeMap::new(),
         redactor: Redactor::new(Config::default()),
         clock: life.clock.clone(),
         ids: IdSource::random(),
