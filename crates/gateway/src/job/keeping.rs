@@ -25,7 +25,9 @@ pub trait Jobs: Send + Sync + 'static {
     /// How many jobs of a credential wait or run.
     fn open_of(&self, owner: &CredentialId) -> Pending<Result<usize, RecordError>>;
 
-    /// Jobs that wait for their turn and may have it now, oldest first; nobody holds them.
+    /// Jobs that wait for their turn and may have it now, oldest first; nobody holds them. One whose
+    /// conversation an agent still serves for another job waits until that agent is gone: a conversation has
+    /// one writer.
     fn waiting(&self, now: Timestamp, limit: usize) -> Pending<Result<Vec<Job>, RecordError>>;
 
     /// When the first job may have its turn that may not yet.

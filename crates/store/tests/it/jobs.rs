@@ -316,6 +316,40 @@ fn lists_are_by_owner_and_status_and_what_waits_is_in_order() {
 }
 
 #[test]
+fn a_conversation_that_is_still_served_has_no_second_writer() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let first = job("j1", "local");
+    start(&bench, &store, &first);
+    let mark = ProcessMark {
+        pid: 7,
+        started: 99,
+        socket: None,
+    };
+    let running = step(&bench, &store, &first, JobStep::Start).unwrap();
+    let mut change = JobChange::over(running.version, running.changed(noon()));
+    change.process = Some(mark.clone());
+    let served = change.job.clone();
+    commit(&store, with(&bench, EventType::JobProcessStarted, change)).unwrap();
+    step(&bench, &store, &served, JobStep::Complete).unwrap();
+    // The next job of the same session, while the agent is being stopped.
+    let mut next = job("j2", "local");
+    next.session_id = first.session_id.clone();
+    commit(&store, with(&bench, EventType::JobCreated, JobChange::new(next))).unwrap();
+    assert!(block_on(store.waiting(noon(), 9)).unwrap().is_empty());
+    let gone = GoneProcess {
+        mark,
+        session: first.session_id,
+    };
+    let change = Change {
+        gone: vec![gone],
+        ..Change::default()
+    };
+    commit(&store, change).unwrap();
+    assert_eq!(names(&block_on(store.waiting(noon(), 9)).unwrap()), ["j2"]);
+}
+
+#[test]
 fn what_is_said_to_a_job_reaches_it_and_it_does_not_complete_meanwhile() {
     let bench = Bench::new();
     let store = bench.open();

@@ -29,7 +29,7 @@ use crate::approval::board::Board;
 use crate::audit::redact::Redactor;
 use crate::audit::{Change, Pending, Record, RecordError};
 use crate::clock::Clock;
-use crate::ids::{CredentialId, IdSource, JobId};
+use crate::ids::{CredentialId, IdSource, JobId, JobSessionId};
 use crate::limits;
 use crate::policy::agents::Judged;
 use following::Follower;
@@ -102,9 +102,14 @@ pub struct Supervisor {
 /// The jobs that run here.
 #[derive(Default)]
 struct Places {
-    held: HashMap<JobId, CredentialId>,
+    held: HashMap<JobId, Held>,
     served_last: Option<CredentialId>,
     is_closing: bool,
+}
+
+struct Held {
+    owner: CredentialId,
+    session: JobSessionId,
 }
 
 impl Supervisor {
@@ -162,7 +167,7 @@ impl Supervisor {
             let now = self.parts.clock.now();
             let mut waiting = self.parts.jobs.waiting(now, limits::JOBS_AT_ONCE).await?;
             // Another process may know the agents that this one does not.
-            waiting.retain(|job| self.parts.agents.find(&job.agent).is_some() && !self.holds(&job.id));
+            waiting.retain(|job| self.parts.agents.find(&job.agent).is_some() && !self.serves(&job.session_id));
             let Some(job) = self.whose_turn(waiting) else {
                 return Ok(());
             };
@@ -179,8 +184,8 @@ impl Supervisor {
         let owners: Vec<CredentialId> = waiting.iter().map(|job| job.owner.clone()).collect();
         let mut state = self.lock();
         let mut running = BTreeMap::new();
-        for owner in state.held.values() {
-            *running.entry(owner.clone()).or_insert(0) += 1;
+        for held in state.held.values() {
+            *running.entry(held.owner.clone()).or_insert(0) += 1;
         }
         let place = queue::next(&owners, &running, state.served_last.as_ref())?;
         state.served_last = Some(owners[place].clone());
@@ -223,7 +228,11 @@ impl Supervisor {
         let Some(agent) = self.parts.agents.find(&job.agent) else {
             return Ok(());
         };
-        self.lock().held.insert(job.id.clone(), job.owner.clone());
+        let held = Held {
+            owner: job.owner.clone(),
+            session: job.session_id.clone(),
+        };
+        self.lock().held.insert(job.id.clone(), held);
         let supervisor = self.clone();
         tokio::spawn(async move {
             let id = job.id.clone();
@@ -232,6 +241,11 @@ impl Supervisor {
             supervisor.parts.board.announce();
         });
         Ok(())
+    }
+
+    /// Whether a follower of this process has the conversation, if only to let go of it.
+    fn serves(&self, session: &JobSessionId) -> bool {
+        self.lock().held.values().any(|held| held.session == *session)
     }
 
     fn holds(&self, job: &JobId) -> bool {

@@ -211,6 +211,9 @@ impl Supervisor {
             told = files.append(&folder, events).await.map_err(|error| error.to_string())?;
         }
         if look_again {
+            // Another process may have added the same at this moment; who looks last sees it.
+            let kept = jobs.event_ids(&session.id).await.map_err(|error| error.to_string())?;
+            told = files.open(&folder, kept).await.map_err(|error| error.to_string())?;
             self.file_metrics(session, &folder).await?;
             let filed = Filed {
                 session: session.id.clone(),

@@ -432,6 +432,12 @@ impl Life {
         }
     }
 
+    pub(crate) async fn until_stopped(&self) {
+        while self.agent.world.lock().unwrap().alive.is_some() {
+            self.breathe().await;
+        }
+    }
+
     pub(crate) async fn pending_count(&self, count: usize, kind: EventType) {
         let filter = Filter {
             event_type: Some(kind),

@@ -304,7 +304,7 @@ fn an_agent_that_says_nothing_is_taken_for_hung() {
         life.pass(Duration::from_secs(16 * 60)).await;
         let resting = life.until(&job, |job| job.retries == 1).await;
         assert_eq!(resting.sub_state, Some(SubState::Recovering));
-        assert!(house.agent.world.lock().unwrap().alive.is_none());
+        life.until_stopped().await;
     });
 }
 
