@@ -46,6 +46,7 @@ names! {
         ApproverAsked "approver.asked",
         ApproverUnreachable "approver.unreachable",
         CallbackReceived "callback.received",
+        ActRequested "mcp.tool.requested",
         ActApplied "mcp.tool.applied",
         ActFailed "mcp.tool.failed",
         WaitPaused "run.wait.paused",

@@ -23,7 +23,7 @@ use std::pin::Pin;
 use crate::approval::request::ApprovalChange;
 use crate::clock::Timestamp;
 use crate::ids::{CredentialId, EventId, RequestId, SessionId};
-use crate::job::keeping::{Beat, Filed, JobChange, Note};
+use crate::job::keeping::{Beat, Filed, GoneProcess, JobChange, Note};
 use crate::session::lifetime::{KeptSession, Session, SessionState, Touched};
 
 pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
@@ -84,6 +84,8 @@ pub struct Change {
     pub notes: Vec<Note>,
     /// Signs of life of whoever looks after jobs; of one that somebody else took it says nothing.
     pub beats: Vec<Beat>,
+    /// Processes of agents that are gone.
+    pub gone: Vec<GoneProcess>,
     /// Files that tell more now.
     pub filed: Vec<Filed>,
     /// Written only if the command that it closes is still open; else it counts as done, and its receipt

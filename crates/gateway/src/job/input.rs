@@ -127,6 +127,12 @@ impl TaskApproval {
         }
     }
 
+    /// What a store kept; none where it is none.
+    pub fn from_json(kept: &Value) -> Option<Self> {
+        let fields = Map::from_iter([("approvalPolicy".to_owned(), kept.clone())]);
+        Self::take(&mut Arguments::new(&fields))
+    }
+
     fn take(arguments: &mut Arguments<'_>) -> Option<Self> {
         const NAME: &str = "approvalPolicy";
         match arguments.optional_value(NAME)? {

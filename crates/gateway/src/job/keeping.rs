@@ -25,7 +25,9 @@ pub trait Jobs: Send + Sync + 'static {
     /// How many jobs of a credential wait or run.
     fn open_of(&self, owner: &CredentialId) -> Pending<Result<usize, RecordError>>;
 
-    /// Jobs that wait for their turn and may have it now, oldest first; nobody holds them.
+    /// Jobs that wait for their turn and may have it now, oldest first; nobody holds them. One whose
+    /// conversation an agent still serves for another job waits until that agent is gone: a conversation has
+    /// one writer.
     fn waiting(&self, now: Timestamp, limit: usize) -> Pending<Result<Vec<Job>, RecordError>>;
 
     /// When the first job may have its turn that may not yet.
@@ -94,7 +96,8 @@ pub struct JobChange {
     pub events: Vec<JobEvent>,
     /// What was used since the last time.
     pub usage: Option<Usage>,
-    pub process: Option<ProcessChange>,
+    /// A process that began for it.
+    pub process: Option<ProcessMark>,
     /// What has been handed over.
     pub delivered: Vec<NoteId>,
 }
@@ -125,11 +128,14 @@ impl JobChange {
 /// What a change does to who looks after a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Hold {
+    /// This process does, or nobody, as before.
     Keep,
+    /// Nobody does, not even another part of this process, and so it stays.
+    Nobody,
     /// From now on this process does; it was free.
     Take,
-    /// From now on this process does; another did, who gave no sign of life since.
-    TakeOver {
+    /// Nobody does any more; another did, who is gone or gave no sign of life since.
+    Free {
         silent_since: Timestamp,
     },
     Release,
@@ -143,11 +149,11 @@ pub struct JobSessionChange {
     pub from: Option<u64>,
 }
 
-/// A process of an agent that began or is gone.
+/// A process of an agent that is gone, or serves a session no more.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum ProcessChange {
-    Began(ProcessMark),
-    Gone(ProcessMark),
+pub struct GoneProcess {
+    pub mark: ProcessMark,
+    pub session: JobSessionId,
 }
 
 /// A process that runs for a job, as it was recorded.

@@ -12,7 +12,11 @@ pub mod state;
 
 pub mod event;
 
+pub mod desk;
 pub mod driver;
 pub mod files;
 pub mod keeping;
+pub mod metrics;
 mod sink;
+
+pub mod supervise;

@@ -8,7 +8,7 @@ use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::ConversationId;
 use countersign_gateway::job::event::JobEvent;
 use countersign_gateway::job::keeping::{
-    Beat, Filed, Hold, JobChange, JobSessionChange, Note, ProcessChange, parts_json,
+    Beat, Filed, GoneProcess, Hold, JobChange, JobSessionChange, Note, parts_json,
 };
 use countersign_gateway::job::lifecycle::SubState;
 use countersign_gateway::job::state::{ErrorDetails, Job};
@@ -100,26 +100,12 @@ impl Ledger<'_> {
                 job.updated_at.as_millis(),
             ])?;
         }
-        match &change.process {
-            Some(ProcessChange::Began(mark)) => {
-                let socket = mark.socket.as_ref().map(|socket| socket.to_string_lossy().into_owned());
-                let (pid, started) = (i64::from(mark.pid), mark.started.cast_signed());
-                let key = params![
-                    pid,
-                    started,
-                    session,
-                    job.id.as_str(),
-                    job.agent,
-                    socket,
-                    job.updated_at.as_millis()
-                ];
-                self.statement(PROCESS_BEGAN)?.execute(key)?;
-            }
-            Some(ProcessChange::Gone(mark)) => {
-                let key = params![i64::from(mark.pid), mark.started.cast_signed(), session];
-                self.statement(PROCESS_GONE)?.execute(key)?;
-            }
-            None => {}
+        if let Some(mark) = &change.process {
+            let socket = mark.socket.as_ref().map(|socket| socket.to_string_lossy().into_owned());
+            let (pid, started) = (i64::from(mark.pid), mark.started.cast_signed());
+            let at = job.updated_at.as_millis();
+            let row = params![pid, started, session, job.id.as_str(), job.agent, socket, at];
+            self.statement(PROCESS_BEGAN)?.execute(row)?;
         }
         for id in &change.delivered {
             self.statement(DELIVERED)?.execute([id.as_str(), job.id.as_str()])?;
@@ -131,6 +117,14 @@ impl Ledger<'_> {
         for beat in beats {
             let key = params![beat.job.as_str(), self.process(), beat.at.as_millis()];
             self.statement(BEAT)?.execute(key)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_gone(&self, gone: &[GoneProcess]) -> rusqlite::Result<()> {
+        for GoneProcess { mark, session } in gone {
+            let key = params![i64::from(mark.pid), mark.started.cast_signed(), session.as_str()];
+            self.statement(PROCESS_GONE)?.execute(key)?;
         }
         Ok(())
     }
@@ -160,13 +154,13 @@ impl Ledger<'_> {
         let is_ours = held.as_ref().is_some_and(|(holder, _)| *holder == ours.0);
         Ok(match &change.hold {
             Hold::Keep => (held.is_none() || is_ours).then_some(held),
+            Hold::Nobody => held.is_none().then_some(None),
             Hold::Take => (held.is_none() || is_ours).then_some(Some(ours)),
-            Hold::TakeOver { silent_since } => match &held {
-                Some((holder, seen)) if *seen < silent_since.as_millis() || !Process::is_alive(holder) => {
-                    Some(Some(ours))
+            Hold::Free { silent_since } => match &held {
+                Some((holder, seen)) => {
+                    (*seen < silent_since.as_millis() || !Process::is_alive(holder)).then_some(None)
                 }
-                Some(_) => None,
-                None => Some(Some(ours)),
+                None => Some(None),
             },
             Hold::Release => (held.is_none() || is_ours).then_some(None),
         })

@@ -338,6 +338,7 @@ fn apply_rows(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::
     }
     ledger.touch_sessions(&job.change.touched)?;
     ledger.write_beats(&job.change.beats)?;
+    ledger.write_gone(&job.change.gone)?;
     ledger.write_filed(&job.change.filed)?;
     for (draft, timestamp) in job.change.events.iter().zip(&job.timestamps) {
         ledger.append(head, draft, timestamp)?;

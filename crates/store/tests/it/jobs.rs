@@ -13,7 +13,7 @@ use countersign_gateway::job::driver::{Input, ProcessMark, Usage};
 use countersign_gateway::job::event::{JobEvent, JobEventType};
 use countersign_gateway::job::input::JobInput;
 use countersign_gateway::job::keeping::{
-    Beat, Errand, Filed, Hold, JobChange, JobFilter, JobSessionChange, Jobs, Note, ProcessChange,
+    Beat, Errand, Filed, GoneProcess, Hold, JobChange, JobFilter, JobSessionChange, Jobs, Note,
 };
 use countersign_gateway::job::lifecycle::{JobStatus, JobStep, SessionStep, SubState, recorded_as};
 use countersign_gateway::job::session::{JobSession, SessionName};
@@ -137,7 +137,7 @@ fn a_job_is_read_back_as_it_was_written() {
         session: active.clone(),
         from: Some(1),
     });
-    change.process = active.process.clone().map(ProcessChange::Began);
+    change.process = active.process.clone();
     commit(&store, with(&bench, EventType::JobStarted, change)).unwrap();
     assert_eq!(block_on(store.find(&created.id)).unwrap().unwrap(), running);
     let found = block_on(store.session_of(&ConversationId::trusted("th-1"))).unwrap();
@@ -146,9 +146,15 @@ fn a_job_is_read_back_as_it_was_written() {
     assert_eq!(processes.len(), 1);
     assert_eq!(processes[0].mark, active.process.clone().unwrap());
 
-    let mut gone = JobChange::over(2, running.changed(noon()));
-    gone.process = active.process.map(ProcessChange::Gone);
-    commit(&store, with(&bench, EventType::JobProcessCrashed, gone)).unwrap();
+    let gone = GoneProcess {
+        mark: active.process.unwrap(),
+        session: active.id,
+    };
+    let change = Change {
+        gone: vec![gone],
+        ..Change::default()
+    };
+    commit(&store, change).unwrap();
     assert!(block_on(store.processes()).unwrap().is_empty());
     verify(&store).unwrap();
 }
@@ -241,11 +247,16 @@ fn whoever_holds_a_job_writes_it_and_a_dead_holder_is_found() {
     let found = block_on(store.abandoned(noon())).unwrap();
     assert_eq!((found.len(), found[0].seen_at), (1, noon()));
     let mut change = JobChange::over(held.version, held.changed(noon()));
-    change.hold = Hold::TakeOver { silent_since: noon() };
-    let ours = change.job.clone();
+    change.hold = Hold::Free { silent_since: noon() };
+    let free = change.job.clone();
     commit(&store, with(&bench, EventType::JobSessionRecovering, change)).unwrap();
     assert!(block_on(store.abandoned(noon())).unwrap().is_empty());
+    let ours = take(&bench, &store, &free).unwrap();
     let running = step(&bench, &store, &ours, JobStep::Start).unwrap();
+    let mut change = JobChange::over(running.version, running.changed(noon()));
+    change.hold = Hold::Free { silent_since: noon() };
+    let refused = commit(&store, with(&bench, EventType::JobSessionRecovering, change));
+    assert_eq!(refused, Err(RecordError::JobMoved), "its holder lives");
 
     // One that lives and gives no sign of life is taken for dead as well, but not before its time.
     let later = noon().after(Duration::from_secs(60));
@@ -302,6 +313,40 @@ fn lists_are_by_owner_and_status_and_what_waits_is_in_order() {
     assert_eq!(names(&block_on(store.waiting(noon(), 9)).unwrap()), ["c"]);
     assert_eq!(block_on(store.next_wake(noon())).unwrap(), Some(until));
     assert_eq!(names(&block_on(store.waiting(until, 9)).unwrap()), ["b", "c"]);
+}
+
+#[test]
+fn a_conversation_that_is_still_served_has_no_second_writer() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let first = job("j1", "local");
+    start(&bench, &store, &first);
+    let mark = ProcessMark {
+        pid: 7,
+        started: 99,
+        socket: None,
+    };
+    let running = step(&bench, &store, &first, JobStep::Start).unwrap();
+    let mut change = JobChange::over(running.version, running.changed(noon()));
+    change.process = Some(mark.clone());
+    let served = change.job.clone();
+    commit(&store, with(&bench, EventType::JobProcessStarted, change)).unwrap();
+    step(&bench, &store, &served, JobStep::Complete).unwrap();
+    // The next job of the same session, while the agent is being stopped.
+    let mut next = job("j2", "local");
+    next.session_id = first.session_id.clone();
+    commit(&store, with(&bench, EventType::JobCreated, JobChange::new(next))).unwrap();
+    assert!(block_on(store.waiting(noon(), 9)).unwrap().is_empty());
+    let gone = GoneProcess {
+        mark,
+        session: first.session_id,
+    };
+    let change = Change {
+        gone: vec![gone],
+        ..Change::default()
+    };
+    commit(&store, change).unwrap();
+    assert_eq!(names(&block_on(store.waiting(noon(), 9)).unwrap()), ["j2"]);
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod query;
 mod questions;
 mod reading;
 mod sessions;
+mod supervise;
 mod sweep;
 mod tamper;
 mod tokens;

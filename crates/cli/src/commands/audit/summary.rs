@@ -73,6 +73,7 @@ fn summary(row: &Row, payload: &Value) -> String {
             let details = &payload["details"];
             format!("{}: {}", text(details, "command"), text(details, "reason"))
         }
+        EventType::ActRequested => format!("{}: {} by {}", of("tool"), of("verdict"), of("rule")),
         EventType::ActApplied | EventType::ActFailed => of("reason").to_owned(),
         EventType::WaitPaused | EventType::WaitResumed => {
             format!("{} ms left of its time", payload["remaining_ms"].as_u64().unwrap_or(0))

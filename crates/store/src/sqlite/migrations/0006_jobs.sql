@@ -156,3 +156,6 @@ CREATE TABLE job_notes (
     delivered INTEGER NOT NULL CHECK (delivered IN (0, 1))
 ) STRICT;
 CREATE INDEX job_notes_of_a_job ON job_notes (job_id, sent_at_ms);
+
+-- A question about no command is found again by what it is about.
+CREATE INDEX approvals_by_binding ON approvals (owner, binding) WHERE request_id IS NULL;
