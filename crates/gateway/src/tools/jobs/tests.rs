@@ -1,3 +1,5 @@
+//! Which tools of agent jobs are offered, to whom, and what they refuse.
+
 use super::*;
 use crate::policy::matrix;
 
