@@ -4,6 +4,7 @@
 
 mod acts;
 mod approvals;
+mod callbacks;
 mod consulting;
 mod invocations;
 mod policy;

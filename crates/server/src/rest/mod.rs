@@ -15,6 +15,7 @@ pub(crate) mod stream;
 
 mod approvals;
 mod audit;
+pub(crate) mod callbacks;
 mod commands;
 mod events;
 mod metrics;

@@ -594,4 +594,8 @@ impl Record for Mortal {
     fn idle_sessions(&self, since: Timestamp, limit: usize) -> Pending<Result<Vec<Session>, RecordError>> {
         self.store.idle_sessions(since, limit)
     }
+
+    fn ended_sessions(&self, among: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, RecordError>> {
+        self.store.ended_sessions(among)
+    }
 }
