@@ -1,3 +1,5 @@
+//! Which tools are offered, and with which fields.
+
 use super::*;
 use crate::policy::matrix;
 
