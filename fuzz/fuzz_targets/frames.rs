@@ -28,6 +28,10 @@ impl Service for Fake {
         Arc::new([])
     }
 
+    fn policy(&self, _caller: &Caller) -> Value {
+        Value::Null
+    }
+
     fn call(&self, _caller: Caller, mut call: ToolCall) -> Pending<Result<Answer, Refusal>> {
         Box::pin(async move {
             match call.tool.as_str() {

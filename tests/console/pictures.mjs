@@ -8,7 +8,7 @@ const browser = await Browser.start();
 
 const claude = await new Agent(site).greet("claude-code");
 const codex = await new Agent(site).greet("codex");
-for (const command of ["git status", "git log --oneline | head -5", "ls -la", "cat README.md", "git status; id", "wc -l README.md"]) {
+for (const command of ["git status", "git log --oneline | head -5", "ls -la", "cat README.md", "git status; rm -rf dist", "wc -l README.md"]) {
   const call = claude.call("execute_command", { command });
   await Promise.race([call, new Promise((resolve) => setTimeout(resolve, 1500))]);
 }
@@ -22,8 +22,8 @@ const answer = async (text, name, reason) => {
   await card.getByRole("button", { name, exact: true }).click();
   await card.locator(".outcome").waitFor();
 };
-await answer("git status; id", "Deny", "id is not needed here");
-const built = codex.call("execute_command", { command: "mkdir -p build && touch build/index.html", justification: "The site needs a build folder before it can be served." });
+await answer("git status; rm -rf dist", "Deny", "leave dist alone, the release is made of it");
+const built = codex.call("execute_command", { command: "mkdir -p build && touch build/index.html && ls -l build", justification: "The site needs a build folder before it can be served." });
 await answer("mkdir -p build", "Approve", "fine");
 await built;
 const story = await page.locator(".card", { hasText: "mkdir -p build" }).locator(".ids a").first().getAttribute("href");

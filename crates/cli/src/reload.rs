@@ -119,7 +119,6 @@ impl Reload {
 
     async fn refused(&self, by: &Actor, problem: &str) -> String {
         let reason = format!("the configuration cannot be used, so the old policy stays in force: {problem}");
-        tracing::error!("{reason}");
         let payload = self.parts.redactor.redact_json(&json!({
             "reason": reason,
             "digest": self.parts.gateway.policy_digest(),
@@ -140,6 +139,7 @@ impl Reload {
         if let Err(error) = self.parts.record.commit(change).await {
             tracing::error!(%error, "that the configuration cannot be used could not be recorded");
         }
+        tracing::error!("{reason}");
         reason
     }
 }

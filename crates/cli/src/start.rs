@@ -24,6 +24,7 @@ use countersign_store::{Durability, Options, SqliteStore};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
+use crate::approvers::Approvers;
 use crate::config::{self, Flags, Problems, Settings, Surroundings};
 use crate::interpreters;
 use crate::policy;
@@ -168,7 +169,7 @@ impl Started {
     pub(crate) async fn joined(
         &self,
         launchpad: Launchpad,
-        approvers: Vec<Arc<dyn Approver>>,
+        approvers: Approvers,
         answer_within: Duration,
     ) -> anyhow::Result<Joined> {
         let record = self.record().await?;
@@ -177,7 +178,8 @@ impl Started {
         self.keep_house(&record);
         let sessions = wiring::sessions(&record, &redactor);
         let credentials = wiring::credentials(&record);
-        let board = self.board(&record, approvers);
+        let journal = wiring::journal(&record, &redactor);
+        let board = self.board(&record, approvers.joined(&journal));
         let files = self.files();
         let parts = Parts {
             policy: self.policy.clone(),
@@ -254,16 +256,21 @@ impl Started {
             .context("cannot write the policy into the record")
     }
 
-    /// Knows the values of this process's secret variables besides the usual shapes of secrets.
+    /// Knows the values of this process's secret variables, and of what approvers are asked and call back
+    /// with, besides the usual shapes of secrets.
     pub(crate) fn redactor(&self) -> Redactor {
         let secret = self
             .surroundings
             .variables
             .iter()
             .filter(|(name, _)| is_secret_name(name));
+        let configured = self
+            .settings
+            .secrets()
+            .filter_map(|it| it.read(&self.surroundings).ok());
         Redactor::new(redact::Config {
             patterns: self.settings.audit.redact_patterns.clone(),
-            secret_values: secret.map(|(_, value)| value.clone()).collect(),
+            secret_values: secret.map(|(_, value)| value.clone()).chain(configured).collect(),
         })
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use countersign_exec::{Directories, Machine, SandboxExecutor, Zygote};
 use countersign_gateway::approval::board::{Board, BoardParts};
+use countersign_gateway::approval::journal::Journal;
 use countersign_gateway::approval::{Alone, Approver, Bell};
 use countersign_gateway::audit::redact::Redactor;
 use countersign_gateway::clock::Clock;
@@ -94,6 +95,16 @@ pub(crate) fn board(
         clock: Clock::system(),
         ids: IdSource::random(),
     })
+}
+
+/// Where this process's approvers write down how asking went.
+pub(crate) fn journal(record: &Arc<SqliteStore>, redactor: &Redactor) -> Journal {
+    Journal {
+        record: record.clone(),
+        redactor: redactor.clone(),
+        clock: Clock::system(),
+        ids: IdSource::random(),
+    }
 }
 
 /// The bell of a process that stays. Without one decisions are noticed a little later.

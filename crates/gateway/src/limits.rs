@@ -83,6 +83,11 @@ pub const INPUT_CHARS_SHOWN: usize = 2_000;
 pub const VARIABLE_CHARS_SHOWN: usize = 200;
 /// Questions that expire, or are listed, in one go.
 pub const APPROVALS_AT_ONCE: usize = 256;
+/// Open questions that a server which starts asks its approvers again.
+pub const QUESTIONS_ASKED_AGAIN_MAX: usize = 4_096;
+/// Characters of a name that a callback gives whoever decided, and bytes kept of what else it says.
+pub const ACTOR_CHARS_MAX: usize = 128;
+pub const METADATA_BYTES_KEPT: usize = 4_096;
 /// Times a decision is tried again when others decide the same question at that moment.
 pub const DECISION_TRIES_MAX: usize = 1_000;
 /// How long a job may work when it does not say (S1: one hour), and at most.

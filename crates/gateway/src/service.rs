@@ -25,6 +25,9 @@ pub trait Service: Send + Sync + 'static {
         watch::channel(0).1
     }
 
+    /// The policy in force, as this caller may read it.
+    fn policy(&self, caller: &Caller) -> Value;
+
     /// Makes one call. The call goes on when the future is dropped; `call.cancel` ends it.
     /// `Err` is a protocol error; everything a tool has to say is an [`Answer`].
     fn call(&self, caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>>;

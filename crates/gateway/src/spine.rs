@@ -427,6 +427,11 @@ impl Service for Arc<Gateway> {
         self.lists.subscribe()
     }
 
+    fn policy(&self, caller: &Caller) -> Value {
+        let tools = self.tools(caller);
+        self.in_force().policy.shown_to(caller, &tools)
+    }
+
     fn call(&self, caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>> {
         Box::pin(self.clone().handle(caller, call))
     }

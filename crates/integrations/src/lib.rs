@@ -1,2 +1,5 @@
 //! The world outside: what Countersign asks, tells and changes over the network.
 #![forbid(unsafe_code)]
+
+pub mod approver;
+pub mod http;

@@ -60,6 +60,7 @@ async fn over_http() -> Result<(), Box<dyn std::error::Error>> {
         tls: None,
         gauges: Arc::default(),
         office: None,
+        callbacks: None,
         seal_key: SealKey::of_this_process(),
         fixtures: match std::env::args().nth(2).as_deref() {
             Some("fixtures") => ConformanceFixtures::Served,
@@ -92,6 +93,10 @@ impl Service for Echo {
             }])
         };
         Arc::clone(TOOLS.get_or_init(tools))
+    }
+
+    fn policy(&self, _caller: &Caller) -> Value {
+        Value::Null
     }
 
     fn call(&self, _caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>> {

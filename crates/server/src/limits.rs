@@ -85,6 +85,10 @@ pub const BODY_PIECE_PATIENCE: Duration = Duration::from_secs(10);
 pub const BODY_PATIENCE: Duration = Duration::from_secs(60);
 /// How long a client may take no bytes of a response before it is cut off.
 pub const WRITE_PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes read beyond a request that is being answered, to see whether its client has gone.
+pub const READ_AHEAD_BYTES_MAX: usize = 64 << 10;
+/// Time between two attempts to tell a client that has gone from one that only sends no more.
+pub const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// What is read and thrown away of a body that is too large, so that the client gets to read why.
 pub const DISCARDED_BYTES_MAX: usize = 64 << 20;
 pub const DISCARD_PATIENCE: Duration = Duration::from_secs(5);
@@ -144,3 +148,6 @@ pub const TOKEN_CHARS_MAX: usize = 512;
 pub const TEXT_CHARS_SHOWN: usize = 20_000;
 /// Pages of the console that are kept up to date at once.
 pub const LIVE_PAGES_MAX: usize = 128;
+
+/// Bytes of a callback.
+pub const CALLBACK_BYTES_MAX: usize = 256 << 10;

@@ -3,6 +3,8 @@
 //! Labels come from closed sets: tools of the catalog, statuses, error codes, session states. What a
 //! client makes up is counted under one name, so that nobody can fill our memory with labels.
 
+mod gauges;
+
 use std::time::Duration;
 
 use countersign_gateway::error::{ErrorCode, Status};
@@ -15,6 +17,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::{Registry, Unit};
+
+pub(crate) use gauges::Counted;
+pub use gauges::Gauges;
 
 /// Upper bounds of a call's time, in seconds: from a bare `true` to the longest a call may take.
 const SECONDS: [f64; 13] = [
@@ -29,8 +34,6 @@ pub(crate) struct Metrics {
     refused: Family<CodeLabels, Counter>,
     sessions: Family<StateLabels, Gauge>,
     requests: Family<StatusLabels, Counter>,
-    connections: Gauge,
-    streams: Gauge,
 }
 
 /// A word of a closed set.
@@ -65,6 +68,13 @@ struct CodeLabels {
     code: Word,
 }
 
+impl CodeLabels {
+    fn of(code: ErrorCode) -> Self {
+        let code = code.name().into();
+        Self { code }
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug, EncodeLabelSet)]
 struct StateLabels {
     state: Word,
@@ -77,16 +87,17 @@ struct StatusLabels {
 
 impl Default for Metrics {
     fn default() -> Self {
-        Self::new()
+        Self::of(&Gauges::default())
     }
 }
 
 impl Metrics {
-    pub(crate) fn new() -> Self {
+    /// The metrics of a server that counts in these.
+    pub(crate) fn of(gauges: &Gauges) -> Self {
         let calls = Family::default();
         let seconds = Family::<ToolLabels, Histogram>::new_with_constructor(|| Histogram::new(SECONDS));
-        let (in_flight, connections, streams) = (Gauge::default(), Gauge::default(), Gauge::default());
-        let (refused, sessions, requests) = (Family::default(), Family::default(), Family::default());
+        let (in_flight, sessions, requests) = (Gauge::default(), Family::default(), Family::default());
+        let refused = gauges.refused.clone();
         let mut registry = Registry::with_prefix("countersign");
         registry.register("calls", "tool calls that ended", calls.clone());
         let about = "time from a call's arrival to its answer";
@@ -99,8 +110,9 @@ impl Metrics {
         registry.register("refused", "messages refused before they became calls", refused.clone());
         registry.register("sessions", "sessions the store knows, by state", sessions.clone());
         registry.register("http_requests", "HTTP requests answered", requests.clone());
-        registry.register("connections", "open connections", connections.clone());
-        registry.register("streams", "responses that are streams of events", streams.clone());
+        registry.register("connections", "open connections", gauges.connections.clone());
+        let about = "responses that are streams of events";
+        registry.register("streams", about, gauges.streams.clone());
         let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "what is running", version);
         Self {
@@ -111,8 +123,6 @@ impl Metrics {
             refused,
             sessions,
             requests,
-            connections,
-            streams,
         }
     }
 
@@ -144,8 +154,7 @@ impl Metrics {
     }
 
     pub(crate) fn refused(&self, code: ErrorCode) {
-        let code = code.name().into();
-        self.refused.get_or_create(&CodeLabels { code }).inc();
+        self.refused.get_or_create(&CodeLabels::of(code)).inc();
     }
 
     /// How many sessions stand at a state.
@@ -156,11 +165,6 @@ impl Metrics {
 
     pub(crate) fn request_answered(&self, status: u16) {
         self.requests.get_or_create(&StatusLabels { status }).inc();
-    }
-
-    pub(crate) fn open(&self, connections: usize, streams: usize) {
-        set(&self.connections, connections);
-        set(&self.streams, streams);
     }
 }
 
@@ -173,7 +177,7 @@ mod tests {
     use super::*;
     #[test]
     fn calls_are_counted_by_tool_and_status() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::default();
         for status in [Status::Ok, Status::Ok, Status::Failed] {
             metrics.call_began();
             metrics.call_ended("execute_process", Ok(status), Duration::from_millis(3));
@@ -192,7 +196,7 @@ mod tests {
 
     #[test]
     fn tools_that_do_not_exist_share_one_label() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::default();
         for name in ["a", "b", "c"] {
             metrics.call_began();
             metrics.call_ended(name, Err(ErrorCode::UnknownTool), Duration::ZERO);
@@ -203,8 +207,31 @@ mod tests {
     }
 
     #[test]
+    fn the_page_shows_what_the_gauges_count() {
+        let gauges = Gauges::default();
+        let metrics = Metrics::of(&gauges);
+        let (_first, second) = (gauges.connection(), gauges.connection());
+        let stream = gauges.stream();
+        metrics.refused(ErrorCode::Unauthenticated);
+        drop(second);
+        assert_eq!(
+            (gauges.connections(), gauges.refused(ErrorCode::Unauthenticated)),
+            (1, 1)
+        );
+        let page = metrics.render();
+        for line in [
+            "countersign_connections 1",
+            "countersign_streams 1",
+            r#"countersign_refused_total{code="UNAUTHENTICATED"} 1"#,
+        ] {
+            assert!(page.lines().any(|it| it == line), "{line} is not in\n{page}");
+        }
+        drop(stream);
+    }
+
+    #[test]
     fn sessions_are_shown_by_state() {
-        let metrics = Metrics::new();
+        let metrics = Metrics::default();
         metrics.sessions(SessionState::Initialized, 7);
         let page = metrics.render();
         assert!(

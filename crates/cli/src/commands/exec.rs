@@ -15,6 +15,7 @@ use countersign_gateway::service::{Answer, Cancel, Origin, Service, ToolCall};
 use countersign_gateway::session::Caller;
 use serde_json::{Map, Value, json};
 
+use crate::approvers::{self, Approvers};
 use crate::cli::Exec;
 use crate::config::Flags;
 use crate::start::{self, Started};
@@ -29,19 +30,26 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
     let _telemetry = started.telemetry()?;
     start::warn(&started);
     let user = wiring::user();
+    let outside = approvers::outside(&started.settings, &started.surroundings, None)?;
     let approver: Arc<dyn Approver> = match terminal() {
         Some(terminal) if started.policy.approval.self_approval => Arc::new(AskTerminal {
             terminal,
             user: user.clone(),
         }),
         Some(_) => Arc::new(TellTerminal),
+        // Services that are asked may answer what nobody here can.
+        None if !outside.is_empty() => Arc::new(TellTerminal),
         None => Arc::new(NobodyToAsk),
+    };
+    let approvers = Approvers {
+        here: vec![approver],
+        outside,
     };
     let arguments = arguments(exec)?;
     start::runtime()?.block_on(async {
         let mut stop = Box::pin(start::stop_signal()?);
         // Whoever sits here waits as long as it takes.
-        let joined = started.joined(launchpad, vec![approver], Duration::MAX).await;
+        let joined = started.joined(launchpad, approvers, Duration::MAX).await;
         let gateway = match joined.map(|joined| joined.gateway) {
             Ok(gateway) => gateway,
             Err(error) => {

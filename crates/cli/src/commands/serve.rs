@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::Pending;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
@@ -15,7 +16,10 @@ use countersign_server::http::{
 use countersign_server::office::Office;
 use countersign_store::SqliteStore;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::JoinSet;
 
+use crate::approvers::{self, Approvers};
 use crate::cli::Serve;
 use crate::config::{Flags, OperatorsFile, Settings, StandingParts};
 use crate::start::{self, BadUsage, Joined, Started};
@@ -34,6 +38,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
     let settings = &started.settings;
     // Files that cannot be used are told of before anything is opened.
     let tls = certificate(settings)?;
+    let callbacks = approvers::callback_token(settings, &started.surroundings)?;
     start::runtime()?.block_on(async {
         let shutdown = start::stop_signal()?;
         let listen = &settings.listen;
@@ -41,7 +46,11 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
             .await
             .with_context(|| format!("cannot listen on `{listen}`"))?;
         let address = listener.local_addr().context("cannot tell the address")?;
-        let joined = started.joined(launchpad, Vec::new(), settings.answer_within).await?;
+        let approvers = Approvers {
+            here: Vec::new(),
+            outside: approvers::outside(settings, &started.surroundings, Some(address))?,
+        };
+        let joined = started.joined(launchpad, approvers, settings.answer_within).await?;
         if !address.ip().is_loopback() {
             require_authentication(settings, &joined.record)
                 .map_err(|missing| BadUsage(format!("refusing to listen on {address}: {missing}")))?;
@@ -49,16 +58,28 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         joined.reload.listen();
         start::reload_at_hangup(&joined.reload)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
-        start::say(&format!("serving on {scheme}://{address}/"));
+        let _renewal = tls.clone().map(renew_on_hangup).transpose()?;
         let console = format!("{scheme}://{}", reachable(address));
         let code = joined
             .record
             .issue(&Caller::person(&wiring::user()))
             .await
             .context("cannot make a login code")?;
-        start::say(&invitation(&console, &code));
+        // Whoever reads the lines may at once look for the server.
         let _whereabouts = Whereabouts::tell(&settings.state_dir, &console)?;
-        serve_http(listener, options(&started, joined, tls, fixtures), shutdown)
+        let (record, grace) = (Arc::clone(&joined.record), settings.shutdown_grace);
+        let shutdown = async move {
+            shutdown.await;
+            record.stop_within(grace);
+        };
+        start::say(&format!("serving on {scheme}://{address}/"));
+        start::say(&invitation(&console, &code));
+        ask_again(&joined.board);
+        let options = HttpOptions {
+            callbacks,
+            ..options(&started, joined, tls, fixtures)
+        };
+        serve_http(listener, options, shutdown)
             .await
             .context("cannot go on serving")
     })
@@ -130,12 +151,24 @@ pub(crate) fn options(
             requests_per_second: limits.requests_per_second,
             burst: limits.burst,
             sessions_max: limits.sessions_max,
+            ..HttpLimits::standard()
         },
         tls,
         fixtures,
+        callbacks: None,
         seal_key,
         gauges: Arc::default(),
     }
+}
+
+/// Shows what is still open to the services that are asked: whoever showed it to them before may be gone.
+fn ask_again(board: &Arc<Board>) {
+    let board = board.clone();
+    tokio::spawn(async move {
+        if let Err(error) = board.ask_again().await {
+            tracing::warn!(%error, "approvers could not be shown what is open");
+        }
+    });
 }
 
 fn certificate(settings: &Settings) -> anyhow::Result<Option<Tls>> {
@@ -147,6 +180,24 @@ fn certificate(settings: &Settings) -> anyhow::Result<Option<Tls>> {
         BadUsage(format!("`tls` cannot be used: {reason:#}"))
     })?;
     Ok(Some(loaded))
+}
+
+/// Reads the certificate again on SIGHUP, for as long as what this gives is kept. Trouble keeps the old one.
+fn renew_on_hangup(tls: Tls) -> anyhow::Result<JoinSet<()>> {
+    let mut hangups = signal(SignalKind::hangup()).context("cannot listen for SIGHUP")?;
+    let mut renewal = JoinSet::new();
+    renewal.spawn(async move {
+        while hangups.recv().await.is_some() {
+            match tls.reload() {
+                Ok(()) => tracing::info!("the certificate was read again; new connections get it"),
+                Err(error) => {
+                    let reason = format!("{:#}", anyhow::Error::new(error));
+                    tracing::warn!(reason, "the certificate could not be read again; the old one stays");
+                }
+            }
+        }
+    });
+    Ok(renewal)
 }
 
 /// Whoever can reach this machine could call tools otherwise.
@@ -163,16 +214,19 @@ fn require_authentication(settings: &Settings, record: &SqliteStore) -> Result<(
     Ok(())
 }
 
-/// Ready while the record can be read.
+/// Ready while the record can be read and written.
 struct RecordIsThere(Arc<SqliteStore>);
 
 impl Readiness for RecordIsThere {
     fn check(&self) -> Pending<Result<(), String>> {
         let record = self.0.clone();
         Box::pin(async move {
-            let read = tokio::task::spawn_blocking(move || record.tail(u64::MAX - 1).map(drop));
-            match read.await {
-                Ok(read) => read.map_err(|error| error.to_string()),
+            let looked = tokio::task::spawn_blocking(move || {
+                record.tail(u64::MAX - 1).map_err(|error| error.to_string())?;
+                record.ready().map_err(|error| error.to_string())
+            });
+            match looked.await {
+                Ok(looked) => looked,
                 Err(_) => Err("the record's reader was stopped".to_owned()),
             }
         })

@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use countersign_gateway::session::{Caller, Transport};
 use countersign_server::stdio::{StdioOptions, serve_stdio};
 
+use crate::approvers::{self, Approvers};
 use crate::config::Flags;
 use crate::start::{self, Started};
 use crate::wiring::{self, Launchpad};
@@ -22,8 +23,12 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
     };
     start::runtime()?.block_on(async {
         let shutdown = start::stop_signal()?;
+        let approvers = Approvers {
+            here: Vec::new(),
+            outside: approvers::outside(&started.settings, &started.surroundings, None)?,
+        };
         let joined = started
-            .joined(launchpad, Vec::new(), started.settings.answer_within)
+            .joined(launchpad, approvers, started.settings.answer_within)
             .await?;
         joined.reload.listen();
         let caller = Caller::anonymous_agent(Transport::Stdio);

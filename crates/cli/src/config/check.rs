@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value as Json;
 
+use super::approvers;
 use super::merge::Effective;
 use super::origin::{Problem, Warning};
 
@@ -15,6 +16,7 @@ pub(super) fn settle(effective: &mut Effective, problems: &mut Vec<Problem>, war
     timeouts(effective, problems);
     both_or_neither(effective, "tls.cert", "tls.key", problems);
     one_project_each(effective, problems);
+    approvers::settle(effective, problems, warnings);
     let allowlist = effective.held("command_policy.allowlist");
     if allowlist.value.as_array().is_some_and(Vec::is_empty) {
         let reason = "nothing is left of the list, so no program may run".to_owned();

@@ -8,6 +8,7 @@ use std::path::Path;
 
 use countersign_gateway::policy::whitelist::{self, RuleText, WhitelistRule};
 
+use super::approvers;
 use super::keys::{KEYS, Key};
 use super::origin::{Origin, Position, Problem, Source};
 use super::shape::{self, Bases, Faults, Shape};
@@ -225,9 +226,7 @@ fn examine(entry: &Entry, faults: &mut Faults) {
         }
         "approvers" => {
             for item in entry.node.items() {
-                if item.get("type").and_then(Node::text) == Some("http") && item.get("url").is_none() {
-                    faults.push((item.at, "an approver of type `http` needs `url`".to_owned()));
-                }
+                approvers::examine(item, faults);
             }
             unique_names(path, &entry.node, faults);
         }

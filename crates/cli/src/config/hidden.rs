@@ -2,6 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
+use super::approvers::HttpApproverSettings;
+use super::merge::Effective;
+use super::secret::Secret;
+
 /// Under the user's home: what lets its reader act as the user somewhere else.
 pub(super) const CREDENTIALS_UNDER_HOME: &[&str] = &[
     // Keys and passwords
@@ -62,6 +66,20 @@ pub(super) const CREDENTIALS_UNDER_HOME: &[&str] = &[
     ".config/google-chrome",
     ".config/chromium",
 ];
+
+/// The files that hold secrets of ours. A command that read one could answer its own questions.
+pub(super) fn secret_files(effective: &Effective, approvers: &[HttpApproverSettings]) -> Vec<PathBuf> {
+    let keys = effective.iter().filter_map(|(_, held)| Secret::of(&held.value));
+    let headers = approvers
+        .iter()
+        .flat_map(|it| &it.headers)
+        .map(|(_, secret)| secret.clone());
+    let file = |secret: Secret| match secret {
+        Secret::File(path) => Some(path),
+        Secret::Value(_) | Secret::Variable(_) => None,
+    };
+    keys.chain(headers).filter_map(file).collect()
+}
 
 /// All hidden places: the state directory, the configuration in use, credentials under the home.
 pub(super) fn places(state_dir: &Path, configuration: &[PathBuf], home: Option<&Path>) -> Vec<PathBuf> {

@@ -245,6 +245,7 @@ pub(super) const KEYS: &[Key] = &[
     unset("audit.witness", Shape::Text, Rule::Owner, "/mnt/witness/countersign.jsonl", "a file that is given each signed checkpoint"),
 
     unset("callbacks.token", Shape::Secret, Rule::Credential, "callback-token", "turns the callback routes on"),
+    unset("callbacks.url", Shape::Url, Rule::Owner, "https://countersign.example.org:7420", "where approvers reach this server; unset is where it listens"),
     unset("github.api_url", Shape::Url, Rule::Owner, "https://api.github.com", "GitHub's API"),
     unset("github.token", Shape::Secret, Rule::Owner, "github-token", "the control token"),
     unset("github.webhook_secret", Shape::Secret, Rule::Owner, "webhook-secret", "signs deliveries"),

@@ -88,7 +88,12 @@ impl Effective {
         let taken = match hand {
             Hand::Sets => Some(entry.node.to_json()),
             Hand::Tightens => {
-                let narrowed = narrow(key.rule, self.value(key.path), &entry.node);
+                // What a credential is may be said where the server is started, not in a file that agents write.
+                let rule = match key.rule {
+                    Rule::Credential if source.file().is_some() => Rule::Owner,
+                    rule => rule,
+                };
+                let narrowed = narrow(rule, self.value(key.path), &entry.node);
                 let warn = |(at, reason)| Warning {
                     origin: Origin::at(source, at),
                     key: key.path.to_owned(),

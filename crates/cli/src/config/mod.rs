@@ -5,6 +5,7 @@
 //! or processes. Words: a *layer* is what one source says; a source *sets* or only *tightens*; a
 //! *problem* stops the start, a *warning* says what was left out.
 
+mod approvers;
 mod load;
 mod secret;
 mod settings;
@@ -35,6 +36,7 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use approvers::HttpApproverSettings;
 pub(crate) use load::{PROJECT_FILE, find_state_dir, inside, load};
 pub(crate) use merge::Held;
 pub(crate) use origin::{Problem, Problems, Source, Warning};

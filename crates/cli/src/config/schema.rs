@@ -130,7 +130,7 @@ mod tests {
         ("auth", &["anonymous_agents"]),
         ("audit", &["durability", "redact_patterns", "witness"]),
         ("quorum", &[]),
-        ("callbacks", &["token", "token_env", "token_file"]),
+        ("callbacks", &["token", "token_env", "token_file", "url"]),
         ("jobs", &["maxProcesses"]),
         ("tool_files", &[]),
         (

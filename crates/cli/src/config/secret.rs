@@ -24,10 +24,6 @@ impl Secret {
     }
 
     /// The secret itself, without the line end that editors leave in files.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
-    )]
     pub(crate) fn read(&self, surroundings: &Surroundings) -> anyhow::Result<String> {
         let text = match self {
             Self::Value(value) => value.clone(),

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
+use super::approvers::{self, HttpApproverSettings};
 use super::check;
 use super::hidden;
 use super::load::{Gathered, inside};
@@ -35,11 +36,11 @@ pub(crate) struct Settings {
     pub(crate) otlp_endpoint: Option<String>,
     pub(crate) tls: Option<Tls>,
     pub(crate) anonymous_agents: bool,
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
-    )]
+    /// Services that are asked, in the order of the file.
+    pub(crate) http_approvers: Vec<HttpApproverSettings>,
     pub(crate) callback_token: Option<Secret>,
+    /// Where they reach this server.
+    pub(crate) callback_url: Option<String>,
     pub(crate) state_dir: PathBuf,
     pub(crate) state_dir_origin: Origin,
     /// The operator's file, where there is one.
@@ -144,10 +145,13 @@ impl Settings {
             mut warnings,
         } = gathered;
         check::settle(&mut effective, problems, &mut warnings);
+        let http_approvers = approvers::read(&effective);
+        let callback_token = Secret::of(effective.value("callbacks.token"));
         let ours: Vec<PathBuf> = surroundings
             .config_dir()
             .into_iter()
             .chain(operator_file.clone())
+            .chain(hidden::secret_files(&effective, &http_approvers))
             .collect();
         let read = Reader(&effective);
         let places = PlaceSettings {
@@ -182,7 +186,9 @@ impl Settings {
                 .zip(read.path("tls.key"))
                 .map(|(cert, key)| Tls { cert, key }),
             anonymous_agents: read.flag("auth.anonymous_agents"),
-            callback_token: Secret::of(effective.value("callbacks.token")),
+            http_approvers,
+            callback_token,
+            callback_url: read.maybe("callbacks.url"),
             places,
             state_dir,
             state_dir_origin,
@@ -206,6 +212,12 @@ impl Settings {
     )]
     pub(crate) fn secret(&self, path: &str) -> Option<Secret> {
         self.held(path).and_then(|held| Secret::of(&held.value))
+    }
+
+    /// What approvers are asked and call back with.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
+        let headers = self.http_approvers.iter().flat_map(|it| &it.headers);
+        headers.map(|(_, secret)| secret).chain(&self.callback_token)
     }
 
     /// Every key of the file with its value and its source.

@@ -224,10 +224,20 @@ fn map(key: &str, node: &Node, inner: &Shape, bases: &Bases, faults: &mut Faults
         ));
         return None;
     };
-    let mut checked = Vec::new();
+    let mut checked: Vec<Pair> = Vec::new();
     for pair in pairs {
         if pair.name.is_empty() {
             faults.push((pair.at, format!("`{key}` has an empty name")));
+        }
+        if let Shape::Secret = inner {
+            if let Some(secret) = secret(key, pair, bases, faults) {
+                if checked.iter().any(|earlier| earlier.name == secret.name) {
+                    let twice = "is given twice; use one of the value, `_env` and `_file`";
+                    faults.push((pair.at, format!("`{key}.{}` {twice}", secret.name)));
+                }
+                checked.push(secret);
+            }
+            continue;
         }
         if let Some(node) = inner.check(&format!("{key}.{}", pair.name), &pair.node, bases, faults) {
             checked.push(Pair {
@@ -238,6 +248,30 @@ fn map(key: &str, node: &Node, inner: &Shape, bases: &Bases, faults: &mut Faults
         }
     }
     Some(Value::Map(checked))
+}
+
+/// One secret of a map of them, in the form that a secret has elsewhere: `name`, `name_env` or `name_file`.
+fn secret(key: &str, pair: &Pair, bases: &Bases, faults: &mut Faults) -> Option<Pair> {
+    let forms = [("_env", "env", Shape::Variable), ("_file", "file", Shape::Path)];
+    let form = forms
+        .iter()
+        .find_map(|(ending, form, shape)| Some((pair.name.strip_suffix(ending)?, *form, shape)));
+    let (name, form, shape) = form.unwrap_or((&pair.name, "value", &Shape::Secret));
+    let node = shape.check(&format!("{key}.{}", pair.name), &pair.node, bases, faults)?;
+    let at = node.at;
+    let inner = Pair {
+        at,
+        name: form.to_owned(),
+        node,
+    };
+    Some(Pair {
+        at: pair.at,
+        name: name.to_owned(),
+        node: Node {
+            at,
+            value: Value::Map(vec![inner]),
+        },
+    })
 }
 
 fn record(key: &str, node: &Node, fields: &'static [Field], bases: &Bases, faults: &mut Faults) -> Option<Value> {

@@ -113,7 +113,11 @@ fn shown(path: &str, value: &Json) -> Json {
             .and_then(|name| item.get_mut(name))
             .and_then(Json::as_object_mut);
         for (_, secret) in secrets.into_iter().flatten() {
-            *secret = json!(HIDDEN);
+            match secret.as_object_mut() {
+                // By the name of a variable or a file, which is no secret.
+                Some(form) if !form.contains_key("value") => {}
+                Some(_) | None => *secret = json!(HIDDEN),
+            }
         }
     }
     value

@@ -1,5 +1,5 @@
 //! The product as other people's programs meet it: SDKs of both eras, the inspector, the conformance
-//! suite and a fuzzer, over every transport they speak.
+//! suite and a fuzzer, over every transport they speak, and a stranger who reads the document of the REST routes.
 //!
 //! `tests/interop/setup` installs them. `server` is the product to talk to, `foreign` runs a program
 //! that is not ours, and the rest is one file per kind of client.
@@ -17,11 +17,16 @@ mod shared;
 #[path = "../it/bench.rs"]
 mod bench;
 
+#[allow(dead_code, reason = "the product's tests use the rest")]
+#[path = "../it/rest/office.rs"]
+mod office;
+
 mod foreign;
 mod server;
 
 mod conformance;
 mod fuzzer;
 mod inspector;
+mod openapi;
 mod rust_sdk;
 mod sdks;

@@ -13,6 +13,7 @@ mod shared;
 
 mod bench;
 mod client;
+mod outside;
 mod record;
 mod web;
 
@@ -37,7 +38,10 @@ mod settings;
 mod telemetry;
 mod untrusted;
 
+mod adapter;
 mod approvals;
+mod approvers;
+mod callbacks;
 mod consulted;
 mod crash;
 mod invocations;

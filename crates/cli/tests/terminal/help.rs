@@ -30,6 +30,7 @@ const COMMANDS: &[&[&str]] = &[
     &["audit", "verify"],
     &["audit", "export"],
     &["audit", "prune"],
+    &["metrics"],
     &["policy"],
     &["policy", "check"],
     &["policy", "explain"],

@@ -82,12 +82,6 @@ fn a_server_that_was_killed_is_not_taken_for_one_that_runs() {
     let mut serving = Serving::start(&stage);
     serving.line();
     serving.line();
-    // The file is written right after the lines.
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-    while !stage.state().join("server.json").exists() {
-        assert!(std::time::Instant::now() < deadline);
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
     serving.end("-KILL");
     assert!(stage.state().join("server.json").exists());
     let ran = stage.run(&["tokens", "login"]);

@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::stage::Stage;
@@ -56,6 +57,15 @@ impl Serving {
     }
 }
 
+/// Nothing is left of a server whose test failed.
+impl Drop for Serving {
+    fn drop(&mut self) {
+        // One that was stopped has been waited for already; then both do nothing.
+        let _ = self.server.kill();
+        let _ = self.server.wait();
+    }
+}
+
 #[test]
 fn sessions_and_tokens_hold_over_a_restart() {
     let stage = Stage::new();
@@ -92,6 +102,12 @@ fn sessions_and_tokens_hold_over_a_restart() {
         events.contains("auth.refused") && events.contains("session.initialized"),
         "{events}"
     );
+    let refused = stage.json(&["audit", "query", "--kind", "envelope", "--status", "refused", "--json"]);
+    let unknown = refused.as_array().unwrap().iter();
+    let unknown: Vec<_> = unknown.filter(|it| it["error_code"] == "UNAUTHENTICATED").collect();
+    assert_eq!(unknown.len(), 1, "{refused}");
+    assert_eq!(unknown[0]["transport"], "streamable-http");
+    assert_eq!(unknown[0]["params"]["count"], 1);
     let listed = stage.json(&["sessions", "list", "--json"]);
     assert_eq!(listed[0]["state"], "initialized");
 }
@@ -170,4 +186,32 @@ fn a_certificate_that_cannot_be_read_stops_the_start() {
     let ran = stage.run(&["serve", "--listen", "127.0.0.1:0"]);
     assert_eq!(ran.code, 2, "{ran:?}");
     assert!(ran.stderr.contains("cannot read `/nowhere/cert.pem`"), "{ran:?}");
+}
+
+#[test]
+fn a_certificate_that_went_bad_is_told_on_hangup_and_the_server_goes_on() {
+    let stage = Stage::new();
+    let there = tempfile::tempdir().unwrap();
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/data");
+    let (cert, key) = (there.path().join("cert.pem"), there.path().join("key.pem"));
+    std::fs::copy(shipped.join("cert.pem"), &cert).unwrap();
+    std::fs::copy(shipped.join("key.pem"), &key).unwrap();
+    stage.operator(&format!("tls: {{cert: {}, key: {}}}\n", cert.display(), key.display()));
+    let mut server = stage
+        .command(&["serve", "--listen", "127.0.0.1:0"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut said = BufReader::new(server.stderr.take().unwrap()).lines();
+    let serving = Serving {
+        server,
+        address: String::new(),
+    };
+    let mut hears = |words: &str| said.any(|line| line.unwrap().contains(words));
+    assert!(hears("serving on https://"));
+    std::fs::write(&cert, "").unwrap();
+    let pid = serving.server.id().to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    assert!(hears("the old one stays"));
+    serving.stop();
 }

@@ -5,6 +5,7 @@
 //! the version it was made from. So of two who decide at once one is first, and the other is told what was
 //! decided. Whoever waits looks at the store again when the bell rings, and from time to time without it.
 
+mod callbacks;
 mod telling;
 
 use std::sync::Arc;
@@ -218,6 +219,26 @@ impl Board {
     /// Shows a question that was just opened to everybody.
     pub fn show(self: &Arc<Self>, approval: &ApprovalRequest) {
         self.announce();
+        self.ask(approval);
+    }
+
+    /// Asks this process's approvers what was open before it began: whoever asked them then may be gone,
+    /// and its connection with it.
+    pub async fn ask_again(self: &Arc<Self>) -> Result<(), RecordError> {
+        if self.parts.approvers.is_empty() {
+            return Ok(());
+        }
+        let open = ApprovalFilter {
+            limit: limits::QUESTIONS_ASKED_AGAIN_MAX,
+            ..ApprovalFilter::open()
+        };
+        for approval in self.list(open).await? {
+            self.ask(&approval);
+        }
+        Ok(())
+    }
+
+    fn ask(self: &Arc<Self>, approval: &ApprovalRequest) {
         for approver in &self.parts.approvers {
             let (board, approver, approval) = (self.clone(), approver.clone(), approval.clone());
             tokio::spawn(async move {

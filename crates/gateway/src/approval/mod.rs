@@ -7,8 +7,10 @@
 
 pub mod binding;
 pub mod board;
+pub mod callback;
 pub mod client;
 pub mod details;
+pub mod journal;
 pub mod lifecycle;
 pub mod question;
 pub mod request;
@@ -16,7 +18,7 @@ pub mod request;
 use crate::audit::event::ApprovalState;
 use crate::audit::{Pending, RecordError};
 use crate::clock::Timestamp;
-use crate::ids::{ApprovalId, CredentialId, RequestId};
+use crate::ids::{ApprovalId, CorrelationId, CredentialId, RequestId};
 use crate::policy::decide::{Permit, Question};
 use crate::policy::plan::Plan;
 use binding::Binding;
@@ -45,6 +47,9 @@ pub trait Approvals: Send + Sync + 'static {
         owner: &CredentialId,
         request_id: &RequestId,
     ) -> Pending<Result<Option<ApprovalRequest>, RecordError>>;
+
+    /// All questions of one call, oldest first: an act that asks to run once more has two.
+    fn of_correlation(&self, id: &CorrelationId) -> Pending<Result<Vec<ApprovalRequest>, RecordError>>;
 
     /// The latest ones that are asked for; the newest last.
     fn list(&self, filter: ApprovalFilter) -> Pending<Result<Vec<ApprovalRequest>, RecordError>>;

@@ -91,6 +91,25 @@ impl Decider {
         }
     }
 
+    /// A service that was asked over the network and answered at once, by its configured name.
+    pub fn approver(name: &str) -> Self {
+        Self {
+            credential: CredentialId::trusted(format!("approver:{name}")),
+            actor: Actor::system(name),
+            own_requests: OwnRequests::Refused,
+        }
+    }
+
+    /// Whoever holds the callback token. Names are what they say; the token is shared, so all who hold it
+    /// are one voice.
+    pub fn callback(actor: Actor) -> Self {
+        Self {
+            credential: CredentialId::trusted("callback"),
+            actor,
+            own_requests: OwnRequests::Refused,
+        }
+    }
+
     /// No person: a part of the gateway that says no.
     pub fn system(id: &str) -> Self {
         Self {

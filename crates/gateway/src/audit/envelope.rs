@@ -1,7 +1,8 @@
 //! S2's McpRequestEnvelope: a message that a client sent, as a view of the record.
 //!
 //! Known are messages that were refused, calls of tools, and the handshakes that began sessions.
-//! Requests that only look (lists, pings, reads) leave nothing.
+//! Requests that only look (lists, pings, reads) leave nothing. Requests refused at the door, before
+//! anybody read them, are one message with their `address` and `count` for parameters.
 
 use serde_json::{Map, Value, json};
 
@@ -9,8 +10,9 @@ use super::event::EventType;
 use super::invocation::{Entry, arguments, client_id};
 
 /// The events that tell of a message.
-pub const TELLING: [EventType; 4] = [
+pub const TELLING: [EventType; 5] = [
     EventType::RequestRefused,
+    EventType::AuthRefused,
     EventType::CommandReceived,
     EventType::ToolCalled,
     EventType::SessionInitialized,
@@ -22,7 +24,7 @@ pub fn derive(entry: &Entry, session: Option<String>) -> Option<Value> {
     let payload = &entry.payload;
     let mut fields = Map::new();
     let (method, params) = match entry.event_type {
-        EventType::RequestRefused => (payload["method"].clone(), payload["params"].clone()),
+        EventType::RequestRefused | EventType::AuthRefused => (payload["method"].clone(), payload["params"].clone()),
         EventType::CommandReceived | EventType::ToolCalled => {
             let params = json!({"name": payload["tool"], "arguments": arguments(entry)});
             (json!("tools/call"), params)
@@ -48,7 +50,7 @@ pub fn derive(entry: &Entry, session: Option<String>) -> Option<Value> {
         received.map_or_else(|| json!(entry.timestamp.to_string()), Value::clone),
     );
     put("transport", payload["transport"].clone());
-    if entry.event_type == EventType::RequestRefused {
+    if let EventType::RequestRefused | EventType::AuthRefused = entry.event_type {
         put("error_code", payload["error_code"].clone());
         put("error_message", payload["error_message"].clone());
     }
@@ -101,6 +103,20 @@ mod tests {
                           "transport": "stdio", "error_code": "PARSE_ERROR", "error_message": "not JSON",
                           "correlation_id": "c1"});
         assert_eq!(derive(&refused, Some("s1".to_owned())), Some(told));
+    }
+
+    #[test]
+    fn a_caller_nobody_knows_is_told_with_code_transport_and_count() {
+        let refused = entry(
+            EventType::AuthRefused,
+            json!({"method": "", "received_at": "1970-01-01T00:00:00.900Z", "transport": "streamable-http",
+                   "params": {"address": "127.0.0.1", "count": 7}, "error_code": "UNAUTHENTICATED",
+                   "error_message": "this token is not in force"}),
+        );
+        let told = derive(&refused, None).expect("a message");
+        assert_eq!(told["error_code"], "UNAUTHENTICATED");
+        assert_eq!(told["transport"], "streamable-http");
+        assert_eq!(told["params"]["count"], 7);
     }
 
     #[test]

@@ -53,6 +53,9 @@ pub trait Record: Send + Sync + 'static {
     /// The latest sessions, of one state where one is named; the newest last.
     fn sessions(&self, state: Option<SessionState>, limit: usize) -> Pending<Result<Vec<Session>, RecordError>>;
 
+    /// Those of these sessions that are not open.
+    fn ended_sessions(&self, among: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, RecordError>>;
+
     /// How many sessions stand at each state.
     fn session_counts(&self) -> Pending<Result<Vec<(SessionState, usize)>, RecordError>>;
 

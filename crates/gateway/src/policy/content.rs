@@ -20,6 +20,8 @@ use super::quantity::{ByteCount, Millicores};
 use super::tools::ToolPolicies;
 use super::whitelist::{RuleText, Source, WhitelistRule, builtin_rules};
 use crate::audit::chain;
+use crate::catalog::definition::ToolDefinition;
+use crate::session::{Caller, Role};
 
 /// Content that makes no policy.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -29,6 +31,30 @@ pub enum ContentError {
     #[error("this program has no built-in whitelist rule `{0}` as the policy was recorded with")]
     BuiltInRule(String),
 }
+
+/// The fields of the content that say what an agent's own commands may do. What is added to the content is not
+/// shown until it is named here.
+const SHOWN_TO_AGENTS: [&str; 19] = [
+    "allowlist",
+    "allowed_cwd_roots",
+    "approval_mode",
+    "approval_timeout_ms",
+    "cpu_limit",
+    "env_allow",
+    "helpers",
+    "memory_limit",
+    "network",
+    "path",
+    "pids_limit",
+    "quorum",
+    "read_paths",
+    "require",
+    "run_as_non_root",
+    "sandbox",
+    "timeout_seconds",
+    "timeout_seconds_max",
+    "workspace_root",
+];
 
 type Result<T> = std::result::Result<T, ContentError>;
 
@@ -80,6 +106,21 @@ impl EffectivePolicy {
         let mut snapshot = self.s0_fields();
         snapshot["digest"] = json!(chain::digest(&self.content()));
         snapshot
+    }
+
+    /// What a caller may read of the policy it is under: what its commands may do and what is asked about, and
+    /// the tools it is offered. Where the operator's files and credential folders are, and what holds for
+    /// others, is for those who may read the record.
+    pub fn shown_to(&self, caller: &Caller, tools: &[ToolDefinition]) -> Value {
+        let mut content = self.content();
+        let digest = json!(chain::digest(&content));
+        if caller.role == Role::Agent
+            && let Value::Object(fields) = &mut content
+        {
+            fields.retain(|name, _| SHOWN_TO_AGENTS.contains(&name.as_str()));
+        }
+        let tools: Vec<_> = tools.iter().map(|tool| tool.name).collect();
+        json!({"digest": digest, "content": content, "tools": tools})
     }
 
     fn s0_fields(&self) -> Value {

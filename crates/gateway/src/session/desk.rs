@@ -120,6 +120,11 @@ impl Sessions for Desk {
         })
     }
 
+    fn ended(&self, among: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
+        let ended = self.record.ended_sessions(among);
+        Box::pin(async move { ended.await.map_err(|error| refusal(&error)) })
+    }
+
     fn count(&self) -> Pending<Result<Vec<(SessionState, usize)>, Refusal>> {
         let counted = self.record.session_counts();
         Box::pin(async move { counted.await.map_err(|error| refusal(&error)) })

@@ -195,6 +195,9 @@ pub trait Sessions: Send + Sync + 'static {
     /// Notes activity, and which clients reuse ids. Not an event; a crash may lose the last of it.
     fn touch(&self, touched: Vec<Touched>) -> Pending<Result<(), Refusal>>;
 
+    /// Which of these sessions have ended, here or in another process.
+    fn ended(&self, among: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>>;
+
     /// How many sessions stand at each state.
     fn count(&self) -> Pending<Result<Vec<(SessionState, usize)>, Refusal>>;
 
@@ -221,6 +224,10 @@ impl Sessions for Unkept {
 
     fn touch(&self, _touched: Vec<Touched>) -> Pending<Result<(), Refusal>> {
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn ended(&self, _among: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
+        Box::pin(std::future::ready(Ok(Vec::new())))
     }
 
     fn count(&self) -> Pending<Result<Vec<(SessionState, usize)>, Refusal>> {

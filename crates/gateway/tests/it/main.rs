@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so and stop")]
 
 mod approvals;
+mod callbacks;
 mod consulting;
 mod invocations;
 mod policy;

@@ -9,6 +9,8 @@ use countersign_gateway::policy::effective::EffectivePolicy;
 use countersign_gateway::policy::effective::{Mode, ToolApproval};
 use countersign_gateway::policy::merge::{Action, ToolPolicy};
 use countersign_gateway::policy::whitelist::{RuleText, Source, WhitelistRule};
+use countersign_gateway::service::Service;
+use countersign_gateway::session::{Caller, Role, Transport};
 use countersign_gateway::spine::Adopted;
 use serde_json::{Value, json};
 
@@ -228,7 +230,6 @@ async fn an_approval_of_the_old_policy_does_not_count_under_the_new_one() {
 
 #[tokio::test]
 async fn clients_hear_of_it_when_tools_come_or_go_and_only_then() {
-    use countersign_gateway::service::Service as _;
     let stage = Stage::new(Mode::Untrusted);
     let gateway = stage.gateway();
     let mut changes = gateway.tool_changes();
@@ -242,4 +243,29 @@ async fn clients_hear_of_it_when_tools_come_or_go_and_only_then() {
     assert!(!stage.tools().contains(&"run_command"));
     gateway.adopt(stage.policy.clone(), outlook(), &ana()).await.unwrap();
     assert!(changes.has_changed().unwrap() && stage.tools().contains(&"run_command"));
+}
+
+#[tokio::test]
+async fn an_agent_reads_its_own_policy_and_others_read_all_of_it() {
+    let mut stage = Stage::new(Mode::Untrusted);
+    stage.policy.places.hidden = vec!["/home/ana/.ssh".into()];
+    let stage = stage.without_tool("execute_command");
+    let gateway = stage.gateway();
+    let agent = Caller::anonymous_agent(Transport::Stdio);
+    let agents = gateway.policy(&agent);
+    assert_eq!(agents["content"]["approval_mode"], "untrusted");
+    assert!(agents["content"]["timeout_seconds_max"].is_number());
+    assert!(!agents["tools"].as_array().unwrap().contains(&json!("execute_command")));
+    assert!(agents["tools"].as_array().unwrap().contains(&json!("execute_process")));
+    // Not where secrets are, nor what holds for others.
+    for absent in ["hidden", "sources", "rule_sources", "policies", "catalog", "whitelist"] {
+        assert_eq!(agents["content"][absent], Value::Null, "{absent}");
+    }
+    let operator = Caller {
+        role: Role::Operator,
+        ..agent
+    };
+    let all = gateway.policy(&operator);
+    assert_eq!(all["content"]["hidden"], json!(["/home/ana/.ssh"]));
+    assert_eq!(all["digest"], agents["digest"]);
 }

@@ -17,7 +17,7 @@ use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::error::Refusal;
 use countersign_gateway::execution::live::Live;
 use countersign_gateway::execution::{Ended, Executor, Gate, How};
-use countersign_gateway::ids::{ApprovalId, CredentialId, IdSource, RequestId, SessionId};
+use countersign_gateway::ids::{ApprovalId, CorrelationId, CredentialId, IdSource, RequestId, SessionId};
 use countersign_gateway::policy::actor::RunContext;
 use countersign_gateway::policy::allowlist::{Allowlist, FoundProgram, Opened, Programs};
 use countersign_gateway::policy::effective::{
@@ -175,6 +175,11 @@ impl Stage {
     /// The questions there are, the newest last.
     pub(crate) fn approvals(&self) -> Vec<ApprovalRequest> {
         self.script.approvals.lock().unwrap().clone()
+    }
+
+    /// A question that came from elsewhere.
+    pub(crate) fn put(&self, approval: ApprovalRequest) {
+        self.script.approvals.lock().unwrap().push(approval);
     }
 
     /// The question that is asked once a call waits.
@@ -406,6 +411,10 @@ impl Record for Script {
         Box::pin(async { Ok(Vec::new()) })
     }
 
+    fn ended_sessions(&self, _among: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, RecordError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+
     fn session_counts(&self) -> Pending<Result<Vec<(SessionState, usize)>, RecordError>> {
         Box::pin(async { Ok(Vec::new()) })
     }
@@ -517,6 +526,12 @@ impl Approvals for Script {
             let named = it.command.as_ref().map(|command| &command.request_id);
             it.owner == *owner && named == Some(request_id)
         });
+        Box::pin(async move { Ok(found) })
+    }
+
+    fn of_correlation(&self, id: &CorrelationId) -> Found<Vec<ApprovalRequest>> {
+        let kept = self.approvals.lock().unwrap();
+        let found = kept.iter().filter(|it| it.correlation_id == *id).cloned().collect();
         Box::pin(async move { Ok(found) })
     }
 

@@ -5,6 +5,8 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashSet;
+
 use askama::Template;
 use countersign_gateway::approval::question::Offer;
 use countersign_gateway::approval::request::{ApprovalRequest, ApprovalType, Choice};
@@ -93,7 +95,9 @@ impl Card {
     /// `origin` is the client that it came from, where that is known.
     pub(super) fn of(approval: &ApprovalRequest, origin: Option<&str>, reader: &Reader, now: Timestamp) -> Self {
         let mut details = Details(approval.details.clone());
-        let programs = details.list("programs");
+        let mut programs = details.list("programs");
+        let mut seen = HashSet::new();
+        programs.retain(|program| seen.insert(program.clone()));
         let line = details.text("command");
         let is_odd = line.as_deref().is_some_and(text::is_odd);
         let command = line.map(|line| text::command(&line, &programs, TEXT_CHARS_SHOWN));

@@ -80,7 +80,7 @@ pub(super) async fn page(
         tone,
         state,
         words: first(&rows, "justification").map(|words| shown(&words)),
-        approval: first(&rows, "approval_request_id").filter(|id| event::path_part(id) == id),
+        approval: first(&rows, "approval_id").filter(|id| event::path_part(id) == id),
         outputs: called.first().map(|call| outputs(&call.content)).unwrap_or_default(),
         steps: steps(&rows, now),
         facts,

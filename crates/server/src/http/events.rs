@@ -13,13 +13,13 @@ use http_body::Frame;
 use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
-use crate::limits::{KEEP_ALIVE_EVERY, RETRY_AFTER};
+use crate::limits::{KEEP_ALIVE_EVERY, PROBE_EVERY, RETRY_AFTER};
 use crate::mcp::dispatch::Connection;
+use crate::metrics::{Counted, Gauges};
 
 use super::Server;
 use super::auth::Peer;
 use super::exchange::Exchange;
-use super::gauges::{Counted, Gauges};
 use super::line::Underway;
 use super::registry::{Live, Registry};
 use super::replay::{Place, Ticket};
@@ -71,7 +71,9 @@ struct EventStream {
     /// What ends it beside its source.
     ending: Option<Ending>,
     silence: Pin<Box<Sleep>>,
-    _underway: Underway,
+    /// Whether signs of life also find out if the client is there.
+    probes: bool,
+    underway: Underway,
     _counted: Counted,
 }
 
@@ -95,7 +97,8 @@ fn carried(opening: Option<Bytes>, source: Source, ending: Option<Ending>, carri
         source,
         ending,
         silence: Box::pin(tokio::time::sleep(KEEP_ALIVE_EVERY)),
-        _underway: carrier.underway,
+        probes: false,
+        underway: carrier.underway,
         _counted: carrier.gauges.stream(),
     });
     let mut response = Response::new(body);
@@ -156,13 +159,18 @@ impl http_body::Body for EventStream {
                     stream.ending = None;
                     return Poll::Ready(None);
                 }
+                if !stream.probes && stream.underway.has_ended() {
+                    stream.probes = true;
+                    stream.silence.as_mut().reset(Instant::now());
+                }
                 if stream.silence.as_mut().poll(context).is_pending() {
                     return Poll::Pending;
                 }
                 Some(Bytes::from_static(KEEP_ALIVE))
             }
         };
-        stream.silence.as_mut().reset(Instant::now() + KEEP_ALIVE_EVERY);
+        let every = if stream.probes { PROBE_EVERY } else { KEEP_ALIVE_EVERY };
+        stream.silence.as_mut().reset(Instant::now() + every);
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
     }
 }

@@ -13,7 +13,7 @@ use tower_service::Service as _;
 use crate::office::Visitor;
 
 use super::auth::Peer;
-use super::{Hold, Server, guard, numbers, refusal, sse, streamable};
+use super::{Hold, Server, callback, guard, numbers, refusal, sse, streamable};
 
 pub(super) async fn answer(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) -> Response {
     let response = guarded(server, peer, request).await;
@@ -36,7 +36,7 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
         };
         let address = peer.address.ip();
         server.doorman.refused(&server.host, address, transport, &refusal).await;
-        let response = if speaks_rpc(request.uri().path()) {
+        let response = if guard::speaks_rpc(request.uri().path()) {
             refusal::unrecorded(&server.host, StatusCode::FORBIDDEN, &refusal)
         } else {
             refusal::answer(StatusCode::FORBIDDEN, refusal, &server.host.ids)
@@ -59,6 +59,13 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
             let hold = Hold::from(peer.wire.begin());
             let mut request = request;
             request.extensions_mut().insert(hold.clone());
+            if callback::is_for(request.uri().path()) {
+                // Their token is none of ours, and is not to be taken for one that was revoked.
+                if let Err(response) = server.admit_callback(request.headers(), peer).await {
+                    return hardened(*response);
+                }
+                return hardened(routed(server, peer, request, Transport::Rest).await);
+            }
             if request.uri().path().starts_with("/api/") {
                 return hardened(api(server, peer, request).await);
             }
@@ -76,6 +83,7 @@ async fn api(server: &Arc<Server>, peer: &Peer, mut request: Request<Incoming>) 
     if let Some(Visitor::Known(caller)) = &visitor
         && let Err((refusal, seconds)) = server.paced(caller, peer, Transport::Rest).await
     {
+        server.host.metrics.refused(refusal.code);
         let response = refusal::answer(StatusCode::TOO_MANY_REQUESTS, refusal, &server.host.ids);
         return refusal::retry_after(response, seconds);
     }
@@ -92,10 +100,6 @@ async fn routed(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>, t
         server.turned_away(peer, transport, &refusal).await;
     }
     response
-}
-
-fn speaks_rpc(path: &str) -> bool {
-    matches!(path, "/mcp" | "/sse" | "/messages")
 }
 
 /// What programs read needs less than what browsers show.

@@ -5,10 +5,16 @@
 //! requests that name anything but this machine are refused. Ports are not compared there, since a
 //! forwarded port is the user's own doing. On other listeners a page must come from the very address
 //! that it speaks to.
+//!
+//! Some requests of a page name no site in `Origin`: an image, a stylesheet, a `no-cors` fetch. For those
+//! the browser says in `Sec-Fetch-Site` that they cross sites. A link to one of our pages may be followed
+//! from anywhere; a stream or a message is no page.
 
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use axum::http::{HeaderMap, Uri, header};
+
+const FOREIGN: &str = "requests from pages of other sites are refused";
 
 /// Where we listen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,10 +25,30 @@ pub(super) enum Place {
 
 pub(super) fn check(place: Place, uri: &Uri, headers: &HeaderMap) -> Result<(), &'static str> {
     let authority = uri.authority().map(|authority| authority.as_str());
+    if crosses_sites(uri, headers) {
+        return Err(FOREIGN);
+    }
     match place {
         Place::Loopback => loopback(authority, headers),
         Place::Elsewhere => same_site(authority, headers),
     }
+}
+
+/// Whether the browser says that another site's page sends this, where `Origin` does not tell.
+fn crosses_sites(uri: &Uri, headers: &HeaderMap) -> bool {
+    let says = |name: &str, word: &str| {
+        headers
+            .get_all(name)
+            .iter()
+            .any(|value| value.as_bytes() == word.as_bytes())
+    };
+    let follows_link = says("sec-fetch-mode", "navigate") && !speaks_rpc(uri.path());
+    says("sec-fetch-site", "cross-site") && !headers.contains_key(header::ORIGIN) && !follows_link
+}
+
+/// Whether programs rather than browsers come to an address.
+pub(super) fn speaks_rpc(path: &str) -> bool {
+    matches!(path, "/mcp" | "/sse" | "/messages")
 }
 
 fn same_site(authority: Option<&str>, headers: &HeaderMap) -> Result<(), &'static str> {
@@ -37,7 +63,7 @@ fn same_site(authority: Option<&str>, headers: &HeaderMap) -> Result<(), &'stati
     };
     let mut origins = headers.get_all(header::ORIGIN).iter();
     if origins.any(|origin| !origin.to_str().is_ok_and(ours)) {
-        return Err("requests from pages of other sites are refused");
+        return Err(FOREIGN);
     }
     if authority.is_some_and(|authority| !authority.eq_ignore_ascii_case(host)) {
         return Err("`Host` and the address of the request differ");
@@ -56,7 +82,7 @@ fn loopback(authority: Option<&str>, headers: &HeaderMap) -> Result<(), &'static
     let foreign = |origin: &str| !origin.split_once("://").is_some_and(|(_, host)| is_this_machine(host));
     let mut origins = headers.get_all(header::ORIGIN).iter();
     if origins.any(|origin| origin.to_str().map_or(true, foreign)) {
-        return Err("requests from pages of other sites are refused");
+        return Err(FOREIGN);
     }
     Ok(())
 }

@@ -93,6 +93,24 @@ pub(super) fn says_modern(headers: &HeaderMap) -> bool {
     version(headers) == Some(MODERN)
 }
 
+/// Refuses headers that say two things: whoever passed the request on may have gone by the other one.
+/// hyper refuses a `Content-Length` that does.
+pub(super) fn check_repeated(headers: &HeaderMap) -> Result<(), Refusal> {
+    if headers.keys_len() == headers.len() {
+        return Ok(());
+    }
+    let ours = |name: &&HeaderName| name.as_str().starts_with("mcp-") || **name == LAST_EVENT;
+    for name in headers.keys().filter(ours) {
+        let mut values = headers.get_all(name).iter().map(|value| value.as_bytes().trim_ascii());
+        let first = values.next();
+        if values.any(|value| Some(value) != first) {
+            let message = format!("the header `{name}` comes more than once and says different things; send it once");
+            return Err(Refusal::new(ErrorCode::HeaderMismatch, message).with("header", name.as_str()));
+        }
+    }
+    Ok(())
+}
+
 /// Holds a modern request against the headers it came with.
 pub(super) fn check_modern(headers: &HeaderMap, request: &Request) -> Result<(), Refusal> {
     let told = version(headers).ok_or_else(|| missing("MCP-Protocol-Version"))?;

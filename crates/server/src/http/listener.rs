@@ -14,11 +14,11 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
-use crate::limits::{CONNECTIONS_MAX, HEAD_BYTES_MAX, HEAD_PATIENCE, SHUTDOWN_TAIL};
+use crate::limits::{HEAD_BYTES_MAX, HEAD_PATIENCE, SHUTDOWN_TAIL};
 
 use super::auth::Peer;
 use super::line::Line;
@@ -89,7 +89,8 @@ fn admit(server: &Arc<Server>, connections: &mut JoinSet<()>, stream: TcpStream,
         tracing::debug!(%error, "cannot set TCP_NODELAY");
     }
     let Ok(permit) = Arc::clone(&server.connections).try_acquire_owned() else {
-        tracing::warn!(%address, "refused a connection: {CONNECTIONS_MAX} are open");
+        let open = server.options.limits.connections_max;
+        tracing::warn!(%address, "refused a connection: {open} are open");
         // One short write that cannot block; whoever does not get it sees the connection close.
         let _ = stream.try_write(
             b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 10\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
@@ -129,6 +130,8 @@ async fn converse(
         Ok::<axum::http::Response<Body>, Infallible>(front::answer(server, peer, request).await)
     });
     let connection = http1::Builder::new()
+        // Who sends no more may still read; the line finds out who has gone.
+        .half_close(true)
         .max_buf_size(HEAD_BYTES_MAX)
         .serve_connection(TokioIo::new(Line::new(stream, Arc::clone(&peer.wire))), service);
     let mut connection = pin!(connection);
@@ -154,11 +157,6 @@ async fn converse(
     if let Err(error) = ended {
         tracing::debug!(%error, "a connection ended early");
     }
-}
-
-/// Permits for connections.
-pub(super) fn permits() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(CONNECTIONS_MAX))
 }
 
 fn is_of_one_connection(error: &io::Error) -> bool {

@@ -10,6 +10,7 @@ mod listener;
 
 mod auth;
 pub(crate) mod body;
+mod callback;
 mod doorman;
 mod guard;
 mod headers;
@@ -27,7 +28,6 @@ mod replay;
 mod upkeep;
 
 mod describe;
-mod gauges;
 mod numbers;
 
 use std::future::Future;
@@ -53,18 +53,21 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 use crate::console::{self, Console};
-use crate::limits::{BODY_BYTES_DEFAULT, DEPTH_DEFAULT, LIVE_PAGES_MAX, SESSIONS_DEFAULT};
+use crate::limits::{BODY_BYTES_DEFAULT, CONNECTIONS_MAX, DEPTH_DEFAULT, LIVE_PAGES_MAX, SESSIONS_DEFAULT};
 use crate::mcp::host::{Features, Host};
 use crate::mcp::methods;
 use crate::mcp::revision::Era;
+use crate::metrics::Metrics;
 use crate::office::{self, Office, Visitor};
 use crate::rest;
 
 pub use crate::mcp::host::ConformanceFixtures;
 pub use crate::mcp::seal::SealKey;
 
+pub use crate::metrics::Gauges;
+pub use crate::rest::callbacks::APPROVER as APPROVER_CALLBACK;
 pub use auth::Anonymous;
-pub use gauges::Gauges;
+pub use callback::{CallbackToken, EmptyToken};
 pub use tls::{Tls, TlsError};
 
 pub(crate) use line::Hold;
@@ -108,6 +111,8 @@ pub struct HttpOptions {
     pub seal_key: SealKey,
     /// What people use; none serves programs only.
     pub office: Option<Office>,
+    /// What services that were asked call back with; none keeps the callback routes off.
+    pub callbacks: Option<CallbackToken>,
     /// Where the numbers of this moment are kept.
     pub gauges: Arc<Gauges>,
 }
@@ -121,6 +126,8 @@ pub struct HttpLimits {
     pub requests_per_second: Option<f64>,
     pub burst: Option<u64>,
     pub sessions_max: usize,
+    /// Connections at once.
+    pub connections_max: usize,
 }
 
 impl HttpLimits {
@@ -132,6 +139,7 @@ impl HttpLimits {
             requests_per_second: None,
             burst: None,
             sessions_max: SESSIONS_DEFAULT,
+            connections_max: CONNECTIONS_MAX,
         }
     }
 }
@@ -174,7 +182,7 @@ impl Server {
             ids: options.ids.clone(),
             depth_max: options.limits.depth,
             features: Features::new(&options.clock, options.fixtures, options.seal_key.clone()),
-            metrics: Arc::default(),
+            metrics: Arc::new(Metrics::of(&options.gauges)),
         });
         let registry = Arc::new(Registry::new(
             Arc::clone(&host),
@@ -188,7 +196,7 @@ impl Server {
             router: routes(&options, &host, stopping.subscribe()),
             rates: rate.map(|rate| Rates::new(rate, options.limits.burst)),
             doorman: Doorman::default(),
-            connections: listener::permits(),
+            connections: Arc::new(Semaphore::new(options.limits.connections_max)),
             stopping,
             options,
             host,
@@ -204,7 +212,6 @@ impl Server {
         let caller = match admitted {
             Ok(caller) => caller,
             Err(refusal) => {
-                options.gauges.count_unauthenticated();
                 let address = peer.address.ip();
                 self.doorman.refused(&self.host, address, transport, &refusal).await;
                 let mut response = refusal::unrecorded(&self.host, StatusCode::UNAUTHORIZED, &refusal);
@@ -236,7 +243,6 @@ impl Server {
         let Err(wait) = taken else {
             return Ok(());
         };
-        self.options.gauges.count_rate_limited();
         let message = "too many requests with this credential; wait as `Retry-After` says";
         let refusal = Refusal::new(ErrorCode::RateLimited, message);
         let address = peer.address.ip();
@@ -246,6 +252,20 @@ impl Server {
 }
 
 impl Server {
+    /// Turns away whoever calls back without the token. Without a token there is nothing to call.
+    async fn admit_callback(&self, headers: &HeaderMap, peer: &Peer) -> Result<(), Box<Response>> {
+        let token = self.options.callbacks.as_ref();
+        let Err(refusal) = token.map_or(Ok(()), |token| token.admits(headers)) else {
+            return Ok(());
+        };
+        self.host.metrics.refused(refusal.code);
+        self.turned_away(peer, Transport::Rest, &refusal).await;
+        let mut response = refusal::answer(StatusCode::UNAUTHORIZED, refusal, &self.host.ids);
+        let challenge = HeaderValue::from_static("Bearer realm=\"countersign callbacks\"");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        Err(Box::new(response))
+    }
+
     /// Who comes to what people use: a browser that is logged in or, to the REST routes, the bearer of a
     /// token. None where nobody said who they are and nobody need.
     async fn visitor<B>(&self, request: &Request<B>, peer: &Peer, transport: Transport) -> Option<Visitor> {
@@ -256,7 +276,7 @@ impl Server {
             _ => match auth::caller(headers, peer, transport, &*options.credentials, options.anonymous) {
                 Ok(caller) => Visitor::Known(caller),
                 Err(refusal) => {
-                    options.gauges.count_unauthenticated();
+                    self.host.metrics.refused(refusal.code);
                     Visitor::Unknown(refusal)
                 }
             },
@@ -316,31 +336,35 @@ fn routes(options: &HttpOptions, host: &Arc<Host>, stopping: watch::Receiver<boo
         .fallback(nothing_here)
         .method_not_allowed_fallback(wrong_method)
         .with_state(site);
-    match &options.office {
-        Some(office) => pages
-            .merge(rest::routes(Arc::new(rest::Api {
-                office: office.clone(),
-                service: Arc::clone(&options.service),
-                credentials: Arc::clone(&options.credentials),
-                ids: options.ids.clone(),
-                clock: options.clock.clone(),
-                session_ttl: options.session_ttl,
-                body_bytes: options.limits.body_bytes,
-                stopping: stopping.clone(),
-                shared: rest::Shared::default(),
-            })))
-            .merge(console::routes(Arc::new(Console {
-                office: office.clone(),
-                credentials: Arc::clone(&options.credentials),
-                about: options.about.clone(),
-                clock: options.clock.clone(),
-                is_secure: options.tls.is_some(),
-                stopping,
-                pages: Arc::new(Semaphore::new(LIVE_PAGES_MAX)),
-                walking: tokio::sync::Mutex::default(),
-            }))),
+    let Some(office) = &options.office else {
+        return pages;
+    };
+    let api = Arc::new(rest::Api {
+        office: office.clone(),
+        service: Arc::clone(&options.service),
+        credentials: Arc::clone(&options.credentials),
+        ids: options.ids.clone(),
+        clock: options.clock.clone(),
+        session_ttl: options.session_ttl,
+        body_bytes: options.limits.body_bytes,
+        stopping: stopping.clone(),
+        shared: rest::Shared::default(),
+    });
+    let pages = pages.merge(console::routes(Arc::new(Console {
+        office: office.clone(),
+        credentials: Arc::clone(&options.credentials),
+        about: options.about.clone(),
+        clock: options.clock.clone(),
+        is_secure: options.tls.is_some(),
+        stopping,
+        pages: Arc::new(Semaphore::new(LIVE_PAGES_MAX)),
+        walking: tokio::sync::Mutex::default(),
+    })));
+    let pages = match &options.callbacks {
+        Some(_) => pages.merge(rest::callbacks::routes(api.clone())),
         None => pages,
-    }
+    };
+    pages.merge(rest::routes(api))
 }
 
 async fn health() -> Response {

@@ -25,8 +25,7 @@ pub(super) async fn page(server: &Server, peer: &Peer, request: &Request<Incomin
             Err(refused) => return *refused,
         }
     }
-    let (metrics, gauges) = (&server.host.metrics, &server.options.gauges);
-    metrics.open(gauges.connections(), gauges.streams());
+    let metrics = &server.host.metrics;
     match server.host.sessions.count().await {
         Ok(counts) => counts
             .into_iter()

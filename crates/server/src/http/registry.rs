@@ -4,6 +4,10 @@
 //! A session that is not here is looked for in the store, so that sessions outlive a restart and idle
 //! ones can be put away. Whoever asks must hold the credential that made it; to anybody else it does
 //! not exist.
+//!
+//! Several processes may serve one session, each with a copy of its own: the store says whether it is
+//! open and when it was last used, and `upkeep` asks it. What only memory holds (streams, results to
+//! replay, which requests run) each process knows of its own part.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -25,9 +29,9 @@ use crate::mcp::dispatch::Connection;
 use crate::mcp::host::{Host, Link};
 use crate::mcp::outlet::{Outgoing, Outlet};
 use crate::mcp::revision::Legacy;
+use crate::metrics::{Counted, Gauges};
 
 use super::exchange::Exchange;
-use super::gauges::{Counted, Gauges};
 use super::replay::{Budget, Log, Place, STANDALONE, StreamNumber, Ticket};
 
 pub(super) struct Registry {
@@ -58,6 +62,8 @@ pub(super) struct Live {
     /// When it was last used, and up to when the store knows.
     used: AtomicI64,
     noted: AtomicI64,
+    /// Up to which use it was made sure that it is still open.
+    looked_at: AtomicI64,
     back: Back,
     _counted: Counted,
 }
@@ -145,6 +151,7 @@ impl Registry {
             credential: caller.credential,
             used: AtomicI64::new(now.as_millis()),
             noted: AtomicI64::new(now.as_millis()),
+            looked_at: AtomicI64::new(now.as_millis()),
             back: Back::Stream {
                 exchange: Arc::clone(exchange),
                 outlet: Arc::clone(&outlet),
@@ -178,8 +185,9 @@ impl Registry {
         }
         let now = self.host.clock.now();
         if self.is_stale(&live, now) {
+            // Another process may have served it meanwhile; the store knows.
             self.end(&live);
-            return Err(expired());
+            return self.restore(id, caller).await;
         }
         live.use_at(now);
         Ok(live)
@@ -219,9 +227,12 @@ impl Registry {
             SessionState::Initialized if session.has_expired(self.ttl, now) => return Err(expired()),
             SessionState::Initialized => {}
         }
+        let noted = session.last_activity_at.as_millis();
         let link = Link::Streamable(id.clone());
         let connection = Connection::restored(&self.host, caller.clone(), link, kept);
         let live = self.live(id, caller.credential.clone(), connection);
+        // The store does not know of this use yet.
+        live.noted.store(noted, Ordering::Relaxed);
         let mut slots = self.slots();
         // Another request may have been faster; there must not be two of one session.
         let live = match slots.entry(live.id.as_str().to_owned()) {
@@ -276,6 +287,14 @@ impl Registry {
         }
     }
 
+    /// Another process ended this session. What runs of it here ends too, and who waits for that still
+    /// hears how it ended.
+    pub(super) fn ended_elsewhere(&self, live: &Live) {
+        self.forget(live.id.as_str());
+        live.connection.end();
+        live.close_idle_streams();
+    }
+
     /// The stream of an HTTP+SSE session is gone, and with it the session. Its commands go on.
     pub(super) fn stream_closed(&self, live: &Arc<Live>) {
         self.forget(live.id.as_str());
@@ -325,6 +344,7 @@ impl Registry {
             credential,
             used: AtomicI64::new(now),
             noted: AtomicI64::new(now),
+            looked_at: AtomicI64::new(now),
             back: Back::Streams(Mutex::new(Log::new(now.unsigned_abs(), &self.budget))),
             _counted: self.gauges.session(),
         });
@@ -366,6 +386,12 @@ impl Live {
     pub(super) fn news(&self) -> Option<Timestamp> {
         let used = self.used.load(Ordering::Relaxed);
         (self.noted.swap(used, Ordering::Relaxed) < used).then(|| Timestamp::from_millis(used))
+    }
+
+    /// Whether it was used since this was last asked.
+    pub(super) fn was_used(&self) -> bool {
+        let used = self.used.load(Ordering::Relaxed);
+        self.looked_at.swap(used, Ordering::Relaxed) < used
     }
 
     /// Forgets old events. True if there is nothing left that only memory holds.

@@ -107,7 +107,9 @@ pub(super) async fn message(server: &Arc<Server>, peer: &Peer, parts: Parts, bod
 fn session_id(query: Option<&str>) -> Option<&str> {
     let pairs = query?.split('&');
     let mut ids = pairs.filter_map(|pair| pair.strip_prefix("sessionId="));
-    ids.next().filter(|id| !id.is_empty())
+    let first = ids.next().filter(|id| !id.is_empty())?;
+    // Two sessions are none.
+    ids.all(|other| other == first).then_some(first)
 }
 
 async fn wrong_method(server: &Server, caller: &Caller, allowed: &'static str) -> Response {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version, header};
 use axum::response::Response;
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::session::{Caller, Transport};
@@ -27,6 +27,7 @@ use super::auth::Peer;
 use super::events::{self, Carrier, Source};
 use super::exchange::{Exchange, First};
 use super::headers::{self, Accepts};
+use super::line::Wire;
 use super::refusal::{self, Refused};
 use super::registry::Live;
 use super::replay::{Log, Place, StreamNumber};
@@ -43,7 +44,12 @@ pub(super) async fn handle(server: &Arc<Server>, peer: &Peer, parts: Parts, body
         carrier,
         caller,
         headers: parts.headers,
+        // HTTP/1.0 has nothing that may stand before an answer.
+        probed: (parts.version == Version::HTTP_11).then_some(&peer.wire),
     };
+    if let Err(refusal) = headers::check_repeated(&post.headers) {
+        return post.refuse(StatusCode::BAD_REQUEST, refusal).await;
+    }
     match parts.method {
         Method::POST => post.take(body).await,
         Method::GET if !headers::says_modern(&post.headers) => post.listen().await,
@@ -58,6 +64,8 @@ struct Post<'a> {
     carrier: Carrier,
     caller: Caller,
     headers: HeaderMap,
+    /// Where to find out whether the client is still there.
+    probed: Option<&'a Arc<Wire>>,
 }
 
 impl Post<'_> {
@@ -132,7 +140,9 @@ impl Post<'_> {
             exchange: &exchange,
             cancels: Some(&connection),
         };
+        let probed = self.probed.map(Wire::probe);
         let first = first(&exchange, accepts, Patience::Short).await;
+        drop(probed);
         waiting.end();
         if let Some(answer) = whole(&exchange, first, accepts, asks, modern_status) {
             return answer;

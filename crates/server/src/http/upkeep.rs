@@ -1,7 +1,7 @@
 //! What happens to sessions while nobody looks: activity reaches the store, idle ones are put away,
 //! and those that were idle for too long end.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -36,7 +36,10 @@ pub(super) async fn run(server: Arc<Server>) {
                 expire(registry).await;
                 registry.take_stock().await;
             }
-            _ = looking.tick() => end_revoked(&server).await,
+            _ = looking.tick() => {
+                end_revoked(&server).await;
+                notice_ended(registry).await;
+            }
             changed = tools.changed(), if may_change => match changed {
                 Ok(()) => tell_of_tools(&server),
                 Err(_) => may_change = false,
@@ -94,6 +97,23 @@ fn tell_of_tools(server: &Server) {
     server.host.features.changes.announce(Change::Tools);
     for live in server.registry.all() {
         live.connection.tell_of_tools();
+    }
+}
+
+/// Finds out which of the sessions that are used here were ended by another process.
+async fn notice_ended(registry: &Registry) {
+    let used: Vec<_> = registry.all().into_iter().filter(|live| live.was_used()).collect();
+    if used.is_empty() {
+        return;
+    }
+    let ids = used.iter().map(|live| live.id.clone()).collect();
+    match registry.host.sessions.ended(ids).await {
+        Ok(ended) => {
+            let ended: HashSet<_> = ended.into_iter().collect();
+            let ended = used.iter().filter(|live| ended.contains(&live.id));
+            ended.for_each(|live| registry.ended_elsewhere(live));
+        }
+        Err(refusal) => tracing::warn!(reason = refusal.message, "the ends of sessions could not be read"),
     }
 }
 

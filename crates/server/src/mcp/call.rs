@@ -93,18 +93,21 @@ impl Calls {
         Some(running)
     }
 
-    /// Cancels what runs under a client's id: of several that share it only the newest, so that a
-    /// client that reuses ids does not end more than it means to. Who waited is not answered; what
-    /// they held is handed back because letting go of it may send, which must not happen under a lock.
-    pub(crate) fn cancel(&mut self, id: &Id) -> Option<Released> {
-        let named = self.running.iter_mut().filter(|(_, running)| running.id == *id);
-        let (_, running) = named.max_by_key(|(key, _)| **key)?;
-        running.cancel.cancel();
-        self.awaited -= running.recipients.len();
-        Some(Released {
-            conversation: Arc::clone(&running.conversation),
-            _recipients: std::mem::take(&mut running.recipients),
-        })
+    /// Cancels what runs under a client's id. Of several that share it nobody can tell which one is meant,
+    /// and one that goes on although its client believes it ended is the worse mistake: all end. Who waited
+    /// is not answered; what they held is handed back because letting go of it may send, which must not
+    /// happen under a lock.
+    pub(crate) fn cancel(&mut self, id: &Id) -> Vec<Released> {
+        let mut released = Vec::new();
+        for running in self.running.values_mut().filter(|running| running.id == *id) {
+            running.cancel.cancel();
+            self.awaited -= running.recipients.len();
+            released.push(Released {
+                conversation: Arc::clone(&running.conversation),
+                _recipients: std::mem::take(&mut running.recipients),
+            });
+        }
+        released
     }
 
     /// Cancels everything. Who waits still hears how the call ended.

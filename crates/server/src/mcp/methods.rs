@@ -65,7 +65,11 @@ pub(crate) fn answer(
             params,
             era,
         ),
-        ("resources/read", era) => Ok(listed("contents", resources::read(params)?, era, CacheScope::Public)),
+        ("resources/read", era) => {
+            let contents = resources::read(host, caller, params)?;
+            // What is read may depend on the credential.
+            Ok(listed("contents", contents, era, CacheScope::Private))
+        }
         ("completion/complete", era) => Ok(wire::completed(completion::complete(host, params)?, era)),
         ("ping", Era::Legacy(_)) => Ok(json!({})),
         ("server/discover", Era::Modern) => {

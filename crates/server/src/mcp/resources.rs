@@ -1,7 +1,8 @@
 //! The resources we serve: the error table, whole and by code, for clients that want to know every code
-//! beforehand.
+//! beforehand, and the policy that a client is under.
 
 use countersign_gateway::error::{ErrorCode, Refusal, brief};
+use countersign_gateway::session::Caller;
 use serde_json::{Map, Value, json};
 
 use super::host::Host;
@@ -9,20 +10,24 @@ use super::prompts;
 use super::revision::Era;
 
 const ERRORS_URI: &str = "countersign://errors";
+const POLICY_URI: &str = "countersign://policy";
 const ERROR_TEMPLATE: &str = "countersign://errors/{code}";
 const JSON_MIME: &str = "application/json";
 
 pub(crate) fn list(era: Era) -> Vec<Value> {
-    vec![titled(
-        json!({
-            "uri": ERRORS_URI,
-            "name": "errors",
-            "description": "every error code, with its JSON-RPC code, meaning and whether to try again",
-            "mimeType": JSON_MIME,
-        }),
-        "Error table",
-        era,
-    )]
+    let errors = json!({
+        "uri": ERRORS_URI,
+        "name": "errors",
+        "description": "every error code, with its JSON-RPC code, meaning and whether to try again",
+        "mimeType": JSON_MIME,
+    });
+    let policy = json!({
+        "uri": POLICY_URI,
+        "name": "policy",
+        "description": "the policy in force for you: what your commands may do, and when a person is asked",
+        "mimeType": JSON_MIME,
+    });
+    vec![titled(errors, "Error table", era), titled(policy, "Policy", era)]
 }
 
 pub(crate) fn templates(era: Era) -> Vec<Value> {
@@ -45,13 +50,16 @@ pub(crate) fn values(template: &str, part: &str) -> Option<Vec<&'static str>> {
 
 /// Whether there is something to read at an address.
 pub(crate) fn exists(host: &Host, uri: &str) -> bool {
-    content(uri).is_some() || host.features.extra_resource(uri)
+    uri == POLICY_URI || error(uri).is_some() || host.features.extra_resource(uri)
 }
 
 /// The `contents` of one resource.
-pub(crate) fn read(params: &Map<String, Value>) -> Result<Value, Refusal> {
+pub(crate) fn read(host: &Host, caller: &Caller, params: &Map<String, Value>) -> Result<Value, Refusal> {
     let uri = uri(params)?;
-    let content = content(uri).ok_or_else(|| unknown(uri))?;
+    let content = match uri {
+        POLICY_URI => host.service.policy(caller),
+        _ => error(uri).ok_or_else(|| unknown(uri))?,
+    };
     Ok(json!([{"uri": uri, "mimeType": JSON_MIME, "text": content.to_string()}]))
 }
 
@@ -70,7 +78,8 @@ pub(crate) fn unknown(uri: &str) -> Refusal {
     Refusal::new(ErrorCode::ResourceNotFound, message).with("uri", uri)
 }
 
-fn content(uri: &str) -> Option<Value> {
+/// What stands at an address below that of the error table.
+fn error(uri: &str) -> Option<Value> {
     match uri.strip_prefix(ERRORS_URI)? {
         "" => Some(ErrorCode::ALL.iter().copied().map(mapping).collect()),
         code => ErrorCode::parse(code.strip_prefix('/')?).map(mapping),

@@ -30,6 +30,10 @@ impl Service for Waits {
         Arc::default()
     }
 
+    fn policy(&self, _caller: &Caller) -> Value {
+        Value::Null
+    }
+
     fn call(&self, _caller: Caller, mut call: ToolCall) -> Pending<Result<Answer, Refusal>> {
         Box::pin(async move {
             if call.tool != "wait" {

@@ -45,6 +45,10 @@ pub(super) enum Form {
     Text {
         chars_max: usize,
     },
+    /// The same of printable characters without spaces, such as ids have.
+    Id {
+        chars_max: usize,
+    },
     Whole {
         least: u64,
         most: u64,
@@ -177,6 +181,13 @@ impl Parameter {
             Form::Text { chars_max } => {
                 let fits = !text.is_empty() && text.chars().count() <= chars_max && !text.contains('\0');
                 let expected = format!("a text of 1 to {chars_max} characters");
+                fits.then(|| Value::Text(text.to_owned()))
+                    .ok_or_else(|| self.refused(&expected))
+            }
+            Form::Id { chars_max } => {
+                let is_plain = |c: char| !c.is_whitespace() && !c.is_control();
+                let fits = (1..=chars_max).contains(&text.chars().count()) && text.chars().all(is_plain);
+                let expected = format!("1 to {chars_max} printable characters without spaces");
                 fits.then(|| Value::Text(text.to_owned()))
                     .ok_or_else(|| self.refused(&expected))
             }

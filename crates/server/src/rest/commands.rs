@@ -81,10 +81,10 @@ async fn call(
         tool: tool.to_owned(),
         arguments,
         progress: None,
+        user: None,
         cancel: Cancel::never(),
         origin: Origin::default(),
         answer_within,
-        user: None,
     };
     asked.api.service.call(asked.caller.clone(), call).await
 }

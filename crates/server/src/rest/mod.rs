@@ -15,6 +15,7 @@ pub(crate) mod stream;
 
 mod approvals;
 mod audit;
+pub(crate) mod callbacks;
 mod commands;
 mod events;
 mod metrics;
@@ -31,8 +32,10 @@ use std::time::Duration;
 use axum::Router;
 use axum::extract::{RawPathParams, State};
 use axum::http::Request;
+use axum::response::Response;
 use axum::routing::on;
 use countersign_gateway::clock::Clock;
+use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::service::Service;
 use countersign_gateway::session::credential::Credentials;
@@ -40,6 +43,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::limits::{EVENT_STREAMS_MAX, EXPORTS_MAX};
 use crate::office::Office;
+use failure::Failure;
 use proof::Proofs;
 
 /// What the routes are made of.
@@ -83,5 +87,11 @@ pub(crate) fn routes(api: Arc<Api>) -> Router {
         };
         router = router.route(&endpoint.address(), on(endpoint.method.filter(), serve));
     }
-    router.with_state(api)
+    router.method_not_allowed_fallback(wrong_method).with_state(api)
+}
+
+/// What the address does take stands in `Allow`.
+async fn wrong_method(State(api): State<Arc<Api>>) -> Response {
+    let refusal = Refusal::new(ErrorCode::MethodNotFound, "this address does not take this method");
+    Failure::from(refusal).answer(&api.ids)
 }

@@ -124,6 +124,10 @@ fn parameter(parameter: &Parameter) -> Value {
 fn schema(form: Form) -> Value {
     match form {
         Form::Text { chars_max } => json!({"type": "string", "minLength": 1, "maxLength": chars_max}),
+        // Letters beyond these are taken as well; a pattern for them would be read differently everywhere.
+        Form::Id { chars_max } => {
+            json!({"type": "string", "minLength": 1, "maxLength": chars_max, "pattern": "^[!-~]+$"})
+        }
         Form::Whole { least, most } => json!({"type": "integer", "minimum": least, "maximum": most}),
         Form::Moment => json!({"type": "string", "examples": ["2026-11-15T10:00:00Z", "24h"],
             "anyOf": [{"format": "date-time"}, {"pattern": "^[0-9]{1,5}[smhd]$"}]}),

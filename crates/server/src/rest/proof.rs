@@ -77,3 +77,101 @@ fn begin(records: Arc<dyn Records>, head: u64, at: Timestamp) -> watch::Receiver
     });
     receiver
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use std::time::Duration;
+
+    use countersign_gateway::audit::Pending;
+    use countersign_gateway::audit::reading::{Entity, Filter, Placed};
+    use countersign_gateway::audit::row::Row;
+    use countersign_gateway::audit::summary::{MetricsSummary, Period};
+    use countersign_gateway::session::credential::Credential;
+    use countersign_gateway::session::lifetime::{Session, SessionState};
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// A record that grows as told, and whose walks end when they are let.
+    struct Walked {
+        head: AtomicU64,
+        walks: AtomicU64,
+        ends: Arc<Semaphore>,
+    }
+
+    fn never<T: Send + 'static>() -> Pending<Result<T, RecordError>> {
+        Box::pin(std::future::pending())
+    }
+
+    impl Records for Walked {
+        fn events(&self, _: Filter) -> Pending<Result<Vec<Row>, RecordError>> {
+            never()
+        }
+        fn entities(&self, _: Entity, _: Filter) -> Pending<Result<Vec<Placed>, RecordError>> {
+            never()
+        }
+        fn summary(&self, _: Period) -> Pending<Result<MetricsSummary, RecordError>> {
+            never()
+        }
+        fn known_sessions(&self, _: Option<SessionState>, _: usize) -> Pending<Result<Vec<Session>, RecordError>> {
+            never()
+        }
+        fn known_tokens(&self) -> Pending<Result<Vec<Credential>, RecordError>> {
+            never()
+        }
+        fn head(&self) -> Pending<Result<u64, RecordError>> {
+            Box::pin(std::future::ready(Ok(self.head.load(Ordering::Relaxed))))
+        }
+        fn grown(&self) -> watch::Receiver<u64> {
+            watch::channel(0).1
+        }
+        fn prove(&self) -> Pending<Result<Proved, RecordError>> {
+            let seq = self.walks.fetch_add(1, Ordering::Relaxed) + 1;
+            let ends = Arc::clone(&self.ends);
+            Box::pin(async move {
+                ends.acquire().await.unwrap().forget();
+                let fault = "changed".to_owned();
+                Ok(Proved::Flawed { seq, fault })
+            })
+        }
+        fn export(&self, _: Box<dyn Write + Send>) -> Pending<Result<(), RecordError>> {
+            never()
+        }
+    }
+
+    #[tokio::test]
+    async fn one_walk_answers_all_who_ask_meanwhile_and_soon_after() {
+        let walked = Arc::new(Walked {
+            head: AtomicU64::new(1),
+            walks: AtomicU64::new(0),
+            ends: Arc::new(Semaphore::new(0)),
+        });
+        let records: Arc<dyn Records> = walked.clone();
+        let (proofs, clock) = (Arc::new(Proofs::default()), Clock::fixed(Timestamp::from_millis(0)));
+        let asking: Vec<_> = (0..20)
+            .map(|_| {
+                let (proofs, records, clock) = (proofs.clone(), records.clone(), clock.clone());
+                tokio::spawn(async move { proofs.find(&records, &clock).await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        walked.ends.add_permits(1);
+        for asked in asking {
+            assert!(asked.await.unwrap().is_ok());
+        }
+        let walks = || walked.walks.load(Ordering::Relaxed);
+        assert_eq!(walks(), 1);
+        walked.ends.add_permits(10);
+        proofs.find(&records, &clock).await.unwrap();
+        assert_eq!(walks(), 1);
+        walked.head.store(2, Ordering::Relaxed);
+        proofs.find(&records, &clock).await.unwrap();
+        assert_eq!(walks(), 2);
+        // A row that was changed does not move the head, so no answer is good for long.
+        clock.advance(PROOF_KEPT + Duration::from_millis(1));
+        proofs.find(&records, &clock).await.unwrap();
+        assert_eq!(walks(), 3);
+    }
+}

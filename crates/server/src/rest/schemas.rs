@@ -1,8 +1,10 @@
 //! The schemas that the table names. What the commands take and answer is said by the tools themselves.
 
+mod record;
+
 use countersign_gateway::approval::lifecycle::ApprovalStatus;
 use countersign_gateway::approval::request::ApprovalType;
-use countersign_gateway::audit::event::{ActorType, ApprovalState};
+use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::error::ErrorCode;
 use countersign_gateway::limits::REASON_CHARS_MAX;
 use countersign_gateway::session::lifetime::SessionState;
@@ -18,13 +20,13 @@ pub(super) fn all() -> Value {
         "Decision": decision(),
         "CommandExecutionRequest": command(),
         "CommandExecutionResult": result(),
-        "CommandAuditRecord": record(),
+        "CommandAuditRecord": record::command(),
         "McpSession": session(),
         "Token": token(),
-        "Event": event(),
-        "McpToolInvocation": invocation(),
-        "McpRequestEnvelope": envelope(),
-        "Proof": proof(),
+        "Event": record::event(),
+        "McpToolInvocation": record::invocation(),
+        "McpRequestEnvelope": record::envelope(),
+        "Proof": record::proof(),
         "Policy": object(json!({"digest": text(), "content": {"type": "object"}}), &["digest", "content"]),
         "SupposedCall": supposed(),
         "Explanation": explanation(),
@@ -124,6 +126,18 @@ fn command() -> Value {
         let definitions = schema::definitions();
         let definition = definitions.into_iter().find(|it| it.name == tool.name())?;
         let mut form = definition.input_schema;
+        let required = form["required"].clone();
+        let is_required = |name: &str| {
+            required
+                .as_array()
+                .is_some_and(|names| names.iter().any(|it| it == name))
+        };
+        // What may be left out may be null as well.
+        for (name, property) in form["properties"].as_object_mut().into_iter().flatten() {
+            if !is_required(name) {
+                *property = json!({"anyOf": [property, {"type": "null"}]});
+            }
+        }
         form["properties"]["tool"] = json!({"const": tool.name()});
         Some(form)
     });
@@ -133,46 +147,6 @@ fn command() -> Value {
 fn result() -> Value {
     let mut definitions = schema::definitions().into_iter();
     definitions.next().map_or(Value::Null, |tool| tool.output_schema)
-}
-
-fn record() -> Value {
-    let mut record = object(
-        json!({
-            "audit_id": text(),
-            "timestamp": time(),
-            "request_id": text(),
-            "command": text(),
-            "arguments": texts(),
-            "working_directory": text(),
-            "status": words(["ok", "rejected", "timeout", "failed"]),
-            "exit_code": optional("integer"),
-            "error_code": optional("string"),
-            "error_message": text(),
-            "duration_ms": count(),
-            "sandbox": texts(),
-            "policy_snapshot": {"type": "object"},
-            "tool": text(),
-            "caller_id": text(),
-            "rule": text(),
-            "source": text(),
-        }),
-        &[
-            "audit_id",
-            "timestamp",
-            "request_id",
-            "command",
-            "arguments",
-            "working_directory",
-            "status",
-            "exit_code",
-            "error_code",
-            "duration_ms",
-            "policy_snapshot",
-        ],
-    );
-    // Rows outlive the program that wrote them.
-    record["additionalProperties"] = json!(true);
-    record
 }
 
 fn session() -> Value {
@@ -214,96 +188,8 @@ fn token() -> Value {
     )
 }
 
-fn event() -> Value {
-    object(
-        json!({
-            "chain": text(),
-            "seq": count(),
-            "event_id": text(),
-            "timestamp": time(),
-            "correlation_id": text(),
-            "actor_type": words(ActorType::ALL.iter().map(|kind| kind.as_str())),
-            "actor_id": text(),
-            "event_type": text(),
-            "approval_state": text(),
-            "payload": {},
-            "prev_hash": hash(),
-            "hash": hash(),
-        }),
-        &[
-            "chain",
-            "seq",
-            "event_id",
-            "timestamp",
-            "correlation_id",
-            "actor_type",
-            "actor_id",
-            "event_type",
-            "payload",
-            "prev_hash",
-            "hash",
-        ],
-    )
-}
-
-/// S2's fields; what else there is says more of the same.
-fn invocation() -> Value {
-    json!({
-        "type": "object",
-        "properties": {
-            "invocationId": text(),
-            "sessionId": text(),
-            "toolName": text(),
-            "arguments": {"type": "object"},
-            "status": words(["ok", "error"]),
-            "startedAt": time(),
-            "finishedAt": time(),
-            "durationMs": count(),
-        },
-        "required": ["toolName", "arguments", "status", "startedAt", "finishedAt", "durationMs"],
-    })
-}
-
-fn envelope() -> Value {
-    json!({
-        "type": "object",
-        "properties": {"method": text(), "receivedAt": time(), "transport": text(), "error_code": text()},
-        "required": ["method", "receivedAt"],
-    })
-}
-
-fn proof() -> Value {
-    let sound = object(
-        json!({
-            "ok": {"const": true},
-            "rows": count(),
-            "first_seq": count(),
-            "last_seq": count(),
-            "last_hash": hash(),
-            "checkpoints": count(),
-            "public_key": text(),
-            "proved_at": time(),
-        }),
-        &[
-            "ok",
-            "rows",
-            "first_seq",
-            "last_seq",
-            "last_hash",
-            "checkpoints",
-            "public_key",
-            "proved_at",
-        ],
-    );
-    let flawed = object(
-        json!({"ok": {"const": false}, "row": count(), "problem": text(), "proved_at": time()}),
-        &["ok", "row", "problem", "proved_at"],
-    );
-    json!({"oneOf": [sound, flawed]})
-}
-
 fn supposed() -> Value {
-    let run = object(
+    let mut run = object(
         json!({
             "agent_key": optional("string"), "label": optional("string"), "project": optional("string"),
             "namespace": optional("string"), "cluster": optional("string"), "repository": optional("string"),
@@ -311,11 +197,12 @@ fn supposed() -> Value {
         }),
         &[],
     );
+    run["type"] = json!(["object", "null"]);
     object(
         json!({
             "tool": text(),
             "arguments": {"type": "object", "description": "As a client would send them."},
-            "role": words(["agent", "operator"]),
+            "role": {"enum": ["agent", "operator", null]},
             "run": run,
         }),
         &["tool"],

@@ -382,7 +382,7 @@ const APPROVAL: Parameter = Parameter {
 const REQUEST: Parameter = Parameter {
     name: "request_id",
     place: Place::Path,
-    form: Form::Text { chars_max: 128 },
+    form: Form::Id { chars_max: 128 },
     about: "The command's `request_id`.",
 };
 const REQUEST_QUERY: Parameter = query("request_id", Form::Text { chars_max: 256 }, "Only of this request.");

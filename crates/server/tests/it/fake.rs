@@ -80,6 +80,10 @@ impl Service for Shared {
         tools.into()
     }
 
+    fn policy(&self, caller: &Caller) -> serde_json::Value {
+        json!({"of": caller.role.as_str()})
+    }
+
     fn call(&self, _caller: Caller, mut call: ToolCall) -> Pending<Result<Answer, Refusal>> {
         let fake = Arc::clone(&self.0);
         let number = fake.calls.fetch_add(1, Ordering::SeqCst) + 1;
@@ -240,6 +244,13 @@ impl Sessions for Shared {
             }
         }
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn ended(&self, among: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
+        let sessions = self.0.sessions.lock().unwrap();
+        let has_ended = |id: &SessionId| sessions.get(id).is_none_or(|session| !session.state().is_open());
+        let ended = among.into_iter().filter(has_ended).collect();
+        Box::pin(std::future::ready(Ok(ended)))
     }
 
     fn count(&self) -> Pending<Result<Vec<(SessionState, usize)>, Refusal>> {

@@ -140,6 +140,33 @@ async fn one_error_code_can_be_read() {
 }
 
 #[tokio::test]
+async fn the_policy_is_a_resource_and_is_the_readers_own() {
+    for revision in REVISIONS {
+        let mut client = Spoken::new(revision).await;
+        let listed = client.ask("resources/list", json!({})).await;
+        let uris: Vec<_> = listed["result"]["resources"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| &it["uri"])
+            .collect();
+        assert_eq!(uris, ["countersign://errors", "countersign://policy"]);
+        let read = client
+            .ask("resources/read", json!({"uri": "countersign://policy"}))
+            .await;
+        let policy: Value = serde_json::from_str(read["result"]["contents"][0]["text"].as_str().unwrap()).unwrap();
+        assert_eq!(policy, json!({"of": "agent"}));
+        if revision == "2026-07-28" {
+            assert_eq!(read["result"]["cacheScope"], "private");
+        }
+        let answer = client
+            .ask("resources/read", json!({"uri": "countersign://policy/x"}))
+            .await;
+        assert_eq!(error_of(&answer).1, "RESOURCE_NOT_FOUND");
+    }
+}
+
+#[tokio::test]
 async fn each_era_has_only_its_own_methods() {
     let mut legacy = Spoken::new("2025-11-25").await;
     for method in ["subscriptions/listen", "tasks/get", "tasks/update", "tasks/cancel"] {

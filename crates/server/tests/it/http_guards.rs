@@ -83,7 +83,7 @@ async fn a_flood_of_bad_tokens_is_one_line_in_the_record() {
         refused.iter().map(|refused| count(&refused.params)).collect()
     };
     assert_eq!(told(&fake), [1]);
-    assert_eq!(web.gauges.unauthenticated(), 50);
+    assert_eq!(web.gauges.refused(ErrorCode::Unauthenticated), 50);
     web.stop().await;
     assert_eq!(told(&fake), [1, 49]);
 }
@@ -258,7 +258,7 @@ async fn each_credential_has_its_rate() {
     }
     assert_eq!(statuses, [200, 200, 200, 429, 429]);
     assert_eq!(web.ask(Ask::post(handshake("2025-11-25"))).await.status, 200);
-    assert_eq!(web.gauges.rate_limited(), 2);
+    assert_eq!(web.gauges.refused(ErrorCode::RateLimited), 2);
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(
         web.ask(Ask::post(handshake("2025-11-25")).token("ana")).await.status,
@@ -384,4 +384,76 @@ async fn a_wrong_credential_does_not_read_the_numbers_even_on_loopback() {
     let page = web.ask(Ask::new("GET", "/metrics").token("good")).await;
     assert_eq!(page.status, 200);
     web.stop().await;
+}
+
+#[tokio::test]
+async fn so_many_connections_and_no_more() {
+    let web = with(|options| options.limits.connections_max = 2).await;
+    let (mut first, mut second) = (web.connect().await, web.connect().await);
+    for client in [&mut first, &mut second] {
+        assert_eq!(client.ask(Ask::new("GET", "/healthz")).await.status, 200);
+    }
+    let mut third = web.connect().await;
+    let refused = third.reply().await;
+    assert_eq!((refused.status, refused.headers["retry-after"].as_str()), (503, "10"));
+    // Who is in is served, and who goes makes room.
+    assert_eq!(first.ask(Ask::new("GET", "/healthz")).await.status, 200);
+    drop(second);
+    web::until(|| web.gauges.connections() == 1).await;
+    assert_eq!(web.ask(Ask::new("GET", "/healthz")).await.status, 200);
+}
+
+#[tokio::test]
+async fn headers_that_say_two_things_are_refused() {
+    let web = Web::start().await;
+    let session = web.initialize("2025-11-25").await;
+    let other = web.initialize("2025-11-25").await;
+    let echo = || Ask::modern(call(1, "echo", json!({})));
+    let legacy = |id| Ask::post(call(id, "echo", json!({}))).session(&session);
+    for ask in [
+        echo().again("Mcp-Name", "wait"),
+        echo().again("Mcp-Method", "tools/list"),
+        echo().again("MCP-Protocol-Version", "2025-11-25"),
+        legacy(1).again("Mcp-Session-Id", &other),
+        legacy(1)
+            .again("MCP-Protocol-Version", "2025-11-25")
+            .again("MCP-Protocol-Version", "2025-06-18"),
+    ] {
+        let reply = web.ask(ask.clone()).await;
+        assert_eq!(
+            (reply.status, reply.error()),
+            (400, (-32020, "HEADER_MISMATCH".to_owned())),
+            "{ask:?}"
+        );
+    }
+    assert_eq!(web.ask(echo().again("Content-Length", "5")).await.status, 400);
+    assert_eq!(web.fake.calls(), 0);
+    // Said twice is not said differently.
+    assert_eq!(web.ask(echo().again("Mcp-Name", " echo ")).await.status, 200);
+    assert_eq!(web.ask(legacy(2).again("Mcp-Session-Id", &session)).await.status, 200);
+}
+
+#[tokio::test]
+async fn pages_of_other_sites_that_name_no_origin_are_refused() {
+    let web = Web::start().await;
+    let from = |site: &str, mode: &str, path: &str| {
+        let ask = Ask::new("GET", path).header("Accept", "*/*");
+        ask.header("Sec-Fetch-Site", site).header("Sec-Fetch-Mode", mode)
+    };
+    for path in ["/sse", "/mcp", "/metrics", "/healthz"] {
+        let reply = web.ask(from("cross-site", "no-cors", path)).await;
+        assert_eq!(reply.status, 403, "{path}");
+    }
+    assert_eq!(web.ask(from("cross-site", "navigate", "/sse")).await.status, 403);
+    assert!(web.fake.states().is_empty(), "no session began");
+    for (site, mode) in [
+        ("cross-site", "navigate"),
+        ("same-origin", "cors"),
+        ("none", "navigate"),
+    ] {
+        assert_eq!(web.ask(from(site, mode, "/healthz")).await.status, 200, "{site} {mode}");
+    }
+    // Where `Origin` tells, it decides: a page of this machine may have another name for it.
+    let own = from("cross-site", "cors", "/healthz").header("Origin", "http://localhost:3000");
+    assert_eq!(web.ask(own).await.status, 200);
 }

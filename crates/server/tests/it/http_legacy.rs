@@ -1,10 +1,12 @@
 //! Streamable HTTP with sessions: what each request leads to.
 
+use std::sync::atomic::Ordering;
+
 use countersign_gateway::session::Role;
 use countersign_gateway::session::lifetime::SessionState;
 use serde_json::{Value, json};
 
-use crate::web::{Ask, BOTH, Reply, Web, call, handshake};
+use crate::web::{Ask, BOTH, Reply, Web, call, handshake, until};
 
 fn ping(id: impl Into<Value>) -> Value {
     let id = id.into();
@@ -335,4 +337,29 @@ async fn deleting_a_session_cancels_what_runs_in_it() {
     assert_eq!(web.ask(delete).await.status, 404);
     assert_eq!(web.ask(Ask::post(ping(2)).session(&session)).await.status, 404);
     assert_eq!(web.fake.states(), [SessionState::Closed]);
+}
+
+#[tokio::test]
+async fn a_cancel_ends_everything_that_runs_under_its_id() {
+    let web = Web::start().await;
+    let session = web.initialize("2025-11-25").await;
+    let mut clients = Vec::new();
+    for number in 0..3 {
+        let mut client = web.connect().await;
+        let ask = Ask::post(call(1, "wait", json!({"number": number}))).session(&session);
+        client.send(&ask).await;
+        clients.push(client);
+        until(|| web.fake.calls() == number + 1).await;
+    }
+    let mut other = web.connect().await;
+    other
+        .send(&Ask::post(call(2, "wait", json!({}))).session(&session))
+        .await;
+    until(|| web.fake.calls() == 4).await;
+    let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+    assert_eq!(web.ask(Ask::post(cancel).session(&session)).await.status, 202);
+    until(|| web.fake.cancelled.load(Ordering::SeqCst) == 3).await;
+    web.fake.gate.notify_one();
+    assert_eq!(other.reply().await.json()["result"]["isError"], false);
+    assert_eq!(web.fake.cancelled.load(Ordering::SeqCst), 3);
 }

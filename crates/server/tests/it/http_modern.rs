@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
-use crate::web::{Ask, BOTH, Web, call, until};
+use crate::web::{Ask, BOTH, Web, call, in_time, until};
 
 fn request(method: &str) -> Value {
     json!({"jsonrpc": "2.0", "id": 5, "method": method, "params": {}})
@@ -117,7 +117,7 @@ async fn a_client_that_goes_cancels_its_call() {
         }
         assert_eq!(web.fake.cancelled(), number - 1);
         drop(client);
-        until(|| web.fake.cancelled() == number).await;
+        in_time(|| web.fake.cancelled() == number).await;
     }
 }
 

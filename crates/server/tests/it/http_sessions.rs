@@ -1,10 +1,12 @@
 //! Sessions over time: restarts, idleness, limits, and the end of the server.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use countersign_gateway::session::Role;
 use countersign_gateway::session::lifetime::SessionState;
+use countersign_server::limits::SESSION_TTL_DEFAULT;
 use serde_json::{Value, json};
 
 use crate::fake::Fake;
@@ -267,4 +269,59 @@ async fn a_revoked_token_ends_its_sessions_and_what_runs_in_them() {
     web.fake.tokens.lock().unwrap().clear();
     web::until(|| fake.cancelled.load(std::sync::atomic::Ordering::SeqCst) == 1).await;
     web.stop().await;
+}
+
+/// Another process that serves the same sessions.
+async fn neighbour(web: &Web, session_ttl: Duration) -> Web {
+    let mut options = web::options(&web.fake);
+    options.clock = web.clock.clone();
+    options.session_ttl = session_ttl;
+    Web::with(Arc::clone(&web.fake), options).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_is_served_by_two_processes_and_ends_in_both() {
+    let first = Web::start().await;
+    let second = neighbour(&first, SESSION_TTL_DEFAULT).await;
+    let session = first.initialize("2025-11-25").await;
+    let ping = |id: u64| Ask::post(json!({"jsonrpc": "2.0", "id": id, "method": "ping"})).session(&session);
+    assert_eq!(second.ask(ping(1)).await.status, 200);
+    assert_eq!(first.ask(ping(2)).await.status, 200);
+    // A call runs in the one, and the other is told to end the session.
+    let mut client = first.connect().await;
+    client
+        .send(&Ask::post(call(3, "wait", json!({}))).session(&session))
+        .await;
+    until(|| first.fake.calls() == 1).await;
+    first.clock.advance(Duration::from_millis(1));
+    assert_eq!(first.ask(ping(4)).await.status, 200);
+    assert_eq!(
+        second.ask(Ask::new("DELETE", "/mcp").session(&session)).await.status,
+        204
+    );
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    until(|| first.fake.cancelled.load(Ordering::SeqCst) == 1).await;
+    for web in [&first, &second] {
+        let reply = web.ask(ping(5)).await;
+        assert_eq!((reply.status, reply.error().1.as_str()), (404, "SESSION_NOT_FOUND"));
+    }
+}
+
+#[tokio::test]
+async fn a_session_used_in_one_process_does_not_expire_in_another() {
+    let fake = Arc::new(Fake::default());
+    let mut options = web::options(&fake);
+    options.session_ttl = Duration::from_secs(1_000);
+    let first = Web::with(fake, options).await;
+    let second = neighbour(&first, Duration::from_secs(1_000)).await;
+    let session = first.initialize("2025-11-25").await;
+    let ping = |id: u64| Ask::post(json!({"jsonrpc": "2.0", "id": id, "method": "ping"})).session(&session);
+    first.clock.advance(Duration::from_secs(900));
+    assert_eq!(second.ask(ping(1)).await.status, 200);
+    second.stop().await;
+    // To the first it is idle for longer than it may be; the store knows better.
+    first.clock.advance(Duration::from_secs(200));
+    assert_eq!(first.ask(ping(2)).await.status, 200);
+    first.clock.advance(Duration::from_secs(1_001));
+    assert_eq!(first.ask(ping(3)).await.error().1, "SESSION_EXPIRED");
 }

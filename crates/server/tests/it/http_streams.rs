@@ -6,7 +6,7 @@ use countersign_gateway::session::Role;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::web::{Ask, BOTH, Client, Event, Head, Web, call, until};
+use crate::web::{Ask, BOTH, Client, Event, Head, Web, call, in_time, until};
 
 fn with_progress(mut message: Value) -> Value {
     message["params"]["_meta"] = json!({"progressToken": "p"});
@@ -115,7 +115,7 @@ async fn a_cut_stream_goes_on_where_it_was_cut() {
     let session = web.initialize("2025-11-25").await;
     let (client, primer) = waiting(&web, &session, 1).await;
     drop(client);
-    until(|| web.gauges.streams() == 0).await;
+    in_time(|| web.gauges.streams() == 0).await;
     assert_eq!(web.fake.cancelled(), 0, "a legacy client that goes cancels nothing");
     let mut again = web.connect().await;
     again.send(&resume(&session, &primer)).await;
@@ -131,7 +131,7 @@ async fn an_answer_that_nobody_read_is_replayed_and_only_that() {
     let session = web.initialize("2025-11-25").await;
     let (client, primer) = waiting(&web, &session, 1).await;
     drop(client);
-    until(|| web.gauges.streams() == 0).await;
+    in_time(|| web.gauges.streams() == 0).await;
     web.fake.gate.notify_one();
     // Another call of the same session, so that the log holds more than one stream.
     let reported = web

@@ -1,11 +1,13 @@
 //! The same over TLS. The certificate in `tests/data` is for `localhost`, and nobody trusts it but this test.
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use countersign_server::http::{Tls, TlsError};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
@@ -18,15 +20,11 @@ fn data(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
 }
 
-#[tokio::test]
-async fn a_certificate_makes_the_listener_private() {
-    let fake = Arc::new(Fake::default());
-    let mut options = web::options(&fake);
-    options.tls = Some(Tls::load(&data("cert.pem"), &data("key.pem")).unwrap());
-    let web = Web::with(fake, options).await;
+/// A client that trusts this certificate and no other.
+async fn trusting(web: &Web, certificate: &str) -> io::Result<Client<TlsStream<TcpStream>>> {
     let mut roots = RootCertStore::empty();
     roots
-        .add(CertificateDer::from_pem_file(data("cert.pem")).unwrap())
+        .add(CertificateDer::from_pem_file(data(certificate)).unwrap())
         .unwrap();
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
@@ -35,8 +33,17 @@ async fn a_certificate_makes_the_listener_private() {
         .with_no_client_auth();
     let plain = TcpStream::connect(web.address).await.unwrap();
     let name = ServerName::try_from("localhost").unwrap();
-    let private = TlsConnector::from(Arc::new(config)).connect(name, plain).await.unwrap();
-    let mut client = Client::new(private);
+    let private = TlsConnector::from(Arc::new(config)).connect(name, plain).await?;
+    Ok(Client::new(private))
+}
+
+#[tokio::test]
+async fn a_certificate_makes_the_listener_private() {
+    let fake = Arc::new(Fake::default());
+    let mut options = web::options(&fake);
+    options.tls = Some(Tls::load(&data("cert.pem"), &data("key.pem")).unwrap());
+    let web = Web::with(fake, options).await;
+    let mut client = trusting(&web, "cert.pem").await.unwrap();
     let reply = client.ask(Ask::post(handshake("2025-11-25"))).await;
     assert_eq!(reply.status, 200);
     let told = client.ask(Ask::new("GET", "/.well-known/mcp")).await.json();
@@ -46,6 +53,36 @@ async fn a_certificate_makes_the_listener_private() {
     plain.send(&Ask::new("GET", "/healthz")).await;
     drop(plain);
     assert_eq!(client.ask(Ask::new("GET", "/healthz")).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_certificate_that_was_replaced_serves_new_connections_and_a_bad_one_changes_nothing() {
+    let there = tempfile::tempdir().unwrap();
+    let (cert, key) = (there.path().join("cert.pem"), there.path().join("key.pem"));
+    let put = |from: [&str; 2]| {
+        std::fs::copy(data(from[0]), &cert).unwrap();
+        std::fs::copy(data(from[1]), &key).unwrap();
+    };
+    put(["cert.pem", "key.pem"]);
+    let tls = Tls::load(&cert, &key).unwrap();
+    let fake = Arc::new(Fake::default());
+    let mut options = web::options(&fake);
+    options.tls = Some(tls.clone());
+    let web = Web::with(fake, options).await;
+    let healthy = Ask::new("GET", "/healthz");
+    let mut early = trusting(&web, "cert.pem").await.unwrap();
+    // Half of a replacement is no replacement.
+    put(["next-cert.pem", "key.pem"]);
+    assert!(matches!(tls.reload(), Err(TlsError::Unusable { .. })));
+    std::fs::write(&cert, "").unwrap();
+    assert!(matches!(tls.reload(), Err(TlsError::NoCertificate { .. })));
+    assert!(trusting(&web, "cert.pem").await.is_ok());
+    put(["next-cert.pem", "next-key.pem"]);
+    tls.reload().unwrap();
+    assert!(trusting(&web, "cert.pem").await.is_err());
+    let mut late = trusting(&web, "next-cert.pem").await.unwrap();
+    assert_eq!(late.ask(healthy.clone()).await.status, 200);
+    assert_eq!(early.ask(healthy).await.status, 200);
 }
 
 #[test]

@@ -20,6 +20,7 @@ mod http_conversation;
 mod http_guards;
 mod http_legacy;
 mod http_modern;
+mod http_presence;
 mod http_properties;
 mod http_sessions;
 mod http_sse;

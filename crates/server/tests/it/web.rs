@@ -11,7 +11,7 @@ use countersign_gateway::ids::IdSource;
 use countersign_server::http::{
     About, Anonymous, ConformanceFixtures, Gauges, HttpError, HttpLimits, HttpOptions, Readiness, SealKey, serve_http,
 };
-use countersign_server::limits::SESSION_TTL_DEFAULT;
+use countersign_server::limits::{PROBE_EVERY, SESSION_TTL_DEFAULT};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -54,6 +54,7 @@ pub(crate) fn options(fake: &Arc<Fake>) -> HttpOptions {
         tls: None,
         gauges: Arc::new(Gauges::default()),
         office: None,
+        callbacks: None,
         fixtures: ConformanceFixtures::Absent,
         seal_key: SealKey::new([7; 32]),
     }
@@ -142,6 +143,15 @@ pub(crate) async fn until(so: impl Fn() -> bool) {
     .await;
 }
 
+/// Waits for something that takes time, also where time passes only while nobody works.
+pub(crate) async fn in_time(so: impl Fn() -> bool) {
+    let start = std::time::Instant::now();
+    while !so() {
+        assert!(start.elapsed() < PATIENCE, "it never became true");
+        tokio::time::sleep(PROBE_EVERY / 4).await;
+    }
+}
+
 /// Bytes of memory this process holds.
 pub(crate) fn resident() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
@@ -216,6 +226,12 @@ impl Ask {
         if !value.is_empty() {
             self.headers.push((name.to_owned(), value.to_owned()));
         }
+        self
+    }
+
+    /// Sends a header once more.
+    pub(crate) fn again(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
         self
     }
 

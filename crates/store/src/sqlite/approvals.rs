@@ -170,6 +170,19 @@ impl Approvals for SqliteStore {
         })
     }
 
+    fn of_correlation(&self, id: &CorrelationId) -> Pending<Result<Vec<ApprovalRequest>, RecordError>> {
+        let id = id.clone();
+        // Through the events, which are found by this id; approvals are many and asked for so seldom.
+        self.read(move |readers| {
+            readers.approvals(
+                "WHERE approval_id IN (SELECT payload ->> '$.approval_id' FROM flow_events
+                     WHERE correlation_id = ?1 AND event_type = 'approval.requested')
+                 ORDER BY created_at_ms, rowid",
+                [id.as_str()],
+            )
+        })
+    }
+
     fn list(&self, filter: ApprovalFilter) -> Pending<Result<Vec<ApprovalRequest>, RecordError>> {
         self.read(move |readers| readers.listed_approvals(&filter))
     }

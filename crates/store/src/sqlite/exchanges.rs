@@ -114,7 +114,7 @@ impl Readers {
         );
         if let Some(status) = &filter.status {
             question.also(
-                "iif(event_type = 'request.refused', 'refused', 'accepted') = ?",
+                "iif(event_type IN ('request.refused', 'auth.refused'), 'refused', 'accepted') = ?",
                 [status.clone().into()],
             );
         }

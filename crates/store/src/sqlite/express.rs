@@ -85,6 +85,7 @@ impl Lane {
         });
         match written {
             Ok((outcome, signed)) => {
+                site.health.wrote();
                 self.witness.tell(signed);
                 Ok(outcome)
             }

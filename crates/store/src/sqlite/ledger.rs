@@ -69,6 +69,8 @@ const FIND_EVENT: &str = "SELECT seq FROM flow_events
 pub(super) enum Turn {
     /// Wait, as long as the options allow.
     Wait,
+    /// Wait so long.
+    Within(Duration),
     /// Give up at once.
     NowOrNever,
 }
@@ -111,6 +113,7 @@ impl<'c> Ledger<'c> {
         let patience = self.site.options.busy_timeout;
         let deadline = match turn {
             Turn::Wait => Instant::now() + patience,
+            Turn::Within(patience) => Instant::now() + patience,
             Turn::NowOrNever => Instant::now(),
         };
         let mut pause = PAUSE_MIN;
@@ -118,7 +121,8 @@ impl<'c> Ledger<'c> {
         self.connection.busy_timeout(Duration::ZERO)?;
         let turn = loop {
             match begin.execute([]) {
-                Err(error) if trouble::is_busy(&error) && Instant::now() < deadline => {
+                // Asked each time: the end of the process may be called while this waits.
+                Err(error) if trouble::is_busy(&error) && Instant::now() < self.site.health.bounded(deadline) => {
                     thread::sleep(pause);
                     pause = (pause * 5 / 4).min(PAUSE_MAX);
                 }

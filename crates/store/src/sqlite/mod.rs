@@ -8,6 +8,7 @@ mod approvals;
 pub mod dump;
 pub mod exchanges;
 mod express;
+mod health;
 mod jobs;
 mod ledger;
 mod log;
@@ -40,6 +41,7 @@ use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState}
 use tokio::sync::oneshot;
 
 use express::{Express, Tried};
+use ledger::{Ledger, Turn};
 use readers::Readers;
 use site::{OpenError, Site};
 use writer::{Job, Message};
@@ -48,6 +50,8 @@ use writer::{Job, Message};
 pub const CHAIN: &str = "main";
 /// How long a writer waits for another process.
 pub const BUSY_TIMEOUT: Duration = Duration::from_millis(5_000);
+/// How long another process may write while this one is still called ready.
+const READY_PATIENCE: Duration = Duration::from_secs(1);
 /// Changes that may wait for the writer.
 const QUEUE_MAX: usize = 1_024;
 
@@ -120,6 +124,26 @@ impl SqliteStore {
     /// The public half of the key that signs this record, in hexadecimal.
     pub fn public_key(&self) -> &str {
         self.site.key.public()
+    }
+
+    /// Whether a change could be written now; says what is in the way otherwise. Takes the right to write for
+    /// a moment and writes nothing, so that it may be asked often. Trouble that the last writer met counts
+    /// for a while, and not for ever: nobody would try again.
+    pub fn ready(&self) -> Result<(), RecordError> {
+        self.site.health.trouble()?;
+        let taken = self.site.connect_writer(READY_PATIENCE).and_then(|connection| {
+            let mut ledger = Ledger::over(&connection, &self.site);
+            let turn = ledger.begin(Turn::Within(READY_PATIENCE));
+            ledger.roll_back();
+            turn
+        });
+        taken.map(drop).map_err(|error| trouble::unavailable(&error))
+    }
+
+    /// From now on nothing waits for another process beyond this time: the end of this one must not take
+    /// longer than its operator allows. What cannot be written then is refused, and told in the log.
+    pub fn stop_within(&self, grace: Duration) {
+        self.site.health.stop_within(grace);
     }
 
     fn send(&self, change: Change) -> Result<oneshot::Receiver<Result<Committed, RecordError>>, RecordError> {
@@ -200,6 +224,10 @@ impl Record for SqliteStore {
 
     fn sessions(&self, state: Option<SessionState>, limit: usize) -> Pending<Result<Vec<Session>, RecordError>> {
         self.read(move |readers| readers.sessions(state, limit))
+    }
+
+    fn ended_sessions(&self, among: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, RecordError>> {
+        self.read(move |readers| readers.ended_sessions(among))
     }
 
     fn session_counts(&self) -> Pending<Result<Vec<(SessionState, usize)>, RecordError>> {

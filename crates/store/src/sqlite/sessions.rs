@@ -159,6 +159,23 @@ impl Readers {
         Ok(latest)
     }
 
+    /// Those that are not open any more, or not kept.
+    pub(super) fn ended_sessions(&self, among: Vec<SessionId>) -> Result<Vec<SessionId>, RecordError> {
+        let ended = self.read(|connection| {
+            let mut is_open = connection.prepare_cached(
+                "SELECT 1 FROM mcp_sessions WHERE session_id = ?1 AND state IN ('created', 'initialized')",
+            )?;
+            let mut ended = Vec::new();
+            for id in among {
+                if !is_open.exists([id.as_str()])? {
+                    ended.push(id);
+                }
+            }
+            Ok(ended)
+        });
+        ended.map_err(|error| trouble::unavailable(&error))
+    }
+
     /// States that no session stands at are told as well.
     pub(super) fn session_counts(&self) -> Result<Vec<(SessionState, usize)>, RecordError> {
         let counted = self.read(|connection| {

@@ -13,6 +13,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::watch;
 
+use super::health::Health;
 use super::ledger;
 use super::log::{Growth, Log};
 use super::migrations::{self, MigrateError};
@@ -44,6 +45,7 @@ pub(super) struct Site {
     pub(super) growth: Arc<Growth>,
     /// Place of the last event that this process wrote.
     pub(super) written: watch::Sender<u64>,
+    pub(super) health: Health,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +82,7 @@ impl Site {
             process: Process::current(),
             growth: Arc::default(),
             written: watch::Sender::new(0),
+            health: Health::default(),
             database,
             options,
         };

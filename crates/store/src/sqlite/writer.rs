@@ -117,6 +117,10 @@ impl Writer<'_> {
                     Some(job) => job,
                     None => {
                         self.stop(&mut ledger);
+                        let patience = self.site.health.patience(self.site.options.busy_timeout);
+                        if let Err(error) = connection.busy_timeout(patience) {
+                            tracing::debug!(%error, "the last look after the log may take long");
+                        }
                         log.empty(connection);
                         return After::Stopped;
                     }
@@ -222,6 +226,7 @@ impl Writer<'_> {
 
     fn finish(&mut self, ledger: &mut Ledger<'_>, head: &Head, outcomes: Vec<Outcome>) -> rusqlite::Result<()> {
         let signed = ledger.commit(head)?;
+        self.site.health.wrote();
         for (job, outcome) in self.batch.drain(..).zip(outcomes) {
             job.answer(outcome);
         }
@@ -247,6 +252,7 @@ impl Writer<'_> {
 
     /// Also refuses what waits: each would wait for the same trouble again, one after the other.
     fn refuse_all(&mut self, error: &RecordError) {
+        self.site.health.failed(error);
         while let Ok(message) = self.queue.try_recv() {
             match message {
                 Message::Write(job) => self.batch.push(job),

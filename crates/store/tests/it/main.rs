@@ -14,6 +14,7 @@ mod port;
 mod prune;
 mod query;
 mod questions;
+mod reading;
 mod sessions;
 mod sweep;
 mod tamper;

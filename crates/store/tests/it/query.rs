@@ -304,8 +304,13 @@ fn an_open_directory_is_closed_if_ours_and_refused_if_not() {
 fn a_database_of_a_newer_program_is_refused() {
     let bench = Bench::new();
     drop(bench.open());
+    let known: i64 = bench
+        .sql()
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .unwrap();
     bench.sql().pragma_update(None, "user_version", 99).unwrap();
     let refused = SqliteStore::open(bench.path(), Bench::options()).err().unwrap();
-    let sentence = "the database has version 99, this program knows 3: it was written by a newer program";
+    let sentence =
+        format!("the database has version 99, this program knows {known}: it was written by a newer program");
     assert_eq!(refused.to_string(), sentence);
 }

@@ -566,3 +566,20 @@ fn a_request_whose_server_died_is_known_again_by_its_session() {
     assert_eq!(store.sweep_abandoned(at(1_000), &bench.ids).unwrap(), 1);
     assert_eq!(known(&store), expected, "after the sweep");
 }
+
+#[test]
+fn an_end_in_one_process_is_known_in_another() {
+    let bench = Bench::new();
+    let first = Arc::new(SqliteStore::open(bench.path(), Bench::options()).unwrap());
+    let second = Arc::new(SqliteStore::open(bench.path(), Bench::options()).unwrap());
+    let (here, there) = (desk(&first), desk(&second));
+    for id in ["a", "b"] {
+        block_on(here.open(initialized(id))).unwrap();
+    }
+    let ids = || ["a", "b", "never"].map(SessionId::trusted).to_vec();
+    assert_eq!(block_on(there.ended(ids())).unwrap(), [SessionId::trusted("never")]);
+    let closed = initialized("a").step(SessionStep::Close, at(1)).unwrap();
+    block_on(there.advance(closed, SessionState::Initialized)).unwrap();
+    let ended = ["a", "never"].map(SessionId::trusted);
+    assert_eq!(block_on(here.ended(ids())).unwrap(), ended);
+}

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use countersign_gateway::audit::{Record, RecordError};
 use countersign_store::sqlite::site::OpenError;
@@ -43,6 +43,48 @@ fn a_lock_held_too_long_is_said_and_passes() {
     other.execute_batch("ROLLBACK").unwrap();
     commit(&store, bench.note(2)).unwrap();
     assert_eq!(verify(&store).unwrap().rows, 2);
+}
+
+#[test]
+fn a_record_that_cannot_be_written_is_not_ready_until_it_can() {
+    let bench = Bench::new();
+    let store = SqliteStore::open(bench.path(), impatient()).unwrap();
+    store.ready().unwrap();
+    let other = bench.sql();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    // Nobody has tried to write yet.
+    let told = store.ready().unwrap_err().to_string();
+    assert!(told.contains("another process keeps the database locked"), "{told}");
+    refusal(&store, &bench);
+    other.execute_batch("ROLLBACK").unwrap();
+    // The last writer met trouble, and the next one does not.
+    assert!(store.ready().is_err());
+    commit(&store, bench.note(1)).unwrap();
+    store.ready().unwrap();
+    assert_eq!(verify(&store).unwrap().rows, 1, "asking writes nothing");
+}
+
+#[test]
+fn the_end_does_not_wait_for_others_beyond_its_time() {
+    let bench = Bench::new();
+    let patient = Options {
+        busy_timeout: Duration::from_secs(300),
+        ..Bench::options()
+    };
+    let store = SqliteStore::open(bench.path(), patient).unwrap();
+    commit(&store, bench.note(1)).unwrap();
+    let other = bench.sql();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    // It waits already when the end is called.
+    let waiting = store.commit(bench.note(2));
+    let start = Instant::now();
+    store.stop_within(Duration::from_millis(200));
+    assert!(block_on(waiting).is_err());
+    drop(store);
+    assert!(start.elapsed() < Duration::from_secs(100), "{:?}", start.elapsed());
+    other.execute_batch("ROLLBACK").unwrap();
+    let store = SqliteStore::open(bench.path(), impatient()).unwrap();
+    assert_eq!(verify(&store).unwrap().rows, 1);
 }
 
 #[test]

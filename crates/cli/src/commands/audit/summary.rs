@@ -85,6 +85,14 @@ fn summary(row: &Row, payload: &Value) -> String {
             .filter(|part| !part.is_empty())
             .collect::<Vec<_>>()
             .join(": "),
+        EventType::ApproverAsked | EventType::ApproverUnreachable => {
+            format!("{} {}: {}", of("approver"), of("outcome"), of("answer"))
+        }
+        EventType::CallbackReceived => [of("route"), of("decision"), of("error"), of("reason")]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect::<Vec<_>>()
+            .join(" "),
         EventType::ToolCalled | EventType::ToolAnswered => format!("{} {}", of("tool"), of("status")),
         EventType::RequestRefused => format!("{} {}: {}", of("method"), of("error_code"), of("error_message")),
         EventType::SessionCreated

@@ -28,6 +28,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::approvers::Approvers;
 use crate::cli::{Demo, DemoAnswer};
 use crate::commands::approvals::keys::{Key, SingleKeys, keys};
 use crate::commands::serve;
@@ -79,7 +80,7 @@ async fn play(
     let listener = TcpListener::bind("127.0.0.1:0").await.context("cannot listen")?;
     let address = listener.local_addr().context("cannot tell the address")?;
     let joined = started
-        .joined(launchpad, Vec::new(), started.settings.answer_within)
+        .joined(launchpad, Approvers::default(), started.settings.answer_within)
         .await?;
     let (board, record) = (joined.board.clone(), joined.record.clone());
     let code = record.issue(&Caller::person(&wiring::user())).await?;

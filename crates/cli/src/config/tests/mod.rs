@@ -1,5 +1,6 @@
 //! The loader as a whole: real files in a made-up home, workspace and environment.
 
+mod approvers;
 mod environment;
 mod files;
 mod project;

@@ -61,6 +61,7 @@ fn every_example_loads_as_an_operators_file() {
         "ci.yaml",
         "team-server.yaml",
         "runs.yaml",
+        "countersign.yaml",
     ] {
         assert!(checked.iter().any(|name| name == expected), "{expected}");
     }

@@ -11,7 +11,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::bench::Bench;
-use crate::client::PATIENCE;
+
+/// A test that has to wait this long has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) struct Office {
     child: Child,
@@ -112,6 +114,7 @@ impl Office {
         &self.document
     }
 
+    /// Host and port.
     pub(crate) fn address(&self) -> &str {
         &self.address
     }
@@ -219,9 +222,11 @@ impl Office {
         // What is written out goes before what is filled in.
         let mut found: Vec<_> = paths.iter().filter(|(template, _)| fits(template)).collect();
         found.sort_by_key(|(template, _)| template.contains('{'));
-        let method = method.to_ascii_lowercase();
-        let operation = found.first()?.1.get(&method);
-        operation
+        let method = match method {
+            "HEAD" => "get".to_owned(),
+            method => method.to_ascii_lowercase(),
+        };
+        found.first()?.1.get(&method)
     }
 
     /// Stops it as an operator would; a panic on the way is a failure.

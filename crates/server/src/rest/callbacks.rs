@@ -1,0 +1,241 @@
+//! `/api/v1/mcp/{approver,executor}/callback`: what services that were asked send back.
+//!
+//! Whoever gets here holds the callback token. Both routes take the same body, in either vocabulary; an
+//! executor may besides say `status` and `result`, for acts that were given to it.
+
+use std::sync::Arc;
+
+use axum::body::Bytes;
+use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use countersign_gateway::approval::callback::{Callback, CallbackError, Meant, Route, Word};
+use countersign_gateway::approval::request::ApprovalRequest;
+use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::ids::{ApprovalId, CorrelationId};
+use countersign_gateway::limits::{ACTOR_CHARS_MAX, NAME_CHARS_ECHOED};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::Api;
+use super::failure::Failure;
+use crate::limits::CALLBACK_BYTES_MAX;
+
+pub const APPROVER: &str = "/api/v1/mcp/approver/callback";
+pub(crate) const EXECUTOR: &str = "/api/v1/mcp/executor/callback";
+
+/// The routes, for a server that has a callback token.
+pub(crate) fn routes(api: Arc<Api>) -> Router {
+    Router::new()
+        .route(APPROVER, post(approver))
+        .route(EXECUTOR, post(executor))
+        .layer(DefaultBodyLimit::max(CALLBACK_BYTES_MAX))
+        .with_state(api)
+}
+
+async fn approver(State(api): State<Arc<Api>>, Query(address): Query<Address>, body: Bytes) -> Response {
+    take(&api, Route::Approver, address, &body).await
+}
+
+async fn executor(State(api): State<Arc<Api>>, Query(address): Query<Address>, body: Bytes) -> Response {
+    take(&api, Route::Executor, address, &body).await
+}
+
+/// What the address that an approver was given says, besides what it is for.
+#[derive(Deserialize)]
+struct Address {
+    approval_request_id: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Said {
+    approval_request_id: Option<String>,
+    correlation_id: Option<String>,
+    decision: Option<String>,
+    reason: Option<String>,
+    actor_id: Option<String>,
+    tool: Option<String>,
+    metadata: Option<Value>,
+    request_id: Option<String>,
+    status: Option<String>,
+    result: Option<Value>,
+}
+
+async fn take(api: &Api, route: Route, address: Address, body: &[u8]) -> Response {
+    let board = &api.office.board;
+    let taken = async {
+        let callback = match read(route, address, body) {
+            Ok(callback) => callback,
+            Err(message) => {
+                board.misread_callback(route, &message).await?;
+                return Err(Failure::malformed(message));
+            }
+        };
+        Ok(shown(board.called_back(callback).await?.approval()))
+    };
+    match taken.await {
+        Ok(answer) => Json(answer).into_response(),
+        Err(failure) => failure.answer(&api.ids),
+    }
+}
+
+fn shown(approval: &ApprovalRequest) -> Value {
+    let mut shown = json!({
+        "id": approval.id.as_str(),
+        "correlation_id": approval.correlation_id.as_str(),
+        "tool_name": approval.tool,
+        "action": approval.kind.as_str(),
+        "approval_state": approval.state().as_str(),
+    });
+    if let Some(run) = &approval.run_id {
+        shown["run_id"] = json!(run);
+    }
+    shown
+}
+
+fn read(route: Route, address: Address, body: &[u8]) -> Result<Callback, String> {
+    let said: Said = serde_json::from_slice(body).map_err(|error| format!("the body: {error}"))?;
+    let word = word(route, &said)?;
+    let id = match (address.approval_request_id, said.approval_request_id) {
+        (Some(address), Some(body)) if address != body => {
+            return Err("`approval_request_id` is one in the address and another in the body".to_owned());
+        }
+        (address, body) => address.or(body),
+    };
+    for (field, text, most) in [
+        ("approval_request_id", &id, NAME_CHARS_ECHOED),
+        ("correlation_id", &said.correlation_id, NAME_CHARS_ECHOED),
+        ("tool", &said.tool, NAME_CHARS_ECHOED),
+        ("request_id", &said.request_id, NAME_CHARS_ECHOED),
+        ("actor_id", &said.actor_id, ACTOR_CHARS_MAX),
+    ] {
+        named(field, text.as_deref(), most)?;
+    }
+    let correlation_id = said.correlation_id.map(CorrelationId::trusted);
+    let meant = match (id.map(ApprovalId::trusted), correlation_id) {
+        (Some(id), correlation_id) => Meant::Question { id, correlation_id },
+        (None, Some(correlation_id)) => Meant::Call(correlation_id),
+        (None, None) => return Err("name the question by `approval_request_id` or `correlation_id`".to_owned()),
+    };
+    Ok(Callback {
+        route,
+        meant,
+        word,
+        reason: said.reason,
+        actor_id: said.actor_id,
+        tool: said.tool,
+        request_id: said.request_id,
+        metadata: said.metadata.or(said.result),
+    })
+}
+
+fn word(route: Route, said: &Said) -> Result<Word, String> {
+    let status = said.status.as_deref();
+    if route == Route::Approver && (status.is_some() || said.result.is_some()) {
+        return Err("`status` and `result` are an executor's words; an approver says `decision`".to_owned());
+    }
+    match (said.decision.as_deref(), status) {
+        (Some("pending"), None) | (None, Some("pending")) => {
+            Err("`pending` is no answer; call back when there is one".to_owned())
+        }
+        (Some(word), None) => Word::parse(word).ok_or_else(|| {
+            let known: Vec<&str> = Word::WORDS.iter().map(|(word, _)| *word).collect();
+            format!("`decision` is one of {}", known.join(", "))
+        }),
+        (None, Some("success")) => Ok(Word::Applied),
+        (None, Some("error")) => Ok(Word::Failed),
+        (None, Some(_)) => Err("`status` is `success` or `error`".to_owned()),
+        (None, None) => Err("`decision` is missing".to_owned()),
+        (Some(_), Some(_)) => Err("say either `decision` or `status`".to_owned()),
+    }
+}
+
+/// A name that can stand in the record and in an answer.
+fn named(field: &str, text: Option<&str>, most: usize) -> Result<(), String> {
+    let Some(text) = text else { return Ok(()) };
+    let fits = !text.trim().is_empty() && text.chars().count() <= most && !text.chars().any(char::is_control);
+    fits.then_some(())
+        .ok_or_else(|| format!("`{field}` must be 1 to {most} characters on one line"))
+}
+
+impl From<CallbackError> for Failure {
+    fn from(error: CallbackError) -> Self {
+        let code = match error {
+            CallbackError::Decide(error) => return error.into(),
+            CallbackError::Unknown(_) => ErrorCode::NotFound,
+            CallbackError::Ambiguous(_) | CallbackError::NotDelegated => ErrorCode::Conflict,
+            CallbackError::Another { .. } => ErrorCode::InvalidArguments,
+        };
+        Refusal::new(code, error.to_string()).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(route: Route, query: Option<&str>, body: &str) -> Result<Callback, String> {
+        let address = Address {
+            approval_request_id: query.map(str::to_owned),
+        };
+        read(route, address, body.as_bytes())
+    }
+
+    #[test]
+    fn the_bodies_of_platform_and_adapters_are_read() {
+        let platform = r#"{"approval_request_id": "q", "decision": "approved", "reason": "r", "actor_id": "ana"}"#;
+        let platform = reading(Route::Approver, None, platform).unwrap();
+        assert_eq!((platform.word, platform.actor().id.as_str()), (Word::Approved, "ana"));
+        let adapter =
+            r#"{"correlation_id": "c", "decision": "deny", "tool": "t", "metadata": {"chat": 1}, "request_id": "x"}"#;
+        let alone = reading(Route::Approver, None, adapter).unwrap();
+        assert_eq!(alone.meant, Meant::Call(CorrelationId::trusted("c")));
+        assert_eq!(alone.actor().id, "mcp-callback");
+        let addressed = reading(Route::Approver, Some("q"), adapter).unwrap();
+        assert_eq!(
+            addressed.meant,
+            Meant::Question {
+                id: ApprovalId::trusted("q"),
+                correlation_id: Some(CorrelationId::trusted("c"))
+            }
+        );
+        let done = r#"{"correlation_id": "c", "status": "success", "result": {"a": 1}}"#;
+        assert_eq!(reading(Route::Executor, None, done).unwrap().word, Word::Applied);
+    }
+
+    #[test]
+    fn malformed_callbacks_are_told_what_is_wrong() {
+        let long = format!(r#"{{"correlation_id": "{}", "decision": "deny"}}"#, "c".repeat(300));
+        for (body, said) in [
+            ("", "the body"),
+            ("[]", "the body"),
+            (r#"{"decision": "approve"}"#, "name the question"),
+            (r#"{"correlation_id": "c"}"#, "`decision` is missing"),
+            (r#"{"correlation_id": "c", "decision": "pending"}"#, "no answer"),
+            (r#"{"correlation_id": "c", "decision": "yes"}"#, "is one of"),
+            (
+                r#"{"correlation_id": "c", "decision": "deny", "extra": 1}"#,
+                "unknown field",
+            ),
+            (r#"{"approval_request_id": 7, "decision": "deny"}"#, "the body"),
+            (r#"{"correlation_id": "", "decision": "deny"}"#, "`correlation_id` must"),
+            (long.as_str(), "`correlation_id` must"),
+            (
+                r#"{"correlation_id": "c", "decision": "deny", "actor_id": "a\nb"}"#,
+                "`actor_id` must",
+            ),
+            (
+                r#"{"correlation_id": "c", "decision": "deny", "decision": "approve"}"#,
+                "duplicate",
+            ),
+            (r#"{"correlation_id": "c", "status": "success"}"#, "an executor's words"),
+        ] {
+            let error = reading(Route::Approver, None, body).unwrap_err();
+            assert!(error.contains(said), "{body}: {error}");
+        }
+        let two = r#"{"approval_request_id": "q", "decision": "deny"}"#;
+        assert!(reading(Route::Approver, Some("other"), two).is_err());
+    }
+}
