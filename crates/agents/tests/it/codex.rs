@@ -17,7 +17,7 @@ use crate::house::{
 
 pub(crate) struct Scene {
     pub(crate) house: House,
-    _model: Server,
+    model: Server,
     pub(crate) driver: CodexAppServer,
     pub(crate) terms: Terms,
 }
@@ -42,7 +42,7 @@ impl Scene {
             Scene {
                 driver: Scene::driver(&house),
                 house,
-                _model: model,
+                model,
                 terms,
             }
         })
@@ -112,6 +112,16 @@ async fn a_command_runs_when_it_is_allowed_and_not_when_it_is_denied() {
     talk.answer(&question.id, no).await.unwrap();
     assert!(matches!(heard.turn_end().await, TurnEnd::Completed { .. }));
     assert!(!scene.terms.cwd.join("denied").exists());
+    let told = || {
+        scene
+            .model
+            .seen
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|request| request.body.to_string().contains("declined: not today"))
+    };
+    eventually("the model hears the reason", told).await;
     assert!(
         heard
             .kinds()
