@@ -21,7 +21,12 @@ use crate::policy::effective::{Mode, SandboxMode};
 use crate::tools::acts::{Act, Asked};
 
 /// Fields of the old server that no driver passes on. Ignoring them would run something else than was asked.
-const NOT_TAKEN: [&str; 4] = ["config", "base-instructions", "developer-instructions", "compact-prompt"];
+const NOT_TAKEN: [&str; 4] = [
+    "config",
+    "base-instructions",
+    "developer-instructions",
+    "compact-prompt",
+];
 
 /// `codex {prompt, cwd, model, sandbox, approval-policy}`.
 pub(super) fn codex(desk: Arc<JobDesk>, codex: &str, asked: &Asked<'_>) -> Result<Box<dyn Act>, Refusal> {

@@ -1,8 +1,10 @@
-//! The tools of agent jobs: S1's three, and those to start any agent and to look after what was started.
+//! The tools of agent jobs: S1's three, those to start any agent and to look after what was started, and
+//! two for clients of the MCP server that Codex once had.
 //!
 //! They are offered only where an agent is there to do the work. All of them come to the
 //! [desk](crate::job::desk); what happens afterwards is the supervisor's business.
 
+mod dropin;
 mod looking;
 pub mod schema;
 mod starting;
@@ -46,6 +48,8 @@ impl Toolbox for JobTools {
         let desk = self.desk.clone();
         match (asked.call.tool.as_str(), &self.offered.codex) {
             ("start-codex-task", Some(codex)) => starting::codex_task(desk, codex, asked),
+            ("codex", Some(codex)) => dropin::codex(desk, codex, asked),
+            ("codex-reply", Some(_)) => dropin::reply(desk, asked),
             ("start-task", _) => starting::task(desk, &self.offered, asked),
             ("send-message", _) => talking::send(desk, asked),
             ("interrupt-task", _) => talking::interrupt(desk, asked),

@@ -30,7 +30,7 @@ pub fn definitions(offered: &Offered) -> Vec<ToolDefinition> {
     }
     let mut tools = Vec::new();
     if offered.codex.is_some() {
-        tools.push(start_codex_task());
+        tools.extend([start_codex_task(), codex(), codex_reply()]);
     }
     tools.extend([
         start_task(offered),
@@ -54,6 +54,61 @@ fn start_codex_task() -> ToolDefinition {
         version: VERSION,
         hints: STARTS,
     }
+}
+
+fn codex() -> ToolDefinition {
+    let words =
+        |words: &[&str], description: &str| json!({"type": "string", "enum": words, "description": description});
+    let modes: Vec<_> = Mode::ALL.iter().map(|mode| mode.as_str()).collect();
+    let sandboxes: Vec<_> = SandboxMode::ALL.iter().map(|mode| mode.as_str()).collect();
+    ToolDefinition {
+        name: "codex",
+        title: "Run Codex",
+        description: "Runs a Codex session and answers with threadId and content once its turn has ended. A turn that takes \
+            longer than a call may goes on as a job, which job-status looks at.",
+        input_schema: object(
+            json!({
+                "prompt": {"type": "string", "minLength": 1, "maxLength": limits::PROMPT_BYTES_MAX, "description": "What to do."},
+                "cwd": {"type": "string", "minLength": 1, "description": "Where to work; the workspace when left out."},
+                "model": {"type": "string", "description": "Which model; Codex's own choice when left out."},
+                "sandbox": words(&sandboxes, "How far Codex may reach."),
+                "approval-policy": words(&modes, "When it asks."),
+            }),
+            &["prompt"],
+        ),
+        output_schema: turn(),
+        version: VERSION,
+        hints: STARTS,
+    }
+}
+
+fn codex_reply() -> ToolDefinition {
+    ToolDefinition {
+        name: "codex-reply",
+        title: "Go on with Codex",
+        description: "Continues a Codex conversation by its threadId and answers like codex.",
+        input_schema: object(
+            json!({
+                "threadId": {"type": "string", "minLength": 1, "description": "The conversation, as codex told it."},
+                "conversationId": {"type": "string", "minLength": 1, "description": "The same, by its older name."},
+                "prompt": {"type": "string", "minLength": 1, "maxLength": limits::PROMPT_BYTES_MAX, "description": "What to say."},
+            }),
+            &["prompt"],
+        ),
+        output_schema: turn(),
+        version: VERSION,
+        hints: STARTS,
+    }
+}
+
+/// What the old server answered, with the job beside it.
+fn turn() -> Value {
+    let mut properties = failure();
+    properties["status"] = json!({"type": "string", "enum": ["completed", "pending", "running", "rejected"]});
+    for name in ["threadId", "content", "jobId"] {
+        properties[name] = json!({"type": "string"});
+    }
+    json!({"type": "object", "properties": properties, "required": ["status"]})
 }
 
 fn start_task(offered: &Offered) -> ToolDefinition {

@@ -14,6 +14,7 @@ use crate::error::{ErrorCode, Refusal, brief};
 use crate::job::desk::{Assignment, JobDesk};
 use crate::job::input::JobInput;
 use crate::job::session::SessionName;
+use crate::job::state::Job;
 use crate::policy::effective::{EffectivePolicy, Mode, SandboxMode};
 use crate::policy::places;
 use crate::policy::whitelist::{TaskHand, with_task};
@@ -29,7 +30,7 @@ pub(super) fn codex_task(desk: Arc<JobDesk>, codex: &str, asked: &Asked<'_>) -> 
     let input = JobInput::take(&mut arguments);
     let name = session_name(&mut arguments);
     arguments.finish()?;
-    begin(desk, codex.to_owned(), input, name, asked)
+    Ok(Box::new(begin(desk, codex.to_owned(), input, name, asked)?))
 }
 
 /// The same for any agent.
@@ -53,7 +54,7 @@ pub(super) fn task(desk: Arc<JobDesk>, offered: &Offered, asked: &Asked<'_>) -> 
         (None, None) => String::new(),
     };
     arguments.finish()?;
-    begin(desk, agent, input, name, asked)
+    Ok(Box::new(begin(desk, agent, input, name, asked)?))
 }
 
 fn session_name(arguments: &mut Arguments<'_>) -> Option<SessionName> {
@@ -67,13 +68,13 @@ fn session_name(arguments: &mut Arguments<'_>) -> Option<SessionName> {
     }
 }
 
-fn begin(
+pub(super) fn begin(
     desk: Arc<JobDesk>,
     agent: String,
     mut input: JobInput,
     name: Option<SessionName>,
     asked: &Asked<'_>,
-) -> Result<Box<dyn Act>, Refusal> {
+) -> Result<Begin, Refusal> {
     let policy = asked.policy;
     let place = places::settle(&policy.places, input.cwd.as_deref(), asked.around.directories)?;
     let cwd = place.cwd.path.to_string_lossy().into_owned();
@@ -88,16 +89,21 @@ fn begin(
         "model": input.model, "cwd": cwd, "approvalPolicy": approval, "sandboxPolicy": sandbox.as_str(),
         "timeout": u64::try_from(input.timeout().as_millis()).unwrap_or(u64::MAX),
     });
-    Ok(Box::new(Begin {
+    Ok(Begin {
         wants_more: more(policy, sandbox, mode),
-        request_id: asked.call.origin.rpc_id.clone().unwrap_or_else(|| "none".to_owned()),
+        request_id: request_id(asked),
         desk,
         agent,
         input,
         name,
         config,
         ignored,
-    }))
+    })
+}
+
+/// The client's id of the request; S1 has one in every job.
+pub(super) fn request_id(asked: &Asked<'_>) -> String {
+    asked.call.origin.rpc_id.clone().unwrap_or_else(|| "none".to_owned())
 }
 
 /// What a task's own rules come to: an operator's are taken, an agent's may only take away.
@@ -133,7 +139,7 @@ fn more(policy: &EffectivePolicy, sandbox: SandboxMode, mode: Option<Mode>) -> O
     (!wanted.is_empty()).then(|| wanted.join(" and "))
 }
 
-struct Begin {
+pub(super) struct Begin {
     desk: Arc<JobDesk>,
     agent: String,
     input: JobInput,
@@ -160,20 +166,12 @@ impl Act for Begin {
 
     fn perform(self: Box<Self>, cleared: ClearedAct) -> Pending<Result<Map<String, Value>, Refusal>> {
         Box::pin(async move {
-            let assignment = Assignment {
-                request_id: self.request_id,
-                correlation_id: cleared.correlation_id().clone(),
-                agent: self.agent,
-                input: self.input,
-                name: self.name,
-                config: self.config,
-                run_id: None,
-            };
-            let job = self.desk.start(cleared.caller(), assignment).await?;
-            let job = self.desk.begun(cleared.caller(), &job.id, ID_PATIENCE).await?;
+            let (desk, ignored) = (self.desk.clone(), self.ignored.clone());
+            let job = self.start(&cleared).await?;
+            let job = desk.begun(cleared.caller(), &job.id, ID_PATIENCE).await?;
             let mut message = "the task is accepted; `job-status` tells how it stands".to_owned();
-            if !self.ignored.is_empty() {
-                let patterns: Vec<_> = self.ignored.iter().map(|pattern| format!("`{pattern}`")).collect();
+            if !ignored.is_empty() {
+                let patterns: Vec<_> = ignored.iter().map(|pattern| format!("`{pattern}`")).collect();
                 message = format!(
                     "{message}. Left out, since an agent does not let itself off: {}",
                     patterns.join(", ")
@@ -181,5 +179,21 @@ impl Act for Begin {
             }
             Ok(accepted(&job, &message))
         })
+    }
+}
+
+impl Begin {
+    /// Hands it in at the desk.
+    pub(super) async fn start(self, cleared: &ClearedAct) -> Result<Job, Refusal> {
+        let assignment = Assignment {
+            request_id: self.request_id,
+            correlation_id: cleared.correlation_id().clone(),
+            agent: self.agent,
+            input: self.input,
+            name: self.name,
+            config: self.config,
+            run_id: None,
+        };
+        self.desk.start(cleared.caller(), assignment).await
     }
 }

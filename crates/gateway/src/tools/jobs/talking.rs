@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::accepted;
+use super::starting::request_id;
 use crate::approval::ClearedAct;
 use crate::audit::Pending;
 use crate::catalog::arguments::Arguments;
@@ -41,7 +42,7 @@ pub(super) fn send(desk: Arc<JobDesk>, asked: &Asked<'_>) -> Result<Box<dyn Act>
         desk,
         conversation,
         parts,
-        request_id: asked.call.origin.rpc_id.clone().unwrap_or_else(|| "none".to_owned()),
+        request_id: request_id(asked),
     }))
 }
 

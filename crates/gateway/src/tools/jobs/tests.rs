@@ -1,4 +1,4 @@
-//! Which tools of agent jobs are offered, to whom, and what they refuse.
+//! Which tools are offered, and with which fields.
 
 use super::*;
 use crate::policy::matrix;
@@ -27,7 +27,7 @@ fn no_tool_is_offered_that_nobody_could_do() {
         "job-logs",
     ];
     assert_eq!(names(&offered(false)), rest);
-    assert_eq!(names(&offered(true))[0], "start-codex-task");
+    assert_eq!(names(&offered(true))[..3], ["start-codex-task", "codex", "codex-reply"]);
 }
 
 #[test]
@@ -58,6 +58,8 @@ fn the_inputs_are_those_of_s1() {
         ("send-message", vec!["conversationId", "message", "items"]),
         ("interrupt-task", vec!["jobId"]),
         ("job-status", vec!["jobId", "wait_ms"]),
+        ("codex", vec!["prompt", "cwd", "model", "sandbox", "approval-policy"]),
+        ("codex-reply", vec!["threadId", "conversationId", "prompt"]),
     ] {
         for field in expected {
             assert!(fields(tool).iter().any(|name| name == field), "{tool}: {field}");

@@ -238,6 +238,42 @@ fn a_task_is_started_followed_messaged_and_read_through_the_tools() {
 }
 
 #[test]
+fn clients_of_the_server_that_codex_had_are_answered_as_before() {
+    let house = House::new(Fake::playing(&[Step::Say("hello")]));
+    let workspace = tempfile::tempdir().unwrap();
+    house.live(async |life| {
+        let gateway = gateway(life, workspace.path(), Mode::Untrusted);
+        let first = call(
+            &gateway,
+            "codex",
+            json!({"prompt": "p", "approval-policy": "untrusted", "sandbox": "read-only"}),
+        )
+        .await;
+        assert_eq!(
+            (&first["threadId"], &first["content"]),
+            (&json!("th-1"), &json!("done"))
+        );
+        for name in ["threadId", "conversationId"] {
+            let next = call(&gateway, "codex-reply", json!({name: "th-1", "prompt": "more"})).await;
+            assert_eq!(
+                (&next["threadId"], &next["content"]),
+                (&json!("th-1"), &json!("done")),
+                "{next}"
+            );
+        }
+        let refused = call(
+            &gateway,
+            "codex",
+            json!({"prompt": "p", "config": {"model_provider": "x"}}),
+        )
+        .await;
+        assert_eq!(refused["error_code"], "INVALID_ARGUMENTS");
+        let refused = call(&gateway, "codex-reply", json!({"threadId": "th-9", "prompt": "p"})).await;
+        assert_eq!(refused["error_code"], "NOT_FOUND");
+    });
+}
+
+#[test]
 fn a_job_belongs_to_whoever_started_it_and_to_operators() {
     let house = House::new(Fake::playing(&[Step::Hang]));
     let workspace = tempfile::tempdir().unwrap();
