@@ -49,6 +49,14 @@ ids! {
     SessionId;
     /// One question to a person. Random throughout, so that a few characters tell it from the others.
     ApprovalId;
+    /// One job of an agent (UUID).
+    JobId;
+    /// One session of jobs with the same conversation; its agent's own id of it comes later.
+    JobSessionId;
+    /// An agent's own id of a conversation.
+    ConversationId;
+    /// A message or an interrupt on its way to a job.
+    NoteId;
 }
 
 impl SessionId {
@@ -133,6 +141,18 @@ impl IdSource {
                 format!("00000000-0000-4000-8000-{:012}", next.fetch_add(1, Ordering::Relaxed))
             }
         })
+    }
+
+    pub fn job(&self) -> JobId {
+        JobId(self.uuid())
+    }
+
+    pub fn job_session(&self) -> JobSessionId {
+        JobSessionId(self.uuid())
+    }
+
+    pub fn note(&self) -> NoteId {
+        NoteId(self.uuid())
     }
 
     pub fn session(&self) -> SessionId {

@@ -71,6 +71,8 @@ pub const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 pub const DECISION_POLL: Duration = Duration::from_millis(500);
 /// How long an approval that was given stays good for the call it was given for.
 pub const APPROVAL_USABLE_FOR: Duration = Duration::from_secs(24 * 3_600);
+/// How long a denial is the answer to the same call of a tool that is no command; later it asks anew.
+pub const DENIAL_TOLD_FOR: Duration = Duration::from_secs(10 * 60);
 /// Questions of one credential that may be open at once, beyond which the answer is `QUEUE_FULL`.
 pub const QUESTIONS_OPEN_MAX: usize = 256;
 /// Characters of a reason for a decision.
@@ -90,3 +92,41 @@ pub const ACTOR_CHARS_MAX: usize = 128;
 pub const METADATA_BYTES_KEPT: usize = 4_096;
 /// Times a decision is tried again when others decide the same question at that moment.
 pub const DECISION_TRIES_MAX: usize = 1_000;
+/// How long a job may work when it does not say (S1: one hour), and at most.
+pub const JOB_TIMEOUT_DEFAULT: Duration = Duration::from_millis(3_600_000);
+pub const JOB_TIMEOUT_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// How long an agent may say nothing at all before its turn counts as hung.
+pub const JOB_IDLE_MAX: Duration = Duration::from_secs(15 * 60);
+/// Bytes of a prompt or a message to an agent, and parts of one message.
+pub const PROMPT_BYTES_MAX: usize = 1 << 20;
+pub const MESSAGE_PARTS_MAX: usize = 64;
+/// Characters of a session's name, less what makes it unique.
+pub const SESSION_NAME_CHARS_MAX: usize = 64;
+/// Sessions of one name on one day.
+pub const SESSIONS_OF_A_NAME_MAX: usize = 10_000;
+/// Rules that a task brings.
+pub const TASK_RULES_MAX: usize = 256;
+/// Characters shown of one file that an agent wants to change (S1).
+pub const PREVIEW_CHARS_MAX: usize = 500;
+/// Files of one patch that are shown one by one.
+pub const FILES_SHOWN_MAX: usize = 200;
+/// Bytes kept of one thing that an agent said; the rest is cut, and said to be.
+pub const AGENT_EVENT_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a job's result.
+pub const JOB_RESULT_BYTES_MAX: usize = 1 << 20;
+/// Jobs that wait or run, of one caller and in all, beyond which the answer is `QUEUE_FULL`.
+pub const JOBS_OPEN_PER_CALLER_MAX: usize = 256;
+/// Times that a job is tried again after a failure that may pass, and the first pause before it.
+pub const JOB_RETRIES_MAX: u32 = 3;
+pub const JOB_RETRY_PAUSE: Duration = Duration::from_secs(2);
+pub const JOB_RETRY_PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
+/// How long a job rests when its agent's limit is reached and nobody said until when.
+pub const JOB_LIMIT_PAUSE: Duration = Duration::from_secs(15 * 60);
+/// Time between two signs of life of whoever looks after a job, and how long none means death.
+pub const JOB_BEAT_EVERY: Duration = Duration::from_secs(10);
+pub const JOB_BEAT_MISSED: Duration = Duration::from_secs(60);
+/// Jobs, or events of one, that are read in one go.
+pub const JOBS_AT_ONCE: usize = 256;
+pub const JOB_EVENTS_AT_ONCE: usize = 1_000;
+/// How long an agent may take to end a turn that was interrupted before its conversation is stopped.
+pub const INTERRUPT_PATIENCE: Duration = Duration::from_secs(10);

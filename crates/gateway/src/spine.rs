@@ -8,6 +8,7 @@
 //! approval, execution and the record. The record brackets the run: it is opened, durably, before a
 //! program may start, and closed before the caller hears anything.
 
+mod acting;
 mod adopting;
 mod asking;
 mod closing;
@@ -55,6 +56,7 @@ use crate::policy::explain::{self, Explained, Explains, Supposed};
 use crate::policy::plan::Plan;
 use crate::service::{Answer, RefusedEnvelope, Service, ToolCall};
 use crate::session::{self, Admitted, Caller, Role};
+use crate::tools::acts::Toolbox;
 use crate::tools::exec::request::CommandRequest;
 pub use adopting::{Adopted, Outlook};
 use waiting::{Asking, Settled};
@@ -70,6 +72,8 @@ pub struct Gateway {
     is_warm: AtomicBool,
     /// Held for reading while a call is looked up before it enters.
     lookups: tokio::sync::RwLock<()>,
+    /// The tools that are no commands.
+    toolboxes: OnceLock<Vec<Arc<dyn Toolbox>>>,
     /// Counts the policies under which tools are listed otherwise.
     lists: watch::Sender<u64>,
 }
@@ -155,8 +159,19 @@ impl Gateway {
             turns: Arc::new(Semaphore::new(limits::COMMANDS_RUNNING_MAX)),
             is_warm: AtomicBool::new(false),
             lookups: tokio::sync::RwLock::new(()),
+            toolboxes: OnceLock::new(),
             lists: watch::Sender::new(0),
         })
+    }
+
+    /// Brings tools that are no commands, once, before the first caller looks.
+    pub fn equip(&self, toolboxes: Vec<Arc<dyn Toolbox>>) {
+        let first = self.toolboxes.set(toolboxes).is_ok();
+        assert!(first, "a gateway is equipped once");
+    }
+
+    fn toolboxes(&self) -> &[Arc<dyn Toolbox>] {
+        self.toolboxes.get().map_or(&[], Vec::as_slice)
     }
 
     /// Takes one call from a transport.
@@ -176,7 +191,7 @@ impl Gateway {
             Ok(admitted) => admitted,
             Err(refusal) => return Err(self.refuse_call(&caller, &call, refusal).await),
         };
-        let resolved = match catalog::resolve(&self.in_force().policy, admitted, call) {
+        let resolved = match catalog::resolve(&self.in_force().policy, self.toolboxes(), admitted, call) {
             Ok(resolved) => resolved,
             Err(missing) => return Err(self.refuse_call(&caller, &missing.call, missing.refusal).await),
         };
@@ -186,6 +201,7 @@ impl Gateway {
             Tool::Command(kind) => return Ok(self.submit(admitted, kind, call, started).await),
             Tool::Status => self.status(&admitted, &call).await,
             Tool::Cancel => self.cancel(&admitted, &call).await,
+            Tool::Act(place) => return Ok(self.act(&admitted, place, &call, started).await),
         };
         Ok(self.called(&caller, &call, started, answer).await)
     }
@@ -415,7 +431,7 @@ impl Service for Arc<Gateway> {
     fn tools(&self, caller: &Caller) -> Arc<[ToolDefinition]> {
         self.warm();
         let in_force = self.in_force();
-        let listed = || catalog::listed(&in_force.policy, caller).into();
+        let listed = || catalog::listed(&in_force.policy, self.toolboxes(), caller).into();
         let known = in_force.tools.iter().find(|(role, _)| *role == caller.role);
         match known.filter(|_| caller.run.is_none()) {
             Some((_, tools)) => Arc::clone(tools.get_or_init(listed)),

@@ -145,17 +145,33 @@ impl Cgroups {
         Leaf::create(&self.hierarchy, &format!("{PREFIX}{server}-{name}"), limits)
     }
 
-    /// Removes leaves of servers that no longer run.
-    pub fn remove_stale(&self, is_alive: impl Fn(i32) -> bool) {
+    /// Directories of the leaves with this name, of whichever server.
+    pub(crate) fn leaves_named(&self, name: &str) -> Vec<PathBuf> {
+        let is_named = |entry: &fs::DirEntry| {
+            let found = entry.file_name();
+            let rest = found
+                .to_str()
+                .and_then(|found| found.strip_prefix(PREFIX)?.split_once('-'));
+            rest.is_some_and(|(_, rest)| rest == name)
+        };
+        self.entries().filter(is_named).map(|entry| entry.path()).collect()
+    }
+
+    /// What there is beside and among the leaves, in every hierarchy.
+    fn entries(&self) -> impl Iterator<Item = fs::DirEntry> {
         let bases: Vec<&PathBuf> = match &self.hierarchy {
             Hierarchy::V2 { base } => vec![base],
             Hierarchy::V1 { memory, pids, cpu } => memory.iter().chain(pids).chain(cpu).collect(),
             Hierarchy::Missing => Vec::new(),
         };
-        for entry in bases
+        bases
             .into_iter()
             .flat_map(|base| fs::read_dir(base).into_iter().flatten().flatten())
-        {
+    }
+
+    /// Removes leaves of servers that no longer run.
+    pub fn remove_stale(&self, is_alive: impl Fn(i32) -> bool) {
+        for entry in self.entries() {
             let name = entry.file_name();
             let owner = name
                 .to_str()

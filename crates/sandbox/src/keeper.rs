@@ -29,6 +29,7 @@ use crate::wire;
 
 pub(crate) use child::{check_script, execute_descriptor};
 use mounts::Guard;
+pub(crate) use mounts::mask;
 pub(crate) use setup::namespace_flags;
 use tree::Tree;
 

@@ -117,6 +117,34 @@ pub(crate) fn ruleset(profile: &Profile, exec: &ExecRights, shared_memory: Share
     Ok(rules.fd)
 }
 
+/// Everything but these paths. A directory on the way to one of them is opened entry by entry, so it cannot
+/// be listed, and what is made in it later stays closed.
+pub(crate) fn all_but(hidden: &[PathBuf]) -> io::Result<OwnedFd> {
+    let rules = Rules::create(Network::Allow, abi().min(ABI_KNOWN))?;
+    let mut open = vec![PathBuf::from("/")];
+    while let Some(path) = open.pop() {
+        if hidden.contains(&path) {
+            continue;
+        }
+        if !hidden.iter().any(|hidden| hidden.starts_with(&path)) {
+            rules.allow(&path, rules.handled)?;
+            continue;
+        }
+        // A link is no place: what it leads to is opened where it is.
+        let entries = fs::read_dir(&path)?
+            .flatten()
+            .filter(|entry| !entry.path().is_symlink());
+        open.extend(entries.map(|entry| entry.path()));
+    }
+    Ok(rules.fd)
+}
+
+/// Restricts this process, which must have one thread and no new privileges.
+pub(crate) fn restrict_self(rules: &OwnedFd) -> io::Result<()> {
+    // SAFETY: takes integers only.
+    check(unsafe { libc::syscall(libc::SYS_landlock_restrict_self, rules.as_raw_fd(), 0) }).map(drop)
+}
+
 /// Everything in `/usr` and `/usr/local` that is not a directory of programs.
 fn beside_programs() -> Vec<PathBuf> {
     let entries = |directory| fs::read_dir(directory).into_iter().flatten().flatten();

@@ -9,6 +9,7 @@
 //! * the *zygote* is forked at the very start of the server, small and without secrets, and makes keepers;
 //! * a *launch* is one command sent to a keeper; it is set up at once and waits at the *gate* until the
 //!   server says go, so that the set-up overlaps with writing the record;
+//! * an *agent* is a long-lived process that is hidden things from rather than confined;
 //! * a *layer* is one kind of confinement; a keeper reports those in force and why others are missing.
 //!
 //! This is the only crate with `unsafe`. It decides nothing about policy and knows no other crate of ours.
@@ -24,6 +25,8 @@ pub mod wire;
 mod zygote;
 
 mod keeper;
+
+pub mod agent;
 
 pub mod cgroup;
 mod landlock;

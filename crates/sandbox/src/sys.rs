@@ -155,6 +155,40 @@ pub(crate) fn set_groups(gid: u32, groups: &[u32]) -> io::Result<()> {
     check(unsafe { libc::syscall(libc::SYS_setresgid, gid, gid, gid) }).map(drop)
 }
 
+/// Becomes an ordinary user for good, with no capability left. Must be called by a process with one thread.
+pub(crate) fn set_user(uid: u32) -> io::Result<()> {
+    // SAFETY: takes integers only.
+    check(unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, uid) }).map(drop)
+}
+
+/// Moves this process into the cgroup whose list of processes was opened.
+pub(crate) fn enter_cgroup(list: &std::fs::File) -> io::Result<()> {
+    use std::io::Write;
+    // Zero is whoever writes it.
+    let mut list = list;
+    list.write_all(b"0")
+}
+
+/// Makes reading and writing answer at once.
+pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: takes integers only.
+    let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
+    // SAFETY: takes integers only.
+    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags as i32 | libc::O_NONBLOCK) }).map(drop)
+}
+
+/// Writes one byte and does not mind if nobody reads it.
+pub(crate) fn write_byte(fd: RawFd, byte: u8) {
+    // SAFETY: the pointer is to one byte that outlives the call.
+    unsafe { libc::write(fd, (&raw const byte).cast(), 1) };
+}
+
+/// Lets no descriptor but the standard streams reach the next program.
+pub(crate) fn close_on_exec_all() -> io::Result<()> {
+    // SAFETY: takes integers only and closes nothing now.
+    check(unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) }).map(drop)
+}
+
 /// The most that a limit of this process can be set to.
 pub(crate) fn hard_limit(resource: libc::__rlimit_resource_t) -> io::Result<u64> {
     let mut current = libc::rlimit64 {

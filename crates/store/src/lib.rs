@@ -13,6 +13,7 @@ pub mod key;
 pub mod process;
 pub mod prove;
 
+pub mod session_files;
 pub mod sqlite;
 pub mod wake;
 mod witness;

@@ -37,6 +37,19 @@ pub fn bind(request: &CommandRequest, plan: &Plan, caller: &CredentialId, policy
     }
 }
 
+/// Binds an act that is no command: the tool, its arguments as they came, and what they resolved to.
+pub fn bind_act(tool: &str, arguments: &Value, details: &Value, caller: &CredentialId, policy: &str) -> Binding {
+    let arguments = chain::digest(&json!({"tool": tool, "arguments": arguments, "resolved": details}));
+    let digest = chain::digest(&json!({
+        "arguments": arguments, "caller": caller.as_str(), "policy": policy,
+    }));
+    Binding {
+        digest,
+        arguments,
+        policy: policy.to_owned(),
+    }
+}
+
 /// Everything of a plan that could differ between two calls of the same words.
 fn resolved(plan: &Plan) -> Value {
     let path = |path: &std::path::Path| hex(path.as_os_str().as_bytes());

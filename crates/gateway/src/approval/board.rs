@@ -202,6 +202,11 @@ impl Board {
         Ok(Some(held))
     }
 
+    /// The newest question about this very act, which is no command, whatever became of it.
+    pub async fn bound(&self, owner: &CredentialId, binding: &str) -> Result<Option<ApprovalRequest>, RecordError> {
+        self.parts.approvals.bound(owner, binding).await
+    }
+
     /// Whether a credential may ask one more question. A board that an agent can fill is one that nobody
     /// reads.
     pub async fn has_room(&self, owner: &CredentialId) -> Result<bool, RecordError> {

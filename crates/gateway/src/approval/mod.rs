@@ -19,8 +19,10 @@ use crate::audit::event::ApprovalState;
 use crate::audit::{Pending, RecordError};
 use crate::clock::Timestamp;
 use crate::ids::{ApprovalId, CorrelationId, CredentialId, RequestId};
+use crate::policy::acts::{ActPermit, ActQuestion};
 use crate::policy::decide::{Permit, Question};
 use crate::policy::plan::Plan;
+use crate::session::{Admitted, Caller};
 use binding::Binding;
 use request::{ApprovalRequest, Ballot, Choice, Decider};
 
@@ -40,6 +42,9 @@ pub trait Approvals: Send + Sync + 'static {
 
     /// The newest question under a binding whose command waits to begin.
     fn held(&self, owner: &CredentialId, binding: &str) -> Pending<Result<Option<ApprovalRequest>, RecordError>>;
+
+    /// The newest question under a binding that is about no command, whatever became of it.
+    fn bound(&self, owner: &CredentialId, binding: &str) -> Pending<Result<Option<ApprovalRequest>, RecordError>>;
 
     /// The newest question about a command.
     fn of_command(
@@ -138,6 +143,57 @@ pub fn clear(question: Question, binding: &Binding, approval: &ApprovalRequest) 
     }
     Ok(Cleared {
         plan: *question.into_plan(),
+    })
+}
+
+/// Proof that an act which is no command may be done.
+#[derive(Debug)]
+pub struct ClearedAct {
+    // INVARIANT: policy permitted it, or a person approved the question that policy asked, for exactly this
+    // act; its opening is in the record where it is more than a look.
+    caller: Caller,
+    correlation_id: CorrelationId,
+    approval: Option<ApprovalId>,
+}
+
+impl ClearedAct {
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    pub fn correlation_id(&self) -> &CorrelationId {
+        &self.correlation_id
+    }
+
+    /// The approval by which it may be done, where one was needed.
+    pub fn approval(&self) -> Option<&ApprovalId> {
+        self.approval.as_ref()
+    }
+}
+
+/// What policy permits needs nobody's answer.
+pub fn allow_act(_permit: ActPermit, admitted: &Admitted, correlation_id: CorrelationId) -> ClearedAct {
+    ClearedAct {
+        caller: admitted.caller().clone(),
+        correlation_id,
+        approval: None,
+    }
+}
+
+/// Turns a question about an act into leave to do it, by an approval of this very act.
+pub fn clear_act(
+    _question: ActQuestion,
+    binding: &Binding,
+    approval: &ApprovalRequest,
+    admitted: &Admitted,
+) -> Result<ClearedAct, NotApproved> {
+    if approval.state() != ApprovalState::Approved || approval.binding != binding.digest {
+        return Err(NotApproved);
+    }
+    Ok(ClearedAct {
+        caller: admitted.caller().clone(),
+        correlation_id: approval.correlation_id.clone(),
+        approval: Some(approval.id.clone()),
     })
 }
 

@@ -23,6 +23,7 @@ use std::pin::Pin;
 use crate::approval::request::ApprovalChange;
 use crate::clock::Timestamp;
 use crate::ids::{CredentialId, EventId, RequestId, SessionId};
+use crate::job::keeping::{Beat, Filed, GoneProcess, JobChange, Note};
 use crate::session::lifetime::{KeptSession, Session, SessionState, Touched};
 
 pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
@@ -77,6 +78,16 @@ pub struct Change {
     pub touched: Vec<Touched>,
     /// Questions that were asked or took a step; all of them, or nothing of the change.
     pub approvals: Vec<ApprovalChange>,
+    /// Jobs that were started or took a step; all of them, or nothing of the change.
+    pub jobs: Vec<JobChange>,
+    /// What is said to jobs, from whichever process; refused for one that has ended.
+    pub notes: Vec<Note>,
+    /// Signs of life of whoever looks after jobs; of one that somebody else took it says nothing.
+    pub beats: Vec<Beat>,
+    /// Processes of agents that are gone.
+    pub gone: Vec<GoneProcess>,
+    /// Files that tell more now.
+    pub filed: Vec<Filed>,
     /// Written only if the command that it closes is still open; else it counts as done, and its receipt
     /// names no event.
     pub only_if_open: bool,
@@ -176,6 +187,12 @@ pub enum RecordError {
     /// The approval is no longer where the change expected it, or the same question is open already.
     #[error("the approval has meanwhile moved on")]
     ApprovalMoved,
+    /// The job is no longer where the change expected it, or another process looks after it.
+    #[error("the job has meanwhile moved on")]
+    JobMoved,
+    /// Another session of this day has that name.
+    #[error("the session's name is taken")]
+    SessionNameTaken,
     /// The record cannot be written or read now.
     #[error("the record is unavailable: {0}")]
     Unavailable(String),

@@ -137,6 +137,19 @@ impl<'a> Arguments<'a> {
         map
     }
 
+    pub fn optional_flag(&mut self, name: &'static str) -> Option<bool> {
+        let value = self.take(name)?;
+        match value.as_bool() {
+            Some(flag) => Some(flag),
+            None => self.wrong_type(name, "a boolean", value),
+        }
+    }
+
+    /// Whatever stands there, for whoever reads on by themselves.
+    pub fn optional_value(&mut self, name: &'static str) -> Option<&'a Value> {
+        self.take(name)
+    }
+
     /// One of a closed list of words.
     pub fn optional_word<T: Copy>(&mut self, name: &'static str, words: &[(&str, T)]) -> Option<T> {
         let text = self.optional_string(name)?;

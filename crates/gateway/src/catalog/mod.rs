@@ -6,10 +6,13 @@
 pub mod arguments;
 pub mod definition;
 
+use std::sync::Arc;
+
 use crate::error::{ErrorCode, Refusal, brief};
 use crate::policy::effective::EffectivePolicy;
 use crate::service::ToolCall;
 use crate::session::{Admitted, Caller};
+use crate::tools::acts::Toolbox;
 use crate::tools::exec::request::CommandTool;
 use crate::tools::exec::schema;
 use definition::ToolDefinition;
@@ -20,17 +23,21 @@ pub enum Tool {
     Command(CommandTool),
     Status,
     Cancel,
+    /// A tool of a toolbox, by its place.
+    Act(usize),
 }
 
 impl Tool {
-    fn by_name(name: &str) -> Option<Self> {
+    fn by_name(name: &str, boxes: &[Arc<dyn Toolbox>]) -> Option<Self> {
+        let holds = |toolbox: &Arc<dyn Toolbox>| toolbox.definitions().iter().any(|tool| tool.name == name);
         match name {
             "command_status" => Some(Self::Status),
             "command_cancel" => Some(Self::Cancel),
             _ => CommandTool::ALL
                 .into_iter()
                 .find(|tool| tool.name() == name)
-                .map(Self::Command),
+                .map(Self::Command)
+                .or_else(|| boxes.iter().position(holds).map(Self::Act)),
         }
     }
 }
@@ -50,9 +57,14 @@ pub struct NotThere {
 
 /// Finds the tool. One that is disabled, or not for this caller, is answered exactly like one that
 /// does not exist.
-pub fn resolve(policy: &EffectivePolicy, admitted: Admitted, call: ToolCall) -> Result<Resolved, Box<NotThere>> {
+pub fn resolve(
+    policy: &EffectivePolicy,
+    boxes: &[Arc<dyn Toolbox>],
+    admitted: Admitted,
+    call: ToolCall,
+) -> Result<Resolved, Box<NotThere>> {
     let context = policy.context(admitted.caller());
-    match Tool::by_name(&call.tool).filter(|_| policy.tools.sees(&context, &call.tool).is_ok()) {
+    match Tool::by_name(&call.tool, boxes).filter(|_| policy.tools.sees(&context, &call.tool).is_ok()) {
         Some(tool) => Ok(Resolved { admitted, tool, call }),
         None => {
             let name = brief(&call.tool);
@@ -64,10 +76,11 @@ pub fn resolve(policy: &EffectivePolicy, admitted: Admitted, call: ToolCall) -> 
 }
 
 /// The tools a caller may call. What policy denies is left out, though a call to it would be told why.
-pub fn listed(policy: &EffectivePolicy, caller: &Caller) -> Vec<ToolDefinition> {
+pub fn listed(policy: &EffectivePolicy, boxes: &[Arc<dyn Toolbox>], caller: &Caller) -> Vec<ToolDefinition> {
     let context = policy.context(caller);
     schema::definitions()
         .into_iter()
+        .chain(boxes.iter().flat_map(|toolbox| toolbox.definitions()))
         .filter(|tool| policy.tools.lists(&context, tool.name))
         .collect()
 }

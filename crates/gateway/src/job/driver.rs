@@ -10,15 +10,12 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
-use tokio::sync::mpsc;
-
 use crate::audit::Pending;
 use crate::clock::Timestamp;
 use crate::policy::effective::{Mode, SandboxMode};
+use serde_json::Value;
 
-/// Where a conversation's events go. A driver waits while it is full: nothing an agent said is dropped.
-pub type EventSink = mpsc::Sender<AgentEvent>;
+pub use super::sink::{EventSink, EventSource, Heard, NobodyListens};
 
 /// Port: one kind of agent.
 pub trait AgentDriver: Send + Sync + 'static {
@@ -34,6 +31,10 @@ pub trait AgentDriver: Send + Sync + 'static {
     /// Takes up a conversation that this or another process of ours began: attaches to it where the agent
     /// still runs, else starts the agent again on what it remembers.
     fn resume(&self, resume: Resume, events: EventSink) -> Pending<Result<Arc<dyn Conversation>, DriverError>>;
+
+    /// Ends what a job that nobody looks after any more left running: the process as it was recorded, if it
+    /// is still the same and no other job's, and all that carries the job's mark.
+    fn reap(&self, job_id: String, process: Option<ProcessMark>) -> Pending<()>;
 }
 
 /// One conversation with an agent. Dropping it neither ends the agent nor its turn.
@@ -69,9 +70,17 @@ pub struct Resume {
     pub rollout: Option<PathBuf>,
     /// The process that it ran in, as it was recorded.
     pub process: Option<ProcessMark>,
-    /// What to say if the agent must be started again; none only attaches and waits.
-    pub prompt: Option<Vec<Input>>,
+    pub words: Words,
     pub terms: Terms,
+}
+
+/// What a conversation that is taken up is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Words {
+    /// The next turn, which begins with this.
+    Next(Vec<Input>),
+    /// Said only where the turn that was under way runs no more: to go on with it.
+    IfCutOff(Vec<Input>),
 }
 
 /// Under which a conversation runs.
@@ -79,13 +88,18 @@ pub struct Resume {
 pub struct Terms {
     /// Our job's id; it marks every process of it.
     pub job_id: String,
+    /// Who started it. An agent that serves many jobs in one process is shared by jobs of one caller,
+    /// directory, sandbox and environment only.
+    pub caller: String,
     pub cwd: PathBuf,
     pub model: Option<String>,
     pub mode: Mode,
     pub sandbox: SandboxMode,
-    /// What the agent's definition, our endpoint and its run grant; nothing else reaches it.
+    /// What the agent's definition and its run grant; the driver adds where it is, what marks it, and the
+    /// endpoint. Nothing else reaches it.
     pub environment: BTreeMap<String, String>,
-    /// The endpoint through which the agent's own tool calls come back to us.
+    /// The endpoint through which the agent's own tool calls come back to us. It is the job's alone, so it
+    /// is told to the conversation where a process serves several.
     pub endpoint: Option<Endpoint>,
 }
 
@@ -220,6 +234,9 @@ pub struct AgentQuestion {
     pub id: String,
     pub about: QuestionAbout,
     pub reason: Option<String>,
+    /// Whether it asks for more than its confinement gives. An agent that asks before every act asks for
+    /// leave; one that is refused by its own sandbox, or wants out of it, asks for more.
+    pub wants_more: bool,
 }
 
 #[derive(Clone, PartialEq, Debug)]

@@ -4,7 +4,9 @@
 #[macro_use]
 mod words;
 
+pub mod acts;
 pub mod again;
+pub mod agents;
 pub mod decide;
 pub mod explain;
 pub mod plan;

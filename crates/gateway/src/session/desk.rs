@@ -224,7 +224,11 @@ fn refusal(error: &RecordError) -> Refusal {
             ErrorCode::SessionNotFound,
             "this session has meanwhile ended or moved on; begin a new one",
         ),
-        RecordError::RequestIdTaken(_) | RecordError::ApprovalMoved | RecordError::Unavailable(_) => Refusal::new(
+        RecordError::RequestIdTaken(_)
+        | RecordError::ApprovalMoved
+        | RecordError::JobMoved
+        | RecordError::SessionNameTaken
+        | RecordError::Unavailable(_) => Refusal::new(
             ErrorCode::AuditUnavailable,
             format!("{error}; the session stays as it was, try again later"),
         ),

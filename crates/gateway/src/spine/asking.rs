@@ -123,7 +123,11 @@ pub(super) fn unrecorded(error: &RecordError) -> Refusal {
             ErrorCode::Conflict,
             format!("request id `{id}` was used before; choose another"),
         ),
-        RecordError::SessionMoved | RecordError::ApprovalMoved | RecordError::Unavailable(_) => Refusal::new(
+        RecordError::SessionMoved
+        | RecordError::ApprovalMoved
+        | RecordError::JobMoved
+        | RecordError::SessionNameTaken
+        | RecordError::Unavailable(_) => Refusal::new(
             ErrorCode::AuditUnavailable,
             format!("{error}; nothing was run, try again later"),
         ),

@@ -33,6 +33,16 @@ impl Gateway {
         }
     }
 
+    /// Shows the question of an act that is no command to its client's user. Never resolves: whoever waits
+    /// learns of the decision from the board.
+    pub(super) async fn consult_about(&self, caller: &Caller, call: &ToolCall, id: &ApprovalId) {
+        let user = call.user.as_ref().filter(|_| caller.run.is_none());
+        if let Some(user) = user.filter(|_| self.in_force().policy.approval.client_decides) {
+            self.show(caller, user, id).await;
+        }
+        std::future::pending().await
+    }
+
     async fn show(&self, caller: &Caller, user: &Arc<dyn ClientUser>, id: &ApprovalId) -> Heard {
         let board = &self.ports.board;
         let question = match board.find(id).await {

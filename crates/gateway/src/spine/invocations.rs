@@ -72,7 +72,7 @@ impl Gateway {
         }
     }
 
-    async fn record_call(
+    pub(super) async fn record_call(
         &self,
         caller: &Caller,
         call: &ToolCall,

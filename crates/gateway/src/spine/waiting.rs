@@ -271,7 +271,7 @@ impl Gateway {
     }
 }
 
-fn full() -> Refusal {
+pub(super) fn full() -> Refusal {
     let message = format!(
         "{} questions of yours already wait for a person; try again when some are decided",
         limits::QUESTIONS_OPEN_MAX

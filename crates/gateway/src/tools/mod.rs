@@ -1,3 +1,5 @@
 //! The tools, one file or folder each.
 
+pub mod acts;
 pub mod exec;
+pub mod jobs;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should say so and stop")]
 
+mod acts;
 mod approvals;
 mod callbacks;
 mod consulting;

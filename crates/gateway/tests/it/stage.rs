@@ -521,6 +521,11 @@ impl Approvals for Script {
         Box::pin(async move { Ok(found) })
     }
 
+    fn bound(&self, owner: &CredentialId, binding: &str) -> Found<Option<ApprovalRequest>> {
+        let found = self.last(|it| it.owner == *owner && it.binding == binding && it.command.is_none());
+        Box::pin(async move { Ok(found) })
+    }
+
     fn of_command(&self, owner: &CredentialId, request_id: &RequestId) -> Found<Option<ApprovalRequest>> {
         let found = self.last(|it| {
             let named = it.command.as_ref().map(|command| &command.request_id);
@@ -558,7 +563,8 @@ impl Approvals for Script {
 
 impl Approver for Script {
     fn ask(&self, question: &ApprovalRequest) -> Pending<Option<Ballot>> {
-        self.tell(format!("ask {}", question.details["command"].as_str().unwrap()));
+        let command = question.details.get("command").and_then(Value::as_str);
+        self.tell(format!("ask {}", command.unwrap_or(&question.tool)));
         let answer = self.answer.lock().unwrap().clone();
         Box::pin(async move { answer })
     }

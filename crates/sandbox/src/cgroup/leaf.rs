@@ -128,6 +128,16 @@ impl Leaf {
         Ok(())
     }
 
+    /// The lists of processes, opened for entering: a process that gave up its rights still can.
+    pub(crate) fn entries(&self) -> Result<Vec<File>, CgroupError> {
+        let open = |directory: &PathBuf| {
+            let path = directory.join("cgroup.procs");
+            let opened = fs::OpenOptions::new().write(true).open(&path);
+            opened.map_err(|source| CgroupError::Enter { path, source })
+        };
+        self.directories.iter().map(open).collect()
+    }
+
     fn is_share(&self, directory: &Path) -> bool {
         self.cpu_share.as_deref() == Some(directory)
     }

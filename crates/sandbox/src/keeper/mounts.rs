@@ -117,7 +117,7 @@ fn pin_parents(profile: &Profile, path: &Path) -> io::Result<()> {
 }
 
 /// Covers a directory by an empty one and a file by an empty one.
-fn mask(path: &Path) -> io::Result<()> {
+pub(crate) fn mask(path: &Path) -> io::Result<()> {
     let Ok(found) = fs::metadata(path) else {
         return Ok(());
     };

@@ -37,6 +37,23 @@ pub(crate) fn fork_threaded() -> io::Result<Side> {
     })
 }
 
+/// Waits for one child of ours and says how it ended; a signal counts as its own number.
+pub(crate) fn exit_code_of(child: i32) -> io::Result<i32> {
+    match wait_for(child, Patience::Block)? {
+        Waited::Ended(ended) => Ok(match ended.outcome {
+            Outcome::Code(code) => code,
+            Outcome::Signal(signal) => signal,
+        }),
+        Waited::StillRunning | Waited::NoChildren => Err(io::Error::from_raw_os_error(libc::ECHILD)),
+    }
+}
+
+/// Moves this process, which must have one thread, into new namespaces.
+pub(crate) fn unshare(namespaces: i32) -> io::Result<()> {
+    // SAFETY: takes integers only.
+    check(unsafe { libc::unshare(namespaces) }).map(drop)
+}
+
 /// Ends this process without running anything that was registered for its end.
 pub(crate) fn exit_now(code: i32) -> ! {
     // SAFETY: never returns and takes an integer.

@@ -6,6 +6,7 @@
 // Helpers of tests may fail as loudly as tests.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
+mod agents;
 mod attacks;
 mod ending;
 mod exec_list;

@@ -156,6 +156,16 @@ impl Approvals for SqliteStore {
         })
     }
 
+    fn bound(&self, owner: &CredentialId, binding: &str) -> Pending<Result<Option<ApprovalRequest>, RecordError>> {
+        let (owner, binding) = (owner.clone(), binding.to_owned());
+        self.read(move |readers| {
+            readers.one_approval(
+                "owner = ?1 AND binding = ?2 AND request_id IS NULL ORDER BY created_at_ms DESC, rowid DESC LIMIT 1",
+                [owner.as_str(), &binding],
+            )
+        })
+    }
+
     fn of_command(
         &self,
         owner: &CredentialId,

@@ -35,7 +35,7 @@ pub(super) struct Ledger<'c> {
 }
 
 /// Statements that a connection keeps prepared; more than there are below.
-pub(super) const STATEMENTS_KEPT: usize = 32;
+pub(super) const STATEMENTS_KEPT: usize = 64;
 
 const BEGIN: &str = "BEGIN IMMEDIATE";
 const COMMIT: &str = "COMMIT";

@@ -9,6 +9,7 @@ pub mod dump;
 pub mod exchanges;
 mod express;
 mod health;
+mod jobs;
 mod ledger;
 mod log;
 mod logins;

@@ -146,5 +146,28 @@ fn delete(connection: &Connection, up_to: u64, before: Timestamp) -> rusqlite::R
                  AND open_commands.request_id = approvals.request_id)",
         [before.as_millis()],
     )?;
+    prune_jobs(connection, before)?;
     Ok(pruned)
+}
+
+/// A session goes with the last of its jobs, and takes what its agent said along. What was used stays.
+fn prune_jobs(connection: &Connection, before: Timestamp) -> rusqlite::Result<()> {
+    let before = before.as_millis();
+    connection.execute(
+        "DELETE FROM job_sessions WHERE filed_seq = last_seq AND NOT EXISTS
+             (SELECT 1 FROM jobs WHERE jobs.session_id = job_sessions.session_id
+                 AND (ended_at_ms IS NULL OR ended_at_ms >= ?1))",
+        [before],
+    )?;
+    let without_session = "session_id NOT IN (SELECT session_id FROM job_sessions)";
+    connection.execute(
+        &format!("DELETE FROM jobs WHERE ended_at_ms < ?1 AND {without_session}"),
+        [before],
+    )?;
+    connection.execute(&format!("DELETE FROM job_events WHERE {without_session}"), [])?;
+    connection.execute(
+        "DELETE FROM job_notes WHERE job_id NOT IN (SELECT job_id FROM jobs)",
+        [],
+    )?;
+    Ok(())
 }

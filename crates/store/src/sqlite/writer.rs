@@ -267,7 +267,9 @@ impl Writer<'_> {
 
 /// Writes one change, or nothing of it when it is refused.
 pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
-    if job.change.session.is_none() && job.change.approvals.is_empty() {
+    let change = &job.change;
+    let is_plain = change.session.is_none() && change.approvals.is_empty();
+    if is_plain && change.jobs.is_empty() && change.notes.is_empty() {
         return apply_rows(ledger, head, job);
     }
     // Rare beside commands, so only these pay for being able to take a part back.
@@ -285,8 +287,8 @@ pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusq
     Ok(outcome)
 }
 
-/// Writes sessions and approvals, each only where it stands as the change expects; tells the first that
-/// does not.
+/// Writes sessions, approvals and jobs, each only where it stands as the change expects; tells the first
+/// that does not.
 fn moved(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<Option<RecordError>> {
     if let Some(session) = &job.change.session
         && !ledger.write_session(session)?
@@ -298,10 +300,20 @@ fn moved(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<Option<RecordError>
             return Ok(Some(RecordError::ApprovalMoved));
         }
     }
+    for change in &job.change.jobs {
+        if let Some(refused) = ledger.write_job(change)? {
+            return Ok(Some(refused));
+        }
+    }
+    for note in &job.change.notes {
+        if !ledger.add_note(note)? {
+            return Ok(Some(RecordError::JobMoved));
+        }
+    }
     Ok(None)
 }
 
-/// All but sessions and approvals. A taken request id is found before anything of it is written, and so is a
+/// All but sessions, approvals and jobs. A taken request id is found before anything of it is written, and so is a
 /// change that came before: all of it was written then, so one event tells.
 fn apply_rows(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
     if let Some(first) = job.change.events.first()
@@ -325,6 +337,9 @@ fn apply_rows(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::
         }
     }
     ledger.touch_sessions(&job.change.touched)?;
+    ledger.write_beats(&job.change.beats)?;
+    ledger.write_gone(&job.change.gone)?;
+    ledger.write_filed(&job.change.filed)?;
     for (draft, timestamp) in job.change.events.iter().zip(&job.timestamps) {
         ledger.append(head, draft, timestamp)?;
     }

@@ -10,6 +10,12 @@ use crate::bench::{Bench, agent, block_on, commit, owner, verify};
 
 /// Takes everything back that came with later steps, which leaves a database of the first.
 const WITHOUT_LATER_STEPS: &str = "
+    DROP TABLE jobs;
+    DROP TABLE job_sessions;
+    DROP TABLE job_events;
+    DROP TABLE job_notes;
+    DROP TABLE token_usage;
+    DROP TABLE agent_processes;
     DROP TABLE logins;
     DROP TABLE approvals;
     DROP TABLE mcp_sessions;

@@ -73,6 +73,7 @@ fn summary(row: &Row, payload: &Value) -> String {
             let details = &payload["details"];
             format!("{}: {}", text(details, "command"), text(details, "reason"))
         }
+        EventType::ActRequested => format!("{}: {} by {}", of("tool"), of("verdict"), of("rule")),
         EventType::ActApplied | EventType::ActFailed => of("reason").to_owned(),
         EventType::WaitPaused | EventType::WaitResumed => {
             format!("{} ms left of its time", payload["remaining_ms"].as_u64().unwrap_or(0))
@@ -102,6 +103,23 @@ fn summary(row: &Row, payload: &Value) -> String {
         EventType::AuthRefused => of("reason").to_owned(),
         EventType::AuthLogin | EventType::AuthLogout => format!("{} by {}", of("role"), of("by")),
         EventType::TokenCreated | EventType::TokenRevoked => format!("{} of {}", of("name"), of("role")),
+        EventType::JobCreated
+        | EventType::JobStarted
+        | EventType::JobCompleted
+        | EventType::JobFailed
+        | EventType::JobCancelled
+        | EventType::JobTimeout
+        | EventType::JobMessage
+        | EventType::JobInterrupt
+        | EventType::JobProcessStarted
+        | EventType::JobProcessCrashed
+        | EventType::JobProcessRestarted
+        | EventType::JobSessionCreated
+        | EventType::JobSessionActive
+        | EventType::JobSessionIdle
+        | EventType::JobSessionRecovering
+        | EventType::JobSessionRecovered
+        | EventType::JobSessionTerminated => job(payload),
         EventType::PolicyChanged => match text(&payload["rule"], "pattern") {
             "" => format!("policy {}", of("digest")),
             pattern => format!("rule `{pattern}` into {}", of("file")),
@@ -120,6 +138,19 @@ fn summary(row: &Row, payload: &Value) -> String {
 fn session(payload: &Value) -> String {
     let client = [text(payload, "client_name"), text(payload, "client_version")].join(" ");
     let parts = [text(payload, "transport"), client.trim(), text(payload, "session_id")];
+    let said: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    said.join(", ")
+}
+
+/// Which job, of which agent, and why if there is a reason.
+fn job(payload: &Value) -> String {
+    let parts = [
+        text(payload, "agent"),
+        text(payload, "job_id"),
+        text(payload, "session_name"),
+        text(payload, "error_code"),
+        text(payload, "reason"),
+    ];
     let said: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     said.join(", ")
 }

@@ -1,0 +1,108 @@
+//! Telling one process from any other: its number and the moment it started.
+//!
+//! Numbers are used again. Nothing is signalled before both were compared, and the signal goes through a
+//! descriptor of the very process that was compared.
+
+use std::fs;
+
+use countersign_gateway::job::driver::ProcessMark;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// What `/proc` says of a process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Stat {
+    pub(crate) pid: u32,
+    pub(crate) parent: u32,
+    pub(crate) session: u32,
+    /// In clock ticks since the machine started.
+    pub(crate) started: u64,
+    /// Ended, and only waiting for its parent to notice.
+    pub(crate) is_over: bool,
+}
+
+impl Stat {
+    pub(crate) fn of(pid: u32) -> Option<Stat> {
+        Stat::read(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Reads a line of `/proc/PID/stat`. The name in it may contain anything, also parentheses.
+    fn read(pid: u32, line: &str) -> Option<Stat> {
+        let fields: Vec<&str> = line.rsplit_once(')')?.1.split_whitespace().collect();
+        Some(Stat {
+            pid,
+            parent: fields.get(1)?.parse().ok()?,
+            session: fields.get(3)?.parse().ok()?,
+            started: fields.get(19)?.parse().ok()?,
+            is_over: matches!(*fields.first()?, "Z" | "X"),
+        })
+    }
+
+    /// Everybody there is.
+    pub(crate) fn all() -> Vec<Stat> {
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        entries
+            .filter_map(|entry| Stat::of(entry.file_name().to_str()?.parse().ok()?))
+            .collect()
+    }
+}
+
+/// The mark of a process that runs.
+pub(crate) fn mark_of(pid: u32) -> Option<ProcessMark> {
+    Stat::of(pid).map(|stat| ProcessMark {
+        pid,
+        started: stat.started,
+        socket: None,
+    })
+}
+
+/// Whether this very process still runs.
+pub(crate) fn runs(mark: &ProcessMark) -> bool {
+    Stat::of(mark.pid).is_some_and(|stat| stat.started == mark.started && !stat.is_over)
+}
+
+/// Signals this very process and no other. False when it is gone.
+pub(crate) fn signal(pid: u32, started: u64, signal: Signal) -> bool {
+    let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+        return false;
+    };
+    let Ok(process) = pidfd_open(number, PidfdFlags::empty()) else {
+        return false;
+    };
+    // The descriptor holds on to whoever has the number now; only after that is it worth comparing.
+    let is_the_same = Stat::of(pid).is_some_and(|stat| stat.started == started);
+    is_the_same && pidfd_send_signal(&process, signal).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_read_behind_any_name() {
+        let line = "12 (a) b (c) S 7 12 3 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 99887 1 2";
+        let expected = Stat {
+            pid: 12,
+            parent: 7,
+            session: 3,
+            started: 99887,
+            is_over: false,
+        };
+        assert_eq!(Stat::read(12, line), Some(expected));
+        assert_eq!(Stat::read(12, "garbage"), None);
+    }
+
+    #[test]
+    fn a_process_with_the_same_number_but_another_start_is_left_alone() {
+        let mut child = std::process::Command::new("sleep").arg("300").spawn().unwrap();
+        let mark = mark_of(child.id()).unwrap();
+        assert!(!signal(mark.pid, mark.started + 1, Signal::KILL));
+        assert!(runs(&mark));
+        assert!(!runs(&ProcessMark {
+            started: mark.started + 1,
+            ..mark.clone()
+        }));
+        assert!(signal(mark.pid, mark.started, Signal::KILL));
+        child.wait().unwrap();
+        assert!(!runs(&mark));
+    }
+}

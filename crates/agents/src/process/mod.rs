@@ -1,0 +1,20 @@
+//! Agents' processes: started from nothing, told apart from all others, ended with all they started.
+//!
+//! A process is started as an ordinary user in its own session and cgroup, with an environment that is built,
+//! not inherited. It is *piped*, when it speaks over its streams and ends with us, or *detached*, when it
+//! listens on a socket and outlives us.
+
+mod ladder;
+mod launch;
+mod lines;
+mod mark;
+mod tree;
+
+pub use launch::{Household, Launcher};
+pub use tree::MARK;
+
+pub(crate) use ladder::{end, reap};
+pub(crate) use launch::{Ending, Launch, Place, Process, Streams, with_endpoint};
+pub(crate) use lines::{Line, Lines};
+pub(crate) use mark::runs;
+pub(crate) use tree::Tree;

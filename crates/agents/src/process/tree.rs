@@ -1,0 +1,216 @@
+//! Everything that belongs to a job, however far it went, and how it is ended.
+//!
+//! Agents start their commands in sessions and groups of their own, and commands leave their parents, so
+//! neither a group nor ancestry is enough. A process is a job's when its cgroup carries the job's mark, when
+//! its environment does, or when its parent or the leader of its session is.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use countersign_gateway::job::driver::ProcessMark;
+use countersign_sandbox::agent;
+use rustix::process::Signal;
+use tokio::time::{Instant, sleep};
+
+use super::mark::{self, Stat};
+use crate::limits;
+
+/// The name of the environment variable by which every process of a job is known.
+pub const MARK: &str = "COUNTERSIGN_JOB";
+
+/// How long it is waited before it is looked again.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
+/// The processes of one mark.
+#[derive(Clone, Debug)]
+pub(crate) struct Tree {
+    mark: String,
+    root: Option<ProcessMark>,
+}
+
+/// Who is left after a tree was ended; only the kernel can keep a killed process from going.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Survivors(pub(crate) Vec<u32>);
+
+impl Tree {
+    /// All that carries the mark, and this process with all that descends from it.
+    pub(crate) fn of(mark: &str, root: Option<ProcessMark>) -> Tree {
+        Tree {
+            mark: mark.to_owned(),
+            root,
+        }
+    }
+
+    /// Who belongs to it now, by number, with the moment each started. We ourselves never do.
+    pub(crate) fn members(&self) -> BTreeMap<u32, u64> {
+        let everybody: Vec<Stat> = Stat::all().into_iter().filter(|stat| !stat.is_over).collect();
+        let ours = Stat::of(std::process::id());
+        let is_ours = |stat: &Stat| stat.pid == std::process::id();
+        let in_cgroup = agent::members(&self.mark);
+        let mut found: BTreeMap<u32, u64> = everybody
+            .iter()
+            .filter(|stat| !is_ours(stat))
+            .filter(|stat| {
+                self.is_root(stat) || in_cgroup.contains(&(stat.pid as i32)) || carries(stat.pid, &self.mark)
+            })
+            .map(|stat| (stat.pid, stat.started))
+            .collect();
+        // Sessions that were made inside the tree. Ours is not one of them, whatever a process says.
+        loop {
+            let sessions: Vec<u32> = everybody
+                .iter()
+                .filter(|stat| found.contains_key(&stat.pid) && ours.is_none_or(|ours| ours.session != stat.session))
+                .filter(|stat| found.contains_key(&stat.session) || !everybody.iter().any(|it| it.pid == stat.session))
+                .map(|stat| stat.session)
+                .collect();
+            let more: Vec<&Stat> = everybody
+                .iter()
+                .filter(|stat| !is_ours(stat) && !found.contains_key(&stat.pid))
+                .filter(|stat| found.contains_key(&stat.parent) || sessions.contains(&stat.session))
+                .collect();
+            if more.is_empty() {
+                return found;
+            }
+            found.extend(more.into_iter().map(|stat| (stat.pid, stat.started)));
+        }
+    }
+
+    fn is_root(&self, stat: &Stat) -> bool {
+        let root = self.root.as_ref();
+        root.is_some_and(|root| root.pid == stat.pid && root.started == stat.started)
+    }
+
+    /// The same, by a thread that may take its time: there can be thousands of processes to look at.
+    pub(crate) async fn look(&self) -> BTreeMap<u32, u64> {
+        let tree = self.clone();
+        tokio::task::spawn_blocking(move || tree.members())
+            .await
+            .unwrap_or_default()
+    }
+
+    async fn left(&self, spared: &BTreeMap<u32, u64>) -> BTreeMap<u32, u64> {
+        let mut members = self.look().await;
+        members.retain(|pid, started| spared.get(pid) != Some(started));
+        members
+    }
+
+    /// Ends all of it but `spared`: told to terminate first, killed after a while.
+    pub(crate) async fn end(&self, spared: &BTreeMap<u32, u64>) -> Result<(), Survivors> {
+        for (pid, started) in self.left(spared).await {
+            mark::signal(pid, started, Signal::TERM);
+            // A stopped process would never act on it.
+            mark::signal(pid, started, Signal::CONT);
+        }
+        let patient = Instant::now() + limits::TERMINATE_GRACE;
+        let deadline = patient + limits::KILL_WAIT;
+        loop {
+            let found = self.left(spared).await;
+            let now = Instant::now();
+            if found.is_empty() {
+                return Ok(());
+            }
+            if now > deadline {
+                return Err(Survivors(found.into_keys().collect()));
+            }
+            if now < patient {
+                sleep(LOOK_AGAIN).await;
+                continue;
+            }
+            // Stopped first, so that none can fork away while its parent is killed.
+            for signal in [Signal::STOP, Signal::KILL] {
+                for (pid, started) in &found {
+                    mark::signal(*pid, *started, signal);
+                }
+            }
+            sleep(Duration::from_millis(5)).await;
+        }
+    }
+}
+
+/// Looks again and again until it is so; false when it did not become so in time.
+pub(crate) async fn wait_until(patience: Duration, is_so: impl Fn() -> bool) -> bool {
+    let deadline = Instant::now() + patience;
+    loop {
+        if is_so() {
+            return true;
+        }
+        if Instant::now() > deadline {
+            return false;
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
+/// Whether the environment a process was started with says that it is the job's.
+fn carries(pid: u32, mark: &str) -> bool {
+    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else {
+        return false;
+    };
+    let wanted = format!("{MARK}={mark}");
+    environment
+        .split(|byte| *byte == 0)
+        .any(|entry| entry == wanted.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+
+    fn sh(mark: &str, line: &str) -> Child {
+        Command::new("sh")
+            .args(["-c", line])
+            .env(MARK, mark)
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+
+    fn name(test: &str) -> String {
+        format!("tree-{test}-{}", std::process::id())
+    }
+
+    #[tokio::test]
+    async fn a_child_that_left_its_session_parent_and_group_is_found_and_ended() {
+        let name = name("left");
+        let mut root = sh(&name, "(setsid sh -c 'trap \"\" TERM; sleep 300 & wait' &); sleep 300");
+        let tree = Tree::of(&name, mark::mark_of(root.id()));
+        assert!(wait_until(limits::KILL_WAIT, || tree.members().len() == 4).await);
+        let reaped = tokio::task::spawn_blocking(move || root.wait().unwrap());
+        tree.end(&BTreeMap::new()).await.unwrap();
+        assert!(tree.members().is_empty());
+        reaped.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_child_that_dropped_the_mark_is_found_by_its_parent() {
+        let name = name("dropped");
+        let mut root = sh(&name, "env -i sleep 300 & wait");
+        let tree = Tree::of(&name, None);
+        assert!(wait_until(limits::KILL_WAIT, || tree.members().len() == 2).await);
+        let reaped = tokio::task::spawn_blocking(move || root.wait().unwrap());
+        tree.end(&BTreeMap::new()).await.unwrap();
+        reaped.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn other_jobs_and_those_who_are_spared_go_on() {
+        let name = name("spared");
+        let (mut spared, mut other) = (sh(&name, "exec sleep 300"), sh(&format!("{name}x"), "exec sleep 300"));
+        let tree = Tree::of(&name, None);
+        assert!(wait_until(limits::KILL_WAIT, || tree.members().len() == 1).await);
+        let before = tree.members();
+        let mut ended = sh(&name, "exec sleep 300");
+        assert!(wait_until(limits::KILL_WAIT, || tree.members().len() == 2).await);
+        let reaped = tokio::task::spawn_blocking(move || ended.wait().unwrap());
+        tree.end(&before).await.unwrap();
+        reaped.await.unwrap();
+        assert_eq!(tree.members(), before);
+        assert!(other.try_wait().unwrap().is_none());
+        for child in [&mut spared, &mut other] {
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Agents that speak the Agent Client Protocol: the adapter for Codex with a whole conversation, opencode for
+//! its introduction.
+
+use std::sync::Arc;
+
+use countersign_agents::Acp;
+use countersign_gateway::job::driver::{
+    AgentAnswer, AgentDriver, AgentEventKind, Conversation, QuestionAbout, Terms, TurnEnd,
+};
+use countersign_gateway::policy::effective::SandboxMode;
+
+use crate::codex::configure;
+use crate::fakes::{Server, responses};
+use crate::house::{Heard, House, agents, eventually, have, if_cut_off, is_sleeping, kill, text};
+
+struct Scene {
+    house: House,
+    _model: Server,
+    driver: Acp,
+    terms: Terms,
+}
+
+impl Scene {
+    fn set() -> Option<Scene> {
+        have("codex-acp").then(|| {
+            let (house, model) = (House::new(), responses::start());
+            configure(&house, &model);
+            let mut terms = house.terms(&[
+                ("CODEX_HOME", house.path("home").display().to_string()),
+                ("CODEX_PATH", agents().join("bin/codex").display().to_string()),
+                ("OPENAI_API_KEY", "sk-fake".to_owned()),
+            ]);
+            // Where every command is a question.
+            terms.sandbox = SandboxMode::ReadOnly;
+            Scene {
+                driver: Acp::new(house.launcher(), vec!["codex-acp".to_owned()]),
+                house,
+                _model: model,
+                terms,
+            }
+        })
+    }
+
+    async fn start(&self, prompt: &str) -> (Arc<dyn Conversation>, Heard) {
+        let (sink, heard) = Heard::new();
+        let talk = self
+            .driver
+            .start(self.house.start(prompt, &self.terms), sink)
+            .await
+            .unwrap();
+        (talk, heard)
+    }
+
+    fn sleeping(&self) -> usize {
+        self.house.left().iter().filter(|pid| is_sleeping(**pid)).count()
+    }
+}
+
+/// The adapter puts its warnings before what the model said.
+fn said(end: &TurnEnd, text: &str) -> bool {
+    matches!(end, TurnEnd::Completed { result: Some(result) } if result.ends_with(text))
+}
+
+#[tokio::test]
+async fn a_conversation_goes_on_from_turn_to_turn() {
+    let Some(scene) = Scene::set() else { return };
+    let (talk, mut heard) = scene.start("[[say hello]]").await;
+    assert!(matches!(heard.next().await, AgentEventKind::Spawned(_)));
+    heard.started().await;
+    assert!(said(&heard.turn_end().await, "hello"));
+    let first = heard.usage().unwrap();
+    talk.send(text("[[say again]]")).await.unwrap();
+    assert!(said(&heard.turn_end().await, "again"));
+    let both = heard.usage().unwrap();
+    assert_eq!((first.total_tokens, both.total_tokens), (107, 214));
+    assert_eq!(first.prompt_tokens + first.completion_tokens, first.total_tokens);
+    talk.stop().await;
+    heard.exited().await;
+    scene.house.nothing_is_left().await;
+}
+
+#[tokio::test]
+async fn a_command_runs_when_it_is_allowed_and_not_when_it_is_denied() {
+    let Some(scene) = Scene::set() else { return };
+    let (talk, mut heard) = scene.start("[[shell! touch allowed]]").await;
+    let question = heard.question().await;
+    let QuestionAbout::Command { command, .. } = &question.about else {
+        panic!("{question:?}");
+    };
+    assert!(command.contains("touch allowed"), "{command}");
+    talk.answer(&question.id, AgentAnswer::Allow).await.unwrap();
+    assert!(matches!(heard.turn_end().await, TurnEnd::Completed { .. }));
+    assert!(scene.terms.cwd.join("allowed").exists());
+    talk.send(text("[[shell! touch denied]]")).await.unwrap();
+    let question = heard.question().await;
+    let no = AgentAnswer::Deny {
+        reason: "not today".to_owned(),
+    };
+    talk.answer(&question.id, no).await.unwrap();
+    heard.turn_end().await;
+    assert!(!scene.terms.cwd.join("denied").exists());
+    talk.stop().await;
+    scene.house.nothing_is_left().await;
+}
+
+#[tokio::test]
+async fn an_interrupt_ends_the_turn_and_what_it_started_and_the_conversation_goes_on() {
+    let Some(scene) = Scene::set() else { return };
+    let (talk, mut heard) = scene.start("[[shell! setsid sleep 3075 & sleep 3075]]").await;
+    let question = heard.question().await;
+    talk.answer(&question.id, AgentAnswer::Allow).await.unwrap();
+    eventually("both commands run", || scene.sleeping() == 2).await;
+    talk.interrupt().await.unwrap();
+    assert_eq!(scene.sleeping(), 0);
+    assert_eq!(heard.turn_end().await, TurnEnd::Interrupted);
+    talk.send(text("[[say still here]]")).await.unwrap();
+    assert!(said(&heard.turn_end().await, "still here"));
+    talk.stop().await;
+    scene.house.nothing_is_left().await;
+}
+
+#[tokio::test]
+async fn a_killed_agent_is_told_of_leaves_nothing_and_is_taken_up_again() {
+    let Some(scene) = Scene::set() else { return };
+    let (talk, mut heard) = scene.start("[[shell! setsid sleep 3076 & sleep 3076]]").await;
+    let mark = heard.spawned().await;
+    let id = heard.started().await;
+    let question = heard.question().await;
+    talk.answer(&question.id, AgentAnswer::Allow).await.unwrap();
+    eventually("both commands run", || scene.sleeping() == 2).await;
+    kill(mark.pid);
+    assert!(matches!(
+        heard.turn_end().await,
+        TurnEnd::Failed { retryable: true, .. }
+    ));
+    assert_eq!(heard.exited().await, (None, Some(9)));
+    scene.house.nothing_is_left().await;
+    let (sink, mut heard) = Heard::new();
+    let resume = scene
+        .house
+        .resume(&id, Some(mark), if_cut_off("[[say back]]"), &scene.terms);
+    let talk = scene.driver.resume(resume, sink).await.unwrap();
+    assert_eq!(heard.started().await, id);
+    assert!(said(&heard.turn_end().await, "back"));
+    talk.stop().await;
+    scene.house.nothing_is_left().await;
+}
+
+#[tokio::test]
+async fn agents_introduce_themselves_and_a_missing_one_is_said_how_to_install() {
+    let Some(scene) = Scene::set() else { return };
+    let probed = scene.driver.probe().await.unwrap();
+    assert!(probed.known && probed.asks && probed.resumes, "{probed:?}");
+    if have("opencode") {
+        let opencode = Acp::new(scene.house.launcher(), vec!["opencode".to_owned(), "acp".to_owned()]);
+        let probed = opencode.probe().await.unwrap();
+        assert!(probed.known && probed.version.starts_with("1."), "{probed:?}");
+    }
+    let missing = Acp::new(scene.house.launcher(), vec!["gemini".to_owned(), "--acp".to_owned()]);
+    let error = missing.probe().await.unwrap_err().to_string();
+    assert!(error.contains("npm install -g @google/gemini-cli"), "{error}");
+}

@@ -1,0 +1,364 @@
+//! An agent asks before it acts: policy answers, or a person does.
+//!
+//! A question goes the way of every other: written before anybody sees it, bound to this very act, decided
+//! once. While somebody thinks the job's clock stands still. An agent that is taken up again asks with the
+//! same words; it finds the question, or the answer, that is there.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::super::driver::{AgentAnswer, AgentQuestion, FileChange, FileChangeKind, QuestionAbout};
+use super::super::event::JobEventType;
+use super::super::lifecycle::SubState;
+use super::following::Follower;
+use super::writing::{Lost, Writing, told};
+use crate::approval::request::{ApprovalRequest, ApprovalType};
+use crate::audit::chain;
+use crate::audit::event::{Actor, ActorType, ApprovalState, EventType};
+use crate::audit::redact::Redactor;
+use crate::ids::ApprovalId;
+use crate::limits;
+use crate::policy::agents::{Judged, Judgement};
+use crate::policy::decide::Rule;
+
+impl Follower {
+    pub(super) async fn ask(&mut self, question: &AgentQuestion) -> Result<(), Lost> {
+        let binding = self.binding(question);
+        let before = self.supervisor.parts.board.bound(&self.job.owner, &binding).await;
+        if let Some(before) = before.map_err(Lost::Unrecorded)? {
+            return self.asked_again(question, before).await;
+        }
+        let has_failed = match &question.about {
+            QuestionAbout::Command { command, .. } => self.failed.contains(command),
+            QuestionAbout::Patch { .. } | QuestionAbout::Tool { .. } => false,
+        };
+        let parts = &self.supervisor.parts;
+        let judged = parts.judge.judge(&self.job, &self.session, question, has_failed);
+        match &judged.judgement {
+            Judgement::Allow(rule) => {
+                let reason = rule.reason.clone();
+                let approval = self
+                    .about(question, &judged, rule, &binding)
+                    .answered_by_whitelist(&reason);
+                self.let_go(question, approval).await
+            }
+            Judgement::Deny(rule) => {
+                let rule = rule.clone();
+                self.refuse(question, &rule).await
+            }
+            Judgement::Ask(rule) => {
+                let has_room = parts.board.has_room(&self.job.owner).await;
+                if !has_room.map_err(Lost::Unrecorded)? {
+                    let full = Rule {
+                        reason: "too many questions of this caller are open".to_owned(),
+                        ..rule.clone()
+                    };
+                    return self.refuse(question, &full).await;
+                }
+                let approval = self.about(question, &judged, rule, &binding);
+                self.show(question, approval).await
+            }
+        }
+    }
+
+    /// The same question, from an agent that was taken up again.
+    async fn asked_again(&mut self, question: &AgentQuestion, before: ApprovalRequest) -> Result<(), Lost> {
+        self.unasked.remove(&before.id);
+        if !before.is_pending() {
+            self.questions.insert(question.id.clone(), before.id.clone());
+            return self.decided(before).await;
+        }
+        if self.questions.values().any(|id| *id == before.id) {
+            return Ok(());
+        }
+        let mut writing = Writing::of(self.job.changed(self.supervisor.parts.clock.now()));
+        self.pause(&mut writing);
+        self.write(writing).await?;
+        self.wait_for(question, before.id);
+        Ok(())
+    }
+
+    /// The whitelist, or the mode, answers for a person.
+    async fn let_go(&mut self, question: &AgentQuestion, approval: ApprovalRequest) -> Result<(), Lost> {
+        let mut writing = Writing::of(self.job.changed(self.supervisor.parts.clock.now()));
+        writing.job.metrics.approval_count += 1;
+        let payload = told(&writing.job)
+            .text("approval_id", approval.id.as_str())
+            .text("type", approval.kind.as_str())
+            .text("rule", approval.details["rule"].as_str().unwrap_or_default())
+            .text("reason", approval.decision_reason.as_deref().unwrap_or_default())
+            .flag("automatic", true)
+            .finish();
+        let event = self
+            .supervisor
+            .draft(&writing.job, EventType::ApprovalApproved, payload);
+        writing.drafts.push(event.in_state(ApprovalState::AutoApproved));
+        writing
+            .events
+            .push(self.line(JobEventType::ApprovalAutoApproved, &approval));
+        writing
+            .approvals
+            .push(crate::approval::request::ApprovalChange { approval, from: None });
+        self.write(writing).await?;
+        self.answer(question.id.clone(), AgentAnswer::Allow);
+        Ok(())
+    }
+
+    async fn refuse(&mut self, question: &AgentQuestion, rule: &Rule) -> Result<(), Lost> {
+        let mut writing = Writing::of(self.job.changed(self.supervisor.parts.clock.now()));
+        writing.job.metrics.approval_count += 1;
+        let details = details(question, rule, &self.supervisor.parts.redactor);
+        let payload = told(&writing.job)
+            .text("rule", &rule.name)
+            .text("source", &rule.source)
+            .text("reason", &rule.reason)
+            .part("details", &(&Value::Object(details.clone())).into())
+            .finish();
+        let event = self.supervisor.draft(&writing.job, EventType::ApprovalDenied, payload);
+        writing.drafts.push(event.in_state(ApprovalState::Denied));
+        let mut data = Value::Object(details);
+        data["decision"] = json!("deny");
+        let line = self
+            .supervisor
+            .event(&self.job, &self.session, JobEventType::ApprovalDenied, data);
+        writing.events.push(line);
+        self.write(writing).await?;
+        let reason = rule.reason.clone();
+        self.answer(question.id.clone(), AgentAnswer::Deny { reason });
+        Ok(())
+    }
+
+    /// Puts the question before people.
+    async fn show(&mut self, question: &AgentQuestion, approval: ApprovalRequest) -> Result<(), Lost> {
+        let agent = Actor {
+            kind: ActorType::Agent,
+            id: self.job.agent.clone(),
+        };
+        let mut writing = Writing::of(self.job.changed(self.supervisor.parts.clock.now()));
+        writing.job.metrics.approval_count += 1;
+        self.pause(&mut writing);
+        let board = self.supervisor.parts.board.clone();
+        let opening = board.opening(approval.clone(), &agent);
+        writing.drafts.extend(opening.events);
+        writing.approvals.push(opening.change);
+        writing
+            .events
+            .push(self.line(JobEventType::ApprovalRequested, &approval));
+        self.write(writing).await?;
+        board.show(&approval);
+        self.wait_for(question, approval.id);
+        Ok(())
+    }
+
+    fn wait_for(&mut self, question: &AgentQuestion, id: ApprovalId) {
+        self.questions.insert(question.id.clone(), id.clone());
+        let board = self.supervisor.parts.board.clone();
+        self.decisions.spawn(async move { board.settled(&id).await });
+    }
+
+    fn pause(&self, writing: &mut Writing) {
+        let now = self.supervisor.parts.clock.now();
+        writing.job.clock = writing.job.clock.paused(now);
+        if writing.job.sub_state != Some(SubState::Interrupting) {
+            writing.job.sub_state = Some(SubState::WaitingApproval);
+        }
+    }
+
+    /// A question was settled, by whomever: the act is let go, or refused, and the clock runs again.
+    pub(super) async fn decided(&mut self, approval: ApprovalRequest) -> Result<(), Lost> {
+        let asked = self.questions.iter().find(|(_, id)| **id == approval.id);
+        let Some(question) = asked.map(|(question, _)| question.clone()) else {
+            return Ok(());
+        };
+        self.questions.remove(&question);
+        let now = self.supervisor.parts.clock.now();
+        let mut writing = Writing::of(self.job.changed(now));
+        if self.questions.is_empty() && self.job.sub_state == Some(SubState::WaitingApproval) {
+            writing.job.sub_state = None;
+            writing.job.clock = writing.job.clock.running(now);
+        }
+        let state = approval.state();
+        // What was let go before is answered again, not counted again.
+        let is_new = !matches!(state, ApprovalState::Applied);
+        if is_new {
+            writing.job.metrics.approval_ms += approval.waiting_ms().unwrap_or(0);
+        }
+        let answer = match state {
+            ApprovalState::Approved | ApprovalState::Applied | ApprovalState::AutoApproved => Some(AgentAnswer::Allow),
+            ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Failed => {
+                let reason = approval
+                    .decision_reason
+                    .clone()
+                    .unwrap_or_else(|| "it was not approved".to_owned());
+                Some(AgentAnswer::Deny { reason })
+            }
+            ApprovalState::Withdrawn | ApprovalState::Pending => None,
+        };
+        if state == ApprovalState::Approved {
+            let applied = self.supervisor.parts.board.applying(&approval, &self.job.started_by);
+            writing.drafts.extend(applied.events);
+            writing.approvals.push(applied.change);
+        }
+        if is_new {
+            let kind = match state {
+                ApprovalState::Approved | ApprovalState::Applied | ApprovalState::AutoApproved => {
+                    JobEventType::ApprovalApproved
+                }
+                ApprovalState::Denied
+                | ApprovalState::Expired
+                | ApprovalState::Failed
+                | ApprovalState::Withdrawn
+                | ApprovalState::Pending => JobEventType::ApprovalDenied,
+            };
+            writing.events.push(self.line(kind, &approval));
+        }
+        self.write(writing).await?;
+        if let Some(answer) = answer {
+            self.answer(question, answer);
+        }
+        Ok(())
+    }
+
+    /// The agent no longer asks.
+    pub(super) async fn withdrawn(&mut self, question: &str) {
+        if let Some(id) = self.questions.get(question).cloned() {
+            self.withdraw(&id, "the agent no longer asks").await;
+        }
+    }
+
+    /// Nobody waits for any of them.
+    pub(super) async fn withdraw_all(&mut self, why: &str) {
+        let unasked = std::mem::take(&mut self.unasked);
+        let all: BTreeSet<ApprovalId> = self.questions.values().cloned().chain(unasked).collect();
+        for id in all {
+            self.withdraw(&id, why).await;
+        }
+    }
+
+    async fn withdraw(&self, id: &ApprovalId, why: &str) {
+        let by = Actor {
+            kind: ActorType::Agent,
+            id: self.job.agent.clone(),
+        };
+        if let Err(error) = self.supervisor.parts.board.withdraw(id, &by, why).await {
+            tracing::warn!(%error, "a question could not be withdrawn");
+        }
+    }
+
+    fn line(&self, kind: JobEventType, approval: &ApprovalRequest) -> super::super::event::JobEvent {
+        let mut data = Value::Object(approval.details.clone());
+        data["requestId"] = json!(approval.id.as_str());
+        if let Some(decision) = approval.decision() {
+            data["decision"] = json!(decision.as_str());
+            data["decisionReason"] = json!(approval.decision_reason);
+            data["approval_state"] = json!(approval.state().as_str());
+            data["waitingDuration"] = json!(approval.waiting_ms());
+        }
+        self.supervisor.event(&self.job, &self.session, kind, data)
+    }
+
+    /// One digest over the job, the agent's id of the question and what it is about.
+    fn binding(&self, question: &AgentQuestion) -> String {
+        chain::digest(&json!({
+            "job": self.job.id.as_str(), "question": question.id, "about": about(&question.about),
+            "wants_more": question.wants_more,
+        }))
+    }
+
+    fn about(&self, question: &AgentQuestion, judged: &Judged, rule: &Rule, binding: &str) -> ApprovalRequest {
+        let parts = &self.supervisor.parts;
+        let kind = match &question.about {
+            QuestionAbout::Command { .. } => ApprovalType::ExecCommand,
+            QuestionAbout::Patch { .. } => ApprovalType::ApplyPatch,
+            QuestionAbout::Tool { .. } => ApprovalType::ToolCall,
+        };
+        let now = parts.clock.now();
+        let (correlation, owner) = (self.job.correlation_id.clone(), self.job.owner.clone());
+        let mut request = ApprovalRequest::new(parts.ids.approval(), kind, correlation, owner, now);
+        request.job_id = Some(self.job.id.as_str().to_owned());
+        request.run_id.clone_from(&self.job.run_id);
+        request.requested_by.clone_from(&self.job.started_by.id);
+        request.tool = match &question.about {
+            QuestionAbout::Tool { name, .. } => name.clone(),
+            QuestionAbout::Command { .. } | QuestionAbout::Patch { .. } => self.job.agent.clone(),
+        };
+        binding.clone_into(&mut request.binding);
+        request.arguments_digest = chain::digest(&about(&question.about));
+        request.policy_digest.clone_from(&judged.policy_digest);
+        request.details = details(question, rule, &parts.redactor);
+        request.quorum = judged.quorum;
+        request.expires_at = judged.timeout.map(|timeout| now.after(timeout));
+        request.remaining_ms = u64::try_from(self.job.clock.left(now).as_millis()).unwrap_or(u64::MAX);
+        request
+    }
+}
+
+/// Everything of a question that an answer is good for.
+fn about(about: &QuestionAbout) -> Value {
+    match about {
+        QuestionAbout::Command { command, cwd } => json!({"command": command, "cwd": cwd}),
+        QuestionAbout::Patch { changes, grant_root } => {
+            let change = |change: &FileChange| json!([change.path, kind_word(change.kind), change.diff]);
+            json!({"changes": changes.iter().map(change).collect::<Vec<_>>(), "grantRoot": grant_root})
+        }
+        QuestionAbout::Tool { name, input } => json!({"tool": name, "input": input}),
+    }
+}
+
+/// What a person sees: S1's ExecCommandApproval or ApplyPatchApproval, with why it is asked.
+fn details(question: &AgentQuestion, rule: &Rule, redactor: &Redactor) -> Map<String, Value> {
+    let clean = |text: &str| redactor.redact_text(text).into_owned();
+    let mut details = Map::new();
+    let mut put = |name: &str, value: Value| {
+        details.insert(name.to_owned(), value);
+    };
+    match &question.about {
+        QuestionAbout::Command { command, cwd } => {
+            put("command", json!(clean(command)));
+            put("cwd", json!(cwd.as_ref().map(|cwd| clean(&cwd.to_string_lossy()))));
+        }
+        QuestionAbout::Patch { changes, grant_root } => {
+            let shown: Vec<Value> = changes
+                .iter()
+                .take(limits::FILES_SHOWN_MAX)
+                .map(|change| file_change(change, redactor))
+                .collect();
+            put("fileChanges", json!(shown));
+            put("files", json!(changes.len()));
+            put("grantRoot", json!(grant_root));
+        }
+        QuestionAbout::Tool { name, input } => {
+            put("tool", json!(clean(name)));
+            put("input", super::super::event::presentable(redactor, input.clone()));
+        }
+    }
+    // S1's `reason` is the agent's own; why it is asked at all stands beside it.
+    let reason = question.reason.as_deref().unwrap_or(&rule.reason);
+    put("reason", json!(clean(reason)));
+    put("rule", json!(rule.name));
+    put("rule_reason", json!(rule.reason));
+    put("source", json!(rule.source));
+    put("wants_more", json!(question.wants_more));
+    details
+}
+
+fn file_change(change: &FileChange, redactor: &Redactor) -> Value {
+    let preview = change.diff.as_deref().map(|diff| {
+        let clean = redactor.redact_text(diff);
+        clean.chars().take(limits::PREVIEW_CHARS_MAX).collect::<String>()
+    });
+    let mut shown = json!({"path": redactor.redact_text(&change.path), "type": kind_word(change.kind)});
+    if let Some(preview) = preview {
+        shown["contentPreview"] = json!(preview);
+    }
+    shown
+}
+
+fn kind_word(kind: FileChangeKind) -> &'static str {
+    match kind {
+        FileChangeKind::Create => "create",
+        FileChangeKind::Modify => "modify",
+        FileChangeKind::Delete => "delete",
+    }
+}

@@ -1,0 +1,258 @@
+//! Looks after jobs: gives each its turn, follows its agent, and leaves none behind.
+//!
+//! Decisions are pure ([`queue`]: whose turn it is, [`course`]: what follows from what happened); this loop
+//! and its followers ([`following`]) only carry them out, over ports. Whatever must survive is written before
+//! the next thing is done, over the version that it was made from. So at any moment this process may vanish:
+//! another, or the next, finds the job as it stands and goes on ([`recovery`]).
+
+mod asking;
+pub mod course;
+mod following;
+pub mod queue;
+mod recovery;
+mod writing;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::broadcast;
+
+use super::driver::{AgentDriver, AgentQuestion, Endpoint};
+use super::event::JobEvent;
+use super::files::Files;
+use super::keeping::{Hold, JobChange, Jobs};
+use super::lifecycle::SubState;
+use super::session::JobSession;
+use super::state::Job;
+use crate::approval::board::Board;
+use crate::audit::redact::Redactor;
+use crate::audit::{Change, Pending, Record, RecordError};
+use crate::clock::Clock;
+use crate::ids::{CredentialId, IdSource, JobId, JobSessionId};
+use crate::limits;
+use crate::policy::agents::Judged;
+use following::Follower;
+pub(crate) use writing::told;
+
+/// How soon a job is looked at again when nobody says that something happened.
+const LOOK_EVERY: Duration = Duration::from_millis(1_000);
+/// News that a slow listener may lag behind before it misses some.
+const NEWS_KEPT: usize = 1_024;
+
+/// Port: the agents of this installation.
+pub trait Agents: Send + Sync + 'static {
+    fn find(&self, name: &str) -> Option<Agent>;
+
+    /// The way back to us for a job's own tool calls, where there is one.
+    fn endpoint(&self, job: &Job) -> Pending<Option<Endpoint>>;
+}
+
+/// One agent of the configuration.
+#[derive(Clone)]
+pub struct Agent {
+    pub driver: Arc<dyn AgentDriver>,
+    pub environment: BTreeMap<String, String>,
+}
+
+/// Port: what policy says of an agent's question.
+pub trait Judge: Send + Sync + 'static {
+    /// `has_failed`: the same command failed before in this job.
+    fn judge(&self, job: &Job, session: &JobSession, question: &AgentQuestion, has_failed: bool) -> Judged;
+}
+
+pub struct SupervisorParts {
+    pub jobs: Arc<dyn Jobs>,
+    pub record: Arc<dyn Record>,
+    pub files: Arc<dyn Files>,
+    pub board: Arc<Board>,
+    pub agents: Arc<dyn Agents>,
+    pub judge: Arc<dyn Judge>,
+    pub redactor: Redactor,
+    pub clock: Clock,
+    pub ids: IdSource,
+    pub settings: SupervisorSettings,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct SupervisorSettings {
+    /// Jobs that run at once (`jobs.maxProcesses`).
+    pub processes_max: usize,
+    /// How long an agent may say nothing.
+    pub idle_max: Duration,
+}
+
+/// Something that happened to a job, for whoever watches.
+#[derive(Clone, Debug)]
+pub enum News {
+    Event(Arc<JobEvent>),
+    /// A piece of a message that is still being written; it is kept nowhere.
+    Text {
+        job_id: JobId,
+        text: Arc<str>,
+    },
+}
+
+pub struct Supervisor {
+    parts: SupervisorParts,
+    news: broadcast::Sender<News>,
+    state: Mutex<Places>,
+}
+
+/// The jobs that run here.
+#[derive(Default)]
+struct Places {
+    held: HashMap<JobId, Held>,
+    served_last: Option<CredentialId>,
+    is_closing: bool,
+}
+
+struct Held {
+    owner: CredentialId,
+    session: JobSessionId,
+}
+
+impl Supervisor {
+    pub fn new(parts: SupervisorParts) -> Arc<Self> {
+        Arc::new(Self {
+            parts,
+            news: broadcast::Sender::new(NEWS_KEPT),
+            state: Mutex::default(),
+        })
+    }
+
+    /// What happens from now on to the jobs that run in this process.
+    pub fn news(&self) -> broadcast::Receiver<News> {
+        self.news.subscribe()
+    }
+
+    /// Gives jobs their turns for as long as this process lives.
+    pub async fn run(self: Arc<Self>) {
+        let mut changes = self.parts.board.changes();
+        let mut next_round = self.parts.clock.now();
+        loop {
+            changes.mark_unchanged();
+            if self.lock().is_closing {
+                return;
+            }
+            if self.parts.clock.now() >= next_round {
+                next_round = self.parts.clock.now().after(limits::JOB_BEAT_EVERY);
+                if let Err(error) = self.round().await {
+                    tracing::warn!(%error, "jobs that nobody looks after cannot be looked for, trying again");
+                }
+            }
+            if let Err(error) = self.dispatch().await {
+                tracing::warn!(%error, "jobs cannot be given their turns, trying again");
+            }
+            let _ = tokio::time::timeout(LOOK_EVERY, changes.changed()).await;
+        }
+    }
+
+    /// Takes no more jobs. Those that run are left as they are, for the next process to go on with.
+    pub fn close(&self) {
+        self.lock().is_closing = true;
+    }
+
+    /// Shows that we live, and frees what the dead left.
+    async fn round(self: &Arc<Self>) -> Result<(), RecordError> {
+        self.beat().await?;
+        self.free_abandoned().await?;
+        self.reap().await?;
+        self.file_the_rest().await
+    }
+
+    /// Gives turns while there are places.
+    async fn dispatch(self: &Arc<Self>) -> Result<(), RecordError> {
+        while self.lock().held.len() < self.parts.settings.processes_max {
+            let now = self.parts.clock.now();
+            let mut waiting = self.parts.jobs.waiting(now, limits::JOBS_AT_ONCE).await?;
+            // Another process may know the agents that this one does not.
+            waiting.retain(|job| self.parts.agents.find(&job.agent).is_some() && !self.serves(&job.session_id));
+            let Some(job) = self.whose_turn(waiting) else {
+                return Ok(());
+            };
+            match self.take(&job).await {
+                Ok(taken) => self.follow(taken).await?,
+                Err(RecordError::JobMoved) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn whose_turn(&self, mut waiting: Vec<Job>) -> Option<Job> {
+        let owners: Vec<CredentialId> = waiting.iter().map(|job| job.owner.clone()).collect();
+        let mut state = self.lock();
+        let mut running = BTreeMap::new();
+        for held in state.held.values() {
+            *running.entry(held.owner.clone()).or_insert(0) += 1;
+        }
+        let place = queue::next(&owners, &running, state.served_last.as_ref())?;
+        state.served_last = Some(owners[place].clone());
+        Some(waiting.swap_remove(place))
+    }
+
+    /// From now on this process looks after the job, and its clock runs.
+    async fn take(&self, job: &Job) -> Result<Job, RecordError> {
+        let now = self.parts.clock.now();
+        let mut next = job.changed(now);
+        let was_paused = next.sub_state == Some(SubState::PausedLimit);
+        next.not_before = None;
+        next.clock = next.clock.running(now);
+        if was_paused {
+            next.sub_state = Some(SubState::Recovering);
+        }
+        let mut change = JobChange::over(job.version, next.clone());
+        change.hold = Hold::Take;
+        let events = if was_paused {
+            vec![self.limit_over(&next)]
+        } else {
+            Vec::new()
+        };
+        self.commit(Change {
+            events,
+            jobs: vec![change],
+            ..Change::default()
+        })
+        .await?;
+        Ok(next)
+    }
+
+    async fn follow(self: &Arc<Self>, job: Job) -> Result<(), RecordError> {
+        let Some(session) = self.parts.jobs.session(&job.session_id).await? else {
+            return Err(RecordError::Unavailable(format!(
+                "the session of job `{}` is missing",
+                job.id
+            )));
+        };
+        let Some(agent) = self.parts.agents.find(&job.agent) else {
+            return Ok(());
+        };
+        let held = Held {
+            owner: job.owner.clone(),
+            session: job.session_id.clone(),
+        };
+        self.lock().held.insert(job.id.clone(), held);
+        let supervisor = self.clone();
+        tokio::spawn(async move {
+            let id = job.id.clone();
+            Follower::new(supervisor.clone(), agent, job, session).conduct().await;
+            supervisor.lock().held.remove(&id);
+            supervisor.parts.board.announce();
+        });
+        Ok(())
+    }
+
+    /// Whether a follower of this process has the conversation, if only to let go of it.
+    fn serves(&self, session: &JobSessionId) -> bool {
+        self.lock().held.values().any(|held| held.session == *session)
+    }
+
+    fn holds(&self, job: &JobId) -> bool {
+        self.lock().held.contains_key(job)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Places> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

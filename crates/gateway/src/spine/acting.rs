@@ -1,0 +1,339 @@
+//! A call of a tool that is no command, from its arguments to its record.
+//!
+//! The stations are the same: policy decides, a person is asked where it says so, and before anything is
+//! done the record says that it will be. A question that nobody waits for any longer lies in the store; the
+//! same call, repeated, learns the answer, and a yes is used once.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::asking::unrecorded;
+use super::waiting::{full, waits};
+use super::{Gateway, InForce};
+use crate::approval::binding::{self, Binding};
+use crate::approval::request::{ApprovalRequest, ApprovalType};
+use crate::approval::{ClearedAct, allow_act, board, clear_act};
+use crate::audit::event::{ApprovalState, Draft, EventType};
+use crate::audit::payload::{Object, Payload};
+use crate::audit::{Change, RecordError};
+use crate::clock::Timestamp;
+use crate::error::{ErrorCode, Refusal, Status};
+use crate::ids::CorrelationId;
+use crate::job::driver::AgentQuestion;
+use crate::job::input::TaskApproval;
+use crate::job::session::JobSession;
+use crate::job::state::{ErrorDetails, Job};
+use crate::job::supervise::Judge;
+use crate::limits;
+use crate::policy::actor::Context;
+use crate::policy::acts::{self, ActQuestion, ActVerdict};
+use crate::policy::agents::{self, Judged};
+use crate::policy::tools::ToolUse;
+use crate::service::{Answer, ToolCall};
+use crate::session::{Admitted, Role};
+use crate::tools::acts::{Act, Asked};
+use crate::tools::exec::yaml;
+
+impl Gateway {
+    pub(super) async fn act(
+        self: &Arc<Self>,
+        admitted: &Admitted,
+        place: usize,
+        call: &ToolCall,
+        started: Timestamp,
+    ) -> Answer {
+        let mut correlation = self.ports.ids.correlation();
+        let outcome = self.conduct_act(admitted, place, call, &mut correlation).await;
+        let answer = match outcome {
+            Ok(fields) => answered(fields),
+            Err(refusal) => refused(&refusal),
+        };
+        let caller = admitted.caller();
+        let told = Ok(answer.clone());
+        match self.record_call(caller, call, started, &told, &correlation).await {
+            Ok(()) => answer,
+            Err(error) => refused(&unrecorded(&error)),
+        }
+    }
+
+    async fn conduct_act(
+        self: &Arc<Self>,
+        admitted: &Admitted,
+        place: usize,
+        call: &ToolCall,
+        correlation: &mut CorrelationId,
+    ) -> Result<Map<String, Value>, Refusal> {
+        let in_force = self.in_force();
+        let act = self.toolboxes()[place].read(&Asked {
+            caller: admitted.caller(),
+            call,
+            policy: &in_force.policy,
+            around: &in_force.outlook.surroundings(),
+        })?;
+        let verdict = {
+            let used = ToolUse {
+                tool: &call.tool,
+                action: act.action(),
+                target: act.target(),
+            };
+            let context = in_force.policy.context(admitted.caller());
+            acts::decide(&in_force.policy, &context, &used, act.wants_more().as_deref())
+        };
+        let requested = self.requested(admitted, call, &*act, &verdict, &in_force);
+        let cleared = match verdict {
+            ActVerdict::Deny(denial) => return Err(denial.refusal),
+            ActVerdict::Allow(permit) => {
+                let cleared = allow_act(permit, admitted, correlation.clone());
+                if !act.only_looks() {
+                    let opening = self.opened(&cleared, requested);
+                    self.commit(opening).await.map_err(|error| unrecorded(&error))?;
+                }
+                cleared
+            }
+            ActVerdict::Ask(question) => {
+                let (cleared, approval) = self
+                    .ask_about(admitted, call, &*act, question, &in_force, correlation)
+                    .await?;
+                let mut opening = self.opened(&cleared, requested);
+                let applied = self.ports.board.applying(&approval, &admitted.caller().actor);
+                opening.events.extend(applied.events);
+                opening.approvals.push(applied.change);
+                match self.commit(opening).await {
+                    Ok(_) => self.ports.board.announce(),
+                    Err(RecordError::ApprovalMoved) => {
+                        let message = "this approval was used by the same call at this moment; call again to ask anew";
+                        return Err(Refusal::new(ErrorCode::Conflict, message));
+                    }
+                    Err(error) => return Err(unrecorded(&error)),
+                }
+                cleared
+            }
+        };
+        act.perform(cleared).await
+    }
+
+    /// Asks, and waits as long as a client will. What was asked before is not asked again.
+    async fn ask_about(
+        self: &Arc<Self>,
+        admitted: &Admitted,
+        call: &ToolCall,
+        act: &dyn Act,
+        question: ActQuestion,
+        in_force: &InForce,
+        correlation: &mut CorrelationId,
+    ) -> Result<(ClearedAct, Box<ApprovalRequest>), Refusal> {
+        let caller = admitted.caller();
+        let details = Value::Object(act.details());
+        let arguments = Value::Object(call.arguments.clone());
+        let binding = binding::bind_act(&call.tool, &arguments, &details, &caller.credential, &in_force.digest);
+        let board = &self.ports.board;
+        let before = board.bound(&caller.credential, &binding.digest).await;
+        let before = before.map_err(|error| unrecorded(&error))?;
+        let approval = match before.filter(|before| self.still_counts(before)) {
+            Some(before) => before,
+            None => {
+                if !board
+                    .has_room(&caller.credential)
+                    .await
+                    .map_err(|error| unrecorded(&error))?
+                {
+                    return Err(full());
+                }
+                self.post_act(admitted, call, details, &question, &binding, in_force, correlation)
+                    .await?
+            }
+        };
+        *correlation = approval.correlation_id.clone();
+        let mut cancel = call.cancel.clone();
+        let patience = call
+            .answer_within
+            .unwrap_or(self.settings.answer_within)
+            .min(self.settings.answer_within);
+        let settled = tokio::select! {
+            biased;
+            settled = board.settled(&approval.id) => settled,
+            () = cancel.cancelled() => {
+                let reason = "the caller cancelled it";
+                if let Err(error) = board.withdraw(&approval.id, &caller.actor, reason).await {
+                    tracing::warn!(%error, "a question could not be withdrawn");
+                }
+                return Err(Refusal::new(ErrorCode::Cancelled, "the call was cancelled while its question was open"));
+            }
+            () = self.consult_about(caller, call, &approval.id) => unreachable!("it never resolves"),
+            () = tokio::time::sleep(patience) => {
+                let pending = Refusal::new(ErrorCode::ApprovalPending, waits(&approval.id));
+                return Err(pending.with("approval_id", approval.id.as_str()));
+            }
+        };
+        if let Some(refusal) = board::refusal(&settled) {
+            return Err(refusal);
+        }
+        let cleared = clear_act(question, &binding, &settled, admitted)
+            .map_err(|error| Refusal::new(ErrorCode::ApprovalDenied, error.to_string()))?;
+        Ok((cleared, Box::new(settled)))
+    }
+
+    /// Whether the answer to an earlier call of the same words is this call's answer as well: one that is
+    /// open, a yes that was not used, or a no that is young enough to be the one that was waited for.
+    fn still_counts(&self, before: &ApprovalRequest) -> bool {
+        let given = before.resolved_at.unwrap_or(before.created_at);
+        let age = self.ports.clock.now().since(given);
+        match before.state() {
+            ApprovalState::Pending => true,
+            ApprovalState::Approved => age < limits::APPROVAL_USABLE_FOR,
+            ApprovalState::Denied | ApprovalState::Expired => age < limits::DENIAL_TOLD_FOR,
+            ApprovalState::Withdrawn | ApprovalState::AutoApproved | ApprovalState::Applied | ApprovalState::Failed => {
+                false
+            }
+        }
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what a question is made of, each from another station"
+    )]
+    async fn post_act(
+        &self,
+        admitted: &Admitted,
+        call: &ToolCall,
+        details: Value,
+        question: &ActQuestion,
+        binding: &Binding,
+        in_force: &InForce,
+        correlation: &CorrelationId,
+    ) -> Result<ApprovalRequest, Refusal> {
+        let (caller, ports) = (admitted.caller(), &self.ports);
+        let mut request = ApprovalRequest::new(
+            ports.ids.approval(),
+            ApprovalType::ToolCall,
+            correlation.clone(),
+            caller.credential.clone(),
+            ports.clock.now(),
+        );
+        request.requested_by.clone_from(&caller.actor.id);
+        request.tool.clone_from(&call.tool);
+        request.binding.clone_from(&binding.digest);
+        request.arguments_digest.clone_from(&binding.arguments);
+        request.policy_digest.clone_from(&binding.policy);
+        let mut shown = ports
+            .redactor
+            .redact_json(&details)
+            .as_object()
+            .cloned()
+            .unwrap_or_default();
+        let rule = question.rule();
+        shown.insert("reason".to_owned(), json!(rule.reason));
+        shown.insert("rule".to_owned(), json!(rule.name));
+        shown.insert("source".to_owned(), json!(rule.source));
+        request.details = shown;
+        let approval = &in_force.policy.approval;
+        request.quorum = approval.quorum;
+        request.expires_at = approval.timeout.map(|timeout| request.created_at.after(timeout));
+        let opening = ports.board.opening(request, &caller.actor);
+        let posted = opening.change.approval.clone();
+        let change = Change {
+            events: opening.events,
+            approvals: vec![opening.change],
+            ..Change::default()
+        };
+        self.commit(change).await.map_err(|error| unrecorded(&error))?;
+        ports.board.show(&posted);
+        Ok(posted)
+    }
+
+    /// What the record says before an act is done.
+    fn requested(
+        &self,
+        admitted: &Admitted,
+        call: &ToolCall,
+        act: &dyn Act,
+        verdict: &ActVerdict,
+        in_force: &InForce,
+    ) -> Object {
+        let rule = verdict.rule();
+        let details = self.ports.redactor.redact_json(&Value::Object(act.details()));
+        Object::new()
+            .text("tool", &call.tool)
+            .optional_text("action", act.action())
+            .text("credential", admitted.caller().credential.as_str())
+            .text("verdict", verdict.word())
+            .text("rule", &rule.name)
+            .text("source", &rule.source)
+            .text("reason", &rule.reason)
+            .part("details", &Payload::from(&details))
+            .part("policy", &in_force.snapshot_for(admitted.caller()))
+    }
+
+    fn opened(&self, cleared: &ClearedAct, requested: Object) -> Change {
+        let approval = cleared.approval().map(|id| id.as_str());
+        let event = Draft::new(
+            self.ports.ids.event(),
+            self.ports.clock.now(),
+            cleared.correlation_id().clone(),
+            cleared.caller().actor.clone(),
+            EventType::ActRequested,
+            requested.optional_text("approval_id", approval).finish(),
+        );
+        Change {
+            events: vec![event],
+            ..Change::default()
+        }
+    }
+}
+
+impl Judge for Gateway {
+    fn judge(&self, _job: &Job, session: &JobSession, question: &AgentQuestion, has_failed: bool) -> Judged {
+        let in_force = self.in_force();
+        let task = TaskApproval::from_json(&session.config["approvalPolicy"]);
+        let policy = agents::for_task(&in_force.policy, task.as_ref());
+        let context = Context::of_role(Role::Agent);
+        Judged {
+            judgement: agents::judge(
+                &policy,
+                &context,
+                question,
+                has_failed,
+                &in_force.outlook.surroundings(),
+            ),
+            policy_digest: in_force.digest.clone(),
+            quorum: policy.approval.quorum,
+            timeout: policy.approval.timeout,
+        }
+    }
+}
+
+fn answered(fields: Map<String, Value>) -> Answer {
+    let structured = Value::Object(fields);
+    Answer {
+        text: yaml::write(&structured),
+        structured,
+        is_error: false,
+        command: None,
+    }
+}
+
+/// S1's ToolResult of a call that was not accepted, with what every error says.
+fn refused(refusal: &Refusal) -> Answer {
+    let error = ErrorDetails::of(refusal);
+    let status = match refusal.status() {
+        Status::Pending => "pending",
+        Status::Ok | Status::Rejected | Status::Timeout | Status::Failed | Status::Running => "rejected",
+    };
+    let mut structured = json!({
+        "status": status, "message": refusal.message, "error": error.to_json(),
+        "error_code": error.code, "error_message": refusal.message, "retryable": error.retryable,
+    });
+    if !refusal.details.is_empty() {
+        structured["error_details"] = Value::Object(refusal.details.clone());
+    }
+    if let Some(approval) = refusal.details.get("approval_id") {
+        structured["approval_id"] = approval.clone();
+    }
+    Answer {
+        text: yaml::write(&structured),
+        structured,
+        is_error: true,
+        command: None,
+    }
+}

@@ -1,0 +1,63 @@
+//! Tools that are no commands: how they are offered, read, cleared and performed.
+//!
+//! A [`Toolbox`] brings definitions and reads a call into an [`Act`]. The spine takes it from there: policy
+//! decides, a person is asked where it says so, the record opens, and only then is the act handed its
+//! [`ClearedAct`], without which it cannot be performed.
+
+use serde_json::{Map, Value};
+
+use crate::approval::ClearedAct;
+use crate::audit::Pending;
+use crate::catalog::definition::ToolDefinition;
+use crate::error::Refusal;
+use crate::policy::actor::Target;
+use crate::policy::decide::Surroundings;
+use crate::policy::effective::EffectivePolicy;
+use crate::service::ToolCall;
+use crate::session::Caller;
+
+/// Port: a family of tools.
+pub trait Toolbox: Send + Sync + 'static {
+    /// The tools that can work here now, in the order clients list them.
+    fn definitions(&self) -> Vec<ToolDefinition>;
+
+    /// Reads a call to one of them. Nothing is done yet.
+    fn read(&self, asked: &Asked<'_>) -> Result<Box<dyn Act>, Refusal>;
+}
+
+/// A call, and what it is read by.
+pub struct Asked<'a> {
+    pub caller: &'a Caller,
+    pub call: &'a ToolCall,
+    pub policy: &'a EffectivePolicy,
+    pub around: &'a Surroundings<'a>,
+}
+
+/// What a call wants done.
+pub trait Act: Send + Sync + 'static {
+    /// The value of the argument `action`, where the tool has one.
+    fn action(&self) -> Option<&str> {
+        None
+    }
+
+    /// What it is aimed at, where its arguments say so.
+    fn target(&self) -> Target<'_> {
+        Target::default()
+    }
+
+    /// What it asks for beyond what policy gives, in words.
+    fn wants_more(&self) -> Option<String> {
+        None
+    }
+
+    /// Looking changes nothing, so its record is written when it is answered.
+    fn only_looks(&self) -> bool {
+        false
+    }
+
+    /// What a person must see to decide; redacted by whoever shows it.
+    fn details(&self) -> Map<String, Value>;
+
+    /// Does it. The fields of the tool's result.
+    fn perform(self: Box<Self>, cleared: ClearedAct) -> Pending<Result<Map<String, Value>, Refusal>>;
+}

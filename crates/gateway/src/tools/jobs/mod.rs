@@ -1,0 +1,80 @@
+//! The tools of agent jobs: S1's three, those to start any agent and to look after what was started, and
+//! two for clients of the MCP server that Codex once had.
+//!
+//! They are offered only where an agent is there to do the work. All of them come to the
+//! [desk](crate::job::desk); what happens afterwards is the supervisor's business.
+
+mod dropin;
+mod looking;
+pub mod schema;
+mod starting;
+mod talking;
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use crate::catalog::definition::ToolDefinition;
+use crate::error::{ErrorCode, Refusal};
+use crate::job::desk::JobDesk;
+use crate::job::state::Job;
+use crate::tools::acts::{Act, Asked, Toolbox};
+
+/// Agents that can be started here, by their names; the first is the one for whoever names none.
+#[derive(Clone, Debug)]
+pub struct Offered {
+    pub names: Vec<String>,
+    /// The one that `start-codex-task` starts.
+    pub codex: Option<String>,
+}
+
+pub struct JobTools {
+    desk: Arc<JobDesk>,
+    offered: Offered,
+}
+
+impl JobTools {
+    pub fn new(desk: Arc<JobDesk>, offered: Offered) -> Arc<Self> {
+        Arc::new(Self { desk, offered })
+    }
+}
+
+impl Toolbox for JobTools {
+    fn definitions(&self) -> Vec<ToolDefinition> {
+        schema::definitions(&self.offered)
+    }
+
+    fn read(&self, asked: &Asked<'_>) -> Result<Box<dyn Act>, Refusal> {
+        let desk = self.desk.clone();
+        match (asked.call.tool.as_str(), &self.offered.codex) {
+            ("start-codex-task", Some(codex)) => starting::codex_task(desk, codex, asked),
+            ("codex", Some(codex)) => dropin::codex(desk, codex, asked),
+            ("codex-reply", Some(_)) => dropin::reply(desk, asked),
+            ("start-task", _) => starting::task(desk, &self.offered, asked),
+            ("send-message", _) => talking::send(desk, asked),
+            ("interrupt-task", _) => talking::interrupt(desk, asked),
+            ("job-status", _) => looking::status(desk, asked),
+            ("list-jobs", _) => looking::list(desk, asked),
+            ("job-logs", _) => looking::logs(desk, asked),
+            (other, _) => Err(Refusal::new(
+                ErrorCode::UnknownTool,
+                format!("there is no tool `{other}`"),
+            )),
+        }
+    }
+}
+
+/// S1's ToolResult of what was accepted.
+fn accepted(job: &Job, message: &str) -> Map<String, Value> {
+    let mut result = Map::new();
+    result.insert("status".to_owned(), json!("accepted"));
+    result.insert("jobId".to_owned(), json!(job.id.as_str()));
+    if let Some(conversation) = &job.conversation_id {
+        result.insert("conversationId".to_owned(), json!(conversation.as_str()));
+    }
+    result.insert("message".to_owned(), json!(message));
+    result
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,234 @@
+//! Tools that are no commands pass the same stations: policy, a person where it says so, the record first.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use countersign_gateway::approval::ClearedAct;
+use countersign_gateway::audit::{Pending, RecordError};
+use countersign_gateway::catalog::definition::{Hints, ToolDefinition};
+use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::policy::effective::{Mode, ToolApproval};
+use countersign_gateway::tools::acts::{Act, Asked, Toolbox};
+use serde_json::{Map, Value, json};
+
+use crate::stage::Stage;
+use crate::{no, yes};
+
+const TOOLS: [&str; 3] = ["github_labels_add", "secret.sync.github_k8s", "github_labels_list"];
+
+/// Writes down what it does.
+struct Box3 {
+    done: Arc<Mutex<Vec<String>>>,
+}
+
+impl Toolbox for Box3 {
+    fn definitions(&self) -> Vec<ToolDefinition> {
+        let definition = |name| ToolDefinition {
+            name,
+            title: name,
+            description: name,
+            input_schema: json!({"type": "object"}),
+            output_schema: json!({"type": "object"}),
+            version: "1",
+            hints: Hints {
+                read_only: false,
+                destructive: false,
+                idempotent: false,
+                open_world: false,
+            },
+        };
+        TOOLS.into_iter().map(definition).collect()
+    }
+
+    fn read(&self, asked: &Asked<'_>) -> Result<Box<dyn Act>, Refusal> {
+        let label = asked.call.arguments.get("label").and_then(Value::as_str);
+        let Some(label) = label else {
+            return Err(Refusal::new(ErrorCode::InvalidArguments, "`label` is missing"));
+        };
+        Ok(Box::new(Put {
+            label: label.to_owned(),
+            looks: asked.call.tool == "github_labels_list",
+            done: self.done.clone(),
+        }))
+    }
+}
+
+struct Put {
+    label: String,
+    looks: bool,
+    done: Arc<Mutex<Vec<String>>>,
+}
+
+impl Act for Put {
+    fn wants_more(&self) -> Option<String> {
+        (self.label == "more").then(|| "everything".to_owned())
+    }
+
+    fn only_looks(&self) -> bool {
+        self.looks
+    }
+
+    fn details(&self) -> Map<String, Value> {
+        Map::from_iter([("label".to_owned(), json!(self.label))])
+    }
+
+    fn perform(self: Box<Self>, cleared: ClearedAct) -> Pending<Result<Map<String, Value>, Refusal>> {
+        let by = cleared.approval().map_or("policy", |_| "a person");
+        self.done.lock().unwrap().push(format!("{} by {by}", self.label));
+        Box::pin(async move { Ok(Map::from_iter([("status".to_owned(), json!("ok"))])) })
+    }
+}
+
+fn equipped(stage: &Stage) -> Arc<Mutex<Vec<String>>> {
+    let done: Arc<Mutex<Vec<String>>> = Arc::default();
+    stage.gateway().equip(vec![Arc::new(Box3 { done: done.clone() })]);
+    done
+}
+
+fn done(list: &Arc<Mutex<Vec<String>>>) -> Vec<String> {
+    list.lock().unwrap().clone()
+}
+
+#[tokio::test]
+async fn an_act_is_recorded_before_it_is_done_and_its_call_before_it_is_answered() {
+    let stage = Stage::new(Mode::Untrusted);
+    let list = equipped(&stage);
+    let answer = stage.call("github_labels_add", json!({"label": "x"})).await;
+    assert_eq!(
+        (answer["status"].as_str(), done(&list)),
+        (Some("ok"), vec!["x by policy".to_owned()])
+    );
+    assert_eq!(stage.story(), ["commit mcp.tool.requested", "commit tool.called"]);
+    assert_eq!(stage.payload("mcp.tool.requested")["details"], json!({"label": "x"}));
+    let events = stage.events();
+    assert_eq!(events[0].correlation_id, events[1].correlation_id);
+}
+
+#[tokio::test]
+async fn looking_leaves_one_event() {
+    let stage = Stage::new(Mode::Untrusted);
+    equipped(&stage);
+    stage.call("github_labels_list", json!({"label": "x"})).await;
+    assert_eq!(stage.story(), ["commit tool.called"]);
+}
+
+#[tokio::test]
+async fn without_a_record_nothing_is_done() {
+    let stage = Stage::new(Mode::Untrusted);
+    let list = equipped(&stage);
+    stage.fail_commits(RecordError::Unavailable("the disk is full".to_owned()));
+    let answer = stage.call("github_labels_add", json!({"label": "x"})).await;
+    assert_eq!(
+        (answer["error_code"].as_str(), done(&list).len()),
+        (Some("AUDIT_UNAVAILABLE"), 0)
+    );
+}
+
+#[tokio::test]
+async fn an_act_that_asks_is_done_once_and_only_after_a_yes() {
+    let stage = Stage::new(Mode::Never).answering(yes());
+    let list = equipped(&stage);
+    let call = || stage.call("secret.sync.github_k8s", json!({"label": "x"}));
+    assert_eq!(call().await["status"], "ok");
+    assert_eq!(done(&list), ["x by a person"]);
+    assert_eq!(
+        stage.story(),
+        [
+            "commit approval.requested run.wait.paused",
+            "ask secret.sync.github_k8s",
+            "commit approval.approved run.wait.resumed",
+            "commit mcp.tool.requested mcp.tool.applied",
+            "commit tool.called",
+        ]
+    );
+    // The yes is used up: the same again is another question.
+    call().await;
+    assert_eq!(stage.approvals().len(), 2);
+}
+
+#[tokio::test]
+async fn a_question_that_takes_long_is_answered_by_the_same_call_again() {
+    let stage = Stage::new(Mode::Untrusted);
+    let list = equipped(&stage);
+    let soon = Duration::from_millis(5);
+    let call = |label: &str| stage.call_within("secret.sync.github_k8s", json!({"label": label}), soon);
+    let pending = call("x").await.structured;
+    assert_eq!(
+        (&pending["error_code"], &pending["status"]),
+        (&json!("APPROVAL_PENDING"), &json!("pending"))
+    );
+    let question = stage.asked().await;
+    assert_eq!(pending["approval_id"], question.id.as_str());
+    assert_eq!(question.kind.as_str(), "tool-call");
+    assert_eq!(
+        call("x").await.structured["approval_id"],
+        question.id.as_str(),
+        "not asked twice"
+    );
+    assert_ne!(
+        call("y").await.structured["approval_id"],
+        question.id.as_str(),
+        "another act"
+    );
+    stage.board().decide(&question.id, yes()).await.unwrap();
+    assert_eq!(call("x").await.structured["status"], "ok");
+    assert_eq!(done(&list), ["x by a person"]);
+}
+
+#[tokio::test]
+async fn a_no_is_told_and_nothing_is_done() {
+    let stage = Stage::new(Mode::Untrusted).answering(no());
+    let list = equipped(&stage);
+    let answer = stage.call("secret.sync.github_k8s", json!({"label": "x"})).await;
+    assert_eq!(
+        (answer["error_code"].as_str(), done(&list).len()),
+        (Some("APPROVAL_DENIED"), 0)
+    );
+    assert_eq!(answer["error"]["code"], "APPROVAL_DENIED");
+}
+
+#[tokio::test]
+async fn more_than_policy_gives_is_asked_for_or_denied() {
+    let stage = Stage::new(Mode::Untrusted).answering(yes());
+    let list = equipped(&stage);
+    stage.call("github_labels_add", json!({"label": "more"})).await;
+    assert_eq!(done(&list), ["more by a person"]);
+    let stage = Stage::new(Mode::Never).answering(yes());
+    let list = equipped(&stage);
+    let answer = stage.call("github_labels_add", json!({"label": "more"})).await;
+    assert_eq!(
+        (answer["error_code"].as_str(), done(&list).len()),
+        (Some("POLICY_DENIED"), 0)
+    );
+}
+
+#[tokio::test]
+async fn what_policy_denies_or_hides_is_not_done() {
+    let stage = Stage::new(Mode::Untrusted).asking_for("github_labels_add", ToolApproval::Deny);
+    let list = equipped(&stage);
+    let answer = stage.call("github_labels_add", json!({"label": "x"})).await;
+    assert_eq!(
+        (answer["error_code"].as_str(), done(&list).len()),
+        (Some("POLICY_DENIED"), 0)
+    );
+    assert!(!stage.tools().contains(&"github_labels_add"));
+    let stage = Stage::new(Mode::Untrusted).without_tool("github_labels_add");
+    equipped(&stage);
+    let refused = stage
+        .try_call("github_labels_add", json!({"label": "x"}))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code, ErrorCode::UnknownTool);
+    // Nobody brought this one.
+    let refused = stage.try_call("run_status_report", json!({})).await.unwrap_err();
+    assert_eq!(refused.code, ErrorCode::UnknownTool);
+}
+
+#[tokio::test]
+async fn arguments_that_cannot_be_read_are_refused_and_recorded() {
+    let stage = Stage::new(Mode::Untrusted);
+    equipped(&stage);
+    let answer = stage.call("github_labels_add", json!({})).await;
+    assert_eq!(answer["error_code"], "INVALID_ARGUMENTS");
+    assert_eq!(stage.story(), ["commit tool.called"]);
+}
