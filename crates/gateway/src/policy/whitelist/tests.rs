@@ -1,8 +1,8 @@
 //! What runs without a question, and what never does.
 
 use super::{
-    Asked, Candidate, Environment, Input, RuleText, Source, TaskHand, WhitelistError, WhitelistRule, builtin_rules, covers,
-    with_task,
+    Asked, Candidate, Environment, Input, RuleText, Source, TaskHand, WhitelistError, WhitelistRule, builtin_rules,
+    covers, with_task,
 };
 use crate::policy::line::{Limits, read};
 
