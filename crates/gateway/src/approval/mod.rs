@@ -14,6 +14,7 @@ pub mod journal;
 pub mod lifecycle;
 pub mod question;
 pub mod request;
+pub mod unseen;
 
 use crate::audit::event::ApprovalState;
 use crate::audit::{Pending, RecordError};

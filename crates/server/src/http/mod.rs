@@ -347,6 +347,7 @@ fn routes(options: &HttpOptions, host: &Arc<Host>, stopping: watch::Receiver<boo
         clock: options.clock.clone(),
         session_ttl: options.session_ttl,
         body_bytes: options.limits.body_bytes,
+        takes_callbacks: options.callbacks.is_some(),
         stopping: stopping.clone(),
         shared: rest::Shared::default(),
     });
