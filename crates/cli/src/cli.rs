@@ -133,7 +133,8 @@ pub(crate) struct Demo {
     #[arg(long)]
     pub(crate) open: bool,
     /// Print what happened as JSON, and nothing else.
-    #[arg(long)]
+    // Nothing else means no address of a console either, so nobody could answer.
+    #[arg(long, requires = "auto")]
     pub(crate) json: bool,
 }
 

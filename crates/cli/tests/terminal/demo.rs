@@ -47,6 +47,14 @@ fn a_person_decides_in_the_demo_by_single_keys() {
     nothing_is_left(&stage);
 }
 
+#[test]
+fn json_without_anybody_to_answer_is_refused_at_once() {
+    let output = demo(&Stage::new(), &["--json"]).output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("--auto"), "{said}");
+}
+
 #[track_caller]
 fn nothing_is_left(stage: &Stage) {
     let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
