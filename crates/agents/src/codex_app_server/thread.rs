@@ -161,9 +161,20 @@ impl Conversation for Thread {
         let state = Arc::clone(&self.state);
         let question = question.to_owned();
         Box::pin(async move {
-            let request = state.reading().answered(&question);
-            if let Some(id) = request {
-                state.line().answer(&id, decision(&answer));
+            let (request, turn_id) = {
+                let mut reading = state.reading();
+                (reading.answered(&question), reading.turn_id())
+            };
+            let Some(id) = request else {
+                return Ok(());
+            };
+            state.line().answer(&id, decision(&answer));
+            // A refusal has no place for its reason, without which an agent only tries again.
+            if let (AgentAnswer::Deny { reason }, Some(turn_id)) = (&answer, turn_id)
+                && !reason.is_empty()
+            {
+                let words = Input::Text(format!("What you asked for was declined: {reason}"));
+                state.steer(&turn_id, &[words]).await?;
             }
             Ok(())
         })

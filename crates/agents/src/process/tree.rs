@@ -19,6 +19,9 @@ use crate::limits;
 /// The name of the environment variable by which every process of a job is known.
 pub const MARK: &str = "COUNTERSIGN_JOB";
 
+/// How long it is waited before it is looked again.
+const LOOK_AGAIN: Duration = Duration::from_millis(20);
+
 /// The processes of one mark.
 #[derive(Clone, Debug)]
 pub(crate) struct Tree {
@@ -78,34 +81,41 @@ impl Tree {
         root.is_some_and(|root| root.pid == stat.pid && root.started == stat.started)
     }
 
+    /// The same, by a thread that may take its time: there can be thousands of processes to look at.
+    pub(crate) async fn look(&self) -> BTreeMap<u32, u64> {
+        let tree = self.clone();
+        tokio::task::spawn_blocking(move || tree.members())
+            .await
+            .unwrap_or_default()
+    }
+
+    async fn left(&self, spared: &BTreeMap<u32, u64>) -> BTreeMap<u32, u64> {
+        let mut members = self.look().await;
+        members.retain(|pid, started| spared.get(pid) != Some(started));
+        members
+    }
+
     /// Ends all of it but `spared`: told to terminate first, killed after a while.
     pub(crate) async fn end(&self, spared: &BTreeMap<u32, u64>) -> Result<(), Survivors> {
-        let left = || -> BTreeMap<u32, u64> {
-            let members = self.members().into_iter();
-            members
-                .filter(|(pid, started)| spared.get(pid) != Some(started))
-                .collect()
-        };
-        let told = left();
-        if told.is_empty() {
-            return Ok(());
-        }
-        for (pid, started) in &told {
-            mark::signal(*pid, *started, Signal::TERM);
+        for (pid, started) in self.left(spared).await {
+            mark::signal(pid, started, Signal::TERM);
             // A stopped process would never act on it.
-            mark::signal(*pid, *started, Signal::CONT);
+            mark::signal(pid, started, Signal::CONT);
         }
-        if wait_until(limits::TERMINATE_GRACE, || left().is_empty()).await {
-            return Ok(());
-        }
-        let deadline = Instant::now() + limits::KILL_WAIT;
+        let patient = Instant::now() + limits::TERMINATE_GRACE;
+        let deadline = patient + limits::KILL_WAIT;
         loop {
-            let found = left();
+            let found = self.left(spared).await;
+            let now = Instant::now();
             if found.is_empty() {
                 return Ok(());
             }
-            if Instant::now() > deadline {
+            if now > deadline {
                 return Err(Survivors(found.into_keys().collect()));
+            }
+            if now < patient {
+                sleep(LOOK_AGAIN).await;
+                continue;
             }
             // Stopped first, so that none can fork away while its parent is killed.
             for signal in [Signal::STOP, Signal::KILL] {
@@ -128,7 +138,7 @@ pub(crate) async fn wait_until(patience: Duration, is_so: impl Fn() -> bool) -> 
         if Instant::now() > deadline {
             return false;
         }
-        sleep(Duration::from_millis(20)).await;
+        sleep(LOOK_AGAIN).await;
     }
 }
 

@@ -96,7 +96,7 @@ impl Listener {
             match step {
                 Step::Tell(event) => self.tell(event).await,
                 Step::Write(value) => self.shared.write(vec![value]),
-                Step::Begin => self.shared.spare(&self.tree),
+                Step::Begin => self.shared.spare(&self.tree).await,
                 Step::End => self.end_rest().await,
             }
         }

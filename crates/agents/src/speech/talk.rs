@@ -231,8 +231,9 @@ impl Shared {
     }
 
     /// What runs now is the agent's own; what a turn starts comes later.
-    pub(super) fn spare(&self, tree: &Tree) {
-        *self.spared() = tree.members();
+    pub(super) async fn spare(&self, tree: &Tree) {
+        let members = tree.look().await;
+        *self.spared() = members;
     }
 
     /// Lets whoever waits for the end of a turn look again.

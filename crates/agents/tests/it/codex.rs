@@ -17,7 +17,7 @@ use crate::house::{
 
 pub(crate) struct Scene {
     pub(crate) house: House,
-    _model: Server,
+    model: Server,
     pub(crate) driver: CodexAppServer,
     pub(crate) terms: Terms,
 }
@@ -42,7 +42,7 @@ impl Scene {
             Scene {
                 driver: Scene::driver(&house),
                 house,
-                _model: model,
+                model,
                 terms,
             }
         })
@@ -98,6 +98,7 @@ async fn a_command_runs_when_it_is_allowed_and_not_when_it_is_denied() {
         panic!("{question:?}");
     };
     assert!(command.contains("touch allowed"), "{command}");
+    assert!(!question.wants_more);
     assert_eq!(cwd.as_deref(), Some(scene.terms.cwd.as_path()));
     talk.answer(&question.id, AgentAnswer::Allow).await.unwrap();
     assert!(matches!(heard.turn_end().await, TurnEnd::Completed { .. }));
@@ -111,6 +112,16 @@ async fn a_command_runs_when_it_is_allowed_and_not_when_it_is_denied() {
     talk.answer(&question.id, no).await.unwrap();
     assert!(matches!(heard.turn_end().await, TurnEnd::Completed { .. }));
     assert!(!scene.terms.cwd.join("denied").exists());
+    let told = || {
+        scene
+            .model
+            .seen
+            .lock()
+            .unwrap()
+            .iter()
+            .any(|request| request.body.to_string().contains("declined: not today"))
+    };
+    eventually("the model hears the reason", told).await;
     assert!(
         heard
             .kinds()
@@ -161,6 +172,7 @@ async fn an_interrupt_ends_the_turn_and_what_it_started_and_the_conversation_goe
     let Some(scene) = Scene::set() else { return };
     let (talk, mut heard) = scene.start("[[shell! setsid sleep 3063 & sleep 3063]]").await;
     let question = heard.question().await;
+    assert!(question.wants_more, "it asks to be let out of its sandbox");
     talk.answer(&question.id, AgentAnswer::Allow).await.unwrap();
     eventually("both commands run", || scene.sleeping() == 2).await;
     talk.interrupt().await.unwrap();

@@ -213,18 +213,18 @@ async fn an_agent_without_a_heartbeat_is_ended_with_all_it_started() {
 #[tokio::test]
 async fn an_agent_that_talks_or_waits_for_an_answer_is_well() {
     let mut scene = Scene::set(
-        r#"for i in 1 2 3 4 5 6 7 8; do echo '{"type":"AgentMessage","text":"still here"}'; sleep 0.2; done
+        r#"for i in $(seq 20); do echo '{"type":"AgentMessage","text":"still here"}'; sleep 0.2; done
            echo '{"type":"ApprovalRequired","requestId":"q1","command":"x"}'; read -r answer; echo '{"type":"TaskComplete","result":"well"}'"#,
     );
     scene.definition.input = InputMode::Open;
     scene.definition.health = Some(Health {
         method: HealthMethod::Heartbeat,
         interval: Duration::from_millis(100),
-        timeout: Duration::from_millis(800),
+        timeout: Duration::from_secs(3),
     });
     let (talk, mut heard) = scene.start("x").await;
     let question = heard.question().await;
-    tokio::time::sleep(Duration::from_millis(1600)).await;
+    tokio::time::sleep(Duration::from_secs(4)).await;
     talk.answer(&question.id, AgentAnswer::Allow).await.unwrap();
     assert_eq!(heard.turn_end().await, completed("well"));
 }
