@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use countersign_gateway::job::lifecycle::JobStatus;
+use countersign_gateway::job::state::Job;
 use countersign_gateway::service::{Cancel, Origin, Service as _, ToolCall};
 use countersign_gateway::session::Caller;
 use countersign_gateway::tools::jobs::JobTools;
@@ -61,11 +63,16 @@ pub(super) fn send(flags: &Flags, id: &str, message: &str, form: Form) -> anyhow
 pub(super) fn interrupt(flags: &Flags, id: &str, form: Form) -> anyhow::Result<()> {
     let job = named(flags, id)?;
     let accepted = call(flags, "interrupt-task", json!({"jobId": job.id.as_str()}))?;
-    let message = accepted["message"].as_str().unwrap_or_default().to_owned();
-    tell(&accepted, form, &message)
+    let line = match job.status() {
+        JobStatus::Pending => "the job is called back",
+        JobStatus::Running | JobStatus::Completed | JobStatus::Failed | JobStatus::Cancelled | JobStatus::Timeout => {
+            "the job is being interrupted; `countersign jobs show` tells when it has ended"
+        }
+    };
+    tell(&accepted, form, line)
 }
 
-fn named(flags: &Flags, id: &str) -> anyhow::Result<countersign_gateway::job::state::Job> {
+fn named(flags: &Flags, id: &str) -> anyhow::Result<Job> {
     let window = Window::open(flags)?;
     start::runtime()?.block_on(window.named(id))
 }
@@ -94,8 +101,8 @@ fn call(flags: &Flags, tool: &str, arguments: Value) -> anyhow::Result<Value> {
     );
     let Some(agents) = jobs::installed(&started, &homes) else {
         anyhow::bail!(
-            "there is no agent; list one under `agents` in the configuration, or install `codex` or `claude` on `{}`",
-            "command_policy.path"
+            "there is no agent; list one under `agents` in the configuration, or install `codex` or `claude` in a \
+             directory of `command_policy.path`"
         );
     };
     let approvers = Approvers {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use countersign_gateway::approval::Alone;
 use countersign_gateway::clock::Clock;
+use countersign_gateway::ids::JobId;
 use countersign_gateway::job::desk::JobDesk;
 use countersign_gateway::job::keeping::JobFilter;
 use countersign_gateway::job::lifecycle::JobStatus;
@@ -87,7 +88,7 @@ impl Window {
             (Some(_), _) => anyhow::bail!("`{id}` begins the ids of several jobs; say more of it"),
             // One that is older than the latest.
             (None, _) => {
-                let id = countersign_gateway::ids::JobId::trusted(id);
+                let id = JobId::trusted(id);
                 let job = self.desk.find(&self.person, &id).await;
                 job.map_err(|refusal| anyhow::anyhow!("{}; `countersign jobs list` lists them", refusal.message))
             }

@@ -1,5 +1,6 @@
 //! `jobs show`: how a job stands, where its session is, and what was said last.
 
+use countersign_gateway::error::Refusal;
 use countersign_gateway::job::event::{JobEventType, StoredEvent};
 use countersign_gateway::job::session::JobSession;
 use countersign_gateway::job::state::Job;
@@ -16,7 +17,7 @@ pub(super) fn run(flags: &Flags, id: &str, form: Form) -> anyhow::Result<()> {
     let (desk, person) = (&window.desk, &window.person);
     let (job, session, last) = start::runtime()?.block_on(async {
         let job = window.named(id).await?;
-        let told = |refusal: countersign_gateway::error::Refusal| anyhow::anyhow!(refusal.message);
+        let told = |refusal: Refusal| anyhow::anyhow!(refusal.message);
         let session = desk.session(person, &job.id).await.map_err(told)?;
         let (mut after, mut last) = (0, None);
         loop {
