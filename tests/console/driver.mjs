@@ -43,8 +43,9 @@ export class Browser {
     context.setDefaultTimeout(20_000);
     const page = await context.newPage();
     page.on("console", (message) => {
-      const refused = /the server responded with a status of (401|403|404|409)/.test(message.text());
-      if (message.type() === "error" && !refused) this.complaints.push(message.text());
+      // What a case does on purpose: being refused, and being without a network.
+      const meant = /responded with a status of (401|403|404|409)|ERR_INTERNET_DISCONNECTED/.test(message.text());
+      if (message.type() === "error" && !meant) this.complaints.push(message.text());
     });
     page.on("pageerror", (error) => this.complaints.push(String(error)));
     page.on("dialog", (dialog) => {

@@ -23,7 +23,7 @@ const answer = async (text, name, reason) => {
   await card.locator(".outcome").waitFor();
 };
 await answer("git status; rm -rf dist", "Deny", "leave dist alone, the release is made of it");
-const built = codex.call("execute_command", { command: "mkdir -p build && touch build/index.html && ls -l build", justification: "The site needs a build folder before it can be served." });
+const built = codex.call("execute_command", { command: "mkdir -p build && touch build/index.html && ls build", justification: "The site needs a build folder before it can be served." });
 await answer("mkdir -p build", "Approve", "fine");
 await built;
 const story = await page.locator(".card", { hasText: "mkdir -p build" }).locator(".ids a").first().getAttribute("href");

@@ -46,7 +46,7 @@ impl Global {
 pub(crate) enum Command {
     /// Speak MCP on standard input and output, for desktop clients.
     Stdio,
-    /// Run the server: MCP over HTTP, health, readiness, and a page that says what is running.
+    /// Run the server: MCP over HTTP, REST, and the console for people.
     Serve(Serve),
     /// Run one command through policy, approval, sandbox and record.
     #[command(

@@ -440,22 +440,6 @@ async fn what_a_dead_supervisor_left_is_ended_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_turn_that_hangs_is_ended_with_what_a_dead_supervisor_left() {
-    let Some(scene) = Scene::set() else { return };
-    let (talk, mut heard) = scene.start("[[hang]]").await;
-    let mark = heard.spawned().await;
-    heard
-        .until(|kind| matches!(kind, AgentEventKind::TurnStarted { .. }).then_some(()))
-        .await;
-    drop(heard);
-    drop(talk);
-    Scene::driver(&scene.house)
-        .reap(scene.terms.job_id.clone(), Some(mark.clone()))
-        .await;
-    assert!(!runs(&mark));
-}
-
-#[tokio::test]
 async fn an_agent_that_never_asks_runs_confined_and_reaches_us_as_its_server() {
     let Some(mut scene) = Scene::set() else { return };
     let endpoint = Server::start(|request, reply| {

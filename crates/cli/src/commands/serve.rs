@@ -1,4 +1,4 @@
-//! `serve`: MCP over HTTP, health and readiness, and a page that says what is running.
+//! `serve`: MCP over HTTP, health and readiness, REST and the console.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;

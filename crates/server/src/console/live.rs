@@ -9,12 +9,12 @@ use axum::extract::{Query, Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use countersign_gateway::approval::ApprovalFilter;
+use countersign_gateway::audit::RecordError;
 use serde::Deserialize;
 use tokio::time::Instant;
 
 use super::Console;
 use super::access::Reader;
-use crate::limits::KEEP_ALIVE_EVERY;
 use crate::office;
 use crate::rest::stream::{self, Sender};
 
@@ -74,7 +74,7 @@ async fn tell(console: Arc<Console>, secret: String, follows: bool, page: Sender
         if page.send(news.into()).await.is_err() {
             return;
         }
-        let pause = if follows { LOOK_EVERY } else { KEEP_ALIVE_EVERY };
+        let pause = if follows { LOOK_EVERY } else { LOGIN_CHECKED_EVERY };
         let is_over = tokio::select! {
             _ = changes.changed() => false,
             _ = grown.changed(), if follows => false,
@@ -90,35 +90,46 @@ async fn tell(console: Arc<Console>, secret: String, follows: bool, page: Sender
     }
 }
 
+/// What a page was told last.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Seen {
+    waiting: usize,
+    /// When the newest question was asked.
+    newest: i64,
+    /// Any change of any question moves one of its versions.
+    versions: u64,
+    head: u64,
+}
+
 /// What is new since it was last told; a sign of life where nothing is.
-async fn since(console: &Console, follows: bool, told: &mut Option<(usize, u64, u64)>) -> String {
-    const AWAY: &str = ": the record is away\n\n";
-    let Ok(open) = console.office.board.list(ApprovalFilter::open()).await else {
-        return AWAY.to_owned();
+async fn since(console: &Console, follows: bool, told: &mut Option<Seen>) -> String {
+    let Ok(now) = look(console, follows).await else {
+        return ": the record is away\n\n".to_owned();
     };
-    let head = match follows {
-        true => console.office.records.head().await,
-        false => Ok(0),
-    };
-    let Ok(head) = head else {
-        return AWAY.to_owned();
-    };
-    // Any change of any question moves one of the versions.
-    let versions = open.iter().map(|approval| approval.version).sum();
-    let newest = open
-        .last()
-        .map(|approval| approval.created_at.as_millis().unsigned_abs());
-    let queue = (open.len(), newest.unwrap_or(0).wrapping_add(versions), head);
-    let before = told.replace(queue);
+    let before = told.replace(now);
+    let is_other = |part: fn(&Seen) -> (usize, i64, u64)| before.as_ref().map(part) != Some(part(&now));
     let mut news = String::new();
-    if before.map(|(count, state, _)| (count, state)) != Some((queue.0, queue.1)) {
-        news.push_str(&format!("event: queue\ndata: {{\"waiting\":{}}}\n\n", queue.0));
+    if is_other(|seen| (seen.waiting, seen.newest, seen.versions)) {
+        news.push_str(&format!("event: queue\ndata: {{\"waiting\":{}}}\n\n", now.waiting));
     }
-    if follows && before.map(|(_, _, head)| head) != Some(head) {
-        news.push_str(&format!("event: record\ndata: {{\"seq\":{head}}}\n\n"));
+    if follows && is_other(|seen| (0, 0, seen.head)) {
+        news.push_str(&format!("event: record\ndata: {{\"seq\":{}}}\n\n", now.head));
     }
     if news.is_empty() {
         news.push_str(": still here\n\n");
     }
     news
+}
+
+async fn look(console: &Console, follows: bool) -> Result<Seen, RecordError> {
+    let open = console.office.board.list(ApprovalFilter::open()).await?;
+    Ok(Seen {
+        waiting: open.len(),
+        newest: open.last().map_or(0, |approval| approval.created_at.as_millis()),
+        versions: open.iter().map(|approval| approval.version).sum(),
+        head: match follows {
+            true => console.office.records.head().await?,
+            false => 0,
+        },
+    })
 }

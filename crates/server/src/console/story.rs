@@ -29,12 +29,19 @@ struct Story {
     title: Html,
     tone: &'static str,
     state: String,
-    facts: Vec<(&'static str, Html)>,
+    facts: Vec<Fact>,
     words: Option<Html>,
     approval: Option<String>,
     outputs: Vec<Output>,
     steps: Vec<Step>,
     is_cut: bool,
+}
+
+/// A fact of the call; names that nobody reads aloud are set like code.
+struct Fact {
+    name: &'static str,
+    is_code: bool,
+    value: Html,
 }
 
 struct Step {
@@ -126,11 +133,15 @@ fn first(rows: &[Row], name: &str) -> Option<String> {
     })
 }
 
-fn facts(rows: &[Row]) -> Vec<(&'static str, Html)> {
+fn facts(rows: &[Row]) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut add = |name: &'static str, value: Option<String>| {
         if let Some(value) = value.filter(|value| !value.is_empty()) {
-            facts.push((name, shown(&value)));
+            facts.push(Fact {
+                name,
+                is_code: matches!(name, "Session" | "Where" | "Policy" | "Request"),
+                value: shown(&value),
+            });
         }
     };
     add(
@@ -182,7 +193,7 @@ fn outputs(call: &Value) -> Vec<Output> {
         let text = result[name].as_str()?;
         (!text.is_empty()).then(|| Output {
             name: label,
-            text: shown(text),
+            text: text::lines(text, TEXT_CHARS_SHOWN),
         })
     };
     [kept("stdout", "Output"), kept("stderr", "Errors")]

@@ -1,5 +1,5 @@
-//! The HTTP listener: MCP over Streamable HTTP and HTTP+SSE, whether we live, whether we can work, and a
-//! page that says what is running.
+//! The HTTP listener: MCP over Streamable HTTP and HTTP+SSE, whether we live and whether we can work, REST
+//! and the console.
 //!
 //! Every request passes `front`: the guard, then its address. What a message means is said in `mcp`;
 //! here is who sent it, which session it belongs to, and how the answer travels.
@@ -347,6 +347,7 @@ fn routes(options: &HttpOptions, host: &Arc<Host>, stopping: watch::Receiver<boo
         clock: options.clock.clone(),
         session_ttl: options.session_ttl,
         body_bytes: options.limits.body_bytes,
+        takes_callbacks: options.callbacks.is_some(),
         stopping: stopping.clone(),
         shared: rest::Shared::default(),
     });

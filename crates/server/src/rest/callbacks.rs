@@ -31,6 +31,7 @@ pub(crate) fn routes(api: Arc<Api>) -> Router {
         .route(APPROVER, post(approver))
         .route(EXECUTOR, post(executor))
         .layer(DefaultBodyLimit::max(CALLBACK_BYTES_MAX))
+        .method_not_allowed_fallback(super::wrong_method)
         .with_state(api)
 }
 

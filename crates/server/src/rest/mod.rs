@@ -57,6 +57,8 @@ pub(crate) struct Api {
     pub(crate) session_ttl: Duration,
     /// Bytes of one body.
     pub(crate) body_bytes: usize,
+    /// Whether services may call back.
+    pub(crate) takes_callbacks: bool,
     /// True once nothing new is begun.
     pub(crate) stopping: watch::Receiver<bool>,
     pub(crate) shared: Shared,

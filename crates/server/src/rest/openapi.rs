@@ -9,13 +9,59 @@ use serde_json::{Map, Value, json};
 
 use super::asked::{Form, Parameter, Place};
 use super::endpoint::{Access, Answer, Endpoint};
-use super::{schemas, table};
+use super::{callbacks, schemas, table};
 
-/// The document, written once.
-pub(super) fn answer() -> Response {
-    static WRITTEN: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
+/// The document, written once: with the callback routes where there are any.
+pub(super) fn answer(takes_callbacks: bool) -> Response {
+    static WITHOUT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
+    static WITH: LazyLock<Bytes> = LazyLock::new(|| with_callbacks(document()).to_string().into());
+    let written = if takes_callbacks { &WITH } else { &WITHOUT };
     let kind = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, kind)], WRITTEN.clone()).into_response()
+    ([(header::CONTENT_TYPE, kind)], Bytes::clone(written)).into_response()
+}
+
+/// Adds the routes for services, which come with a token of their own.
+fn with_callbacks(mut document: Value) -> Value {
+    for (path, name, summary) in [
+        (
+            callbacks::APPROVER,
+            "approverCallback",
+            "What an approver that was asked decided.",
+        ),
+        (
+            callbacks::EXECUTOR,
+            "executorCallback",
+            "The same for an executor, which may also say `status` and `result` of an act that was given to it.",
+        ),
+    ] {
+        document["paths"][path]["post"] = json!({
+            "operationId": name,
+            "summary": summary,
+            "description": "For whoever holds the callback token. The first answer stands; a repeated one is told it.",
+            "security": [{"callback": []}, {"bearer": []}],
+            "parameters": [{
+                "name": "approval_request_id", "in": "query", "required": false, "schema": {"type": "string"},
+                "description": "Which question, as in the address that the service was given.",
+            }],
+            "requestBody": {
+                "required": true,
+                "content": {"application/json": {"schema": reference("Callback")}},
+            },
+            "responses": {
+                "200": {
+                    "description": "The question as it stands now.",
+                    "content": {"application/json": {"schema": reference("CalledBack")}},
+                },
+                "default": refused(),
+            },
+        });
+    }
+    let components = &mut document["components"];
+    components["schemas"]["Callback"] = schemas::callback();
+    components["schemas"]["CalledBack"] = schemas::called_back();
+    components["securitySchemes"]["callback"] = json!({"type": "apiKey", "in": "header", "name": "X-Codex-MCP-Token",
+        "description": "What `callbacks.token` of the configuration says; also taken as a bearer."});
+    document
 }
 
 fn document() -> Value {
@@ -53,11 +99,7 @@ fn operation(endpoint: &Endpoint) -> Value {
         let described = json!({"description": "As asked.", "content": content(*answer)});
         responses.insert(status.to_string(), described);
     }
-    let refused = json!({
-        "description": "Refused; the code says why.",
-        "content": {"application/json": {"schema": reference("Failure")}},
-    });
-    responses.insert("default".to_owned(), refused);
+    responses.insert("default".to_owned(), refused());
     let mut operation = json!({
         "operationId": endpoint.name,
         "summary": endpoint.summary,
@@ -74,6 +116,13 @@ fn operation(endpoint: &Endpoint) -> Value {
         });
     }
     operation
+}
+
+fn refused() -> Value {
+    json!({
+        "description": "Refused; the code says why.",
+        "content": {"application/json": {"schema": reference("Failure")}},
+    })
 }
 
 /// Agents on the same machine may come without a token, where the configuration lets them.
@@ -199,6 +248,18 @@ mod tests {
         let told: BTreeSet<String> = told.filter(|row| row.contains(BASE)).map(str::to_owned).collect();
         let row = |it: &Endpoint| format!("{} {}", it.method.as_str().to_uppercase(), it.address());
         assert_eq!(told, table::all().map(row).collect());
+    }
+
+    #[test]
+    fn the_callback_routes_are_described_where_they_are() {
+        let document = with_callbacks(document());
+        for path in [callbacks::APPROVER, callbacks::EXECUTOR] {
+            assert!(document["paths"][path]["post"]["operationId"].is_string(), "{path}");
+        }
+        for name in ["Callback", "CalledBack"] {
+            let schema = &document["components"]["schemas"][name];
+            assert!(schema.is_object() && jsonschema::meta::is_valid(schema), "{name}");
+        }
     }
 
     #[test]

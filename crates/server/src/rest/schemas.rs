@@ -2,6 +2,7 @@
 
 mod record;
 
+use countersign_gateway::approval::callback::Word;
 use countersign_gateway::approval::lifecycle::ApprovalStatus;
 use countersign_gateway::approval::request::ApprovalType;
 use countersign_gateway::audit::event::ApprovalState;
@@ -33,6 +34,35 @@ pub(super) fn all() -> Value {
         "MetricsSummary": summary(),
         "Document": {"type": "object", "properties": {"openapi": text()}, "required": ["openapi"]},
     })
+}
+
+/// What a service calls back with, in either vocabulary.
+pub(super) fn callback() -> Value {
+    let words: Vec<_> = Word::WORDS.iter().map(|(word, _)| *word).collect();
+    object(
+        json!({
+            "approval_request_id": text(),
+            "correlation_id": text(),
+            "decision": {"type": "string", "enum": words},
+            "reason": text(),
+            "actor_id": text(),
+            "tool": text(),
+            "metadata": {},
+            "request_id": text(),
+            "status": {"type": "string", "enum": ["success", "error"]},
+            "result": {},
+        }),
+        &[],
+    )
+}
+
+/// What a service that called back is told.
+pub(super) fn called_back() -> Value {
+    object(
+        json!({"id": text(), "correlation_id": text(), "run_id": text(), "tool_name": text(), "action": text(),
+            "approval_state": words(ApprovalState::ALL.iter().map(|state| state.as_str()))}),
+        &["id", "correlation_id", "tool_name", "action", "approval_state"],
+    )
 }
 
 fn failure() -> Value {

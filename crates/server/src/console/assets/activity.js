@@ -2,6 +2,7 @@
 import { announce, tick } from "/assets/console.js";
 
 const LINES_KEPT = 300;
+const RETRY_MS = 2000;
 const feed = document.querySelector("[data-feed]");
 const pause = document.querySelector("[data-pause]");
 const paused = document.querySelector("[data-paused]");
@@ -16,7 +17,7 @@ async function bring() {
     const query = new URLSearchParams(location.search);
     query.set("after", head.dataset.head);
     const answer = await fetch(`/activity/news?${query}`);
-    if (!answer.ok) return;
+    if (!answer.ok) throw new Error(`${answer.status}`);
     const page = new DOMParser().parseFromString(`<ol>${await answer.text()}</ol>`, "text/html");
     const fresh = [...page.querySelectorAll("li.told")];
     head.dataset.head = page.querySelector("[data-head]").dataset.head;
@@ -24,6 +25,9 @@ async function bring() {
     tick(feed);
     if (fresh.length) document.querySelector("[data-nothing]")?.remove();
     for (const old of [...feed.querySelectorAll("li.told")].slice(LINES_KEPT)) old.remove();
+  } catch {
+    // Nobody tells twice, so it is tried again.
+    setTimeout(bring, RETRY_MS);
   } finally {
     busy = false;
   }

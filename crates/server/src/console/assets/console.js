@@ -79,12 +79,33 @@ function showWaiting(waiting) {
   }
 }
 
+const offline = document.querySelector("[data-offline]");
 let stream;
+let silence;
+
+/** A page that hears nothing says so, and asks to log in again where that is why. */
+function lost() {
+  silence ??= setTimeout(() => (offline.hidden = false), 3000);
+  if (stream.readyState !== EventSource.CLOSED) return;
+  // What was refused does not come back by itself.
+  setTimeout(async () => {
+    const answer = await fetch("/queue", { method: "HEAD" }).catch(() => undefined);
+    if (answer?.status === 401) location.reload();
+    else listen();
+  }, 3000);
+}
+
+function heard() {
+  clearTimeout(silence);
+  silence = undefined;
+  offline.hidden = true;
+}
+
 function listen() {
   const follows = document.querySelector("[data-record-news]");
   stream = new EventSource(follows ? "/live?record=1" : "/live");
+  stream.addEventListener("open", heard);
   stream.addEventListener("queue", (event) => {
-    root.dataset.live = "yes";
     const { waiting } = JSON.parse(event.data);
     showWaiting(waiting);
     window.dispatchEvent(new CustomEvent("news:queue", { detail: { waiting } }));
@@ -96,11 +117,7 @@ function listen() {
     stream.close();
     location.reload();
   });
-  stream.addEventListener("error", () => {
-    root.dataset.live = "no";
-    // A stream that was refused does not come back by itself.
-    if (stream.readyState === EventSource.CLOSED) setTimeout(listen, 5000);
-  });
+  stream.addEventListener("error", lost);
 }
 listen();
 addEventListener("pagehide", () => stream.close());

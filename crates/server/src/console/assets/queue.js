@@ -5,6 +5,7 @@
 import { announce, tick } from "/assets/console.js";
 
 const FRESH_MS = 800;
+const RETRY_MS = 2000;
 const queue = document.querySelector("[data-queue]");
 const cards = queue.querySelector("[data-cards]");
 const isSingle = "single" in queue.dataset;
@@ -53,7 +54,8 @@ async function refresh() {
       await refreshAll();
     }
   } catch {
-    // The stream tells again.
+    // Nobody tells twice, so it is tried again.
+    setTimeout(refresh, RETRY_MS);
   } finally {
     busy = false;
   }

@@ -10,7 +10,7 @@ const STEPS: &[&str] = &[
     include_str!("0002_sessions.sql"),
     include_str!("0003_approvals.sql"),
     include_str!("0004_logins.sql"),
-    include_str!("0006_jobs.sql"),
+    include_str!("0005_jobs.sql"),
 ];
 
 #[derive(Debug, thiserror::Error)]
