@@ -1,6 +1,7 @@
 //! The binary: reads what was typed, prepares what must come first, and hands over to a command.
 #![forbid(unsafe_code)]
 
+mod agents;
 mod approvers;
 mod cli;
 mod commands;
@@ -13,6 +14,7 @@ mod wiring;
 mod config;
 mod edited;
 mod interpreters;
+mod jobs;
 mod policy;
 mod private;
 mod telemetry;
@@ -72,6 +74,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Approvals(approvals) => return commands::approvals::run(&flags, approvals),
         Command::Approve(approve) => return commands::approvals::decide::approve(&flags, approve),
         Command::Deny(deny) => return commands::approvals::decide::deny(&flags, deny),
+        Command::Jobs(jobs) => return commands::jobs::run(&flags, jobs),
         Command::Sessions(sessions) => commands::sessions::run(&flags, sessions)?,
         Command::Tokens(tokens) => commands::tokens::run(&flags, tokens)?,
         Command::Audit(audit) => return commands::audit::run(&flags, audit),

@@ -3,7 +3,7 @@
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use countersign_gateway::policy::plan::RunAs;
 use countersign_sandbox::Identity;
@@ -42,6 +42,35 @@ pub(crate) fn settle(run_as: &RunAs, root: &Path, server_uid: u32) -> Result<Opt
         None if server_uid != 0 || !run_as.non_root => Ok(None),
         None => Ok(Some(owner(root))),
     }
+}
+
+/// Whom agents run as, and where that user's home is, if it has one: never root, whatever commands may be.
+pub fn of_agents(user: Option<&str>, workspace: &Path, server_uid: u32) -> Result<AgentUser, String> {
+    let run_as = RunAs {
+        non_root: true,
+        user: user.map(str::to_owned),
+    };
+    let identity = settle(&run_as, workspace, server_uid).map_err(|error| error.to_string())?;
+    let home = identity.as_ref().and_then(|identity| home_of(identity.uid));
+    Ok(AgentUser { identity, home })
+}
+
+/// The user of agents; no identity is the server's own user.
+#[derive(Clone, Debug)]
+pub struct AgentUser {
+    pub identity: Option<Identity>,
+    pub home: Option<PathBuf>,
+}
+
+/// A home that its user can use.
+fn home_of(uid: u32) -> Option<PathBuf> {
+    let users = fs::read_to_string("/etc/passwd").ok()?;
+    let entry = users.lines().find_map(|line| {
+        let fields: Vec<_> = line.split(':').collect();
+        (fields.get(2)?.parse() == Ok(uid)).then(|| fields.get(5).map(PathBuf::from))?
+    })?;
+    let owner = fs::metadata(&entry).ok()?.uid();
+    (owner == uid).then_some(entry)
 }
 
 fn owner(root: &Path) -> Identity {

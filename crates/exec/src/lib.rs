@@ -20,5 +20,6 @@ mod machine;
 /// this machine offers.
 pub use countersign_sandbox::{Zygote, ZygoteError, probe};
 pub use executor::SandboxExecutor;
+pub use identity::{AgentUser, of_agents as user_of_agents};
 pub use machine::Machine;
 pub use pool::Directories;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::definition::{Definition, EventFormat, InputMode};
 use super::parsing::{Found, Values};
 use crate::process::Ending;
-use crate::speech::{Fate, Interruption, Speech, Step, cut_off, noticed, tell, text_at};
+use crate::speech::{Fate, Interruption, Speech, Step, cut_off, how_it_ended, noticed, tell, text_at};
 
 pub(super) struct Lines {
     name: String,
@@ -170,11 +170,17 @@ impl Speech for Lines {
         let open = std::mem::take(&mut self.questions).into_iter();
         let mut events: Vec<AgentEvent> = open.map(|id| noticed(AgentEventKind::ApprovalWithdrawn(id))).collect();
         if std::mem::replace(&mut self.is_busy, false) {
-            events.push(if ending.status == Some(0) && self.fate == Fate::Open {
-                let result = self.last_message.take();
-                noticed(AgentEventKind::TurnEnded(TurnEnd::Completed { result }))
-            } else {
-                cut_off(&self.name, &self.fate, ending, last_words)
+            events.push(match (ending.status, &self.fate) {
+                (Some(0), Fate::Open) => {
+                    let result = self.last_message.take();
+                    noticed(AgentEventKind::TurnEnded(TurnEnd::Completed { result }))
+                }
+                // A status is an answer; only one that was ended by a signal did not come to give it.
+                (Some(_), Fate::Open) => noticed(AgentEventKind::TurnEnded(TurnEnd::Failed {
+                    message: how_it_ended(&self.name, ending, last_words),
+                    retryable: false,
+                })),
+                (_, fate) => cut_off(&self.name, fate, ending, last_words),
             });
         }
         events

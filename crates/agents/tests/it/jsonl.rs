@@ -96,7 +96,7 @@ async fn the_end_of_the_process_is_the_end_of_the_turn() {
     };
     assert_eq!(
         check("echo oh no >&2; exit 3").await,
-        failed("tester ended with status 3: oh no", true)
+        failed("tester ended with status 3: oh no", false)
     );
     assert_eq!(
         check(r#"echo '{"type":"TaskError","error":"broken"}'; exit 1"#).await,

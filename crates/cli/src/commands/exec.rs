@@ -252,7 +252,7 @@ impl Drop for Asked {
 }
 
 /// Tells the person at the terminal that somebody else has to decide.
-struct TellTerminal;
+pub(crate) struct TellTerminal;
 
 impl Approver for TellTerminal {
     fn ask(&self, question: &ApprovalRequest) -> Pending<Option<Ballot>> {

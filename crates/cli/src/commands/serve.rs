@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use crate::approvers::{self, Approvers};
 use crate::cli::Serve;
 use crate::config::{Flags, OperatorsFile, Settings, StandingParts};
+use crate::jobs::Workshop;
 use crate::start::{self, BadUsage, Joined, Started};
 use crate::whereabouts::Whereabouts;
 use crate::wiring::{self, Launchpad};
@@ -50,7 +51,9 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
             here: Vec::new(),
             outside: approvers::outside(settings, &started.surroundings, Some(address))?,
         };
+        let homes = launchpad.directories.homes.clone();
         let joined = started.joined(launchpad, approvers, settings.answer_within).await?;
+        let workshop = Workshop::open(&started, &joined, &homes);
         if !address.ip().is_loopback() {
             require_authentication(settings, &joined.record)
                 .map_err(|missing| BadUsage(format!("refusing to listen on {address}: {missing}")))?;
@@ -70,6 +73,8 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         let (record, grace) = (Arc::clone(&joined.record), settings.shutdown_grace);
         let shutdown = async move {
             shutdown.await;
+            // Agents at work are left to the next server.
+            workshop.close();
             record.stop_within(grace);
         };
         start::say(&format!("serving on {scheme}://{address}/"));

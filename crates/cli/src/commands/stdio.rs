@@ -8,6 +8,7 @@ use countersign_server::stdio::{StdioOptions, serve_stdio};
 
 use crate::approvers::{self, Approvers};
 use crate::config::Flags;
+use crate::jobs::Workshop;
 use crate::start::{self, Started};
 use crate::wiring::{self, Launchpad};
 
@@ -27,17 +28,19 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
             here: Vec::new(),
             outside: approvers::outside(&started.settings, &started.surroundings, None)?,
         };
+        let homes = launchpad.directories.homes.clone();
         let joined = started
             .joined(launchpad, approvers, started.settings.answer_within)
             .await?;
         joined.reload.listen();
+        let workshop = Workshop::open(&started, &joined, &homes);
         let caller = Caller::anonymous_agent(Transport::Stdio);
         let options = StdioOptions {
             seal_key: wiring::seal_key(&joined.record),
             ..options
         };
-        serve_stdio(Arc::new(joined.gateway), joined.sessions, caller, options, shutdown)
-            .await
-            .context("cannot go on serving")
+        let served = serve_stdio(Arc::new(joined.gateway), joined.sessions, caller, options, shutdown).await;
+        workshop.leave(&started.settings).await;
+        served.context("cannot go on serving")
     })
 }

@@ -8,11 +8,11 @@ use std::path::Path;
 
 use countersign_gateway::policy::whitelist::{self, RuleText, WhitelistRule};
 
-use super::approvers;
 use super::keys::{KEYS, Key};
 use super::origin::{Origin, Position, Problem, Source};
 use super::shape::{self, Bases, Faults, Shape};
 use super::tree::{self, Node, Pair, Value};
+use super::{agents, approvers};
 
 /// No sensible configuration is longer, and a file that never ends must not stop the start.
 const FILE_BYTES_MAX: u64 = 1 << 20;
@@ -231,13 +231,8 @@ fn examine(entry: &Entry, faults: &mut Faults) {
             unique_names(path, &entry.node, faults);
         }
         "agents" => {
-            for item in entry
-                .node
-                .items()
-                .iter()
-                .filter(|item| item.get("command").is_some_and(|it| it.items().is_empty()))
-            {
-                faults.push((item.at, "`agents.command` must name a program".to_owned()));
+            for item in entry.node.items() {
+                agents::examine(item, faults);
             }
             unique_names(path, &entry.node, faults);
         }

@@ -6,6 +6,9 @@ use super::approvers::HttpApproverSettings;
 use super::merge::Effective;
 use super::secret::Secret;
 
+/// Among them what agents themselves log in with, which a job's agent needs.
+pub(crate) const AGENTS_OWN: [&str; 4] = [".claude", ".claude.json", ".codex", ".config/anthropic"];
+
 /// Under the user's home: what lets its reader act as the user somewhere else.
 pub(super) const CREDENTIALS_UNDER_HOME: &[&str] = &[
     // Keys and passwords
@@ -58,10 +61,10 @@ pub(super) const CREDENTIALS_UNDER_HOME: &[&str] = &[
     ".my.cnf",
     ".mylogin.cnf",
     // Agents and browsers, which keep sessions
-    ".claude",
-    ".claude.json",
-    ".codex",
-    ".config/anthropic",
+    AGENTS_OWN[0],
+    AGENTS_OWN[1],
+    AGENTS_OWN[2],
+    AGENTS_OWN[3],
     ".mozilla",
     ".config/google-chrome",
     ".config/chromium",

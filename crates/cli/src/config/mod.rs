@@ -5,6 +5,7 @@
 //! or processes. Words: a *layer* is what one source says; a source *sets* or only *tightens*; a
 //! *problem* stops the start, a *warning* says what was left out.
 
+mod agents;
 mod approvers;
 mod load;
 mod secret;
@@ -36,7 +37,9 @@ mod yaml;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use agents::{AgentSettings, built_in as built_in_agents};
 pub(crate) use approvers::HttpApproverSettings;
+pub(crate) use hidden::AGENTS_OWN;
 pub(crate) use load::{PROJECT_FILE, find_state_dir, inside, load};
 pub(crate) use merge::Held;
 pub(crate) use origin::{Problem, Problems, Source, Warning};

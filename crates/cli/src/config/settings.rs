@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value as Json;
 
+use super::agents::{self, AgentSettings};
 use super::approvers::{self, HttpApproverSettings};
 use super::check;
 use super::hidden;
@@ -38,6 +39,10 @@ pub(crate) struct Settings {
     pub(crate) anonymous_agents: bool,
     /// Services that are asked, in the order of the file.
     pub(crate) http_approvers: Vec<HttpApproverSettings>,
+    /// Those that are configured, in the order of the file.
+    pub(crate) agents: Vec<AgentSettings>,
+    /// Agents at work at once.
+    pub(crate) processes_max: Option<usize>,
     pub(crate) callback_token: Option<Secret>,
     /// Where they reach this server.
     pub(crate) callback_url: Option<String>,
@@ -187,6 +192,8 @@ impl Settings {
                 .map(|(cert, key)| Tls { cert, key }),
             anonymous_agents: read.flag("auth.anonymous_agents"),
             http_approvers,
+            agents: agents::read(&effective),
+            processes_max: read.number("jobs.maxProcesses"),
             callback_token,
             callback_url: read.maybe("callbacks.url"),
             places,
@@ -331,6 +338,13 @@ impl Reader<'_> {
             .value(path)
             .as_u64()
             .expect("the shape is a whole number and the default is set")
+    }
+
+    fn number(&self, path: &str) -> Option<usize> {
+        self.0
+            .value(path)
+            .as_u64()
+            .and_then(|number| usize::try_from(number).ok())
     }
 
     fn millis(&self, path: &str) -> Option<Duration> {

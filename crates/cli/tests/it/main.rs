@@ -45,6 +45,7 @@ mod callbacks;
 mod consulted;
 mod crash;
 mod invocations;
+mod jobs;
 mod questions;
 mod rounds;
 mod unrecorded;

@@ -153,6 +153,11 @@ impl Supervisor {
         self.lock().is_closing = true;
     }
 
+    /// The jobs that are followed here.
+    pub fn held(&self) -> Vec<JobId> {
+        self.lock().held.keys().cloned().collect()
+    }
+
     /// Shows that we live, and frees what the dead left.
     async fn round(self: &Arc<Self>) -> Result<(), RecordError> {
         self.beat().await?;

@@ -1,0 +1,159 @@
+//! The agents of this installation: those that are configured, and those that are found.
+//!
+//! Finding one is a look along the trusted path, nothing is started for it: a program that does not work says
+//! so in the job that wants it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
+use std::path::{Path, PathBuf};
+
+use countersign_agents::{Household, Launcher, driver};
+use countersign_exec::user_of_agents;
+use countersign_gateway::audit::Pending;
+use countersign_gateway::job::driver::Endpoint;
+use countersign_gateway::job::state::Job;
+use countersign_gateway::job::supervise::{Agent, Agents};
+use countersign_gateway::tools::jobs::Offered;
+
+use crate::config::{AGENTS_OWN, AgentSettings, Settings, built_in_agents};
+use crate::wiring;
+
+/// The name that `start-codex-task` starts.
+const CODEX: &str = "codex";
+
+/// What the binary knows of homes.
+pub(crate) struct Around<'a> {
+    /// Of the user that this process runs as.
+    pub(crate) home: Option<&'a Path>,
+    /// Where homes are made for users who have none.
+    pub(crate) homes: &'a Path,
+}
+
+/// The agents that jobs may start here.
+pub(crate) struct Installed {
+    /// By name, with the place in which they are offered.
+    agents: BTreeMap<String, (usize, Agent)>,
+}
+
+impl Installed {
+    /// Those that are there. Fails where none could be started.
+    pub(crate) fn find(settings: &Settings, around: &Around<'_>) -> anyhow::Result<Self> {
+        let present = present(settings);
+        if present.is_empty() {
+            return Ok(Self {
+                agents: BTreeMap::new(),
+            });
+        }
+        let launcher = Launcher::new(household(settings, around)?);
+        let agents = present.into_iter().enumerate().filter_map(|(place, agent)| {
+            let (name, environment) = (agent.definition.name.clone(), agent.definition.env.clone());
+            let driver = driver(&agent.driver, launcher.clone(), agent.definition)?;
+            Some((name, (place, Agent { driver, environment })))
+        });
+        Ok(Self {
+            agents: agents.collect(),
+        })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.agents.is_empty()
+    }
+
+    /// What the tools offer, in the order of the file.
+    pub(crate) fn offered(&self) -> Offered {
+        let mut names: Vec<_> = self
+            .agents
+            .iter()
+            .map(|(name, (place, _))| (place, name.clone()))
+            .collect();
+        names.sort();
+        Offered {
+            names: names.into_iter().map(|(_, name)| name).collect(),
+            codex: self.agents.contains_key(CODEX).then(|| CODEX.to_owned()),
+        }
+    }
+}
+
+impl Agents for Installed {
+    fn find(&self, name: &str) -> Option<Agent> {
+        self.agents.get(name).map(|(_, agent)| agent.clone())
+    }
+
+    fn endpoint(&self, _job: &Job) -> Pending<Option<Endpoint>> {
+        Box::pin(async { None })
+    }
+}
+
+/// Those that are configured, then those that need no configuration and are on the path.
+fn present(settings: &Settings) -> Vec<AgentSettings> {
+    let mut present = settings.agents.clone();
+    for agent in built_in_agents() {
+        let is_configured = present.iter().any(|it| it.definition.name == agent.definition.name);
+        let program = agent.definition.command.first().map_or("", String::as_str);
+        if !is_configured
+            && settings
+                .command
+                .path
+                .iter()
+                .any(|place| is_program(&place.join(program)))
+        {
+            present.push(agent);
+        }
+    }
+    present
+}
+
+fn is_program(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+/// What every agent has around it.
+fn household(settings: &Settings, around: &Around<'_>) -> anyhow::Result<Household> {
+    let places = &settings.places;
+    let workspace = places.workspace_root.as_ref().unwrap_or(&places.start);
+    let user = user_of_agents(settings.command.run_as.as_deref(), workspace, wiring::uid())
+        .map_err(|reason| anyhow::anyhow!("agents cannot be started: {reason}"))?;
+    let is_other = user.identity.is_some();
+    let home = match (user.home, around.home) {
+        (Some(home), _) => home,
+        (None, Some(home)) if !is_other => home.to_owned(),
+        (None, _) => made_home(around.homes, user.identity.as_ref().map(|it| (it.uid, it.gid)))?,
+    };
+    let temporary = std::env::temp_dir();
+    let directories = settings.command.path.iter().map(|place| place.to_string_lossy());
+    Ok(Household {
+        identity: user.identity,
+        path: directories.collect::<Vec<_>>().join(":"),
+        hidden: hidden(settings, &home),
+        home,
+        // Another user may not write where we do; everybody may here.
+        tmp: if is_other { "/tmp".into() } else { temporary.clone() },
+        runtime: temporary.join(format!("countersign-agents-{}", wiring::uid())),
+    })
+}
+
+/// What commands must not see, except what the agents log in with themselves.
+fn hidden(settings: &Settings, home: &Path) -> Vec<PathBuf> {
+    let own = AGENTS_OWN.map(|name| home.join(name));
+    let hidden = settings.places.hidden.iter();
+    hidden.filter(|place| !own.contains(place)).cloned().collect()
+}
+
+/// A home for a user who has none, kept between jobs.
+fn made_home(homes: &Path, user: Option<(u32, u32)>) -> anyhow::Result<PathBuf> {
+    let (uid, gid) = user.unwrap_or((wiring::uid(), wiring::uid()));
+    let home = homes.join(format!("agents-{uid}"));
+    let make = || -> std::io::Result<()> {
+        match fs::DirBuilder::new().mode(0o700).create(&home) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            made => made,
+        }?;
+        if user.is_some() {
+            chown(&home, Some(uid), Some(gid))?;
+        }
+        Ok(())
+    };
+    make().map_err(|error| anyhow::anyhow!("cannot make a home for agents, `{}`: {error}", home.display()))?;
+    Ok(home)
+}

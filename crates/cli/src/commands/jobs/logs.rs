@@ -1,0 +1,117 @@
+//! `jobs logs`: what happened in a job, one line per event.
+
+use std::time::Duration;
+
+use countersign_gateway::job::event::{JobEventType, StoredEvent};
+use countersign_gateway::limits;
+use serde_json::Value;
+
+use super::Window;
+use crate::commands::audit::Form;
+use crate::config::Flags;
+use crate::start;
+use crate::terminal::{Page, Tone, clean, shortened};
+
+/// How long a new event may wait to be seen.
+const POLL: Duration = Duration::from_millis(200);
+const TEXT_CHARS_MAX: usize = 2_000;
+
+/// When to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Until {
+    Now,
+    Ended,
+}
+
+pub(super) fn run(flags: &Flags, id: &str, until: Until, form: Form) -> anyhow::Result<()> {
+    let window = Window::open(flags)?;
+    let mut page = Page::stdout();
+    start::runtime()?.block_on(async {
+        let job = window.named(id).await?.id;
+        let mut after = 0;
+        loop {
+            // Asked before its events are read: those of a job that has ended are all there.
+            let has_ended = window.named(job.as_str()).await?.has_ended();
+            let read = window
+                .desk
+                .logs(&window.person, &job, after, limits::JOB_EVENTS_AT_ONCE);
+            let (events, next) = read.await.map_err(|refusal| anyhow::anyhow!(refusal.message))?;
+            let is_whole = next == after;
+            after = next;
+            for stored in &events {
+                print(&mut page, stored, form)?;
+            }
+            page.flush()?;
+            match (is_whole, until) {
+                (false, _) => {}
+                (true, Until::Now) => return Ok(()),
+                (true, Until::Ended) if has_ended => return Ok(()),
+                (true, Until::Ended) => tokio::time::sleep(POLL).await,
+            }
+        }
+    })
+}
+
+fn print(page: &mut Page, stored: &StoredEvent, form: Form) -> anyhow::Result<()> {
+    let event = &stored.event;
+    if form == Form::Json {
+        return page.line(event.to_json());
+    }
+    let time = page.paint(Tone::Quiet, &event.timestamp.to_string());
+    let kind = page.paint(tone(event.kind), event.kind.as_str());
+    page.line(
+        format_args!("{time}  {kind}  {}", words(&event.data))
+            .to_string()
+            .trim_end(),
+    )
+}
+
+/// What an event says to a person, in a line.
+pub(super) fn words(data: &Value) -> String {
+    let names = [
+        "message",
+        "result",
+        "title",
+        "command",
+        "reason",
+        "diff",
+        "sessionName",
+        "status",
+    ];
+    let text = names.iter().find_map(|name| data[*name].as_str());
+    let error = data["error"]["message"].as_str().or_else(|| data["error"].as_str());
+    let text = error.or(text).or_else(|| data["input"]["prompt"].as_str());
+    shortened(&clean(text.unwrap_or_default()), TEXT_CHARS_MAX)
+}
+
+fn tone(kind: JobEventType) -> Tone {
+    use JobEventType as Type;
+    match kind {
+        Type::JobCompleted | Type::CodexTaskComplete | Type::ApprovalApproved | Type::ApprovalAutoApproved => {
+            Tone::Good
+        }
+        Type::JobFailed | Type::JobTimeout | Type::CodexTaskError | Type::ApprovalDenied | Type::ProcessCrashed => {
+            Tone::Bad
+        }
+        Type::ApprovalRequested
+        | Type::AgentWarning
+        | Type::AgentRetrying
+        | Type::AgentLimit
+        | Type::SessionRecovering
+        | Type::ProcessRestarted => Tone::Caution,
+        Type::CodexAgentMessage | Type::UserMessage => Tone::Strong,
+        Type::JobCreated
+        | Type::JobStarted
+        | Type::JobCancelled
+        | Type::SessionCreated
+        | Type::SessionActive
+        | Type::SessionIdle
+        | Type::SessionTerminated
+        | Type::ProcessStarted
+        | Type::CodexTaskStarted
+        | Type::AgentItem
+        | Type::AgentDiff
+        | Type::AgentUsage
+        | Type::AgentEvent => Tone::Plain,
+    }
+}

@@ -1,0 +1,139 @@
+//! `jobs`: agents' work, given and looked after at the machine.
+//!
+//! Who may open the state directory is an operator. Looking reads the record; giving work, saying something
+//! and calling back go through the same tools that agents call, so policy decides and the record tells.
+
+mod acting;
+mod logs;
+mod show;
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use countersign_gateway::approval::Alone;
+use countersign_gateway::clock::Clock;
+use countersign_gateway::ids::JobId;
+use countersign_gateway::job::desk::JobDesk;
+use countersign_gateway::job::keeping::JobFilter;
+use countersign_gateway::job::lifecycle::JobStatus;
+use countersign_gateway::job::state::Job;
+use countersign_gateway::limits;
+use countersign_gateway::session::Caller;
+use countersign_store::{Durability, Options, SqliteStore};
+
+use crate::cli::Jobs;
+use crate::commands::audit::{self, Form};
+use crate::config::Flags;
+use crate::start::{self, Started};
+use crate::terminal::{Cell, Page, Tone, shortened};
+use crate::{jobs, wiring};
+
+const PROMPT_CHARS_MAX: usize = 72;
+
+pub(crate) fn run(flags: &Flags, command: &Jobs) -> anyhow::Result<ExitCode> {
+    match command {
+        Jobs::Start(start) => acting::start(flags, start)?,
+        Jobs::List { status, limit, json } => list(flags, status.as_deref(), *limit as usize, Form::of(*json))?,
+        Jobs::Show { id, json } => show::run(flags, id, Form::of(*json))?,
+        Jobs::Logs { id, follow, json } => {
+            let until = if *follow { logs::Until::Ended } else { logs::Until::Now };
+            logs::run(flags, id, until, Form::of(*json))?;
+        }
+        Jobs::Send { id, message, json } => acting::send(flags, id, message, Form::of(*json))?,
+        Jobs::Interrupt { id, json } => acting::interrupt(flags, id, Form::of(*json))?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The jobs of a state directory, for a command that only looks.
+struct Window {
+    desk: Arc<JobDesk>,
+    person: Caller,
+}
+
+impl Window {
+    fn open(flags: &Flags) -> anyhow::Result<Self> {
+        let directory = audit::existing_record(flags)?;
+        let started = Started::load(flags)?;
+        let options = Options::new(Durability::Process, Clock::system());
+        let store = Arc::new(SqliteStore::open(&directory, options).context("cannot open the record")?);
+        let redactor = started.redactor();
+        let board = wiring::board(&store, &redactor, Arc::new(Alone), Vec::new());
+        let desk = jobs::desk(&started.settings, &store, &board, &redactor);
+        // Dropping a store is a clean stop, which signs the chain's end; whoever only looks signs nothing.
+        std::mem::forget(store);
+        Ok(Self {
+            desk,
+            person: Caller::person(&wiring::user()),
+        })
+    }
+
+    async fn list(&self, statuses: Vec<JobStatus>, limit: usize) -> anyhow::Result<Vec<Job>> {
+        let filter = JobFilter {
+            owner: None,
+            statuses,
+            limit,
+        };
+        let jobs = self.desk.list(&self.person, filter).await;
+        jobs.map_err(|refusal| anyhow::anyhow!(refusal.message))
+    }
+
+    /// The job that an id, or its beginning, names.
+    async fn named(&self, id: &str) -> anyhow::Result<Job> {
+        let jobs = self.list(Vec::new(), limits::JOBS_AT_ONCE).await?;
+        let mut named: Vec<Job> = jobs.into_iter().filter(|job| job.id.as_str().starts_with(id)).collect();
+        match (named.pop(), named.is_empty()) {
+            (Some(job), true) if !id.is_empty() => Ok(job),
+            (Some(_), _) => anyhow::bail!("`{id}` begins the ids of several jobs; say more of it"),
+            // One that is older than the latest.
+            (None, _) => {
+                let id = JobId::trusted(id);
+                let job = self.desk.find(&self.person, &id).await;
+                job.map_err(|refusal| anyhow::anyhow!("{}; `countersign jobs list` lists them", refusal.message))
+            }
+        }
+    }
+}
+
+fn list(flags: &Flags, status: Option<&str>, limit: usize, form: Form) -> anyhow::Result<()> {
+    let window = Window::open(flags)?;
+    let statuses = status.and_then(JobStatus::parse).into_iter().collect();
+    let jobs = start::runtime()?.block_on(window.list(statuses, limit))?;
+    let mut page = Page::stdout();
+    match form {
+        Form::Json => page.array(&jobs.iter().map(|job| job.to_json().to_string()).collect::<Vec<_>>())?,
+        Form::Text => page.table(&jobs.iter().map(cells).collect::<Vec<_>>())?,
+    }
+    page.flush()?;
+    if jobs.is_empty() && form == Form::Text {
+        start::say("there are none");
+    }
+    Ok(())
+}
+
+/// Id, state, agent, since when, what.
+fn cells(job: &Job) -> Vec<Cell> {
+    vec![
+        Cell::new(Tone::Strong, job.id.as_str()),
+        Cell::new(tone(job.status()), standing(job)),
+        Cell::plain(&job.agent),
+        Cell::new(Tone::Quiet, job.created_at.to_string()),
+        Cell::plain(shortened(&job.input.prompt, PROMPT_CHARS_MAX)),
+    ]
+}
+
+/// The state, or what is more exact.
+fn standing(job: &Job) -> &'static str {
+    job.sub_state.map_or(job.status().as_str(), |it| it.as_str())
+}
+
+fn tone(status: JobStatus) -> Tone {
+    match status {
+        JobStatus::Pending => Tone::Caution,
+        JobStatus::Running => Tone::Plain,
+        JobStatus::Completed => Tone::Good,
+        JobStatus::Failed | JobStatus::Timeout => Tone::Bad,
+        JobStatus::Cancelled => Tone::Quiet,
+    }
+}
