@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { Agent, Browser, logIn, until } from "./driver.mjs";
 
 const [url, token, folder] = process.argv.slice(2);
+const [WIDTH, HEIGHT] = [1200, 820];
 const site = { url };
 const browser = await Browser.start();
 
@@ -12,7 +13,7 @@ for (const command of ["git status", "git log --oneline | head -5", "ls -la", "c
   const call = claude.call("execute_command", { command });
   await Promise.race([call, new Promise((resolve) => setTimeout(resolve, 1500))]);
 }
-const page = await browser.window(site, { viewport: { width: 1200, height: 820 }, deviceScaleFactor: 1 });
+const page = await browser.window(site, { viewport: { width: WIDTH, height: HEIGHT }, deviceScaleFactor: 1 });
 await logIn(page, token);
 const answer = async (text, name, reason) => {
   const card = page.locator(".card", { hasText: text });
@@ -33,13 +34,17 @@ claude.call("execute_command", { command: "git add -A && git commit -m 'Build th
 await page.goto("/");
 await until("both wait", async () => (await page.locator(".card").count()) === 2);
 
-const take = async (name, path, more = {}) => {
-  if (path) await page.goto(path);
+const take = async (name, path, { whole = false } = {}) => {
+  await page.setViewportSize({ width: WIDTH, height: HEIGHT });
+  await page.goto(path);
   await page.waitForTimeout(300);
-  await page.screenshot({ path: join(folder, `console-${name}.png`), ...more });
+  // The navigation is as tall as the window, so a picture of the whole page is taken in one that holds it.
+  const height = await page.evaluate(() => document.documentElement.scrollHeight);
+  if (whole) await page.setViewportSize({ width: WIDTH, height });
+  await page.screenshot({ path: join(folder, `console-${name}.png`) });
 };
-await take("queue", "/", { fullPage: true });
-await take("story", story, { fullPage: true });
+await take("queue", "/", { whole: true });
+await take("story", story, { whole: true });
 await take("record", "/record");
 await take("metrics", "/numbers?period=hour");
 await page.evaluate(() => localStorage.setItem("countersign-theme", "dark"));

@@ -7,6 +7,7 @@ use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write};
 
 use anyhow::Context as _;
 use clap::builder::styling::{AnsiColor, Effects, Style};
+use countersign_gateway::approval::unseen::is_unseen;
 use serde_json::Value;
 
 /// What is being printed.
@@ -178,17 +179,16 @@ pub(crate) fn told(written: io::Result<()>) -> anyhow::Result<()> {
     }
 }
 
-/// Text as it may be shown: what would steer the terminal, or turn the direction of reading, is
-/// written out. Recorded commands come from agents, who could otherwise draw over the line.
+/// Text as it may be shown: what would steer the terminal, turn the direction of reading or not be seen
+/// at all is written out. Recorded commands come from agents, who could otherwise draw over the line.
 pub(crate) fn clean(text: &str) -> String {
-    let steers = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
     text.chars().fold(String::with_capacity(text.len()), |mut clean, c| {
-        if steers(c) {
-            clean.extend(c.escape_debug());
-        } else {
-            clean.push(c);
+        match c {
+            '\n' => clean.push_str("\\n"),
+            '\r' => clean.push_str("\\r"),
+            '\t' => clean.push_str("\\t"),
+            _ if is_unseen(c) => clean.extend(c.escape_unicode()),
+            _ => clean.push(c),
         }
         clean
     })
@@ -216,6 +216,14 @@ mod tests {
         assert_eq!(
             clean("ls \u{1b}[2J\r\n\u{202e}x\u{2028} é 日"),
             "ls \\u{1b}[2J\\r\\n\\u{202e}x\\u{2028} é 日"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_seen_is_written_out() {
+        assert_eq!(
+            clean("rm a\u{200b}b\u{a0}c\u{e0041}\u{feff}"),
+            "rm a\\u{200b}b\\u{a0}c\\u{e0041}\\u{feff}"
         );
     }
 

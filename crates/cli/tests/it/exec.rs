@@ -97,6 +97,8 @@ fn a_question_without_a_terminal_is_a_refusal() {
     let bench = Bench::new();
     let output = exec(&bench, &["--", "touch", "canary"], b"");
     assert_eq!(output.status.code(), Some(126), "{}", text(&output.stderr));
+    let next = "run it at one, or see by `countersign policy explain` which rule asks";
+    assert!(text(&output.stderr).contains(next), "{}", text(&output.stderr));
     assert!(!bench.work().join("canary").exists());
     assert_eq!(exec(&bench, &["--", "ls"], b"").status.code(), Some(0));
 }

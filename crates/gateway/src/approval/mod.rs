@@ -14,6 +14,7 @@ pub mod journal;
 pub mod lifecycle;
 pub mod question;
 pub mod request;
+pub mod unseen;
 
 use crate::audit::event::ApprovalState;
 use crate::audit::{Pending, RecordError};
@@ -204,7 +205,8 @@ impl Approver for NobodyToAsk {
     fn ask(&self, question: &ApprovalRequest) -> Pending<Option<Ballot>> {
         let because = question.details.get("reason").and_then(|reason| reason.as_str());
         let reason = format!(
-            "this needs a person's approval ({}), and there is no terminal to ask at",
+            "this needs a person's approval ({}), and there is no terminal to ask at; \
+             run it at one, or see by `countersign policy explain` which rule asks",
             because.unwrap_or("policy asks")
         );
         let ballot = Ballot {

@@ -14,7 +14,7 @@ use super::places::Directories;
 use super::plan::{ExecRights, Plan, PlannedAct};
 use super::planning::{self, Reading, Remembered, named_programs, with_chains};
 use super::tools::{Ruling, ToolUse};
-use super::whitelist::{self, Asked, Candidate, Environment, WhitelistRule};
+use super::whitelist::{self, Asked, Candidate, Environment, Input, WhitelistRule};
 use crate::error::{ErrorCode, Refusal};
 use crate::tools::exec::request::{Act, CommandRequest};
 
@@ -284,7 +284,16 @@ pub(super) fn covering<'p>(
     } else {
         Environment::GivenByCall
     };
-    let matched = whitelist::covers(rules, Candidate { command, environment })?;
+    let input = match request.input {
+        Some(_) => Input::Given,
+        None => Input::Absent,
+    };
+    let candidate = Candidate {
+        command,
+        environment,
+        input,
+    };
+    let matched = whitelist::covers(rules, candidate)?;
     let matched: Vec<_> = matched.into_iter().map(|index| &rules[index]).collect();
     // The right to start programs belongs to the whole line. Beside a script (on many systems `which`
     // is one) a shell could be started by a program that starts what it finds configured.

@@ -159,7 +159,7 @@ fn asked_by_the_mode(policy: &EffectivePolicy, question: &ApprovalRequest) -> Re
     }
     if question.details.contains_key("input") {
         return Err(none(
-            "it brings input, and a rule would let any other input go as well".to_owned(),
+            "it brings input, and a rule covers the command without any".to_owned(),
         ));
     }
     Ok(())
@@ -315,6 +315,7 @@ fn remarks(plan: &Plan) -> Vec<String> {
             ""
         }
     ));
+    remarks.push("With input, also from a pipe or a here-document, it is asked about.".to_owned());
     remarks
 }
 

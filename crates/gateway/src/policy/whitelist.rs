@@ -96,6 +96,7 @@ pub enum WhitelistError {
 pub struct Candidate<'a> {
     pub command: Asked<'a>,
     pub environment: Environment,
+    pub input: Input,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -111,6 +112,13 @@ pub enum Environment {
     GivenByCall,
 }
 
+/// Whether a command is given something to read: by the call, by a pipe, or by text in the line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Input {
+    Absent,
+    Given,
+}
+
 /// The index of the rule that covers each command, in the order of the line; nothing if any command
 /// is not covered.
 pub fn covers(rules: &[WhitelistRule], candidate: Candidate<'_>) -> Option<Vec<usize>> {
@@ -121,16 +129,31 @@ pub fn covers(rules: &[WhitelistRule], candidate: Candidate<'_>) -> Option<Vec<u
     match candidate.command {
         Asked::Argv { file, args } => {
             let words = Words::of_argv(file, args);
-            Some(vec![covering(rules, &words)?])
+            Some(vec![covering(rules, &words, candidate.input)?])
         }
         Asked::Line(line) => match &line.shape {
             Shape::NeedsShell(_) => None,
             Shape::Plain(tree) => tree
-                .commands()
-                .map(|command| covering(rules, &Words::of_command(command)?))
+                .pipelines()
+                .flat_map(|pipeline| pipeline.commands.iter().enumerate())
+                .map(|(place, command)| {
+                    let input = match candidate.input {
+                        Input::Absent if place == 0 && !is_fed(command) => Input::Absent,
+                        Input::Absent | Input::Given => Input::Given,
+                    };
+                    covering(rules, &Words::of_command(command)?, input)
+                })
                 .collect(),
         },
     }
+}
+
+/// Whether the line itself gives the command something to read.
+fn is_fed(command: &Command) -> bool {
+    command.redirections.iter().any(|redirection| match redirection.action {
+        Action::Text(_) | Action::Read(_) | Action::ReadWrite(_) => true,
+        Action::Write(_) | Action::Append(_) | Action::CopyOf(_) | Action::Close => false,
+    })
 }
 
 /// Whether a command has an option that writes files or runs programs, in a program that otherwise does not.
@@ -202,7 +225,7 @@ pub fn with_task(
     if errors.is_empty() { Ok(with) } else { Err(errors) }
 }
 
-fn covering(rules: &[WhitelistRule], words: &Words) -> Option<usize> {
+fn covering(rules: &[WhitelistRule], words: &Words, input: Input) -> Option<usize> {
     if is_launcher(&words.name) {
         return None;
     }
@@ -211,7 +234,9 @@ fn covering(rules: &[WhitelistRule], words: &Words) -> Option<usize> {
     if rules.iter().any(|rule| !rule.enabled && rule.covers(words)) {
         return None;
     }
-    rules.iter().position(|rule| rule.enabled && rule.covers(words))
+    rules
+        .iter()
+        .position(|rule| rule.enabled && rule.covers(words) && rule.takes(input))
 }
 
 impl WhitelistRule {
@@ -287,9 +312,20 @@ impl WhitelistRule {
             let candidate = Candidate {
                 command: Asked::Line(&line),
                 environment: Environment::Built,
+                input: Input::Absent,
             };
             covers(std::slice::from_ref(&enabled), candidate).is_some()
         })
+    }
+
+    /// Whether the rule answers for what the command is given to read as well. One that names a single
+    /// command was made of what somebody saw, and `tee notes.txt` or `sqlite3 app.db` does whatever its
+    /// input says.
+    fn takes(&self, input: Input) -> bool {
+        match (input, &self.matcher) {
+            (Input::Given, Matcher::Pattern { exact, .. }) => !exact,
+            (Input::Given, Matcher::ReadOnly(_)) | (Input::Absent, _) => true,
+        }
     }
 
     fn covers(&self, words: &Words) -> bool {

@@ -5,6 +5,7 @@
 //! quoted, on one line: it must not look like something that we say.
 
 use countersign_gateway::approval::request::ApprovalRequest;
+use countersign_gateway::approval::unseen::is_unseen;
 use countersign_gateway::clock::Timestamp;
 use serde_json::{Map, Value, json};
 
@@ -121,9 +122,8 @@ fn text<'q>(question: &'q ApprovalRequest, name: &str) -> Option<&'q str> {
 fn plain(text: &str) -> String {
     let kept = |c: char| match c {
         '`' => '\'',
-        // Marks that turn the direction of writing can show another command than the one that runs.
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => ' ',
-        c if c.is_control() => ' ',
+        // What is not seen can show another command than the one that runs.
+        c if is_unseen(c) => ' ',
         c => c,
     };
     text.trim().chars().map(kept).collect()

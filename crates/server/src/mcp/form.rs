@@ -8,6 +8,7 @@ use std::fmt::Write as _;
 use countersign_gateway::approval::client::Word;
 use countersign_gateway::approval::question::{Given, Offer};
 use countersign_gateway::approval::request::{ApprovalRequest, Choice};
+use countersign_gateway::approval::unseen::is_unseen;
 use serde_json::{Value, json};
 
 use super::question::Question;
@@ -129,11 +130,10 @@ fn line(text: &str) -> String {
             shown.push('…');
             break;
         }
-        let turns = matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}');
         match character {
             '\n' => shown.push_str("\\n"),
             '\t' => shown.push_str("\\t"),
-            _ if character.is_control() || turns => shown.extend(character.escape_unicode()),
+            _ if is_unseen(character) => shown.extend(character.escape_unicode()),
             _ => shown.push(character),
         }
     }

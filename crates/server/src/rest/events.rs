@@ -26,9 +26,16 @@ pub(super) async fn follow(asked: Asked) -> Result<Response, Failure> {
         return Err(Refusal::new(ErrorCode::QueueFull, message).into());
     };
     let resumed = asked.values.whole("last-event-id").or(asked.values.whole("after"));
+    let head = asked.api.office.records.head().await?;
     let after = match resumed {
+        // Whoever waited there would hear nothing, and take it for quiet.
+        Some(seq) if seq > head => {
+            let message =
+                format!("there is no event {seq} in this record, which ends at {head}; begin anew without it");
+            return Err(Failure::malformed(message));
+        }
         Some(seq) => seq,
-        None => asked.api.office.records.head().await?,
+        None => head,
     };
     let (sender, body) = stream::body(&asked.extensions, permit);
     let wanted = Wanted::of(&asked);

@@ -200,13 +200,22 @@ async fn the_error_table_is_a_resource() {
     let listed = client.ask(1, "resources/list", json!({})).await;
     assert_eq!(
         listed["result"],
-        json!({"resources": [{
-            "uri": "countersign://errors",
-            "name": "errors",
-            "title": "Error table",
-            "description": "every error code, with its JSON-RPC code, meaning and whether to try again",
-            "mimeType": "application/json",
-        }]})
+        json!({"resources": [
+            {
+                "uri": "countersign://errors",
+                "name": "errors",
+                "title": "Error table",
+                "description": "every error code, with its JSON-RPC code, meaning and whether to try again",
+                "mimeType": "application/json",
+            },
+            {
+                "uri": "countersign://policy",
+                "name": "policy",
+                "title": "Policy",
+                "description": "the policy in force for you: what your commands may do, and when a person is asked",
+                "mimeType": "application/json",
+            },
+        ]})
     );
     let templates = client.ask(2, "resources/templates/list", json!({})).await;
     assert_eq!(

@@ -133,6 +133,10 @@ fn events_are_followed_from_any_process_and_taken_up_again() {
     office
         .ask(VIEWER, "GET", "/events", "Last-Event-ID: x\r\n", None)
         .refused(400, "INVALID_ARGUMENTS");
+    // A place that this record has not reached: silence would look like quiet.
+    office
+        .ask(VIEWER, "GET", "/events", "Last-Event-ID: 99999999\r\n", None)
+        .refused(400, "INVALID_ARGUMENTS");
     office
         .get(VIEWER, "/events?type=nothing")
         .refused(400, "INVALID_ARGUMENTS");

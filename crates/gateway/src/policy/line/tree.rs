@@ -138,9 +138,13 @@ impl Action {
 impl Tree {
     /// Every command, in the order of the text.
     pub fn commands(&self) -> impl Iterator<Item = &Command> {
+        self.pipelines().flat_map(|pipeline| &pipeline.commands)
+    }
+
+    /// Every pipeline, in the order of the text.
+    pub fn pipelines(&self) -> impl Iterator<Item = &Pipeline> {
         self.lists
             .iter()
             .flat_map(|list| std::iter::once(&list.first).chain(list.rest.iter().map(|(_, pipeline)| pipeline)))
-            .flat_map(|pipeline| &pipeline.commands)
     }
 }

@@ -172,6 +172,32 @@ fn a_plain_command_becomes_a_rule_for_exactly_itself() {
 }
 
 #[test]
+fn a_rule_that_was_made_without_input_lets_none_go() {
+    let exact = rule(&of_argv("tee", &["notes.txt"])).unwrap();
+    let mut with = policy();
+    let text = RuleText {
+        pattern: &exact.pattern,
+        reason: "",
+        enabled: true,
+        source: Source::Global,
+        matches: &[],
+        not_matches: &[],
+    };
+    with.approval.whitelist.push(WhitelistRule::new(&text).unwrap());
+    let nothing = BTreeMap::new();
+    let word = |arguments: serde_json::Value| {
+        let request = request::read(CommandTool::ExecuteProcess, arguments.as_object().unwrap()).unwrap();
+        let context = with.tools.context(Role::Agent, None);
+        decide::decide(&with, &context, &request, &around(&nothing)).word()
+    };
+    assert_eq!(word(serde_json::json!({"file": "tee", "args": ["notes.txt"]})), "allow");
+    assert_eq!(
+        word(serde_json::json!({"file": "tee", "args": ["notes.txt"], "input": "text"})),
+        "ask"
+    );
+}
+
+#[test]
 fn what_a_rule_would_widen_gets_none() {
     let env = serde_json::json!({"file": "touch", "args": ["x"], "env": {"A": "b"}});
     let input = serde_json::json!({"file": "tee", "args": ["x"], "input": "text"});
@@ -186,7 +212,7 @@ fn what_a_rule_would_widen_gets_none() {
         (of_line("touch a > b"), "redirection"),
         (of_line("tee x <<E\nany\nE"), "redirection"),
         (process(env), "variables of its own"),
-        (process(input), "any other input"),
+        (process(input), "without any"),
         (process(more), "more than policy gives"),
         (process(less), "what policy gives now"),
         (of_line("git -c alias.x=!id x"), "writes files or runs programs"),

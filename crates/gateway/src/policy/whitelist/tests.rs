@@ -1,8 +1,8 @@
 //! What runs without a question, and what never does.
 
 use super::{
-    Asked, Candidate, Environment, RuleText, Source, TaskHand, WhitelistError, WhitelistRule, builtin_rules, covers,
-    with_task,
+    Asked, Candidate, Environment, Input, RuleText, Source, TaskHand, WhitelistError, WhitelistRule, builtin_rules,
+    covers, with_task,
 };
 use crate::policy::line::{Limits, read};
 
@@ -26,6 +26,7 @@ fn covered(rules: &[WhitelistRule], line: &str) -> bool {
         let candidate = Candidate {
             command: Asked::Line(&line),
             environment: Environment::Built,
+            input: Input::Absent,
         };
         covers(rules, candidate).is_some()
     })
@@ -243,6 +244,7 @@ fn calls_with_an_environment_are_asked_about() {
             Candidate {
                 command: asked,
                 environment,
+                input: Input::Absent,
             },
         )
     };
@@ -256,8 +258,52 @@ fn calls_with_an_environment_are_asked_about() {
     let candidate = Candidate {
         command: asked,
         environment: Environment::Built,
+        input: Input::Absent,
     };
     assert_eq!(covers(&[rule("^git status")], candidate), None);
+}
+
+#[test]
+fn a_rule_for_one_command_does_not_answer_for_what_the_command_reads() {
+    let mut rules = builtin_rules();
+    rules.push(rule(r"^tee notes\.txt$"));
+    for line in [
+        "tee notes.txt",
+        "tee notes.txt 2>&1 >/dev/null",
+        "ls && tee notes.txt",
+        "tee notes.txt | wc -l",
+    ] {
+        assert!(covered(&rules, line), "{line:?}");
+    }
+    for line in [
+        "echo text | tee notes.txt",
+        "ls; cat a | sort | tee notes.txt",
+        "tee notes.txt <<'END'\ntext\nEND",
+        "tee notes.txt <<< text",
+    ] {
+        assert!(!covered(&rules, line), "{line:?}");
+    }
+    let args = ["notes.txt".to_owned()];
+    let with = |rules: &[WhitelistRule], input| {
+        let candidate = Candidate {
+            command: Asked::Argv {
+                file: "tee",
+                args: &args,
+            },
+            environment: Environment::Built,
+            input,
+        };
+        covers(rules, candidate).is_some()
+    };
+    assert!(with(&rules, Input::Absent));
+    assert!(!with(&rules, Input::Given));
+    // Whoever writes a wider pattern meant the program, and one that is off takes all of it away.
+    assert!(with(&[rule("^tee")], Input::Given));
+    let off = WhitelistRule {
+        enabled: false,
+        ..rule(r"^tee notes\.txt$")
+    };
+    assert!(!with(&[rule("^tee"), off], Input::Given));
 }
 
 #[test]
