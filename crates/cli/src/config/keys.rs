@@ -198,7 +198,7 @@ pub(super) const KEYS: &[Key] = &[
     key("command_policy.pids_limit", Shape::Whole(1), Rule::Lower, "256", "processes and threads of one call"),
     key("command_policy.run_as_non_root", Shape::Flag, Rule::True, "true", "a server that runs as root drops to an ordinary user"),
     unset("command_policy.run_as", Shape::Text, Rule::Owner, "nobody", "that user; otherwise the owner of the workspace"),
-    key("command_policy.audit_retention_days", Shape::Whole(1), Rule::Higher, "90", "days that rows of the record are kept for; `countersign audit prune` removes older ones"),
+    key("command_policy.audit_retention_days", Shape::Whole(1), Rule::Higher, "90", "older rows of the record are pruned by whatever serves, and by `countersign audit prune`"),
     key("command_policy.sandbox", Shape::Words(SANDBOX_NARROWEST_FIRST), Rule::Order(SANDBOX_NARROWEST_FIRST), r#""workspace-write""#, "read-only | workspace-write | danger-full-access"),
     key("command_policy.network", Shape::Words(NETWORK_NARROWEST_FIRST), Rule::Order(NETWORK_NARROWEST_FIRST), r#""deny""#, "deny | allow"),
     key("command_policy.env_allow", Shape::Unique(&Shape::Variable), Rule::Subset, r#"["LANG", "TERM"]"#, "variables of the server that a command may see; the rest is built from nothing"),
