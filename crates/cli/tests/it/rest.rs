@@ -257,7 +257,7 @@ fn every_route_lets_in_whom_the_document_names_and_nobody_else() {
 fn what_the_document_does_not_name_is_refused_in_the_same_form() {
     let bench = Bench::configured(
         "echo",
-        "limits: {body_bytes: 2000, requests_per_second: 200, burst: 200}\n",
+        "limits: {body_bytes: 2000, requests_per_second: 1, burst: 100}\n",
     );
     let office = Office::open(&bench);
     office.get(VIEWER, "/nothing").refused(404, "NOT_FOUND");
