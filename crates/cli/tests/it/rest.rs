@@ -282,9 +282,15 @@ fn what_the_document_does_not_name_is_refused_in_the_same_form() {
     office
         .get(VIEWER, "/audit/events?limit=1&limit=2")
         .refused(400, "INVALID_ARGUMENTS");
-    office
-        .ask(AGENT, "POST", "/commands", "", Some("{"))
-        .refused(400, "INVALID_ARGUMENTS");
+    office.get(VIEWER, "/approvals/%ff").refused(400, "INVALID_ARGUMENTS");
+    for body in ["{", "[]", "[\"approve\", \"r\", null, null]", "7"] {
+        office
+            .ask(AGENT, "POST", "/commands", "", Some(body))
+            .refused(400, "INVALID_ARGUMENTS");
+        office
+            .ask(Who::Role("approver"), "POST", "/approvals/x/decision", "", Some(body))
+            .refused(400, "INVALID_ARGUMENTS");
+    }
     let large = format!("{{\"command\": \"{}\"}}", "x".repeat(3_000));
     office
         .ask(AGENT, "POST", "/commands", "", Some(&large))

@@ -79,9 +79,16 @@ pub(super) struct Values(Vec<(&'static str, Value)>);
 impl Asked {
     /// The body, as the schema says.
     pub(super) fn body<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        let read = serde_json::from_slice(&self.body);
-        read.map_err(|error| Failure::malformed(format!("the body: {error}")))
+        object(&self.body).map_err(Failure::malformed)
     }
+}
+
+/// Reads a JSON object. A list with the right values in the right order could be read as one too, and is none.
+pub(super) fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
+    if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
+        return Err("the body must be a JSON object".to_owned());
+    }
+    serde_json::from_slice(body).map_err(|error| format!("the body: {error}"))
 }
 
 impl Values {

@@ -19,6 +19,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::Api;
+use super::asked::object;
 use super::failure::Failure;
 use crate::limits::CALLBACK_BYTES_MAX;
 
@@ -97,7 +98,7 @@ fn shown(approval: &ApprovalRequest) -> Value {
 }
 
 fn read(route: Route, address: Address, body: &[u8]) -> Result<Callback, String> {
-    let said: Said = serde_json::from_slice(body).map_err(|error| format!("the body: {error}"))?;
+    let said: Said = object(body)?;
     let word = word(route, &said)?;
     let id = match (address.approval_request_id, said.approval_request_id) {
         (Some(address), Some(body)) if address != body => {

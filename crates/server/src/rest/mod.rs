@@ -30,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{RawPathParams, State};
 use axum::http::Request;
 use axum::response::Response;
@@ -81,11 +82,17 @@ impl Default for Shared {
     }
 }
 
+/// What stands in a path where the table has a name.
+type Named = Result<RawPathParams, RawPathParamsRejection>;
+
 pub(crate) fn routes(api: Arc<Api>) -> Router {
     let mut router = Router::new();
     for endpoint in table::all() {
-        let serve = move |State(api): State<Arc<Api>>, path: RawPathParams, request: Request<axum::body::Body>| async move {
-            endpoint.serve(api, &path, request).await
+        let serve = move |State(api): State<Arc<Api>>, path: Named, request: Request<axum::body::Body>| async move {
+            match path {
+                Ok(path) => endpoint.serve(api, &path, request).await,
+                Err(_) => Failure::malformed("the address is not UTF-8").answer(&api.ids),
+            }
         };
         router = router.route(&endpoint.address(), on(endpoint.method.filter(), serve));
     }
