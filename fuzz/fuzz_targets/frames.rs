@@ -63,7 +63,10 @@ impl Service for Fake {
     }
 
     fn recall(&self, _caller: Caller, _command: RequestId, _patience: Duration) -> Pending<Result<Answer, Refusal>> {
-        Box::pin(std::future::ready(Err(Refusal::new(ErrorCode::NotFound, "nothing is kept"))))
+        Box::pin(std::future::ready(Err(Refusal::new(
+            ErrorCode::NotFound,
+            "nothing is kept",
+        ))))
     }
 
     fn refused(&self, _envelope: RefusedEnvelope) -> Pending<()> {
@@ -129,6 +132,9 @@ fuzz_target!(|input: &[u8]| {
         count(&mut answered, &message, &|message| message.get("method").is_none());
     }
     for (id, times) in answered {
-        assert!(made.get(&id).is_some_and(|made| times <= *made), "{id} was answered {times} times");
+        assert!(
+            made.get(&id).is_some_and(|made| times <= *made),
+            "{id} was answered {times} times"
+        );
     }
 });

@@ -8,15 +8,14 @@ use std::sync::LazyLock;
 use countersign_gateway::policy::allowlist::{Allowlist, FoundProgram, Opened, Programs, check_line};
 use countersign_gateway::policy::line::{Limits, Shape, read};
 use countersign_gateway::policy::whitelist::{
-    Asked, Candidate, Environment, WhitelistRule, builtin_rules, covers,
+    Asked, Candidate, Environment, Input, WhitelistRule, builtin_rules, covers,
 };
 use libfuzzer_sys::fuzz_target;
 
 const LISTED: [&str; 5] = ["ls", "git", "find", "env", "xargs"];
 const FREE: [&str; 8] = ["cd", ":", "true", "false", "test", "[", "printf", "command"];
 
-static LIST: LazyLock<Allowlist> =
-    LazyLock::new(|| Allowlist::from_entries(&LISTED).expect("the list is valid"));
+static LIST: LazyLock<Allowlist> = LazyLock::new(|| Allowlist::from_entries(&LISTED).expect("the list is valid"));
 static RULES: LazyLock<Vec<WhitelistRule>> = LazyLock::new(builtin_rules);
 
 struct Machine;
@@ -47,6 +46,7 @@ fuzz_target!(
         let candidate = Candidate {
             command: Asked::Line(&line),
             environment: Environment::Built,
+            input: Input::Absent,
         };
         let covered = covers(&RULES, candidate);
         if let (Ok(uses), Shape::Plain(tree)) = (check_line(&line, &LIST, &Machine), &line.shape) {
