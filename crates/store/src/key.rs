@@ -3,8 +3,8 @@
 //! Whoever can read it can sign; the file is for its owner only. A record is judged by the public
 //! half, which travels with every checkpoint and export.
 
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
 use countersign_gateway::audit::chain;
 
-use crate::hex;
+use crate::{hex, random};
 
 pub const FILE_NAME: &str = "record-key";
 
@@ -95,8 +95,7 @@ pub(crate) fn is_signed(public: &str, message: &str, signature: &str) -> bool {
 
 /// Writes the whole file under another name first, so that nobody ever reads half a key.
 fn create(path: &Path) -> io::Result<()> {
-    let mut seed = [0; 32];
-    File::open("/dev/urandom")?.read_exact(&mut seed)?;
+    let seed = random::secret()?;
     let draft = path.with_extension(std::process::id().to_string());
     let mut file = OpenOptions::new()
         .write(true)

@@ -12,6 +12,7 @@ mod hex;
 pub mod key;
 pub mod process;
 pub mod prove;
+mod random;
 
 pub mod session_files;
 pub mod sqlite;

@@ -1,6 +1,5 @@
 //! Logins in the database: codes that let a browser in once, and browsers that are in.
 
-use std::io::Read as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +17,7 @@ use super::ledger::{Ledger, Turn};
 use super::site::Site;
 use super::{SqliteStore, trouble};
 use crate::witness::Witness;
+use crate::{hex, random};
 
 /// Whose login it is.
 struct Whose {
@@ -238,14 +238,8 @@ fn event(kind: EventType, whose: &Whose, now: Timestamp, by: &'static str) -> Dr
 
 /// 256 random bits in hexadecimal, behind a word that says what they are.
 fn secret(prefix: &str) -> rusqlite::Result<String> {
-    let mut random = [0_u8; 32];
-    std::fs::File::open("/dev/urandom")
-        .and_then(|mut source| source.read_exact(&mut random))
-        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-    Ok(random.iter().fold(prefix.to_owned(), |mut text, byte| {
-        text.push_str(&format!("{byte:02x}"));
-        text
-    }))
+    let random = random::secret().map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
+    Ok(format!("{prefix}{}", hex::encode(&random)))
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Whose> {

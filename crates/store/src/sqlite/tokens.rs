@@ -5,7 +5,7 @@
 //! the row.
 
 use std::collections::HashMap;
-use std::io::{self, Read as _};
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use super::ledger::{Ledger, Turn};
 use super::readers::Readers;
 use super::{SqliteStore, trouble};
+use crate::random;
 use crate::witness::Witness;
 
 /// How long a change of another process may go unnoticed.
@@ -66,11 +67,7 @@ impl SqliteStore {
         by: Actor,
         ids: &IdSource,
     ) -> Result<Made, TokenError> {
-        let mut random = [0; 32];
-        let urandom = std::fs::File::open("/dev/urandom");
-        urandom
-            .and_then(|mut source| source.read_exact(&mut random))
-            .map_err(|source| TokenError::Random { source })?;
+        let random = random::secret().map_err(|source| TokenError::Random { source })?;
         let token = credential::token(role, &random);
         let now = self.site.options.clock.now();
         let credential = Credential {
