@@ -57,6 +57,8 @@ ids! {
     ConversationId;
     /// A message or an interrupt on its way to a job.
     NoteId;
+    /// One run (UUID).
+    RunId;
 }
 
 impl SessionId {
@@ -149,6 +151,10 @@ impl IdSource {
 
     pub fn job_session(&self) -> JobSessionId {
         JobSessionId(self.uuid())
+    }
+
+    pub fn run(&self) -> RunId {
+        RunId(self.uuid())
     }
 
     pub fn note(&self) -> NoteId {

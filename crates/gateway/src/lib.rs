@@ -24,6 +24,7 @@ pub mod execution;
 pub mod audit;
 
 pub mod job;
+pub mod run;
 
 pub mod tools;
 

@@ -24,6 +24,7 @@ use crate::approval::request::ApprovalChange;
 use crate::clock::Timestamp;
 use crate::ids::{CredentialId, EventId, RequestId, SessionId};
 use crate::job::keeping::{Beat, Filed, GoneProcess, JobChange, Note};
+use crate::run::keeping::{Link, RunChange};
 use crate::session::lifetime::{KeptSession, Session, SessionState, Touched};
 
 pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
@@ -88,6 +89,10 @@ pub struct Change {
     pub gone: Vec<GoneProcess>,
     /// Files that tell more now.
     pub filed: Vec<Filed>,
+    /// Runs that were set off or took a step; all of them, or nothing of the change.
+    pub runs: Vec<RunChange>,
+    /// What belongs together from now on; what was linked so before stays as it is.
+    pub links: Vec<Link>,
     /// Written only if the command that it closes is still open; else it counts as done, and its receipt
     /// names no event.
     pub only_if_open: bool,
@@ -190,6 +195,9 @@ pub enum RecordError {
     /// The job is no longer where the change expected it, or another process looks after it.
     #[error("the job has meanwhile moved on")]
     JobMoved,
+    /// The run is no longer where the change expected it, or its issue has an open run already.
+    #[error("the run has meanwhile moved on")]
+    RunMoved,
     /// Another session of this day has that name.
     #[error("the session's name is taken")]
     SessionNameTaken,

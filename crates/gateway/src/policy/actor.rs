@@ -5,11 +5,19 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use crate::ids::{CorrelationId, RunId};
+use crate::run::lifecycle::Runtime;
 use crate::session::Role;
 
 /// The run a caller belongs to.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct RunContext {
+    /// None where only its keys are known.
+    pub run_id: Option<RunId>,
+    pub correlation_id: Option<CorrelationId>,
+    pub runtime: Option<Runtime>,
+    pub issue_number: Option<u64>,
+    pub pull_request_number: Option<u64>,
     pub agent_key: Option<String>,
     /// The `run:*` label that started it.
     pub label: Option<String>,
@@ -116,6 +124,7 @@ impl RunContext {
             namespace: text("namespace"),
             cluster: text("cluster"),
             repository: text("repository"),
+            ..Self::default()
         }
     }
 }

@@ -81,19 +81,34 @@ fn summary(row: &Row, payload: &Value) -> String {
         EventType::ApprovalApproved
         | EventType::ApprovalDenied
         | EventType::ApprovalExpired
-        | EventType::ApprovalWithdrawn => [of("decided_by"), of("reason")]
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .collect::<Vec<_>>()
-            .join(": "),
+        | EventType::ApprovalWithdrawn => told(&[of("decided_by"), of("reason")], ": "),
         EventType::ApproverAsked | EventType::ApproverUnreachable => {
             format!("{} {}: {}", of("approver"), of("outcome"), of("answer"))
         }
-        EventType::CallbackReceived => [of("route"), of("decision"), of("error"), of("reason")]
-            .into_iter()
-            .filter(|part| !part.is_empty())
-            .collect::<Vec<_>>()
-            .join(" "),
+        EventType::CallbackReceived => words(&[of("route"), of("decision"), of("error"), of("reason")]),
+        EventType::LabelRequested | EventType::LabelApplied | EventType::LabelRejected => words(&[
+            of("repository"),
+            &number(payload, "issue_number"),
+            of("action"),
+            of("reason"),
+        ]),
+        EventType::RunEnqueued
+        | EventType::RunStarted
+        | EventType::RunFinished
+        | EventType::RunCanceled
+        | EventType::RunAgentReady
+        | EventType::RunStatusReported
+        | EventType::RunProfileResolved
+        | EventType::RunServiceMessage => words(&[of("trigger_label"), of("agent_key"), of("status"), of("reason")]),
+        EventType::RunChangesRequested
+        | EventType::RunStageResolved
+        | EventType::RunStageAmbiguous
+        | EventType::RunPullRequestMissing => words(&[of("repository"), of("stage"), of("reason")]),
+        EventType::WebhookReceived
+        | EventType::WebhookDuplicate
+        | EventType::WebhookIgnored
+        | EventType::WebhookRefused => words(&[of("event"), of("action"), of("delivery"), of("reason")]),
+        EventType::ToolsChanged => of("reason").to_owned(),
         EventType::ToolCalled | EventType::ToolAnswered => format!("{} {}", of("tool"), of("status")),
         EventType::RequestRefused => format!("{} {}: {}", of("method"), of("error_code"), of("error_message")),
         EventType::SessionCreated
@@ -153,6 +168,23 @@ fn job(payload: &Value) -> String {
     ];
     let said: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
     said.join(", ")
+}
+
+/// Those of these that say anything.
+fn told(parts: &[&str], between: &str) -> String {
+    let parts: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
+    parts.join(between)
+}
+
+fn words(parts: &[&str]) -> String {
+    told(parts, " ")
+}
+
+fn number(payload: &Value, name: &str) -> String {
+    payload[name]
+        .as_u64()
+        .map(|number| format!("#{number}"))
+        .unwrap_or_default()
 }
 
 fn completed(payload: &Value) -> String {

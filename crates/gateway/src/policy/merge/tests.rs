@@ -57,6 +57,7 @@ prop_compose! {
         RunContext {
             agent_key: owned(agent_key), label: owned(label), project: owned(project), labels,
             namespace: owned(namespace), cluster: owned(cluster), repository: owned(repository),
+            ..RunContext::default()
         }
     }
 }
