@@ -17,6 +17,7 @@ mod envelopes;
 mod invocations;
 mod joining;
 mod looking;
+mod performing;
 mod submitting;
 mod waiting;
 

@@ -5,6 +5,7 @@
 //! only links and writes it. *No record, no run*: [`Recorded`] is the receipt that execution asks for
 //! before it lets a program start, and only a durable append makes one.
 
+pub mod act;
 pub mod chain;
 pub mod command;
 pub mod envelope;
@@ -93,7 +94,9 @@ pub struct Change {
     pub runs: Vec<RunChange>,
     /// What belongs together from now on; what was linked so before stays as it is.
     pub links: Vec<Link>,
-    /// Written only if the command that it closes is still open; else it counts as done, and its receipt
+    /// An act that is no command and was opened, told of or ended.
+    pub act: Option<act::ActChange>,
+    /// Written only if the command or act that it closes is still open; else it counts as done, and its receipt
     /// names no event.
     pub only_if_open: bool,
 }

@@ -23,6 +23,12 @@ pub trait Toolbox: Send + Sync + 'static {
 
     /// Reads a call to one of them. Nothing is done yet.
     fn read(&self, asked: &Asked<'_>) -> Result<Box<dyn Act>, Refusal>;
+
+    /// Puts right what acts left half done when their process died. Called when a process begins to serve;
+    /// whoever has nothing to put right reaches for nothing.
+    fn repair(&self) -> Pending<()> {
+        Box::pin(async {})
+    }
 }
 
 /// A call, and what it is read by.
@@ -55,8 +61,25 @@ pub trait Act: Send + Sync + 'static {
         false
     }
 
+    /// The systems it acts upon, where these are several: each leaves its own end in the record.
+    fn systems(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// What a person must see to decide; redacted by whoever shows it.
     fn details(&self) -> Map<String, Value>;
+
+    /// The arguments that an approval is bound to. Digests of them are shown: a short secret among them is
+    /// told by a keyed digest, or it could be guessed.
+    fn bound_arguments(&self, given: &Map<String, Value>) -> Value {
+        Value::Object(given.clone())
+    }
+
+    /// Looks, before anybody is asked, whether there is anything to do at all. An answer is given as it is and
+    /// nothing is done; a refusal spares a person a question.
+    fn foresee(&self) -> Pending<Result<Option<Map<String, Value>>, Refusal>> {
+        Box::pin(async { Ok(None) })
+    }
 
     /// Does it. The fields of the tool's result.
     fn perform(self: Box<Self>, cleared: ClearedAct) -> Pending<Result<Map<String, Value>, Refusal>>;

@@ -4,6 +4,7 @@
 //! in short transactions. Methods that read, prove, export or prune block: call them off the async
 //! threads. Only [`site`] opens the file.
 
+mod acts;
 mod approvals;
 pub mod dump;
 pub mod exchanges;

@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
+use countersign_gateway::audit::act::ActChange;
 use countersign_gateway::audit::{Change, Committed, RecordError};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -269,12 +270,16 @@ impl Writer<'_> {
 pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
     let change = &job.change;
     let is_plain = change.session.is_none() && change.approvals.is_empty();
-    if is_plain && change.jobs.is_empty() && change.notes.is_empty() {
+    if is_plain && change.jobs.is_empty() && change.notes.is_empty() && change.act.is_none() {
         return apply_rows(ledger, head, job);
     }
     // Rare beside commands, so only these pay for being able to take a part back.
     ledger.save()?;
     let outcome = match moved(ledger, job)? {
+        None if ends_nothing(ledger, job)? => Ok(Committed {
+            last_seq: head.seq,
+            last_event: None,
+        }),
         None => apply_rows(ledger, head, job)?,
         Some(moved) => already_written(ledger, job)?.ok_or(moved),
     };
@@ -300,6 +305,11 @@ fn moved(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<Option<RecordError>
             return Ok(Some(RecordError::ApprovalMoved));
         }
     }
+    if let Some(act @ ActChange::Open(_)) = &job.change.act
+        && !ledger.write_act(act)?
+    {
+        return Ok(Some(RecordError::ApprovalMoved));
+    }
     for change in &job.change.jobs {
         if let Some(refused) = ledger.write_job(change)? {
             return Ok(Some(refused));
@@ -311,6 +321,16 @@ fn moved(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<Option<RecordError>
         }
     }
     Ok(None)
+}
+
+/// Writes that an act went on or ended; whether it closes one that somebody else has closed.
+fn ends_nothing(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<bool> {
+    match &job.change.act {
+        Some(act @ (ActChange::Told { .. } | ActChange::Close { .. })) => {
+            Ok(!ledger.write_act(act)? && job.change.only_if_open)
+        }
+        Some(ActChange::Open(_)) | None => Ok(false),
+    }
 }
 
 /// All but sessions, approvals and jobs. A taken request id is found before anything of it is written, and so is a

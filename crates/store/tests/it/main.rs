@@ -2,6 +2,7 @@
 //! the others look at what SQLite adds.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod acts;
 mod approvals;
 mod bench;
 mod crash;
