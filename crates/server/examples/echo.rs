@@ -78,12 +78,12 @@ impl Service for Echo {
         static TOOLS: OnceLock<Arc<[ToolDefinition]>> = OnceLock::new();
         let tools = || {
             Arc::from([ToolDefinition {
-                name: "echo",
-                title: "Echo",
-                description: "answers with its arguments",
+                name: "echo".into(),
+                title: "Echo".into(),
+                description: "answers with its arguments".into(),
                 input_schema: json!({"type": "object"}),
                 output_schema: json!({"type": "object"}),
-                version: "1.0.0",
+                version: "1.0.0".into(),
                 hints: Hints {
                     read_only: true,
                     destructive: false,

@@ -198,7 +198,7 @@ pub enum RecordError {
     /// The job is no longer where the change expected it, or another process looks after it.
     #[error("the job has meanwhile moved on")]
     JobMoved,
-    /// The run is no longer where the change expected it, or its issue has an open run already.
+    /// The run is no longer where the change expected it, or its issue has one that waits or works already.
     #[error("the run has meanwhile moved on")]
     RunMoved,
     /// Another session of this day has that name.

@@ -8,3 +8,5 @@ pub mod lifecycle;
 pub mod state;
 
 pub mod keeping;
+pub mod session;
+pub mod telling;

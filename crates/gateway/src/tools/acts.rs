@@ -21,6 +21,11 @@ pub trait Toolbox: Send + Sync + 'static {
     /// The tools that can work here now, in the order clients list them.
     fn definitions(&self) -> Vec<ToolDefinition>;
 
+    /// Whether one of them has this name.
+    fn offers(&self, name: &str) -> bool {
+        self.definitions().iter().any(|tool| tool.name == name)
+    }
+
     /// Reads a call to one of them. Nothing is done yet.
     fn read(&self, asked: &Asked<'_>) -> Result<Box<dyn Act>, Refusal>;
 

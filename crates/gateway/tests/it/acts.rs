@@ -26,13 +26,13 @@ struct Box3 {
 
 impl Toolbox for Box3 {
     fn definitions(&self) -> Vec<ToolDefinition> {
-        let definition = |name| ToolDefinition {
-            name,
-            title: name,
-            description: name,
+        let definition = |name: &'static str| ToolDefinition {
+            name: name.into(),
+            title: name.into(),
+            description: name.into(),
             input_schema: json!({"type": "object"}),
             output_schema: json!({"type": "object"}),
-            version: "1",
+            version: "1".into(),
             hints: Hints {
                 read_only: false,
                 destructive: false,

@@ -19,6 +19,7 @@ pub mod prune;
 pub mod query;
 mod readers;
 mod reading;
+mod runs;
 mod sessions;
 pub mod site;
 mod snapshot;

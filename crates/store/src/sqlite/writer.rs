@@ -269,7 +269,7 @@ impl Writer<'_> {
 /// Writes one change, or nothing of it when it is refused.
 pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
     let change = &job.change;
-    let is_plain = change.session.is_none() && change.approvals.is_empty();
+    let is_plain = change.session.is_none() && change.approvals.is_empty() && change.runs.is_empty();
     if is_plain && change.jobs.is_empty() && change.notes.is_empty() && change.act.is_none() {
         return apply_rows(ledger, head, job);
     }
@@ -280,7 +280,7 @@ pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusq
             last_seq: head.seq,
             last_event: None,
         }),
-        None => apply_rows(ledger, head, job)?,
+        None => apply_with_runs(ledger, head, job)?,
         Some(moved) => already_written(ledger, job)?.ok_or(moved),
     };
     match &outcome {
@@ -292,7 +292,22 @@ pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusq
     Ok(outcome)
 }
 
-/// Writes sessions, approvals and jobs, each only where it stands as the change expects; tells the first
+/// All the rest, and what follows from it for runs, told behind the change's own events.
+fn apply_with_runs(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
+    let told = ledger.follow_runs(&job.change)?;
+    let mut outcome = apply_rows(ledger, head, job)?;
+    if let Ok(receipt) = &mut outcome
+        && (receipt.last_event.is_some() || !job.change.only_if_open)
+    {
+        for draft in &told {
+            ledger.append(head, draft, &draft.timestamp.to_string())?;
+        }
+        receipt.last_seq = head.seq;
+    }
+    Ok(outcome)
+}
+
+/// Writes sessions, approvals, jobs and runs, each only where it stands as the change expects; tells the first
 /// that does not.
 fn moved(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<Option<RecordError>> {
     if let Some(session) = &job.change.session
@@ -315,6 +330,11 @@ fn moved(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<Option<RecordError>
             return Ok(Some(refused));
         }
     }
+    for run in &job.change.runs {
+        if !ledger.write_run(run)? {
+            return Ok(Some(RecordError::RunMoved));
+        }
+    }
     for note in &job.change.notes {
         if !ledger.add_note(note)? {
             return Ok(Some(RecordError::JobMoved));
@@ -333,7 +353,7 @@ fn ends_nothing(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<bool> {
     }
 }
 
-/// All but sessions, approvals and jobs. A taken request id is found before anything of it is written, and so is a
+/// All but sessions, approvals, jobs and runs. A taken request id is found before anything of it is written, and so is a
 /// change that came before: all of it was written then, so one event tells.
 fn apply_rows(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
     if let Some(first) = job.change.events.first()
@@ -360,6 +380,7 @@ fn apply_rows(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::
     ledger.write_beats(&job.change.beats)?;
     ledger.write_gone(&job.change.gone)?;
     ledger.write_filed(&job.change.filed)?;
+    ledger.write_links(&job.change.links)?;
     for (draft, timestamp) in job.change.events.iter().zip(&job.timestamps) {
         ledger.append(head, draft, timestamp)?;
     }

@@ -16,6 +16,7 @@ mod prune;
 mod query;
 mod questions;
 mod reading;
+mod runs;
 mod sessions;
 mod supervise;
 mod sweep;
