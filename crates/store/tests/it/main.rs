@@ -4,6 +4,7 @@
 
 mod approvals;
 mod bench;
+mod cluster;
 mod crash;
 mod exchanges;
 mod export;
@@ -11,6 +12,8 @@ mod jobs;
 mod logins;
 mod migrations;
 mod port;
+#[path = "../../../../tests/support/postgres.rs"]
+mod postgres;
 mod prune;
 mod query;
 mod questions;
