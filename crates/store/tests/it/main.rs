@@ -5,6 +5,7 @@
 mod acts;
 mod approvals;
 mod bench;
+mod cluster;
 mod crash;
 mod exchanges;
 mod export;
@@ -12,6 +13,8 @@ mod jobs;
 mod logins;
 mod migrations;
 mod port;
+#[path = "../../../../tests/support/postgres.rs"]
+mod postgres;
 mod prune;
 mod query;
 mod questions;
