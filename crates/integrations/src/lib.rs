@@ -3,3 +3,4 @@
 
 pub mod approver;
 pub mod http;
+pub mod postgres;

@@ -27,6 +27,7 @@ use crate::ids::{CredentialId, EventId, RequestId, SessionId};
 use crate::job::keeping::{Beat, Filed, GoneProcess, JobChange, Note};
 use crate::run::keeping::{Link, RunChange};
 use crate::session::lifetime::{KeptSession, Session, SessionState, Touched};
+use crate::tools::database::keeping::DatabaseChange;
 
 pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
@@ -94,6 +95,8 @@ pub struct Change {
     pub runs: Vec<RunChange>,
     /// What belongs together from now on; what was linked so before stays as it is.
     pub links: Vec<Link>,
+    /// What projects own of databases now; all of it, or nothing of the change.
+    pub databases: Vec<DatabaseChange>,
     /// An act that is no command and was opened, told of or ended.
     pub act: Option<act::ActChange>,
     /// Written only if the command or act that it closes is still open; else it counts as done, and its receipt
@@ -201,6 +204,9 @@ pub enum RecordError {
     /// The run is no longer where the change expected it, or its issue has one that waits or works already.
     #[error("the run has meanwhile moved on")]
     RunMoved,
+    /// What a tool acts upon is no longer as the change expected it, or another call has it.
+    #[error("what this acts upon has meanwhile changed")]
+    TargetMoved,
     /// Another session of this day has that name.
     #[error("the session's name is taken")]
     SessionNameTaken,

@@ -228,6 +228,7 @@ fn refusal(error: &RecordError) -> Refusal {
         | RecordError::ApprovalMoved
         | RecordError::JobMoved
         | RecordError::RunMoved
+        | RecordError::TargetMoved
         | RecordError::SessionNameTaken
         | RecordError::Unavailable(_) => Refusal::new(
             ErrorCode::AuditUnavailable,

@@ -127,6 +127,7 @@ pub(super) fn unrecorded(error: &RecordError) -> Refusal {
         | RecordError::ApprovalMoved
         | RecordError::JobMoved
         | RecordError::RunMoved
+        | RecordError::TargetMoved
         | RecordError::SessionNameTaken
         | RecordError::Unavailable(_) => Refusal::new(
             ErrorCode::AuditUnavailable,

@@ -1,5 +1,7 @@
 //! The tools, one file or folder each.
 
 pub mod acts;
+pub mod control;
+pub mod database;
 pub mod exec;
 pub mod jobs;

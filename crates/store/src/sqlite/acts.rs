@@ -7,7 +7,7 @@ use countersign_gateway::audit::event::{Actor, ActorType, ApprovalState};
 use countersign_gateway::audit::{Change, RecordError};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{ApprovalId, CorrelationId, EventId, IdSource};
-use rusqlite::{OptionalExtension as _, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::ledger::Ledger;
 use super::{SqliteStore, WRITER_GONE, approvals, trouble};
@@ -23,6 +23,7 @@ const CLOSE: &str = "DELETE FROM open_acts WHERE act_id = ?1";
 const LEFT_OPEN: &str = "SELECT act_id, correlation_id, actor_type, actor_id, tool, action, approval_id, run_id,
          systems, opened_at_ms, process
      FROM open_acts ORDER BY opened_at_ms LIMIT 500";
+const PROCESS: &str = "SELECT process FROM open_acts WHERE act_id = ?1";
 
 impl Ledger<'_> {
     /// False where an act cannot be opened, or is open no longer.
@@ -118,6 +119,15 @@ fn abandoned(act: &OpenAct, approval: Option<ApprovalRequest>, now: Timestamp, i
         only_if_open: true,
         ..Change::default()
     }
+}
+
+/// Whether an act is being done, by a process that lives.
+pub(super) fn is_under_way(connection: &Connection, act: &str) -> rusqlite::Result<bool> {
+    let process = connection
+        .prepare_cached(PROCESS)?
+        .query_row([act], |row| row.get::<_, String>(0))
+        .optional()?;
+    Ok(process.is_some_and(|process| Process::is_alive(&process)))
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<OpenAct> {

@@ -6,6 +6,7 @@
 
 mod acts;
 mod approvals;
+mod databases;
 pub mod dump;
 pub mod exchanges;
 mod express;

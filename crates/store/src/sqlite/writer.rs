@@ -270,7 +270,7 @@ impl Writer<'_> {
 pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
     let change = &job.change;
     let is_plain = change.session.is_none() && change.approvals.is_empty() && change.runs.is_empty();
-    if is_plain && change.jobs.is_empty() && change.notes.is_empty() && change.act.is_none() {
+    if is_plain && change.jobs.is_empty() && change.notes.is_empty() && !is_of_a_tool(change) {
         return apply_rows(ledger, head, job);
     }
     // Rare beside commands, so only these pay for being able to take a part back.
@@ -290,6 +290,11 @@ pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusq
         Err(_) => ledger.undo()?,
     }
     Ok(outcome)
+}
+
+/// Whether it says what a tool that is no command does.
+fn is_of_a_tool(change: &Change) -> bool {
+    change.act.is_some() || !change.databases.is_empty()
 }
 
 /// All the rest, and what follows from it for runs, told behind the change's own events.
@@ -333,6 +338,11 @@ fn moved(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<Option<RecordError>
     for run in &job.change.runs {
         if !ledger.write_run(run)? {
             return Ok(Some(RecordError::RunMoved));
+        }
+    }
+    for database in &job.change.databases {
+        if !ledger.write_database(database)? {
+            return Ok(Some(RecordError::TargetMoved));
         }
     }
     for note in &job.change.notes {

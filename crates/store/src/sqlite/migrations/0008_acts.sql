@@ -16,3 +16,19 @@ CREATE TABLE open_acts (
     opened_at_ms INTEGER NOT NULL,
     process TEXT NOT NULL
 ) STRICT;
+
+-- S4: which project a database belongs to. The row is written before the database is made, and goes after it.
+CREATE TABLE project_databases (
+    database_name TEXT PRIMARY KEY,
+    project_id TEXT NOT NULL,
+    environment TEXT NOT NULL CHECK (environment <> ''),
+    hold TEXT NOT NULL CHECK (hold IN ('creating', 'owned', 'deleting')),
+    -- The database carries the same.
+    mark TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    -- The act that last touched it.
+    act_id TEXT NOT NULL,
+    correlation_id TEXT NOT NULL,
+    created_at_ms INTEGER NOT NULL,
+    updated_at_ms INTEGER NOT NULL
+) STRICT;
