@@ -2,5 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod approver;
+pub mod github_secrets;
 pub mod http;
+pub mod kubernetes;
 pub mod postgres;
+pub mod vault;

@@ -28,6 +28,7 @@ use crate::job::keeping::{Beat, Filed, GoneProcess, JobChange, Note};
 use crate::run::keeping::{Link, RunChange};
 use crate::session::lifetime::{KeptSession, Session, SessionState, Touched};
 use crate::tools::database::keeping::DatabaseChange;
+use crate::tools::secrets::keeping::SyncChange;
 
 pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
@@ -97,6 +98,8 @@ pub struct Change {
     pub links: Vec<Link>,
     /// What projects own of databases now; all of it, or nothing of the change.
     pub databases: Vec<DatabaseChange>,
+    /// Secrets on their way; all of them, or nothing of the change.
+    pub syncs: Vec<SyncChange>,
     /// An act that is no command and was opened, told of or ended.
     pub act: Option<act::ActChange>,
     /// Written only if the command or act that it closes is still open; else it counts as done, and its receipt

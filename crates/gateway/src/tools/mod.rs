@@ -5,3 +5,4 @@ pub mod control;
 pub mod database;
 pub mod exec;
 pub mod jobs;
+pub mod secrets;

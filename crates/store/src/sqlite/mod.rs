@@ -21,6 +21,7 @@ pub mod query;
 mod readers;
 mod reading;
 mod runs;
+mod secrets;
 mod sessions;
 pub mod site;
 mod snapshot;

@@ -294,7 +294,7 @@ pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusq
 
 /// Whether it says what a tool that is no command does.
 fn is_of_a_tool(change: &Change) -> bool {
-    change.act.is_some() || !change.databases.is_empty()
+    change.act.is_some() || !change.databases.is_empty() || !change.syncs.is_empty()
 }
 
 /// All the rest, and what follows from it for runs, told behind the change's own events.
@@ -342,6 +342,11 @@ fn moved(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<Option<RecordError>
     }
     for database in &job.change.databases {
         if !ledger.write_database(database)? {
+            return Ok(Some(RecordError::TargetMoved));
+        }
+    }
+    for sync in &job.change.syncs {
+        if !ledger.write_sync(sync)? {
             return Ok(Some(RecordError::TargetMoved));
         }
     }

@@ -11,6 +11,7 @@ use crate::bench::{Bench, agent, block_on, commit, owner, verify};
 /// Takes everything back that came with later steps, which leaves a database of the first.
 const WITHOUT_LATER_STEPS: &str = "
     DROP TABLE open_acts;
+    DROP TABLE secret_syncs;
     DROP TABLE project_databases;
     DROP TABLE runs;
     DROP TABLE links;
