@@ -11,6 +11,7 @@
 mod acting;
 mod adopting;
 mod asking;
+mod assigning;
 mod closing;
 mod consulting;
 mod envelopes;
