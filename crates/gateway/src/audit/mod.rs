@@ -22,8 +22,11 @@ use std::pin::Pin;
 
 use crate::approval::request::ApprovalChange;
 use crate::clock::Timestamp;
+use crate::github::delivery::DeliveryChange;
+use crate::github::message::KeptMessage;
 use crate::ids::{CredentialId, EventId, RequestId, SessionId};
 use crate::job::keeping::{Beat, Filed, GoneProcess, JobChange, Note};
+use crate::lease::LeaseChange;
 use crate::run::keeping::{Link, RunChange};
 use crate::session::lifetime::{KeptSession, Session, SessionState, Touched};
 
@@ -93,6 +96,12 @@ pub struct Change {
     pub runs: Vec<RunChange>,
     /// What belongs together from now on; what was linked so before stays as it is.
     pub links: Vec<Link>,
+    /// Leases that are taken or given back; all of them, or nothing of the change.
+    pub leases: Vec<LeaseChange>,
+    /// Deliveries that came or moved on; all of them, or nothing of the change.
+    pub deliveries: Vec<DeliveryChange>,
+    /// What GitHub was told of runs.
+    pub messages: Vec<KeptMessage>,
     /// Written only if the command that it closes is still open; else it counts as done, and its receipt
     /// names no event.
     pub only_if_open: bool,
@@ -198,6 +207,12 @@ pub enum RecordError {
     /// The run is no longer where the change expected it, or its issue has one that waits or works already.
     #[error("the run has meanwhile moved on")]
     RunMoved,
+    /// Somebody else has the lease.
+    #[error("`{0}` is somebody else's at this moment")]
+    LeaseTaken(String),
+    /// The delivery came before, or has meanwhile moved on.
+    #[error("the delivery `{0}` is known")]
+    DeliveryKnown(String),
     /// Another session of this day has that name.
     #[error("the session's name is taken")]
     SessionNameTaken,

@@ -228,6 +228,8 @@ fn refusal(error: &RecordError) -> Refusal {
         | RecordError::ApprovalMoved
         | RecordError::JobMoved
         | RecordError::RunMoved
+        | RecordError::LeaseTaken(_)
+        | RecordError::DeliveryKnown(_)
         | RecordError::SessionNameTaken
         | RecordError::Unavailable(_) => Refusal::new(
             ErrorCode::AuditUnavailable,

@@ -127,6 +127,8 @@ pub(super) fn unrecorded(error: &RecordError) -> Refusal {
         | RecordError::ApprovalMoved
         | RecordError::JobMoved
         | RecordError::RunMoved
+        | RecordError::LeaseTaken(_)
+        | RecordError::DeliveryKnown(_)
         | RecordError::SessionNameTaken
         | RecordError::Unavailable(_) => Refusal::new(
             ErrorCode::AuditUnavailable,

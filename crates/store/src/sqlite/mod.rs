@@ -8,6 +8,7 @@ mod approvals;
 pub mod dump;
 pub mod exchanges;
 mod express;
+mod github;
 mod health;
 mod jobs;
 mod ledger;

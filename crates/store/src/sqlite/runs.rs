@@ -5,6 +5,8 @@
 
 mod reading;
 
+pub(super) use reading::{COLUMNS as RUN_COLUMNS, run as read_run};
+
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::Change;
 use countersign_gateway::audit::event::{Draft, EventType};

@@ -10,6 +10,9 @@ use crate::bench::{Bench, agent, block_on, commit, owner, verify};
 
 /// Takes everything back that came with later steps, which leaves a database of the first.
 const WITHOUT_LATER_STEPS: &str = "
+    DROP TABLE leases;
+    DROP TABLE webhook_deliveries;
+    DROP TABLE run_messages;
     DROP TABLE runs;
     DROP TABLE links;
     DROP TABLE agent_sessions;
