@@ -2,4 +2,5 @@
 #![forbid(unsafe_code)]
 
 pub mod approver;
+pub mod github;
 pub mod http;
