@@ -1,6 +1,7 @@
 //! Tokens: who a bearer is. Only digests are kept, so neither the store nor a copy of it can log in.
 
 use std::fmt;
+use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
@@ -8,6 +9,7 @@ use super::{Caller, Role, Transport};
 use crate::audit::event::{Actor, ActorType};
 use crate::clock::Timestamp;
 use crate::ids::CredentialId;
+use crate::policy::actor::RunContext;
 
 /// A token as it is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,8 +19,12 @@ pub struct Credential {
     pub name: String,
     pub created_at: Timestamp,
     pub revoked_at: Option<Timestamp>,
+    /// When it ends by itself.
+    pub expires_at: Option<Timestamp>,
     /// The run whose end ends this token too.
     pub run: Option<String>,
+    /// That run as policy sees it, where the token is in force.
+    pub run_context: Option<Arc<RunContext>>,
 }
 
 impl Credential {
@@ -36,8 +42,12 @@ impl Credential {
                 id: self.name.clone(),
             },
             transport,
-            run: None,
+            run: self.run_context.clone(),
         }
+    }
+
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
     }
 }
 
@@ -137,7 +147,9 @@ mod tests {
                 name: "n".to_owned(),
                 created_at: Timestamp::from_millis(0),
                 revoked_at: None,
+                expires_at: None,
                 run: None,
+                run_context: None,
             };
             let caller = credential.caller(Transport::StreamableHttp);
             assert_eq!(caller.actor.kind == ActorType::Agent, role == Role::Agent);
