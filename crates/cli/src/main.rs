@@ -13,6 +13,7 @@ mod wiring;
 
 mod config;
 mod edited;
+mod endpoints;
 mod interpreters;
 mod jobs;
 mod policy;

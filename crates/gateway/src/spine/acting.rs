@@ -43,7 +43,7 @@ impl Gateway {
         call: &ToolCall,
         started: Timestamp,
     ) -> Answer {
-        let mut correlation = self.ports.ids.correlation();
+        let mut correlation = admitted.caller().correlation(&self.ports.ids);
         let outcome = self.conduct_act(admitted, place, call, &mut correlation).await;
         let answer = match outcome {
             Ok(fields) => answered(fields),
@@ -212,6 +212,8 @@ impl Gateway {
             ports.clock.now(),
         );
         request.requested_by.clone_from(&caller.actor.id);
+        request.job_id = caller.job_id().map(str::to_owned);
+        request.run_id = caller.run_id().map(str::to_owned);
         request.tool.clone_from(&call.tool);
         request.binding.clone_from(&binding.digest);
         request.arguments_digest.clone_from(&binding.arguments);
@@ -257,6 +259,8 @@ impl Gateway {
             .text("tool", &call.tool)
             .optional_text("action", act.action())
             .text("credential", admitted.caller().credential.as_str())
+            .optional_text("job_id", admitted.caller().job_id())
+            .optional_text("run_id", admitted.caller().run_id())
             .text("verdict", verdict.word())
             .text("rule", &rule.name)
             .text("source", &rule.source)

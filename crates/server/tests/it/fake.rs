@@ -285,6 +285,7 @@ impl Fake {
             created_at: Timestamp::from_millis(0),
             revoked_at: None,
             run: None,
+            job: None,
         };
         self.tokens.lock().unwrap().insert(token.to_owned(), credential);
     }

@@ -12,21 +12,25 @@ use std::time::{Duration, Instant};
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
 use countersign_gateway::audit::payload::Object;
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{CredentialId, IdSource};
-use countersign_gateway::session::Role;
+use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, JobId};
+use countersign_gateway::job::state::Job;
+use countersign_gateway::session::{JobContext, Role};
 use countersign_gateway::session::credential::{self, Credential, Credentials, TokenName};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::ledger::{Ledger, Turn};
 use super::readers::Readers;
 use super::{SqliteStore, trouble};
+use crate::process::Process;
 use crate::random;
 use crate::witness::Witness;
 
 /// How long a change of another process may go unnoticed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-const COLUMNS: &str = "id, role, name, created_at_ms, revoked_at_ms, run";
+/// A token of a job has the job's name; what ties the job's acts together is looked up with it.
+const SELECT: &str = "SELECT id, role, name, tokens.created_at_ms, revoked_at_ms, run, jobs.job_id, jobs.correlation_id, \
+    jobs.holder, digest FROM tokens LEFT JOIN jobs ON role = 'agent' AND name = 'job-' || jobs.job_id";
 
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
@@ -67,6 +71,33 @@ impl SqliteStore {
         by: Actor,
         ids: &IdSource,
     ) -> Result<Made, TokenError> {
+        self.make_token(role, name, run, None, by, ids)
+    }
+
+    /// Makes the token of a job's agent, the only one of this job that is in force afterwards. Blocks.
+    pub fn create_job_token(&self, job: &Job, by: &Actor, ids: &IdSource) -> Result<Made, TokenError> {
+        let name = TokenName::of_job(&job.id);
+        match self.revoke_token(name.as_str(), by.clone(), ids) {
+            Ok(_) | Err(TokenError::Unknown(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let context = JobContext {
+            job_id: job.id.clone(),
+            correlation_id: job.correlation_id.clone(),
+        };
+        let run = job.run_id.clone();
+        self.make_token(Role::Agent, &name, run, Some(Arc::new(context)), by.clone(), ids)
+    }
+
+    fn make_token(
+        &self,
+        role: Role,
+        name: &TokenName,
+        run: Option<String>,
+        job: Option<Arc<JobContext>>,
+        by: Actor,
+        ids: &IdSource,
+    ) -> Result<Made, TokenError> {
         let random = random::secret().map_err(|source| TokenError::Random { source })?;
         let token = credential::token(role, &random);
         let now = self.site.options.clock.now();
@@ -77,6 +108,7 @@ impl SqliteStore {
             created_at: now,
             revoked_at: None,
             run,
+            job,
         };
         let event = event(EventType::TokenCreated, &credential, by, now, ids);
         let digest = credential::digest(&token);
@@ -132,6 +164,24 @@ impl SqliteStore {
         })
     }
 
+    /// Tokens in force of jobs that no living process looks after, or that have ended. Blocks.
+    pub fn stray_job_tokens(&self) -> Result<Vec<Credential>, TokenError> {
+        let found = self.readers.read(|connection| {
+            connection
+                .prepare(&format!(
+                    "{SELECT} WHERE revoked_at_ms IS NULL AND role = 'agent' AND name LIKE 'job-%'"
+                ))?
+                .query_map([], |row| Ok((row.get::<_, Option<String>>(8)?, read(row)?)))?
+                .collect::<rusqlite::Result<Vec<_>>>()
+        });
+        let mut found = found.map_err(|source| TokenError::Read { source })?;
+        // A job that has ended has no holder; a token that people named so before that was reserved has no job.
+        found.retain(|(holder, token)| {
+            token.job.is_some() && !holder.as_deref().is_some_and(Process::is_alive)
+        });
+        Ok(found.into_iter().map(|(_, token)| token).collect())
+    }
+
     /// Knows the tokens in force, for whoever serves.
     pub fn credentials(&self) -> Tokens {
         Tokens::new(Arc::clone(&self.readers))
@@ -142,8 +192,8 @@ impl SqliteStore {
             .read(|connection| {
                 connection
                     .prepare(&format!(
-                        "SELECT {COLUMNS} FROM tokens WHERE id = ?1 OR name = ?1
-                         ORDER BY id <> ?1, revoked_at_ms IS NOT NULL, created_at_ms DESC LIMIT 1"
+                        "{SELECT} WHERE id = ?1 OR name = ?1
+                         ORDER BY id <> ?1, revoked_at_ms IS NOT NULL, tokens.created_at_ms DESC LIMIT 1"
                     ))?
                     .query_row([named], read)
                     .optional()
@@ -186,7 +236,7 @@ impl SqliteStore {
 
 pub(super) fn all(connection: &Connection) -> rusqlite::Result<Vec<Credential>> {
     connection
-        .prepare(&format!("SELECT {COLUMNS} FROM tokens ORDER BY created_at_ms, rowid"))?
+        .prepare(&format!("{SELECT} ORDER BY tokens.created_at_ms, tokens.rowid"))?
         .query_map([], read)?
         .collect()
 }
@@ -197,8 +247,12 @@ fn event(kind: EventType, credential: &Credential, by: Actor, now: Timestamp, id
         .text("role", credential.role.as_str())
         .text("name", &credential.name)
         .optional_text("run", credential.run.as_deref())
+        .optional_text("job_id", credential.job.as_ref().map(|job| job.job_id.as_str()))
         .finish();
-    Draft::new(ids.event(), now, ids.correlation(), by, kind, payload)
+    // A job's token is a part of the job's story.
+    let correlation = credential.job.as_ref().map(|job| job.correlation_id.clone());
+    let correlation = correlation.unwrap_or_else(|| ids.correlation());
+    Draft::new(ids.event(), now, correlation, by, kind, payload)
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Credential> {
@@ -211,7 +265,17 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Credential> {
         created_at: Timestamp::from_millis(row.get(3)?),
         revoked_at: row.get::<_, Option<_>>(4)?.map(Timestamp::from_millis),
         run: row.get(5)?,
+        job: job(row)?,
     })
+}
+
+fn job(row: &Row<'_>) -> rusqlite::Result<Option<Arc<JobContext>>> {
+    let (job_id, correlation_id): (Option<String>, Option<String>) = (row.get(6)?, row.get(7)?);
+    let job = job_id.zip(correlation_id).map(|(job_id, correlation_id)| JobContext {
+        job_id: JobId::trusted(job_id),
+        correlation_id: CorrelationId::trusted(correlation_id),
+    });
+    Ok(job.map(Arc::new))
 }
 
 /// The tokens in force, as this process last saw them.
@@ -297,9 +361,7 @@ impl Credentials for Tokens {
 
 fn in_force(connection: &Connection) -> rusqlite::Result<HashMap<[u8; 32], Credential>> {
     connection
-        .prepare(&format!(
-            "SELECT {COLUMNS}, digest FROM tokens WHERE revoked_at_ms IS NULL"
-        ))?
-        .query_map([], |row| Ok((row.get::<_, [u8; 32]>(6)?, read(row)?)))?
+        .prepare(&format!("{SELECT} WHERE revoked_at_ms IS NULL"))?
+        .query_map([], |row| Ok((row.get::<_, [u8; 32]>(9)?, read(row)?)))?
         .collect()
 }

@@ -13,6 +13,7 @@ use super::super::event::JobEventType;
 use super::super::lifecycle::SubState;
 use super::following::Follower;
 use super::writing::{Lost, Writing, told};
+use crate::approval::ApprovalFilter;
 use crate::approval::request::{ApprovalRequest, ApprovalType};
 use crate::audit::chain;
 use crate::audit::event::{Actor, ActorType, ApprovalState, EventType};
@@ -174,7 +175,8 @@ impl Follower {
         self.questions.remove(&question);
         let now = self.supervisor.parts.clock.now();
         let mut writing = Writing::of(self.job.changed(now));
-        if self.questions.is_empty() && self.job.sub_state == Some(SubState::WaitingApproval) {
+        let waits = !self.questions.is_empty() || self.calls_wait;
+        if !waits && self.job.sub_state == Some(SubState::WaitingApproval) {
             writing.job.sub_state = None;
             writing.job.clock = writing.job.clock.running(now);
         }
@@ -218,6 +220,30 @@ impl Follower {
             self.answer(question, answer);
         }
         Ok(())
+    }
+
+    /// A call that the agent makes through us may wait for a person too: the job's clock stands still for it
+    /// as for a question of its own.
+    pub(super) async fn look_at_calls(&mut self) -> Result<(), Lost> {
+        let board = &self.supervisor.parts.board;
+        let open = board.list(ApprovalFilter::open()).await.map_err(Lost::Unrecorded)?;
+        let of_a_call = |approval: &ApprovalRequest| {
+            approval.job_id.as_deref() == Some(self.job.id.as_str()) && approval.owner != self.job.owner
+        };
+        let waits = open.iter().any(of_a_call);
+        if std::mem::replace(&mut self.calls_wait, waits) == waits {
+            return Ok(());
+        }
+        let now = self.supervisor.parts.clock.now();
+        self.heard_at = now;
+        let mut writing = Writing::of(self.job.changed(now));
+        if waits {
+            self.pause(&mut writing);
+        } else if self.questions.is_empty() && self.job.sub_state == Some(SubState::WaitingApproval) {
+            writing.job.sub_state = None;
+            writing.job.clock = writing.job.clock.running(now);
+        }
+        self.write(writing).await
     }
 
     /// The agent no longer asks.
