@@ -32,7 +32,7 @@ use crate::policy::agents::{self, Judged};
 use crate::policy::tools::ToolUse;
 use crate::service::{Answer, ToolCall};
 use crate::session::{Admitted, Role};
-use crate::tools::acts::{Act, Asked};
+use crate::tools::acts::{Act, Asked, Form, Toolbox};
 use crate::tools::exec::yaml;
 
 impl Gateway {
@@ -45,15 +45,16 @@ impl Gateway {
     ) -> Answer {
         let mut correlation = admitted.caller().correlation(&self.ports.ids);
         let outcome = self.conduct_act(admitted, place, call, &mut correlation).await;
+        let toolbox = &*self.toolboxes()[place];
         let answer = match outcome {
-            Ok(fields) => answered(fields),
-            Err(refusal) => refused(&refusal),
+            Ok(fields) => answered(fields, toolbox.form()),
+            Err(refusal) => refused(&refusal, toolbox),
         };
         let caller = admitted.caller();
         let told = Ok(answer.clone());
         match self.record_call(caller, call, started, &told, &correlation).await {
             Ok(()) => answer,
-            Err(error) => refused(&unrecorded(&error)),
+            Err(error) => refused(&unrecorded(&error), toolbox),
         }
     }
 
@@ -78,7 +79,8 @@ impl Gateway {
                 target: act.target(),
             };
             let context = in_force.policy.context(admitted.caller());
-            acts::decide(&in_force.policy, &context, &used, act.wants_more().as_deref())
+            let verdict = acts::decide(&in_force.policy, &context, &used, act.wants_more().as_deref());
+            acts::judged(verdict, act.judgement())
         };
         let requested = self.requested(admitted, call, &*act, &verdict, &in_force);
         let cleared = match verdict {
@@ -125,7 +127,7 @@ impl Gateway {
     ) -> Result<(ClearedAct, Box<ApprovalRequest>), Refusal> {
         let caller = admitted.caller();
         let details = Value::Object(act.details());
-        let arguments = Value::Object(call.arguments.clone());
+        let arguments = act.bound_arguments(&call.arguments);
         let binding = binding::bind_act(&call.tool, &arguments, &details, &caller.credential, &in_force.digest);
         let board = &self.ports.board;
         let before = board.bound(&caller.credential, &binding.digest).await;
@@ -140,16 +142,16 @@ impl Gateway {
                 {
                     return Err(full());
                 }
-                self.post_act(admitted, call, details, &question, &binding, in_force, correlation)
+                let kind = act.kind();
+                self.post_act(admitted, call, kind, details, &question, &binding, in_force, correlation)
                     .await?
             }
         };
         *correlation = approval.correlation_id.clone();
         let mut cancel = call.cancel.clone();
-        let patience = call
-            .answer_within
-            .unwrap_or(self.settings.answer_within)
-            .min(self.settings.answer_within);
+        let usual = self.settings.answer_within;
+        let patience = call.answer_within.unwrap_or(usual).min(usual);
+        let patience = act.patience().unwrap_or(patience);
         let settled = tokio::select! {
             biased;
             settled = board.settled(&approval.id) => settled,
@@ -197,6 +199,7 @@ impl Gateway {
         &self,
         admitted: &Admitted,
         call: &ToolCall,
+        kind: ApprovalType,
         details: Value,
         question: &ActQuestion,
         binding: &Binding,
@@ -206,7 +209,7 @@ impl Gateway {
         let (caller, ports) = (admitted.caller(), &self.ports);
         let mut request = ApprovalRequest::new(
             ports.ids.approval(),
-            ApprovalType::ToolCall,
+            kind,
             correlation.clone(),
             caller.credential.clone(),
             ports.clock.now(),
@@ -307,18 +310,25 @@ impl Judge for Gateway {
     }
 }
 
-fn answered(fields: Map<String, Value>) -> Answer {
+fn answered(fields: Map<String, Value>, form: Form) -> Answer {
     let structured = Value::Object(fields);
     Answer {
-        text: yaml::write(&structured),
+        text: match form {
+            Form::Yaml => yaml::write(&structured),
+            Form::Json => structured.to_string(),
+        },
         structured,
         is_error: false,
         command: None,
     }
 }
 
-/// S1's ToolResult of a call that was not accepted, with what every error says.
-fn refused(refusal: &Refusal) -> Answer {
+/// S1's ToolResult of a call that was not accepted, with what every error says; or what the tool itself has
+/// to say of it.
+fn refused(refusal: &Refusal, toolbox: &dyn Toolbox) -> Answer {
+    if let Some(fields) = toolbox.refusal(refusal) {
+        return answered(fields, toolbox.form());
+    }
     let error = ErrorDetails::of(refusal);
     let status = match refusal.status() {
         Status::Pending => "pending",

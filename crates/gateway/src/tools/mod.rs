@@ -3,3 +3,4 @@
 pub mod acts;
 pub mod exec;
 pub mod jobs;
+pub mod prompt;

@@ -334,6 +334,21 @@ fn about(about: &QuestionAbout) -> Value {
 
 /// What a person sees: S1's ExecCommandApproval or ApplyPatchApproval, with why it is asked.
 fn details(question: &AgentQuestion, rule: &Rule, redactor: &Redactor) -> Map<String, Value> {
+    let mut details = shown(question, redactor);
+    let mut put = |name: &str, value: Value| {
+        details.insert(name.to_owned(), value);
+    };
+    // S1's `reason` is the agent's own; why it is asked at all stands beside it.
+    let reason = question.reason.as_deref().unwrap_or(&rule.reason);
+    put("reason", json!(redactor.redact_text(reason)));
+    put("rule", json!(rule.name));
+    put("rule_reason", json!(rule.reason));
+    put("source", json!(rule.source));
+    details
+}
+
+/// What an agent wants to do, as a person sees it.
+pub(crate) fn shown(question: &AgentQuestion, redactor: &Redactor) -> Map<String, Value> {
     let clean = |text: &str| redactor.redact_text(text).into_owned();
     let mut details = Map::new();
     let mut put = |name: &str, value: Value| {
@@ -359,12 +374,6 @@ fn details(question: &AgentQuestion, rule: &Rule, redactor: &Redactor) -> Map<St
             put("input", super::super::event::presentable(redactor, input.clone()));
         }
     }
-    // S1's `reason` is the agent's own; why it is asked at all stands beside it.
-    let reason = question.reason.as_deref().unwrap_or(&rule.reason);
-    put("reason", json!(clean(reason)));
-    put("rule", json!(rule.name));
-    put("rule_reason", json!(rule.reason));
-    put("source", json!(rule.source));
     put("wants_more", json!(question.wants_more));
     details
 }

@@ -32,6 +32,7 @@ use crate::clock::Clock;
 use crate::ids::{CredentialId, IdSource, JobId, JobSessionId};
 use crate::limits;
 use crate::policy::agents::Judged;
+pub(crate) use asking::shown;
 use following::Follower;
 pub(crate) use writing::told;
 
