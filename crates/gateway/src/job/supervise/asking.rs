@@ -27,7 +27,11 @@ impl Follower {
     pub(super) async fn ask(&mut self, question: &AgentQuestion) -> Result<(), Lost> {
         let binding = self.binding(question);
         let before = self.supervisor.parts.board.bound(&self.job.owner, &binding).await;
-        if let Some(before) = before.map_err(Lost::Unrecorded)? {
+        // What was taken back is a new question when it is asked again.
+        let before = before
+            .map_err(Lost::Unrecorded)?
+            .filter(|before| before.state() != ApprovalState::Withdrawn);
+        if let Some(before) = before {
             return self.asked_again(question, before).await;
         }
         let has_failed = match &question.about {

@@ -449,6 +449,12 @@ impl Follower {
 
     /// A process runs for the job; it is on record before anything is said to it.
     async fn spawned(&mut self, mark: &ProcessMark, mut writing: Writing) -> Result<(), Lost> {
+        let known = self.session.process.as_ref();
+        if known.is_some_and(|known| (known.pid, known.started) == (mark.pid, mark.started)) {
+            // It outlived whoever looked after it, and so did what it asked.
+            writing.process = Some(mark.clone());
+            return self.write(writing).await;
+        }
         let again = self.session.process.is_some() || self.job.retries > 0 || self.job.sub_state.is_some();
         let (kind, line) = if again {
             (EventType::JobProcessRestarted, JobEventType::ProcessRestarted)
