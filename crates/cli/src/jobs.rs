@@ -16,7 +16,9 @@ use countersign_gateway::job::desk::{DeskParts, JobDesk};
 use countersign_gateway::job::supervise::{Endpoints as _, Supervisor, SupervisorParts, SupervisorSettings};
 use countersign_gateway::limits;
 use countersign_gateway::session::{Caller, Role, Transport};
+use countersign_gateway::tools::acts::Toolbox;
 use countersign_gateway::tools::jobs::JobTools;
+use countersign_gateway::tools::prompt::PromptTools;
 use countersign_store::SqliteStore;
 use countersign_store::session_files::SessionFiles;
 
@@ -45,13 +47,14 @@ impl Workshop {
         let (record, redactor) = (&joined.record, started.redactor());
         let endpoints = Shared(JobEndpoints::new(door, record.clone(), joined.gateway.clone()));
         endpoints.sweep().await;
+        let mut boxes: Vec<Arc<dyn Toolbox>> = vec![prompt(started)];
         let Some(agents) = installed(started, homes) else {
+            joined.gateway.equip(boxes);
             return Self(None);
         };
         let desk = desk(&started.settings, record, &joined.board, &redactor);
-        joined
-            .gateway
-            .equip(vec![JobTools::new(desk.clone(), agents.offered())]);
+        boxes.push(JobTools::new(desk.clone(), agents.offered()));
+        joined.gateway.equip(boxes);
         let supervisor = Supervisor::new(SupervisorParts {
             jobs: record.clone(),
             record: record.clone(),
@@ -102,6 +105,11 @@ impl Workshop {
             start::say("countersign: an agent did not end in time; the next server ends it");
         }
     }
+}
+
+/// What answers for the tools that agents have of their own.
+pub(crate) fn prompt(started: &Started) -> Arc<dyn Toolbox> {
+    PromptTools::new(started.redactor(), Path::exists)
 }
 
 /// Where people and tools bring work.
