@@ -3,4 +3,5 @@
 pub mod acts;
 pub mod exec;
 pub mod jobs;
+pub mod prompt;
 pub mod runs;

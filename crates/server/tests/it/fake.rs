@@ -287,6 +287,7 @@ impl Fake {
             expires_at: None,
             run: None,
             run_context: None,
+            job: None,
         };
         self.tokens.lock().unwrap().insert(token.to_owned(), credential);
     }

@@ -12,15 +12,17 @@ use std::time::{Duration, Instant};
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
 use countersign_gateway::audit::payload::Object;
 use countersign_gateway::clock::{Clock, Timestamp};
-use countersign_gateway::ids::{CredentialId, IdSource, RunId};
+use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, JobId, RunId};
+use countersign_gateway::job::state::Job;
 use countersign_gateway::limits;
-use countersign_gateway::session::Role;
 use countersign_gateway::session::credential::{self, Credential, Credentials, TokenName};
+use countersign_gateway::session::{JobContext, Role};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::ledger::{Ledger, Turn};
 use super::readers::Readers;
 use super::{SqliteStore, runs, trouble};
+use crate::process::Process;
 use crate::random;
 use crate::run_token::{self, Claims};
 use crate::witness::Witness;
@@ -28,7 +30,9 @@ use crate::witness::Witness;
 /// How long a change of another process may go unnoticed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-const COLUMNS: &str = "id, role, name, created_at_ms, revoked_at_ms, run, expires_at_ms";
+/// A token of a job has the job's name; what ties the job's acts together is looked up with it.
+const SELECT: &str = "SELECT id, role, name, tokens.created_at_ms, revoked_at_ms, run, jobs.job_id, jobs.correlation_id, \
+    jobs.holder, digest, expires_at_ms FROM tokens LEFT JOIN jobs ON role = 'agent' AND name = 'job-' || jobs.job_id";
 
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
@@ -73,6 +77,33 @@ impl SqliteStore {
         by: Actor,
         ids: &IdSource,
     ) -> Result<Made, TokenError> {
+        self.make_token(role, name, run, None, by, ids)
+    }
+
+    /// Makes the token of a job's agent, the only one of this job that is in force afterwards. Blocks.
+    pub fn create_job_token(&self, job: &Job, by: &Actor, ids: &IdSource) -> Result<Made, TokenError> {
+        let name = TokenName::of_job(&job.id);
+        match self.revoke_token(name.as_str(), by.clone(), ids) {
+            Ok(_) | Err(TokenError::Unknown(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let context = JobContext {
+            job_id: job.id.clone(),
+            correlation_id: job.correlation_id.clone(),
+        };
+        let run = job.run_id.clone();
+        self.make_token(Role::Agent, &name, run, Some(Arc::new(context)), by.clone(), ids)
+    }
+
+    fn make_token(
+        &self,
+        role: Role,
+        name: &TokenName,
+        run: Option<String>,
+        job: Option<Arc<JobContext>>,
+        by: Actor,
+        ids: &IdSource,
+    ) -> Result<Made, TokenError> {
         let random = random::secret().map_err(|source| TokenError::Random { source })?;
         let token = credential::token(role, &random);
         let now = self.site.options.clock.now();
@@ -85,6 +116,7 @@ impl SqliteStore {
             expires_at: None,
             run,
             run_context: None,
+            job,
         };
         self.keep_token(name, Made { credential, token }, by, ids)
     }
@@ -118,6 +150,7 @@ impl SqliteStore {
             expires_at: Some(expires),
             run: Some(run.id.as_str().to_owned()),
             run_context: Some(Arc::new(run.context())),
+            job: None,
         };
         self.keep_token(name, Made { credential, token }, by, ids)
     }
@@ -182,6 +215,22 @@ impl SqliteStore {
         })
     }
 
+    /// Tokens in force of jobs that no living process looks after, or that have ended. Blocks.
+    pub fn stray_job_tokens(&self) -> Result<Vec<Credential>, TokenError> {
+        let found = self.readers.read(|connection| {
+            connection
+                .prepare(&format!(
+                    "{SELECT} WHERE revoked_at_ms IS NULL AND role = 'agent' AND name LIKE 'job-%'"
+                ))?
+                .query_map([], |row| Ok((row.get::<_, Option<String>>(8)?, read(row)?)))?
+                .collect::<rusqlite::Result<Vec<_>>>()
+        });
+        let mut found = found.map_err(|source| TokenError::Read { source })?;
+        // A job that has ended has no holder; a token that people named so before that was reserved has no job.
+        found.retain(|(holder, token)| token.job.is_some() && !holder.as_deref().is_some_and(Process::is_alive));
+        Ok(found.into_iter().map(|(_, token)| token).collect())
+    }
+
     /// Knows the tokens in force, for whoever serves.
     pub fn credentials(&self) -> Tokens {
         Tokens {
@@ -202,8 +251,8 @@ impl SqliteStore {
             .read(|connection| {
                 connection
                     .prepare(&format!(
-                        "SELECT {COLUMNS} FROM tokens WHERE id = ?1 OR name = ?1
-                         ORDER BY id <> ?1, revoked_at_ms IS NOT NULL, created_at_ms DESC LIMIT 1"
+                        "{SELECT} WHERE id = ?1 OR name = ?1
+                         ORDER BY id <> ?1, revoked_at_ms IS NOT NULL, tokens.created_at_ms DESC LIMIT 1"
                     ))?
                     .query_row([named], read)
                     .optional()
@@ -246,7 +295,7 @@ impl SqliteStore {
 
 pub(super) fn all(connection: &Connection) -> rusqlite::Result<Vec<Credential>> {
     connection
-        .prepare(&format!("SELECT {COLUMNS} FROM tokens ORDER BY created_at_ms, rowid"))?
+        .prepare(&format!("{SELECT} ORDER BY tokens.created_at_ms, tokens.rowid"))?
         .query_map([], read)?
         .collect()
 }
@@ -257,13 +306,18 @@ fn event(kind: EventType, credential: &Credential, by: Actor, now: Timestamp, id
         .text("role", credential.role.as_str())
         .text("name", &credential.name)
         .optional_text("run", credential.run.as_deref())
+        .optional_text("job_id", credential.job.as_ref().map(|job| job.job_id.as_str()))
         .optional_text("expires_at", credential.expires_at.map(|at| at.to_string()).as_deref())
         .finish();
-    let of_run = credential
-        .run_context
-        .as_ref()
-        .and_then(|run| run.correlation_id.clone());
-    let correlation = of_run.unwrap_or_else(|| ids.correlation());
+    // A token of a job or a run is a part of its story.
+    let of_job = credential.job.as_ref().map(|job| job.correlation_id.clone());
+    let of_run = || {
+        credential
+            .run_context
+            .as_ref()
+            .and_then(|run| run.correlation_id.clone())
+    };
+    let correlation = of_job.or_else(of_run).unwrap_or_else(|| ids.correlation());
     Draft::new(ids.event(), now, correlation, by, kind, payload)
 }
 
@@ -277,9 +331,19 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Credential> {
         created_at: Timestamp::from_millis(row.get(3)?),
         revoked_at: row.get::<_, Option<_>>(4)?.map(Timestamp::from_millis),
         run: row.get(5)?,
-        expires_at: row.get::<_, Option<_>>(6)?.map(Timestamp::from_millis),
+        expires_at: row.get::<_, Option<_>>(10)?.map(Timestamp::from_millis),
         run_context: None,
+        job: job(row)?,
     })
+}
+
+fn job(row: &Row<'_>) -> rusqlite::Result<Option<Arc<JobContext>>> {
+    let (job_id, correlation_id): (Option<String>, Option<String>) = (row.get(6)?, row.get(7)?);
+    let job = job_id.zip(correlation_id).map(|(job_id, correlation_id)| JobContext {
+        job_id: JobId::trusted(job_id),
+        correlation_id: CorrelationId::trusted(correlation_id),
+    });
+    Ok(job.map(Arc::new))
 }
 
 /// The tokens in force, as this process last saw them.
@@ -370,10 +434,8 @@ impl Credentials for Tokens {
 /// Those that are not revoked. One of a run that is unknown here, or has ended, counts for nothing.
 fn in_force(connection: &Connection) -> rusqlite::Result<HashMap<[u8; 32], Credential>> {
     let found = connection
-        .prepare(&format!(
-            "SELECT {COLUMNS}, digest FROM tokens WHERE revoked_at_ms IS NULL"
-        ))?
-        .query_map([], |row| Ok((row.get::<_, [u8; 32]>(7)?, read(row)?)))?
+        .prepare(&format!("{SELECT} WHERE revoked_at_ms IS NULL"))?
+        .query_map([], |row| Ok((row.get::<_, [u8; 32]>(9)?, read(row)?)))?
         .collect::<rusqlite::Result<Vec<_>>>()?;
     let mut in_force = HashMap::with_capacity(found.len());
     for (digest, mut credential) in found {
