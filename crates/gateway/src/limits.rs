@@ -9,6 +9,8 @@ pub const OUTPUT_BYTES_DEFAULT: usize = 1 << 20;
 pub const ANSWER_WITHIN_DEFAULT: Duration = Duration::from_millis(45_000);
 /// The longest a `command_status` call may wait.
 pub const STATUS_WAIT_MAX: Duration = Duration::from_millis(45_000);
+/// Longest wait for a person that a caller of `approval_prompt` may ask for.
+pub const PROMPT_WAIT_MAX: Duration = Duration::from_secs(3_600);
 /// The longest page of output one `command_status` returns.
 pub const OUTPUT_PAGE_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of a shell line.

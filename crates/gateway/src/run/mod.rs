@@ -17,3 +17,4 @@ pub mod steward;
 pub mod keeping;
 pub mod session;
 pub mod telling;
+pub mod view;

@@ -4,3 +4,5 @@ pub mod acts;
 pub mod exec;
 pub mod jobs;
 pub mod labels;
+pub mod prompt;
+pub mod runs;

@@ -6,6 +6,7 @@
 mod reading;
 
 pub(super) use reading::{COLUMNS as RUN_COLUMNS, run as read_run};
+pub(super) use reading::find;
 
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::Change;
@@ -44,7 +45,8 @@ const ADVANCE: &str = "UPDATE runs SET version = ?3, pull_request_number = ?4, s
              WHERE other.run_id <> ?1 AND other.status = 'running' AND other.repository = runs.repository
                  AND other.issue_number = runs.issue_number))";
 const END_TOKENS: &str = "UPDATE tokens SET revoked_at_ms = ?2 WHERE run = ?1 AND revoked_at_ms IS NULL";
-const COUNT_TOKENS: &str = "UPDATE tokens_version SET version = version + 1";
+const COUNT_TOKENS: &str = "UPDATE tokens_version SET version = version + 1
+     WHERE EXISTS (SELECT 1 FROM tokens WHERE run = ?1 AND revoked_at_ms IS NULL)";
 const LINK: &str = "INSERT INTO links (source_type, source_id, target_type, target_id, link_type, metadata,
          created_at_ms)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
@@ -77,12 +79,13 @@ impl Ledger<'_> {
             None => self.insert_run(run)?,
             Some(from) => self.advance_run(run, from)?,
         };
+        if written == 1 && change.from.is_some() {
+            // Whoever keeps a copy of its tokens keeps one of the run.
+            self.statement(COUNT_TOKENS)?.execute([run.id.as_str()])?;
+        }
         if written == 1 && run.has_ended() {
             let ended = run.finished_at.unwrap_or(run.updated_at).as_millis();
-            let tokens = self.statement(END_TOKENS)?.execute(params![run.id.as_str(), ended])?;
-            if tokens > 0 {
-                self.statement(COUNT_TOKENS)?.execute([])?;
-            }
+            self.statement(END_TOKENS)?.execute(params![run.id.as_str(), ended])?;
         }
         Ok(written == 1)
     }
