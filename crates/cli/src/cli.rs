@@ -67,6 +67,9 @@ pub(crate) enum Command {
     /// Give work to coding agents, and look after it.
     #[command(subcommand)]
     Jobs(Jobs),
+    /// Answer an agent that asks by a hook before it uses a tool of its own.
+    #[command(subcommand)]
+    Hook(Hook),
     /// Show the sessions of clients.
     #[command(subcommand)]
     Sessions(Sessions),
@@ -100,7 +103,8 @@ pub(crate) enum Command {
                             copy is kept next to it.\n\n\
                             Examples:\n  countersign connect claude-code\n  \
                             countersign --config policy.yaml connect codex --write\n  \
-                            countersign connect vscode --scope project --http"
+                            countersign connect vscode --scope project --http\n  \
+                            countersign connect claude-code --governed --write"
     )]
     Connect(Connect),
     /// Show what this is within a minute: a server, an agent that asks for things, and you who decide.
@@ -118,6 +122,20 @@ impl Command {
     pub(crate) fn serves(&self) -> bool {
         matches!(self, Self::Stdio | Self::Serve(_) | Self::Exec(_))
     }
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Hook {
+    /// Read an event of Claude Code on standard input, and say whether the tool may be used.
+    #[command(
+        after_help = "`countersign connect claude-code --governed` writes the hook. Whatever goes wrong, the tool is \
+                      not used (exit code 2)."
+    )]
+    ClaudeCode {
+        /// How long to wait for a person; less than Claude Code waits for the hook.
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        wait_seconds: u64,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -470,6 +488,10 @@ pub(crate) struct Connect {
     /// Edit the client's file; otherwise it is only printed what belongs there.
     #[arg(long)]
     pub(crate) write: bool,
+    /// For claude-code: let it ask before it uses its own shell, edits files or fetches pages, by a hook in its
+    /// settings, instead of naming the server.
+    #[arg(long, conflicts_with_all = ["http", "url", "no_token", "name", "force"])]
+    pub(crate) governed: bool,
     /// Let the client reach a running server by HTTP instead of starting its own.
     #[arg(long)]
     pub(crate) http: bool,

@@ -13,15 +13,18 @@ use countersign_gateway::audit::redact::Redactor;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::{CredentialId, IdSource};
 use countersign_gateway::job::desk::{DeskParts, JobDesk};
-use countersign_gateway::job::supervise::{Supervisor, SupervisorParts, SupervisorSettings};
+use countersign_gateway::job::supervise::{Endpoints as _, Supervisor, SupervisorParts, SupervisorSettings};
 use countersign_gateway::limits;
 use countersign_gateway::session::{Caller, Role, Transport};
+use countersign_gateway::tools::acts::Toolbox;
 use countersign_gateway::tools::jobs::JobTools;
+use countersign_gateway::tools::prompt::PromptTools;
 use countersign_store::SqliteStore;
 use countersign_store::session_files::SessionFiles;
 
 use crate::agents::{Around, Installed};
 use crate::config::Settings;
+use crate::endpoints::{Door, JobEndpoints, Shared};
 use crate::start::{self, Joined, Started};
 use crate::whereabouts;
 
@@ -38,22 +41,27 @@ struct Open {
 
 impl Workshop {
     /// Brings the tools and begins to look after jobs, also those that another process left. Without agents
-    /// there are no tools: none is listed that could not work.
-    pub(crate) fn open(started: &Started, joined: &Joined, homes: &Path) -> Self {
+    /// there are no tools: none is listed that could not work. Tokens of jobs whose process is gone are
+    /// revoked first, before anybody could come with one.
+    pub(crate) async fn open(started: &Started, joined: &Joined, homes: &Path, door: Door) -> Self {
+        let (record, redactor) = (&joined.record, started.redactor());
+        let endpoints = Shared(JobEndpoints::new(door, record.clone(), joined.gateway.clone()));
+        endpoints.sweep().await;
+        let mut boxes: Vec<Arc<dyn Toolbox>> = vec![prompt(started)];
         let Some(agents) = installed(started, homes) else {
+            joined.gateway.equip(boxes);
             return Self(None);
         };
-        let (record, redactor) = (&joined.record, started.redactor());
         let desk = desk(&started.settings, record, &joined.board, &redactor);
-        joined
-            .gateway
-            .equip(vec![JobTools::new(desk.clone(), agents.offered())]);
+        boxes.push(JobTools::new(desk.clone(), agents.offered()));
+        joined.gateway.equip(boxes);
         let supervisor = Supervisor::new(SupervisorParts {
             jobs: record.clone(),
             record: record.clone(),
             files: Arc::new(SessionFiles::below(&started.settings.state_dir)),
             board: joined.board.clone(),
             agents: Arc::new(agents),
+            endpoints: Arc::new(endpoints),
             judge: joined.gateway.clone(),
             redactor,
             clock: Clock::system(),
@@ -97,6 +105,11 @@ impl Workshop {
             start::say("countersign: an agent did not end in time; the next server ends it");
         }
     }
+}
+
+/// What answers for the tools that agents have of their own.
+pub(crate) fn prompt(started: &Started) -> Arc<dyn Toolbox> {
+    PromptTools::new(started.redactor(), Path::exists)
 }
 
 /// Where people and tools bring work.
@@ -145,5 +158,6 @@ fn itself() -> Caller {
         actor: Actor::system("shutdown"),
         transport: Transport::Stdio,
         run: None,
+        job: None,
     }
 }

@@ -13,6 +13,7 @@ mod wiring;
 
 mod config;
 mod edited;
+mod endpoints;
 mod interpreters;
 mod jobs;
 mod policy;
@@ -66,6 +67,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         // Forked before anything else exists: small, single-threaded, without secrets.
         Command::Stdio => commands::stdio::run(&flags, Launchpad::prepare()?)?,
         Command::Exec(exec) => return commands::exec::run(&flags, exec, Launchpad::prepare()?),
+        Command::Hook(hook) => return Ok(commands::hook::run(&flags, hook)),
         Command::Serve(serve) => {
             let launchpad = Launchpad::prepare()?;
             let listen = serve.listen.clone();

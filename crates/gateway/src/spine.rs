@@ -11,8 +11,10 @@
 mod acting;
 mod adopting;
 mod asking;
+mod assigning;
 mod closing;
 mod consulting;
+mod dismissing;
 mod envelopes;
 mod invocations;
 mod joining;
@@ -137,7 +139,7 @@ impl InForce {
         let context = self.policy.context(caller);
         let known = self.snapshots.iter().find(|(role, _)| *role == context.role);
         match known {
-            Some((_, snapshot)) if !context.is_in_a_run() => snapshot.clone(),
+            Some((_, snapshot)) if context.is_plain() => snapshot.clone(),
             _ => Arc::new(with_keys(&self.snapshot, &context)),
         }
     }
@@ -232,7 +234,7 @@ impl Gateway {
             opening = Some(self.opening(&admitted, &request, &live, &trace, &audit));
             if !matches!(verdict, Verdict::Deny(_)) {
                 let context = in_force.policy.context(admitted.caller());
-                trace.step(Step::Validate, self.validated(&verdict, &context, &in_force));
+                trace.step(Step::Validate, self.validated(&verdict, &context, &in_force, &live));
                 if matches!(&verdict, Verdict::Allow(permit) if permit.auto_approved) {
                     trace.mark(ApprovalState::AutoApproved);
                 }
@@ -307,7 +309,7 @@ impl Gateway {
         approval: Option<Box<ApprovalRequest>>,
         live: &Arc<Live>,
     ) -> Ended {
-        trace.step(Step::Dispatch, self.dispatched(&cleared, live));
+        trace.step(Step::Dispatch, self.dispatched(admitted, &cleared, live));
         let mut change = Change {
             events: trace.take(),
             open: opening,
@@ -434,7 +436,7 @@ impl Service for Arc<Gateway> {
         let in_force = self.in_force();
         let listed = || catalog::listed(&in_force.policy, self.toolboxes(), caller).into();
         let known = in_force.tools.iter().find(|(role, _)| *role == caller.role);
-        match known.filter(|_| caller.run.is_none()) {
+        match known.filter(|_| caller.run.is_none() && caller.job.is_none()) {
             Some((_, tools)) => Arc::clone(tools.get_or_init(listed)),
             None => listed(),
         }

@@ -61,6 +61,7 @@ async fn over_http() -> Result<(), Box<dyn std::error::Error>> {
         gauges: Arc::default(),
         office: None,
         callbacks: None,
+        webhooks: None,
         seal_key: SealKey::of_this_process(),
         fixtures: match std::env::args().nth(2).as_deref() {
             Some("fixtures") => ConformanceFixtures::Served,

@@ -77,8 +77,8 @@ impl CodexAppServer {
     async fn open(
         &self,
         server: Arc<Server>,
-        method: &str,
-        params: Value,
+        job_id: &str,
+        (method, params): (&str, Value),
         events: &EventSink,
     ) -> Result<Opened, DriverError> {
         let opened = async {
@@ -99,7 +99,7 @@ impl CodexAppServer {
                 answer,
             }),
             Err(error) => {
-                self.servers.let_go(&server).await;
+                self.servers.let_go(&server, job_id).await;
                 Err(error)
             }
         }
@@ -117,7 +117,7 @@ impl CodexAppServer {
         let (id, model) = (text("/thread/id"), text("/model"));
         let id = id.filter(|id| known.is_none_or(|known| known == id));
         let Some(id) = id else {
-            self.servers.let_go(&opened.server).await;
+            self.servers.let_go(&opened.server, &terms.job_id).await;
             return Err(DriverError::Lost(
                 "the app-server answered with another conversation".to_owned(),
             ));
@@ -307,7 +307,12 @@ impl AgentDriver for CodexAppServer {
         Box::pin(async move {
             let server = driver.servers.take(&start.terms)?;
             let opened = driver
-                .open(server, "thread/start", driver.settings(&start.terms), &events)
+                .open(
+                    server,
+                    &start.terms.job_id,
+                    ("thread/start", driver.settings(&start.terms)),
+                    &events,
+                )
                 .await?;
             let thread = driver.converse(opened, &start.terms, events, None).await?;
             driver.say(thread.follow(), &start.prompt).await
@@ -324,7 +329,12 @@ impl AgentDriver for CodexAppServer {
                 .and_then(|mark| driver.servers.take_up(mark, &resume.terms));
             if let Some(server) = found {
                 let opened = driver
-                    .open(server, "thread/resume", json!({"threadId": id}), &events)
+                    .open(
+                        server,
+                        &resume.terms.job_id,
+                        ("thread/resume", json!({"threadId": id})),
+                        &events,
+                    )
                     .await?;
                 return driver.take_up(opened, resume.words, &id, &resume.terms, events).await;
             }
@@ -332,7 +342,9 @@ impl AgentDriver for CodexAppServer {
             let server = driver.servers.take(&resume.terms)?;
             let mut settings = driver.settings(&resume.terms);
             settings["threadId"] = json!(id);
-            let opened = driver.open(server, "thread/resume", settings, &events).await?;
+            let opened = driver
+                .open(server, &resume.terms.job_id, ("thread/resume", settings), &events)
+                .await?;
             let thread = driver.converse(opened, &resume.terms, events, Some(&id)).await?;
             let (Words::Next(prompt) | Words::IfCutOff(prompt)) = resume.words;
             driver.say(thread.follow(), &prompt).await

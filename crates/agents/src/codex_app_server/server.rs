@@ -130,9 +130,9 @@ impl Servers {
         Some(server)
     }
 
-    /// Lets go of a process. With its last user it is ended, unless it still works for somebody who has not
-    /// come back to it yet.
-    pub(super) async fn let_go(&self, server: &Arc<Server>) {
+    /// Lets go of a process for a job. With its last user it is ended, unless it still works for somebody who
+    /// has not come back to it yet. A turn of this job that does not end is nobody's any more.
+    pub(super) async fn let_go(&self, server: &Arc<Server>, job_id: &str) {
         let is_last = {
             let mut running = self.running();
             let place = running.iter().position(|shared| Arc::ptr_eq(&shared.server, server));
@@ -145,7 +145,7 @@ impl Servers {
                 is_last
             })
         };
-        if is_last && !server.works_for_others().await {
+        if is_last && !server.works_for_others(job_id).await {
             server.end().await;
         }
     }
@@ -160,15 +160,9 @@ impl Servers {
             return;
         };
         server.abandon(job_id).await;
-        // An interrupted turn takes a moment to be over.
-        let deadline = Instant::now() + limits::PROTOCOL_GRACE;
-        while server.works_for_others().await {
-            if Instant::now() > deadline {
-                return;
-            }
-            sleep(limits::LEFTOVER_LOOK).await;
+        if !server.works_for_others(job_id).await {
+            server.end().await;
         }
-        server.end().await;
     }
 
     fn running(&self) -> MutexGuard<'_, Vec<Shared>> {
@@ -269,9 +263,13 @@ impl Server {
         ended.unwrap_or(Ending::UNKNOWN)
     }
 
-    /// Whether a conversation that nobody here follows still has a turn running in it.
-    async fn works_for_others(&self) -> bool {
-        self.active().await.is_some_and(|(_, active)| !active.is_empty())
+    /// Whether a turn runs that is of another job. One of this job that an interrupt did not end hangs, and
+    /// holds nobody else up.
+    async fn works_for_others(&self, job_id: &str) -> bool {
+        let is_of_another = |thread: &Value| text_at(thread, &["name"]) != Some(job_id);
+        self.active()
+            .await
+            .is_some_and(|(_, active)| active.iter().any(is_of_another))
     }
 
     /// Interrupts the turn of a job, by the name that its conversation was given.

@@ -1,6 +1,7 @@
 //! The commands, one file or folder each.
 
 pub(crate) mod exec;
+pub(crate) mod hook;
 pub(crate) mod serve;
 pub(crate) mod stdio;
 

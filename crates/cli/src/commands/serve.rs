@@ -22,6 +22,7 @@ use tokio::task::JoinSet;
 use crate::approvers::{self, Approvers};
 use crate::cli::Serve;
 use crate::config::{Flags, OperatorsFile, Settings, StandingParts};
+use crate::endpoints::Door;
 use crate::jobs::Workshop;
 use crate::start::{self, BadUsage, Joined, Started};
 use crate::whereabouts::Whereabouts;
@@ -53,7 +54,6 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         };
         let homes = launchpad.directories.homes.clone();
         let joined = started.joined(launchpad, approvers, settings.answer_within).await?;
-        let workshop = Workshop::open(&started, &joined, &homes);
         if !address.ip().is_loopback() {
             require_authentication(settings, &joined.record)
                 .map_err(|missing| BadUsage(format!("refusing to listen on {address}: {missing}")))?;
@@ -63,6 +63,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         let scheme = if tls.is_some() { "https" } else { "http" };
         let _renewal = tls.clone().map(renew_on_hangup).transpose()?;
         let console = format!("{scheme}://{}", reachable(address));
+        let workshop = Workshop::open(&started, &joined, &homes, Door::Here(console.clone())).await;
         let code = joined
             .record
             .issue(&Caller::person(&wiring::user()))

@@ -8,6 +8,7 @@ use countersign_server::stdio::{StdioOptions, serve_stdio};
 
 use crate::approvers::{self, Approvers};
 use crate::config::Flags;
+use crate::endpoints::Door;
 use crate::jobs::Workshop;
 use crate::start::{self, Started};
 use crate::wiring::{self, Launchpad};
@@ -33,7 +34,8 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
             .joined(launchpad, approvers, started.settings.answer_within)
             .await?;
         joined.reload.listen();
-        let workshop = Workshop::open(&started, &joined, &homes);
+        let door = Door::OfServer(started.settings.state_dir.clone());
+        let workshop = Workshop::open(&started, &joined, &homes, door).await;
         let caller = Caller::anonymous_agent(Transport::Stdio);
         let options = StdioOptions {
             seal_key: wiring::seal_key(&joined.record),

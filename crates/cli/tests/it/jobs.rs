@@ -1,5 +1,11 @@
 //! Agent jobs with the real binary: started through tools and at the terminal, decided by people, ended
-//! with all that they started, and found again by the next server.
+//! with all that they started, and found again by the next server. Here the agent is a script; the files of
+//! this folder have the real ones.
+
+mod codex;
+mod others;
+mod recovery;
+mod stage;
 
 use std::fs;
 use std::path::Path;

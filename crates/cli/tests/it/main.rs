@@ -11,6 +11,9 @@
 #[path = "../../../server/tests/shared/mod.rs"]
 mod shared;
 
+#[path = "../../../agents/tests/shared/mod.rs"]
+mod agents;
+
 mod bench;
 mod client;
 mod outside;

@@ -23,8 +23,11 @@ use std::pin::Pin;
 
 use crate::approval::request::ApprovalChange;
 use crate::clock::Timestamp;
+use crate::github::delivery::DeliveryChange;
+use crate::github::message::KeptMessage;
 use crate::ids::{CredentialId, EventId, RequestId, SessionId};
 use crate::job::keeping::{Beat, Filed, GoneProcess, JobChange, Note};
+use crate::lease::LeaseChange;
 use crate::run::keeping::{Link, RunChange};
 use crate::session::lifetime::{KeptSession, Session, SessionState, Touched};
 use crate::tools::database::keeping::DatabaseChange;
@@ -96,6 +99,12 @@ pub struct Change {
     pub runs: Vec<RunChange>,
     /// What belongs together from now on; what was linked so before stays as it is.
     pub links: Vec<Link>,
+    /// Leases that are taken or given back; all of them, or nothing of the change.
+    pub leases: Vec<LeaseChange>,
+    /// Deliveries that came or moved on; all of them, or nothing of the change.
+    pub deliveries: Vec<DeliveryChange>,
+    /// What GitHub was told of runs.
+    pub messages: Vec<KeptMessage>,
     /// What projects own of databases now; all of it, or nothing of the change.
     pub databases: Vec<DatabaseChange>,
     /// Secrets on their way; all of them, or nothing of the change.
@@ -210,6 +219,12 @@ pub enum RecordError {
     /// What a tool acts upon is no longer as the change expected it, or another call has it.
     #[error("what this acts upon has meanwhile changed")]
     TargetMoved,
+    /// Somebody else has the lease.
+    #[error("`{0}` is somebody else's at this moment")]
+    LeaseTaken(String),
+    /// The delivery came before, or has meanwhile moved on.
+    #[error("the delivery `{0}` is known")]
+    DeliveryKnown(String),
     /// Another session of this day has that name.
     #[error("the session's name is taken")]
     SessionNameTaken,

@@ -60,6 +60,19 @@ pub struct Assignment {
     pub run_id: Option<String>,
 }
 
+/// Why a job was not accepted.
+#[derive(Debug)]
+pub enum NotStarted {
+    Refused(Refusal),
+    Record(RecordError),
+}
+
+impl From<RecordError> for NotStarted {
+    fn from(error: RecordError) -> Self {
+        Self::Record(error)
+    }
+}
+
 impl JobDesk {
     pub fn new(parts: DeskParts) -> Arc<Self> {
         Arc::new(Self { parts })
@@ -67,11 +80,25 @@ impl JobDesk {
 
     /// Accepts a job. It is durable, and in the queue, when this returns.
     pub async fn start(&self, caller: &Caller, assignment: Assignment) -> Result<Job, Refusal> {
+        let started = self.start_with(caller, assignment, |_, _| Change::default()).await;
+        started.map_err(|error| match error {
+            NotStarted::Refused(refusal) => refusal,
+            NotStarted::Record(error) => unrecorded(error),
+        })
+    }
+
+    /// Accepts a job together with what else begins with it: both, or neither.
+    pub async fn start_with(
+        &self,
+        caller: &Caller,
+        assignment: Assignment,
+        also: impl Fn(&Job, &JobSession) -> Change,
+    ) -> Result<Job, NotStarted> {
         let parts = &self.parts;
-        let open = parts.jobs.open_of(&caller.credential).await.map_err(unrecorded)?;
+        let open = parts.jobs.open_of(&caller.credential).await?;
         if open >= limits::JOBS_OPEN_PER_CALLER_MAX {
             let message = format!("{open} jobs of this caller wait or run; wait for one to end");
-            return Err(Refusal::new(ErrorCode::QueueFull, message));
+            return Err(NotStarted::Refused(Refusal::new(ErrorCode::QueueFull, message)));
         }
         let wanted = assignment
             .name
@@ -99,17 +126,18 @@ impl JobDesk {
                 now,
             );
             session.config = assignment.config.clone();
-            match self.open(&job, session, None).await {
+            let also = also(&job, &session);
+            match self.open(&job, session, None, also).await {
                 Ok(()) => return Ok(job),
                 Err(RecordError::SessionNameTaken) => {}
-                Err(error) => return Err(unrecorded(error)),
+                Err(error) => return Err(error.into()),
             }
         }
         let message = format!(
             "too many sessions are called `{}` today; choose another `sessionName`",
             wanted.as_str()
         );
-        Err(Refusal::new(ErrorCode::LimitExceeded, message))
+        Err(NotStarted::Refused(Refusal::new(ErrorCode::LimitExceeded, message)))
     }
 
     /// Says something in a conversation: to the job that is under way, or as the next one.
@@ -188,7 +216,7 @@ impl JobDesk {
         job.conversation_id.clone_from(&session.conversation_id);
         let mut next = session.changed();
         next.job_id = job.id.clone();
-        match self.open(&job, next, Some(session.version)).await {
+        match self.open(&job, next, Some(session.version), Change::default()).await {
             Ok(()) => Ok(job),
             Err(RecordError::JobMoved | RecordError::SessionNameTaken) => Err(Refusal::new(
                 ErrorCode::Conflict,
@@ -300,8 +328,8 @@ impl JobDesk {
         .await
     }
 
-    /// Writes a job that begins, with its session.
-    async fn open(&self, job: &Job, session: JobSession, from: Option<u64>) -> Result<(), RecordError> {
+    /// Writes a job that begins, with its session and what else begins with it.
+    async fn open(&self, job: &Job, session: JobSession, from: Option<u64>, also: Change) -> Result<(), RecordError> {
         let parts = &self.parts;
         let input = presentable(&parts.redactor, json!({"input": job.input.to_json()}));
         let payload = told(job)
@@ -320,14 +348,10 @@ impl JobDesk {
             data: input,
         });
         change.session = Some(JobSessionChange { session, from });
-        parts
-            .record
-            .commit(Change {
-                events: vec![event],
-                jobs: vec![change],
-                ..Change::default()
-            })
-            .await?;
+        let mut both = also;
+        both.events.insert(0, event);
+        both.jobs.push(change);
+        parts.record.commit(both).await?;
         parts.board.announce();
         Ok(())
     }

@@ -41,6 +41,8 @@ pub struct Context<'a> {
     pub namespace: Option<&'a str>,
     pub cluster: Option<&'a str>,
     pub repository: Option<&'a str>,
+    /// Whether a job of ours calls, through its agent.
+    pub in_job: bool,
 }
 
 /// What an act is aimed at, where its arguments say so.
@@ -63,6 +65,7 @@ impl<'a> Context<'a> {
             namespace: None,
             cluster: None,
             repository: None,
+            in_job: false,
         }
     }
 
@@ -83,11 +86,19 @@ impl<'a> Context<'a> {
         self.keys().next().is_some() || self.labels().next().is_some()
     }
 
+    /// Whether its role alone says how it is judged.
+    pub fn is_plain(&self) -> bool {
+        !self.is_in_a_run() && !self.in_job
+    }
+
     /// What, with the policy, leads to the same decision again.
     pub fn recorded(&self) -> Value {
         let mut keys = json!({"role": self.role.as_str()});
         for (name, key) in self.keys() {
             keys[name] = json!(key);
+        }
+        if self.in_job {
+            keys["in_job"] = json!(true);
         }
         let labels: BTreeSet<&str> = self.labels().collect();
         if !labels.is_empty() {

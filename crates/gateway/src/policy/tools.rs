@@ -1,7 +1,7 @@
 //! Tools by policy: what all layers say of a tool for one caller, and what that means for an act.
 //!
 //! Everything that needs patterns is joined when the policy is loaded, per tool and per key. A call
-//! looks up at most five outcomes by name and joins them; a caller outside of runs needs one.
+//! looks up at most six outcomes by name and joins them; a caller outside of runs needs one.
 
 mod layers;
 
@@ -60,6 +60,7 @@ pub struct ToolPolicies {
     known: HashMap<String, KnownTool>,
     outside_runs: Outcomes,
     run_catalog: Outcomes,
+    job_catalog: Outcomes,
     agents: HashMap<String, Outcomes>,
     labels: HashMap<String, Outcomes>,
     projects: HashMap<String, Outcomes>,
@@ -105,6 +106,7 @@ impl ToolPolicies {
                 .collect(),
             outside_runs: per_tool(&|tool| layers.outside_runs(tool)),
             run_catalog: per_tool(&|tool| layers.offered_to_runs(tool)),
+            job_catalog: per_tool(&|tool| layers.offered_to_jobs(tool)),
             agents: agents.collect(),
             labels: labels.collect(),
             projects: projects.collect(),
@@ -146,6 +148,7 @@ impl ToolPolicies {
                 .or_else(|| of_project.and_then(|project| project.namespace.as_deref())),
             cluster: run.cluster.as_deref(),
             repository: run.repository.as_deref(),
+            in_job: false,
         }
     }
 
@@ -155,6 +158,7 @@ impl ToolPolicies {
         let base = self.outside_runs.get(tool)?;
         let more = [
             context.label.and_then(|_| self.run_catalog.get(tool)),
+            context.in_job.then(|| self.job_catalog.get(tool)).flatten(),
             find(&self.agents, context.agent_key, tool),
             find(&self.labels, context.label, tool),
             find(&self.projects, context.project, tool),

@@ -2,10 +2,11 @@
 
 use super::lifecycle::{Runtime, TriggerKind};
 use super::state::Run;
-use crate::audit::event::{Actor, Draft, EventType};
+use crate::audit::event::{Actor, ActorType, Draft, EventType};
 use crate::audit::payload::{Object, Payload};
 use crate::clock::Timestamp;
-use crate::ids::{EventId, JobId};
+use crate::ids::{ConversationId, EventId, JobId};
+use crate::job::state::Job;
 
 /// What every event of a run says.
 pub fn told(run: &Run) -> Object {
@@ -43,4 +44,18 @@ pub fn clock(run: &Run, id: EventId, now: Timestamp, kind: EventType, wait_state
         .optional_text("deadline", deadline.as_deref())
         .finish();
     draft(run, id, now, Actor::system("timer"), kind, payload)
+}
+
+/// The event of a run whose agent has begun to listen.
+pub fn ready(run: &Run, job: &Job, id: EventId, now: Timestamp) -> Draft {
+    let conversation = job.conversation_id.as_ref().map(ConversationId::as_str);
+    let payload = told(run)
+        .text("agent", &job.agent)
+        .optional_text("conversation_id", conversation)
+        .finish();
+    let by = Actor {
+        kind: ActorType::Agent,
+        id: job.agent.clone(),
+    };
+    draft(run, id, now, by, EventType::RunAgentReady, payload)
 }

@@ -229,6 +229,8 @@ fn refusal(error: &RecordError) -> Refusal {
         | RecordError::JobMoved
         | RecordError::RunMoved
         | RecordError::TargetMoved
+        | RecordError::LeaseTaken(_)
+        | RecordError::DeliveryKnown(_)
         | RecordError::SessionNameTaken
         | RecordError::Unavailable(_) => Refusal::new(
             ErrorCode::AuditUnavailable,

@@ -33,7 +33,7 @@ use crate::policy::agents::{self, Judged};
 use crate::policy::tools::ToolUse;
 use crate::service::{Answer, ToolCall};
 use crate::session::{Admitted, Role};
-use crate::tools::acts::{Act, Asked};
+use crate::tools::acts::{Act, Asked, Form, Toolbox};
 use crate::tools::exec::yaml;
 
 impl Gateway {
@@ -44,17 +44,18 @@ impl Gateway {
         call: &ToolCall,
         started: Timestamp,
     ) -> Answer {
-        let mut correlation = self.ports.ids.correlation();
+        let mut correlation = admitted.caller().correlation(&self.ports.ids);
         let outcome = self.conduct_act(admitted, place, call, &mut correlation).await;
+        let toolbox = &*self.toolboxes()[place];
         let answer = match outcome {
-            Ok(fields) => answered(fields),
-            Err(refusal) => refused(&refusal),
+            Ok(fields) => answered(fields, toolbox.form()),
+            Err(refusal) => refused(&refusal, toolbox),
         };
         let caller = admitted.caller();
         let told = Ok(answer.clone());
         match self.record_call(caller, call, started, &told, &correlation).await {
             Ok(()) => answer,
-            Err(error) => refused(&unrecorded(&error)),
+            Err(error) => refused(&unrecorded(&error), toolbox),
         }
     }
 
@@ -79,7 +80,8 @@ impl Gateway {
                 target: act.target(),
             };
             let context = in_force.policy.context(admitted.caller());
-            acts::decide(&in_force.policy, &context, &used, act.wants_more().as_deref())
+            let verdict = acts::decide(&in_force.policy, &context, &used, act.wants_more().as_deref());
+            acts::judged(verdict, act.judgement())
         };
         let requested = self.requested(admitted, call, &*act, &verdict, &in_force);
         let may_be_done = !matches!(verdict, ActVerdict::Deny(_));
@@ -132,16 +134,25 @@ impl Gateway {
                 {
                     return Err(full());
                 }
-                self.post_act(admitted, call, details, &question, &binding, in_force, correlation)
-                    .await?
+                let kind = act.kind();
+                self.post_act(
+                    admitted,
+                    call,
+                    kind,
+                    details,
+                    &question,
+                    &binding,
+                    in_force,
+                    correlation,
+                )
+                .await?
             }
         };
         *correlation = approval.correlation_id.clone();
         let mut cancel = call.cancel.clone();
-        let patience = call
-            .answer_within
-            .unwrap_or(self.settings.answer_within)
-            .min(self.settings.answer_within);
+        let usual = self.settings.answer_within;
+        let patience = call.answer_within.unwrap_or(usual).min(usual);
+        let patience = act.patience().unwrap_or(patience);
         let settled = tokio::select! {
             biased;
             settled = board.settled(&approval.id) => settled,
@@ -189,6 +200,7 @@ impl Gateway {
         &self,
         admitted: &Admitted,
         call: &ToolCall,
+        kind: ApprovalType,
         details: Value,
         question: &ActQuestion,
         binding: &Binding,
@@ -198,14 +210,14 @@ impl Gateway {
         let (caller, ports) = (admitted.caller(), &self.ports);
         let mut request = ApprovalRequest::new(
             ports.ids.approval(),
-            ApprovalType::ToolCall,
+            kind,
             correlation.clone(),
             caller.credential.clone(),
             ports.clock.now(),
         );
         request.requested_by.clone_from(&caller.actor.id);
-        let run = caller.run.as_ref().and_then(|run| run.run_id.as_ref());
-        request.run_id = run.map(|id| id.as_str().to_owned());
+        request.job_id = caller.job_id().map(str::to_owned);
+        request.run_id = caller.run_id().map(str::to_owned);
         request.tool.clone_from(&call.tool);
         request.binding.clone_from(&binding.digest);
         request.arguments_digest.clone_from(&binding.arguments);
@@ -251,6 +263,8 @@ impl Gateway {
             .text("tool", &call.tool)
             .optional_text("action", act.action())
             .text("credential", admitted.caller().credential.as_str())
+            .optional_text("job_id", admitted.caller().job_id())
+            .optional_text("run_id", admitted.caller().run_id())
             .text("verdict", verdict.word())
             .text("rule", &rule.name)
             .text("source", &rule.source)
@@ -281,18 +295,25 @@ impl Judge for Gateway {
     }
 }
 
-fn answered(fields: Map<String, Value>) -> Answer {
+fn answered(fields: Map<String, Value>, form: Form) -> Answer {
     let structured = Value::Object(fields);
     Answer {
-        text: yaml::write(&structured),
+        text: match form {
+            Form::Yaml => yaml::write(&structured),
+            Form::Json => structured.to_string(),
+        },
         structured,
         is_error: false,
         command: None,
     }
 }
 
-/// S1's ToolResult of a call that was not accepted, with what every error says.
-fn refused(refusal: &Refusal) -> Answer {
+/// S1's ToolResult of a call that was not accepted, with what every error says; or what the tool itself has
+/// to say of it.
+fn refused(refusal: &Refusal, toolbox: &dyn Toolbox) -> Answer {
+    if let Some(fields) = toolbox.refusal(refusal) {
+        return answered(fields, toolbox.form());
+    }
     let error = ErrorDetails::of(refusal);
     let status = match refusal.status() {
         Status::Pending => "pending",

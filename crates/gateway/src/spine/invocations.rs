@@ -28,7 +28,7 @@ impl Gateway {
     /// way: nothing was run.
     pub(super) async fn refuse_call(&self, caller: &Caller, call: &ToolCall, refusal: Refusal) -> Refusal {
         let started = self.ports.clock.now();
-        let correlation = self.ports.ids.correlation();
+        let correlation = caller.correlation(&self.ports.ids);
         let outcome = Err(refusal.clone());
         let recorded = self.record_call(caller, call, started, &outcome, &correlation).await;
         if let Err(error) = recorded {
@@ -40,7 +40,7 @@ impl Gateway {
     /// Records a call that started no command. Without its record it has no answer.
     pub(super) async fn called(&self, caller: &Caller, call: &ToolCall, started: Timestamp, answer: Answer) -> Answer {
         let outcome = Ok(answer);
-        let correlation = self.ports.ids.correlation();
+        let correlation = caller.correlation(&self.ports.ids);
         let recorded = self.record_call(caller, call, started, &outcome, &correlation).await;
         match (recorded, outcome) {
             (Ok(()), Ok(answer)) => answer,
@@ -141,6 +141,8 @@ impl Gateway {
                 &Payload::from(&presentable_arguments(redactor, &self.shown_arguments(call))),
             )
             .text("credential", caller.credential.as_str())
+            .optional_text("job_id", caller.job_id())
+            .optional_text("run_id", caller.run_id())
             .text("transport", caller.transport.as_str())
             .text("started_at", &started.to_string())
             .whole("duration_ms", took.max(0));

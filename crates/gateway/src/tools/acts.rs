@@ -4,13 +4,17 @@
 //! decides, a person is asked where it says so, the record opens, and only then is the act handed its
 //! [`ClearedAct`], without which it cannot be performed.
 
+use std::time::Duration;
+
 use serde_json::{Map, Value};
 
 use crate::approval::ClearedAct;
+use crate::approval::request::ApprovalType;
 use crate::audit::Pending;
 use crate::catalog::definition::ToolDefinition;
 use crate::error::Refusal;
 use crate::policy::actor::Target;
+use crate::policy::agents::Judgement;
 use crate::policy::decide::Surroundings;
 use crate::policy::effective::EffectivePolicy;
 use crate::service::ToolCall;
@@ -29,11 +33,30 @@ pub trait Toolbox: Send + Sync + 'static {
     /// Reads a call to one of them. Nothing is done yet.
     fn read(&self, asked: &Asked<'_>) -> Result<Box<dyn Act>, Refusal>;
 
+    /// How their results are written as text.
+    fn form(&self) -> Form {
+        Form::Yaml
+    }
+
+    /// What a refusal is in the words of these tools, where their callers understand no other result.
+    fn refusal(&self, _refusal: &Refusal) -> Option<Map<String, Value>> {
+        None
+    }
+
     /// Puts right what acts left half done when their process died. Called when a process begins to serve;
     /// whoever has nothing to put right reaches for nothing.
     fn repair(&self) -> Pending<()> {
         Box::pin(async {})
     }
+}
+
+/// How the text of a result repeats its fields.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Form {
+    /// For models, which read it.
+    Yaml,
+    /// For programs, which parse it.
+    Json,
 }
 
 /// A call, and what it is read by.
@@ -58,6 +81,21 @@ pub trait Act: Send + Sync + 'static {
 
     /// What it asks for beyond what policy gives, in words.
     fn wants_more(&self) -> Option<String> {
+        None
+    }
+
+    /// What policy says of the deed itself, where the tool answers for what others want to do.
+    fn judgement(&self) -> Option<&Judgement> {
+        None
+    }
+
+    /// As what a person is asked.
+    fn kind(&self) -> ApprovalType {
+        ApprovalType::ToolCall
+    }
+
+    /// How long the caller waits for a person, where it says so itself.
+    fn patience(&self) -> Option<Duration> {
         None
     }
 

@@ -58,6 +58,8 @@ pub(super) fn unkept(error: &RecordError) -> Refusal {
         | RecordError::ApprovalMoved
         | RecordError::JobMoved
         | RecordError::RunMoved
+        | RecordError::LeaseTaken(_)
+        | RecordError::DeliveryKnown(_)
         | RecordError::SessionNameTaken
         | RecordError::Unavailable(_) => Refusal::new(ErrorCode::AuditUnavailable, format!("{error}; try again later")),
     }

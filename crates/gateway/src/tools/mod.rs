@@ -5,4 +5,7 @@ pub mod control;
 pub mod database;
 pub mod exec;
 pub mod jobs;
+pub mod labels;
+pub mod prompt;
+pub mod runs;
 pub mod secrets;

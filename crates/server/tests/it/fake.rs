@@ -284,7 +284,10 @@ impl Fake {
             name: token.to_owned(),
             created_at: Timestamp::from_millis(0),
             revoked_at: None,
+            expires_at: None,
             run: None,
+            run_context: None,
+            job: None,
         };
         self.tokens.lock().unwrap().insert(token.to_owned(), credential);
     }

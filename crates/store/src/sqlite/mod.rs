@@ -10,6 +10,7 @@ mod databases;
 pub mod dump;
 pub mod exchanges;
 mod express;
+mod github;
 mod health;
 mod jobs;
 mod ledger;

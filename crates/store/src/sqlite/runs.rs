@@ -5,6 +5,9 @@
 
 mod reading;
 
+pub(super) use reading::find;
+pub(super) use reading::{COLUMNS as RUN_COLUMNS, run as read_run};
+
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::Change;
 use countersign_gateway::audit::event::{Draft, EventType};
@@ -42,12 +45,14 @@ const ADVANCE: &str = "UPDATE runs SET version = ?3, pull_request_number = ?4, s
              WHERE other.run_id <> ?1 AND other.status = 'running' AND other.repository = runs.repository
                  AND other.issue_number = runs.issue_number))";
 const END_TOKENS: &str = "UPDATE tokens SET revoked_at_ms = ?2 WHERE run = ?1 AND revoked_at_ms IS NULL";
-const COUNT_TOKENS: &str = "UPDATE tokens_version SET version = version + 1";
+const COUNT_TOKENS: &str = "UPDATE tokens_version SET version = version + 1
+     WHERE EXISTS (SELECT 1 FROM tokens WHERE run = ?1 AND revoked_at_ms IS NULL)";
 const LINK: &str = "INSERT INTO links (source_type, source_id, target_type, target_id, link_type, metadata,
          created_at_ms)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
 const IS_ASKED: &str = "SELECT 1 FROM approvals WHERE run_id = ?1 AND state = 'pending' LIMIT 1";
 const CHECKSUM: &str = "SELECT snapshot_checksum FROM agent_sessions WHERE run_id = ?1";
+const HAS_BEGUN: &str = "SELECT 1 FROM agent_sessions WHERE run_id = ?1 AND started_at_ms IS NOT NULL";
 const SESSION_OF: &str = "SELECT last_seq, config, rollout FROM job_sessions WHERE session_id = ?1";
 const SESSION: &str = "INSERT INTO agent_sessions (run_id, correlation_id, project_id, repository_full_name,
          issue_number, pr_number, trigger_kind, agent_key, model, status, session_id, session_json,
@@ -74,12 +79,13 @@ impl Ledger<'_> {
             None => self.insert_run(run)?,
             Some(from) => self.advance_run(run, from)?,
         };
+        if written == 1 && change.from.is_some() {
+            // Whoever keeps a copy of its tokens keeps one of the run.
+            self.statement(COUNT_TOKENS)?.execute([run.id.as_str()])?;
+        }
         if written == 1 && run.has_ended() {
             let ended = run.finished_at.unwrap_or(run.updated_at).as_millis();
-            let tokens = self.statement(END_TOKENS)?.execute(params![run.id.as_str(), ended])?;
-            if tokens > 0 {
-                self.statement(COUNT_TOKENS)?.execute([])?;
-            }
+            self.statement(END_TOKENS)?.execute(params![run.id.as_str(), ended])?;
         }
         Ok(written == 1)
     }
@@ -129,13 +135,13 @@ impl Ledger<'_> {
 
     /// A limit of its model stops a run's clock like a question does. Every change of a job is told in its
     /// agent's session.
-    fn run_of_job(&self, change: &JobChange) -> rusqlite::Result<Option<Draft>> {
+    fn run_of_job(&self, change: &JobChange) -> rusqlite::Result<Vec<Draft>> {
         let job = &change.job;
         let Some(run) = job.run_id.as_deref() else {
-            return Ok(None);
+            return Ok(Vec::new());
         };
         let Some(run) = self.run(run)? else {
-            return Ok(None);
+            return Ok(Vec::new());
         };
         let (state, now) = (WaitState::Backpressure, job.updated_at);
         let told = if job.sub_state == Some(SubState::PausedLimit) {
@@ -144,8 +150,10 @@ impl Ledger<'_> {
             self.clock(&run, run.going_on(state, now), EventType::WaitResumed, state, now)?
         };
         let run = self.run(run.id.as_str())?.unwrap_or(run);
+        let begins = job.metrics.start_time.is_some() && !self.statement(HAS_BEGUN)?.exists([run.id.as_str()])?;
         self.write_agent_session(&run, change)?;
-        Ok(told)
+        let ready = begins.then(|| telling::ready(&run, job, IdSource::random().event(), now));
+        Ok(told.into_iter().chain(ready).collect())
     }
 
     fn clock(

@@ -270,6 +270,7 @@ impl Writer<'_> {
 pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
     let change = &job.change;
     let is_plain = change.session.is_none() && change.approvals.is_empty() && change.runs.is_empty();
+    let is_plain = is_plain && change.leases.is_empty() && change.deliveries.is_empty();
     if is_plain && change.jobs.is_empty() && change.notes.is_empty() && !is_of_a_tool(change) {
         return apply_rows(ledger, head, job);
     }
@@ -315,6 +316,12 @@ fn apply_with_runs(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusql
 /// Writes sessions, approvals, jobs and runs, each only where it stands as the change expects; tells the first
 /// that does not.
 fn moved(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<Option<RecordError>> {
+    if let Some(taken) = ledger.write_leases(&job.change.leases)? {
+        return Ok(Some(taken));
+    }
+    if let Some(known) = ledger.write_deliveries(&job.change.deliveries)? {
+        return Ok(Some(known));
+    }
     if let Some(session) = &job.change.session
         && !ledger.write_session(session)?
     {
@@ -396,6 +403,7 @@ fn apply_rows(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::
     ledger.write_gone(&job.change.gone)?;
     ledger.write_filed(&job.change.filed)?;
     ledger.write_links(&job.change.links)?;
+    ledger.write_messages(&job.change.messages)?;
     for (draft, timestamp) in job.change.events.iter().zip(&job.timestamps) {
         ledger.append(head, draft, timestamp)?;
     }

@@ -13,6 +13,9 @@ const WITHOUT_LATER_STEPS: &str = "
     DROP TABLE open_acts;
     DROP TABLE secret_syncs;
     DROP TABLE project_databases;
+    DROP TABLE leases;
+    DROP TABLE webhook_deliveries;
+    DROP TABLE run_messages;
     DROP TABLE runs;
     DROP TABLE links;
     DROP TABLE agent_sessions;

@@ -1,6 +1,8 @@
 //! Runs in the database: one of an issue under way, others in turn; what follows from questions and jobs is
 //! written with them.
 
+mod life;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +28,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, agent, block_on, commit, noon, owner, verify};
 
-fn run(name: &str, label: &str, issue: Option<u64>) -> Run {
+pub(crate) fn run(name: &str, label: &str, issue: Option<u64>) -> Run {
     let order = RunOrder {
         project: Some("shop".to_owned()),
         repository: Some("acme/shop".to_owned()),
@@ -85,7 +87,7 @@ fn step(bench: &Bench, store: &SqliteStore, run: &Run, step: RunStep) -> Result<
     Ok(next)
 }
 
-fn find(store: &SqliteStore, run: &Run) -> Run {
+pub(crate) fn find(store: &SqliteStore, run: &Run) -> Run {
     block_on(store.find_run(&run.id)).unwrap().unwrap()
 }
 
@@ -94,7 +96,7 @@ fn due(store: &SqliteStore) -> Vec<String> {
     due.iter().map(|run| run.id.as_str().to_owned()).collect()
 }
 
-fn told(store: &SqliteStore, kind: EventType) -> Vec<Value> {
+pub(crate) fn told(store: &SqliteStore, kind: EventType) -> Vec<Value> {
     let filter = Filter {
         event_type: Some(kind),
         ..Filter::everything()
@@ -410,6 +412,7 @@ fn a_runs_job_tells_its_steps_in_the_agents_session() {
     let second = kept();
     assert_eq!(second.wait_state.as_deref(), Some("backpressure"));
     assert!(second.timeout_guard_disabled);
+    assert_eq!(told(&store, EventType::RunAgentReady).len(), 1);
     assert_ne!(second.snapshot_checksum, first.snapshot_checksum);
     assert_eq!(find(&store, &it).timer.since, None, "a limit stops the clock");
 
@@ -421,5 +424,6 @@ fn a_runs_job_tells_its_steps_in_the_agents_session() {
         (last.wait_state, last.snapshot_checksum),
         (None, second.snapshot_checksum)
     );
+    assert_eq!(told(&store, EventType::RunAgentReady).len(), 1, "once");
     assert_eq!(block_on(store.jobs_left(9)).unwrap(), []);
 }

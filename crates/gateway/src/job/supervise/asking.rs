@@ -13,6 +13,7 @@ use super::super::event::JobEventType;
 use super::super::lifecycle::SubState;
 use super::following::Follower;
 use super::writing::{Lost, Writing, told};
+use crate::approval::ApprovalFilter;
 use crate::approval::request::{ApprovalRequest, ApprovalType};
 use crate::audit::chain;
 use crate::audit::event::{Actor, ActorType, ApprovalState, EventType};
@@ -26,7 +27,11 @@ impl Follower {
     pub(super) async fn ask(&mut self, question: &AgentQuestion) -> Result<(), Lost> {
         let binding = self.binding(question);
         let before = self.supervisor.parts.board.bound(&self.job.owner, &binding).await;
-        if let Some(before) = before.map_err(Lost::Unrecorded)? {
+        // What was taken back is a new question when it is asked again.
+        let before = before
+            .map_err(Lost::Unrecorded)?
+            .filter(|before| before.state() != ApprovalState::Withdrawn);
+        if let Some(before) = before {
             return self.asked_again(question, before).await;
         }
         let has_failed = match &question.about {
@@ -174,7 +179,8 @@ impl Follower {
         self.questions.remove(&question);
         let now = self.supervisor.parts.clock.now();
         let mut writing = Writing::of(self.job.changed(now));
-        if self.questions.is_empty() && self.job.sub_state == Some(SubState::WaitingApproval) {
+        let waits = !self.questions.is_empty() || self.calls_wait;
+        if !waits && self.job.sub_state == Some(SubState::WaitingApproval) {
             writing.job.sub_state = None;
             writing.job.clock = writing.job.clock.running(now);
         }
@@ -218,6 +224,30 @@ impl Follower {
             self.answer(question, answer);
         }
         Ok(())
+    }
+
+    /// A call that the agent makes through us may wait for a person too: the job's clock stands still for it
+    /// as for a question of its own.
+    pub(super) async fn look_at_calls(&mut self) -> Result<(), Lost> {
+        let board = &self.supervisor.parts.board;
+        let open = board.list(ApprovalFilter::open()).await.map_err(Lost::Unrecorded)?;
+        let of_a_call = |approval: &ApprovalRequest| {
+            approval.job_id.as_deref() == Some(self.job.id.as_str()) && approval.owner != self.job.owner
+        };
+        let waits = open.iter().any(of_a_call);
+        if std::mem::replace(&mut self.calls_wait, waits) == waits {
+            return Ok(());
+        }
+        let now = self.supervisor.parts.clock.now();
+        self.heard_at = now;
+        let mut writing = Writing::of(self.job.changed(now));
+        if waits {
+            self.pause(&mut writing);
+        } else if self.questions.is_empty() && self.job.sub_state == Some(SubState::WaitingApproval) {
+            writing.job.sub_state = None;
+            writing.job.clock = writing.job.clock.running(now);
+        }
+        self.write(writing).await
     }
 
     /// The agent no longer asks.
@@ -308,6 +338,21 @@ fn about(about: &QuestionAbout) -> Value {
 
 /// What a person sees: S1's ExecCommandApproval or ApplyPatchApproval, with why it is asked.
 fn details(question: &AgentQuestion, rule: &Rule, redactor: &Redactor) -> Map<String, Value> {
+    let mut details = shown(question, redactor);
+    let mut put = |name: &str, value: Value| {
+        details.insert(name.to_owned(), value);
+    };
+    // S1's `reason` is the agent's own; why it is asked at all stands beside it.
+    let reason = question.reason.as_deref().unwrap_or(&rule.reason);
+    put("reason", json!(redactor.redact_text(reason)));
+    put("rule", json!(rule.name));
+    put("rule_reason", json!(rule.reason));
+    put("source", json!(rule.source));
+    details
+}
+
+/// What an agent wants to do, as a person sees it.
+pub(crate) fn shown(question: &AgentQuestion, redactor: &Redactor) -> Map<String, Value> {
     let clean = |text: &str| redactor.redact_text(text).into_owned();
     let mut details = Map::new();
     let mut put = |name: &str, value: Value| {
@@ -333,12 +378,6 @@ fn details(question: &AgentQuestion, rule: &Rule, redactor: &Redactor) -> Map<St
             put("input", super::super::event::presentable(redactor, input.clone()));
         }
     }
-    // S1's `reason` is the agent's own; why it is asked at all stands beside it.
-    let reason = question.reason.as_deref().unwrap_or(&rule.reason);
-    put("reason", json!(clean(reason)));
-    put("rule", json!(rule.name));
-    put("rule_reason", json!(rule.reason));
-    put("source", json!(rule.source));
     put("wants_more", json!(question.wants_more));
     details
 }

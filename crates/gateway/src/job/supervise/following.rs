@@ -58,10 +58,12 @@ pub(super) struct Follower {
     /// Commands that failed in this job.
     pub(super) failed: BTreeSet<String>,
     limited_until: Option<Timestamp>,
-    heard_at: Timestamp,
+    pub(super) heard_at: Timestamp,
     interrupted_at: Option<Timestamp>,
     /// Something may have been said to the job.
     look_for_notes: bool,
+    /// A call that the agent made through us waits for a person.
+    pub(super) calls_wait: bool,
 }
 
 impl Follower {
@@ -84,6 +86,7 @@ impl Follower {
             heard_at,
             interrupted_at: None,
             look_for_notes: true,
+            calls_wait: false,
         }
     }
 
@@ -103,7 +106,10 @@ impl Follower {
         match outcome {
             Ok(()) => self.leave().await,
             // Whoever has the job now has its agent too.
-            Err(Lost::Moved) => tracing::info!(job = %self.job.id, "another process looks after this job now"),
+            Err(Lost::Moved) => {
+                tracing::info!(job = %self.job.id, "another process looks after this job now");
+                self.supervisor.parts.endpoints.close(&self.job.id).await;
+            }
             Err(Lost::Unrecorded(error)) => {
                 tracing::error!(job = %self.job.id, %error, "an agent is stopped: what it does cannot be recorded");
                 self.leave().await;
@@ -120,7 +126,10 @@ impl Follower {
             .list(crate::approval::ApprovalFilter::open())
             .await
             .map_err(Lost::Unrecorded)?;
-        let of_this_job = |approval: &ApprovalRequest| approval.job_id.as_deref() == Some(self.job.id.as_str());
+        // What the agent asks by calls of its own is the business of whoever takes those calls.
+        let of_this_job = |approval: &ApprovalRequest| {
+            approval.job_id.as_deref() == Some(self.job.id.as_str()) && approval.owner == self.job.owner
+        };
         self.unasked = open
             .into_iter()
             .filter(of_this_job)
@@ -199,7 +208,7 @@ impl Follower {
                 .and_then(SandboxMode::parse)
                 .unwrap_or(SandboxMode::ReadOnly),
             environment: self.agent.environment.clone(),
-            endpoint: self.supervisor.parts.agents.endpoint(&self.job).await,
+            endpoint: self.supervisor.parts.endpoints.open(&self.job).await,
         }
     }
 
@@ -217,6 +226,7 @@ impl Follower {
             }
             if std::mem::take(&mut self.look_for_notes) {
                 self.hand_over().await?;
+                self.look_at_calls().await?;
             }
             tokio::select! {
                 biased;
@@ -272,7 +282,7 @@ impl Follower {
             return Ok(None);
         }
         let silent = now.since(self.heard_at);
-        if self.questions.is_empty() && silent >= self.supervisor.parts.settings.idle_max {
+        if self.questions.is_empty() && !self.calls_wait && silent >= self.supervisor.parts.settings.idle_max {
             let how = format!("the agent said nothing for {} seconds", silent.as_secs());
             return Ok(Some(course::after_loss(&how, self.behind())));
         }
@@ -439,6 +449,12 @@ impl Follower {
 
     /// A process runs for the job; it is on record before anything is said to it.
     async fn spawned(&mut self, mark: &ProcessMark, mut writing: Writing) -> Result<(), Lost> {
+        let known = self.session.process.as_ref();
+        if known.is_some_and(|known| (known.pid, known.started) == (mark.pid, mark.started)) {
+            // It outlived whoever looked after it, and so did what it asked.
+            writing.process = Some(mark.clone());
+            return self.write(writing).await;
+        }
         let again = self.session.process.is_some() || self.job.retries > 0 || self.job.sub_state.is_some();
         let (kind, line) = if again {
             (EventType::JobProcessRestarted, JobEventType::ProcessRestarted)
@@ -684,6 +700,8 @@ impl Follower {
         if let Err(error) = gone {
             tracing::warn!(%error, "that an agent's process is gone could not be recorded; it is looked for again");
         }
+        // Not before the agent is gone: it would take the closed door for a failure.
+        self.supervisor.parts.endpoints.close(&self.job.id).await;
         if self.job.has_ended() {
             self.supervisor.file_up(&self.session, true).await;
         }

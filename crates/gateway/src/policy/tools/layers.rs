@@ -85,14 +85,28 @@ impl Layers {
     }
 
     pub(super) fn offered_to_runs(&self, tool: &str) -> Outcome {
-        let untouched = |entry: &&Entry| {
-            let replaces = |by: &MatrixEntry| by.entry.policy.enabled == Some(true) && by.replaces(entry, tool);
-            !self.matrix.iter().any(replaces)
-        };
-        let entries: Vec<Entry> = self.run_catalog.iter().filter(untouched).cloned().collect();
+        let entries: Vec<Entry> = self.not_offered(tool).cloned().collect();
         said(LayerKind::RunCatalog, &entries, tool, &|pattern| {
             format!("built-in run catalog {pattern}")
         })
+    }
+
+    /// What no run is offered, no job's agent is: it starts no other agents, which would start others.
+    pub(super) fn offered_to_jobs(&self, tool: &str) -> Outcome {
+        let absent = |entry: &&Entry| entry.policy.enabled == Some(false);
+        let entries: Vec<Entry> = self.not_offered(tool).filter(absent).cloned().collect();
+        said(LayerKind::RunCatalog, &entries, tool, &|pattern| {
+            format!("built-in job catalog {pattern}")
+        })
+    }
+
+    /// The entries of the run catalog that nobody enabled for this tool.
+    fn not_offered(&self, tool: &str) -> impl Iterator<Item = &Entry> {
+        let untouched = move |entry: &&Entry| {
+            let replaces = |by: &MatrixEntry| by.entry.policy.enabled == Some(true) && by.replaces(entry, tool);
+            !self.matrix.iter().any(replaces)
+        };
+        self.run_catalog.iter().filter(untouched)
     }
 }
 

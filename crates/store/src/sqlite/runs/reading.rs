@@ -10,7 +10,7 @@ use countersign_gateway::run::keeping::{Link, LinkEnd, LinkKind, LinkType, RunFi
 use countersign_gateway::run::lifecycle::{RunStatus, Runtime, TriggerKind, WaitState};
 use countersign_gateway::run::session::AgentSession;
 use countersign_gateway::run::state::{Run, Timer};
-use rusqlite::{Params, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Params, Row, params};
 
 use super::super::SqliteStore;
 use super::super::readers::Readers;
@@ -23,7 +23,14 @@ macro_rules! columns {
          finished_at_ms"
     };
 }
+/// The columns that [`run`] reads, in its order.
+pub(in super::super) const COLUMNS: &str = columns!();
 pub(in super::super) const FIND: &str = concat!("SELECT ", columns!(), " FROM runs WHERE run_id = ?1");
+
+/// A run as a connection sees it.
+pub(in super::super) fn find(connection: &Connection, id: &str) -> rusqlite::Result<Option<Run>> {
+    connection.prepare_cached(FIND)?.query_row([id], run).optional()
+}
 
 impl Readers {
     fn runs(&self, rest: &str, values: impl Params) -> Result<Vec<Run>, RecordError> {
