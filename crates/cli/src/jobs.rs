@@ -24,6 +24,7 @@ use countersign_store::session_files::SessionFiles;
 
 use crate::agents::{Around, Installed};
 use crate::config::Settings;
+use crate::control;
 use crate::endpoints::{Door, JobEndpoints, Shared};
 use crate::start::{self, Joined, Started};
 use crate::whereabouts;
@@ -48,6 +49,8 @@ impl Workshop {
         let endpoints = Shared(JobEndpoints::new(door, record.clone(), joined.gateway.clone()));
         endpoints.sweep().await;
         let mut boxes: Vec<Arc<dyn Toolbox>> = vec![prompt(started)];
+        boxes.extend(control::toolboxes(started, record));
+        control::repair(&boxes);
         let Some(agents) = installed(started, homes) else {
             joined.gateway.equip(boxes);
             return Self(None);

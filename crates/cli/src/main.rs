@@ -5,6 +5,7 @@ mod agents;
 mod approvers;
 mod cli;
 mod commands;
+mod control;
 
 mod reload;
 mod start;
