@@ -43,11 +43,18 @@ impl Workshop {
     /// Brings the tools and begins to look after jobs, also those that another process left. Without agents
     /// there are no tools: none is listed that could not work. Tokens of jobs whose process is gone are
     /// revoked first, before anybody could come with one.
-    pub(crate) async fn open(started: &Started, joined: &Joined, homes: &Path, door: Door) -> Self {
+    pub(crate) async fn open(
+        started: &Started,
+        joined: &Joined,
+        homes: &Path,
+        door: Door,
+        more: Vec<Arc<dyn Toolbox>>,
+    ) -> Self {
         let (record, redactor) = (&joined.record, started.redactor());
         let endpoints = Shared(JobEndpoints::new(door, record.clone(), joined.gateway.clone()));
         endpoints.sweep().await;
         let mut boxes: Vec<Arc<dyn Toolbox>> = vec![prompt(started)];
+        boxes.extend(more);
         let Some(agents) = installed(started, homes) else {
             joined.gateway.equip(boxes);
             return Self(None);

@@ -14,6 +14,7 @@ mod wiring;
 mod config;
 mod edited;
 mod endpoints;
+mod github;
 mod interpreters;
 mod jobs;
 mod policy;

@@ -23,6 +23,7 @@ use crate::approvers::{self, Approvers};
 use crate::cli::Serve;
 use crate::config::{Flags, OperatorsFile, Settings, StandingParts};
 use crate::endpoints::Door;
+use crate::github;
 use crate::jobs::Workshop;
 use crate::start::{self, BadUsage, Joined, Started};
 use crate::whereabouts::Whereabouts;
@@ -41,6 +42,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
     // Files that cannot be used are told of before anything is opened.
     let tls = certificate(settings)?;
     let callbacks = approvers::callback_token(settings, &started.surroundings)?;
+    let github = github::Configured::read(settings, &started.surroundings)?;
     start::runtime()?.block_on(async {
         let shutdown = start::stop_signal()?;
         let listen = &settings.listen;
@@ -63,7 +65,11 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         let scheme = if tls.is_some() { "https" } else { "http" };
         let _renewal = tls.clone().map(renew_on_hangup).transpose()?;
         let console = format!("{scheme}://{}", reachable(address));
-        let workshop = Workshop::open(&started, &joined, &homes, Door::Here(console.clone())).await;
+        let counter = github.counter(&joined.record);
+        let labels = counter.iter().map(github::Counter::tools).collect();
+        let workshop = Workshop::open(&started, &joined, &homes, Door::Here(console.clone()), labels).await;
+        let runs = github::run_desk(&started, &joined);
+        let webhooks = github.receive(counter.as_ref(), &joined, &runs);
         let code = joined
             .record
             .issue(&Caller::person(&wiring::user()))
@@ -83,6 +89,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         ask_again(&joined.board);
         let options = HttpOptions {
             callbacks,
+            webhooks,
             ..options(&started, joined, tls, fixtures)
         };
         serve_http(listener, options, shutdown)
@@ -162,6 +169,7 @@ pub(crate) fn options(
         tls,
         fixtures,
         callbacks: None,
+        webhooks: None,
         seal_key,
         gauges: Arc::default(),
     }

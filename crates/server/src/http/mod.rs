@@ -372,7 +372,11 @@ fn routes(options: &HttpOptions, host: &Arc<Host>, stopping: watch::Receiver<boo
     let pages = match &options.webhooks {
         Some(webhooks) => {
             let body_bytes = options.limits.body_bytes;
-            pages.merge(rest::webhooks::routes(webhooks.clone(), options.ids.clone(), body_bytes))
+            pages.merge(rest::webhooks::routes(
+                webhooks.clone(),
+                options.ids.clone(),
+                body_bytes,
+            ))
         }
         None => pages,
     };

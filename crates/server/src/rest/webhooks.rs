@@ -146,7 +146,9 @@ impl Desk {
         };
         let kind = one(headers, header::CONTENT_TYPE.as_str()).unwrap_or_default();
         let payload = serde_json::from_slice::<Value>(&body);
-        let payload = payload.ok().filter(|payload| payload.is_object() && kind.starts_with("application/json"));
+        let payload = payload
+            .ok()
+            .filter(|payload| payload.is_object() && kind.starts_with("application/json"));
         let Some(payload) = payload else {
             let message = "a delivery is a JSON object; choose `application/json` in the webhook's settings";
             return refused(StatusCode::BAD_REQUEST, ErrorCode::InvalidArguments, message).await;

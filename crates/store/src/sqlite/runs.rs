@@ -5,8 +5,8 @@
 
 mod reading;
 
-pub(super) use reading::{COLUMNS as RUN_COLUMNS, run as read_run};
 pub(super) use reading::find;
+pub(super) use reading::{COLUMNS as RUN_COLUMNS, run as read_run};
 
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::Change;
