@@ -80,6 +80,7 @@ impl Gateway {
             let context = in_force.policy.context(admitted.caller());
             acts::decide(&in_force.policy, &context, &used, act.wants_more().as_deref())
         };
+        self.verdicts.count(verdict.word());
         let requested = self.requested(admitted, call, &*act, &verdict, &in_force);
         let cleared = match verdict {
             ActVerdict::Deny(denial) => return Err(denial.refusal),
@@ -288,14 +289,16 @@ impl Judge for Gateway {
         let task = TaskApproval::from_json(&session.config["approvalPolicy"]);
         let policy = agents::for_task(&in_force.policy, task.as_ref());
         let context = Context::of_role(Role::Agent);
+        let judgement = agents::judge(
+            &policy,
+            &context,
+            question,
+            has_failed,
+            &in_force.outlook.surroundings(),
+        );
+        self.verdicts.count(judgement.word());
         Judged {
-            judgement: agents::judge(
-                &policy,
-                &context,
-                question,
-                has_failed,
-                &in_force.outlook.surroundings(),
-            ),
+            judgement,
             policy_digest: in_force.digest.clone(),
             quorum: policy.approval.quorum,
             timeout: policy.approval.timeout,
