@@ -13,6 +13,7 @@ use countersign_gateway::audit::redact::Redactor;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::{CredentialId, IdSource};
 use countersign_gateway::job::desk::{DeskParts, JobDesk};
+use countersign_gateway::job::news::JobNews;
 use countersign_gateway::job::supervise::{Supervisor, SupervisorParts, SupervisorSettings};
 use countersign_gateway::limits;
 use countersign_gateway::session::{Caller, Role, Transport};
@@ -28,23 +29,33 @@ use crate::whereabouts;
 /// Time between two looks whether the last job has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Where this process looks after jobs; nowhere, where there are no agents.
-pub(crate) struct Workshop(Option<Open>);
-
-struct Open {
-    desk: Arc<JobDesk>,
-    supervisor: Arc<Supervisor>,
+/// Where people and tools bring work, and where this process looks after it: nowhere, where there are no
+/// agents.
+pub(crate) struct Workshop {
+    pub(crate) desk: Arc<JobDesk>,
+    pub(crate) news: Arc<JobNews>,
+    supervisor: Option<Arc<Supervisor>>,
 }
 
 impl Workshop {
+    /// Where nothing new is begun; what was done before can be looked at.
+    pub(crate) fn without_agents(started: &Started, joined: &Joined) -> Self {
+        Self {
+            desk: desk(&started.settings, &joined.record, &joined.board, &started.redactor()),
+            news: JobNews::new(joined.record.clone(), joined.board.clone(), Clock::system()),
+            supervisor: None,
+        }
+    }
+
     /// Brings the tools and begins to look after jobs, also those that another process left. Without agents
     /// there are no tools: none is listed that could not work.
     pub(crate) fn open(started: &Started, joined: &Joined, homes: &Path) -> Self {
+        let closed = Self::without_agents(started, joined);
         let Some(agents) = installed(started, homes) else {
-            return Self(None);
+            return closed;
         };
         let (record, redactor) = (&joined.record, started.redactor());
-        let desk = desk(&started.settings, record, &joined.board, &redactor);
+        let Self { desk, news, .. } = closed;
         joined
             .gateway
             .equip(vec![JobTools::new(desk.clone(), agents.offered())]);
@@ -63,33 +74,41 @@ impl Workshop {
                 idle_max: limits::JOB_IDLE_MAX,
             },
         });
+        tokio::spawn(news.clone().run(supervisor.news()));
+        joined.gateway.tell_of_jobs(news.clone());
         tokio::spawn(supervisor.clone().run());
-        Self(Some(Open { desk, supervisor }))
+        Self {
+            desk,
+            news,
+            supervisor: Some(supervisor),
+        }
     }
 
     /// Takes no more jobs; those at work are found by the next server.
     pub(crate) fn close(&self) {
-        if let Some(open) = &self.0 {
-            open.supervisor.close();
+        if let Some(supervisor) = &self.supervisor {
+            supervisor.close();
         }
     }
 
     /// Takes no more jobs, and leaves none behind that nobody looks after.
     pub(crate) async fn leave(&self, settings: &Settings) {
-        let Some(open) = &self.0 else { return };
-        open.supervisor.close();
+        let Some(supervisor) = &self.supervisor else {
+            return;
+        };
+        supervisor.close();
         if whereabouts::find(&settings.state_dir).is_some() {
             return;
         }
         let caller = itself();
-        for job in open.supervisor.held() {
+        for job in supervisor.held() {
             // It may have ended at this moment.
-            if let Err(refusal) = open.desk.interrupt(&caller, &job).await {
+            if let Err(refusal) = self.desk.interrupt(&caller, &job).await {
                 tracing::debug!(reason = refusal.message, "a job was not interrupted");
             }
         }
         let ended = async {
-            while !open.supervisor.held().is_empty() {
+            while !supervisor.held().is_empty() {
                 tokio::time::sleep(LOOK).await;
             }
         };

@@ -70,11 +70,13 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
             .context("cannot make a login code")?;
         // Whoever reads the lines may at once look for the server.
         let _whereabouts = Whereabouts::tell(&settings.state_dir, &console)?;
+        let workshop = Arc::new(workshop);
+        let at_work = Arc::clone(&workshop);
         let (record, grace) = (Arc::clone(&joined.record), settings.shutdown_grace);
         let shutdown = async move {
             shutdown.await;
             // Agents at work are left to the next server.
-            workshop.close();
+            at_work.close();
             record.stop_within(grace);
         };
         start::say(&format!("serving on {scheme}://{address}/"));
@@ -82,7 +84,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         ask_again(&joined.board);
         let options = HttpOptions {
             callbacks,
-            ..options(&started, joined, tls, fixtures)
+            ..options(&started, joined, &workshop, tls, fixtures)
         };
         serve_http(listener, options, shutdown)
             .await
@@ -108,6 +110,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 pub(crate) fn options(
     started: &Started,
     joined: Joined,
+    workshop: &Workshop,
     tls: Option<Tls>,
     fixtures: ConformanceFixtures,
 ) -> HttpOptions {
@@ -137,6 +140,8 @@ pub(crate) fn options(
             logins: joined.record.clone(),
             rules: Arc::new(rules),
             policy: Arc::new(joined.gateway.clone()),
+            jobs: workshop.desk.clone(),
+            job_news: workshop.news.clone(),
         }),
         readiness: Arc::new(RecordIsThere(joined.record)),
         shutdown_grace: settings.shutdown_grace,
