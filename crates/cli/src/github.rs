@@ -1,6 +1,7 @@
 //! GitHub as configured: who speaks to it, the tools that change labels, and what becomes of its deliveries.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign_gateway::clock::Clock;
 use countersign_gateway::github::GitHub;
@@ -8,7 +9,7 @@ use countersign_gateway::github::clerk::{Clerk, ClerkParts};
 use countersign_gateway::github::labels::{LabelDesk, LabelParts};
 use countersign_gateway::github::reception::Reception;
 use countersign_gateway::ids::IdSource;
-use countersign_gateway::run::desk::{RunDesk, RunDeskParts};
+use countersign_gateway::run::desk::RunDesk;
 use countersign_gateway::tools::acts::Toolbox;
 use countersign_gateway::tools::labels::LabelTools;
 use countersign_integrations::github::{Access, RestGitHub};
@@ -16,7 +17,7 @@ use countersign_server::http::{WebhookSecret, Webhooks};
 use countersign_store::SqliteStore;
 
 use crate::config::{Settings, Surroundings};
-use crate::start::{BadUsage, Joined, Started};
+use crate::start::{BadUsage, Joined};
 
 /// What the configuration says of GitHub.
 pub(crate) struct Configured {
@@ -69,7 +70,13 @@ impl Configured {
 
     /// Takes deliveries, and works them off for as long as this process serves. Runs are told of on GitHub
     /// also where it delivers nothing.
-    pub(crate) fn receive(&self, counter: Option<&Counter>, joined: &Joined, runs: &Arc<RunDesk>) -> Option<Webhooks> {
+    pub(crate) fn receive(
+        &self,
+        counter: Option<&Counter>,
+        joined: &Joined,
+        runs: &Arc<RunDesk>,
+        run_time: Duration,
+    ) -> Option<Webhooks> {
         let counter = counter?;
         let record = &joined.record;
         let reception = Reception::new(record.clone(), Clock::system(), IdSource::random());
@@ -85,6 +92,7 @@ impl Configured {
             desk: runs.clone(),
             board: joined.board.clone(),
             policies: joined.gateway.clone(),
+            run_time,
             clock: Clock::system(),
             ids: IdSource::random(),
         });
@@ -92,18 +100,6 @@ impl Configured {
         let secret = self.webhook_secret.clone()?;
         Some(Webhooks { secret, reception })
     }
-}
-
-/// Where runs are set off.
-pub(crate) fn run_desk(started: &Started, joined: &Joined) -> Arc<RunDesk> {
-    RunDesk::new(RunDeskParts {
-        runs: joined.record.clone(),
-        record: joined.record.clone(),
-        board: joined.board.clone(),
-        redactor: started.redactor(),
-        clock: Clock::system(),
-        ids: IdSource::random(),
-    })
 }
 
 /// Where labels are changed.

@@ -7,6 +7,7 @@ mod cli;
 mod commands;
 
 mod reload;
+mod runs;
 mod start;
 mod whereabouts;
 mod wiring;

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use countersign_gateway::limits;
 use serde_json::Value as Json;
 
 use super::agents::{self, AgentSettings};
@@ -43,6 +44,10 @@ pub(crate) struct Settings {
     pub(crate) agents: Vec<AgentSettings>,
     /// Agents at work at once.
     pub(crate) processes_max: Option<usize>,
+    /// How long a run may work.
+    pub(crate) run_time: Duration,
+    /// What a run's agent is told, with places that the run fills.
+    pub(crate) run_prompt: Option<String>,
     pub(crate) callback_token: Option<Secret>,
     /// Where they reach this server.
     pub(crate) callback_url: Option<String>,
@@ -194,6 +199,8 @@ impl Settings {
             http_approvers,
             agents: agents::read(&effective),
             processes_max: read.number("jobs.maxProcesses"),
+            run_time: Duration::from_secs(read.whole("runs.timeout_seconds")).min(limits::RUN_TIME_MAX),
+            run_prompt: read.maybe("runs.prompt"),
             callback_token,
             callback_url: read.maybe("callbacks.url"),
             places,
