@@ -8,6 +8,7 @@ mod commands;
 mod control;
 
 mod reload;
+mod runs;
 mod start;
 mod whereabouts;
 mod wiring;
@@ -15,6 +16,7 @@ mod wiring;
 mod config;
 mod edited;
 mod endpoints;
+mod github;
 mod interpreters;
 mod jobs;
 mod policy;

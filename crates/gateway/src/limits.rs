@@ -127,6 +127,8 @@ pub const JOB_LIMIT_PAUSE: Duration = Duration::from_secs(15 * 60);
 /// Time between two signs of life of whoever looks after a job, and how long none means death.
 pub const JOB_BEAT_EVERY: Duration = Duration::from_secs(10);
 pub const JOB_BEAT_MISSED: Duration = Duration::from_secs(60);
+/// Time between two summaries of a session that is at work; each is written at its end as well.
+pub const METRICS_EVERY: Duration = Duration::from_secs(3_600);
 /// Jobs, or events of one, that are read in one go.
 pub const JOBS_AT_ONCE: usize = 256;
 pub const JOB_EVENTS_AT_ONCE: usize = 1_000;

@@ -1,7 +1,9 @@
 //! The desk: where callers bring work for agents, ask after it, add a word or call it back.
 //!
-//! Tools, REST and the terminal all come here. Who started a job, and operators, may read, message and
-//! interrupt it; to everybody else it does not exist.
+//! Tools, REST, the console and the terminal all come here. Who started a job, and operators, may message and
+//! interrupt it; people may read of it; to every other agent it does not exist.
+
+mod looking;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,6 +30,8 @@ use crate::error::{ErrorCode, Refusal, brief};
 use crate::ids::{ConversationId, CorrelationId, IdSource, JobId};
 use crate::limits;
 use crate::session::{Caller, Role};
+pub use looking::{ProcessSeen, ProcessStatus, WholeJob};
+use looking::{may_act, may_read};
 
 /// Time between two looks at a job that is waited for: not every change of it rings the bell.
 const JOB_POLL: Duration = Duration::from_millis(100);
@@ -163,9 +167,10 @@ impl JobDesk {
             .await
             .map_err(unrecorded)?
             .ok_or_else(missing)?;
-        if !may_see(caller, &job) {
+        if !may_read(caller, &job) {
             return Err(missing());
         }
+        may_act(caller, &job)?;
         if !job.has_ended() {
             match self.leave(caller, &job, Errand::Message, message.clone()).await {
                 Ok(()) => return Ok(job),
@@ -230,6 +235,7 @@ impl JobDesk {
     pub async fn interrupt(&self, caller: &Caller, id: &JobId) -> Result<Job, Refusal> {
         for _ in 0..limits::DECISION_TRIES_MAX {
             let job = self.find(caller, id).await?;
+            may_act(caller, &job)?;
             if job.has_ended() {
                 let message = format!("the job has ended already: it is {}", job.status().as_str());
                 return Err(Refusal::new(ErrorCode::Conflict, message));
@@ -254,13 +260,13 @@ impl JobDesk {
 
     pub async fn find(&self, caller: &Caller, id: &JobId) -> Result<Job, Refusal> {
         let job = self.parts.jobs.find(id).await.map_err(unrecorded)?;
-        job.filter(|job| may_see(caller, job))
+        job.filter(|job| may_read(caller, job))
             .ok_or_else(|| not_found("job", id.as_str()))
     }
 
     /// The latest jobs that the caller may see; the newest last.
     pub async fn list(&self, caller: &Caller, mut filter: JobFilter) -> Result<Vec<Job>, Refusal> {
-        if caller.role != Role::Operator {
+        if caller.role == Role::Agent {
             filter.owner = Some(caller.credential.clone());
         }
         self.parts.jobs.list(filter).await.map_err(unrecorded)
@@ -448,10 +454,6 @@ impl JobDesk {
         let (id, now) = (self.parts.ids.event(), self.parts.clock.now());
         Draft::new(id, now, job.correlation_id.clone(), by, kind, payload)
     }
-}
-
-fn may_see(caller: &Caller, job: &Job) -> bool {
-    caller.credential == job.owner || caller.role == Role::Operator
 }
 
 fn not_found(what: &str, id: &str) -> Refusal {

@@ -83,6 +83,7 @@ impl Gateway {
             let verdict = acts::decide(&in_force.policy, &context, &used, act.wants_more().as_deref());
             acts::judged(verdict, act.judgement())
         };
+        self.verdicts.count(verdict.word());
         let requested = self.requested(admitted, call, &*act, &verdict, &in_force);
         let may_be_done = !matches!(verdict, ActVerdict::Deny(_));
         if may_be_done && let Some(answer) = act.foresee().await? {
@@ -280,14 +281,16 @@ impl Judge for Gateway {
         let task = TaskApproval::from_json(&session.config["approvalPolicy"]);
         let policy = agents::for_task(&in_force.policy, task.as_ref());
         let context = Context::of_role(Role::Agent);
+        let judgement = agents::judge(
+            &policy,
+            &context,
+            question,
+            has_failed,
+            &in_force.outlook.surroundings(),
+        );
+        self.verdicts.count(judgement.word());
         Judged {
-            judgement: agents::judge(
-                &policy,
-                &context,
-                question,
-                has_failed,
-                &in_force.outlook.surroundings(),
-            ),
+            judgement,
             policy_digest: in_force.digest.clone(),
             quorum: policy.approval.quorum,
             timeout: policy.approval.timeout,

@@ -132,7 +132,10 @@ fn operation(endpoint: &Endpoint) -> Value {
     let roles: Vec<_> = endpoint.access.roles().iter().map(|role| role.as_str()).collect();
     let mut responses = Map::new();
     for (status, answer) in endpoint.answers {
-        let described = json!({"description": "As asked.", "content": content(*answer)});
+        let described = match answer {
+            Answer::Nothing => json!({"description": "There is no more to say."}),
+            other => json!({"description": "As asked.", "content": content(*other)}),
+        };
         responses.insert(status.to_string(), described);
     }
     responses.insert("default".to_owned(), refused());
@@ -183,6 +186,12 @@ fn content(answer: Answer) -> Value {
         }}}),
         Answer::Lines => json!({"application/jsonl": {"schema": {"type": "string"}}}),
         Answer::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
+        Answer::ListOrEvents(name) => {
+            let mut both = content(Answer::ListOf(name));
+            both["text/event-stream"] = json!({"schema": {"type": "string"}});
+            both
+        }
+        Answer::Nothing => json!({}),
     }
 }
 

@@ -1,6 +1,8 @@
 //! What there is: every route, who may take it, what it takes and what it answers.
 //!
-//! The only place to add one. Router, checks and document follow.
+//! The only place to add one. Router, checks and document follow. Jobs have a page of their own.
+
+mod jobs;
 
 use super::asked::{Form, Parameter, Place};
 use super::endpoint::{Access, Answer, Endpoint, Method};
@@ -354,7 +356,7 @@ pub(super) static DOCUMENT: Endpoint = Endpoint {
 
 /// Every row.
 pub(super) fn all() -> impl Iterator<Item = &'static Endpoint> {
-    ENDPOINTS.iter().chain([&DOCUMENT])
+    ENDPOINTS.iter().chain(&jobs::ENDPOINTS).chain([&DOCUMENT])
 }
 
 /// The largest place that a store can count to.

@@ -11,7 +11,6 @@ use crate::github::delivery::{Delivery, DeliveryState, LabelTask};
 use crate::github::labels::LabelChange;
 use crate::github::resolver::{self, ResolvedProfile};
 use crate::github::vocabulary::{NEED_INPUT, Trigger, TwoOfAGroup};
-use crate::limits;
 use crate::run::keeping::RunChange;
 use crate::run::lifecycle::{RunStep, TriggerKind, recorded_as};
 use crate::run::profile::{Asked, Profile};
@@ -118,7 +117,7 @@ impl Clerk {
             title: Some(setting.title.to_owned()).filter(|title| !title.is_empty()),
             instructions: Some(setting.instructions.to_owned()).filter(|text| !text.is_empty()),
             requested_by: by.id.clone(),
-            time: limits::RUN_TIME_DEFAULT,
+            time: self.parts.run_time,
         };
         let (run, mut change) = self.parts.desk.enqueuing(&by, order)?;
         for (kind, payload) in more {

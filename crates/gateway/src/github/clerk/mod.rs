@@ -34,8 +34,9 @@ use crate::run::state::Run;
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// What is taken up at once.
 const AT_ONCE: usize = 32;
-/// For how long a thing is kept from other processes: longer than working on it takes.
-const LEASE_TIME: Duration = Duration::from_secs(60);
+/// For how long a thing is kept from other processes. Where working on it takes longer, both may do it, and
+/// one of them writes it down.
+const LEASE_TIME: Duration = Duration::from_secs(20);
 /// Time before the second try; it doubles up to the longest.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
 const RETRY_LONGEST: Duration = Duration::from_secs(300);
@@ -70,6 +71,8 @@ pub struct ClerkParts {
     pub desk: Arc<RunDesk>,
     pub board: Arc<Board>,
     pub policies: Arc<dyn Policies>,
+    /// How long a run may work.
+    pub run_time: Duration,
     pub clock: Clock,
     pub ids: IdSource,
 }

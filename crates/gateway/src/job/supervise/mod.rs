@@ -160,6 +160,7 @@ impl Supervisor {
     pub async fn run(self: Arc<Self>) {
         let mut changes = self.parts.board.changes();
         let mut next_round = self.parts.clock.now();
+        let mut next_metrics = next_round.after(limits::METRICS_EVERY);
         loop {
             changes.mark_unchanged();
             if self.lock().is_closing {
@@ -170,6 +171,10 @@ impl Supervisor {
                 if let Err(error) = self.round().await {
                     tracing::warn!(%error, "jobs that nobody looks after cannot be looked for, trying again");
                 }
+            }
+            if self.parts.clock.now() >= next_metrics {
+                next_metrics = self.parts.clock.now().after(limits::METRICS_EVERY);
+                self.file_metrics_of_held().await;
             }
             if let Err(error) = self.dispatch().await {
                 tracing::warn!(%error, "jobs cannot be given their turns, trying again");

@@ -87,6 +87,18 @@ impl Jobs for SqliteStore {
         })
     }
 
+    fn count(&self) -> Pending<Result<Vec<(JobStatus, usize)>, RecordError>> {
+        self.read(move |readers| {
+            let counted = readers.all("SELECT status, count(*) FROM jobs GROUP BY status", [], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
+            })?;
+            let known = counted.into_iter().filter_map(|(status, count)| {
+                Some((JobStatus::parse(&status)?, usize::try_from(count).unwrap_or(usize::MAX)))
+            });
+            Ok(known.collect())
+        })
+    }
+
     fn open_of(&self, owner: &CredentialId) -> Pending<Result<usize, RecordError>> {
         let owner = owner.clone();
         self.read(move |readers| {
