@@ -153,8 +153,11 @@ async fn parts(console: &Console, reader: &Reader, whole: &WholeJob, wanted: &Wa
     let diff = events
         .iter()
         .rfind(|stored| stored.event.kind == JobEventType::AgentDiff);
-    let diff = diff.and_then(|stored| stored.event.data["diff"].as_str());
-    let changes = patch::files(diff.unwrap_or_default());
+    let changes = match diff.and_then(|stored| stored.event.data["diff"].as_str()) {
+        Some(diff) => patch::files(diff),
+        // An agent that tells no diff of its turn tells of each edit.
+        None => entry::edited(&events),
+    };
     Ok(Parts {
         head: events.last().map_or(0, |stored| stored.seq),
         now: now.to_string(),

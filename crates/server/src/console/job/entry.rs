@@ -62,6 +62,30 @@ pub(super) fn transcript(events: &[StoredEvent], has_steps: bool, now: Timestamp
     entries
 }
 
+/// What the edits that came about did to files, in their order.
+pub(super) fn edited(events: &[StoredEvent]) -> Vec<Change> {
+    let mut made: Vec<(&str, Vec<Value>)> = Vec::new();
+    for StoredEvent { event, .. } in events {
+        let data = &event.data;
+        let is_edit = event.kind == JobEventType::AgentItem && data["kind"] == "edit";
+        let Some(id) = data["itemId"].as_str().filter(|_| is_edit) else {
+            continue;
+        };
+        let place = made.iter().position(|(known, _)| *known == id).unwrap_or_else(|| {
+            made.push((id, Vec::new()));
+            made.len() - 1
+        });
+        let changes = edits(&data["detail"]);
+        if matches!(data["phase"].as_str(), Some("failed" | "declined")) {
+            made[place].1.clear();
+        } else if !changes.is_empty() {
+            made[place].1 = changes;
+        }
+    }
+    let all = made.into_iter().flat_map(|(_, changes)| changes).collect();
+    patch::changes(Some(Value::Array(all)))
+}
+
 impl Entry {
     fn of(seq: u64, event: &JobEvent, has_steps: bool, now: Timestamp) -> Option<Self> {
         use JobEventType as Type;
