@@ -52,6 +52,7 @@ mod jobs;
 mod questions;
 mod rounds;
 mod unrecorded;
+mod watched;
 
 mod exec;
 mod rest;

@@ -14,6 +14,7 @@ use super::access::Reader;
 pub(super) enum Place {
     Queue,
     Activity,
+    Jobs,
     Record,
     Sessions,
     Policy,
@@ -24,6 +25,7 @@ impl Place {
     const ALL: &[(Self, &'static str, &'static str)] = &[
         (Self::Queue, "Queue", "/"),
         (Self::Activity, "Activity", "/activity"),
+        (Self::Jobs, "Jobs", "/jobs"),
         (Self::Record, "Record", "/record"),
         (Self::Sessions, "Sessions", "/sessions"),
         (Self::Policy, "Policy", "/policy"),
