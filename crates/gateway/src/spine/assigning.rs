@@ -8,16 +8,19 @@ use crate::job::desk::Assignment;
 use crate::job::input::JobInput;
 use crate::job::session::SessionName;
 use crate::policy::places;
+use crate::run::manual::Profiles;
 use crate::run::profile::{Asked, Profile};
 use crate::run::prompt::PromptTemplate;
 use crate::run::state::Run;
 use crate::run::steward::Work;
 
-impl Gateway {
-    pub fn profile(&self, asked: &Asked<'_>) -> Profile {
+impl Profiles for Gateway {
+    fn profile(&self, asked: &Asked<'_>) -> Profile {
         Profile::resolve(self.in_force().policy.tools.layers(), asked)
     }
+}
 
+impl Gateway {
     /// The job of a run: for the agent that its label's policy names, else for one that is called like its
     /// key; a run that neither names is done by an agent from outside.
     pub fn assign(&self, run: &Run, agents: &[String], template: &PromptTemplate) -> Result<Work, Refusal> {

@@ -23,6 +23,7 @@ mod event;
 mod numbers;
 mod policy;
 mod record;
+mod runs;
 mod sessions;
 mod story;
 mod time;
@@ -65,6 +66,8 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/activity", get(activity::page))
         .route("/activity/news", get(activity::news))
         .route("/calls/{correlation}", get(story::page))
+        .route("/runs", get(runs::page))
+        .route("/runs/{id}", get(runs::one))
         .route("/record", get(record::page))
         .route("/record/verify", post(record::verify))
         .route("/sessions", get(sessions::page))
