@@ -25,6 +25,7 @@ mod jobs;
 mod numbers;
 mod policy;
 mod record;
+mod runs;
 mod sessions;
 mod story;
 mod time;
@@ -76,6 +77,8 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/jobs/{id}/messages", post(job::send))
         .route("/jobs/{id}/interrupt", post(job::interrupt))
         .route("/calls/{correlation}", get(story::page))
+        .route("/runs", get(runs::page))
+        .route("/runs/{id}", get(runs::one))
         .route("/record", get(record::page))
         .route("/record/verify", post(record::verify))
         .route("/sessions", get(sessions::page))
