@@ -303,6 +303,35 @@ fn what_a_client_started_ends_with_it_where_no_server_goes_on() {
 }
 
 #[test]
+fn two_servers_together_run_no_more_jobs_than_may_run() {
+    let bench = with_agent(Bench::new(), "jobs: {maxProcesses: 1}\n");
+    let _web = Web::serve(&bench);
+    let mut other = Server::start(&bench);
+    let mut jobs = vec![start(&bench, "hang", &[])];
+    let id = other.call_later("start-task", json!({"agent": "mine", "prompt": "hang"}));
+    jobs.push(
+        other.answer(id)["result"]["structuredContent"]["jobId"]
+            .as_str()
+            .unwrap()
+            .to_owned(),
+    );
+    processes(&bench);
+    let status = |job: &String| shown(&bench, &["jobs", "show", job, "--json"])["status"].clone();
+    // Long enough for a second one to be taken, were there a place.
+    for _ in 0..20 {
+        let running = jobs.iter().filter(|job| status(job) == "running").count();
+        assert!(running <= 1, "{running} run");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let (first, second) = if status(&jobs[0]) == "running" { (0, 1) } else { (1, 0) };
+    assert_eq!(status(&jobs[second]), "pending");
+    told(&bench, &["jobs", "interrupt", &jobs[first]]);
+    until(&bench, &jobs[second], "running");
+    told(&bench, &["jobs", "interrupt", &jobs[second]]);
+    until(&bench, &jobs[second], "cancelled");
+}
+
+#[test]
 fn an_agent_does_not_see_the_state_directory() {
     Bench::each(|bench| {
         let bench = with_agent(bench, "");

@@ -126,6 +126,7 @@ pub(super) fn unrecorded(error: &RecordError) -> Refusal {
         RecordError::SessionMoved
         | RecordError::ApprovalMoved
         | RecordError::JobMoved
+        | RecordError::NoPlace
         | RecordError::RunMoved
         | RecordError::SessionNameTaken
         | RecordError::Unavailable(_) => Refusal::new(
