@@ -2,6 +2,7 @@
 //! with all that they started, and found again by the next server. Here the agent is a script; the files of
 //! this folder have the real ones.
 
+mod chance;
 mod codex;
 mod others;
 mod recovery;
@@ -304,6 +305,35 @@ fn what_a_client_started_ends_with_it_where_no_server_goes_on() {
     assert!(server.end().success());
     assert_eq!(shown(&bench, &["jobs", "show", job, "--json"])["status"], "cancelled");
     until_gone(&pids);
+}
+
+#[test]
+fn two_servers_together_run_no_more_jobs_than_may_run() {
+    let bench = with_agent(Bench::new(), "jobs: {maxProcesses: 1}\n");
+    let _web = Web::serve(&bench);
+    let mut other = Server::start(&bench);
+    let mut jobs = vec![start(&bench, "hang", &[])];
+    let id = other.call_later("start-task", json!({"agent": "mine", "prompt": "hang"}));
+    jobs.push(
+        other.answer(id)["result"]["structuredContent"]["jobId"]
+            .as_str()
+            .unwrap()
+            .to_owned(),
+    );
+    processes(&bench);
+    let status = |job: &String| shown(&bench, &["jobs", "show", job, "--json"])["status"].clone();
+    // Long enough for a second one to be taken, were there a place.
+    for _ in 0..20 {
+        let running = jobs.iter().filter(|job| status(job) == "running").count();
+        assert!(running <= 1, "{running} run");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let (first, second) = if status(&jobs[0]) == "running" { (0, 1) } else { (1, 0) };
+    assert_eq!(status(&jobs[second]), "pending");
+    told(&bench, &["jobs", "interrupt", &jobs[first]]);
+    until(&bench, &jobs[second], "running");
+    told(&bench, &["jobs", "interrupt", &jobs[second]]);
+    until(&bench, &jobs[second], "cancelled");
 }
 
 #[test]
