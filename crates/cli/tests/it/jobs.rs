@@ -5,6 +5,7 @@
 mod codex;
 mod others;
 mod recovery;
+mod returning;
 mod stage;
 
 use std::fs;
