@@ -54,7 +54,10 @@ fn answer(flags: &Flags, hook: &Hook) -> anyhow::Result<()> {
     let said = judge(flags, &wish)?;
     let (decision, reason) = match said["behavior"].as_str() {
         Some("allow") => ("allow", "allowed by Countersign".to_owned()),
-        Some("deny") => ("deny", said["message"].as_str().unwrap_or("it was not allowed").to_owned()),
+        Some("deny") => (
+            "deny",
+            said["message"].as_str().unwrap_or("it was not allowed").to_owned(),
+        ),
         _ => bail!("the answer makes no sense: {said}"),
     };
     let mut page = Page::stdout();
@@ -83,7 +86,9 @@ impl Wish {
             "the event is longer than {EVENT_BYTES_MAX} bytes"
         );
         let event: Value = serde_json::from_str(&text).context("standard input holds no event of Claude Code")?;
-        let kind = event["hook_event_name"].as_str().context("the event does not say what it is")?;
+        let kind = event["hook_event_name"]
+            .as_str()
+            .context("the event does not say what it is")?;
         if kind != "PreToolUse" {
             return Ok(None);
         }
@@ -180,7 +185,10 @@ fn here(started: &Started, wish: &Wish) -> anyhow::Result<Value> {
             answer_within: None,
             user: None,
         };
-        let answer = joined.gateway.call(Caller::anonymous_agent(Transport::Stdio), call).await;
+        let answer = joined
+            .gateway
+            .call(Caller::anonymous_agent(Transport::Stdio), call)
+            .await;
         joined.gateway.shutdown().await;
         match answer {
             Ok(answer) => Ok(answer.structured),

@@ -99,7 +99,12 @@ fn a_person_decides_on_commands_changes_and_other_tools() {
     for (tool, input, kind, decision) in [
         ("Bash", json!({"command": "touch made"}), "exec-command", "approve"),
         ("Bash", json!({"command": "touch other"}), "exec-command", "deny"),
-        ("Write", json!({"file_path": "made", "content": long}), "apply-patch", "approve"),
+        (
+            "Write",
+            json!({"file_path": "made", "content": long}),
+            "apply-patch",
+            "approve",
+        ),
         ("WebFetch", json!({"url": "http://example.org"}), "tool-call", "deny"),
     ] {
         let id = server.call_later("approval_prompt", prompt(tool, &input, "toolu_1"));
@@ -154,7 +159,12 @@ fn a_change_of_what_governs_the_agent_is_never_waved_through() {
     let mut server = Server::start(&bench);
     let write = |path: &str| json!({"file_path": path, "content": "x"});
     assert_eq!(asked(&mut server, "Write", &write("src/a"))["behavior"], "allow");
-    for path in [".claude/settings.json", ".countersign/config.yaml", "/etc/passwd", "../x"] {
+    for path in [
+        ".claude/settings.json",
+        ".countersign/config.yaml",
+        "/etc/passwd",
+        "../x",
+    ] {
         assert_eq!(asked(&mut server, "Write", &write(path))["behavior"], "deny", "{path}");
     }
 }
@@ -186,7 +196,8 @@ fn the_hook_asks_the_server_that_runs() {
     assert_eq!(details["fileChanges"][0]["contentPreview"], "@@\n-x\n+y\n");
     decide(&bench, "approve", &question);
     assert_eq!(decision(&child.wait_with_output().unwrap()).0, "allow");
-    let query = "SELECT count(*) FROM flow_events WHERE event_type = 'tool.called' AND payload LIKE '%streamable-http%'";
+    let query =
+        "SELECT count(*) FROM flow_events WHERE event_type = 'tool.called' AND payload LIKE '%streamable-http%'";
     assert_eq!(bench.count(query), 1, "the call was the server's");
     web.stop();
     bench.prove();
@@ -222,8 +233,15 @@ fn whatever_goes_wrong_with_the_hook_the_tool_is_not_used() {
     let nowhere = Bench::new().env("COUNTERSIGN_MCP_URL", "http://127.0.0.1:1/mcp");
     blocked(&nowhere, &asks);
     let web = Web::serve(&bench);
-    blocked(&Bench::new().env("COUNTERSIGN_MCP_URL", web.url()).env("COUNTERSIGN_TOKEN", "cs_agent_0"), &asks);
+    blocked(
+        &Bench::new()
+            .env("COUNTERSIGN_MCP_URL", web.url())
+            .env("COUNTERSIGN_TOKEN", "cs_agent_0"),
+        &asks,
+    );
     // Events that ask nothing pass.
-    let output = hook(&bench, r#"{"hook_event_name": "PostToolUse"}"#, &[]).wait_with_output().unwrap();
+    let output = hook(&bench, r#"{"hook_event_name": "PostToolUse"}"#, &[])
+        .wait_with_output()
+        .unwrap();
     assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
 }

@@ -143,8 +143,17 @@ impl Gateway {
                     return Err(full());
                 }
                 let kind = act.kind();
-                self.post_act(admitted, call, kind, details, &question, &binding, in_force, correlation)
-                    .await?
+                self.post_act(
+                    admitted,
+                    call,
+                    kind,
+                    details,
+                    &question,
+                    &binding,
+                    in_force,
+                    correlation,
+                )
+                .await?
             }
         };
         *correlation = approval.correlation_id.clone();

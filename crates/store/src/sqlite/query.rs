@@ -143,7 +143,8 @@ fn conditions(filter: &Filter, subject: Subject, places: Places) -> (Vec<&'stati
                 values.push(request_id.clone().into());
                 // What else happened in the job of that call is not of the call.
                 conditions.push(
-                    "coalesce(payload ->> '$.request_id', iif(payload ->> '$.job_id' IS NULL, ?, '')) = ?",
+                    "coalesce(payload ->> '$.request_id', iif(payload ->> '$.job_id' IS NULL
+                         AND event_type <> 'mcp.tool.requested', ?, '')) = ?",
                 );
                 values.extend([request_id.clone().into(), request_id.clone().into()]);
             }

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -14,8 +15,8 @@ use countersign_gateway::audit::payload::Object;
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, JobId};
 use countersign_gateway::job::state::Job;
-use countersign_gateway::session::{JobContext, Role};
 use countersign_gateway::session::credential::{self, Credential, Credentials, TokenName};
+use countersign_gateway::session::{JobContext, Role};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::ledger::{Ledger, Turn};
@@ -26,7 +27,7 @@ use crate::random;
 use crate::witness::Witness;
 
 /// How long a change of another process may go unnoticed.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+pub const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// A token of a job has the job's name; what ties the job's acts together is looked up with it.
 const SELECT: &str = "SELECT id, role, name, tokens.created_at_ms, revoked_at_ms, run, jobs.job_id, jobs.correlation_id, \
@@ -176,15 +177,13 @@ impl SqliteStore {
         });
         let mut found = found.map_err(|source| TokenError::Read { source })?;
         // A job that has ended has no holder; a token that people named so before that was reserved has no job.
-        found.retain(|(holder, token)| {
-            token.job.is_some() && !holder.as_deref().is_some_and(Process::is_alive)
-        });
+        found.retain(|(holder, token)| token.job.is_some() && !holder.as_deref().is_some_and(Process::is_alive));
         Ok(found.into_iter().map(|(_, token)| token).collect())
     }
 
     /// Knows the tokens in force, for whoever serves.
     pub fn credentials(&self) -> Tokens {
-        Tokens::new(Arc::clone(&self.readers))
+        Tokens::new(Arc::clone(&self.readers), Arc::clone(&self.tokens_changed))
     }
 
     fn find_token(&self, named: &str) -> Result<Option<Credential>, TokenError> {
@@ -219,6 +218,7 @@ impl SqliteStore {
         });
         match written {
             Ok(Some(signed)) => {
+                self.tokens_changed.fetch_add(1, Ordering::Release);
                 Witness::new(self.site.options.witness.clone()).tell(signed);
                 Ok(true)
             }
@@ -281,10 +281,13 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Option<Arc<JobContext>>> {
 /// The tokens in force, as this process last saw them.
 ///
 /// A token is recognised without touching the database. At most every quarter of a second one number
-/// is read, which every change of a token counts up; only then are the tokens read anew. While that
+/// is read, which every change of a token counts up; only then are the tokens read anew. What this process
+/// changes itself it knows at once. While that
 /// cannot be read, whoever was known stays known and nobody else is let in.
 pub struct Tokens {
     readers: Arc<Readers>,
+    /// Counts the changes that this process made, which it knows of at once.
+    changed: Arc<AtomicU64>,
     seen: Mutex<Seen>,
 }
 
@@ -293,17 +296,21 @@ struct Seen {
     in_force: HashMap<[u8; 32], Credential>,
     version: Option<i64>,
     looked: Option<Instant>,
+    /// As far as our own changes were counted then.
+    changed: u64,
     in_trouble: bool,
 }
 
 impl Tokens {
-    fn new(readers: Arc<Readers>) -> Self {
+    fn new(readers: Arc<Readers>, changed: Arc<AtomicU64>) -> Self {
         Self {
             readers,
+            changed,
             seen: Mutex::new(Seen {
                 in_force: HashMap::new(),
                 version: None,
                 looked: None,
+                changed: 0,
                 in_trouble: false,
             }),
         }
@@ -313,11 +320,13 @@ impl Tokens {
     fn seen(&self) -> MutexGuard<'_, Seen> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        if seen
+        let changed = self.changed.load(Ordering::Acquire);
+        let is_old = seen
             .looked
-            .is_none_or(|looked| now.duration_since(looked) >= LOOK_EVERY)
-        {
+            .is_none_or(|looked| now.duration_since(looked) >= LOOK_EVERY);
+        if is_old || seen.changed != changed {
             seen.looked = Some(now);
+            seen.changed = changed;
             self.look(&mut seen);
         }
         seen

@@ -246,7 +246,10 @@ mod tests {
     fn a_hook_joins_the_others_and_leaves_every_byte_of_them() {
         let others = "{\n  \"model\" : \"x\",\n  \"hooks\": {\n    \"PreToolUse\": [\n      {\"matcher\":\"Read\",   \"hooks\":[{\"type\":\"command\",\"command\":\"log it\"}]}\n    ],\n    \"Stop\": []\n  }\n}\n";
         let new = put(others, &ours()).unwrap();
-        for line in others.lines().filter(|line| line.contains("Read") || line.contains("model")) {
+        for line in others
+            .lines()
+            .filter(|line| line.contains("Read") || line.contains("model"))
+        {
             assert!(new.contains(line.trim_end_matches(',')), "{line}: {new}");
         }
         let value: Value = serde_json::from_str(&new).unwrap();
@@ -259,7 +262,8 @@ mod tests {
     fn only_our_own_hook_is_brought_up_to_date() {
         let mixed = json!({"matcher": "Bash", "hooks": [
             {"type": "command", "command": "countersign hook claude-code"}, {"type": "command", "command": "mine"}]});
-        let before = json!({"hooks": {"PreToolUse": [mixed, hook("/old/countersign hook claude-code --wait-seconds 1")]}});
+        let before =
+            json!({"hooks": {"PreToolUse": [mixed, hook("/old/countersign hook claude-code --wait-seconds 1")]}});
         let new: Value = serde_json::from_str(&put(&before.to_string(), &ours()).unwrap()).unwrap();
         assert_eq!(new["hooks"]["PreToolUse"], json!([mixed, ours()]));
     }

