@@ -9,6 +9,7 @@ pub struct ToolDefinition {
     pub title: &'static str,
     pub description: &'static str,
     pub input_schema: Value,
+    /// Null for a tool whose result is a text only.
     pub output_schema: Value,
     pub version: &'static str,
     pub hints: Hints,

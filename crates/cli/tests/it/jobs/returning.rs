@@ -113,6 +113,7 @@ fn what_a_real_agent_does_through_us_is_approved_and_recorded_with_its_job() {
             "{player:?}: an agent in a job is offered no jobs"
         );
         let correlation = asked["correlation_id"].as_str().unwrap();
+        eventually("its token ends with it", || tokens_in_force(&stage.bench) == 0);
         let kinds = story(&stage.bench, correlation);
         for kind in [
             "job.created",
@@ -144,7 +145,6 @@ fn what_a_real_agent_does_through_us_is_approved_and_recorded_with_its_job() {
             ],
         );
         assert_eq!(commands[0]["status"], "ok", "{player:?}: {commands}");
-        assert_eq!(tokens_in_force(&stage.bench), 0);
         stage.close(&ended);
     }
 }
