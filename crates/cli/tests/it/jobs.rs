@@ -6,6 +6,7 @@ mod chance;
 mod codex;
 mod others;
 mod recovery;
+mod returning;
 mod stage;
 
 use std::fs;

@@ -29,6 +29,7 @@ mod reading;
 mod hostile;
 mod places;
 mod privacy;
+mod prompt;
 
 mod pressure;
 mod trees;
