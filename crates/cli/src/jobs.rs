@@ -19,6 +19,7 @@ use countersign_gateway::limits;
 use countersign_gateway::run::desk::RunDesk;
 use countersign_gateway::session::{Caller, Role, Transport};
 use countersign_gateway::tools::acts::Toolbox;
+use countersign_gateway::tools::feedback::FeedbackTool;
 use countersign_gateway::tools::jobs::JobTools;
 use countersign_gateway::tools::prompt::PromptTools;
 use countersign_gateway::tools::runs::RunTools;
@@ -73,7 +74,11 @@ impl Workshop {
         let (record, redactor) = (&joined.record, started.redactor());
         let endpoints = Shared(JobEndpoints::new(door, record.clone(), joined.gateway.clone()));
         endpoints.sweep().await;
-        let mut boxes: Vec<Arc<dyn Toolbox>> = vec![prompt(started), RunTools::new(runs.clone(), record.clone())];
+        let mut boxes: Vec<Arc<dyn Toolbox>> = vec![
+            prompt(started),
+            RunTools::new(runs.clone(), record.clone()),
+            FeedbackTool::new(),
+        ];
         boxes.extend(more);
         boxes.extend(control::toolboxes(started, record));
         control::repair(&boxes);
