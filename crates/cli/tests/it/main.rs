@@ -54,4 +54,5 @@ mod rounds;
 mod unrecorded;
 
 mod exec;
+mod github;
 mod rest;

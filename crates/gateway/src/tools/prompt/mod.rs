@@ -149,10 +149,10 @@ impl Act for Wish {
 
 fn definition() -> ToolDefinition {
     ToolDefinition {
-        name: NAME,
-        title: "Ask before a tool is used",
+        name: NAME.into(),
+        title: "Ask before a tool is used".into(),
         description: "For Claude Code's --permission-prompt-tool: says whether a tool of the client's own may be used, by \
-            policy or by a person. Models do not call it.",
+            policy or by a person. Models do not call it.".into(),
         input_schema: json!({
             "type": "object",
             "properties": {
@@ -175,7 +175,7 @@ fn definition() -> ToolDefinition {
             },
             "required": ["behavior"],
         }),
-        version: "1.0.0",
+        version: "1.0.0".into(),
         hints: Hints {
             read_only: false,
             destructive: false,
