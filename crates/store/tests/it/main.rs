@@ -7,6 +7,7 @@ mod bench;
 mod crash;
 mod exchanges;
 mod export;
+mod github;
 mod jobs;
 mod logins;
 mod migrations;

@@ -151,8 +151,10 @@ fn definition() -> ToolDefinition {
     ToolDefinition {
         name: NAME.into(),
         title: "Ask before a tool is used".into(),
-        description: "For Claude Code's --permission-prompt-tool: says whether a tool of the client's own may be used, by \
-            policy or by a person. Models do not call it.".into(),
+        description:
+            "For Claude Code's --permission-prompt-tool: says whether a tool of the client's own may be used, by \
+            policy or by a person. Models do not call it."
+                .into(),
         input_schema: json!({
             "type": "object",
             "properties": {

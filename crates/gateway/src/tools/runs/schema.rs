@@ -28,7 +28,8 @@ fn report() -> ToolDefinition {
     ToolDefinition {
         name: "run_status_report".into(),
         title: "Report on the run".into(),
-        description: "Says in a few words how far this run is. People see it beside the run, and the record keeps it.".into(),
+        description: "Says in a few words how far this run is. People see it beside the run, and the record keeps it."
+            .into(),
         input_schema: object(
             json!({"status": {
                 "type": "string", "minLength": 1, "maxLength": limits::RUN_STATUS_CHARS_MAX,
