@@ -27,6 +27,7 @@ use countersign_store::session_files::SessionFiles;
 
 use crate::agents::{Around, Installed};
 use crate::config::Settings;
+use crate::control;
 use crate::endpoints::{Door, JobEndpoints, Shared};
 use crate::start::{self, Joined, Started};
 use crate::{runs, whereabouts};
@@ -74,6 +75,8 @@ impl Workshop {
         endpoints.sweep().await;
         let mut boxes: Vec<Arc<dyn Toolbox>> = vec![prompt(started), RunTools::new(runs.clone(), record.clone())];
         boxes.extend(more);
+        boxes.extend(control::toolboxes(started, record));
+        control::repair(&boxes);
         let Some(agents) = installed(started, homes) else {
             joined.gateway.equip(boxes);
             return Self {

@@ -3,4 +3,8 @@
 
 pub mod approver;
 pub mod github;
+pub mod github_secrets;
 pub mod http;
+pub mod kubernetes;
+pub mod postgres;
+pub mod vault;

@@ -162,6 +162,7 @@ impl Settings {
             .into_iter()
             .chain(operator_file.clone())
             .chain(hidden::secret_files(&effective, &http_approvers))
+            .chain(Reader(&effective).path("kubernetes.kubeconfig"))
             .collect();
         let read = Reader(&effective);
         let places = PlaceSettings {
