@@ -57,4 +57,5 @@ mod unrecorded;
 mod watched;
 
 mod exec;
+mod github;
 mod rest;
