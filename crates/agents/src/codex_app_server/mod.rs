@@ -254,7 +254,9 @@ fn config(terms: &Terms) -> Value {
         variables["COUNTERSIGN_MCP_URL"] = json!(endpoint.url);
         variables["COUNTERSIGN_TOKEN"] = json!(endpoint.token);
         config["mcp_servers"] = json!({"countersign": {"url": endpoint.url,
-            "http_headers": {"Authorization": format!("Bearer {}", endpoint.token)}}});
+            "http_headers": {"Authorization": format!("Bearer {}", endpoint.token)},
+            // Such a call is judged when it reaches us; asked for before, people would be asked twice.
+            "default_tools_approval_mode": "approve"}});
     }
     config["shell_environment_policy"] = json!({"set": variables});
     config

@@ -6,6 +6,7 @@ mod chance;
 mod codex;
 mod others;
 mod recovery;
+mod returning;
 mod stage;
 
 use std::fs;
@@ -33,6 +34,11 @@ ask)
     *'"allow"'*) touch made; echo '{"event": "TaskComplete", "result": "allowed"}' ;;
     *) echo '{"event": "TaskComplete", "result": "denied"}' ;;
     esac ;;
+work)
+    echo '{"event": "AgentMessage", "message": "first"}'
+    while [ ! -e go ]; do sleep 0.05; done
+    echo '{"event": "AgentMessage", "message": "second"}'
+    echo '{"event": "TaskComplete", "result": "worked"}' ;;
 hang)
     setsid sleep 300 &
     echo $! > pids.new
@@ -46,11 +52,11 @@ spy) ls "$SPIED" > /dev/null 2>&1 && [ -n "$(ls -A "$SPIED")" ] && result=seen |
 esac
 "#;
 
-fn bench() -> Bench {
+pub(crate) fn bench() -> Bench {
     with_agent(Bench::new(), "")
 }
 
-fn with_agent(bench: Bench, more: &str) -> Bench {
+pub(crate) fn with_agent(bench: Bench, more: &str) -> Bench {
     let agent = bench.program("agent.sh", AGENT);
     let state = bench.state();
     let config = format!(
@@ -67,27 +73,27 @@ fn run(bench: &Bench, arguments: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn told(bench: &Bench, arguments: &[&str]) -> String {
+pub(crate) fn told(bench: &Bench, arguments: &[&str]) -> String {
     let output = run(bench, arguments);
     assert!(output.status.success(), "{arguments:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
 #[track_caller]
-fn shown(bench: &Bench, arguments: &[&str]) -> Value {
+pub(crate) fn shown(bench: &Bench, arguments: &[&str]) -> Value {
     serde_json::from_str(&told(bench, arguments)).unwrap()
 }
 
 /// Starts a job at the terminal.
 #[track_caller]
-fn start(bench: &Bench, prompt: &str, more: &[&str]) -> String {
+pub(crate) fn start(bench: &Bench, prompt: &str, more: &[&str]) -> String {
     let accepted = shown(bench, &[&["jobs", "start", "--json", prompt], more].concat());
     accepted["jobId"].as_str().unwrap().to_owned()
 }
 
 /// The job, once it is in this state.
 #[track_caller]
-fn until(bench: &Bench, job: &str, status: &str) -> Value {
+pub(crate) fn until(bench: &Bench, job: &str, status: &str) -> Value {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let shown = shown(bench, &["jobs", "show", job, "--json"]);

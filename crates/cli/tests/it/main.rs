@@ -29,6 +29,7 @@ mod reading;
 mod hostile;
 mod places;
 mod privacy;
+mod prompt;
 
 mod pressure;
 mod trees;
@@ -52,6 +53,7 @@ mod jobs;
 mod questions;
 mod rounds;
 mod unrecorded;
+mod watched;
 
 mod exec;
 mod rest;

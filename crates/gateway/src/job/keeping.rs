@@ -22,6 +22,9 @@ pub trait Jobs: Send + Sync + 'static {
     /// The latest that are asked for; the newest last.
     fn list(&self, filter: JobFilter) -> Pending<Result<Vec<Job>, RecordError>>;
 
+    /// How many jobs there are in each state that any is in.
+    fn count(&self) -> Pending<Result<Vec<(JobStatus, usize)>, RecordError>>;
+
     /// How many jobs of a credential wait or run.
     fn open_of(&self, owner: &CredentialId) -> Pending<Result<usize, RecordError>>;
 

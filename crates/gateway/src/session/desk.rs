@@ -229,6 +229,9 @@ fn refusal(error: &RecordError) -> Refusal {
         | RecordError::JobMoved
         | RecordError::NoPlace
         | RecordError::RunMoved
+        | RecordError::TargetMoved
+        | RecordError::LeaseTaken(_)
+        | RecordError::DeliveryKnown(_)
         | RecordError::SessionNameTaken
         | RecordError::Unavailable(_) => Refusal::new(
             ErrorCode::AuditUnavailable,

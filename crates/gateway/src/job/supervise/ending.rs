@@ -170,6 +170,8 @@ impl Follower {
         if let Err(error) = gone {
             tracing::warn!(%error, "that an agent's process is gone could not be recorded; it is looked for again");
         }
+        // Not before the agent is gone: it would take the closed door for a failure.
+        self.supervisor.parts.endpoints.close(&self.job.id).await;
         if self.job.has_ended() {
             self.supervisor.file_up(&self.session, true).await;
         }

@@ -56,6 +56,8 @@ pub(super) struct Follower {
     pub(super) interrupted_at: Option<Timestamp>,
     /// Something may have been said to the job.
     pub(super) look_for_notes: bool,
+    /// A call that the agent made through us waits for a person.
+    pub(super) calls_wait: bool,
 }
 
 impl Follower {
@@ -80,6 +82,7 @@ impl Follower {
             heard_at,
             interrupted_at: None,
             look_for_notes: true,
+            calls_wait: false,
         }
     }
 
@@ -100,7 +103,10 @@ impl Follower {
         match outcome {
             Ok(()) => self.leave(starting).await,
             // Whoever has the job now has its agent too.
-            Err(Lost::Moved) => tracing::info!(job = %self.job.id, "another process looks after this job now"),
+            Err(Lost::Moved) => {
+                tracing::info!(job = %self.job.id, "another process looks after this job now");
+                self.supervisor.parts.endpoints.close(&self.job.id).await;
+            }
             Err(Lost::Unrecorded(error)) => {
                 tracing::error!(job = %self.job.id, %error, "an agent is stopped: what it does cannot be recorded");
                 self.leave(starting).await;
@@ -117,7 +123,10 @@ impl Follower {
             .list(crate::approval::ApprovalFilter::open())
             .await
             .map_err(Lost::Unrecorded)?;
-        let of_this_job = |approval: &ApprovalRequest| approval.job_id.as_deref() == Some(self.job.id.as_str());
+        // What the agent asks by calls of its own is the business of whoever takes those calls.
+        let of_this_job = |approval: &ApprovalRequest| {
+            approval.job_id.as_deref() == Some(self.job.id.as_str()) && approval.owner == self.job.owner
+        };
         self.unasked = open
             .into_iter()
             .filter(of_this_job)
@@ -137,6 +146,7 @@ impl Follower {
             }
             if std::mem::take(&mut self.look_for_notes) {
                 self.hand_over().await?;
+                self.look_at_calls().await?;
             }
             tokio::select! {
                 biased;
@@ -192,7 +202,7 @@ impl Follower {
             return Ok(None);
         }
         let silent = now.since(self.heard_at);
-        if self.questions.is_empty() && silent >= self.supervisor.parts.settings.idle_max {
+        if self.questions.is_empty() && !self.calls_wait && silent >= self.supervisor.parts.settings.idle_max {
             let how = format!("the agent said nothing for {} seconds", silent.as_secs());
             return Ok(Some(course::after_loss(&how, self.behind())));
         }

@@ -94,7 +94,7 @@ impl Follower {
                 .and_then(SandboxMode::parse)
                 .unwrap_or(SandboxMode::ReadOnly),
             environment: self.agent.environment.clone(),
-            endpoint: self.supervisor.parts.agents.endpoint(&self.job).await,
+            endpoint: self.supervisor.parts.endpoints.open(&self.job).await,
             guidance: Guidance::from_json(&config["guidance"]),
         }
     }
