@@ -5,8 +5,10 @@ mod agents;
 mod approvers;
 mod cli;
 mod commands;
+mod control;
 
 mod reload;
+mod runs;
 mod start;
 mod whereabouts;
 mod wiring;
@@ -14,6 +16,7 @@ mod wiring;
 mod config;
 mod edited;
 mod endpoints;
+mod github;
 mod interpreters;
 mod jobs;
 mod policy;
@@ -77,6 +80,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Approve(approve) => return commands::approvals::decide::approve(&flags, approve),
         Command::Deny(deny) => return commands::approvals::decide::deny(&flags, deny),
         Command::Jobs(jobs) => return commands::jobs::run(&flags, jobs),
+        Command::Runs(runs) => return commands::runs::run(&flags, runs),
         Command::Sessions(sessions) => commands::sessions::run(&flags, sessions)?,
         Command::Tokens(tokens) => commands::tokens::run(&flags, tokens)?,
         Command::Audit(audit) => return commands::audit::run(&flags, audit),

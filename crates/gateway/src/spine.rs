@@ -11,6 +11,7 @@
 mod acting;
 mod adopting;
 mod asking;
+mod assigning;
 mod closing;
 mod consulting;
 mod dismissing;
@@ -18,7 +19,9 @@ mod envelopes;
 mod invocations;
 mod joining;
 mod looking;
+mod performing;
 mod submitting;
+mod verdicts;
 mod waiting;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +51,7 @@ use crate::error::{ErrorCode, Refusal};
 use crate::execution::live::Live;
 use crate::execution::{Ended, Executor, Gate, How};
 use crate::ids::{CorrelationId, IdSource, RequestId};
+use crate::job::news::{JobListener, JobNews};
 use crate::limits;
 use crate::policy::actor::Context;
 use crate::policy::again;
@@ -60,6 +64,7 @@ use crate::session::{self, Admitted, Caller, Role};
 use crate::tools::acts::Toolbox;
 use crate::tools::exec::request::CommandRequest;
 pub use adopting::{Adopted, Outlook};
+use verdicts::Verdicts;
 use waiting::{Asking, Settled};
 
 /// The gateway: policy in force, the ports, and the commands of this process.
@@ -77,6 +82,9 @@ pub struct Gateway {
     toolboxes: OnceLock<Vec<Arc<dyn Toolbox>>>,
     /// Counts the policies under which tools are listed otherwise.
     lists: watch::Sender<u64>,
+    /// What happens to jobs, where there are any.
+    news: OnceLock<Arc<JobNews>>,
+    verdicts: Verdicts,
 }
 
 /// What the binary joins to the spine.
@@ -162,7 +170,15 @@ impl Gateway {
             lookups: tokio::sync::RwLock::new(()),
             toolboxes: OnceLock::new(),
             lists: watch::Sender::new(0),
+            news: OnceLock::new(),
+            verdicts: Verdicts::default(),
         })
+    }
+
+    /// Brings the news of jobs, once.
+    pub fn tell_of_jobs(&self, news: Arc<JobNews>) {
+        let first = self.news.set(news).is_ok();
+        assert!(first, "a gateway hears of jobs from one place");
     }
 
     /// Brings tools that are no commands, once, before the first caller looks.
@@ -292,8 +308,10 @@ impl Gateway {
     /// What policy says of a request.
     fn verdict(&self, admitted: &Admitted, request: &CommandRequest, in_force: &InForce) -> Verdict {
         let context = in_force.policy.context(admitted.caller());
-        tracing::info_span!("policy")
-            .in_scope(|| decide::decide(&in_force.policy, &context, request, &in_force.outlook.surroundings()))
+        let verdict = tracing::info_span!("policy")
+            .in_scope(|| decide::decide(&in_force.policy, &context, request, &in_force.outlook.surroundings()));
+        self.verdicts.count(verdict.word());
+        verdict
     }
 
     /// Runs what is cleared; nothing starts before the record of it is durable. An approval is used up in
@@ -442,6 +460,14 @@ impl Service for Arc<Gateway> {
 
     fn tool_changes(&self) -> watch::Receiver<u64> {
         self.lists.subscribe()
+    }
+
+    fn job_news(&self) -> Option<JobListener> {
+        self.news.get().map(|news| news.listen())
+    }
+
+    fn verdicts(&self) -> Vec<(&'static str, u64)> {
+        self.verdicts.counted()
     }
 
     fn policy(&self, caller: &Caller) -> Value {

@@ -13,6 +13,7 @@ pub mod key;
 pub mod process;
 pub mod prove;
 mod random;
+mod run_token;
 
 pub mod session_files;
 pub mod sqlite;

@@ -53,6 +53,7 @@ mod jobs;
 mod questions;
 mod rounds;
 mod unrecorded;
+mod watched;
 
 mod exec;
 mod rest;

@@ -41,6 +41,8 @@ pub struct Context<'a> {
     pub namespace: Option<&'a str>,
     pub cluster: Option<&'a str>,
     pub repository: Option<&'a str>,
+    /// Whether it belongs to a run, and not only to somebody whose keys are known.
+    pub in_run: bool,
     /// Whether a job of ours calls, through its agent.
     pub in_job: bool,
 }
@@ -65,6 +67,7 @@ impl<'a> Context<'a> {
             namespace: None,
             cluster: None,
             repository: None,
+            in_run: false,
             in_job: false,
         }
     }
@@ -83,7 +86,7 @@ impl<'a> Context<'a> {
 
     /// Whether anything but the role tells this caller from others.
     pub fn is_in_a_run(&self) -> bool {
-        self.keys().next().is_some() || self.labels().next().is_some()
+        self.in_run || self.keys().next().is_some() || self.labels().next().is_some()
     }
 
     /// Whether its role alone says how it is judged.
@@ -96,6 +99,10 @@ impl<'a> Context<'a> {
         let mut keys = json!({"role": self.role.as_str()});
         for (name, key) in self.keys() {
             keys[name] = json!(key);
+        }
+        // A label says it by itself.
+        if self.in_run && self.label.is_none() {
+            keys["in_run"] = json!(true);
         }
         if self.in_job {
             keys["in_job"] = json!(true);

@@ -58,6 +58,8 @@ pub struct ToolPolicies {
     layers: Layers,
     // INVARIANT: what follows is made from `layers` by `new` and holds an outcome for every known tool.
     known: HashMap<String, KnownTool>,
+    everywhere: Outcomes,
+    /// The same, less what only runs are offered.
     outside_runs: Outcomes,
     run_catalog: Outcomes,
     job_catalog: Outcomes,
@@ -104,6 +106,7 @@ impl ToolPolicies {
                 .iter()
                 .map(|tool| (tool.name.clone(), tool.clone()))
                 .collect(),
+            everywhere: per_tool(&|tool| layers.everywhere(tool)),
             outside_runs: per_tool(&|tool| layers.outside_runs(tool)),
             run_catalog: per_tool(&|tool| layers.offered_to_runs(tool)),
             job_catalog: per_tool(&|tool| layers.offered_to_jobs(tool)),
@@ -148,6 +151,7 @@ impl ToolPolicies {
                 .or_else(|| of_project.and_then(|project| project.namespace.as_deref())),
             cluster: run.cluster.as_deref(),
             repository: run.repository.as_deref(),
+            in_run: run.run_id.is_some() || label.is_some(),
             in_job: false,
         }
     }
@@ -155,9 +159,12 @@ impl ToolPolicies {
     /// What all layers that this caller's keys select say of a tool; nothing for a tool that is not
     /// known.
     pub fn outcome(&self, context: &Context<'_>, tool: &str) -> Option<Cow<'_, Outcome>> {
-        let base = self.outside_runs.get(tool)?;
+        let base = match context.in_run {
+            true => self.everywhere.get(tool)?,
+            false => self.outside_runs.get(tool)?,
+        };
         let more = [
-            context.label.and_then(|_| self.run_catalog.get(tool)),
+            context.in_run.then(|| self.run_catalog.get(tool)).flatten(),
             context.in_job.then(|| self.job_catalog.get(tool)).flatten(),
             find(&self.agents, context.agent_key, tool),
             find(&self.labels, context.label, tool),

@@ -9,6 +9,7 @@ use super::{Caller, JobContext, Role, Transport};
 use crate::audit::event::{Actor, ActorType};
 use crate::clock::Timestamp;
 use crate::ids::{CredentialId, JobId};
+use crate::policy::actor::RunContext;
 
 /// A token as it is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -18,8 +19,12 @@ pub struct Credential {
     pub name: String,
     pub created_at: Timestamp,
     pub revoked_at: Option<Timestamp>,
+    /// When it ends by itself.
+    pub expires_at: Option<Timestamp>,
     /// The run whose end ends this token too.
     pub run: Option<String>,
+    /// That run as policy sees it, where the token is in force.
+    pub run_context: Option<Arc<RunContext>>,
     /// The job whose agent was given this token. It ends with the job, or when the job is taken up anew.
     pub job: Option<Arc<JobContext>>,
 }
@@ -39,9 +44,13 @@ impl Credential {
                 id: self.name.clone(),
             },
             transport,
-            run: None,
+            run: self.run_context.clone(),
             job: self.job.clone(),
         }
+    }
+
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
     }
 }
 
@@ -150,7 +159,9 @@ mod tests {
                 name: "n".to_owned(),
                 created_at: Timestamp::from_millis(0),
                 revoked_at: None,
+                expires_at: None,
                 run: None,
+                run_context: None,
                 job: None,
             };
             let caller = credential.caller(Transport::StreamableHttp);

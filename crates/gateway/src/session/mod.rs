@@ -138,12 +138,12 @@ impl Caller {
         }
     }
 
-    /// What ties its calls together: the job's id for what a job's agent does, else each call has its own.
+    /// What ties its calls together: the id of the job or the run that its bearer works in, else each call has
+    /// its own.
     pub fn correlation(&self, ids: &IdSource) -> CorrelationId {
-        match &self.job {
-            Some(job) => job.correlation_id.clone(),
-            None => ids.correlation(),
-        }
+        let of_job = self.job.as_ref().map(|job| job.correlation_id.clone());
+        let of_run = || self.run.as_ref()?.correlation_id.clone();
+        of_job.or_else(of_run).unwrap_or_else(|| ids.correlation())
     }
 
     pub fn job_id(&self) -> Option<&str> {

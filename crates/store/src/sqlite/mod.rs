@@ -4,10 +4,13 @@
 //! in short transactions. Methods that read, prove, export or prune block: call them off the async
 //! threads. Only [`site`] opens the file.
 
+mod acts;
 mod approvals;
+mod databases;
 pub mod dump;
 pub mod exchanges;
 mod express;
+mod github;
 mod health;
 mod jobs;
 mod ledger;
@@ -18,6 +21,8 @@ pub mod prune;
 pub mod query;
 mod readers;
 mod reading;
+mod runs;
+mod secrets;
 mod sessions;
 pub mod site;
 mod snapshot;

@@ -1,8 +1,8 @@
 //! Tokens in the database: made, listed, revoked, and recognised by whoever serves.
 //!
-//! Of a token only the SHA-256 is kept. It is 256 random bits, so nothing slower is needed to keep a
-//! stolen copy of the database from telling it. Making and revoking are events, in one transaction with
-//! the row.
+//! Of a token only the SHA-256 is kept. It is 256 random bits, or signed with a secret of the state directory
+//! where it is a run's ([`run_token`]), so nothing slower is needed to keep a stolen copy of the database from
+//! telling it. Making and revoking are events, in one transaction with the row.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,18 +12,20 @@ use std::time::{Duration, Instant};
 
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
 use countersign_gateway::audit::payload::Object;
-use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, JobId};
+use countersign_gateway::clock::{Clock, Timestamp};
+use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, JobId, RunId};
 use countersign_gateway::job::state::Job;
+use countersign_gateway::limits;
 use countersign_gateway::session::credential::{self, Credential, Credentials, TokenName};
 use countersign_gateway::session::{JobContext, Role};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::ledger::{Ledger, Turn};
 use super::readers::Readers;
-use super::{SqliteStore, trouble};
+use super::{SqliteStore, runs, trouble};
 use crate::process::Process;
 use crate::random;
+use crate::run_token::{self, Claims};
 use crate::witness::Witness;
 
 /// How long a change of another process may go unnoticed.
@@ -31,7 +33,7 @@ pub const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// A token of a job has the job's name; what ties the job's acts together is looked up with it.
 const SELECT: &str = "SELECT id, role, name, tokens.created_at_ms, revoked_at_ms, run, jobs.job_id, jobs.correlation_id, \
-    jobs.holder, digest FROM tokens LEFT JOIN jobs ON role = 'agent' AND name = 'job-' || jobs.job_id";
+    jobs.holder, digest, expires_at_ms FROM tokens LEFT JOIN jobs ON role = 'agent' AND name = 'job-' || jobs.job_id";
 
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
@@ -39,6 +41,10 @@ pub enum TokenError {
     NameTaken(TokenName),
     #[error("there is no token `{0}`; `tokens list` shows what there is")]
     Unknown(String),
+    #[error("there is no run `{0}`; `runs list` shows what there is")]
+    UnknownRun(String),
+    #[error("the run `{0}` has ended, and with it all its tokens")]
+    RunEnded(RunId),
     #[error("no random numbers can be had from the system")]
     Random { source: io::Error },
     #[error("the token cannot be written: {}", trouble::sentence(.source))]
@@ -108,28 +114,73 @@ impl SqliteStore {
             name: name.as_str().to_owned(),
             created_at: now,
             revoked_at: None,
+            expires_at: None,
             run,
+            run_context: None,
             job,
         };
-        let event = event(EventType::TokenCreated, &credential, by, now, ids);
-        let digest = credential::digest(&token);
+        self.keep_token(name, Made { credential, token }, by, ids)
+    }
+
+    /// Makes a token for the agent of a run: it says whose it is, ends by itself and with its run. Blocks.
+    pub fn create_run_token(
+        &self,
+        name: &TokenName,
+        run: &str,
+        lives: Duration,
+        by: Actor,
+        ids: &IdSource,
+    ) -> Result<Made, TokenError> {
+        let found = self.readers.read(|connection| runs::find(connection, run));
+        let found = found.map_err(|source| TokenError::Read { source })?;
+        let run = found.ok_or_else(|| TokenError::UnknownRun(run.to_owned()))?;
+        if run.has_ended() {
+            return Err(TokenError::RunEnded(run.id));
+        }
+        let now = self.site.options.clock.now();
+        let expires = now.after(lives.min(limits::RUN_TOKEN_TIME_MAX));
+        let id = ids.credential();
+        let claims = Claims::of(&run, &id, now, expires);
+        let token = run_token::sign(&self.derived_key(run_token::PURPOSE), &claims);
+        let credential = Credential {
+            id,
+            role: Role::Agent,
+            name: name.as_str().to_owned(),
+            created_at: now,
+            revoked_at: None,
+            expires_at: Some(expires),
+            run: Some(run.id.as_str().to_owned()),
+            run_context: Some(Arc::new(run.context())),
+            job: None,
+        };
+        self.keep_token(name, Made { credential, token }, by, ids)
+    }
+
+    fn keep_token(&self, name: &TokenName, made: Made, by: Actor, ids: &IdSource) -> Result<Made, TokenError> {
+        let credential = &made.credential;
+        let event = event(EventType::TokenCreated, credential, by, credential.created_at, ids);
+        let digest = credential::digest(&made.token);
         let written = self.write_token(&event, |connection| {
             let rows = connection.execute(
-                "INSERT INTO tokens (id, role, name, digest, created_at_ms, run) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                "INSERT INTO tokens (id, role, name, digest, created_at_ms, run, expires_at_ms)
+                 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
+                     WHERE ?6 IS NULL OR NOT EXISTS
+                         (SELECT 1 FROM runs WHERE run_id = ?6 AND finished_at_ms IS NOT NULL)
                  ON CONFLICT DO NOTHING",
                 params![
                     credential.id.as_str(),
-                    role.as_str(),
+                    credential.role.as_str(),
                     credential.name,
                     digest,
-                    now.as_millis(),
+                    credential.created_at.as_millis(),
                     credential.run,
+                    credential.expires_at.map(Timestamp::as_millis),
                 ],
             )?;
             Ok(rows == 1)
         })?;
         if written {
-            Ok(Made { credential, token })
+            Ok(made)
         } else {
             Err(TokenError::NameTaken(name.clone()))
         }
@@ -183,7 +234,19 @@ impl SqliteStore {
 
     /// Knows the tokens in force, for whoever serves.
     pub fn credentials(&self) -> Tokens {
-        Tokens::new(Arc::clone(&self.readers), Arc::clone(&self.tokens_changed))
+        Tokens {
+            readers: Arc::clone(&self.readers),
+            key: self.derived_key(run_token::PURPOSE),
+            clock: self.site.options.clock.clone(),
+            changed: Arc::clone(&self.tokens_changed),
+            seen: Mutex::new(Seen {
+                in_force: HashMap::new(),
+                version: None,
+                looked: None,
+                changed: 0,
+                in_trouble: false,
+            }),
+        }
     }
 
     fn find_token(&self, named: &str) -> Result<Option<Credential>, TokenError> {
@@ -248,10 +311,17 @@ fn event(kind: EventType, credential: &Credential, by: Actor, now: Timestamp, id
         .text("name", &credential.name)
         .optional_text("run", credential.run.as_deref())
         .optional_text("job_id", credential.job.as_ref().map(|job| job.job_id.as_str()))
+        .optional_text("expires_at", credential.expires_at.map(|at| at.to_string()).as_deref())
         .finish();
-    // A job's token is a part of the job's story.
-    let correlation = credential.job.as_ref().map(|job| job.correlation_id.clone());
-    let correlation = correlation.unwrap_or_else(|| ids.correlation());
+    // A token of a job or a run is a part of its story.
+    let of_job = credential.job.as_ref().map(|job| job.correlation_id.clone());
+    let of_run = || {
+        credential
+            .run_context
+            .as_ref()
+            .and_then(|run| run.correlation_id.clone())
+    };
+    let correlation = of_job.or_else(of_run).unwrap_or_else(|| ids.correlation());
     Draft::new(ids.event(), now, correlation, by, kind, payload)
 }
 
@@ -265,6 +335,8 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Credential> {
         created_at: Timestamp::from_millis(row.get(3)?),
         revoked_at: row.get::<_, Option<_>>(4)?.map(Timestamp::from_millis),
         run: row.get(5)?,
+        expires_at: row.get::<_, Option<_>>(10)?.map(Timestamp::from_millis),
+        run_context: None,
         job: job(row)?,
     })
 }
@@ -286,6 +358,9 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Option<Arc<JobContext>>> {
 /// cannot be read, whoever was known stays known and nobody else is let in.
 pub struct Tokens {
     readers: Arc<Readers>,
+    /// What tokens of runs are signed with.
+    key: [u8; 32],
+    clock: Clock,
     /// Counts the changes that this process made, which it knows of at once.
     changed: Arc<AtomicU64>,
     seen: Mutex<Seen>,
@@ -302,20 +377,6 @@ struct Seen {
 }
 
 impl Tokens {
-    fn new(readers: Arc<Readers>, changed: Arc<AtomicU64>) -> Self {
-        Self {
-            readers,
-            changed,
-            seen: Mutex::new(Seen {
-                in_force: HashMap::new(),
-                version: None,
-                looked: None,
-                changed: 0,
-                in_trouble: false,
-            }),
-        }
-    }
-
     /// The tokens as they stood a moment ago at most.
     fn seen(&self) -> MutexGuard<'_, Seen> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
@@ -360,17 +421,42 @@ impl Tokens {
 
 impl Credentials for Tokens {
     fn authenticate(&self, token: &str) -> Option<Credential> {
-        self.seen().in_force.get(&credential::digest(token)).cloned()
+        let now = self.clock.now();
+        let claims = match run_token::is_signed(token) {
+            true => Some(run_token::verify(&self.key, token, now)?),
+            false => None,
+        };
+        let found = self.seen().in_force.get(&credential::digest(token)).cloned()?;
+        // What it says and what is kept of it must be the same.
+        let is_its_own = claims.is_none_or(|claims| {
+            claims.jti == found.id.as_str() && Some(claims.run_id.as_str()) == found.run.as_deref()
+        });
+        (is_its_own && !found.has_expired(now)).then_some(found)
     }
 
     fn is_in_force(&self, id: &CredentialId) -> bool {
-        self.seen().in_force.values().any(|credential| credential.id == *id)
+        let now = self.clock.now();
+        let seen = self.seen();
+        let found = seen.in_force.values().find(|credential| credential.id == *id);
+        found.is_some_and(|credential| !credential.has_expired(now))
     }
 }
 
+/// Those that are not revoked. One of a run that is unknown here, or has ended, counts for nothing.
 fn in_force(connection: &Connection) -> rusqlite::Result<HashMap<[u8; 32], Credential>> {
-    connection
+    let found = connection
         .prepare(&format!("{SELECT} WHERE revoked_at_ms IS NULL"))?
         .query_map([], |row| Ok((row.get::<_, [u8; 32]>(9)?, read(row)?)))?
-        .collect()
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let mut in_force = HashMap::with_capacity(found.len());
+    for (digest, mut credential) in found {
+        if let Some(run) = &credential.run {
+            let Some(run) = runs::find(connection, run)?.filter(|run| !run.has_ended()) else {
+                continue;
+            };
+            credential.run_context = Some(Arc::new(run.context()));
+        }
+        in_force.insert(digest, credential);
+    }
+    Ok(in_force)
 }

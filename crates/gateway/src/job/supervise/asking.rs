@@ -113,7 +113,7 @@ impl Follower {
     async fn refuse(&mut self, question: &AgentQuestion, rule: &Rule) -> Result<(), Lost> {
         let mut writing = Writing::of(self.job.changed(self.supervisor.parts.clock.now()));
         writing.job.metrics.approval_count += 1;
-        let details = details(question, rule, &self.supervisor.parts.redactor);
+        let details = self.details(question, rule);
         let payload = told(&writing.job)
             .text("rule", &rule.name)
             .text("source", &rule.source)
@@ -288,6 +288,15 @@ impl Follower {
         self.supervisor.event(&self.job, &self.session, kind, data)
     }
 
+    /// An agent that does not say where means where it works.
+    fn details(&self, question: &AgentQuestion, rule: &Rule) -> Map<String, Value> {
+        let mut details = details(question, rule, &self.supervisor.parts.redactor);
+        if details.get("cwd").is_some_and(Value::is_null) {
+            details.insert("cwd".to_owned(), self.session.config["cwd"].clone());
+        }
+        details
+    }
+
     /// One digest over the job, the agent's id of the question and what it is about.
     fn binding(&self, question: &AgentQuestion) -> String {
         chain::digest(&json!({
@@ -316,7 +325,7 @@ impl Follower {
         binding.clone_into(&mut request.binding);
         request.arguments_digest = chain::digest(&about(&question.about));
         request.policy_digest.clone_from(&judged.policy_digest);
-        request.details = details(question, rule, &parts.redactor);
+        request.details = self.details(question, rule);
         request.quorum = judged.quorum;
         request.expires_at = judged.timeout.map(|timeout| now.after(timeout));
         request.remaining_ms = u64::try_from(self.job.clock.left(now).as_millis()).unwrap_or(u64::MAX);

@@ -106,7 +106,7 @@ pub struct SupervisorParts {
 
 #[derive(Clone, Copy, Debug)]
 pub struct SupervisorSettings {
-    /// Jobs that run at once (`jobs.maxProcesses`).
+    /// Jobs that run at once (`jobs.maxProcesses`), whichever process looks after them.
     pub processes_max: usize,
     /// How long an agent may say nothing.
     pub idle_max: Duration,
@@ -160,6 +160,7 @@ impl Supervisor {
     pub async fn run(self: Arc<Self>) {
         let mut changes = self.parts.board.changes();
         let mut next_round = self.parts.clock.now();
+        let mut next_metrics = next_round.after(limits::METRICS_EVERY);
         loop {
             changes.mark_unchanged();
             if self.lock().is_closing {
@@ -170,6 +171,10 @@ impl Supervisor {
                 if let Err(error) = self.round().await {
                     tracing::warn!(%error, "jobs that nobody looks after cannot be looked for, trying again");
                 }
+            }
+            if self.parts.clock.now() >= next_metrics {
+                next_metrics = self.parts.clock.now().after(limits::METRICS_EVERY);
+                self.file_metrics_of_held().await;
             }
             if let Err(error) = self.dispatch().await {
                 tracing::warn!(%error, "jobs cannot be given their turns, trying again");
@@ -210,6 +215,8 @@ impl Supervisor {
             match self.take(&job).await {
                 Ok(taken) => self.follow(taken).await?,
                 Err(RecordError::JobMoved) => {}
+                // Other processes have them all; one that ends says so.
+                Err(RecordError::NoPlace) => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
@@ -239,7 +246,9 @@ impl Supervisor {
             next.sub_state = Some(SubState::Recovering);
         }
         let mut change = JobChange::over(job.version, next.clone());
-        change.hold = Hold::Take;
+        change.hold = Hold::Take {
+            places: self.parts.settings.processes_max,
+        };
         let events = if was_paused {
             vec![self.limit_over(&next)]
         } else {
