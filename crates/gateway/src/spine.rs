@@ -258,7 +258,10 @@ impl Gateway {
             opening = Some(self.opening(&admitted, &request, &live, &trace, &audit));
             if !matches!(verdict, Verdict::Deny(_)) {
                 let context = in_force.policy.context(admitted.caller());
-                trace.step(Step::Validate, self.validated(&verdict, &context, &in_force, &live));
+                trace.step(
+                    Step::Validate,
+                    self.validated(&admitted, &verdict, &context, &in_force, &live),
+                );
                 if matches!(&verdict, Verdict::Allow(permit) if permit.auto_approved) {
                     trace.mark(ApprovalState::AutoApproved);
                 }

@@ -1,13 +1,17 @@
 //! Looks after jobs: gives each its turn, follows its agent, and leaves none behind.
 //!
 //! Decisions are pure ([`queue`]: whose turn it is, [`course`]: what follows from what happened); this loop
-//! and its followers ([`following`]) only carry them out, over ports. Whatever must survive is written before
+//! and its followers ([`following`], from [`opening`] through [`hearing`] and [`asking`] to [`ending`]) only
+//! carry them out, over ports. Whatever must survive is written before
 //! the next thing is done, over the version that it was made from. So at any moment this process may vanish:
 //! another, or the next, finds the job as it stands and goes on ([`recovery`]).
 
 mod asking;
 pub mod course;
+mod ending;
 mod following;
+mod hearing;
+mod opening;
 pub mod queue;
 mod recovery;
 mod writing;
