@@ -51,6 +51,7 @@ mod invocations;
 mod jobs;
 mod questions;
 mod rounds;
+mod runs;
 mod unrecorded;
 
 mod exec;
