@@ -316,7 +316,7 @@ fn a_runs_token_shows_what_its_run_may_use_and_hides_the_rest_like_what_is_not()
     let events = shown(&bench, &query);
     let recorded = |tool: &str| {
         let events = events.as_array().unwrap();
-        let of = |event: &&Value| event["payload"]["tool_name"] == tool || event["payload"]["toolName"] == tool;
+        let of = |event: &&Value| event["event_type"] == "tool.called" && event["payload"]["tool"] == tool;
         let found = events.iter().find(of);
         found.unwrap_or_else(|| panic!("{tool} in {events:?}"))["payload"].clone()
     };
