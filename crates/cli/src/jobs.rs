@@ -27,6 +27,7 @@ use countersign_store::session_files::SessionFiles;
 
 use crate::agents::{Around, Installed};
 use crate::config::Settings;
+use crate::control;
 use crate::endpoints::{Door, JobEndpoints, Shared};
 use crate::start::{self, Joined, Started};
 use crate::{runs, whereabouts};
@@ -61,12 +62,21 @@ impl Workshop {
     /// Brings the tools and begins to look after jobs, also those that another process left. Without agents
     /// there are none of their tools: none is listed that could not work. Tokens of jobs whose process is gone
     /// are revoked first, before anybody could come with one.
-    pub(crate) async fn open(started: &Started, joined: &Joined, homes: &Path, door: Door) -> Self {
+    pub(crate) async fn open(
+        started: &Started,
+        joined: &Joined,
+        homes: &Path,
+        door: Door,
+        more: Vec<Arc<dyn Toolbox>>,
+    ) -> Self {
         let Self { desk, news, runs, .. } = Self::without_agents(started, joined);
         let (record, redactor) = (&joined.record, started.redactor());
         let endpoints = Shared(JobEndpoints::new(door, record.clone(), joined.gateway.clone()));
         endpoints.sweep().await;
         let mut boxes: Vec<Arc<dyn Toolbox>> = vec![prompt(started), RunTools::new(runs.clone(), record.clone())];
+        boxes.extend(more);
+        boxes.extend(control::toolboxes(started, record));
+        control::repair(&boxes);
         let Some(agents) = installed(started, homes) else {
             joined.gateway.equip(boxes);
             return Self {

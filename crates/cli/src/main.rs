@@ -5,6 +5,7 @@ mod agents;
 mod approvers;
 mod cli;
 mod commands;
+mod control;
 
 mod reload;
 mod runs;
@@ -15,6 +16,7 @@ mod wiring;
 mod config;
 mod edited;
 mod endpoints;
+mod github;
 mod interpreters;
 mod jobs;
 mod policy;

@@ -19,6 +19,7 @@ mod envelopes;
 mod invocations;
 mod joining;
 mod looking;
+mod performing;
 mod submitting;
 mod verdicts;
 mod waiting;

@@ -24,6 +24,7 @@ use crate::approvers::{self, Approvers};
 use crate::cli::Serve;
 use crate::config::{Flags, OperatorsFile, Settings, StandingParts};
 use crate::endpoints::Door;
+use crate::github;
 use crate::jobs::Workshop;
 use crate::runs;
 use crate::start::{self, BadUsage, Joined, Started};
@@ -43,6 +44,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
     // Files that cannot be used are told of before anything is opened.
     let tls = certificate(settings)?;
     let callbacks = approvers::callback_token(settings, &started.surroundings)?;
+    let github = github::Configured::read(settings, &started.surroundings)?;
     let template = runs::template(settings)?;
     start::runtime()?.block_on(async {
         let shutdown = start::stop_signal()?;
@@ -66,7 +68,10 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         let scheme = if tls.is_some() { "https" } else { "http" };
         let _renewal = tls.clone().map(renew_on_hangup).transpose()?;
         let console = format!("{scheme}://{}", reachable(address));
-        let workshop = Workshop::open(&started, &joined, &homes, Door::Here(console.clone())).await;
+        let counter = github.counter(&joined.record);
+        let labels = counter.iter().map(github::Counter::tools).collect();
+        let workshop = Workshop::open(&started, &joined, &homes, Door::Here(console.clone()), labels).await;
+        let webhooks = github.receive(counter.as_ref(), &joined, &workshop.runs, settings.run_time);
         let code = joined
             .record
             .issue(&Caller::person(&wiring::user()))
@@ -89,6 +94,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         ask_again(&joined.board);
         let options = HttpOptions {
             callbacks,
+            webhooks,
             ..options(&started, joined, &workshop, tls, fixtures)
         };
         serve_http(listener, options, shutdown)
@@ -176,6 +182,7 @@ pub(crate) fn options(
         tls,
         fixtures,
         callbacks: None,
+        webhooks: None,
         seal_key,
         gauges: Arc::default(),
     }

@@ -162,6 +162,7 @@ impl Settings {
             .into_iter()
             .chain(operator_file.clone())
             .chain(hidden::secret_files(&effective, &http_approvers))
+            .chain(Reader(&effective).path("kubernetes.kubeconfig"))
             .collect();
         let read = Reader(&effective);
         let places = PlaceSettings {
@@ -220,18 +221,15 @@ impl Settings {
     }
 
     /// The secret under a key such as `github.token`, where one is set.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
-    )]
     pub(crate) fn secret(&self, path: &str) -> Option<Secret> {
         self.held(path).and_then(|held| Secret::of(&held.value))
     }
 
-    /// What approvers are asked and call back with.
-    pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
+    /// What approvers are asked with, and every key that holds a secret.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = Secret> {
         let headers = self.http_approvers.iter().flat_map(|it| &it.headers);
-        headers.map(|(_, secret)| secret).chain(&self.callback_token)
+        let keys = self.effective.iter().filter_map(|(_, held)| Secret::of(&held.value));
+        headers.map(|(_, secret)| secret.clone()).chain(keys)
     }
 
     /// Every key of the file with its value and its source.

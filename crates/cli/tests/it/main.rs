@@ -29,6 +29,7 @@ mod reading;
 mod hostile;
 mod places;
 mod privacy;
+mod prompt;
 
 mod pressure;
 mod trees;
@@ -53,6 +54,7 @@ mod questions;
 mod rounds;
 mod runs;
 mod unrecorded;
+mod watched;
 
 mod exec;
 mod rest;

@@ -9,14 +9,15 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::asking::unrecorded;
+use super::performing::Leave;
 use super::waiting::{full, waits};
 use super::{Gateway, InForce};
 use crate::approval::binding::{self, Binding};
 use crate::approval::request::{ApprovalRequest, ApprovalType};
 use crate::approval::{ClearedAct, allow_act, board, clear_act};
-use crate::audit::event::{ApprovalState, Draft, EventType};
+use crate::audit::Change;
+use crate::audit::event::ApprovalState;
 use crate::audit::payload::{Object, Payload};
-use crate::audit::{Change, RecordError};
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::ids::CorrelationId;
@@ -52,9 +53,16 @@ impl Gateway {
         };
         let caller = admitted.caller();
         let told = Ok(answer.clone());
-        match self.record_call(caller, call, started, &told, &correlation).await {
+        let answer = match self.record_call(caller, call, started, &told, &correlation).await {
             Ok(()) => answer,
             Err(error) => refused(&unrecorded(&error), toolbox),
+        };
+        match toolbox.form() {
+            Form::Yaml => answer,
+            Form::Json => Answer {
+                structured: Value::Null,
+                ..answer
+            },
         }
     }
 
@@ -84,36 +92,27 @@ impl Gateway {
         };
         self.verdicts.count(verdict.word());
         let requested = self.requested(admitted, call, &*act, &verdict, &in_force);
-        let cleared = match verdict {
+        let may_be_done = !matches!(verdict, ActVerdict::Deny(_));
+        if may_be_done && let Some(answer) = act.foresee().await? {
+            return Ok(answer);
+        }
+        let (cleared, approval) = match verdict {
             ActVerdict::Deny(denial) => return Err(denial.refusal),
-            ActVerdict::Allow(permit) => {
-                let cleared = allow_act(permit, admitted, correlation.clone());
-                if !act.only_looks() {
-                    let opening = self.opened(&cleared, requested);
-                    self.commit(opening).await.map_err(|error| unrecorded(&error))?;
-                }
-                cleared
-            }
+            ActVerdict::Allow(permit) => (allow_act(permit, admitted, correlation.clone()), None),
             ActVerdict::Ask(question) => {
                 let (cleared, approval) = self
                     .ask_about(admitted, call, &*act, question, &in_force, correlation)
                     .await?;
-                let mut opening = self.opened(&cleared, requested);
-                let applied = self.ports.board.applying(&approval, &admitted.caller().actor);
-                opening.events.extend(applied.events);
-                opening.approvals.push(applied.change);
-                match self.commit(opening).await {
-                    Ok(_) => self.ports.board.announce(),
-                    Err(RecordError::ApprovalMoved) => {
-                        let message = "this approval was used by the same call at this moment; call again to ask anew";
-                        return Err(Refusal::new(ErrorCode::Conflict, message));
-                    }
-                    Err(error) => return Err(unrecorded(&error)),
-                }
-                cleared
+                (cleared, Some(approval))
             }
         };
-        act.perform(cleared).await
+        let leave = Leave {
+            tool: call.tool.clone(),
+            cleared,
+            approval,
+            requested,
+        };
+        self.perform(act, leave).await
     }
 
     /// Asks, and waits as long as a client will. What was asked before is not asked again.
@@ -282,22 +281,6 @@ impl Gateway {
             .text("reason", &rule.reason)
             .part("details", &Payload::from(&details))
             .part("policy", &in_force.snapshot_for(admitted.caller()))
-    }
-
-    fn opened(&self, cleared: &ClearedAct, requested: Object) -> Change {
-        let approval = cleared.approval().map(|id| id.as_str());
-        let event = Draft::new(
-            self.ports.ids.event(),
-            self.ports.clock.now(),
-            cleared.correlation_id().clone(),
-            cleared.caller().actor.clone(),
-            EventType::ActRequested,
-            requested.optional_text("approval_id", approval).finish(),
-        );
-        Change {
-            events: vec![event],
-            ..Change::default()
-        }
     }
 }
 

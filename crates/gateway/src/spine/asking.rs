@@ -137,7 +137,11 @@ pub(super) fn unrecorded(error: &RecordError) -> Refusal {
         RecordError::SessionMoved
         | RecordError::ApprovalMoved
         | RecordError::JobMoved
+        | RecordError::NoPlace
         | RecordError::RunMoved
+        | RecordError::TargetMoved
+        | RecordError::LeaseTaken(_)
+        | RecordError::DeliveryKnown(_)
         | RecordError::SessionNameTaken
         | RecordError::Unavailable(_) => Refusal::new(
             ErrorCode::AuditUnavailable,

@@ -4,6 +4,8 @@ use serde_json::json;
 
 use super::Gateway;
 use crate::error::{ErrorCode, Refusal};
+use crate::github::clerk::Policies;
+use crate::github::vocabulary::ProfileLabels;
 use crate::job::desk::Assignment;
 use crate::job::input::JobInput;
 use crate::job::session::SessionName;
@@ -13,6 +15,24 @@ use crate::run::profile::{Asked, Profile};
 use crate::run::prompt::PromptTemplate;
 use crate::run::state::Run;
 use crate::run::steward::Work;
+
+impl Policies for Gateway {
+    fn profile(&self, asked: &Asked<'_>) -> Profile {
+        Profiles::profile(self, asked)
+    }
+
+    /// Where no project names a repository, all that may deliver are served.
+    fn serves(&self, repository: &str) -> bool {
+        let in_force = self.in_force();
+        let projects = &in_force.policy.tools.layers().projects;
+        let mut named = projects.values().flat_map(|project| &project.repositories).peekable();
+        named.peek().is_none() || named.any(|name| name.eq_ignore_ascii_case(repository))
+    }
+
+    fn names_label(&self, label: &str) -> bool {
+        self.in_force().policy.tools.layers().labels.contains_key(label)
+    }
+}
 
 impl Profiles for Gateway {
     fn profile(&self, asked: &Asked<'_>) -> Profile {
@@ -50,7 +70,7 @@ impl Gateway {
             ..JobInput::of_prompt(&template.fill(run))
         };
         let config = json!({
-            "model": null, "cwd": place.cwd.path.to_string_lossy(),
+            "model": model(run), "cwd": place.cwd.path.to_string_lossy(),
             "approvalPolicy": policy.approval.mode.as_str(), "sandboxPolicy": policy.command.sandbox.as_str(),
             "timeout": timeout, "run_id": run.id.as_str(),
         });
@@ -64,6 +84,12 @@ impl Gateway {
             run_id: Some(run.id.as_str().to_owned()),
         })))
     }
+}
+
+/// The model that the labels of a run's issue name.
+fn model(run: &Run) -> Option<String> {
+    let labels: Vec<&str> = run.labels.iter().map(String::as_str).collect();
+    ProfileLabels::of(labels.into_iter()).ok()?.model
 }
 
 /// `run-dev-12`: what a session of a run is called.

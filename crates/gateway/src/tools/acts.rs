@@ -25,6 +25,11 @@ pub trait Toolbox: Send + Sync + 'static {
     /// The tools that can work here now, in the order clients list them.
     fn definitions(&self) -> Vec<ToolDefinition>;
 
+    /// Whether one of them has this name.
+    fn offers(&self, name: &str) -> bool {
+        self.definitions().iter().any(|tool| tool.name == name)
+    }
+
     /// Reads a call to one of them. Nothing is done yet.
     fn read(&self, asked: &Asked<'_>) -> Result<Box<dyn Act>, Refusal>;
 
@@ -37,6 +42,12 @@ pub trait Toolbox: Send + Sync + 'static {
     fn refusal(&self, _refusal: &Refusal) -> Option<Map<String, Value>> {
         None
     }
+
+    /// Puts right what acts left half done when their process died. Called when a process begins to serve;
+    /// whoever has nothing to put right reaches for nothing.
+    fn repair(&self) -> Pending<()> {
+        Box::pin(async {})
+    }
 }
 
 /// How the text of a result repeats its fields.
@@ -44,7 +55,8 @@ pub trait Toolbox: Send + Sync + 'static {
 pub enum Form {
     /// For models, which read it.
     Yaml,
-    /// For programs, which parse it.
+    /// For programs, which parse it. It stands alone: Claude Code, for one, takes structured content for the
+    /// whole result where there is some, and then misses the text that it expects.
     Json,
 }
 
@@ -93,12 +105,24 @@ pub trait Act: Send + Sync + 'static {
         false
     }
 
+    /// The systems it acts upon, where these are several: each leaves its own end in the record.
+    fn systems(&self) -> &'static [&'static str] {
+        &[]
+    }
+
     /// What a person must see to decide; redacted by whoever shows it.
     fn details(&self) -> Map<String, Value>;
 
-    /// The arguments that an approval is bound to.
+    /// The arguments that an approval is bound to. Digests of them are shown: a short secret among them is
+    /// told by a keyed digest, or it could be guessed.
     fn bound_arguments(&self, given: &Map<String, Value>) -> Value {
         Value::Object(given.clone())
+    }
+
+    /// Looks, before anybody is asked, whether there is anything to do at all. An answer is given as it is and
+    /// nothing is done; a refusal spares a person a question.
+    fn foresee(&self) -> Pending<Result<Option<Map<String, Value>>, Refusal>> {
+        Box::pin(async { Ok(None) })
     }
 
     /// Does it. The fields of the tool's result.

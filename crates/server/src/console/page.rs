@@ -15,6 +15,7 @@ use super::access::Reader;
 pub(super) enum Place {
     Queue,
     Activity,
+    Jobs,
     Runs,
     Record,
     Sessions,
@@ -26,6 +27,7 @@ impl Place {
     const ALL: &[(Self, &'static str, &'static str)] = &[
         (Self::Queue, "Queue", "/"),
         (Self::Activity, "Activity", "/activity"),
+        (Self::Jobs, "Jobs", "/jobs"),
         (Self::Runs, "Runs", "/runs"),
         (Self::Record, "Record", "/record"),
         (Self::Sessions, "Sessions", "/sessions"),

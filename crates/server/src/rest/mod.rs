@@ -24,6 +24,7 @@ mod metrics;
 mod policy;
 mod runs;
 mod sessions;
+pub(crate) mod webhooks;
 
 mod openapi;
 mod proof;
@@ -63,6 +64,8 @@ pub(crate) struct Api {
     pub(crate) body_bytes: usize,
     /// Whether services may call back.
     pub(crate) takes_callbacks: bool,
+    /// Whether GitHub may deliver.
+    pub(crate) takes_webhooks: bool,
     /// True once nothing new is begun.
     pub(crate) stopping: watch::Receiver<bool>,
     pub(crate) shared: Shared,

@@ -1,6 +1,6 @@
 //! The OpenAPI document, made of the table.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use axum::body::Bytes;
 use axum::http::{HeaderValue, header};
@@ -9,13 +9,22 @@ use serde_json::{Map, Value, json};
 
 use super::asked::{Form, Parameter, Place};
 use super::endpoint::{Access, Answer, Endpoint};
-use super::{callbacks, schemas, table};
+use super::{callbacks, schemas, table, webhooks};
 
-/// The document, written once: with the callback routes where there are any.
-pub(super) fn answer(takes_callbacks: bool) -> Response {
-    static WITHOUT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
-    static WITH: LazyLock<Bytes> = LazyLock::new(|| with_callbacks(document()).to_string().into());
-    let written = if takes_callbacks { &WITH } else { &WITHOUT };
+/// The document, written once: with the routes for services where there are any.
+pub(super) fn answer(takes_callbacks: bool, takes_webhooks: bool) -> Response {
+    static WRITTEN: [OnceLock<Bytes>; 4] = [const { OnceLock::new() }; 4];
+    let place = usize::from(takes_callbacks) + 2 * usize::from(takes_webhooks);
+    let written = WRITTEN[place].get_or_init(|| {
+        let mut document = document();
+        if takes_callbacks {
+            document = with_callbacks(document);
+        }
+        if takes_webhooks {
+            document = with_webhooks(document);
+        }
+        document.to_string().into()
+    });
     let kind = HeaderValue::from_static("application/json");
     ([(header::CONTENT_TYPE, kind)], Bytes::clone(written)).into_response()
 }
@@ -61,6 +70,33 @@ fn with_callbacks(mut document: Value) -> Value {
     components["schemas"]["CalledBack"] = schemas::called_back();
     components["securitySchemes"]["callback"] = json!({"type": "apiKey", "in": "header", "name": "X-Codex-MCP-Token",
         "description": "What `callbacks.token` of the configuration says; also taken as a bearer."});
+    document
+}
+
+/// Adds the route for GitHub, which signs what it sends.
+fn with_webhooks(mut document: Value) -> Value {
+    let header = |name: &str, description: &str| json!({"name": name, "in": "header", "required": true, "schema": {"type": "string"}, "description": description});
+    let answer = |description: &str| json!({"description": description, "content": {"application/json": {"schema": reference("Received")}}});
+    document["paths"][webhooks::GITHUB]["post"] = json!({
+        "operationId": "githubWebhook",
+        "summary": "What GitHub delivers.",
+        "description": "Each delivery is taken once. A `run:*` label sets off a run, a review that requests changes the revise of a stage.",
+        "security": [{"signature": []}],
+        "parameters": [
+            header("X-GitHub-Delivery", "Which delivery; one that came before is a duplicate."),
+            header("X-GitHub-Event", "What happened, such as `issues`."),
+        ],
+        "requestBody": {"required": true, "content": {"application/json": {"schema": {"type": "object"}}}},
+        "responses": {
+            "200": answer("It came before, or nothing follows from it."),
+            "202": answer("It is written down and will be worked off."),
+            "default": refused(),
+        },
+    });
+    let components = &mut document["components"];
+    components["schemas"]["Received"] = schemas::received();
+    components["securitySchemes"]["signature"] = json!({"type": "apiKey", "in": "header", "name": "X-Hub-Signature-256",
+        "description": "`sha256=` and the HMAC of the body under `github.webhook_secret`."});
     document
 }
 
@@ -269,6 +305,14 @@ mod tests {
             let schema = &document["components"]["schemas"][name];
             assert!(schema.is_object() && jsonschema::meta::is_valid(schema), "{name}");
         }
+    }
+
+    #[test]
+    fn the_webhook_route_is_described_where_it_is() {
+        let document = with_webhooks(document());
+        assert!(document["paths"][webhooks::GITHUB]["post"]["operationId"].is_string());
+        let schema = &document["components"]["schemas"]["Received"];
+        assert!(schema.is_object() && jsonschema::meta::is_valid(schema));
     }
 
     #[test]

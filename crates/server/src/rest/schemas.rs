@@ -78,6 +78,14 @@ pub(super) fn called_back() -> Value {
     )
 }
 
+/// What became of a delivery.
+pub(super) fn received() -> Value {
+    object(
+        json!({"status": words(["accepted", "duplicate", "ignored"].into_iter()), "delivery_id": text(), "reason": text()}),
+        &["status", "delivery_id"],
+    )
+}
+
 fn failure() -> Value {
     let codes: Vec<_> = ErrorCode::ALL.iter().map(|code| code.name()).collect();
     let error = object(

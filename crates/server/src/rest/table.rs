@@ -352,7 +352,7 @@ pub(super) static DOCUMENT: Endpoint = Endpoint {
     parameters: &[],
     body: None,
     answers: &[(200, Answer::Json("Document"))],
-    handler: |asked| Box::pin(async move { Ok(openapi::answer(asked.api.takes_callbacks)) }),
+    handler: |asked| Box::pin(async move { Ok(openapi::answer(asked.api.takes_callbacks, asked.api.takes_webhooks)) }),
 };
 
 /// Every row.

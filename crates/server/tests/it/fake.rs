@@ -55,13 +55,13 @@ pub(crate) struct Shared(pub(crate) Arc<Fake>);
 
 impl Service for Shared {
     fn tools(&self, _caller: &Caller) -> Arc<[ToolDefinition]> {
-        let tool = |name, input_schema| ToolDefinition {
-            name,
-            title: "Echo",
-            description: "answers with its arguments",
+        let tool = |name: &'static str, input_schema| ToolDefinition {
+            name: name.into(),
+            title: "Echo".into(),
+            description: "answers with its arguments".into(),
             input_schema,
             output_schema: json!({"type": "object", "properties": {"said": {}}}),
-            version: "1.2.3",
+            version: "1.2.3".into(),
             hints: Hints {
                 read_only: true,
                 destructive: false,

@@ -4,10 +4,13 @@
 //! in short transactions. Methods that read, prove, export or prune block: call them off the async
 //! threads. Only [`site`] opens the file.
 
+mod acts;
 mod approvals;
+mod databases;
 pub mod dump;
 pub mod exchanges;
 mod express;
+mod github;
 mod health;
 mod jobs;
 mod ledger;
@@ -19,6 +22,7 @@ pub mod query;
 mod readers;
 mod reading;
 mod runs;
+mod secrets;
 mod sessions;
 pub mod site;
 mod snapshot;
@@ -31,6 +35,7 @@ mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -93,6 +98,8 @@ pub struct SqliteStore {
     queue: Option<SyncSender<Message>>,
     express: Express,
     writer: Option<JoinHandle<()>>,
+    /// Counts the changes of tokens that this process made.
+    tokens_changed: Arc<AtomicU64>,
 }
 
 impl SqliteStore {
@@ -114,6 +121,7 @@ impl SqliteStore {
             site,
             queue: Some(queue),
             writer: Some(writer),
+            tokens_changed: Arc::default(),
         })
     }
 

@@ -6,6 +6,7 @@
 mod reading;
 
 pub(super) use reading::find;
+pub(super) use reading::{COLUMNS as RUN_COLUMNS, run as read_run};
 
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::Change;

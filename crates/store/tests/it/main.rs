@@ -2,8 +2,10 @@
 //! the others look at what SQLite adds.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod acts;
 mod approvals;
 mod bench;
+mod cluster;
 mod crash;
 mod exchanges;
 mod export;
@@ -11,6 +13,8 @@ mod jobs;
 mod logins;
 mod migrations;
 mod port;
+#[path = "../../../../tests/support/postgres.rs"]
+mod postgres;
 mod prune;
 mod query;
 mod questions;

@@ -10,6 +10,12 @@ use crate::bench::{Bench, agent, block_on, commit, owner, verify};
 
 /// Takes everything back that came with later steps, which leaves a database of the first.
 const WITHOUT_LATER_STEPS: &str = "
+    DROP TABLE open_acts;
+    DROP TABLE secret_syncs;
+    DROP TABLE project_databases;
+    DROP TABLE leases;
+    DROP TABLE webhook_deliveries;
+    DROP TABLE run_messages;
     DROP TABLE runs;
     DROP TABLE links;
     DROP TABLE agent_sessions;

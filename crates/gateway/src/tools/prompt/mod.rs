@@ -149,10 +149,12 @@ impl Act for Wish {
 
 fn definition() -> ToolDefinition {
     ToolDefinition {
-        name: NAME,
-        title: "Ask before a tool is used",
-        description: "For Claude Code's --permission-prompt-tool: says whether a tool of the client's own may be used, by \
-            policy or by a person. Models do not call it.",
+        name: NAME.into(),
+        title: "Ask before a tool is used".into(),
+        description:
+            "For Claude Code's --permission-prompt-tool: says whether a tool of the client's own may be used, by \
+            policy or by a person. Models do not call it."
+                .into(),
         input_schema: json!({
             "type": "object",
             "properties": {
@@ -166,16 +168,9 @@ fn definition() -> ToolDefinition {
             },
             "required": ["tool_name", "input"],
         }),
-        output_schema: json!({
-            "type": "object",
-            "properties": {
-                "behavior": {"type": "string", "enum": ["allow", "deny"]},
-                "updatedInput": {"type": "object"},
-                "message": {"type": "string"},
-            },
-            "required": ["behavior"],
-        }),
-        version: "1.0.0",
+        // Its result is a text and nothing else.
+        output_schema: Value::Null,
+        version: "1.0.0".into(),
         hints: Hints {
             read_only: false,
             destructive: false,

@@ -26,9 +26,10 @@ pub(super) fn definitions() -> Vec<ToolDefinition> {
 
 fn report() -> ToolDefinition {
     ToolDefinition {
-        name: "run_status_report",
-        title: "Report on the run",
-        description: "Says in a few words how far this run is. People see it beside the run, and the record keeps it.",
+        name: "run_status_report".into(),
+        title: "Report on the run".into(),
+        description: "Says in a few words how far this run is. People see it beside the run, and the record keeps it."
+            .into(),
         input_schema: object(
             json!({"status": {
                 "type": "string", "minLength": 1, "maxLength": limits::RUN_STATUS_CHARS_MAX,
@@ -37,16 +38,16 @@ fn report() -> ToolDefinition {
             &["status"],
         ),
         output_schema: result(json!({"reported_status": {"type": "string"}})),
-        version: VERSION,
+        version: VERSION.into(),
         hints: REPORTS,
     }
 }
 
 fn list() -> ToolDefinition {
     ToolDefinition {
-        name: "self_improve_runs_list",
-        title: "List runs",
-        description: "Lists the runs of a repository, the newest first.",
+        name: "self_improve_runs_list".into(),
+        title: "List runs".into(),
+        description: "Lists the runs of a repository, the newest first.".into(),
         input_schema: object(
             json!({
                 "repository_full_name": repository(),
@@ -58,7 +59,7 @@ fn list() -> ToolDefinition {
         output_schema: result(json!({
             "page": {"type": "integer"}, "limit": {"type": "integer"}, "has_next": {"type": "boolean"}, "items": items(),
         })),
-        version: VERSION,
+        version: VERSION.into(),
         hints: LOOKS,
     }
 }
@@ -69,9 +70,9 @@ fn lookup() -> ToolDefinition {
         json!({"type": "integer", "minimum": 1, "description": description})
     };
     ToolDefinition {
-        name: "self_improve_run_lookup",
-        title: "Find runs",
-        description: "Finds the runs of an issue or a pull request, the newest first.",
+        name: "self_improve_run_lookup".into(),
+        title: "Find runs".into(),
+        description: "Finds the runs of an issue or a pull request, the newest first.".into(),
         input_schema: object(
             json!({
                 "repository_full_name": repository(), "issue_number": number("issue"),
@@ -80,16 +81,16 @@ fn lookup() -> ToolDefinition {
             &[],
         ),
         output_schema: result(json!({"items": items()})),
-        version: VERSION,
+        version: VERSION.into(),
         hints: LOOKS,
     }
 }
 
 fn session() -> ToolDefinition {
     ToolDefinition {
-        name: "self_improve_session_get",
-        title: "Read a run's session",
-        description: "Gives a run with all that its agent did, and where to put it for a closer look.",
+        name: "self_improve_session_get".into(),
+        title: "Read a run's session".into(),
+        description: "Gives a run with all that its agent did, and where to put it for a closer look.".into(),
         input_schema: object(
             json!({"run_id": {"type": "string", "minLength": 1, "description": "The run."}}),
             &["run_id"],
@@ -98,7 +99,7 @@ fn session() -> ToolDefinition {
             "run": {"type": "object"}, "tmp_directory": {"type": "string"}, "tmp_file_path": {"type": "string"},
             "codex_session_json": {"type": "object"},
         })),
-        version: VERSION,
+        version: VERSION.into(),
         hints: LOOKS,
     }
 }

@@ -23,6 +23,8 @@ macro_rules! columns {
          finished_at_ms"
     };
 }
+/// The columns that [`run`] reads, in its order.
+pub(in super::super) const COLUMNS: &str = columns!();
 pub(in super::super) const FIND: &str = concat!("SELECT ", columns!(), " FROM runs WHERE run_id = ?1");
 
 /// A run as a connection sees it.
