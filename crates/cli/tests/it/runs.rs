@@ -21,6 +21,7 @@ case $1 in
     echo '{"event": "TaskComplete", "result": "answered"}' ;;
 *hang*) sleep 3000 ;;
 *fail*) exit 3 ;;
+*env*) echo "{\"event\": \"TaskComplete\", \"result\": \"$CODEXK8S_GIT_BOT_TOKEN,$KUBECONFIG,$GITHUB_TOKEN\"}" ;;
 *) echo '{"event": "TaskComplete", "result": "done"}' ;;
 esac
 "#;
@@ -31,7 +32,9 @@ fn bench() -> Bench {
     let config = format!(
         "agents:\n  - name: mine\n    type: exec\n    command: ['{}']\n    input: open\n    \
          eventParsing: {{format: jsonl, lineDelimited: true, eventTypeField: event}}\n\
-         runs: {{prompt: '{{{{ instructions }}}} for {{{{ repository }}}}#{{{{ issue_number }}}}'}}\n\
+         github: {{agent_token: 'theirs-alone', token: 'ours-alone'}}\n\
+         kubernetes: {{agent_kubeconfig: '/agents/{{namespace}}.yaml'}}\n\
+         runs: {{prompt: \"{{{{ instructions }}}}\\nfor {{{{ repository }}}}#{{{{ issue_number }}}}\"}}\n\
          policies:\n  labels:\n    'run:dev': {{agent: mine, agent_key: dev}}\n    'run:dev:revise': {{agent: mine}}\n    \
          'run:ops': {{agent_key: sre, runtime: full-env}}\n    'run:lost': {{agent: nowhere}}\n",
         agent.display(),
@@ -193,7 +196,7 @@ fn a_run_is_done_by_its_agent_and_told_under_one_id() {
     }
     let job = shown(&bench, &["jobs", "show", ended["job_id"].as_str().unwrap(), "--json"]);
     assert_eq!(job["run_id"], begun["run_id"]);
-    assert_eq!(job["input"]["prompt"], "greet for acme/shop#12");
+    assert_eq!(job["input"]["prompt"], "greet\nfor acme/shop#12");
     let map = told(&bench, &["runs", "map"]);
     assert!(map.contains("## [acme/shop#12]") && map.contains(id(&begun)), "{map}");
     let page = told(&bench, &["runs", "show", id(&begun)]);
@@ -415,6 +418,38 @@ fn a_run_that_improves_the_house_looks_at_the_runs_of_its_repository() {
     assert!(session["codex_session_json"].to_string().contains("greet"), "{session}");
     let foreign = answer("self_improve_session_get", json!({"run_id": id(&elsewhere)}));
     assert_eq!(foreign["error_code"], "NOT_FOUND", "{foreign}");
+    web.stop();
+}
+
+#[test]
+fn an_agent_in_a_run_is_given_its_own_credentials_and_a_cluster_only_with_full_env() {
+    let bench = bench();
+    let web = Web::serve(&bench);
+    for (runtime, kubeconfig) in [("full-env", "/agents/shop-dev.yaml"), ("code-only", "")] {
+        let begun = shown(
+            &bench,
+            &[
+                "runs",
+                "start",
+                "--label",
+                "run:dev",
+                "--runtime",
+                runtime,
+                "--namespace",
+                "shop-dev",
+                "--json",
+                "env",
+            ],
+        );
+        let ended = until_status(&bench, &begun, "succeeded");
+        let job = shown(&bench, &["jobs", "show", ended["job_id"].as_str().unwrap(), "--json"]);
+        let result = job["output"]["result"].as_str().unwrap();
+        // What is given is known to the redactor, so that even the agent's own words do not keep it.
+        assert!(!result.contains("ours-alone"), "{result}");
+        let given: Vec<&str> = result.split(',').collect();
+        assert!(!given[0].is_empty(), "{result}");
+        assert_eq!(given[1], kubeconfig, "{runtime}: {result}");
+    }
     web.stop();
 }
 

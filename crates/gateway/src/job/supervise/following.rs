@@ -215,9 +215,16 @@ impl Follower {
             sandbox: text("sandboxPolicy")
                 .and_then(SandboxMode::parse)
                 .unwrap_or(SandboxMode::ReadOnly),
-            environment: self.agent.environment.clone(),
+            environment: self.environment().await,
             endpoint: self.supervisor.parts.endpoints.open(&self.job).await,
         }
+    }
+
+    /// What its definition says, and what its run grants.
+    async fn environment(&self) -> BTreeMap<String, String> {
+        let mut environment = self.agent.environment.clone();
+        environment.extend(self.supervisor.parts.agents.grants(&self.job).await);
+        environment
     }
 
     /// Hears the agent, the people and the clock until something decides how it goes on.
