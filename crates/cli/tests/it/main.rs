@@ -53,6 +53,7 @@ mod invocations;
 mod jobs;
 mod questions;
 mod rounds;
+mod runs;
 mod unrecorded;
 mod watched;
 

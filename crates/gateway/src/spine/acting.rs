@@ -255,6 +255,8 @@ impl Gateway {
         shown.insert("rule".to_owned(), json!(rule.name));
         shown.insert("source".to_owned(), json!(rule.source));
         request.details = shown;
+        let context = in_force.policy.context(caller);
+        request.approval_mode = in_force.policy.tools.approval_mode(&context, &call.tool);
         let approval = &in_force.policy.approval;
         request.quorum = approval.quorum;
         request.expires_at = approval.timeout.map(|timeout| request.created_at.after(timeout));

@@ -48,6 +48,9 @@ const NEWS_KEPT: usize = 1_024;
 /// Port: the agents of this installation.
 pub trait Agents: Send + Sync + 'static {
     fn find(&self, name: &str) -> Option<Agent>;
+
+    /// Variables that a job's agent is given besides its own, by the run that it works in.
+    fn grants(&self, job: &Job) -> Pending<BTreeMap<String, String>>;
 }
 
 /// Port: the way back to us that a job's agent is given for its own tool calls.

@@ -1,5 +1,6 @@
 //! How a conversation begins, or is taken up: its terms, and what is said first.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -93,10 +94,17 @@ impl Follower {
             sandbox: text("sandboxPolicy")
                 .and_then(SandboxMode::parse)
                 .unwrap_or(SandboxMode::ReadOnly),
-            environment: self.agent.environment.clone(),
+            environment: self.environment().await,
             endpoint: self.supervisor.parts.endpoints.open(&self.job).await,
             guidance: Guidance::from_json(&config["guidance"]),
         }
+    }
+
+    /// What its definition says, and what its run grants.
+    async fn environment(&self) -> BTreeMap<String, String> {
+        let mut environment = self.agent.environment.clone();
+        environment.extend(self.supervisor.parts.agents.grants(&self.job).await);
+        environment
     }
 }
 
