@@ -14,6 +14,9 @@ mod shared;
 #[path = "../../../agents/tests/shared/mod.rs"]
 mod agents;
 
+#[path = "../../../../tests/support/postgres.rs"]
+mod postgres;
+
 mod bench;
 mod client;
 mod outside;
@@ -55,3 +58,5 @@ mod unrecorded;
 
 mod exec;
 mod rest;
+
+mod control;
