@@ -1,7 +1,7 @@
 //! `secret.sync.github_k8s`: one value in both systems, whatever breaks off in between, and nowhere else.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use countersign_doubles::github::faults::Fault;
@@ -22,6 +22,7 @@ const VALUE: &str = "pl3ase-tell-nobody-at-all";
 struct World {
     github: GitHub,
     kubernetes: Kubernetes,
+    kubeconfig: PathBuf,
     bench: Bench,
 }
 
@@ -40,6 +41,7 @@ impl World {
         Self {
             github,
             kubernetes,
+            kubeconfig,
             bench,
         }
     }
@@ -98,7 +100,7 @@ fn a_given_value_is_in_both_systems_and_nowhere_else() {
     // Then a failure on the way.
     world
         .kubernetes
-        .next("PATCH", "/database", Fault::status(503, "not now"));
+        .next("PATCH", "/database", Fault::status(500, "not now"));
     let (failed, _) = approved(bench, &mut server, TOOL, arguments.clone());
     assert_eq!(failed["error_code"], "UPSTREAM_ERROR", "{failed}");
     assert_eq!(found_below(&bench.state(), VALUE), None, "sealed while it waits");
@@ -156,7 +158,7 @@ fn a_failure_half_way_ends_with_the_same_value_in_both_when_the_call_is_repeated
     let mut server = Server::start(&world.bench);
     world
         .kubernetes
-        .next("PATCH", "/database", Fault::status(503, "not now"));
+        .next("PATCH", "/database", Fault::status(500, "not now"));
     let (failed, _) = approved(&world.bench, &mut server, TOOL, wanted("random"));
     assert_eq!(
         (&failed["error_code"], &failed["retryable"]),
@@ -354,14 +356,14 @@ fn a_system_that_refuses_is_named_with_its_reason() {
 #[test]
 fn kubectl_reads_what_was_put_and_applies_beside_it() {
     let world = World::new();
-    let kubeconfig = world.bench.path("cluster/kubeconfig.yaml");
+    let kubeconfig = &world.kubeconfig;
     let kubectl = |arguments: &[&str], input: &str| {
         use std::io::Write as _;
         use std::process::{Command, Stdio};
         let mut child = Command::new("kubectl")
             .args(["--kubeconfig", kubeconfig.to_str()?, "--namespace", "shop-dev"])
             .args(arguments)
-            .env("HOME", world.bench.path("cluster"))
+            .env("HOME", kubeconfig.parent()?)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
