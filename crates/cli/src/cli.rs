@@ -1,6 +1,7 @@
 //! What can be typed: commands, options and their help.
 
 mod jobs;
+mod runs;
 
 use std::path::PathBuf;
 
@@ -8,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::Flags;
 pub(crate) use jobs::{JobStart, Jobs};
+pub(crate) use runs::{RunStart, Runs};
 
 /// Stands between AI agents and this machine: policy, approval, confinement, record.
 #[derive(Parser, Debug)]
@@ -67,6 +69,9 @@ pub(crate) enum Command {
     /// Give work to coding agents, and look after it.
     #[command(subcommand)]
     Jobs(Jobs),
+    /// Set off the runs of agents for issues, and look after them.
+    #[command(subcommand)]
+    Runs(Runs),
     /// Answer an agent that asks by a hook before it uses a tool of its own.
     #[command(subcommand)]
     Hook(Hook),
@@ -286,9 +291,12 @@ pub(crate) enum Tokens {
         /// Whose it is, as the record will say.
         #[arg(long, value_name = "N")]
         name: String,
-        /// The run that it ends with.
+        /// The run whose agent it is for, and with which it ends; then it also ends by itself.
         #[arg(long, value_name = "RUN_ID")]
         run: Option<String>,
+        /// How long a run's token lasts, such as `90m` or `24h`; a day when left out, a week at most.
+        #[arg(long, value_name = "TIME", requires = "run")]
+        expires_in: Option<String>,
         /// Print JSON.
         #[arg(long)]
         json: bool,

@@ -16,7 +16,7 @@ use countersign_gateway::job::state::Job;
 use countersign_gateway::job::supervise::Endpoints;
 use countersign_gateway::spine::Gateway;
 use countersign_store::SqliteStore;
-use countersign_store::sqlite::tokens::{Made, TokenError};
+use countersign_store::sqlite::tokens::{LOOK_EVERY, Made, TokenError};
 
 use crate::whereabouts;
 
@@ -100,6 +100,10 @@ impl Endpoints for Shared {
             let made = it.tokens(move |record, by, ids| record.create_job_token(&wanted, by, ids));
             let Made { credential, token } = made.await?;
             it.given().insert(job.id, credential.id);
+            if let Door::OfServer(_) = it.door {
+                // Until then the server may not have noticed what another process made.
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
             Some(Endpoint { url, token })
         })
     }

@@ -80,6 +80,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Approve(approve) => return commands::approvals::decide::approve(&flags, approve),
         Command::Deny(deny) => return commands::approvals::decide::deny(&flags, deny),
         Command::Jobs(jobs) => return commands::jobs::run(&flags, jobs),
+        Command::Runs(runs) => return commands::runs::run(&flags, runs),
         Command::Sessions(sessions) => commands::sessions::run(&flags, sessions)?,
         Command::Tokens(tokens) => commands::tokens::run(&flags, tokens)?,
         Command::Audit(audit) => return commands::audit::run(&flags, audit),

@@ -10,6 +10,7 @@ use countersign_gateway::job::desk::JobDesk;
 use countersign_gateway::job::news::JobNews;
 use countersign_gateway::policy::explain::Explains;
 use countersign_gateway::policy::standing::StandingRules;
+use countersign_gateway::run::manual::ManualRuns;
 use countersign_gateway::session::login::Logins;
 use countersign_gateway::session::{Caller, Role};
 
@@ -26,6 +27,7 @@ pub struct Office {
     pub policy: Arc<dyn Explains>,
     pub jobs: Arc<JobDesk>,
     pub job_news: Arc<JobNews>,
+    pub runs: ManualRuns,
 }
 
 /// Who sent a request, as far as the front door could tell. Every request that reaches a route carries one.

@@ -245,7 +245,9 @@ fn config(terms: &Terms) -> Value {
         variables["COUNTERSIGN_MCP_URL"] = json!(endpoint.url);
         variables["COUNTERSIGN_TOKEN"] = json!(endpoint.token);
         config["mcp_servers"] = json!({"countersign": {"url": endpoint.url,
-            "http_headers": {"Authorization": format!("Bearer {}", endpoint.token)}}});
+            "http_headers": {"Authorization": format!("Bearer {}", endpoint.token)},
+            // Such a call is judged when it reaches us; asked for before, people would be asked twice.
+            "default_tools_approval_mode": "approve"}});
     }
     config["shell_environment_policy"] = json!({"set": variables});
     config
@@ -339,6 +341,7 @@ impl AgentDriver for CodexAppServer {
                 return driver.take_up(opened, resume.words, &id, &resume.terms, events).await;
             }
             reap(&resume.terms.job_id, None).await;
+            driver.servers.end_unrecorded(&resume.terms.job_id).await;
             let server = driver.servers.take(&resume.terms)?;
             let mut settings = driver.settings(&resume.terms);
             settings["threadId"] = json!(id);
@@ -355,8 +358,9 @@ impl AgentDriver for CodexAppServer {
         let servers = Arc::clone(&self.servers);
         Box::pin(async move {
             reap(&job_id, None).await;
-            if let Some(mark) = process {
-                servers.end_unused(&mark, &job_id).await;
+            match process {
+                Some(mark) => servers.end_unused(&mark, &job_id).await,
+                None => servers.end_unrecorded(&job_id).await,
             }
         })
     }

@@ -23,6 +23,8 @@ use crate::limits;
 use crate::process::{self, Ending, Launch, Launcher, Place, Streams, Tree};
 use crate::speech::{how_it_ended, text_at};
 
+/// How the names of processes begin, which are their marks as well.
+const NAMED: &str = "codex-";
 const SOCKET: &str = "app-server";
 const ERRORS: &str = "errors";
 
@@ -165,12 +167,28 @@ impl Servers {
         }
     }
 
+    /// Ends processes that were started for a job by somebody who died before that was on record. Nobody else
+    /// knows of them.
+    pub(super) async fn end_unrecorded(&self, job_id: &str) {
+        let job = job_id.to_owned();
+        let found = tokio::task::spawn_blocking(move || process::started_for(&job)).await;
+        let servers = found
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|(_, name)| name.starts_with(NAMED));
+        // What such a process started is found beside it, and goes with it.
+        for (mark, name) in servers {
+            let socket = Some(self.launcher.place_of(&name).socket);
+            self.end_unused(&ProcessMark { socket, ..mark }, job_id).await;
+        }
+    }
+
     fn running(&self) -> MutexGuard<'_, Vec<Shared>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn launch(&self, terms: &Terms) -> Result<Server, DriverError> {
-        let name = format!("codex-{}", Uuid::now_v7().simple());
+        let name = format!("{NAMED}{}", Uuid::now_v7().simple());
         let place = self.launcher.place(&name)?;
         let mut command = self.command.clone();
         command.extend([
@@ -178,10 +196,12 @@ impl Servers {
             "--listen".to_owned(),
             format!("unix://{}", place.room.join(SOCKET).display()),
         ]);
+        let mut environment = terms.environment.clone();
+        environment.insert(process::STARTED_FOR.to_owned(), terms.job_id.clone());
         let process = self.launcher.start(Launch {
             command,
             cwd: terms.cwd.clone(),
-            environment: terms.environment.clone(),
+            environment,
             mark: name.clone(),
             streams: Streams::Detached {
                 errors: fs::File::create(place.room.join(ERRORS)).ok(),

@@ -153,7 +153,12 @@ async fn by_server(url: &str, token: Option<&str>, wish: &Wish) -> anyhow::Resul
     if let Some(error) = answer["error"]["message"].as_str() {
         bail!("the server refused: {error}");
     }
-    Ok(answer["result"]["structuredContent"].clone())
+    said(answer["result"]["content"][0]["text"].as_str().unwrap_or_default())
+}
+
+/// What the tool said.
+fn said(text: &str) -> anyhow::Result<Value> {
+    serde_json::from_str(text).with_context(|| format!("the answer is not understood: {text}"))
 }
 
 /// The last message in a body, which is one message or a stream of events.
@@ -191,7 +196,7 @@ fn here(started: &Started, wish: &Wish) -> anyhow::Result<Value> {
             .await;
         joined.gateway.shutdown().await;
         match answer {
-            Ok(answer) => Ok(answer.structured),
+            Ok(answer) => said(&answer.text),
             Err(refusal) => bail!(refusal.message),
         }
     })

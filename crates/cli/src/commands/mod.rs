@@ -10,6 +10,7 @@ pub(crate) mod audit;
 pub(crate) mod jobs;
 pub(crate) mod metrics;
 pub(crate) mod policy;
+pub(crate) mod runs;
 pub(crate) mod sessions;
 pub(crate) mod tokens;
 

@@ -8,6 +8,7 @@ use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::Pending;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
+use countersign_gateway::run::manual::ManualRuns;
 use countersign_gateway::session::Caller;
 use countersign_gateway::session::login::Logins as _;
 use countersign_server::http::{
@@ -152,6 +153,11 @@ pub(crate) fn options(
             policy: Arc::new(joined.gateway.clone()),
             jobs: workshop.desk.clone(),
             job_news: workshop.news.clone(),
+            runs: ManualRuns {
+                desk: workshop.runs.clone(),
+                profiles: joined.gateway.clone(),
+                time: settings.run_time,
+            },
         }),
         readiness: Arc::new(RecordIsThere(joined.record)),
         shutdown_grace: settings.shutdown_grace,

@@ -32,6 +32,7 @@ mod reading;
 mod hostile;
 mod places;
 mod privacy;
+mod prompt;
 
 mod pressure;
 mod trees;
@@ -55,6 +56,7 @@ mod jobs;
 mod questions;
 mod rounds;
 mod unrecorded;
+mod watched;
 
 mod exec;
 mod rest;

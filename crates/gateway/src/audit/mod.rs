@@ -213,6 +213,9 @@ pub enum RecordError {
     /// The job is no longer where the change expected it, or another process looks after it.
     #[error("the job has meanwhile moved on")]
     JobMoved,
+    /// As many jobs as may be are looked after.
+    #[error("as many jobs run as may")]
+    NoPlace,
     /// The run is no longer where the change expected it, or its issue has one that waits or works already.
     #[error("the run has meanwhile moved on")]
     RunMoved,

@@ -14,6 +14,7 @@ pub struct ToolDefinition {
     pub title: Words,
     pub description: Words,
     pub input_schema: Value,
+    /// Null for a tool whose result is a text only.
     pub output_schema: Value,
     pub version: Words,
     pub hints: Hints,

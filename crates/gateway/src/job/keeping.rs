@@ -135,8 +135,11 @@ pub enum Hold {
     Keep,
     /// Nobody does, not even another part of this process, and so it stays.
     Nobody,
-    /// From now on this process does; it was free.
-    Take,
+    /// From now on this process does; it was free. Refused while so many are looked after, by whichever
+    /// process of the state directory.
+    Take {
+        places: usize,
+    },
     /// Nobody does any more; another did, who is gone or gave no sign of life since.
     Free {
         silent_since: Timestamp,

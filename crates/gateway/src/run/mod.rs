@@ -10,6 +10,8 @@ pub mod lifecycle;
 pub mod state;
 
 pub mod desk;
+pub mod manual;
+pub mod map;
 pub mod profile;
 pub mod prompt;
 pub mod steward;

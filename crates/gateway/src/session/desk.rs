@@ -227,6 +227,7 @@ fn refusal(error: &RecordError) -> Refusal {
         RecordError::RequestIdTaken(_)
         | RecordError::ApprovalMoved
         | RecordError::JobMoved
+        | RecordError::NoPlace
         | RecordError::RunMoved
         | RecordError::TargetMoved
         | RecordError::LeaseTaken(_)

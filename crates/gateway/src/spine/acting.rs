@@ -53,9 +53,16 @@ impl Gateway {
         };
         let caller = admitted.caller();
         let told = Ok(answer.clone());
-        match self.record_call(caller, call, started, &told, &correlation).await {
+        let answer = match self.record_call(caller, call, started, &told, &correlation).await {
             Ok(()) => answer,
             Err(error) => refused(&unrecorded(&error), toolbox),
+        };
+        match toolbox.form() {
+            Form::Yaml => answer,
+            Form::Json => Answer {
+                structured: Value::Null,
+                ..answer
+            },
         }
     }
 

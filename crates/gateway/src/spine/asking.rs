@@ -137,6 +137,7 @@ pub(super) fn unrecorded(error: &RecordError) -> Refusal {
         RecordError::SessionMoved
         | RecordError::ApprovalMoved
         | RecordError::JobMoved
+        | RecordError::NoPlace
         | RecordError::RunMoved
         | RecordError::TargetMoved
         | RecordError::LeaseTaken(_)

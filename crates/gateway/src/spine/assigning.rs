@@ -10,6 +10,7 @@ use crate::job::desk::Assignment;
 use crate::job::input::JobInput;
 use crate::job::session::SessionName;
 use crate::policy::places;
+use crate::run::manual::Profiles;
 use crate::run::profile::{Asked, Profile};
 use crate::run::prompt::PromptTemplate;
 use crate::run::state::Run;
@@ -17,7 +18,7 @@ use crate::run::steward::Work;
 
 impl Policies for Gateway {
     fn profile(&self, asked: &Asked<'_>) -> Profile {
-        Self::profile(self, asked)
+        Profiles::profile(self, asked)
     }
 
     /// Where no project names a repository, all that may deliver are served.
@@ -33,11 +34,13 @@ impl Policies for Gateway {
     }
 }
 
-impl Gateway {
-    pub fn profile(&self, asked: &Asked<'_>) -> Profile {
+impl Profiles for Gateway {
+    fn profile(&self, asked: &Asked<'_>) -> Profile {
         Profile::resolve(self.in_force().policy.tools.layers(), asked)
     }
+}
 
+impl Gateway {
     /// The job of a run: for the agent that its label's policy names, else for one that is called like its
     /// key; a run that neither names is done by an agent from outside.
     pub fn assign(&self, run: &Run, agents: &[String], template: &PromptTemplate) -> Result<Work, Refusal> {

@@ -55,7 +55,8 @@ pub trait Toolbox: Send + Sync + 'static {
 pub enum Form {
     /// For models, which read it.
     Yaml,
-    /// For programs, which parse it.
+    /// For programs, which parse it. It stands alone: Claude Code, for one, takes structured content for the
+    /// whole result where there is some, and then misses the text that it expects.
     Json,
 }
 

@@ -357,6 +357,7 @@ fn routes(options: &HttpOptions, host: &Arc<Host>, stopping: watch::Receiver<boo
     });
     let pages = pages.merge(console::routes(Arc::new(Console {
         office: office.clone(),
+        service: Arc::clone(&options.service),
         credentials: Arc::clone(&options.credentials),
         about: options.about.clone(),
         clock: options.clock.clone(),

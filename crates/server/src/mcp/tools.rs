@@ -57,7 +57,7 @@ fn describe(tool: &ToolDefinition, era: Era) -> Value {
     }
     put("description", (*tool.description).into());
     put("inputSchema", tool.input_schema.clone());
-    if era.has_structured_content() {
+    if era.has_structured_content() && !tool.output_schema.is_null() {
         put("outputSchema", tool.output_schema.clone());
     }
     if era.has_annotations() {

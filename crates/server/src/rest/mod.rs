@@ -1,4 +1,4 @@
-//! The REST routes under `/api/v1`: approvals, commands, agents' jobs, the record, policy and numbers, for people and
+//! The REST routes under `/api/v1`: approvals, commands, agents' jobs, runs, the record, policy and numbers, for people and
 //! their programs.
 //!
 //! [`table`] says what there is: method, path, who may, what is taken and what is answered. The router is
@@ -22,6 +22,7 @@ mod following;
 mod jobs;
 mod metrics;
 mod policy;
+mod runs;
 mod sessions;
 pub(crate) mod webhooks;
 

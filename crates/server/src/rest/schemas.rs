@@ -2,6 +2,7 @@
 
 mod jobs;
 mod record;
+mod runs;
 
 use countersign_gateway::approval::callback::Word;
 use countersign_gateway::approval::lifecycle::ApprovalStatus;
@@ -30,6 +31,10 @@ pub(super) fn all() -> Value {
         "Task": jobs::task(),
         "Message": jobs::message(),
         "Accepted": jobs::accepted(),
+        "Run": runs::run(),
+        "RunTrace": runs::trace(),
+        "RunOrder": runs::order(),
+        "RunCancellation": runs::cancellation(),
         "McpSession": session(),
         "Token": token(),
         "Event": record::event(),

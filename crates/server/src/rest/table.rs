@@ -1,8 +1,9 @@
 //! What there is: every route, who may take it, what it takes and what it answers.
 //!
-//! The only place to add one. Router, checks and document follow. Jobs have a page of their own.
+//! The only place to add one. Router, checks and document follow. Jobs and runs have pages of their own.
 
 mod jobs;
+mod runs;
 
 use super::asked::{Form, Parameter, Place};
 use super::endpoint::{Access, Answer, Endpoint, Method};
@@ -356,7 +357,11 @@ pub(super) static DOCUMENT: Endpoint = Endpoint {
 
 /// Every row.
 pub(super) fn all() -> impl Iterator<Item = &'static Endpoint> {
-    ENDPOINTS.iter().chain(&jobs::ENDPOINTS).chain([&DOCUMENT])
+    ENDPOINTS
+        .iter()
+        .chain(&jobs::ENDPOINTS)
+        .chain(&runs::ENDPOINTS)
+        .chain([&DOCUMENT])
 }
 
 /// The largest place that a store can count to.

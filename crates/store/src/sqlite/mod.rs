@@ -35,6 +35,7 @@ mod writer;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -97,6 +98,8 @@ pub struct SqliteStore {
     queue: Option<SyncSender<Message>>,
     express: Express,
     writer: Option<JoinHandle<()>>,
+    /// Counts the changes of tokens that this process made.
+    tokens_changed: Arc<AtomicU64>,
 }
 
 impl SqliteStore {
@@ -118,6 +121,7 @@ impl SqliteStore {
             site,
             queue: Some(queue),
             writer: Some(writer),
+            tokens_changed: Arc::default(),
         })
     }
 

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -28,7 +29,7 @@ use crate::run_token::{self, Claims};
 use crate::witness::Witness;
 
 /// How long a change of another process may go unnoticed.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+pub const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 /// A token of a job has the job's name; what ties the job's acts together is looked up with it.
 const SELECT: &str = "SELECT id, role, name, tokens.created_at_ms, revoked_at_ms, run, jobs.job_id, jobs.correlation_id, \
@@ -237,10 +238,12 @@ impl SqliteStore {
             readers: Arc::clone(&self.readers),
             key: self.derived_key(run_token::PURPOSE),
             clock: self.site.options.clock.clone(),
+            changed: Arc::clone(&self.tokens_changed),
             seen: Mutex::new(Seen {
                 in_force: HashMap::new(),
                 version: None,
                 looked: None,
+                changed: 0,
                 in_trouble: false,
             }),
         }
@@ -278,6 +281,7 @@ impl SqliteStore {
         });
         match written {
             Ok(Some(signed)) => {
+                self.tokens_changed.fetch_add(1, Ordering::Release);
                 Witness::new(self.site.options.witness.clone()).tell(signed);
                 Ok(true)
             }
@@ -349,13 +353,16 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Option<Arc<JobContext>>> {
 /// The tokens in force, as this process last saw them.
 ///
 /// A token is recognised without touching the database. At most every quarter of a second one number
-/// is read, which every change of a token counts up; only then are the tokens read anew. While that
+/// is read, which every change of a token counts up; only then are the tokens read anew. What this process
+/// changes itself it knows at once. While that
 /// cannot be read, whoever was known stays known and nobody else is let in.
 pub struct Tokens {
     readers: Arc<Readers>,
     /// What tokens of runs are signed with.
     key: [u8; 32],
     clock: Clock,
+    /// Counts the changes that this process made, which it knows of at once.
+    changed: Arc<AtomicU64>,
     seen: Mutex<Seen>,
 }
 
@@ -364,6 +371,8 @@ struct Seen {
     in_force: HashMap<[u8; 32], Credential>,
     version: Option<i64>,
     looked: Option<Instant>,
+    /// As far as our own changes were counted then.
+    changed: u64,
     in_trouble: bool,
 }
 
@@ -372,11 +381,13 @@ impl Tokens {
     fn seen(&self) -> MutexGuard<'_, Seen> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        if seen
+        let changed = self.changed.load(Ordering::Acquire);
+        let is_old = seen
             .looked
-            .is_none_or(|looked| now.duration_since(looked) >= LOOK_EVERY)
-        {
+            .is_none_or(|looked| now.duration_since(looked) >= LOOK_EVERY);
+        if is_old || seen.changed != changed {
             seen.looked = Some(now);
+            seen.changed = changed;
             self.look(&mut seen);
         }
         seen

@@ -97,8 +97,12 @@ fn step(bench: &Bench, store: &SqliteStore, job: &Job, step: JobStep) -> Result<
 }
 
 fn take(bench: &Bench, store: &SqliteStore, job: &Job) -> Result<Job, RecordError> {
+    take_of(bench, store, job, usize::MAX)
+}
+
+fn take_of(bench: &Bench, store: &SqliteStore, job: &Job, places: usize) -> Result<Job, RecordError> {
     let mut change = JobChange::over(job.version, job.changed(noon()));
-    change.hold = Hold::Take;
+    change.hold = Hold::Take { places };
     let next = change.job.clone();
     commit(store, with(bench, EventType::JobStarted, change))?;
     Ok(next)
@@ -220,6 +224,25 @@ fn a_name_is_taken_once_a_day_and_said_to_be() {
         "nothing of it was written"
     );
     named("j1-2").unwrap();
+}
+
+#[test]
+fn only_so_many_jobs_are_looked_after_at_once() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let [first, second] = ["j1", "j2"].map(|id| job(id, "local"));
+    for job in [&first, &second] {
+        start(&bench, &store, job);
+    }
+    let first = take_of(&bench, &store, &first, 1).unwrap();
+    assert_eq!(take_of(&bench, &store, &second, 1), Err(RecordError::NoPlace));
+    let second = take_of(&bench, &store, &second, 2).unwrap();
+    for (job, ends) in [(first, JobStep::Fail), (second, JobStep::Cancel)] {
+        step(&bench, &store, &job, ends).unwrap();
+    }
+    let third = job("j3", "local");
+    start(&bench, &store, &third);
+    take_of(&bench, &store, &third, 1).expect("those that ended hold no place");
 }
 
 #[test]

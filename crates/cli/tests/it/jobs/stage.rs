@@ -219,6 +219,17 @@ impl Stage {
 
     /// Says what there was, for whoever reads why a test failed.
     fn tell(&self) {
+        for pid in self.processes() {
+            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let mut entries = environment.split(|byte| *byte == 0);
+            let mark = entries.find(|entry| entry.starts_with(b"COUNTERSIGN_JOB="));
+            println!(
+                "process {pid}: {} {}",
+                String::from_utf8_lossy(&line).replace('\0', " "),
+                String::from_utf8_lossy(mark.unwrap_or_default())
+            );
+        }
         let query = "SELECT type || ' ' || data FROM job_events ORDER BY timestamp_ms, seq";
         let database = self.bench.database();
         let mut statement = database.prepare(query).unwrap();

@@ -38,12 +38,17 @@ const EVENTS_AHEAD: usize = 64;
 const GO_ON: &str = "Your work was cut off, and what you were doing may be half done. Look at how things stand, \
     then go on with what you were asked.";
 
+/// An agent that is being started or taken up.
+type Starting = Pending<Result<Arc<dyn Conversation>, DriverError>>;
+
 pub(super) struct Follower {
     pub(super) supervisor: Arc<Supervisor>,
     agent: Agent,
     pub(super) job: Job,
     pub(super) session: JobSession,
     conversation: Option<Arc<dyn Conversation>>,
+    /// The agent's process, also when the job has ended and nobody needs it.
+    process: Option<ProcessMark>,
     /// Open questions by the agent's ids of them.
     pub(super) questions: BTreeMap<String, ApprovalId>,
     /// Questions of an earlier life that nobody has asked again.
@@ -69,12 +74,14 @@ pub(super) struct Follower {
 impl Follower {
     pub(super) fn new(supervisor: Arc<Supervisor>, agent: Agent, job: Job, session: JobSession) -> Self {
         let heard_at = supervisor.parts.clock.now();
+        let process = session.process.clone();
         Self {
             supervisor,
             agent,
             job,
             session,
             conversation: None,
+            process,
             questions: BTreeMap::new(),
             unasked: BTreeSet::new(),
             decisions: JoinSet::new(),
@@ -91,11 +98,12 @@ impl Follower {
     }
 
     pub(super) async fn conduct(mut self) {
+        let mut starting = None;
         let outcome = match self.look_back().await {
             Ok(()) => {
                 let (sink, mut source) = EventSink::new(EVENTS_AHEAD);
-                let starting = self.starting(sink).await;
-                self.follow(starting, &mut source).await
+                starting = Some(self.starting(sink).await);
+                self.follow(&mut starting, &mut source).await
             }
             Err(lost) => Err(lost),
         };
@@ -104,7 +112,7 @@ impl Follower {
             Err(lost) => Err(lost),
         };
         match outcome {
-            Ok(()) => self.leave().await,
+            Ok(()) => self.leave(starting).await,
             // Whoever has the job now has its agent too.
             Err(Lost::Moved) => {
                 tracing::info!(job = %self.job.id, "another process looks after this job now");
@@ -112,7 +120,7 @@ impl Follower {
             }
             Err(Lost::Unrecorded(error)) => {
                 tracing::error!(job = %self.job.id, %error, "an agent is stopped: what it does cannot be recorded");
-                self.leave().await;
+                self.leave(starting).await;
             }
         }
     }
@@ -139,7 +147,7 @@ impl Follower {
         Ok(())
     }
 
-    async fn starting(&self, sink: EventSink) -> Pending<Result<Arc<dyn Conversation>, DriverError>> {
+    async fn starting(&self, sink: EventSink) -> Starting {
         let terms = self.terms().await;
         let driver = &self.agent.driver;
         let Some(conversation) = &self.session.conversation_id else {
@@ -213,11 +221,7 @@ impl Follower {
     }
 
     /// Hears the agent, the people and the clock until something decides how it goes on.
-    async fn follow(
-        &mut self,
-        mut starting: Pending<Result<Arc<dyn Conversation>, DriverError>>,
-        source: &mut EventSource,
-    ) -> Result<Next, Lost> {
+    async fn follow(&mut self, starting: &mut Option<Starting>, source: &mut EventSource) -> Result<Next, Lost> {
         let mut changes = self.supervisor.parts.board.changes();
         loop {
             changes.mark_unchanged();
@@ -230,7 +234,7 @@ impl Follower {
             }
             tokio::select! {
                 biased;
-                begun = &mut starting, if self.conversation.is_none() => match begun {
+                begun = started(starting), if starting.is_some() => match begun {
                     Ok(conversation) => self.begun(conversation),
                     Err(error) => return Ok(course::after_refusal(&error, self.behind())),
                 },
@@ -450,7 +454,9 @@ impl Follower {
     /// A process runs for the job; it is on record before anything is said to it.
     async fn spawned(&mut self, mark: &ProcessMark, mut writing: Writing) -> Result<(), Lost> {
         let known = self.session.process.as_ref();
-        if known.is_some_and(|known| (known.pid, known.started) == (mark.pid, mark.started)) {
+        let is_known = known.is_some_and(|known| (known.pid, known.started) == (mark.pid, mark.started));
+        self.process = Some(mark.clone());
+        if is_known {
             // It outlived whoever looked after it, and so did what it asked.
             writing.process = Some(mark.clone());
             return self.write(writing).await;
@@ -689,12 +695,23 @@ impl Follower {
     }
 
     /// Lets go of the agent: its process ends, its questions are taken back, its file is whole.
-    async fn leave(&mut self) {
+    async fn leave(&mut self, starting: Option<Starting>) {
         self.withdraw_all("the job no longer waits for this").await;
-        let (job, process) = (self.job.id.as_str().to_owned(), self.session.process.clone());
-        match self.conversation.take() {
+        let conversation = match (self.conversation.take(), starting) {
+            // It was over before it was taken up. Its driver holds a process for us by now, and only a
+            // conversation can let go of that.
+            (None, Some(starting)) => {
+                let begun = tokio::time::timeout(limits::INTERRUPT_PATIENCE, starting).await;
+                begun.ok().and_then(Result::ok)
+            }
+            (conversation, _) => conversation,
+        };
+        match conversation {
             Some(conversation) => conversation.stop().await,
-            None => self.agent.driver.reap(job, process).await,
+            None => {
+                let (job, process) = (self.job.id.as_str().to_owned(), self.process.clone());
+                self.agent.driver.reap(job, process).await;
+            }
         }
         let gone = self.processes_gone().await;
         if let Err(error) = gone {
@@ -727,6 +744,16 @@ impl Follower {
             })
             .await
     }
+}
+
+/// The agent, once it is there.
+async fn started(starting: &mut Option<Starting>) -> Result<Arc<dyn Conversation>, DriverError> {
+    let begun = match starting {
+        Some(starting) => starting.await,
+        None => std::future::pending().await,
+    };
+    *starting = None;
+    begun
 }
 
 fn pause_until(supervisor: &Supervisor, pause: Duration) -> Timestamp {

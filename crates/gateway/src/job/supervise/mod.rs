@@ -106,7 +106,7 @@ pub struct SupervisorParts {
 
 #[derive(Clone, Copy, Debug)]
 pub struct SupervisorSettings {
-    /// Jobs that run at once (`jobs.maxProcesses`).
+    /// Jobs that run at once (`jobs.maxProcesses`), whichever process looks after them.
     pub processes_max: usize,
     /// How long an agent may say nothing.
     pub idle_max: Duration,
@@ -215,6 +215,8 @@ impl Supervisor {
             match self.take(&job).await {
                 Ok(taken) => self.follow(taken).await?,
                 Err(RecordError::JobMoved) => {}
+                // Other processes have them all; one that ends says so.
+                Err(RecordError::NoPlace) => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
@@ -244,7 +246,9 @@ impl Supervisor {
             next.sub_state = Some(SubState::Recovering);
         }
         let mut change = JobChange::over(job.version, next.clone());
-        change.hold = Hold::Take;
+        change.hold = Hold::Take {
+            places: self.parts.settings.processes_max,
+        };
         let events = if was_paused {
             vec![self.limit_over(&next)]
         } else {

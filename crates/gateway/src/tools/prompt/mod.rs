@@ -168,15 +168,8 @@ fn definition() -> ToolDefinition {
             },
             "required": ["tool_name", "input"],
         }),
-        output_schema: json!({
-            "type": "object",
-            "properties": {
-                "behavior": {"type": "string", "enum": ["allow", "deny"]},
-                "updatedInput": {"type": "object"},
-                "message": {"type": "string"},
-            },
-            "required": ["behavior"],
-        }),
+        // Its result is a text and nothing else.
+        output_schema: Value::Null,
         version: "1.0.0".into(),
         hints: Hints {
             read_only: false,
