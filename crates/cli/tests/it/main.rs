@@ -14,6 +14,9 @@ mod shared;
 #[path = "../../../agents/tests/shared/mod.rs"]
 mod agents;
 
+#[path = "../../../../tests/support/postgres.rs"]
+mod postgres;
+
 mod bench;
 mod client;
 mod outside;
@@ -60,3 +63,5 @@ mod watched;
 mod exec;
 mod github;
 mod rest;
+
+mod control;
