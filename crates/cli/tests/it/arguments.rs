@@ -243,6 +243,7 @@ fn the_tools_that_are_always_there_are_listed_with_schemas() {
             "run_command",
             "command_status",
             "command_cancel",
+            "approval_prompt",
             "owner.feedback.request"
         ]
     );
