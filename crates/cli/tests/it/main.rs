@@ -14,6 +14,9 @@ mod shared;
 #[path = "../../../agents/tests/shared/mod.rs"]
 mod agents;
 
+#[path = "../../../../tests/support/postgres.rs"]
+mod postgres;
+
 mod bench;
 mod client;
 mod outside;
@@ -48,13 +51,17 @@ mod approvers;
 mod callbacks;
 mod consulted;
 mod crash;
+mod declared;
 mod invocations;
 mod jobs;
 mod questions;
 mod rounds;
+mod runs;
 mod unrecorded;
 mod watched;
 
 mod exec;
 mod github;
 mod rest;
+
+mod control;

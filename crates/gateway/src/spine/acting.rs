@@ -9,15 +9,16 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::asking::unrecorded;
-use super::performing::Leave;
+use super::performing::{Leave, used};
 use super::waiting::{full, waits};
 use super::{Gateway, InForce};
 use crate::approval::binding::{self, Binding};
 use crate::approval::request::{ApprovalRequest, ApprovalType};
 use crate::approval::{ClearedAct, allow_act, board, clear_act};
-use crate::audit::Change;
 use crate::audit::event::ApprovalState;
 use crate::audit::payload::{Object, Payload};
+use crate::audit::{Change, RecordError};
+use crate::catalog::Tool;
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::ids::CorrelationId;
@@ -34,21 +35,23 @@ use crate::policy::tools::ToolUse;
 use crate::service::{Answer, ToolCall};
 use crate::session::{Admitted, Role};
 use crate::tools::acts::{Act, Asked, Form, Toolbox};
+use crate::tools::declared::{Executor, HttpAct};
 use crate::tools::exec::yaml;
 
 impl Gateway {
     pub(super) async fn act(
         self: &Arc<Self>,
         admitted: &Admitted,
-        place: usize,
+        tool: &Tool,
         call: &ToolCall,
         started: Timestamp,
     ) -> Answer {
         let mut correlation = admitted.caller().correlation(&self.ports.ids);
-        let outcome = self.conduct_act(admitted, place, call, &mut correlation).await;
-        let toolbox = &*self.toolboxes()[place];
+        let outcome = self.conduct_act(admitted, tool, call, &mut correlation).await;
+        let toolbox = self.toolbox_of(tool);
+        let form = toolbox.map_or(Form::Yaml, Toolbox::form);
         let answer = match outcome {
-            Ok(fields) => answered(fields, toolbox.form()),
+            Ok(fields) => answered(fields, form),
             Err(refusal) => refused(&refusal, toolbox),
         };
         let caller = admitted.caller();
@@ -57,7 +60,7 @@ impl Gateway {
             Ok(()) => answer,
             Err(error) => refused(&unrecorded(&error), toolbox),
         };
-        match toolbox.form() {
+        match form {
             Form::Yaml => answer,
             Form::Json => Answer {
                 structured: Value::Null,
@@ -69,17 +72,20 @@ impl Gateway {
     async fn conduct_act(
         self: &Arc<Self>,
         admitted: &Admitted,
-        place: usize,
+        tool: &Tool,
         call: &ToolCall,
         correlation: &mut CorrelationId,
     ) -> Result<Map<String, Value>, Refusal> {
         let in_force = self.in_force();
-        let act = self.toolboxes()[place].read(&Asked {
-            caller: admitted.caller(),
-            call,
-            policy: &in_force.policy,
-            around: &in_force.outlook.surroundings(),
-        })?;
+        let act = self.read_act(
+            tool,
+            &Asked {
+                caller: admitted.caller(),
+                call,
+                policy: &in_force.policy,
+                around: &in_force.outlook.surroundings(),
+            },
+        )?;
         let verdict = {
             let used = ToolUse {
                 tool: &call.tool,
@@ -98,6 +104,14 @@ impl Gateway {
         }
         let (cleared, approval) = match verdict {
             ActVerdict::Deny(denial) => return Err(denial.refusal),
+            // What is nothing but a question is asked, also where policy would let it pass.
+            ActVerdict::Allow(permit) if act.kind() == ApprovalType::Question => {
+                let question = permit.into_question();
+                let (cleared, approval) = self
+                    .ask_about(admitted, call, &*act, question, &in_force, correlation)
+                    .await?;
+                (cleared, Some(approval))
+            }
             ActVerdict::Allow(permit) => (allow_act(permit, admitted, correlation.clone()), None),
             ActVerdict::Ask(question) => {
                 let (cleared, approval) = self
@@ -130,30 +144,26 @@ impl Gateway {
         let arguments = act.bound_arguments(&call.arguments);
         let binding = binding::bind_act(&call.tool, &arguments, &details, &caller.credential, &in_force.digest);
         let board = &self.ports.board;
-        let before = board.bound(&caller.credential, &binding.digest).await;
-        let before = before.map_err(|error| unrecorded(&error))?;
-        let approval = match before.filter(|before| self.still_counts(before)) {
-            Some(before) => before,
-            None => {
-                if !board
-                    .has_room(&caller.credential)
-                    .await
-                    .map_err(|error| unrecorded(&error))?
-                {
-                    return Err(full());
-                }
-                let kind = act.kind();
-                self.post_act(
-                    admitted,
-                    call,
-                    kind,
-                    details,
-                    &question,
-                    &binding,
-                    in_force,
-                    correlation,
-                )
-                .await?
+        let mut tries = 0;
+        let approval = loop {
+            let before = board.bound(&caller.credential, &binding.digest).await;
+            let before = before.map_err(|error| unrecorded(&error))?;
+            if let Some(before) = before.filter(|before| self.still_counts(before)) {
+                break before;
+            }
+            let has_room = board.has_room(&caller.credential).await;
+            if !has_room.map_err(|error| unrecorded(&error))? {
+                return Err(full());
+            }
+            tries += 1;
+            let posted = self
+                .post_act(admitted, call, act.kind(), &details, &question, &binding, in_force, correlation)
+                .await;
+            match posted {
+                Ok(posted) => break posted,
+                // Somebody asked the same at this moment: one question for both.
+                Err(RecordError::ApprovalMoved) if tries < limits::DECISION_TRIES_MAX => {}
+                Err(error) => return Err(unrecorded(&error)),
             }
         };
         *correlation = approval.correlation_id.clone();
@@ -179,6 +189,9 @@ impl Gateway {
         };
         if let Some(refusal) = board::refusal(&settled) {
             return Err(refusal);
+        }
+        if settled.state() == ApprovalState::Applied {
+            return Err(used());
         }
         let cleared = clear_act(question, &binding, &settled, admitted)
             .map_err(|error| Refusal::new(ErrorCode::ApprovalDenied, error.to_string()))?;
@@ -209,12 +222,12 @@ impl Gateway {
         admitted: &Admitted,
         call: &ToolCall,
         kind: ApprovalType,
-        details: Value,
+        details: &Value,
         question: &ActQuestion,
         binding: &Binding,
         in_force: &InForce,
         correlation: &CorrelationId,
-    ) -> Result<ApprovalRequest, Refusal> {
+    ) -> Result<ApprovalRequest, RecordError> {
         let (caller, ports) = (admitted.caller(), &self.ports);
         let mut request = ApprovalRequest::new(
             ports.ids.approval(),
@@ -232,7 +245,7 @@ impl Gateway {
         request.policy_digest.clone_from(&binding.policy);
         let mut shown = ports
             .redactor
-            .redact_json(&details)
+            .redact_json(details)
             .as_object()
             .cloned()
             .unwrap_or_default();
@@ -241,6 +254,8 @@ impl Gateway {
         shown.insert("rule".to_owned(), json!(rule.name));
         shown.insert("source".to_owned(), json!(rule.source));
         request.details = shown;
+        let context = in_force.policy.context(caller);
+        request.approval_mode = in_force.policy.tools.approval_mode(&context, &call.tool);
         let approval = &in_force.policy.approval;
         request.quorum = approval.quorum;
         request.expires_at = approval.timeout.map(|timeout| request.created_at.after(timeout));
@@ -251,7 +266,7 @@ impl Gateway {
             approvals: vec![opening.change],
             ..Change::default()
         };
-        self.commit(change).await.map_err(|error| unrecorded(&error))?;
+        self.commit(change).await?;
         ports.board.show(&posted);
         Ok(posted)
     }
@@ -279,6 +294,30 @@ impl Gateway {
             .text("reason", &rule.reason)
             .part("details", &Payload::from(&details))
             .part("policy", &in_force.snapshot_for(admitted.caller()))
+    }
+
+    fn toolbox_of(&self, tool: &Tool) -> Option<&dyn Toolbox> {
+        match tool {
+            Tool::Act(place) => Some(&*self.toolboxes()[*place]),
+            Tool::Delegated(_) | Tool::Command(_) | Tool::Status | Tool::Cancel => None,
+        }
+    }
+
+    fn read_act(&self, tool: &Tool, asked: &Asked<'_>) -> Result<Box<dyn Act>, Refusal> {
+        match tool {
+            Tool::Act(place) => self.toolboxes()[*place].read(asked),
+            Tool::Delegated(tool) => match (&tool.executor, self.delegations.get()) {
+                (Executor::Http(http), Some(desk)) => Ok(Box::new(HttpAct::read(tool, http, desk, asked)?)),
+                (Executor::Http(_) | Executor::Argv(_), _) => Err(Refusal::new(
+                    ErrorCode::ConfigurationError,
+                    format!("nothing here sends what the tool `{}` is called with", tool.name()),
+                )),
+            },
+            Tool::Command(_) | Tool::Status | Tool::Cancel => Err(Refusal::new(
+                ErrorCode::InternalError,
+                "a command is no act of a toolbox",
+            )),
+        }
     }
 }
 
@@ -320,8 +359,8 @@ fn answered(fields: Map<String, Value>, form: Form) -> Answer {
 
 /// S1's ToolResult of a call that was not accepted, with what every error says; or what the tool itself has
 /// to say of it.
-fn refused(refusal: &Refusal, toolbox: &dyn Toolbox) -> Answer {
-    if let Some(fields) = toolbox.refusal(refusal) {
+fn refused(refusal: &Refusal, toolbox: Option<&dyn Toolbox>) -> Answer {
+    if let Some((toolbox, fields)) = toolbox.and_then(|it| Some((it, it.refusal(refusal)?))) {
         return answered(fields, toolbox.form());
     }
     let error = ErrorDetails::of(refusal);

@@ -16,6 +16,7 @@ use crate::audit::act::{ActChange, ActJournal, Ending, JournalParts, OpenAct};
 use crate::audit::event::{Draft, EventType};
 use crate::audit::payload::Object;
 use crate::audit::{Change, RecordError};
+use crate::delegation::{Delegation, DelegationChange};
 use crate::error::{ErrorCode, Refusal};
 use crate::tools::acts::Act;
 
@@ -42,8 +43,12 @@ impl Gateway {
             approval,
             requested,
         } = leave;
+        if let Err(refusal) = act.begins() {
+            self.give_up(&cleared, approval.as_deref(), &refusal.message).await;
+            return Err(refusal);
+        }
         let open = self.opening_of(&*act, tool, &cleared);
-        let used = cleared.approval().map(|id| id.as_str());
+        let approval_id = cleared.approval().map(|id| id.as_str());
         let event = Draft::new(
             open.id.clone(),
             open.opened_at,
@@ -51,21 +56,19 @@ impl Gateway {
             open.actor.clone(),
             EventType::ActRequested,
             requested
-                .optional_text("approval_id", used)
+                .optional_text("approval_id", approval_id)
                 .optional_text("run_id", open.run_id.as_deref())
                 .finish(),
         );
         let opening = Change {
             events: vec![event],
             act: Some(ActChange::Open(open.clone())),
+            delegations: act.delegation(&cleared).map(begun).into_iter().collect(),
             ..Change::default()
         };
         match self.commit(opening).await {
             Ok(_) => {}
-            Err(RecordError::ApprovalMoved) => {
-                let message = "the same call uses this approval at this moment, or has used it; call again to ask anew";
-                return Err(Refusal::new(ErrorCode::Conflict, message));
-            }
+            Err(RecordError::ApprovalMoved) => return Err(used()),
             Err(error) => return Err(unrecorded(&error)),
         }
         let parts = JournalParts {
@@ -82,6 +85,15 @@ impl Gateway {
             gateway.end(&journal, approval, outcome).await
         });
         ended.await.unwrap_or_else(|_| Err(broken()))
+    }
+
+    /// An approval that was given for nothing is over: it must not let a later act go.
+    async fn give_up(&self, cleared: &ClearedAct, approval: Option<&ApprovalRequest>, reason: &str) {
+        let Some(approval) = approval else { return };
+        let by = &cleared.caller().actor;
+        if let Err(error) = self.ports.board.withdraw(&approval.id, by, reason).await {
+            tracing::warn!(%error, "an approval that was not used could not be given up");
+        }
     }
 
     fn opening_of(&self, act: &dyn Act, tool: String, cleared: &ClearedAct) -> OpenAct {
@@ -140,10 +152,20 @@ impl Gateway {
     }
 }
 
+fn begun(delegation: Delegation) -> DelegationChange {
+    DelegationChange { delegation, from: None }
+}
+
 fn ended_as(approval: ApprovalRequest, step: ApprovalStep, now: crate::clock::Timestamp) -> Option<ApprovalChange> {
     let from = Some(approval.version);
     let approval = approval.step(step, now).ok()?;
     Some(ApprovalChange { approval, from })
+}
+
+/// One approval lets one act go.
+pub(super) fn used() -> Refusal {
+    let message = "the same call uses this approval at this moment, or has used it; call again to ask anew";
+    Refusal::new(ErrorCode::Conflict, message)
 }
 
 /// Only a mistake of ours ends an act so.

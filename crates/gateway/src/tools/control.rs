@@ -59,6 +59,7 @@ pub(super) fn unkept(error: &RecordError) -> Refusal {
         | RecordError::JobMoved
         | RecordError::NoPlace
         | RecordError::RunMoved
+        | RecordError::DelegationMoved
         | RecordError::LeaseTaken(_)
         | RecordError::DeliveryKnown(_)
         | RecordError::SessionNameTaken
