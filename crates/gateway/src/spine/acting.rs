@@ -142,8 +142,18 @@ impl Gateway {
                 return Err(full());
             }
             tries += 1;
+            let kind = act.kind();
             let posted = self
-                .post_act(admitted, call, &details, &question, &binding, in_force, correlation)
+                .post_act(
+                    admitted,
+                    call,
+                    kind,
+                    &details,
+                    &question,
+                    &binding,
+                    in_force,
+                    correlation,
+                )
                 .await;
             match posted {
                 Ok(posted) => break posted,

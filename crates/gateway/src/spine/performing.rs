@@ -43,7 +43,7 @@ impl Gateway {
             requested,
         } = leave;
         let open = self.opening_of(&*act, tool, &cleared);
-        let used = cleared.approval().map(|id| id.as_str());
+        let approval_id = cleared.approval().map(|id| id.as_str());
         let event = Draft::new(
             open.id.clone(),
             open.opened_at,
@@ -51,7 +51,7 @@ impl Gateway {
             open.actor.clone(),
             EventType::ActRequested,
             requested
-                .optional_text("approval_id", used)
+                .optional_text("approval_id", approval_id)
                 .optional_text("run_id", open.run_id.as_deref())
                 .finish(),
         );

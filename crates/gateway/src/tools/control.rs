@@ -57,6 +57,7 @@ pub(super) fn unkept(error: &RecordError) -> Refusal {
         | RecordError::SessionMoved
         | RecordError::ApprovalMoved
         | RecordError::JobMoved
+        | RecordError::NoPlace
         | RecordError::RunMoved
         | RecordError::LeaseTaken(_)
         | RecordError::DeliveryKnown(_)
