@@ -51,14 +51,17 @@ mod approvers;
 mod callbacks;
 mod consulted;
 mod crash;
+mod declared;
 mod invocations;
 mod jobs;
 mod questions;
 mod rounds;
+mod runs;
 mod unrecorded;
 mod watched;
 
 mod exec;
+mod github;
 mod rest;
 
 mod control;

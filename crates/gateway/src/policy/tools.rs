@@ -7,13 +7,17 @@ mod layers;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::actor::{Context, RunContext, Target};
+use super::approvers::{self, ApprovalMode};
 use super::decide::Rule;
 use super::effective::ToolApproval;
 use super::matrix::{self, KnownTool};
 use super::merge::{Act, Demand, LayerKind, Level, Outcome, Part, Within};
 use crate::session::Role;
+use crate::tools::declared::{DeclaredTools, Executor};
+use crate::tools::exec::request::CommandTool;
 
 pub use layers::{Hand, LabelPolicy, Layers, MatrixEntry, ProjectPolicy};
 use layers::{in_section, said};
@@ -67,6 +71,7 @@ pub struct ToolPolicies {
     labels: HashMap<String, Outcomes>,
     projects: HashMap<String, Outcomes>,
     project_of: HashMap<String, String>,
+    declared: Arc<DeclaredTools>,
 }
 
 impl ToolPolicies {
@@ -114,8 +119,38 @@ impl ToolPolicies {
             labels: labels.collect(),
             projects: projects.collect(),
             project_of: layers.projects.iter().flat_map(repositories).collect(),
+            declared: Arc::default(),
             layers,
         }
+    }
+
+    /// The layers with the tools that files declare.
+    pub fn with_declared(mut layers: Layers, declared: DeclaredTools) -> Self {
+        let (tools, entries) = declared.layered();
+        layers.tools.extend(tools);
+        layers.defaults.extend(entries);
+        Self {
+            declared: Arc::new(declared),
+            ..Self::new(layers)
+        }
+    }
+
+    /// The tools that files declare.
+    pub fn declared(&self) -> &Arc<DeclaredTools> {
+        &self.declared
+    }
+
+    pub(crate) fn set_declared(&mut self, declared: DeclaredTools) {
+        self.declared = Arc::new(declared);
+    }
+
+    /// The tool of this name, where calling it runs a program.
+    pub(crate) fn command_tool(&self, name: &str) -> Option<CommandTool> {
+        let built_in = CommandTool::ALL.into_iter().find(|tool| tool.name() == name);
+        built_in.or_else(|| match self.declared.find(name) {
+            Some(tool) if matches!(tool.executor, Executor::Argv(_)) => Some(CommandTool::Declared(tool.clone())),
+            Some(_) | None => None,
+        })
     }
 
     pub fn layers(&self) -> &Layers {
@@ -151,6 +186,7 @@ impl ToolPolicies {
                 .or_else(|| of_project.and_then(|project| project.namespace.as_deref())),
             cluster: run.cluster.as_deref(),
             repository: run.repository.as_deref(),
+            runtime: run.runtime,
             in_run: run.run_id.is_some() || label.is_some(),
             in_job: false,
         }
@@ -208,6 +244,14 @@ impl ToolPolicies {
             (ToolApproval::Required, None) => Ruling::Ask(ruled(format!("the tool `{}` needs approval", used.tool))),
             (ToolApproval::None, None) => Ruling::Allow,
         }
+    }
+
+    /// Who may answer for a tool: the stricter of what is built in and what is configured. None where whoever
+    /// may decide at all does.
+    pub fn approval_mode(&self, context: &Context<'_>, tool: &str) -> Option<ApprovalMode> {
+        let configured = self.outcome(context, tool).is_some_and(|outcome| outcome.is_owners());
+        let configured = configured.then_some(ApprovalMode::Owner);
+        approvers::built_in(tool, context).max(configured)
     }
 
     pub fn knows(&self, tool: &str) -> bool {

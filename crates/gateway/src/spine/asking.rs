@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Gateway, InForce};
 use crate::approval::Cleared;
 use crate::audit::command::{CommandAuditRecord, End};
+use crate::audit::invocation::presentable_arguments;
 use crate::audit::payload::{Object, Payload};
 use crate::audit::trace::Trace;
 use crate::audit::{OpenCommand, RecordError};
@@ -15,7 +16,7 @@ use crate::policy::decide::{Rule, Verdict};
 use crate::policy::effective::{Network, SandboxMode};
 use crate::policy::plan::{Plan, PlannedAct};
 use crate::session::Admitted;
-use crate::tools::exec::request::{Act, CommandRequest};
+use crate::tools::exec::request::{Act, CommandRequest, CommandTool};
 
 impl Gateway {
     pub(super) fn received(&self, admitted: &Admitted, request: &CommandRequest, live: &Live) -> Payload {
@@ -45,6 +46,10 @@ impl Gateway {
         if let Some(timeout) = request.timeout {
             object = object.whole("timeout_ms", millis(timeout));
         }
+        if let CommandTool::Declared(_) = &request.tool {
+            let given = presentable_arguments(redactor, &request.given);
+            object = object.part("tool_arguments", &Payload::from(&given));
+        }
         // Of what may hold secrets only the shape is kept.
         if let Some(input) = &request.input {
             object = object.whole("input_bytes", i64::try_from(input.len()).unwrap_or(i64::MAX));
@@ -57,6 +62,7 @@ impl Gateway {
 
     pub(super) fn validated(
         &self,
+        admitted: &Admitted,
         verdict: &Verdict,
         context: &Context<'_>,
         in_force: &InForce,
@@ -64,8 +70,8 @@ impl Gateway {
     ) -> Payload {
         let Rule { name, source, reason } = verdict.rule();
         let auto_approved = matches!(verdict, Verdict::Allow(permit) if permit.auto_approved);
-        // The commands of a job share its correlation, so each event says which of them it tells of.
-        let mut object = Object::new().optional_text("request_id", context.in_job.then(|| live.request_id.as_str()));
+        let shares = admitted.caller().shares_correlation();
+        let mut object = Object::new().optional_text("request_id", shares.then(|| live.request_id.as_str()));
         if !context.is_plain() {
             object = object.part("policy_keys", &Payload::from(&context.recorded()));
         }
@@ -81,13 +87,13 @@ impl Gateway {
     }
 
     pub(super) fn dispatched(&self, admitted: &Admitted, cleared: &Cleared, live: &Live) -> Payload {
-        let in_job = admitted.caller().job.is_some();
+        let shares = admitted.caller().shares_correlation();
         let plan = cleared.plan();
         let redactor = live.redactor(&self.ports.redactor);
         let names = plan.program_names();
         let programs: Vec<_> = names.iter().map(|name| redactor.redact_text(name)).collect();
         Object::new()
-            .optional_text("request_id", in_job.then(|| live.request_id.as_str()))
+            .optional_text("request_id", shares.then(|| live.request_id.as_str()))
             .texts("programs", programs.iter().map(|name| &**name))
             .text("how", how(plan))
             .text("cwd", &redactor.redact_text(&plan.place.cwd.path.to_string_lossy()))
@@ -139,6 +145,7 @@ pub(super) fn unrecorded(error: &RecordError) -> Refusal {
         | RecordError::JobMoved
         | RecordError::NoPlace
         | RecordError::RunMoved
+        | RecordError::DelegationMoved
         | RecordError::TargetMoved
         | RecordError::LeaseTaken(_)
         | RecordError::DeliveryKnown(_)

@@ -59,6 +59,8 @@ pub(super) fn unkept(error: &RecordError) -> Refusal {
         | RecordError::JobMoved
         | RecordError::NoPlace
         | RecordError::RunMoved
+        | RecordError::DelegationMoved
+        | RecordError::NoPlace
         | RecordError::LeaseTaken(_)
         | RecordError::DeliveryKnown(_)
         | RecordError::SessionNameTaken

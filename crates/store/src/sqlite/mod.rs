@@ -7,6 +7,7 @@
 mod acts;
 mod approvals;
 mod databases;
+mod delegations;
 pub mod dump;
 pub mod exchanges;
 mod express;

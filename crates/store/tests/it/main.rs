@@ -9,6 +9,7 @@ mod cluster;
 mod crash;
 mod exchanges;
 mod export;
+mod github;
 mod jobs;
 mod logins;
 mod migrations;
