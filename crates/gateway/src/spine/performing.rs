@@ -48,7 +48,7 @@ impl Gateway {
             return Err(refusal);
         }
         let open = self.opening_of(&*act, tool, &cleared);
-        let used = cleared.approval().map(|id| id.as_str());
+        let approval_id = cleared.approval().map(|id| id.as_str());
         let event = Draft::new(
             open.id.clone(),
             open.opened_at,
@@ -56,7 +56,7 @@ impl Gateway {
             open.actor.clone(),
             EventType::ActRequested,
             requested
-                .optional_text("approval_id", used)
+                .optional_text("approval_id", approval_id)
                 .optional_text("run_id", open.run_id.as_deref())
                 .finish(),
         );

@@ -60,7 +60,6 @@ pub(super) fn unkept(error: &RecordError) -> Refusal {
         | RecordError::NoPlace
         | RecordError::RunMoved
         | RecordError::DelegationMoved
-        | RecordError::NoPlace
         | RecordError::LeaseTaken(_)
         | RecordError::DeliveryKnown(_)
         | RecordError::SessionNameTaken
