@@ -12,13 +12,17 @@ use countersign_gateway::run::lifecycle::{RunStatus, Runtime};
 use countersign_gateway::run::manual::ManualOrder;
 use countersign_gateway::run::view;
 use countersign_gateway::session::Role;
-use serde::Deserialize;
-use serde_json::{Value, json};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Number, Value, json};
 
 use super::asked::Asked;
 use super::endpoint::BASE;
 use super::failure::Failure;
 use crate::limits::LIST_DEFAULT;
+
+/// Below it every whole number is exact in floating point.
+const EXACT_BELOW: f64 = 9_007_199_254_740_992.0;
 
 pub(super) fn statuses() -> Vec<&'static str> {
     RunStatus::ALL.iter().map(|status| status.as_str()).collect()
@@ -57,20 +61,65 @@ pub(super) async fn show(asked: Asked) -> Result<Response, Failure> {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Order {
+    #[serde(default, deserialize_with = "given")]
     repository: Option<String>,
+    #[serde(default, deserialize_with = "given")]
     project: Option<String>,
+    #[serde(default, deserialize_with = "whole")]
     issue_number: Option<u64>,
+    #[serde(default, deserialize_with = "whole")]
     pull_request_number: Option<u64>,
+    #[serde(default, deserialize_with = "given")]
     label: Option<String>,
+    #[serde(default, deserialize_with = "given")]
     agent_key: Option<String>,
-    runtime: Option<String>,
+    #[serde(default, deserialize_with = "runtime")]
+    runtime: Option<Runtime>,
+    #[serde(default, deserialize_with = "given")]
     namespace: Option<String>,
     #[serde(default)]
     labels: Vec<String>,
+    #[serde(default, deserialize_with = "given")]
     title: Option<String>,
+    #[serde(default, deserialize_with = "given")]
     instructions: Option<String>,
+    #[serde(default, deserialize_with = "whole")]
     timeout_ms: Option<u64>,
+}
+
+/// What is there is of its type: null is not the same as nothing.
+fn given<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    String::deserialize(deserializer).map(Some)
+}
+
+/// A whole number in any way that JSON writes one.
+fn whole<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    let number = Number::deserialize(deserializer)?;
+    let exact = || {
+        number
+            .as_f64()
+            .filter(|it| it.fract() == 0.0 && (0.0..EXACT_BELOW).contains(it))
+    };
+    let whole = number.as_u64().or_else(|| exact().map(|it| it as u64));
+    whole
+        .map(Some)
+        .ok_or_else(|| D::Error::custom(format!("`{number}` is no whole number from 0 on")))
+}
+
+fn runtime<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Runtime>, D::Error> {
+    let word = String::deserialize(deserializer)?;
+    let known = || {
+        Runtime::ALL
+            .iter()
+            .map(|it| it.as_str())
+            .collect::<Vec<_>>()
+            .join("` or `")
+    };
+    Runtime::parse(&word)
+        .map(Some)
+        .ok_or_else(|| D::Error::custom(format!("`runtime` is `{}`", known())))
 }
 
 pub(super) async fn start(asked: Asked) -> Result<Response, Failure> {
@@ -83,7 +132,7 @@ pub(super) async fn start(asked: Asked) -> Result<Response, Failure> {
         pull_request_number: order.pull_request_number,
         label: order.label,
         agent_key: order.agent_key,
-        runtime: order.runtime.as_deref().and_then(Runtime::parse),
+        runtime: order.runtime,
         namespace: order.namespace,
         labels: order.labels.into_iter().collect(),
         title: order.title,
@@ -100,6 +149,7 @@ pub(super) async fn start(asked: Asked) -> Result<Response, Failure> {
 }
 
 #[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
 struct Cancellation {
     reason: String,
 }

@@ -238,9 +238,10 @@ fn token() -> Value {
             "name": text(),
             "createdAt": time(),
             "revokedAt": optional("string"),
+            "expiresAt": optional("string"),
             "run": optional("string"),
         }),
-        &["id", "role", "name", "createdAt", "revokedAt", "run"],
+        &["id", "role", "name", "createdAt", "revokedAt", "expiresAt", "run"],
     )
 }
 

@@ -144,7 +144,7 @@ fn conditions(filter: &Filter, subject: Subject, places: Places) -> (Vec<&'stati
                 // What else happened in the job or the run of that call is not of the call.
                 conditions.push(
                     "coalesce(payload ->> '$.request_id', iif(payload ->> '$.job_id' IS NULL
-                         AND payload ->> '$.run_id' IS NULL AND event_type <> 'mcp.tool.requested', ?, '')) = ?",
+                         AND payload ->> '$.run_id' IS NULL AND event_type NOT LIKE 'mcp.tool.%', ?, '')) = ?",
                 );
                 values.extend([request_id.clone().into(), request_id.clone().into()]);
             }
