@@ -78,7 +78,7 @@ pub enum Entity {
 /// An entity, with the place of the event that it ends at.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Placed {
-    pub seq: u64,
+    pub place: u64,
     pub content: Value,
 }
 

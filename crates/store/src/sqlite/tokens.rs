@@ -17,11 +17,11 @@ use countersign_gateway::session::Role;
 use countersign_gateway::session::credential::{self, Credential, Credentials, TokenName};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
+use super::SqliteStore;
 use super::ledger::{Ledger, Turn};
 use super::readers::Readers;
-use super::{SqliteStore, trouble};
-use crate::random;
 use crate::witness::Witness;
+use crate::{Trouble, random};
 
 /// How long a change of another process may go unnoticed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -36,10 +36,10 @@ pub enum TokenError {
     Unknown(String),
     #[error("no random numbers can be had from the system")]
     Random { source: io::Error },
-    #[error("the token cannot be written: {}", trouble::sentence(.source))]
-    Write { source: rusqlite::Error },
-    #[error("tokens cannot be read: {}", trouble::sentence(.source))]
-    Read { source: rusqlite::Error },
+    #[error("the token cannot be written: {source}")]
+    Write { source: Trouble },
+    #[error("tokens cannot be read: {source}")]
+    Read { source: Trouble },
 }
 
 /// A token that was just made: the only moment at which it can be read.
@@ -104,7 +104,9 @@ impl SqliteStore {
 
     /// All tokens, the newest last. Blocks.
     pub fn tokens(&self) -> Result<Vec<Credential>, TokenError> {
-        self.readers.read(all).map_err(|source| TokenError::Read { source })
+        self.readers
+            .read(all)
+            .map_err(|source| TokenError::Read { source: source.into() })
     }
 
     /// Revokes a token, named by its id or, while it is in force, by its name. Blocks.
@@ -148,7 +150,7 @@ impl SqliteStore {
                     .query_row([named], read)
                     .optional()
             })
-            .map_err(|source| TokenError::Read { source })
+            .map_err(|source| TokenError::Read { source: source.into() })
     }
 
     /// Writes a row and its event; nothing of either when `work` says that there is nothing to write.
@@ -157,7 +159,7 @@ impl SqliteStore {
         event: &Draft,
         work: impl FnOnce(&Connection) -> rusqlite::Result<bool>,
     ) -> Result<bool, TokenError> {
-        let failed = |source| TokenError::Write { source };
+        let failed = |source: rusqlite::Error| TokenError::Write { source: source.into() };
         let connection = self.site.connect().map_err(failed)?;
         let mut ledger = Ledger::over(&connection, &self.site);
         let written = ledger.begin(Turn::Wait).and_then(|mut head| {
