@@ -87,15 +87,17 @@ impl Site {
         let (chain, key) = (self.node.name(), self.key.public());
         link.execute(
             "INSERT INTO chain_heads (chain, seq, hash, checkpointed, public_key)
-             VALUES ($1, 0, decode(repeat('00', 32), 'hex'), 0, $2) ON CONFLICT DO NOTHING",
+             SELECT $1, 0, decode(repeat('00', 32), 'hex'), 0, $2
+             WHERE NOT EXISTS (SELECT 1 FROM flow_events WHERE chain = $1) ON CONFLICT DO NOTHING",
             &[&chain, &key],
         )
         .map_err(failed)?;
         let kept = link
             .query_opt("SELECT public_key FROM chain_heads WHERE chain = $1", &[&chain])
             .map_err(failed)?;
-        // A state directory whose key was replaced would sign what nobody believes.
-        if kept.is_none_or(|row| row.get::<_, &str>(0) != key) {
+        // A state directory whose key was replaced would sign what nobody believes. A head that was taken away is not
+        // made anew: writing fails, and proving tells.
+        if kept.is_some_and(|row| row.get::<_, &str>(0) != key) {
             let chain = chain.to_owned();
             return Err(OpenError::OtherKey { chain });
         }

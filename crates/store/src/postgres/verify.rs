@@ -71,7 +71,11 @@ impl Proof<'_> {
         let (own, own_key) = (site.node.name().to_owned(), site.key.public().to_owned());
         let chains = std::mem::take(&mut self.chains);
         let Some(mine) = chains.iter().find(|it| it.chain == own) else {
-            return Err(Fault::HeadChanged.at(0).into());
+            let last = self.readers.read(|link| {
+                let row = link.query_one("SELECT max(seq) FROM flow_events WHERE chain = $1", &[&own])?;
+                Ok(row.try_get::<_, Option<i64>>(0)?)
+            })?;
+            return Err(Fault::HeadChanged.at(last.unwrap_or(0).cast_unsigned()).into());
         };
         let mut report = self.prove(mine, range, &own_key)?;
         if range != Range::ALL {
@@ -181,6 +185,19 @@ impl Proof<'_> {
                 seqs.push(head.seq.cast_signed());
                 hashes.push(head.hash.as_bytes().as_slice());
             }
+        }
+        // A row that belongs to no chain was put there, or taken out of one.
+        let stray = self.readers.read(|link| {
+            link.first(
+                "SELECT chain, seq FROM flow_events
+                 WHERE NOT EXISTS (SELECT 1 FROM chain_heads WHERE chain_heads.chain = flow_events.chain)
+                 ORDER BY chain, seq LIMIT 1",
+                &[],
+                |row| Ok((row.try_get::<_, String>(0)?, row.try_get::<_, i64>(1)?.cast_unsigned())),
+            )
+        })?;
+        if let Some((chain, seq)) = stray {
+            return Err(Fault::HeadChanged.at(seq).of(&chain).into());
         }
         let other = self.readers.read(|link| {
             link.first(

@@ -139,6 +139,31 @@ impl<B: Backend> Bench<B> {
         })
     }
 
+    /// Bytes in SQL.
+    pub(crate) fn bytes(&self, hex: &str) -> String {
+        match self.database {
+            Some(_) => format!("'\\x{hex}'::bytea"),
+            None => format!("x'{hex}'"),
+        }
+    }
+
+    /// Ways to put one row in the place of another without saying `UPDATE` or `DELETE`.
+    pub(crate) fn replacements(&self) -> [&'static str; 2] {
+        match self.database {
+            Some(_) => [
+                "INSERT INTO flow_events SELECT * FROM flow_events WHERE seq = 7
+                     ON CONFLICT (chain, seq) DO UPDATE SET payload = '{}'",
+                "TRUNCATE flow_events",
+            ],
+            None => [
+                "INSERT OR REPLACE INTO flow_events SELECT * FROM flow_events WHERE seq = 7",
+                "INSERT OR REPLACE INTO flow_events SELECT chain, 99, event_id, timestamp, correlation_id,
+                     actor_type, actor_id, event_type, approval_state, payload, prev_hash, hash
+                     FROM flow_events WHERE seq = 7",
+            ],
+        }
+    }
+
     /// SQL by someone who also knows how to take the triggers away.
     pub(crate) fn force(&self, statement: &str) {
         if let Some((cluster, database)) = &self.database {

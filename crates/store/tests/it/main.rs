@@ -6,6 +6,7 @@ mod bench;
 mod cluster;
 mod files;
 mod migrations;
+mod nodes;
 mod on_postgres;
 mod on_sqlite;
 #[path = "../../../../tests/support/postgres.rs"]

@@ -119,11 +119,8 @@ async fn codes_and_browsers_end_by_the_clock() {
     clock.advance(Duration::from_millis(1));
     assert!(store.who(&browser).await.unwrap().is_none(), "a working day is over");
     store.issue(&Caller::person("ada")).await.unwrap();
-    let kept: i64 = bench
-        .sql()
-        .query_row("SELECT count(*) FROM logins", [], |row| row.get(0))
-        .unwrap();
-    assert_eq!(kept, 1, "what has ended is not kept");
+    let kept = bench.run("SELECT count(*) FROM logins").unwrap();
+    assert_eq!(kept, "1", "what has ended is not kept");
 }
 
 #[tokio::test]
@@ -181,10 +178,7 @@ async fn an_agent_gets_no_code_and_a_login_does_not_change() {
         "name = 'eve'",
         "kind = 'browser'",
     ] {
-        let refused = bench
-            .sql()
-            .execute(&format!("UPDATE logins SET {change}"), [])
-            .unwrap_err();
+        let refused = bench.run(&format!("UPDATE logins SET {change}")).unwrap_err();
         assert!(
             refused.to_string().contains("a login does not change"),
             "{change}: {refused}"
