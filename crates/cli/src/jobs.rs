@@ -17,7 +17,7 @@ use countersign_gateway::job::supervise::{Supervisor, SupervisorParts, Superviso
 use countersign_gateway::limits;
 use countersign_gateway::session::{Caller, Role, Transport};
 use countersign_gateway::tools::jobs::JobTools;
-use countersign_store::SqliteStore;
+use countersign_store::Store;
 use countersign_store::session_files::SessionFiles;
 
 use crate::agents::{Around, Installed};
@@ -100,12 +100,7 @@ impl Workshop {
 }
 
 /// Where people and tools bring work.
-pub(crate) fn desk(
-    settings: &Settings,
-    record: &Arc<SqliteStore>,
-    board: &Arc<Board>,
-    redactor: &Redactor,
-) -> Arc<JobDesk> {
+pub(crate) fn desk(settings: &Settings, record: &Arc<Store>, board: &Arc<Board>, redactor: &Redactor) -> Arc<JobDesk> {
     JobDesk::new(DeskParts {
         jobs: record.clone(),
         record: record.clone(),

@@ -3,13 +3,13 @@
 //! Both keep the same promises, and one suite of tests holds both to them. What is asked of a [`Store`] is handed on;
 //! nothing is decided here but which of the two it is.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_gateway::approval::request::ApprovalRequest;
-use countersign_gateway::approval::{ApprovalFilter, Approvals};
+use countersign_gateway::approval::{ApprovalFilter, Approvals, Bell};
 use countersign_gateway::audit::event::Actor;
 use countersign_gateway::audit::reading::{Entity, Filter, Placed, Proved, Records};
 use countersign_gateway::audit::row::Row;
@@ -39,6 +39,7 @@ use crate::sqlite::prune::{PruneError, Pruned};
 use crate::sqlite::query::QueryError;
 use crate::sqlite::tokens::{Made, Revoked, TokenError};
 use crate::sqlite::verify::{Progress, Range, VerifyError};
+use crate::wake::{Doorbell, Knock};
 use crate::{Options, PgStore, SqliteStore, postgres, sqlite};
 
 pub enum Store {
@@ -62,6 +63,22 @@ impl Store {
             Some(url) => Self::Postgres(PgStore::open(directory, &url, options)?),
             None => Self::Sqlite(SqliteStore::open(directory, options)?),
         })
+    }
+
+    /// A bell with an ear, for a process that stays. Must be called where an event loop runs.
+    pub fn hang_bell(&self, directory: &Path) -> io::Result<Arc<dyn Bell>> {
+        Ok(match self {
+            Self::Sqlite(_) => Arc::new(Doorbell::hang(directory)?),
+            Self::Postgres(store) => Arc::new(store.hang_bell()),
+        })
+    }
+
+    /// A bell without an ear, for a process that does not stay.
+    pub fn knock(&self, directory: &Path) -> Arc<dyn Bell> {
+        match self {
+            Self::Sqlite(_) => Arc::new(Knock::on(directory)),
+            Self::Postgres(store) => Arc::new(store.knock()),
+        }
     }
 
     /// Knows the tokens in force, for whoever serves.
@@ -101,7 +118,7 @@ macro_rules! handed_on {
 type Answer<T> = Pending<Result<T, RecordError>>;
 
 handed_on! {
-    /// A secret for one purpose, the same in every process of this state directory.
+    /// A secret for one purpose, the same in every process of this record.
     fn derived_key(&self, purpose: &str) -> [u8; 32];
     /// The public half of the key that signs this record, in hexadecimal.
     fn public_key(&self) -> &str;

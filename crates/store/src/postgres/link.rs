@@ -44,6 +44,11 @@ impl Exchange {
         Ok(Self { handle, _stop: stop })
     }
 
+    /// Lets something run beside the connections, for as long as there are any.
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.handle.spawn(work);
+    }
+
     pub(super) fn connect(&self, config: &Config, patience: Duration) -> Result<Link, Trouble> {
         let config = config.clone();
         let (answer, connected) = oneshot::channel();

@@ -6,6 +6,7 @@
 //! export or prune block: call them off the async threads. Only [`site`] opens connections.
 
 mod approvals;
+mod bell;
 mod dump;
 mod exchanges;
 mod jobs;
@@ -83,9 +84,9 @@ impl PgStore {
         })
     }
 
-    /// A secret for one purpose, the same in every process of this state directory.
+    /// A secret for one purpose, the same on every node: a client may come back to another one.
     pub fn derived_key(&self, purpose: &str) -> [u8; 32] {
-        self.site.key.derived(purpose)
+        self.site.shared.derived(purpose)
     }
 
     /// The public half of the key that signs this node's chain, in hexadecimal.

@@ -10,11 +10,12 @@ use tokio_postgres::Config;
 use super::link::{Exchange, Link};
 use super::migrations::{self, MigrateError};
 use super::node::{Node, NodeError};
+use super::sessions;
 use super::trouble::Trouble;
 use crate::health::Health;
 use crate::key::{Key, KeyError};
 use crate::sqlite::site as state_directory;
-use crate::{Durability, Options};
+use crate::{Durability, Options, random};
 
 /// How much longer than for a lock an answer is waited for.
 const ANSWER_MARGIN: Duration = Duration::from_secs(5);
@@ -27,6 +28,8 @@ pub(super) struct Site {
     pub(super) options: Options,
     pub(super) key: Key,
     pub(super) node: Node,
+    /// What all nodes of the database derive their common secrets from. It signs nothing of the record.
+    pub(super) shared: Key,
     /// Counts what this process wrote.
     pub(super) written: watch::Sender<u64>,
     pub(super) health: Health,
@@ -56,19 +59,28 @@ impl Site {
     /// Prepares directory, key and database, and gives the connection that writes.
     pub(super) fn prepare(directory: &Path, url: &str, options: Options) -> Result<(Self, Link), OpenError> {
         state_directory::close_directory(directory)?;
+        let config = configured(url, &options).map_err(|source| OpenError::Address { source })?;
+        let exchange = Exchange::start().map_err(|source| OpenError::Thread { source })?;
+        let failed = |source| OpenError::Connect { source };
+        let patience = options.busy_timeout + ANSWER_MARGIN;
+        let link = exchange.connect(&config, patience).map_err(failed)?;
+        migrations::apply(&link)?;
         let site = Self {
-            config: configured(url, &options).map_err(|source| OpenError::Address { source })?,
-            exchange: Exchange::start().map_err(|source| OpenError::Thread { source })?,
+            config,
+            exchange,
             key: Key::load_or_create(directory)?,
             node: Node::load_or_create(directory)?,
+            shared: shared(&link).map_err(failed)?,
             written: watch::Sender::new(0),
             health: Health::default(),
             options,
         };
-        let link = site.connect().map_err(|source| OpenError::Connect { source })?;
-        migrations::apply(&link)?;
         site.enter(&link)?;
         Ok((site, link))
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
     }
 
     pub(super) fn connect(&self) -> Result<Link, Trouble> {
@@ -105,7 +117,18 @@ impl Site {
     }
 }
 
-fn configured(url: &str, options: &Options) -> Result<Config, tokio_postgres::Error> {
+/// The secret that all nodes share, made by the first of them.
+fn shared(link: &Link) -> Result<Key, Trouble> {
+    let made = random::secret().map_err(Trouble::Random)?;
+    link.execute(
+        "INSERT INTO shared_secret (is_only, secret) VALUES (true, $1) ON CONFLICT DO NOTHING",
+        &[&made.as_slice()],
+    )?;
+    let kept = link.query_one("SELECT secret FROM shared_secret", &[])?;
+    Ok(Key::from_seed(&sessions::bytes(kept.try_get(0)?, 0)?))
+}
+
+pub(super) fn configured(url: &str, options: &Options) -> Result<Config, tokio_postgres::Error> {
     let mut config: Config = url.parse()?;
     let synchronous = match options.durability {
         Durability::Power => "on",

@@ -76,6 +76,12 @@ CREATE TABLE processes (
     seen_at TIMESTAMPTZ NOT NULL
 );
 
+-- One secret that all nodes derive what they share from, such as the seal on what clients carry between them.
+CREATE TABLE shared_secret (
+    is_only BOOLEAN PRIMARY KEY CHECK (is_only),
+    secret BYTEA NOT NULL CHECK (length(secret) = 32)
+);
+
 CREATE TABLE open_commands (
     owner TEXT NOT NULL,
     request_id TEXT NOT NULL,
