@@ -28,8 +28,7 @@ SDK_CALL = '{"jsonrpc":"2.0","id":@@@@@@@@@@,"method":"tools/call","params":{"na
 
 def measure(repository, work, cache, plan):
     built = repository / "target/release"
-    command = [built / "countersign", "--state-dir", work / "state/serve", "serve", "--listen", "127.0.0.1:0"]
-    with started(command, work, {"ALLOWED_COMMANDS": "true"}) as (port, since, process):
+    with serving(built, work, "serve") as (port, since, process):
         found = {"start_ms": wait_until_healthy(port, since)}
         time.sleep(plan.rest_s)
         found["idle"] = driver.memory()
@@ -37,15 +36,23 @@ def measure(repository, work, cache, plan):
         if session is None:
             return found | {"list_not_measured": "this build does not speak MCP over HTTP"}
         found |= side_by_side(built, work, cache, plan, port, session)
-        found["growth"] = growing(cache, plan, port, session, process)
+        with serving(built, work, "beside") as (other, since, _):
+            wait_until_healthy(other, since)
+            found["growth"] = growing(cache, plan, (port, session, process), (other, open_session(other)))
         found["leak"] = leaking(cache, plan, port, session, process)
         return found
+
+
+def serving(built, work, name):
+    command = [built / "countersign", "--state-dir", work / "state" / name, "serve", "--listen", "127.0.0.1:0"]
+    return started(command, work, {"ALLOWED_COMMANDS": "true"})
 
 
 def side_by_side(built, work, cache, plan, port, session):
     """The same requests to this server, to an axum handler that says them back, and to the Rust SDK's server."""
     many, some = plan.calls * 20, plan.calls
     runs = {}
+    as_long = as_long_as_the_list(port, session)
     def take(name, *arguments):
         runs.setdefault(name, []).append(load(cache, *arguments))
     with started([built / "examples/axum_echo"], work) as (echo, _, _), hello(cache, work) as sdk:
@@ -53,6 +60,7 @@ def side_by_side(built, work, cache, plan, port, session):
         for _ in range(plan.rounds):
             take("list", port, request(LIST, session), many)
             take("echo", echo, request(LIST, {}), many)
+            take("echo as long", echo, request(as_long, {}), many)
             take("call", port, request(CALL, session), some)
             take("call alone", port, request(CALL, session), some, 1)
             if theirs:
@@ -60,8 +68,16 @@ def side_by_side(built, work, cache, plan, port, session):
                 take("sdk call", sdk, request(SDK_CALL, theirs), some)
                 take("sdk call alone", sdk, request(SDK_CALL, theirs), some, 1)
     found = {"side": {name: middle(rounds) for name, rounds in runs.items()}}
-    found["list_ratio"] = median(one["per_s"] / other["per_s"] for one, other in zip(runs["list"], runs["echo"]))
+    for name, yardstick in (("list_ratio", "echo"), ("list_as_long_ratio", "echo as long")):
+        found[name] = median(one["per_s"] / other["per_s"] for one, other in zip(runs["list"], runs[yardstick]))
     return found
+
+
+def as_long_as_the_list(port, session):
+    """A message that the echo answers with as many bytes as the list has."""
+    asked = json.loads(LIST.replace("@" * 10, "1"))
+    length = len(answer(port, json.dumps(asked), HEADERS | session))
+    return LIST.replace('"method"', '"said":"%s","method"' % ("x" * (length - len(LIST) - len('"said":"",'))))
 
 
 @contextmanager
@@ -75,9 +91,11 @@ def hello(cache, work):
         yield port
 
 
-def growing(cache, plan, port, session, process):
-    """What a request costs, and the server holds, as idle sessions grow."""
+def growing(cache, plan, served, beside):
+    """What a request costs as idle sessions grow, beside a server that has one: a machine's mood lasts longer
+    than a measurement, so the two take turns and ratios are taken turn by turn."""
     found = []
+    port, session, process = served
     sessions = 1
     for wanted in SESSIONS:
         if wanted > sessions:
@@ -85,10 +103,13 @@ def growing(cache, plan, port, session, process):
             sessions = wanted
             # That they were used is written down within a few seconds; idle sessions have no such news.
             time.sleep(SETTLED_AFTER_S)
-        runs = [(load(cache, port, request(LIST, session), plan.calls * 10),
-                 load(cache, port, request(CALL, session), plan.calls, 1)) for _ in range(plan.rounds)]
-        found.append({"sessions": sessions, "rss_kb": held(process.pid)["rss_kb"],
-                      "list": middle([one for one, _ in runs]), "call": middle([other for _, other in runs])})
+        step = {"sessions": sessions, "rss_kb": held(process.pid)["rss_kb"]}
+        for name, body, requests, connections in (("list", LIST, plan.calls * 10, CONNECTIONS), ("call", CALL, plan.calls, 1)):
+            turns = [[load(cache, where, request(body, who), requests, connections) for where, who in ((port, session), beside)]
+                     for _ in range(plan.rounds)]
+            step[name] = middle([many for many, _ in turns])
+            step[f"{name}_ratio"] = round(median(many["p50_ms"] / one["p50_ms"] for many, one in turns), 3)
+        found.append(step)
     return found
 
 
@@ -166,6 +187,15 @@ def open_session(port):
         session["Mcp-Session-Id"] = headers["mcp-session-id"]
     exchange(port, "POST", "/mcp", json.dumps(INITIALIZED), HEADERS | session)
     return session
+
+
+def answer(port, body, headers):
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+    try:
+        connection.request("POST", "/mcp", body, headers)
+        return connection.getresponse().read()
+    finally:
+        connection.close()
 
 
 def exchange(port, method, path, body, headers):

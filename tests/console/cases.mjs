@@ -305,7 +305,7 @@ export async function it_works_without_scripts(browser, site) {
   assert.equal((await call).status, "ok");
 }
 
-const PLACES = ["/", "/activity?steps=1", "/record", "/record?kind=command", "/sessions", "/policy?command=git+status", "/numbers?period=hour"];
+const PLACES = ["/", "/activity?steps=1", "/jobs", "/record", "/record?kind=command", "/sessions", "/policy?command=git+status", "/numbers?period=hour"];
 
 export async function every_place_is_accessible_and_fits_a_phone(browser, site) {
   const agent = await new Agent(site).greet("a-client-with-quite-a-long-name");
@@ -376,4 +376,87 @@ export async function the_record_tells_the_story_and_proves_itself(browser, site
   await page.goto("/numbers?period=hour");
   assert.match(await page.locator(".tiles").textContent(), /Commands1/);
   assert.ok((await page.locator("svg.plot rect").count()) > 0);
+}
+
+const startJob = async (agent, prompt) => {
+  const accepted = await agent.call("start-task", { agent: "painter", prompt });
+  assert.equal(accepted.status, "accepted", JSON.stringify(accepted));
+  return accepted.jobId;
+};
+
+export async function a_job_is_followed_from_its_task_to_its_end(browser, site) {
+  const page = await browser.window(site, { viewport: { width: 1280, height: 900 } });
+  await logIn(page, site.tokens.ana, "/jobs");
+  await page.getByText("No jobs here").waitFor();
+  const agent = await new Agent(site, site.tokens.agent).greet();
+  const id = await startJob(agent, `Fix the total of the cart ${HOSTILE}`);
+  // It comes without a reload, and says that it waits.
+  await page.locator("tbody tr").filter({ hasText: "waits for a person" }).waitFor();
+  await page.locator("tbody tr a").click();
+  await page.getByRole("heading", { name: "Job", exact: true }).waitFor();
+  const talk = page.locator("[data-talk]");
+  await talk.getByText("I will look at the tests first").waitFor();
+  await talk.locator(".entry", { hasText: "Command failed" }).getByText("What it said").click();
+  await talk.getByText("0.30000000000000004").waitFor();
+  await talk.locator(".entry", { hasText: "Edit done" }).getByText("src/cart.rs").first().click();
+  assert.equal(await talk.locator(".diff .added").count(), 4);
+  assert.equal(await page.locator("[data-diff] .diff .removed").count(), 3);
+  assert.match(await page.locator(".task").textContent(), /<script>window.hit=1<\/script>/);
+  assert.equal(await page.evaluate(() => globalThis.hit), undefined);
+  for (const [scheme, width] of [["light", 1280], ["dark", 320]]) {
+    const other = await browser.window(site, { viewport: { width, height: 900 }, colorScheme: scheme });
+    await logIn(other, site.tokens.vic, `/jobs/${id}?steps=1`);
+    await other.locator("[data-talk] li").first().waitFor();
+    await other.evaluate(() => document.querySelectorAll("details").forEach((part) => (part.open = true)));
+    for (const place of [`/jobs/${id}?steps=1`, "/jobs"]) {
+      if (place === "/jobs") await other.goto(place);
+      await accessible(other, `${place} in ${scheme}`);
+      await fits(other, `${place} at ${width}`);
+    }
+  }
+  // The question is one click away; its answer is seen on the page that stayed open.
+  const asked = await page.context().newPage();
+  await asked.goto(`/jobs/${id}`);
+  await asked.locator(".notice").getByRole("link", { name: /git commit/ }).click();
+  await asked.waitForTimeout(900);
+  await asked.getByRole("button", { name: "Approve", exact: true }).click();
+  await asked.getByText(/Approved.* by ana/).waitFor();
+  await talk.getByText("Done: prices are added up in cents").waitFor();
+  const tiles = page.locator(".tiles");
+  await tiles.getByText("done", { exact: true }).waitFor();
+  await tiles.getByText("19,515").waitFor();
+  assert.ok(await page.getByRole("button", { name: "Interrupt" }).isHidden(), "what has ended is not interrupted");
+  await page.getByRole("link", { name: "In the record" }).click();
+  await page.getByRole("heading", { name: "Story of a call" }).waitFor();
+  assert.match(await page.locator("main").textContent(), /job\.completed/);
+}
+
+export async function operators_speak_to_agents_and_call_them_back_and_nobody_else_does(browser, site) {
+  const agent = await new Agent(site, site.tokens.agent).greet();
+  const id = await startJob(agent, "wait for me");
+  const [ana, vic] = [await browser.window(site), await browser.window(site)];
+  await logIn(ana, site.tokens.ana, `/jobs/${id}`);
+  await logIn(vic, site.tokens.vic, `/jobs/${id}`);
+  await vic.locator("[data-talk]").getByText("I think about it").waitFor();
+  assert.equal(await vic.getByRole("button", { name: /Interrupt|Send/ }).count(), 0);
+  for (const [act, body] of [["interrupt", ""], ["messages", "message=hello"]]) {
+    const status = await vic.evaluate(
+      async ([path, body]) => (await fetch(path, { method: "POST", headers: { "content-type": "application/x-www-form-urlencoded" }, body })).status,
+      [`/jobs/${id}/${act}`, body],
+    );
+    assert.equal(status, 403, act);
+  }
+  // A page of another site has no say either.
+  const [{ name, value }] = await ana.context().cookies();
+  const headers = { cookie: `${name}=${value}`, origin: "https://evil.example", "content-type": "application/x-www-form-urlencoded" };
+  const forged = await fetch(`${site.url}/jobs/${id}/interrupt`, { method: "POST", headers, body: "", redirect: "manual" });
+  assert.equal(forged.status, 403);
+  await ana.getByRole("button", { name: "Interrupt" }).click();
+  // Both pages see it, one of them without having done anything.
+  await vic.locator(".tiles").getByText("interrupted", { exact: true }).waitFor();
+  await ana.locator(".tiles").getByText("interrupted", { exact: true }).waitFor();
+  await ana.getByLabel("Say something to the agent").fill("take care");
+  await ana.getByRole("button", { name: "Send" }).click();
+  await ana.waitForURL((url) => !url.pathname.endsWith(id));
+  await ana.locator("[data-talk]").getByText("You said: take care").waitFor();
 }

@@ -10,9 +10,6 @@ use std::path::{Path, PathBuf};
 
 use countersign_agents::{Household, Launcher, driver};
 use countersign_exec::user_of_agents;
-use countersign_gateway::audit::Pending;
-use countersign_gateway::job::driver::Endpoint;
-use countersign_gateway::job::state::Job;
 use countersign_gateway::job::supervise::{Agent, Agents};
 use countersign_gateway::tools::jobs::Offered;
 
@@ -78,10 +75,6 @@ impl Installed {
 impl Agents for Installed {
     fn find(&self, name: &str) -> Option<Agent> {
         self.agents.get(name).map(|(_, agent)| agent.clone())
-    }
-
-    fn endpoint(&self, _job: &Job) -> Pending<Option<Endpoint>> {
-        Box::pin(async { None })
     }
 }
 

@@ -1,6 +1,7 @@
 //! What can be typed: commands, options and their help.
 
 mod jobs;
+mod runs;
 
 use std::path::PathBuf;
 
@@ -8,6 +9,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::Flags;
 pub(crate) use jobs::{JobStart, Jobs};
+pub(crate) use runs::{RunStart, Runs};
 
 /// Stands between AI agents and this machine: policy, approval, confinement, record.
 #[derive(Parser, Debug)]
@@ -71,6 +73,12 @@ pub(crate) enum Command {
     /// Give work to coding agents, and look after it.
     #[command(subcommand)]
     Jobs(Jobs),
+    /// Set off the runs of agents for issues, and look after them.
+    #[command(subcommand)]
+    Runs(Runs),
+    /// Answer an agent that asks by a hook before it uses a tool of its own.
+    #[command(subcommand)]
+    Hook(Hook),
     /// Show the sessions of clients.
     #[command(subcommand)]
     Sessions(Sessions),
@@ -104,7 +112,8 @@ pub(crate) enum Command {
                             copy is kept next to it.\n\n\
                             Examples:\n  countersign connect claude-code\n  \
                             countersign --config policy.yaml connect codex --write\n  \
-                            countersign connect vscode --scope project --http"
+                            countersign connect vscode --scope project --http\n  \
+                            countersign connect claude-code --governed --write"
     )]
     Connect(Connect),
     /// Show what this is within a minute: a server, an agent that asks for things, and you who decide.
@@ -122,6 +131,20 @@ impl Command {
     pub(crate) fn serves(&self) -> bool {
         matches!(self, Self::Stdio | Self::Serve(_) | Self::Exec(_))
     }
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Hook {
+    /// Read an event of Claude Code on standard input, and say whether the tool may be used.
+    #[command(
+        after_help = "`countersign connect claude-code --governed` writes the hook. Whatever goes wrong, the tool is \
+                      not used (exit code 2)."
+    )]
+    ClaudeCode {
+        /// How long to wait for a person; less than Claude Code waits for the hook.
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        wait_seconds: u64,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -272,9 +295,12 @@ pub(crate) enum Tokens {
         /// Whose it is, as the record will say.
         #[arg(long, value_name = "N")]
         name: String,
-        /// The run that it ends with.
+        /// The run whose agent it is for, and with which it ends; then it also ends by itself.
         #[arg(long, value_name = "RUN_ID")]
         run: Option<String>,
+        /// How long a run's token lasts, such as `90m` or `24h`; a day when left out, a week at most.
+        #[arg(long, value_name = "TIME", requires = "run")]
+        expires_in: Option<String>,
         /// Print JSON.
         #[arg(long)]
         json: bool,
@@ -474,6 +500,10 @@ pub(crate) struct Connect {
     /// Edit the client's file; otherwise it is only printed what belongs there.
     #[arg(long)]
     pub(crate) write: bool,
+    /// For claude-code: let it ask before it uses its own shell, edits files or fetches pages, by a hook in its
+    /// settings, instead of naming the server.
+    #[arg(long, conflicts_with_all = ["http", "url", "no_token", "name", "force"])]
+    pub(crate) governed: bool,
     /// Let the client reach a running server by HTTP instead of starting its own.
     #[arg(long)]
     pub(crate) http: bool,

@@ -13,47 +13,90 @@ use countersign_gateway::audit::redact::Redactor;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::{CredentialId, IdSource};
 use countersign_gateway::job::desk::{DeskParts, JobDesk};
-use countersign_gateway::job::supervise::{Supervisor, SupervisorParts, SupervisorSettings};
+use countersign_gateway::job::news::JobNews;
+use countersign_gateway::job::supervise::{Endpoints as _, Supervisor, SupervisorParts, SupervisorSettings};
 use countersign_gateway::limits;
+use countersign_gateway::run::desk::RunDesk;
 use countersign_gateway::session::{Caller, Role, Transport};
+use countersign_gateway::tools::acts::Toolbox;
 use countersign_gateway::tools::jobs::JobTools;
-use countersign_store::Store;
+use countersign_gateway::tools::prompt::PromptTools;
+use countersign_gateway::tools::runs::RunTools;
+use countersign_store::SqliteStore;
 use countersign_store::session_files::SessionFiles;
 
 use crate::agents::{Around, Installed};
 use crate::config::Settings;
+use crate::control;
+use crate::endpoints::{Door, JobEndpoints, Shared};
 use crate::start::{self, Joined, Started};
-use crate::whereabouts;
+use crate::{runs, whereabouts};
 
 /// Time between two looks whether the last job has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Where this process looks after jobs; nowhere, where there are no agents.
-pub(crate) struct Workshop(Option<Open>);
-
-struct Open {
-    desk: Arc<JobDesk>,
-    supervisor: Arc<Supervisor>,
+/// Where people and tools bring work, and where this process looks after it: nowhere, where there are no
+/// agents.
+pub(crate) struct Workshop {
+    pub(crate) desk: Arc<JobDesk>,
+    pub(crate) news: Arc<JobNews>,
+    pub(crate) runs: Arc<RunDesk>,
+    /// The names of those that can be started here.
+    pub(crate) agents: Vec<String>,
+    supervisor: Option<Arc<Supervisor>>,
 }
 
 impl Workshop {
+    /// Where nothing new is begun; what was done before can be looked at.
+    pub(crate) fn without_agents(started: &Started, joined: &Joined) -> Self {
+        let redactor = started.redactor();
+        Self {
+            desk: desk(&started.settings, &joined.record, &joined.board, &redactor),
+            news: JobNews::new(joined.record.clone(), joined.board.clone(), Clock::system()),
+            runs: runs::desk(&joined.record, &joined.board, &redactor),
+            agents: Vec::new(),
+            supervisor: None,
+        }
+    }
+
     /// Brings the tools and begins to look after jobs, also those that another process left. Without agents
-    /// there are no tools: none is listed that could not work.
-    pub(crate) fn open(started: &Started, joined: &Joined, homes: &Path) -> Self {
-        let Some(agents) = installed(started, homes) else {
-            return Self(None);
-        };
+    /// there are none of their tools: none is listed that could not work. Tokens of jobs whose process is gone
+    /// are revoked first, before anybody could come with one.
+    pub(crate) async fn open(
+        started: &Started,
+        joined: &Joined,
+        homes: &Path,
+        door: Door,
+        more: Vec<Arc<dyn Toolbox>>,
+    ) -> Self {
+        let Self { desk, news, runs, .. } = Self::without_agents(started, joined);
         let (record, redactor) = (&joined.record, started.redactor());
-        let desk = desk(&started.settings, record, &joined.board, &redactor);
-        joined
-            .gateway
-            .equip(vec![JobTools::new(desk.clone(), agents.offered())]);
+        let endpoints = Shared(JobEndpoints::new(door, record.clone(), joined.gateway.clone()));
+        endpoints.sweep().await;
+        let mut boxes: Vec<Arc<dyn Toolbox>> = vec![prompt(started), RunTools::new(runs.clone(), record.clone())];
+        boxes.extend(more);
+        boxes.extend(control::toolboxes(started, record));
+        control::repair(&boxes);
+        let Some(agents) = installed(started, homes) else {
+            joined.gateway.equip(boxes);
+            return Self {
+                desk,
+                news,
+                runs,
+                agents: Vec::new(),
+                supervisor: None,
+            };
+        };
+        let offered = agents.offered();
+        boxes.push(JobTools::new(desk.clone(), offered.clone()));
+        joined.gateway.equip(boxes);
         let supervisor = Supervisor::new(SupervisorParts {
             jobs: record.clone(),
             record: record.clone(),
             files: Arc::new(SessionFiles::below(&started.settings.state_dir)),
             board: joined.board.clone(),
             agents: Arc::new(agents),
+            endpoints: Arc::new(endpoints),
             judge: joined.gateway.clone(),
             redactor,
             clock: Clock::system(),
@@ -63,33 +106,43 @@ impl Workshop {
                 idle_max: limits::JOB_IDLE_MAX,
             },
         });
+        tokio::spawn(news.clone().run(supervisor.news()));
+        joined.gateway.tell_of_jobs(news.clone());
         tokio::spawn(supervisor.clone().run());
-        Self(Some(Open { desk, supervisor }))
+        Self {
+            desk,
+            news,
+            runs,
+            agents: offered.names,
+            supervisor: Some(supervisor),
+        }
     }
 
     /// Takes no more jobs; those at work are found by the next server.
     pub(crate) fn close(&self) {
-        if let Some(open) = &self.0 {
-            open.supervisor.close();
+        if let Some(supervisor) = &self.supervisor {
+            supervisor.close();
         }
     }
 
     /// Takes no more jobs, and leaves none behind that nobody looks after.
     pub(crate) async fn leave(&self, settings: &Settings) {
-        let Some(open) = &self.0 else { return };
-        open.supervisor.close();
+        let Some(supervisor) = &self.supervisor else {
+            return;
+        };
+        supervisor.close();
         if whereabouts::find(&settings.state_dir).is_some() {
             return;
         }
         let caller = itself();
-        for job in open.supervisor.held() {
+        for job in supervisor.held() {
             // It may have ended at this moment.
-            if let Err(refusal) = open.desk.interrupt(&caller, &job).await {
+            if let Err(refusal) = self.desk.interrupt(&caller, &job).await {
                 tracing::debug!(reason = refusal.message, "a job was not interrupted");
             }
         }
         let ended = async {
-            while !open.supervisor.held().is_empty() {
+            while !supervisor.held().is_empty() {
                 tokio::time::sleep(LOOK).await;
             }
         };
@@ -99,8 +152,18 @@ impl Workshop {
     }
 }
 
+/// What answers for the tools that agents have of their own.
+pub(crate) fn prompt(started: &Started) -> Arc<dyn Toolbox> {
+    PromptTools::new(started.redactor(), Path::exists)
+}
+
 /// Where people and tools bring work.
-pub(crate) fn desk(settings: &Settings, record: &Arc<Store>, board: &Arc<Board>, redactor: &Redactor) -> Arc<JobDesk> {
+pub(crate) fn desk(
+    settings: &Settings,
+    record: &Arc<SqliteStore>,
+    board: &Arc<Board>,
+    redactor: &Redactor,
+) -> Arc<JobDesk> {
     JobDesk::new(DeskParts {
         jobs: record.clone(),
         record: record.clone(),
@@ -140,5 +203,6 @@ fn itself() -> Caller {
         actor: Actor::system("shutdown"),
         transport: Transport::Stdio,
         run: None,
+        job: None,
     }
 }

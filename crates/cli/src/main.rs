@@ -5,14 +5,18 @@ mod agents;
 mod approvers;
 mod cli;
 mod commands;
+mod control;
 
 mod reload;
+mod runs;
 mod start;
 mod whereabouts;
 mod wiring;
 
 mod config;
 mod edited;
+mod endpoints;
+mod github;
 mod interpreters;
 mod jobs;
 mod policy;
@@ -66,6 +70,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         // Forked before anything else exists: small, single-threaded, without secrets.
         Command::Stdio => commands::stdio::run(&flags, Launchpad::prepare()?)?,
         Command::Exec(exec) => return commands::exec::run(&flags, exec, Launchpad::prepare()?),
+        Command::Hook(hook) => return Ok(commands::hook::run(&flags, hook)),
         Command::Serve(serve) => {
             let launchpad = Launchpad::prepare()?;
             let listen = serve.listen.clone();
@@ -75,6 +80,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Approve(approve) => return commands::approvals::decide::approve(&flags, approve),
         Command::Deny(deny) => return commands::approvals::decide::deny(&flags, deny),
         Command::Jobs(jobs) => return commands::jobs::run(&flags, jobs),
+        Command::Runs(runs) => return commands::runs::run(&flags, runs),
         Command::Sessions(sessions) => commands::sessions::run(&flags, sessions)?,
         Command::Tokens(tokens) => commands::tokens::run(&flags, tokens)?,
         Command::Audit(audit) => return commands::audit::run(&flags, audit),

@@ -81,6 +81,13 @@ impl Commands {
         Some(live.clone())
     }
 
+    /// What an owner has at work here.
+    pub fn of(&self, owner: &CredentialId) -> Vec<Arc<Live>> {
+        let inner = self.lock();
+        let running = inner.running.iter().filter(|((of, _), _)| of == owner);
+        running.map(|(_, live)| live.clone()).collect()
+    }
+
     pub fn is_closing(&self) -> bool {
         self.lock().closing
     }

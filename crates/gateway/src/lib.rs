@@ -26,6 +26,8 @@ pub mod audit;
 pub mod job;
 pub mod run;
 
+pub mod github;
+
 pub mod tools;
 
 pub mod call;
@@ -34,4 +36,5 @@ pub mod commands;
 pub mod clock;
 pub mod error;
 pub mod ids;
+pub mod lease;
 pub mod limits;

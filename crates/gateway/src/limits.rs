@@ -9,6 +9,8 @@ pub const OUTPUT_BYTES_DEFAULT: usize = 1 << 20;
 pub const ANSWER_WITHIN_DEFAULT: Duration = Duration::from_millis(45_000);
 /// The longest a `command_status` call may wait.
 pub const STATUS_WAIT_MAX: Duration = Duration::from_millis(45_000);
+/// Longest wait for a person that a caller of `approval_prompt` may ask for.
+pub const PROMPT_WAIT_MAX: Duration = Duration::from_secs(3_600);
 /// The longest page of output one `command_status` returns.
 pub const OUTPUT_PAGE_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of a shell line.
@@ -125,8 +127,25 @@ pub const JOB_LIMIT_PAUSE: Duration = Duration::from_secs(15 * 60);
 /// Time between two signs of life of whoever looks after a job, and how long none means death.
 pub const JOB_BEAT_EVERY: Duration = Duration::from_secs(10);
 pub const JOB_BEAT_MISSED: Duration = Duration::from_secs(60);
+/// Time between two summaries of a session that is at work; each is written at its end as well.
+pub const METRICS_EVERY: Duration = Duration::from_secs(3_600);
 /// Jobs, or events of one, that are read in one go.
 pub const JOBS_AT_ONCE: usize = 256;
 pub const JOB_EVENTS_AT_ONCE: usize = 1_000;
 /// How long an agent may take to end a turn that was interrupted before its conversation is stopped.
 pub const INTERRUPT_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a run may work when nobody says, and at most.
+pub const RUN_TIME_DEFAULT: Duration = Duration::from_secs(4 * 3_600);
+pub const RUN_TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// How long a run's token is good for, and at most.
+pub const RUN_TOKEN_TIME_DEFAULT: Duration = Duration::from_secs(24 * 3_600);
+pub const RUN_TOKEN_TIME_MAX: Duration = Duration::from_secs(7 * 24 * 3_600);
+/// Runs that are read in one go.
+pub const RUNS_AT_ONCE: usize = 256;
+/// Characters of what a run is about, and of what is asked of it.
+pub const RUN_TITLE_CHARS_MAX: usize = 300;
+pub const RUN_INSTRUCTIONS_CHARS_MAX: usize = 100_000;
+/// Characters of what an agent says of its run.
+pub const RUN_STATUS_CHARS_MAX: usize = 100;
+/// Bytes of `owner/name`.
+pub const REPOSITORY_BYTES_MAX: usize = 140;

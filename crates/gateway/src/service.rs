@@ -12,6 +12,8 @@ use crate::catalog::definition::ToolDefinition;
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal};
 use crate::ids::{CorrelationId, RequestId, SessionId};
+use crate::job::event::JobEvent;
+use crate::job::news::JobListener;
 use crate::session::{Caller, Transport};
 
 /// The gateway, as transports use it.
@@ -23,6 +25,16 @@ pub trait Service: Send + Sync + 'static {
     /// Changes whenever somebody's list of tools may be another one. Its end says that it never will.
     fn tool_changes(&self) -> watch::Receiver<u64> {
         watch::channel(0).1
+    }
+
+    /// What happens to jobs from now on, everybody's; none where there are no jobs.
+    fn job_news(&self) -> Option<JobListener> {
+        None
+    }
+
+    /// What policy said since the start, by its word: `allow`, `ask`, `deny`.
+    fn verdicts(&self) -> Vec<(&'static str, u64)> {
+        Vec::new()
     }
 
     /// The policy in force, as this caller may read it.
@@ -92,6 +104,9 @@ pub struct RefusedEnvelope {
 pub trait Progress: Send + Sync + 'static {
     /// A piece of output, or a sign of life when there is none. Must not block.
     fn report(&self, message: &str);
+
+    /// Something that happened to a job that the call waits for. Must not block.
+    fn job(&self, _event: &JobEvent) {}
 }
 
 /// A tool's answer.

@@ -11,13 +11,17 @@
 mod acting;
 mod adopting;
 mod asking;
+mod assigning;
 mod closing;
 mod consulting;
+mod dismissing;
 mod envelopes;
 mod invocations;
 mod joining;
 mod looking;
+mod performing;
 mod submitting;
+mod verdicts;
 mod waiting;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -47,6 +51,7 @@ use crate::error::{ErrorCode, Refusal};
 use crate::execution::live::Live;
 use crate::execution::{Ended, Executor, Gate, How};
 use crate::ids::{CorrelationId, IdSource, RequestId};
+use crate::job::news::{JobListener, JobNews};
 use crate::limits;
 use crate::policy::actor::Context;
 use crate::policy::again;
@@ -59,6 +64,7 @@ use crate::session::{self, Admitted, Caller, Role};
 use crate::tools::acts::Toolbox;
 use crate::tools::exec::request::CommandRequest;
 pub use adopting::{Adopted, Outlook};
+use verdicts::Verdicts;
 use waiting::{Asking, Settled};
 
 /// The gateway: policy in force, the ports, and the commands of this process.
@@ -76,6 +82,9 @@ pub struct Gateway {
     toolboxes: OnceLock<Vec<Arc<dyn Toolbox>>>,
     /// Counts the policies under which tools are listed otherwise.
     lists: watch::Sender<u64>,
+    /// What happens to jobs, where there are any.
+    news: OnceLock<Arc<JobNews>>,
+    verdicts: Verdicts,
 }
 
 /// What the binary joins to the spine.
@@ -136,7 +145,7 @@ impl InForce {
         let context = self.policy.context(caller);
         let known = self.snapshots.iter().find(|(role, _)| *role == context.role);
         match known {
-            Some((_, snapshot)) if !context.is_in_a_run() => snapshot.clone(),
+            Some((_, snapshot)) if context.is_plain() => snapshot.clone(),
             _ => Arc::new(with_keys(&self.snapshot, &context)),
         }
     }
@@ -161,7 +170,15 @@ impl Gateway {
             lookups: tokio::sync::RwLock::new(()),
             toolboxes: OnceLock::new(),
             lists: watch::Sender::new(0),
+            news: OnceLock::new(),
+            verdicts: Verdicts::default(),
         })
+    }
+
+    /// Brings the news of jobs, once.
+    pub fn tell_of_jobs(&self, news: Arc<JobNews>) {
+        let first = self.news.set(news).is_ok();
+        assert!(first, "a gateway hears of jobs from one place");
     }
 
     /// Brings tools that are no commands, once, before the first caller looks.
@@ -231,7 +248,7 @@ impl Gateway {
             opening = Some(self.opening(&admitted, &request, &live, &trace, &audit));
             if !matches!(verdict, Verdict::Deny(_)) {
                 let context = in_force.policy.context(admitted.caller());
-                trace.step(Step::Validate, self.validated(&verdict, &context, &in_force));
+                trace.step(Step::Validate, self.validated(&verdict, &context, &in_force, &live));
                 if matches!(&verdict, Verdict::Allow(permit) if permit.auto_approved) {
                     trace.mark(ApprovalState::AutoApproved);
                 }
@@ -291,8 +308,10 @@ impl Gateway {
     /// What policy says of a request.
     fn verdict(&self, admitted: &Admitted, request: &CommandRequest, in_force: &InForce) -> Verdict {
         let context = in_force.policy.context(admitted.caller());
-        tracing::info_span!("policy")
-            .in_scope(|| decide::decide(&in_force.policy, &context, request, &in_force.outlook.surroundings()))
+        let verdict = tracing::info_span!("policy")
+            .in_scope(|| decide::decide(&in_force.policy, &context, request, &in_force.outlook.surroundings()));
+        self.verdicts.count(verdict.word());
+        verdict
     }
 
     /// Runs what is cleared; nothing starts before the record of it is durable. An approval is used up in
@@ -306,7 +325,7 @@ impl Gateway {
         approval: Option<Box<ApprovalRequest>>,
         live: &Arc<Live>,
     ) -> Ended {
-        trace.step(Step::Dispatch, self.dispatched(&cleared, live));
+        trace.step(Step::Dispatch, self.dispatched(admitted, &cleared, live));
         let mut change = Change {
             events: trace.take(),
             open: opening,
@@ -433,7 +452,7 @@ impl Service for Arc<Gateway> {
         let in_force = self.in_force();
         let listed = || catalog::listed(&in_force.policy, self.toolboxes(), caller).into();
         let known = in_force.tools.iter().find(|(role, _)| *role == caller.role);
-        match known.filter(|_| caller.run.is_none()) {
+        match known.filter(|_| caller.run.is_none() && caller.job.is_none()) {
             Some((_, tools)) => Arc::clone(tools.get_or_init(listed)),
             None => listed(),
         }
@@ -441,6 +460,14 @@ impl Service for Arc<Gateway> {
 
     fn tool_changes(&self) -> watch::Receiver<u64> {
         self.lists.subscribe()
+    }
+
+    fn job_news(&self) -> Option<JobListener> {
+        self.news.get().map(|news| news.listen())
+    }
+
+    fn verdicts(&self) -> Vec<(&'static str, u64)> {
+        self.verdicts.counted()
     }
 
     fn policy(&self, caller: &Caller) -> Value {

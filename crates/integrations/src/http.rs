@@ -268,7 +268,7 @@ impl Drop for Line {
 }
 
 /// The authorities that this machine trusts. Reading them may take a while, so a thread of its own does.
-async fn certificates() -> Result<Arc<ClientConfig>, String> {
+pub(crate) async fn certificates() -> Result<Arc<ClientConfig>, String> {
     let loaded = tokio::task::spawn_blocking(|| {
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);

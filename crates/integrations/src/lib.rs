@@ -2,4 +2,9 @@
 #![forbid(unsafe_code)]
 
 pub mod approver;
+pub mod github;
+pub mod github_secrets;
 pub mod http;
+pub mod kubernetes;
+pub mod postgres;
+pub mod vault;

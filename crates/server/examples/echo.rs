@@ -61,6 +61,7 @@ async fn over_http() -> Result<(), Box<dyn std::error::Error>> {
         gauges: Arc::default(),
         office: None,
         callbacks: None,
+        webhooks: None,
         seal_key: SealKey::of_this_process(),
         fixtures: match std::env::args().nth(2).as_deref() {
             Some("fixtures") => ConformanceFixtures::Served,
@@ -78,12 +79,12 @@ impl Service for Echo {
         static TOOLS: OnceLock<Arc<[ToolDefinition]>> = OnceLock::new();
         let tools = || {
             Arc::from([ToolDefinition {
-                name: "echo",
-                title: "Echo",
-                description: "answers with its arguments",
+                name: "echo".into(),
+                title: "Echo".into(),
+                description: "answers with its arguments".into(),
                 input_schema: json!({"type": "object"}),
                 output_schema: json!({"type": "object"}),
-                version: "1.0.0",
+                version: "1.0.0".into(),
                 hints: Hints {
                     read_only: true,
                     destructive: false,

@@ -4,6 +4,7 @@
 //! client makes up is counted under one name, so that nobody can fill our memory with labels.
 
 mod gauges;
+mod standing;
 
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use prometheus_client::registry::{Registry, Unit};
 
 pub(crate) use gauges::Counted;
 pub use gauges::Gauges;
+pub(crate) use standing::Standing;
 
 /// Upper bounds of a call's time, in seconds: from a bare `true` to the longest a call may take.
 const SECONDS: [f64; 13] = [
@@ -34,6 +36,7 @@ pub(crate) struct Metrics {
     refused: Family<CodeLabels, Counter>,
     sessions: Family<StateLabels, Gauge>,
     requests: Family<StatusLabels, Counter>,
+    pub(crate) standing: Standing,
 }
 
 /// A word of a closed set.
@@ -113,6 +116,7 @@ impl Metrics {
         registry.register("connections", "open connections", gauges.connections.clone());
         let about = "responses that are streams of events";
         registry.register("streams", about, gauges.streams.clone());
+        let standing = Standing::registered(&mut registry);
         let version = Info::new(vec![("version", env!("CARGO_PKG_VERSION"))]);
         registry.register("build", "what is running", version);
         Self {
@@ -123,6 +127,7 @@ impl Metrics {
             refused,
             sessions,
             requests,
+            standing,
         }
     }
 
@@ -151,6 +156,11 @@ impl Metrics {
         let labels = ToolLabels { tool: tool.clone() };
         self.seconds.get_or_create(&labels).observe(took.as_secs_f64());
         self.calls.get_or_create(&CallLabels { tool, status }).inc();
+    }
+
+    /// Counts how a command was confined, as its result tells.
+    pub(crate) fn confined(&self, result: &serde_json::Value) {
+        self.standing.answered(result);
     }
 
     pub(crate) fn refused(&self, code: ErrorCode) {

@@ -6,8 +6,11 @@ use axum::http::{HeaderMap, Method, header};
 use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::reading::Records;
 use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::job::desk::JobDesk;
+use countersign_gateway::job::news::JobNews;
 use countersign_gateway::policy::explain::Explains;
 use countersign_gateway::policy::standing::StandingRules;
+use countersign_gateway::run::manual::ManualRuns;
 use countersign_gateway::session::login::Logins;
 use countersign_gateway::session::{Caller, Role};
 
@@ -22,6 +25,9 @@ pub struct Office {
     pub logins: Arc<dyn Logins>,
     pub rules: Arc<dyn StandingRules>,
     pub policy: Arc<dyn Explains>,
+    pub jobs: Arc<JobDesk>,
+    pub job_news: Arc<JobNews>,
+    pub runs: ManualRuns,
 }
 
 /// Who sent a request, as far as the front door could tell. Every request that reaches a route carries one.

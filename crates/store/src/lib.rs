@@ -15,6 +15,7 @@ pub mod postgres;
 pub mod process;
 pub mod prove;
 mod random;
+mod run_token;
 
 pub mod session_files;
 pub mod sqlite;

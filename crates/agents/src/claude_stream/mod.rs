@@ -97,6 +97,8 @@ impl ClaudeStream {
                 "headers": {"Authorization": "Bearer ${COUNTERSIGN_TOKEN}"}});
             let servers = json!({"mcpServers": {"countersign": server}});
             arguments.push(format!("--mcp-config={servers}"));
+            // Such a call is judged when it reaches us; asked for before, people would be asked twice.
+            arguments.push("--allowedTools=mcp__countersign".to_owned());
         }
         arguments
     }

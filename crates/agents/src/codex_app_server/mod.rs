@@ -77,8 +77,8 @@ impl CodexAppServer {
     async fn open(
         &self,
         server: Arc<Server>,
-        method: &str,
-        params: Value,
+        job_id: &str,
+        (method, params): (&str, Value),
         events: &EventSink,
     ) -> Result<Opened, DriverError> {
         let opened = async {
@@ -99,7 +99,7 @@ impl CodexAppServer {
                 answer,
             }),
             Err(error) => {
-                self.servers.let_go(&server).await;
+                self.servers.let_go(&server, job_id).await;
                 Err(error)
             }
         }
@@ -117,7 +117,7 @@ impl CodexAppServer {
         let (id, model) = (text("/thread/id"), text("/model"));
         let id = id.filter(|id| known.is_none_or(|known| known == id));
         let Some(id) = id else {
-            self.servers.let_go(&opened.server).await;
+            self.servers.let_go(&opened.server, &terms.job_id).await;
             return Err(DriverError::Lost(
                 "the app-server answered with another conversation".to_owned(),
             ));
@@ -245,7 +245,9 @@ fn config(terms: &Terms) -> Value {
         variables["COUNTERSIGN_MCP_URL"] = json!(endpoint.url);
         variables["COUNTERSIGN_TOKEN"] = json!(endpoint.token);
         config["mcp_servers"] = json!({"countersign": {"url": endpoint.url,
-            "http_headers": {"Authorization": format!("Bearer {}", endpoint.token)}}});
+            "http_headers": {"Authorization": format!("Bearer {}", endpoint.token)},
+            // Such a call is judged when it reaches us; asked for before, people would be asked twice.
+            "default_tools_approval_mode": "approve"}});
     }
     config["shell_environment_policy"] = json!({"set": variables});
     config
@@ -307,7 +309,12 @@ impl AgentDriver for CodexAppServer {
         Box::pin(async move {
             let server = driver.servers.take(&start.terms)?;
             let opened = driver
-                .open(server, "thread/start", driver.settings(&start.terms), &events)
+                .open(
+                    server,
+                    &start.terms.job_id,
+                    ("thread/start", driver.settings(&start.terms)),
+                    &events,
+                )
                 .await?;
             let thread = driver.converse(opened, &start.terms, events, None).await?;
             driver.say(thread.follow(), &start.prompt).await
@@ -324,15 +331,23 @@ impl AgentDriver for CodexAppServer {
                 .and_then(|mark| driver.servers.take_up(mark, &resume.terms));
             if let Some(server) = found {
                 let opened = driver
-                    .open(server, "thread/resume", json!({"threadId": id}), &events)
+                    .open(
+                        server,
+                        &resume.terms.job_id,
+                        ("thread/resume", json!({"threadId": id})),
+                        &events,
+                    )
                     .await?;
                 return driver.take_up(opened, resume.words, &id, &resume.terms, events).await;
             }
             reap(&resume.terms.job_id, None).await;
+            driver.servers.end_unrecorded(&resume.terms.job_id).await;
             let server = driver.servers.take(&resume.terms)?;
             let mut settings = driver.settings(&resume.terms);
             settings["threadId"] = json!(id);
-            let opened = driver.open(server, "thread/resume", settings, &events).await?;
+            let opened = driver
+                .open(server, &resume.terms.job_id, ("thread/resume", settings), &events)
+                .await?;
             let thread = driver.converse(opened, &resume.terms, events, Some(&id)).await?;
             let (Words::Next(prompt) | Words::IfCutOff(prompt)) = resume.words;
             driver.say(thread.follow(), &prompt).await
@@ -343,8 +358,9 @@ impl AgentDriver for CodexAppServer {
         let servers = Arc::clone(&self.servers);
         Box::pin(async move {
             reap(&job_id, None).await;
-            if let Some(mark) = process {
-                servers.end_unused(&mark, &job_id).await;
+            match process {
+                Some(mark) => servers.end_unused(&mark, &job_id).await,
+                None => servers.end_unrecorded(&job_id).await,
             }
         })
     }

@@ -23,6 +23,8 @@ use crate::limits;
 use crate::process::{self, Ending, Launch, Launcher, Place, Streams, Tree};
 use crate::speech::{how_it_ended, text_at};
 
+/// How the names of processes begin, which are their marks as well.
+const NAMED: &str = "codex-";
 const SOCKET: &str = "app-server";
 const ERRORS: &str = "errors";
 
@@ -130,9 +132,9 @@ impl Servers {
         Some(server)
     }
 
-    /// Lets go of a process. With its last user it is ended, unless it still works for somebody who has not
-    /// come back to it yet.
-    pub(super) async fn let_go(&self, server: &Arc<Server>) {
+    /// Lets go of a process for a job. With its last user it is ended, unless it still works for somebody who
+    /// has not come back to it yet. A turn of this job that does not end is nobody's any more.
+    pub(super) async fn let_go(&self, server: &Arc<Server>, job_id: &str) {
         let is_last = {
             let mut running = self.running();
             let place = running.iter().position(|shared| Arc::ptr_eq(&shared.server, server));
@@ -145,7 +147,7 @@ impl Servers {
                 is_last
             })
         };
-        if is_last && !server.works_for_others().await {
+        if is_last && !server.works_for_others(job_id).await {
             server.end().await;
         }
     }
@@ -160,15 +162,25 @@ impl Servers {
             return;
         };
         server.abandon(job_id).await;
-        // An interrupted turn takes a moment to be over.
-        let deadline = Instant::now() + limits::PROTOCOL_GRACE;
-        while server.works_for_others().await {
-            if Instant::now() > deadline {
-                return;
-            }
-            sleep(limits::LEFTOVER_LOOK).await;
+        if !server.works_for_others(job_id).await {
+            server.end().await;
         }
-        server.end().await;
+    }
+
+    /// Ends processes that were started for a job by somebody who died before that was on record. Nobody else
+    /// knows of them.
+    pub(super) async fn end_unrecorded(&self, job_id: &str) {
+        let job = job_id.to_owned();
+        let found = tokio::task::spawn_blocking(move || process::started_for(&job)).await;
+        let servers = found
+            .unwrap_or_default()
+            .into_iter()
+            .filter(|(_, name)| name.starts_with(NAMED));
+        // What such a process started is found beside it, and goes with it.
+        for (mark, name) in servers {
+            let socket = Some(self.launcher.place_of(&name).socket);
+            self.end_unused(&ProcessMark { socket, ..mark }, job_id).await;
+        }
     }
 
     fn running(&self) -> MutexGuard<'_, Vec<Shared>> {
@@ -176,7 +188,7 @@ impl Servers {
     }
 
     fn launch(&self, terms: &Terms) -> Result<Server, DriverError> {
-        let name = format!("codex-{}", Uuid::now_v7().simple());
+        let name = format!("{NAMED}{}", Uuid::now_v7().simple());
         let place = self.launcher.place(&name)?;
         let mut command = self.command.clone();
         command.extend([
@@ -184,10 +196,12 @@ impl Servers {
             "--listen".to_owned(),
             format!("unix://{}", place.room.join(SOCKET).display()),
         ]);
+        let mut environment = terms.environment.clone();
+        environment.insert(process::STARTED_FOR.to_owned(), terms.job_id.clone());
         let process = self.launcher.start(Launch {
             command,
             cwd: terms.cwd.clone(),
-            environment: terms.environment.clone(),
+            environment,
             mark: name.clone(),
             streams: Streams::Detached {
                 errors: fs::File::create(place.room.join(ERRORS)).ok(),
@@ -269,9 +283,13 @@ impl Server {
         ended.unwrap_or(Ending::UNKNOWN)
     }
 
-    /// Whether a conversation that nobody here follows still has a turn running in it.
-    async fn works_for_others(&self) -> bool {
-        self.active().await.is_some_and(|(_, active)| !active.is_empty())
+    /// Whether a turn runs that is of another job. One of this job that an interrupt did not end hangs, and
+    /// holds nobody else up.
+    async fn works_for_others(&self, job_id: &str) -> bool {
+        let is_of_another = |thread: &Value| text_at(thread, &["name"]) != Some(job_id);
+        self.active()
+            .await
+            .is_some_and(|(_, active)| active.iter().any(is_of_another))
     }
 
     /// Interrupts the turn of a job, by the name that its conversation was given.

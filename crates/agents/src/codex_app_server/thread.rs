@@ -138,7 +138,7 @@ impl State {
             .line()
             .call_within(limits::PROTOCOL_GRACE, "thread/unsubscribe", params)
             .await;
-        self.servers.let_go(&self.server).await;
+        self.servers.let_go(&self.server, &self.job_id).await;
         self.released.send_replace(true);
     }
 }

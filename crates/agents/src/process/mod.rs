@@ -17,4 +17,4 @@ pub(crate) use ladder::{end, reap};
 pub(crate) use launch::{Ending, Launch, Place, Process, Streams, with_endpoint};
 pub(crate) use lines::{Line, Lines};
 pub(crate) use mark::runs;
-pub(crate) use tree::Tree;
+pub(crate) use tree::{STARTED_FOR, Tree, started_for};

@@ -19,6 +19,10 @@ use crate::limits;
 /// The name of the environment variable by which every process of a job is known.
 pub const MARK: &str = "COUNTERSIGN_JOB";
 
+/// For which job a process was started that several may share. Their commands inherit it, so it says nothing of
+/// them.
+pub(crate) const STARTED_FOR: &str = "COUNTERSIGN_STARTED_FOR";
+
 /// How long it is waited before it is looked again.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
@@ -144,13 +148,30 @@ pub(crate) async fn wait_until(patience: Duration, is_so: impl Fn() -> bool) -> 
 
 /// Whether the environment a process was started with says that it is the job's.
 fn carries(pid: u32, mark: &str) -> bool {
-    let Ok(environment) = fs::read(format!("/proc/{pid}/environ")) else {
-        return false;
-    };
-    let wanted = format!("{MARK}={mark}");
-    environment
-        .split(|byte| *byte == 0)
-        .any(|entry| entry == wanted.as_bytes())
+    variable(pid, MARK).is_some_and(|found| found == mark)
+}
+
+/// What a variable was when a process was started.
+fn variable(pid: u32, name: &str) -> Option<String> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let mut entries = environment.split(|byte| *byte == 0).map(String::from_utf8_lossy);
+    entries.find_map(|entry| Some(entry.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
+}
+
+/// Processes that were started for a job and carry a mark of their own, with that mark.
+pub(crate) fn started_for(job_id: &str) -> Vec<(ProcessMark, String)> {
+    let everybody = Stat::all().into_iter().filter(|stat| !stat.is_over);
+    everybody
+        .filter(|stat| variable(stat.pid, STARTED_FOR).is_some_and(|found| found == job_id))
+        .filter_map(|stat| {
+            let found = ProcessMark {
+                pid: stat.pid,
+                started: stat.started,
+                socket: None,
+            };
+            Some((found, variable(stat.pid, MARK)?))
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -10,8 +10,10 @@ use countersign_gateway::job::driver::{
 use countersign_gateway::policy::effective::SandboxMode;
 
 use crate::codex::configure;
-use crate::fakes::{Server, responses};
-use crate::house::{Heard, House, agents, eventually, have, if_cut_off, is_sleeping, kill, text};
+use crate::house::{Heard, House, eventually, if_cut_off, kill, text};
+use crate::shared::fakes::{Server, responses};
+use crate::shared::installed::{self, have};
+use crate::shared::marked::is_sleeping;
 
 struct Scene {
     house: House,
@@ -25,11 +27,7 @@ impl Scene {
         have("codex-acp").then(|| {
             let (house, model) = (House::new(), responses::start());
             configure(&house, &model);
-            let mut terms = house.terms(&[
-                ("CODEX_HOME", house.path("home").display().to_string()),
-                ("CODEX_PATH", agents().join("bin/codex").display().to_string()),
-                ("OPENAI_API_KEY", "sk-fake".to_owned()),
-            ]);
+            let mut terms = house.terms(&installed::codex_acp_environment(&house.path("home")));
             // Where every command is a question.
             terms.sandbox = SandboxMode::ReadOnly;
             Scene {

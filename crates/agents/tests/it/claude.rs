@@ -6,8 +6,10 @@ use countersign_gateway::job::driver::{
     TurnEnd,
 };
 
-use crate::fakes::{Server, messages};
-use crate::house::{Heard, House, completed, eventually, have, if_cut_off, is_sleeping, kill, next, text};
+use crate::house::{Heard, House, completed, eventually, if_cut_off, kill, next, text};
+use crate::shared::fakes::{Server, messages};
+use crate::shared::installed::{self, have};
+use crate::shared::marked::is_sleeping;
 
 struct Scene {
     house: House,
@@ -20,14 +22,7 @@ impl Scene {
     fn set() -> Option<Scene> {
         have("claude").then(|| {
             let (house, model) = (House::new(), messages::start());
-            let terms = house.terms(&[
-                ("ANTHROPIC_BASE_URL", format!("http://{}", model.address)),
-                ("ANTHROPIC_API_KEY", "sk-fake".to_owned()),
-                ("CLAUDE_CONFIG_DIR", house.path("home").display().to_string()),
-                ("CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "1".to_owned()),
-                ("DISABLE_AUTOUPDATER", "1".to_owned()),
-                ("CLAUDE_CODE_MAX_RETRIES", "0".to_owned()),
-            ]);
+            let terms = house.terms(&installed::claude_environment(&model, &house.path("home")));
             Scene {
                 driver: ClaudeStream::new(house.launcher(), vec!["claude".to_owned()]),
                 house,
@@ -141,7 +136,7 @@ async fn an_interrupt_ends_the_turn_and_what_it_started_and_the_conversation_goe
     let question = heard.question().await;
     talk.answer(&question.id, AgentAnswer::Allow).await.unwrap();
     let sleeping = || {
-        crate::house::marked(&scene.house.job_id)
+        crate::shared::marked::of_job(&scene.house.job_id)
             .iter()
             .filter(|pid| is_sleeping(**pid))
             .count()

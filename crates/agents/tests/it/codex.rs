@@ -10,10 +10,10 @@ use countersign_gateway::job::driver::{
 };
 use countersign_gateway::policy::effective::{Mode, SandboxMode};
 
-use crate::fakes::{Server, responses};
-use crate::house::{
-    Heard, House, completed, eventually, have, if_cut_off, is_sleeping, kill, marked, next, runs, text,
-};
+use crate::house::{Heard, House, completed, eventually, if_cut_off, kill, next, runs, text};
+use crate::shared::fakes::{Server, responses};
+use crate::shared::installed::{self, have};
+use crate::shared::marked::{is_sleeping, of_job as marked};
 
 pub(crate) struct Scene {
     pub(crate) house: House,
@@ -25,11 +25,7 @@ pub(crate) struct Scene {
 /// Configuration that leads Codex to our model.
 pub(crate) fn configure(house: &House, model: &Server) {
     let home = house.path("home");
-    let config = format!(
-        "model = \"fake-model\"\nmodel_provider = \"fake\"\n[model_providers.fake]\nname = \"fake\"\n\
-         base_url = \"http://{}/v1\"\nwire_api = \"responses\"\nrequest_max_retries = 0\nstream_max_retries = 0\n",
-        model.address
-    );
+    let config = installed::codex_configuration(model);
     std::fs::write(home.join("config.toml"), config).unwrap();
 }
 

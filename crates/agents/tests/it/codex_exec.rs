@@ -7,8 +7,10 @@ use countersign_gateway::job::driver::{AgentDriver, Conversation, DriverError, T
 use countersign_gateway::policy::effective::{Mode, SandboxMode};
 
 use crate::codex::configure;
-use crate::fakes::{Server, responses};
-use crate::house::{Heard, House, completed, eventually, have, if_cut_off, is_sleeping, kill, next, text};
+use crate::house::{Heard, House, completed, eventually, if_cut_off, kill, next, text};
+use crate::shared::fakes::{Server, responses};
+use crate::shared::installed::have;
+use crate::shared::marked::is_sleeping;
 
 struct Scene {
     house: House,

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::house::{agents, have};
+use crate::shared::installed::{self, have};
 
 /// Requests of ours: their method, and the fields that we send.
 const REQUESTS: &[(&str, &[&str])] = &[
@@ -103,7 +103,7 @@ fn the_fields_we_rely_on_are_in_the_schema_of_the_installed_version() {
         return;
     }
     let (home, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let printed = Command::new(agents().join("bin/codex"))
+    let printed = Command::new(installed::program("codex"))
         .args(["app-server", "generate-json-schema", "--experimental", "--out"])
         .arg(out.path())
         .env("CODEX_HOME", home.path())

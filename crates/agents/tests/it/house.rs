@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use countersign_agents::{Household, Launcher};
@@ -13,6 +13,8 @@ use countersign_gateway::policy::effective::{Mode, SandboxMode};
 use countersign_sandbox::Identity;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
+
+use crate::shared::{installed, marked};
 
 /// Long enough for a slow machine with many tests; nothing is expected to take it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -61,7 +63,10 @@ impl House {
                 gid: NOBODY,
                 groups: Vec::new(),
             }),
-            path: format!("{}:/usr/local/bin:/usr/bin:/bin", agents().join("bin").display()),
+            path: format!(
+                "{}:/usr/local/bin:/usr/bin:/bin",
+                installed::place().join("bin").display()
+            ),
             home: self.path("home"),
             tmp: self.path("tmp"),
             hidden: vec![self.path("state")],
@@ -108,7 +113,7 @@ impl House {
 
     /// Processes that carry the job's mark.
     pub(crate) fn left(&self) -> Vec<u32> {
-        marked(&self.job_id)
+        marked::of_job(&self.job_id)
     }
 
     pub(crate) async fn nothing_is_left(&self) {
@@ -120,7 +125,7 @@ impl House {
 impl Drop for House {
     fn drop(&mut self) {
         let place = self.path("home").display().to_string();
-        for pid in in_environment(&place) {
+        for pid in marked::in_environment(&place) {
             let pid = rustix::process::Pid::from_raw(pid as i32).unwrap();
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
         }
@@ -139,41 +144,6 @@ pub(crate) fn next(prompt: &str) -> Words {
 /// What is said only if the turn that was under way runs no more.
 pub(crate) fn if_cut_off(prompt: &str) -> Words {
     Words::IfCutOff(text(prompt))
-}
-
-pub(crate) fn marked(job_id: &str) -> Vec<u32> {
-    in_environment(&format!("COUNTERSIGN_JOB={job_id}\0"))
-}
-
-/// Processes that were started with this text in their environment.
-fn in_environment(text: &str) -> Vec<u32> {
-    let entries = fs::read_dir("/proc").unwrap().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|pid| {
-        let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-        String::from_utf8_lossy(&environment).contains(text)
-    })
-    .collect()
-}
-
-/// Where the agents are installed.
-pub(crate) fn agents() -> PathBuf {
-    let given = std::env::var_os("COUNTERSIGN_AGENTS").map(PathBuf::from);
-    given.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../.cache/agents"))
-}
-
-/// Whether an agent is installed. If not, and it must be, the test fails.
-pub(crate) fn have(agent: &str) -> bool {
-    if agents().join("bin").join(agent).exists() && agents().join("stamp").exists() {
-        return true;
-    }
-    let is_required = |name: &str, value: &str| std::env::var(name).is_ok_and(|found| found == value);
-    assert!(
-        !is_required("COUNTERSIGN_REQUIRE_AGENTS", "1") && !is_required("CI", "true"),
-        "`{agent}` is not installed; run tests/agents/setup"
-    );
-    eprintln!("skipped: `{agent}` is not installed; run tests/agents/setup");
-    false
 }
 
 pub(crate) async fn eventually(what: &str, is_so: impl Fn() -> bool) {
@@ -289,10 +259,6 @@ pub(crate) fn completed(text: &str) -> TurnEnd {
     TurnEnd::Completed {
         result: Some(text.to_owned()),
     }
-}
-
-pub(crate) fn is_sleeping(pid: u32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim() == "sleep")
 }
 
 pub(crate) fn kill(pid: u32) {

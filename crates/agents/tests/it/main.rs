@@ -6,11 +6,13 @@
 // Helpers of tests may fail as loudly as tests.
 #![allow(clippy::unwrap_used, clippy::print_stderr)]
 
+#[path = "../shared/mod.rs"]
+mod shared;
+
 mod acp;
 mod claude;
 mod codex;
 mod codex_exec;
 mod drift;
-mod fakes;
 mod house;
 mod jsonl;

@@ -20,10 +20,13 @@ pub(crate) enum Jobs {
         #[arg(long)]
         json: bool,
     },
-    /// Show one job: how it stands, where, and what its agent said last.
+    /// Show one job: how it stands, where, what its agent said last and what it used.
     Show {
         /// Its id, or as much of the beginning as names it.
         id: String,
+        /// Go on with what happens until the job has ended, and say how it came out.
+        #[arg(short, long, conflicts_with = "json")]
+        follow: bool,
         /// Print JSON.
         #[arg(long)]
         json: bool,

@@ -1,6 +1,7 @@
 //! The commands, one file or folder each.
 
 pub(crate) mod exec;
+pub(crate) mod hook;
 pub(crate) mod serve;
 pub(crate) mod stdio;
 
@@ -9,6 +10,7 @@ pub(crate) mod audit;
 pub(crate) mod jobs;
 pub(crate) mod metrics;
 pub(crate) mod policy;
+pub(crate) mod runs;
 pub(crate) mod sessions;
 pub(crate) mod tokens;
 

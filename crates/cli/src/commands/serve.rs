@@ -8,6 +8,7 @@ use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::Pending;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
+use countersign_gateway::run::manual::ManualRuns;
 use countersign_gateway::session::Caller;
 use countersign_gateway::session::login::Logins as _;
 use countersign_server::http::{
@@ -22,7 +23,10 @@ use tokio::task::JoinSet;
 use crate::approvers::{self, Approvers};
 use crate::cli::Serve;
 use crate::config::{Flags, OperatorsFile, Settings, StandingParts};
+use crate::endpoints::Door;
+use crate::github;
 use crate::jobs::Workshop;
+use crate::runs;
 use crate::start::{self, BadUsage, Joined, Started};
 use crate::whereabouts::Whereabouts;
 use crate::wiring::{self, Launchpad};
@@ -40,6 +44,8 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
     // Files that cannot be used are told of before anything is opened.
     let tls = certificate(settings)?;
     let callbacks = approvers::callback_token(settings, &started.surroundings)?;
+    let github = github::Configured::read(settings, &started.surroundings)?;
+    let template = runs::template(settings)?;
     start::runtime()?.block_on(async {
         let shutdown = start::stop_signal()?;
         let listen = &settings.listen;
@@ -53,7 +59,6 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         };
         let homes = launchpad.directories.homes.clone();
         let joined = started.joined(launchpad, approvers, settings.answer_within).await?;
-        let workshop = Workshop::open(&started, &joined, &homes);
         if !address.ip().is_loopback() {
             require_authentication(settings, &joined.record)
                 .map_err(|missing| BadUsage(format!("refusing to listen on {address}: {missing}")))?;
@@ -63,6 +68,10 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         let scheme = if tls.is_some() { "https" } else { "http" };
         let _renewal = tls.clone().map(renew_on_hangup).transpose()?;
         let console = format!("{scheme}://{}", reachable(address));
+        let counter = github.counter(&joined.record);
+        let labels = counter.iter().map(github::Counter::tools).collect();
+        let workshop = Workshop::open(&started, &joined, &homes, Door::Here(console.clone()), labels).await;
+        let webhooks = github.receive(counter.as_ref(), &joined, &workshop.runs, settings.run_time);
         let code = joined
             .record
             .issue(&Caller::person(&wiring::user()))
@@ -70,11 +79,14 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
             .context("cannot make a login code")?;
         // Whoever reads the lines may at once look for the server.
         let _whereabouts = Whereabouts::tell(&settings.state_dir, &console)?;
+        runs::look_after(&joined, &workshop, template);
+        let workshop = Arc::new(workshop);
+        let at_work = Arc::clone(&workshop);
         let (record, grace) = (Arc::clone(&joined.record), settings.shutdown_grace);
         let shutdown = async move {
             shutdown.await;
             // Agents at work are left to the next server.
-            workshop.close();
+            at_work.close();
             record.stop_within(grace);
         };
         start::say(&format!("serving on {scheme}://{address}/"));
@@ -82,7 +94,8 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         ask_again(&joined.board);
         let options = HttpOptions {
             callbacks,
-            ..options(&started, joined, tls, fixtures)
+            webhooks,
+            ..options(&started, joined, &workshop, tls, fixtures)
         };
         serve_http(listener, options, shutdown)
             .await
@@ -108,6 +121,7 @@ fn reachable(address: SocketAddr) -> SocketAddr {
 pub(crate) fn options(
     started: &Started,
     joined: Joined,
+    workshop: &Workshop,
     tls: Option<Tls>,
     fixtures: ConformanceFixtures,
 ) -> HttpOptions {
@@ -137,6 +151,13 @@ pub(crate) fn options(
             logins: joined.record.clone(),
             rules: Arc::new(rules),
             policy: Arc::new(joined.gateway.clone()),
+            jobs: workshop.desk.clone(),
+            job_news: workshop.news.clone(),
+            runs: ManualRuns {
+                desk: workshop.runs.clone(),
+                profiles: joined.gateway.clone(),
+                time: settings.run_time,
+            },
         }),
         readiness: Arc::new(RecordIsThere(joined.record)),
         shutdown_grace: settings.shutdown_grace,
@@ -161,6 +182,7 @@ pub(crate) fn options(
         tls,
         fixtures,
         callbacks: None,
+        webhooks: None,
         seal_key,
         gauges: Arc::default(),
     }

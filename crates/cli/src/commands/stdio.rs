@@ -8,6 +8,8 @@ use countersign_server::stdio::{StdioOptions, serve_stdio};
 
 use crate::approvers::{self, Approvers};
 use crate::config::Flags;
+use crate::endpoints::Door;
+use crate::github;
 use crate::jobs::Workshop;
 use crate::start::{self, Started};
 use crate::wiring::{self, Launchpad};
@@ -17,6 +19,7 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
     let _telemetry = started.telemetry()?;
     start::warn(&started);
     start::warn_of_interpreters(&started);
+    let github = github::Configured::read(&started.settings, &started.surroundings)?;
     let options = StdioOptions {
         line_bytes_max: started.settings.limits.line_bytes,
         depth_max: started.settings.limits.depth,
@@ -33,7 +36,9 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
             .joined(launchpad, approvers, started.settings.answer_within)
             .await?;
         joined.reload.listen();
-        let workshop = Workshop::open(&started, &joined, &homes);
+        let door = Door::OfServer(started.settings.state_dir.clone());
+        let labels = github.counter(&joined.record).map(|counter| counter.tools());
+        let workshop = Workshop::open(&started, &joined, &homes, door, labels.into_iter().collect()).await;
         let caller = Caller::anonymous_agent(Transport::Stdio);
         let options = StdioOptions {
             seal_key: wiring::seal_key(&joined.record),

@@ -1,8 +1,11 @@
 //! `tokens`: the credentials of those who come over HTTP, made, listed and revoked at the machine.
 
+use std::time::Duration;
+
 use anyhow::Context as _;
 use countersign_gateway::audit::event::{Actor, ActorType};
 use countersign_gateway::ids::IdSource;
+use countersign_gateway::limits;
 use countersign_gateway::session::credential::{Credential, TokenName};
 use countersign_gateway::session::login::{CODE_LIVES, Logins as _};
 use countersign_gateway::session::{Caller, Role, view};
@@ -20,10 +23,20 @@ use crate::{whereabouts, wiring};
 
 pub(crate) fn run(flags: &Flags, tokens: &Tokens) -> anyhow::Result<()> {
     match tokens {
-        Tokens::Create { role, name, run, json } => {
+        Tokens::Create {
+            role,
+            name,
+            run,
+            expires_in,
+            json,
+        } => {
             let role = Role::parse(role).with_context(|| format!("`{role}` is not a role"))?;
             let name = TokenName::parse(name).map_err(|error| BadUsage(format!("`--name`: {error}")))?;
-            create(flags, role, &name, run.clone(), Form::of(*json))
+            let run = match run {
+                Some(run) => Some(OfRun::read(role, run, expires_in.as_deref())?),
+                None => None,
+            };
+            create(flags, role, &name, run.as_ref(), Form::of(*json))
         }
         Tokens::Login { json } => login(flags, Form::of(*json)),
         Tokens::List { json } => list(flags, Form::of(*json)),
@@ -31,9 +44,59 @@ pub(crate) fn run(flags: &Flags, tokens: &Tokens) -> anyhow::Result<()> {
     }
 }
 
-fn create(flags: &Flags, role: Role, name: &TokenName, run: Option<String>, form: Form) -> anyhow::Result<()> {
+/// The run that a token is for, and how long it lasts.
+struct OfRun<'a> {
+    id: &'a str,
+    lives: Duration,
+}
+
+impl<'a> OfRun<'a> {
+    fn read(role: Role, id: &'a str, expires_in: Option<&str>) -> anyhow::Result<Self> {
+        if role != Role::Agent {
+            let message = format!(
+                "a run's token is its agent's; `--run` does not go with role `{}`",
+                role.as_str()
+            );
+            return Err(BadUsage(message).into());
+        }
+        let max = limits::RUN_TOKEN_TIME_MAX;
+        let lives = match expires_in {
+            None => limits::RUN_TOKEN_TIME_DEFAULT,
+            Some(text) => spoken(text)
+                .filter(|lives| !lives.is_zero() && *lives <= max)
+                .ok_or_else(|| {
+                    BadUsage(format!(
+                        "`--expires-in` is a time such as `90m` or `24h`, at most 7d; not `{text}`"
+                    ))
+                })?,
+        };
+        Ok(Self { id, lives })
+    }
+}
+
+/// `90s`, `30m`, `24h`, `7d`.
+fn spoken(text: &str) -> Option<Duration> {
+    let unit = text.chars().next_back()?;
+    let seconds = match unit {
+        's' => 1,
+        'm' => 60,
+        'h' => 3_600,
+        'd' => 86_400,
+        _ => return None,
+    };
+    let count = text.strip_suffix(unit)?;
+    let is_whole = !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit());
+    let count: u64 = count.parse().ok().filter(|_| is_whole)?;
+    count.checked_mul(seconds).map(Duration::from_secs)
+}
+
+fn create(flags: &Flags, role: Role, name: &TokenName, run: Option<&OfRun<'_>>, form: Form) -> anyhow::Result<()> {
     let record = record(flags)?;
-    let Made { credential, token } = record.create_token(role, name, run, person(), &IdSource::random())?;
+    let ids = IdSource::random();
+    let Made { credential, token } = match run {
+        Some(run) => record.create_run_token(name, run.id, run.lives, person(), &ids)?,
+        None => record.create_token(role, name, None, person(), &ids)?,
+    };
     let mut page = Page::stdout();
     match form {
         Form::Json => page.json(&json!({
@@ -113,9 +176,10 @@ fn revoke(flags: &Flags, named: &str) -> anyhow::Result<()> {
 
 /// Id, role, name, when it was made, whether it is in force, run.
 fn cells(token: &Credential) -> Vec<Cell> {
-    let state = match token.revoked_at {
-        None => Cell::new(Tone::Good, "in force"),
-        Some(at) => Cell::new(Tone::Bad, format!("revoked {at}")),
+    let state = match (token.revoked_at, token.expires_at) {
+        (Some(at), _) => Cell::new(Tone::Bad, format!("revoked {at}")),
+        (None, Some(at)) if token.has_expired(Clock::system().now()) => Cell::new(Tone::Bad, format!("expired {at}")),
+        (None, _) => Cell::new(Tone::Good, "in force"),
     };
     vec![
         Cell::new(Tone::Quiet, token.id.as_str()),

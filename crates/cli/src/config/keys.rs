@@ -217,6 +217,8 @@ pub(super) const KEYS: &[Key] = &[
 
     key("agents", Shape::List(&AGENT), Rule::Owner, "[]", "coding agents that jobs may start"),
     unset("jobs.maxProcesses", Shape::Nullable(&Shape::Whole(1)), Rule::LowerOrNone, "4", "agent processes at once; unset is the number of cores"),
+    key("runs.timeout_seconds", Shape::Whole(1), Rule::Lower, "14400", "how long a run may work; a week at most. Its clock stands still while somebody is asked"),
+    unset("runs.prompt", Shape::Text, Rule::Owner, "\"Work on {{ repository }}#{{ issue_number }}: {{ instructions }}\"", "what a run's agent is told, with places that the run fills; a line with a place that comes to nothing is left out"),
     key("policies.agents", Shape::Map(&POLICY_OF_AGENT), Rule::Policies, "{}", "tool policies by agent key"),
     key("policies.labels", Shape::Map(&POLICY_OF_LABEL), Rule::Policies, "{}", "tool policies by `run:*` label"),
     key("policies.projects", Shape::Map(&POLICY_OF_PROJECT), Rule::Policies, "{}", "tool policies by project"),

@@ -6,6 +6,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use countersign_gateway::limits;
 use serde_json::Value as Json;
 
 use super::agents::{self, AgentSettings};
@@ -43,6 +44,10 @@ pub(crate) struct Settings {
     pub(crate) agents: Vec<AgentSettings>,
     /// Agents at work at once.
     pub(crate) processes_max: Option<usize>,
+    /// How long a run may work.
+    pub(crate) run_time: Duration,
+    /// What a run's agent is told, with places that the run fills.
+    pub(crate) run_prompt: Option<String>,
     pub(crate) callback_token: Option<Secret>,
     /// Where they reach this server.
     pub(crate) callback_url: Option<String>,
@@ -157,6 +162,7 @@ impl Settings {
             .into_iter()
             .chain(operator_file.clone())
             .chain(hidden::secret_files(&effective, &http_approvers))
+            .chain(Reader(&effective).path("kubernetes.kubeconfig"))
             .collect();
         let read = Reader(&effective);
         let places = PlaceSettings {
@@ -194,6 +200,8 @@ impl Settings {
             http_approvers,
             agents: agents::read(&effective),
             processes_max: read.number("jobs.maxProcesses"),
+            run_time: Duration::from_secs(read.whole("runs.timeout_seconds")).min(limits::RUN_TIME_MAX),
+            run_prompt: read.maybe("runs.prompt"),
             callback_token,
             callback_url: read.maybe("callbacks.url"),
             places,
@@ -213,18 +221,15 @@ impl Settings {
     }
 
     /// The secret under a key such as `github.token`, where one is set.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "checked now, used by the HTTP transports and approvals to come")
-    )]
     pub(crate) fn secret(&self, path: &str) -> Option<Secret> {
         self.held(path).and_then(|held| Secret::of(&held.value))
     }
 
-    /// What approvers are asked and call back with.
-    pub(crate) fn secrets(&self) -> impl Iterator<Item = &Secret> {
+    /// What approvers are asked with, and every key that holds a secret.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = Secret> {
         let headers = self.http_approvers.iter().flat_map(|it| &it.headers);
-        headers.map(|(_, secret)| secret).chain(&self.callback_token)
+        let keys = self.effective.iter().filter_map(|(_, held)| Secret::of(&held.value));
+        headers.map(|(_, secret)| secret.clone()).chain(keys)
     }
 
     /// Every key of the file with its value and its source.

@@ -39,6 +39,20 @@ impl Site {
         }
     }
 
+    /// One with an agent that can be given work.
+    pub(crate) fn with_agent() -> Self {
+        let bench = Bench::new();
+        let script = std::fs::read(installed::root().join("tests/console/agent.mjs")).unwrap();
+        let agent = bench.program("agent.mjs", script);
+        let config = format!(
+            "workspace_root: .\nagents:\n  - {{name: painter, driver: acp, command: [node, '{}']}}\n",
+            agent.display()
+        );
+        Self {
+            bench: bench.config(&config),
+        }
+    }
+
     /// Runs a case in a browser, if there is one.
     pub(crate) fn case(self, name: &str) {
         let Some(home) = home() else {

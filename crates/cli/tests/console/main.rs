@@ -92,6 +92,16 @@ fn every_place_is_accessible_and_fits_a_phone() {
 }
 
 #[test]
+fn a_job_is_followed_from_its_task_to_its_end() {
+    Site::with_agent().case("a_job_is_followed_from_its_task_to_its_end");
+}
+
+#[test]
+fn operators_speak_to_agents_and_call_them_back_and_nobody_else_does() {
+    Site::with_agent().case("operators_speak_to_agents_and_call_them_back_and_nobody_else_does");
+}
+
+#[test]
 fn the_record_tells_the_story_and_proves_itself() {
     Site::new().case("the_record_tells_the_story_and_proves_itself");
 }

@@ -10,10 +10,10 @@ use crate::bench::Bench;
 use crate::client::{Outcome, Server};
 
 /// A small generator, so that a failure can be repeated from its seed.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn roll(&mut self, sides: u64) -> u64 {
+    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)

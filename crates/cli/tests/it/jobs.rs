@@ -1,5 +1,13 @@
 //! Agent jobs with the real binary: started through tools and at the terminal, decided by people, ended
-//! with all that they started, and found again by the next server.
+//! with all that they started, and found again by the next server. Here the agent is a script; the files of
+//! this folder have the real ones.
+
+mod chance;
+mod codex;
+mod others;
+mod recovery;
+mod returning;
+mod stage;
 
 use std::fs;
 use std::path::Path;
@@ -26,6 +34,11 @@ ask)
     *'"allow"'*) touch made; echo '{"event": "TaskComplete", "result": "allowed"}' ;;
     *) echo '{"event": "TaskComplete", "result": "denied"}' ;;
     esac ;;
+work)
+    echo '{"event": "AgentMessage", "message": "first"}'
+    while [ ! -e go ]; do sleep 0.05; done
+    echo '{"event": "AgentMessage", "message": "second"}'
+    echo '{"event": "TaskComplete", "result": "worked"}' ;;
 hang)
     setsid sleep 300 &
     echo $! > pids.new
@@ -39,11 +52,11 @@ spy) ls "$SPIED" > /dev/null 2>&1 && [ -n "$(ls -A "$SPIED")" ] && result=seen |
 esac
 "#;
 
-fn bench() -> Bench {
+pub(crate) fn bench() -> Bench {
     with_agent(Bench::new(), "")
 }
 
-fn with_agent(bench: Bench, more: &str) -> Bench {
+pub(crate) fn with_agent(bench: Bench, more: &str) -> Bench {
     let agent = bench.program("agent.sh", AGENT);
     let state = bench.state();
     let config = format!(
@@ -60,27 +73,27 @@ fn run(bench: &Bench, arguments: &[&str]) -> Output {
 }
 
 #[track_caller]
-fn told(bench: &Bench, arguments: &[&str]) -> String {
+pub(crate) fn told(bench: &Bench, arguments: &[&str]) -> String {
     let output = run(bench, arguments);
     assert!(output.status.success(), "{arguments:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
 
 #[track_caller]
-fn shown(bench: &Bench, arguments: &[&str]) -> Value {
+pub(crate) fn shown(bench: &Bench, arguments: &[&str]) -> Value {
     serde_json::from_str(&told(bench, arguments)).unwrap()
 }
 
 /// Starts a job at the terminal.
 #[track_caller]
-fn start(bench: &Bench, prompt: &str, more: &[&str]) -> String {
+pub(crate) fn start(bench: &Bench, prompt: &str, more: &[&str]) -> String {
     let accepted = shown(bench, &[&["jobs", "start", "--json", prompt], more].concat());
     accepted["jobId"].as_str().unwrap().to_owned()
 }
 
 /// The job, once it is in this state.
 #[track_caller]
-fn until(bench: &Bench, job: &str, status: &str) -> Value {
+pub(crate) fn until(bench: &Bench, job: &str, status: &str) -> Value {
     let deadline = Instant::now() + PATIENCE;
     loop {
         let shown = shown(bench, &["jobs", "show", job, "--json"]);
@@ -293,6 +306,35 @@ fn what_a_client_started_ends_with_it_where_no_server_goes_on() {
     assert!(server.end().success());
     assert_eq!(shown(&bench, &["jobs", "show", job, "--json"])["status"], "cancelled");
     until_gone(&pids);
+}
+
+#[test]
+fn two_servers_together_run_no_more_jobs_than_may_run() {
+    let bench = with_agent(Bench::new(), "jobs: {maxProcesses: 1}\n");
+    let _web = Web::serve(&bench);
+    let mut other = Server::start(&bench);
+    let mut jobs = vec![start(&bench, "hang", &[])];
+    let id = other.call_later("start-task", json!({"agent": "mine", "prompt": "hang"}));
+    jobs.push(
+        other.answer(id)["result"]["structuredContent"]["jobId"]
+            .as_str()
+            .unwrap()
+            .to_owned(),
+    );
+    processes(&bench);
+    let status = |job: &String| shown(&bench, &["jobs", "show", job, "--json"])["status"].clone();
+    // Long enough for a second one to be taken, were there a place.
+    for _ in 0..20 {
+        let running = jobs.iter().filter(|job| status(job) == "running").count();
+        assert!(running <= 1, "{running} run");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let (first, second) = if status(&jobs[0]) == "running" { (0, 1) } else { (1, 0) };
+    assert_eq!(status(&jobs[second]), "pending");
+    told(&bench, &["jobs", "interrupt", &jobs[first]]);
+    until(&bench, &jobs[second], "running");
+    told(&bench, &["jobs", "interrupt", &jobs[second]]);
+    until(&bench, &jobs[second], "cancelled");
 }
 
 #[test]

@@ -11,6 +11,9 @@
 #[path = "../../../server/tests/shared/mod.rs"]
 mod shared;
 
+#[path = "../../../agents/tests/shared/mod.rs"]
+mod agents;
+
 mod bench;
 mod client;
 mod outside;
@@ -26,6 +29,7 @@ mod reading;
 mod hostile;
 mod places;
 mod privacy;
+mod prompt;
 
 mod pressure;
 mod trees;
@@ -49,6 +53,7 @@ mod jobs;
 mod questions;
 mod rounds;
 mod unrecorded;
+mod watched;
 
 mod exec;
 mod rest;

@@ -43,6 +43,11 @@ impl Web {
         Self { child, address }
     }
 
+    /// Where agents reach it.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}/mcp", self.address)
+    }
+
     /// The header of a new session, of a client that can do this.
     pub(crate) fn session(&self, capabilities: Value) -> String {
         let hello = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "t", "version": "1"}});

@@ -63,6 +63,8 @@ fn crates_see_only_what_the_architecture_allows() {
         ("countersign-server", &["countersign-gateway"]),
         ("countersign-agents", &["countersign-gateway", "countersign-sandbox"]),
         ("countersign-integrations", &["countersign-gateway"]),
+        // Only tests depend on it.
+        ("countersign-doubles", &[]),
         (
             "countersign-cli",
             &[

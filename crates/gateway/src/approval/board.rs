@@ -22,7 +22,7 @@ use crate::audit::redact::Redactor;
 use crate::audit::{Change, Record, RecordError};
 use crate::clock::Clock;
 use crate::error::{ErrorCode, Refusal};
-use crate::ids::{ApprovalId, CredentialId, IdSource, RequestId};
+use crate::ids::{ApprovalId, CorrelationId, CredentialId, IdSource, RequestId};
 use crate::limits;
 use crate::session::{Caller, Role};
 
@@ -211,6 +211,11 @@ impl Board {
     /// reads.
     pub async fn has_room(&self, owner: &CredentialId) -> Result<bool, RecordError> {
         Ok(self.parts.approvals.open_of(owner).await? < limits::QUESTIONS_OPEN_MAX)
+    }
+
+    /// All questions of one story, oldest first.
+    pub async fn of_correlation(&self, id: &CorrelationId) -> Result<Vec<ApprovalRequest>, RecordError> {
+        self.parts.approvals.of_correlation(id).await
     }
 
     pub async fn of_command(

@@ -16,6 +16,7 @@ pub mod question;
 pub mod request;
 pub mod unseen;
 
+use crate::audit::act::{ActJournal, UsedApproval};
 use crate::audit::event::ApprovalState;
 use crate::audit::{Pending, RecordError};
 use crate::clock::Timestamp;
@@ -154,7 +155,9 @@ pub struct ClearedAct {
     // act; its opening is in the record where it is more than a look.
     caller: Caller,
     correlation_id: CorrelationId,
-    approval: Option<ApprovalId>,
+    approval: Option<UsedApproval>,
+    /// None for a look.
+    journal: Option<ActJournal>,
 }
 
 impl ClearedAct {
@@ -168,7 +171,25 @@ impl ClearedAct {
 
     /// The approval by which it may be done, where one was needed.
     pub fn approval(&self) -> Option<&ApprovalId> {
+        self.approval.as_ref().map(|used| &used.id)
+    }
+
+    pub(crate) fn used_approval(&self) -> Option<&UsedApproval> {
         self.approval.as_ref()
+    }
+
+    /// Leave to do an act whose opening is in the record.
+    #[must_use]
+    pub(crate) fn opened(self, journal: ActJournal) -> Self {
+        Self {
+            journal: Some(journal),
+            ..self
+        }
+    }
+
+    /// Where an act upon several systems tells how it went in each; none where it only looks.
+    pub fn journal(&self) -> Option<&ActJournal> {
+        self.journal.as_ref()
     }
 }
 
@@ -178,6 +199,7 @@ pub fn allow_act(_permit: ActPermit, admitted: &Admitted, correlation_id: Correl
         caller: admitted.caller().clone(),
         correlation_id,
         approval: None,
+        journal: None,
     }
 }
 
@@ -194,7 +216,11 @@ pub fn clear_act(
     Ok(ClearedAct {
         caller: admitted.caller().clone(),
         correlation_id: approval.correlation_id.clone(),
-        approval: Some(approval.id.clone()),
+        approval: Some(UsedApproval {
+            id: approval.id.clone(),
+            version: approval.version,
+        }),
+        journal: None,
     })
 }
 

@@ -5,6 +5,7 @@
 //! only links and writes it. *No record, no run*: [`Recorded`] is the receipt that execution asks for
 //! before it lets a program start, and only a durable append makes one.
 
+pub mod act;
 pub mod chain;
 pub mod command;
 pub mod envelope;
@@ -22,10 +23,15 @@ use std::pin::Pin;
 
 use crate::approval::request::ApprovalChange;
 use crate::clock::Timestamp;
+use crate::github::delivery::DeliveryChange;
+use crate::github::message::KeptMessage;
 use crate::ids::{CredentialId, EventId, RequestId, SessionId};
 use crate::job::keeping::{Beat, Filed, GoneProcess, JobChange, Note};
+use crate::lease::LeaseChange;
 use crate::run::keeping::{Link, RunChange};
 use crate::session::lifetime::{KeptSession, Session, SessionState, Touched};
+use crate::tools::database::keeping::DatabaseChange;
+use crate::tools::secrets::keeping::SyncChange;
 
 pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
@@ -93,7 +99,19 @@ pub struct Change {
     pub runs: Vec<RunChange>,
     /// What belongs together from now on; what was linked so before stays as it is.
     pub links: Vec<Link>,
-    /// Written only if the command that it closes is still open; else it counts as done, and its receipt
+    /// Leases that are taken or given back; all of them, or nothing of the change.
+    pub leases: Vec<LeaseChange>,
+    /// Deliveries that came or moved on; all of them, or nothing of the change.
+    pub deliveries: Vec<DeliveryChange>,
+    /// What GitHub was told of runs.
+    pub messages: Vec<KeptMessage>,
+    /// What projects own of databases now; all of it, or nothing of the change.
+    pub databases: Vec<DatabaseChange>,
+    /// Secrets on their way; all of them, or nothing of the change.
+    pub syncs: Vec<SyncChange>,
+    /// An act that is no command and was opened, told of or ended.
+    pub act: Option<act::ActChange>,
+    /// Written only if the command or act that it closes is still open; else it counts as done, and its receipt
     /// names no event.
     pub only_if_open: bool,
 }
@@ -195,9 +213,21 @@ pub enum RecordError {
     /// The job is no longer where the change expected it, or another process looks after it.
     #[error("the job has meanwhile moved on")]
     JobMoved,
-    /// The run is no longer where the change expected it, or its issue has an open run already.
+    /// As many jobs as may be are looked after.
+    #[error("as many jobs run as may")]
+    NoPlace,
+    /// The run is no longer where the change expected it, or its issue has one that waits or works already.
     #[error("the run has meanwhile moved on")]
     RunMoved,
+    /// What a tool acts upon is no longer as the change expected it, or another call has it.
+    #[error("what this acts upon has meanwhile changed")]
+    TargetMoved,
+    /// Somebody else has the lease.
+    #[error("`{0}` is somebody else's at this moment")]
+    LeaseTaken(String),
+    /// The delivery came before, or has meanwhile moved on.
+    #[error("the delivery `{0}` is known")]
+    DeliveryKnown(String),
     /// Another session of this day has that name.
     #[error("the session's name is taken")]
     SessionNameTaken,

@@ -62,6 +62,16 @@ impl Redactor {
         (!given.is_empty()).then(|| Self { given, ..self.clone() })
     }
 
+    /// One that knows these values as well.
+    #[must_use]
+    pub fn holding<'v>(&self, values: impl IntoIterator<Item = &'v str>) -> Self {
+        let long = values.into_iter().filter(|value| value.len() >= VALUE_BYTES_MIN);
+        Self {
+            given: long.map(str::to_owned).collect(),
+            ..self.clone()
+        }
+    }
+
     pub fn redact_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut spans = Vec::new();
         let wholes = self.patterns.iter().chain(&self.values).chain([&*TOKENS]);

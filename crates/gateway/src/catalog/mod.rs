@@ -29,7 +29,7 @@ pub enum Tool {
 
 impl Tool {
     fn by_name(name: &str, boxes: &[Arc<dyn Toolbox>]) -> Option<Self> {
-        let holds = |toolbox: &Arc<dyn Toolbox>| toolbox.definitions().iter().any(|tool| tool.name == name);
+        let holds = |toolbox: &Arc<dyn Toolbox>| toolbox.offers(name);
         match name {
             "command_status" => Some(Self::Status),
             "command_cancel" => Some(Self::Cancel),
@@ -81,6 +81,6 @@ pub fn listed(policy: &EffectivePolicy, boxes: &[Arc<dyn Toolbox>], caller: &Cal
     schema::definitions()
         .into_iter()
         .chain(boxes.iter().flat_map(|toolbox| toolbox.definitions()))
-        .filter(|tool| policy.tools.lists(&context, tool.name))
+        .filter(|tool| policy.tools.lists(&context, &tool.name))
         .collect()
 }

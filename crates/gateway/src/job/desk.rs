@@ -1,7 +1,9 @@
 //! The desk: where callers bring work for agents, ask after it, add a word or call it back.
 //!
-//! Tools, REST and the terminal all come here. Who started a job, and operators, may read, message and
-//! interrupt it; to everybody else it does not exist.
+//! Tools, REST, the console and the terminal all come here. Who started a job, and operators, may message and
+//! interrupt it; people may read of it; to every other agent it does not exist.
+
+mod looking;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,6 +30,8 @@ use crate::error::{ErrorCode, Refusal, brief};
 use crate::ids::{ConversationId, CorrelationId, IdSource, JobId};
 use crate::limits;
 use crate::session::{Caller, Role};
+pub use looking::{ProcessSeen, ProcessStatus, WholeJob};
+use looking::{may_act, may_read};
 
 /// Time between two looks at a job that is waited for: not every change of it rings the bell.
 const JOB_POLL: Duration = Duration::from_millis(100);
@@ -60,6 +64,19 @@ pub struct Assignment {
     pub run_id: Option<String>,
 }
 
+/// Why a job was not accepted.
+#[derive(Debug)]
+pub enum NotStarted {
+    Refused(Refusal),
+    Record(RecordError),
+}
+
+impl From<RecordError> for NotStarted {
+    fn from(error: RecordError) -> Self {
+        Self::Record(error)
+    }
+}
+
 impl JobDesk {
     pub fn new(parts: DeskParts) -> Arc<Self> {
         Arc::new(Self { parts })
@@ -67,11 +84,25 @@ impl JobDesk {
 
     /// Accepts a job. It is durable, and in the queue, when this returns.
     pub async fn start(&self, caller: &Caller, assignment: Assignment) -> Result<Job, Refusal> {
+        let started = self.start_with(caller, assignment, |_, _| Change::default()).await;
+        started.map_err(|error| match error {
+            NotStarted::Refused(refusal) => refusal,
+            NotStarted::Record(error) => unrecorded(error),
+        })
+    }
+
+    /// Accepts a job together with what else begins with it: both, or neither.
+    pub async fn start_with(
+        &self,
+        caller: &Caller,
+        assignment: Assignment,
+        also: impl Fn(&Job, &JobSession) -> Change,
+    ) -> Result<Job, NotStarted> {
         let parts = &self.parts;
-        let open = parts.jobs.open_of(&caller.credential).await.map_err(unrecorded)?;
+        let open = parts.jobs.open_of(&caller.credential).await?;
         if open >= limits::JOBS_OPEN_PER_CALLER_MAX {
             let message = format!("{open} jobs of this caller wait or run; wait for one to end");
-            return Err(Refusal::new(ErrorCode::QueueFull, message));
+            return Err(NotStarted::Refused(Refusal::new(ErrorCode::QueueFull, message)));
         }
         let wanted = assignment
             .name
@@ -99,17 +130,18 @@ impl JobDesk {
                 now,
             );
             session.config = assignment.config.clone();
-            match self.open(&job, session, None).await {
+            let also = also(&job, &session);
+            match self.open(&job, session, None, also).await {
                 Ok(()) => return Ok(job),
                 Err(RecordError::SessionNameTaken) => {}
-                Err(error) => return Err(unrecorded(error)),
+                Err(error) => return Err(error.into()),
             }
         }
         let message = format!(
             "too many sessions are called `{}` today; choose another `sessionName`",
             wanted.as_str()
         );
-        Err(Refusal::new(ErrorCode::LimitExceeded, message))
+        Err(NotStarted::Refused(Refusal::new(ErrorCode::LimitExceeded, message)))
     }
 
     /// Says something in a conversation: to the job that is under way, or as the next one.
@@ -135,9 +167,10 @@ impl JobDesk {
             .await
             .map_err(unrecorded)?
             .ok_or_else(missing)?;
-        if !may_see(caller, &job) {
+        if !may_read(caller, &job) {
             return Err(missing());
         }
+        may_act(caller, &job)?;
         if !job.has_ended() {
             match self.leave(caller, &job, Errand::Message, message.clone()).await {
                 Ok(()) => return Ok(job),
@@ -188,7 +221,7 @@ impl JobDesk {
         job.conversation_id.clone_from(&session.conversation_id);
         let mut next = session.changed();
         next.job_id = job.id.clone();
-        match self.open(&job, next, Some(session.version)).await {
+        match self.open(&job, next, Some(session.version), Change::default()).await {
             Ok(()) => Ok(job),
             Err(RecordError::JobMoved | RecordError::SessionNameTaken) => Err(Refusal::new(
                 ErrorCode::Conflict,
@@ -202,6 +235,7 @@ impl JobDesk {
     pub async fn interrupt(&self, caller: &Caller, id: &JobId) -> Result<Job, Refusal> {
         for _ in 0..limits::DECISION_TRIES_MAX {
             let job = self.find(caller, id).await?;
+            may_act(caller, &job)?;
             if job.has_ended() {
                 let message = format!("the job has ended already: it is {}", job.status().as_str());
                 return Err(Refusal::new(ErrorCode::Conflict, message));
@@ -226,13 +260,13 @@ impl JobDesk {
 
     pub async fn find(&self, caller: &Caller, id: &JobId) -> Result<Job, Refusal> {
         let job = self.parts.jobs.find(id).await.map_err(unrecorded)?;
-        job.filter(|job| may_see(caller, job))
+        job.filter(|job| may_read(caller, job))
             .ok_or_else(|| not_found("job", id.as_str()))
     }
 
     /// The latest jobs that the caller may see; the newest last.
     pub async fn list(&self, caller: &Caller, mut filter: JobFilter) -> Result<Vec<Job>, Refusal> {
-        if caller.role != Role::Operator {
+        if caller.role == Role::Agent {
             filter.owner = Some(caller.credential.clone());
         }
         self.parts.jobs.list(filter).await.map_err(unrecorded)
@@ -300,8 +334,8 @@ impl JobDesk {
         .await
     }
 
-    /// Writes a job that begins, with its session.
-    async fn open(&self, job: &Job, session: JobSession, from: Option<u64>) -> Result<(), RecordError> {
+    /// Writes a job that begins, with its session and what else begins with it.
+    async fn open(&self, job: &Job, session: JobSession, from: Option<u64>, also: Change) -> Result<(), RecordError> {
         let parts = &self.parts;
         let input = presentable(&parts.redactor, json!({"input": job.input.to_json()}));
         let payload = told(job)
@@ -320,14 +354,10 @@ impl JobDesk {
             data: input,
         });
         change.session = Some(JobSessionChange { session, from });
-        parts
-            .record
-            .commit(Change {
-                events: vec![event],
-                jobs: vec![change],
-                ..Change::default()
-            })
-            .await?;
+        let mut both = also;
+        both.events.insert(0, event);
+        both.jobs.push(change);
+        parts.record.commit(both).await?;
         parts.board.announce();
         Ok(())
     }
@@ -424,10 +454,6 @@ impl JobDesk {
         let (id, now) = (self.parts.ids.event(), self.parts.clock.now());
         Draft::new(id, now, job.correlation_id.clone(), by, kind, payload)
     }
-}
-
-fn may_see(caller: &Caller, job: &Job) -> bool {
-    caller.credential == job.owner || caller.role == Role::Operator
 }
 
 fn not_found(what: &str, id: &str) -> Refusal {

@@ -182,7 +182,11 @@ pub fn of_agent(event: &AgentEvent, redactor: &Redactor) -> Option<(JobEventType
         AgentEventKind::TurnEnded(TurnEnd::Completed { result }) => {
             (Type::CodexTaskComplete, json!({"result": result}))
         }
-        AgentEventKind::TurnEnded(TurnEnd::Interrupted) => (Type::CodexTaskComplete, json!({"interrupted": true})),
+        // What was broken off is not complete, and whoever follows should not take it for that.
+        AgentEventKind::TurnEnded(TurnEnd::Interrupted) => (
+            Type::CodexTaskError,
+            json!({"message": "the turn was broken off before it was done", "interrupted": true, "retryable": false}),
+        ),
         AgentEventKind::TurnEnded(TurnEnd::Failed { message, retryable }) => (
             Type::CodexTaskError,
             json!({"message": message, "retryable": retryable}),

@@ -22,6 +22,9 @@ pub trait Jobs: Send + Sync + 'static {
     /// The latest that are asked for; the newest last.
     fn list(&self, filter: JobFilter) -> Pending<Result<Vec<Job>, RecordError>>;
 
+    /// How many jobs there are in each state that any is in.
+    fn count(&self) -> Pending<Result<Vec<(JobStatus, usize)>, RecordError>>;
+
     /// How many jobs of a credential wait or run.
     fn open_of(&self, owner: &CredentialId) -> Pending<Result<usize, RecordError>>;
 
@@ -132,8 +135,11 @@ pub enum Hold {
     Keep,
     /// Nobody does, not even another part of this process, and so it stays.
     Nobody,
-    /// From now on this process does; it was free.
-    Take,
+    /// From now on this process does; it was free. Refused while so many are looked after, by whichever
+    /// process of the state directory.
+    Take {
+        places: usize,
+    },
     /// Nobody does any more; another did, who is gone or gave no sign of life since.
     Free {
         silent_since: Timestamp,

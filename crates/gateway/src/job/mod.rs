@@ -11,12 +11,14 @@ pub mod session;
 pub mod state;
 
 pub mod event;
+mod words;
 
 pub mod desk;
 pub mod driver;
 pub mod files;
 pub mod keeping;
 pub mod metrics;
+pub mod news;
 mod sink;
 
 pub mod supervise;

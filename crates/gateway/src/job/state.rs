@@ -226,6 +226,11 @@ impl Job {
         Ok(next)
     }
 
+    /// Its status, or what is more exact.
+    pub fn standing(&self) -> &'static str {
+        self.sub_state.map_or(self.status.as_str(), SubState::as_str)
+    }
+
     /// How long it worked: from its start, or for one that never started from its creation, to its end.
     pub fn duration_ms(&self) -> Option<u64> {
         let end = self.metrics.end_time?;

@@ -41,6 +41,10 @@ pub struct Context<'a> {
     pub namespace: Option<&'a str>,
     pub cluster: Option<&'a str>,
     pub repository: Option<&'a str>,
+    /// Whether it belongs to a run, and not only to somebody whose keys are known.
+    pub in_run: bool,
+    /// Whether a job of ours calls, through its agent.
+    pub in_job: bool,
 }
 
 /// What an act is aimed at, where its arguments say so.
@@ -63,6 +67,8 @@ impl<'a> Context<'a> {
             namespace: None,
             cluster: None,
             repository: None,
+            in_run: false,
+            in_job: false,
         }
     }
 
@@ -80,7 +86,12 @@ impl<'a> Context<'a> {
 
     /// Whether anything but the role tells this caller from others.
     pub fn is_in_a_run(&self) -> bool {
-        self.keys().next().is_some() || self.labels().next().is_some()
+        self.in_run || self.keys().next().is_some() || self.labels().next().is_some()
+    }
+
+    /// Whether its role alone says how it is judged.
+    pub fn is_plain(&self) -> bool {
+        !self.is_in_a_run() && !self.in_job
     }
 
     /// What, with the policy, leads to the same decision again.
@@ -88,6 +99,13 @@ impl<'a> Context<'a> {
         let mut keys = json!({"role": self.role.as_str()});
         for (name, key) in self.keys() {
             keys[name] = json!(key);
+        }
+        // A label says it by itself.
+        if self.in_run && self.label.is_none() {
+            keys["in_run"] = json!(true);
+        }
+        if self.in_job {
+            keys["in_job"] = json!(true);
         }
         let labels: BTreeSet<&str> = self.labels().collect();
         if !labels.is_empty() {

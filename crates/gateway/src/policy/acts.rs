@@ -2,6 +2,7 @@
 //! policy gives. The strictest wins, as everywhere; absence denies.
 
 use super::actor::Context;
+use super::agents::Judgement;
 use super::decide::{Denial, Rule};
 use super::effective::{EffectivePolicy, Mode};
 use super::tools::{Ruling, ToolUse};
@@ -98,5 +99,21 @@ pub fn decide(
                 reason: format!("nothing asks about the tool `{}`", used.tool),
             },
         }),
+    }
+}
+
+/// Decides for a tool that answers for what others want to do: the stricter counts of what is said of the tool
+/// and of the deed.
+pub fn judged(verdict: ActVerdict, deed: Option<&Judgement>) -> ActVerdict {
+    match (verdict, deed) {
+        (verdict, None) => verdict,
+        (ActVerdict::Deny(denial), Some(_)) => ActVerdict::Deny(denial),
+        (ActVerdict::Allow(_) | ActVerdict::Ask(_), Some(Judgement::Deny(rule))) => ActVerdict::Deny(Denial {
+            refusal: Refusal::new(ErrorCode::PolicyDenied, rule.reason.clone()),
+            rule: rule.clone(),
+        }),
+        (ActVerdict::Ask(question), Some(Judgement::Ask(_) | Judgement::Allow(_))) => ActVerdict::Ask(question),
+        (ActVerdict::Allow(_), Some(Judgement::Ask(rule))) => ActVerdict::Ask(ActQuestion { rule: rule.clone() }),
+        (ActVerdict::Allow(_), Some(Judgement::Allow(rule))) => ActVerdict::Allow(ActPermit { rule: rule.clone() }),
     }
 }

@@ -24,6 +24,16 @@ pub enum Judgement {
     Deny(Rule),
 }
 
+impl Judgement {
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Allow(_) => "allow",
+            Self::Ask(_) => "ask",
+            Self::Deny(_) => "deny",
+        }
+    }
+}
+
 /// The answer with what a question would need.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Judged {

@@ -119,7 +119,7 @@ impl EffectivePolicy {
         {
             fields.retain(|name, _| SHOWN_TO_AGENTS.contains(&name.as_str()));
         }
-        let tools: Vec<_> = tools.iter().map(|tool| tool.name).collect();
+        let tools: Vec<_> = tools.iter().map(|tool| &*tool.name).collect();
         json!({"digest": digest, "content": content, "tools": tools})
     }
 

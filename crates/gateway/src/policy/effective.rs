@@ -158,6 +158,9 @@ pub struct EffectivePolicy {
 impl EffectivePolicy {
     /// The caller as this policy sees it.
     pub fn context<'a>(&'a self, caller: &'a Caller) -> Context<'a> {
-        self.tools.context(caller.role, caller.run.as_deref())
+        Context {
+            in_job: caller.job.is_some(),
+            ..self.tools.context(caller.role, caller.run.as_deref())
+        }
     }
 }

@@ -111,6 +111,9 @@ const NOT_IN_RUNS: &[&str] = &[
     "job-logs",
 ];
 
+/// What means something in a run only, and what only a run's agent may see of others.
+const ONLY_IN_RUNS: &[&str] = &["run_status_report", "self_improve_*"];
+
 /// The tools of this program.
 pub fn tools() -> Vec<KnownTool> {
     let owned = |(name, act): &(&str, Act)| ((*name).to_owned(), *act);
@@ -153,14 +156,20 @@ pub fn run_catalog() -> Vec<Entry> {
         };
         entry(pattern, policy)
     });
-    let absent = NOT_IN_RUNS.iter().map(|name| {
-        let policy = ToolPolicy {
-            enabled: Some(false),
-            ..ToolPolicy::default()
-        };
-        entry(name, policy)
-    });
-    restricted.chain(absent).collect()
+    restricted.chain(NOT_IN_RUNS.iter().map(|name| absent(name))).collect()
+}
+
+/// What whoever is in no run is not offered, where nobody configured it.
+pub fn outside_catalog() -> Vec<Entry> {
+    ONLY_IN_RUNS.iter().map(|pattern| absent(pattern)).collect()
+}
+
+fn absent(pattern: &str) -> Entry {
+    let policy = ToolPolicy {
+        enabled: Some(false),
+        ..ToolPolicy::default()
+    };
+    entry(pattern, policy)
 }
 
 fn texts(words: &[&str]) -> BTreeSet<String> {

@@ -1,7 +1,7 @@
 //! Tools by policy: what all layers say of a tool for one caller, and what that means for an act.
 //!
 //! Everything that needs patterns is joined when the policy is loaded, per tool and per key. A call
-//! looks up at most five outcomes by name and joins them; a caller outside of runs needs one.
+//! looks up at most six outcomes by name and joins them; a caller outside of runs needs one.
 
 mod layers;
 
@@ -58,8 +58,11 @@ pub struct ToolPolicies {
     layers: Layers,
     // INVARIANT: what follows is made from `layers` by `new` and holds an outcome for every known tool.
     known: HashMap<String, KnownTool>,
+    everywhere: Outcomes,
+    /// The same, less what only runs are offered.
     outside_runs: Outcomes,
     run_catalog: Outcomes,
+    job_catalog: Outcomes,
     agents: HashMap<String, Outcomes>,
     labels: HashMap<String, Outcomes>,
     projects: HashMap<String, Outcomes>,
@@ -103,8 +106,10 @@ impl ToolPolicies {
                 .iter()
                 .map(|tool| (tool.name.clone(), tool.clone()))
                 .collect(),
+            everywhere: per_tool(&|tool| layers.everywhere(tool)),
             outside_runs: per_tool(&|tool| layers.outside_runs(tool)),
             run_catalog: per_tool(&|tool| layers.offered_to_runs(tool)),
+            job_catalog: per_tool(&|tool| layers.offered_to_jobs(tool)),
             agents: agents.collect(),
             labels: labels.collect(),
             projects: projects.collect(),
@@ -146,15 +151,21 @@ impl ToolPolicies {
                 .or_else(|| of_project.and_then(|project| project.namespace.as_deref())),
             cluster: run.cluster.as_deref(),
             repository: run.repository.as_deref(),
+            in_run: run.run_id.is_some() || label.is_some(),
+            in_job: false,
         }
     }
 
     /// What all layers that this caller's keys select say of a tool; nothing for a tool that is not
     /// known.
     pub fn outcome(&self, context: &Context<'_>, tool: &str) -> Option<Cow<'_, Outcome>> {
-        let base = self.outside_runs.get(tool)?;
+        let base = match context.in_run {
+            true => self.everywhere.get(tool)?,
+            false => self.outside_runs.get(tool)?,
+        };
         let more = [
-            context.label.and_then(|_| self.run_catalog.get(tool)),
+            context.in_run.then(|| self.run_catalog.get(tool)).flatten(),
+            context.in_job.then(|| self.job_catalog.get(tool)).flatten(),
             find(&self.agents, context.agent_key, tool),
             find(&self.labels, context.label, tool),
             find(&self.projects, context.project, tool),

@@ -2,9 +2,10 @@
 //! over the version that it was made from.
 
 use super::lifecycle::RunStatus;
+use super::session::AgentSession;
 use super::state::Run;
 use crate::audit::{Pending, RecordError};
-use crate::ids::RunId;
+use crate::ids::{JobId, RunId};
 use crate::job::lifecycle::words;
 
 /// Port: runs and what they are linked with.
@@ -14,7 +15,16 @@ pub trait Runs: Send + Sync + 'static {
     /// The latest that are asked for; the newest first.
     fn list_runs(&self, filter: RunFilter) -> Pending<Result<Vec<Run>, RecordError>>;
 
-    /// What a thing is linked with, from either end.
+    /// Runs whose turn it is, oldest first: the first that waits of each issue of which none is under way.
+    fn runs_due(&self, limit: usize) -> Pending<Result<Vec<Run>, RecordError>>;
+
+    /// Jobs that go on though their run has ended, each with its run.
+    fn jobs_left(&self, limit: usize) -> Pending<Result<Vec<(JobId, RunId)>, RecordError>>;
+
+    /// What is kept of the agent that does a run's work.
+    fn agent_session(&self, run: &RunId) -> Pending<Result<Option<AgentSession>, RecordError>>;
+
+    /// What a thing is linked with, from either end; the oldest first.
     fn links_of(&self, end: LinkEnd) -> Pending<Result<Vec<Link>, RecordError>>;
 }
 
@@ -35,9 +45,19 @@ pub struct RunFilter {
 #[derive(Clone, PartialEq, Debug)]
 pub struct RunChange {
     pub run: Run,
-    /// The version that it was made from; none for a new run, which is refused where its issue has an open
-    /// one.
+    /// The version that it was made from; none for a new run, which is refused where one with the same label
+    /// waits for the same issue already. A run does not start while another of its issue is under way.
     pub from: Option<u64>,
+}
+
+impl RunChange {
+    pub fn new(run: Run) -> Self {
+        Self { run, from: None }
+    }
+
+    pub fn over(from: u64, run: Run) -> Self {
+        Self { run, from: Some(from) }
+    }
 }
 
 /// One end of a link.

@@ -1,13 +1,15 @@
 //! Tokens: who a bearer is. Only digests are kept, so neither the store nor a copy of it can log in.
 
 use std::fmt;
+use std::sync::Arc;
 
 use sha2::{Digest as _, Sha256};
 
-use super::{Caller, Role, Transport};
+use super::{Caller, JobContext, Role, Transport};
 use crate::audit::event::{Actor, ActorType};
 use crate::clock::Timestamp;
-use crate::ids::CredentialId;
+use crate::ids::{CredentialId, JobId};
+use crate::policy::actor::RunContext;
 
 /// A token as it is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,8 +19,14 @@ pub struct Credential {
     pub name: String,
     pub created_at: Timestamp,
     pub revoked_at: Option<Timestamp>,
+    /// When it ends by itself.
+    pub expires_at: Option<Timestamp>,
     /// The run whose end ends this token too.
     pub run: Option<String>,
+    /// That run as policy sees it, where the token is in force.
+    pub run_context: Option<Arc<RunContext>>,
+    /// The job whose agent was given this token. It ends with the job, or when the job is taken up anew.
+    pub job: Option<Arc<JobContext>>,
 }
 
 impl Credential {
@@ -36,34 +44,48 @@ impl Credential {
                 id: self.name.clone(),
             },
             transport,
-            run: None,
+            run: self.run_context.clone(),
+            job: self.job.clone(),
         }
+    }
+
+    pub fn has_expired(&self, now: Timestamp) -> bool {
+        self.expires_at.is_some_and(|at| at <= now)
     }
 }
 
 /// What a person calls a token. It is who the record says came.
-// INVARIANT: 1 to `CHARS_MAX` letters, digits, or `. _ - @`, and nothing that reads as a token's id.
+// INVARIANT: 1 to `CHARS_MAX` letters, digits, or `. _ - @`, and nothing that reads as a token's id. Names
+// that begin with `job-` are those of jobs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TokenName(String);
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error(
-    "a token's name has 1 to {max} letters, digits, or any of `. _ - @`, and does not begin with `tok_`",
+    "a token's name has 1 to {max} letters, digits, or any of `. _ - @`, and does not begin with `tok_` or `job-`",
     max = TokenName::CHARS_MAX
 )]
 pub struct BadTokenName;
 
 impl TokenName {
     pub const CHARS_MAX: usize = 64;
+    /// What the name of a job's token begins with; the job's id follows.
+    pub const OF_JOBS: &'static str = "job-";
 
     pub fn parse(text: &str) -> Result<Self, BadTokenName> {
-        let fits = (1..=Self::CHARS_MAX).contains(&text.len()) && !text.starts_with("tok_");
+        let is_reserved = text.starts_with("tok_") || text.starts_with(Self::OF_JOBS);
+        let fits = (1..=Self::CHARS_MAX).contains(&text.len()) && !is_reserved;
         let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-@".contains(&byte);
         if fits && text.bytes().all(is_plain) {
             Ok(Self(text.to_owned()))
         } else {
             Err(BadTokenName)
         }
+    }
+
+    /// The name of the token that a job's agent is given. People cannot choose it.
+    pub fn of_job(job: &JobId) -> Self {
+        Self(format!("{}{job}", Self::OF_JOBS))
     }
 
     pub fn as_str(&self) -> &str {
@@ -123,7 +145,7 @@ mod tests {
         for good in ["ci", "ada@host", "a.b-c_d", "x".repeat(64).as_str()] {
             assert!(TokenName::parse(good).is_ok(), "{good}");
         }
-        for bad in ["", " ", "a b", "é", "a\n", "tok_1", "x".repeat(65).as_str()] {
+        for bad in ["", " ", "a b", "é", "a\n", "tok_1", "job-1", "x".repeat(65).as_str()] {
             assert_eq!(TokenName::parse(bad), Err(BadTokenName), "{bad:?}");
         }
     }
@@ -137,7 +159,10 @@ mod tests {
                 name: "n".to_owned(),
                 created_at: Timestamp::from_millis(0),
                 revoked_at: None,
+                expires_at: None,
                 run: None,
+                run_context: None,
+                job: None,
             };
             let caller = credential.caller(Transport::StreamableHttp);
             assert_eq!(caller.actor.kind == ActorType::Agent, role == Role::Agent);

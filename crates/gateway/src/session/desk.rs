@@ -227,7 +227,11 @@ fn refusal(error: &RecordError) -> Refusal {
         RecordError::RequestIdTaken(_)
         | RecordError::ApprovalMoved
         | RecordError::JobMoved
+        | RecordError::NoPlace
         | RecordError::RunMoved
+        | RecordError::TargetMoved
+        | RecordError::LeaseTaken(_)
+        | RecordError::DeliveryKnown(_)
         | RecordError::SessionNameTaken
         | RecordError::Unavailable(_) => Refusal::new(
             ErrorCode::AuditUnavailable,

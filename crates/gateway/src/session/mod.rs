@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::audit::event::{Actor, ActorType};
 use crate::error::{ErrorCode, Refusal};
-use crate::ids::CredentialId;
+use crate::ids::{CorrelationId, CredentialId, IdSource, JobId};
 use crate::policy::actor::RunContext;
 
 /// What a credential may do in general; policy decides the rest.
@@ -95,6 +95,15 @@ pub struct Caller {
     pub transport: Transport,
     /// The run whose token it is, where it is one's.
     pub run: Option<Arc<RunContext>>,
+    /// The job of ours whose agent it is, where it came with that job's token.
+    pub job: Option<Arc<JobContext>>,
+}
+
+/// The job behind a call. What its agent does through us belongs to the same story.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct JobContext {
+    pub job_id: JobId,
+    pub correlation_id: CorrelationId,
 }
 
 impl Caller {
@@ -110,6 +119,7 @@ impl Caller {
             },
             transport,
             run: None,
+            job: None,
         }
     }
 
@@ -124,7 +134,24 @@ impl Caller {
             },
             transport: Transport::Terminal,
             run: None,
+            job: None,
         }
+    }
+
+    /// What ties its calls together: the id of the job or the run that its bearer works in, else each call has
+    /// its own.
+    pub fn correlation(&self, ids: &IdSource) -> CorrelationId {
+        let of_job = self.job.as_ref().map(|job| job.correlation_id.clone());
+        let of_run = || self.run.as_ref()?.correlation_id.clone();
+        of_job.or_else(of_run).unwrap_or_else(|| ids.correlation())
+    }
+
+    pub fn job_id(&self) -> Option<&str> {
+        self.job.as_ref().map(|job| job.job_id.as_str())
+    }
+
+    pub fn run_id(&self) -> Option<&str> {
+        self.run.as_ref()?.run_id.as_ref().map(|id| id.as_str())
     }
 }
 

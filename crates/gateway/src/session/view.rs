@@ -49,6 +49,7 @@ pub fn token(token: &Credential) -> Value {
         "name": token.name,
         "createdAt": token.created_at.to_string(),
         "revokedAt": token.revoked_at.map(|at| at.to_string()),
+        "expiresAt": token.expires_at.map(|at| at.to_string()),
         "run": token.run,
     })
 }

@@ -9,14 +9,15 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::asking::unrecorded;
+use super::performing::Leave;
 use super::waiting::{full, waits};
 use super::{Gateway, InForce};
 use crate::approval::binding::{self, Binding};
 use crate::approval::request::{ApprovalRequest, ApprovalType};
 use crate::approval::{ClearedAct, allow_act, board, clear_act};
-use crate::audit::event::{ApprovalState, Draft, EventType};
+use crate::audit::Change;
+use crate::audit::event::ApprovalState;
 use crate::audit::payload::{Object, Payload};
-use crate::audit::{Change, RecordError};
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::ids::CorrelationId;
@@ -32,7 +33,7 @@ use crate::policy::agents::{self, Judged};
 use crate::policy::tools::ToolUse;
 use crate::service::{Answer, ToolCall};
 use crate::session::{Admitted, Role};
-use crate::tools::acts::{Act, Asked};
+use crate::tools::acts::{Act, Asked, Form, Toolbox};
 use crate::tools::exec::yaml;
 
 impl Gateway {
@@ -43,17 +44,25 @@ impl Gateway {
         call: &ToolCall,
         started: Timestamp,
     ) -> Answer {
-        let mut correlation = self.ports.ids.correlation();
+        let mut correlation = admitted.caller().correlation(&self.ports.ids);
         let outcome = self.conduct_act(admitted, place, call, &mut correlation).await;
+        let toolbox = &*self.toolboxes()[place];
         let answer = match outcome {
-            Ok(fields) => answered(fields),
-            Err(refusal) => refused(&refusal),
+            Ok(fields) => answered(fields, toolbox.form()),
+            Err(refusal) => refused(&refusal, toolbox),
         };
         let caller = admitted.caller();
         let told = Ok(answer.clone());
-        match self.record_call(caller, call, started, &told, &correlation).await {
+        let answer = match self.record_call(caller, call, started, &told, &correlation).await {
             Ok(()) => answer,
-            Err(error) => refused(&unrecorded(&error)),
+            Err(error) => refused(&unrecorded(&error), toolbox),
+        };
+        match toolbox.form() {
+            Form::Yaml => answer,
+            Form::Json => Answer {
+                structured: Value::Null,
+                ..answer
+            },
         }
     }
 
@@ -78,39 +87,32 @@ impl Gateway {
                 target: act.target(),
             };
             let context = in_force.policy.context(admitted.caller());
-            acts::decide(&in_force.policy, &context, &used, act.wants_more().as_deref())
+            let verdict = acts::decide(&in_force.policy, &context, &used, act.wants_more().as_deref());
+            acts::judged(verdict, act.judgement())
         };
+        self.verdicts.count(verdict.word());
         let requested = self.requested(admitted, call, &*act, &verdict, &in_force);
-        let cleared = match verdict {
+        let may_be_done = !matches!(verdict, ActVerdict::Deny(_));
+        if may_be_done && let Some(answer) = act.foresee().await? {
+            return Ok(answer);
+        }
+        let (cleared, approval) = match verdict {
             ActVerdict::Deny(denial) => return Err(denial.refusal),
-            ActVerdict::Allow(permit) => {
-                let cleared = allow_act(permit, admitted, correlation.clone());
-                if !act.only_looks() {
-                    let opening = self.opened(&cleared, requested);
-                    self.commit(opening).await.map_err(|error| unrecorded(&error))?;
-                }
-                cleared
-            }
+            ActVerdict::Allow(permit) => (allow_act(permit, admitted, correlation.clone()), None),
             ActVerdict::Ask(question) => {
                 let (cleared, approval) = self
                     .ask_about(admitted, call, &*act, question, &in_force, correlation)
                     .await?;
-                let mut opening = self.opened(&cleared, requested);
-                let applied = self.ports.board.applying(&approval, &admitted.caller().actor);
-                opening.events.extend(applied.events);
-                opening.approvals.push(applied.change);
-                match self.commit(opening).await {
-                    Ok(_) => self.ports.board.announce(),
-                    Err(RecordError::ApprovalMoved) => {
-                        let message = "this approval was used by the same call at this moment; call again to ask anew";
-                        return Err(Refusal::new(ErrorCode::Conflict, message));
-                    }
-                    Err(error) => return Err(unrecorded(&error)),
-                }
-                cleared
+                (cleared, Some(approval))
             }
         };
-        act.perform(cleared).await
+        let leave = Leave {
+            tool: call.tool.clone(),
+            cleared,
+            approval,
+            requested,
+        };
+        self.perform(act, leave).await
     }
 
     /// Asks, and waits as long as a client will. What was asked before is not asked again.
@@ -125,7 +127,7 @@ impl Gateway {
     ) -> Result<(ClearedAct, Box<ApprovalRequest>), Refusal> {
         let caller = admitted.caller();
         let details = Value::Object(act.details());
-        let arguments = Value::Object(call.arguments.clone());
+        let arguments = act.bound_arguments(&call.arguments);
         let binding = binding::bind_act(&call.tool, &arguments, &details, &caller.credential, &in_force.digest);
         let board = &self.ports.board;
         let before = board.bound(&caller.credential, &binding.digest).await;
@@ -140,16 +142,25 @@ impl Gateway {
                 {
                     return Err(full());
                 }
-                self.post_act(admitted, call, details, &question, &binding, in_force, correlation)
-                    .await?
+                let kind = act.kind();
+                self.post_act(
+                    admitted,
+                    call,
+                    kind,
+                    details,
+                    &question,
+                    &binding,
+                    in_force,
+                    correlation,
+                )
+                .await?
             }
         };
         *correlation = approval.correlation_id.clone();
         let mut cancel = call.cancel.clone();
-        let patience = call
-            .answer_within
-            .unwrap_or(self.settings.answer_within)
-            .min(self.settings.answer_within);
+        let usual = self.settings.answer_within;
+        let patience = call.answer_within.unwrap_or(usual).min(usual);
+        let patience = act.patience().unwrap_or(patience);
         let settled = tokio::select! {
             biased;
             settled = board.settled(&approval.id) => settled,
@@ -197,6 +208,7 @@ impl Gateway {
         &self,
         admitted: &Admitted,
         call: &ToolCall,
+        kind: ApprovalType,
         details: Value,
         question: &ActQuestion,
         binding: &Binding,
@@ -206,12 +218,14 @@ impl Gateway {
         let (caller, ports) = (admitted.caller(), &self.ports);
         let mut request = ApprovalRequest::new(
             ports.ids.approval(),
-            ApprovalType::ToolCall,
+            kind,
             correlation.clone(),
             caller.credential.clone(),
             ports.clock.now(),
         );
         request.requested_by.clone_from(&caller.actor.id);
+        request.job_id = caller.job_id().map(str::to_owned);
+        request.run_id = caller.run_id().map(str::to_owned);
         request.tool.clone_from(&call.tool);
         request.binding.clone_from(&binding.digest);
         request.arguments_digest.clone_from(&binding.arguments);
@@ -257,28 +271,14 @@ impl Gateway {
             .text("tool", &call.tool)
             .optional_text("action", act.action())
             .text("credential", admitted.caller().credential.as_str())
+            .optional_text("job_id", admitted.caller().job_id())
+            .optional_text("run_id", admitted.caller().run_id())
             .text("verdict", verdict.word())
             .text("rule", &rule.name)
             .text("source", &rule.source)
             .text("reason", &rule.reason)
             .part("details", &Payload::from(&details))
             .part("policy", &in_force.snapshot_for(admitted.caller()))
-    }
-
-    fn opened(&self, cleared: &ClearedAct, requested: Object) -> Change {
-        let approval = cleared.approval().map(|id| id.as_str());
-        let event = Draft::new(
-            self.ports.ids.event(),
-            self.ports.clock.now(),
-            cleared.correlation_id().clone(),
-            cleared.caller().actor.clone(),
-            EventType::ActRequested,
-            requested.optional_text("approval_id", approval).finish(),
-        );
-        Change {
-            events: vec![event],
-            ..Change::default()
-        }
     }
 }
 
@@ -288,14 +288,16 @@ impl Judge for Gateway {
         let task = TaskApproval::from_json(&session.config["approvalPolicy"]);
         let policy = agents::for_task(&in_force.policy, task.as_ref());
         let context = Context::of_role(Role::Agent);
+        let judgement = agents::judge(
+            &policy,
+            &context,
+            question,
+            has_failed,
+            &in_force.outlook.surroundings(),
+        );
+        self.verdicts.count(judgement.word());
         Judged {
-            judgement: agents::judge(
-                &policy,
-                &context,
-                question,
-                has_failed,
-                &in_force.outlook.surroundings(),
-            ),
+            judgement,
             policy_digest: in_force.digest.clone(),
             quorum: policy.approval.quorum,
             timeout: policy.approval.timeout,
@@ -303,18 +305,25 @@ impl Judge for Gateway {
     }
 }
 
-fn answered(fields: Map<String, Value>) -> Answer {
+fn answered(fields: Map<String, Value>, form: Form) -> Answer {
     let structured = Value::Object(fields);
     Answer {
-        text: yaml::write(&structured),
+        text: match form {
+            Form::Yaml => yaml::write(&structured),
+            Form::Json => structured.to_string(),
+        },
         structured,
         is_error: false,
         command: None,
     }
 }
 
-/// S1's ToolResult of a call that was not accepted, with what every error says.
-fn refused(refusal: &Refusal) -> Answer {
+/// S1's ToolResult of a call that was not accepted, with what every error says; or what the tool itself has
+/// to say of it.
+fn refused(refusal: &Refusal, toolbox: &dyn Toolbox) -> Answer {
+    if let Some(fields) = toolbox.refusal(refusal) {
+        return answered(fields, toolbox.form());
+    }
     let error = ErrorDetails::of(refusal);
     let status = match refusal.status() {
         Status::Pending => "pending",

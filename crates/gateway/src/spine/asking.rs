@@ -32,6 +32,8 @@ impl Gateway {
             .text("command", &command)
             .texts("arguments", arguments.iter().map(String::as_str))
             .text("credential", admitted.caller().credential.as_str())
+            .optional_text("job_id", admitted.caller().job_id())
+            .optional_text("run_id", admitted.caller().run_id())
             .text("transport", admitted.caller().transport.as_str())
             .text("digest", &request.digest)
             .optional_text("cwd", clean(&request.cwd).as_deref())
@@ -53,11 +55,18 @@ impl Gateway {
         object.finish()
     }
 
-    pub(super) fn validated(&self, verdict: &Verdict, context: &Context<'_>, in_force: &InForce) -> Payload {
+    pub(super) fn validated(
+        &self,
+        verdict: &Verdict,
+        context: &Context<'_>,
+        in_force: &InForce,
+        live: &Live,
+    ) -> Payload {
         let Rule { name, source, reason } = verdict.rule();
         let auto_approved = matches!(verdict, Verdict::Allow(permit) if permit.auto_approved);
-        let mut object = Object::new();
-        if context.is_in_a_run() {
+        // The commands of a job share its correlation, so each event says which of them it tells of.
+        let mut object = Object::new().optional_text("request_id", context.in_job.then(|| live.request_id.as_str()));
+        if !context.is_plain() {
             object = object.part("policy_keys", &Payload::from(&context.recorded()));
         }
         object
@@ -71,12 +80,14 @@ impl Gateway {
             .finish()
     }
 
-    pub(super) fn dispatched(&self, cleared: &Cleared, live: &Live) -> Payload {
+    pub(super) fn dispatched(&self, admitted: &Admitted, cleared: &Cleared, live: &Live) -> Payload {
+        let in_job = admitted.caller().job.is_some();
         let plan = cleared.plan();
         let redactor = live.redactor(&self.ports.redactor);
         let names = plan.program_names();
         let programs: Vec<_> = names.iter().map(|name| redactor.redact_text(name)).collect();
         Object::new()
+            .optional_text("request_id", in_job.then(|| live.request_id.as_str()))
             .texts("programs", programs.iter().map(|name| &**name))
             .text("how", how(plan))
             .text("cwd", &redactor.redact_text(&plan.place.cwd.path.to_string_lossy()))
@@ -126,7 +137,11 @@ pub(super) fn unrecorded(error: &RecordError) -> Refusal {
         RecordError::SessionMoved
         | RecordError::ApprovalMoved
         | RecordError::JobMoved
+        | RecordError::NoPlace
         | RecordError::RunMoved
+        | RecordError::TargetMoved
+        | RecordError::LeaseTaken(_)
+        | RecordError::DeliveryKnown(_)
         | RecordError::SessionNameTaken
         | RecordError::Unavailable(_) => Refusal::new(
             ErrorCode::AuditUnavailable,

@@ -105,7 +105,7 @@ impl Gateway {
         self.publish(admitted, live, result);
     }
 
-    async fn commit_patiently(&self, change: Change) -> Result<Committed, RecordError> {
+    pub(super) async fn commit_patiently(&self, change: Change) -> Result<Committed, RecordError> {
         let started = Instant::now();
         loop {
             match self.commit(change.clone()).await {

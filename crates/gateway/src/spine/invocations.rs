@@ -12,7 +12,7 @@ use super::asking::unrecorded;
 use crate::audit::event::{Draft, EventType};
 use crate::audit::invocation::{presentable_arguments, presentable_id, refusal_error};
 use crate::audit::payload::{Object, Payload};
-use crate::audit::redact::Redactor;
+use crate::audit::redact::{REPLACEMENT, Redactor};
 use crate::audit::{Change, RecordError};
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal};
@@ -28,7 +28,7 @@ impl Gateway {
     /// way: nothing was run.
     pub(super) async fn refuse_call(&self, caller: &Caller, call: &ToolCall, refusal: Refusal) -> Refusal {
         let started = self.ports.clock.now();
-        let correlation = self.ports.ids.correlation();
+        let correlation = caller.correlation(&self.ports.ids);
         let outcome = Err(refusal.clone());
         let recorded = self.record_call(caller, call, started, &outcome, &correlation).await;
         if let Err(error) = recorded {
@@ -40,7 +40,7 @@ impl Gateway {
     /// Records a call that started no command. Without its record it has no answer.
     pub(super) async fn called(&self, caller: &Caller, call: &ToolCall, started: Timestamp, answer: Answer) -> Answer {
         let outcome = Ok(answer);
-        let correlation = self.ports.ids.correlation();
+        let correlation = caller.correlation(&self.ports.ids);
         let recorded = self.record_call(caller, call, started, &outcome, &correlation).await;
         match (recorded, outcome) {
             (Ok(()), Ok(answer)) => answer,
@@ -85,7 +85,7 @@ impl Gateway {
             return Ok(());
         }
         let object = self.invocation(caller, call, started);
-        let own = self.redactor_of(call);
+        let own = self.redactor_of_act(call);
         let redactor = own.as_ref().unwrap_or(&self.ports.redactor);
         let object = match outcome {
             Ok(answer) => {
@@ -126,7 +126,7 @@ impl Gateway {
 
     /// What every invocation says, however it came out.
     fn invocation(&self, caller: &Caller, call: &ToolCall, started: Timestamp) -> Object {
-        let own = self.redactor_of(call);
+        let own = self.redactor_of_act(call);
         let redactor = own.as_ref().unwrap_or(&self.ports.redactor);
         let tool: String = redactor
             .redact_text(&call.tool)
@@ -138,9 +138,11 @@ impl Gateway {
             .text("tool", &tool)
             .part(
                 "arguments",
-                &Payload::from(&presentable_arguments(redactor, &call.arguments)),
+                &Payload::from(&presentable_arguments(redactor, &self.shown_arguments(call))),
             )
             .text("credential", caller.credential.as_str())
+            .optional_text("job_id", caller.job_id())
+            .optional_text("run_id", caller.run_id())
             .text("transport", caller.transport.as_str())
             .text("started_at", &started.to_string())
             .whole("duration_ms", took.max(0));
@@ -157,11 +159,50 @@ impl Gateway {
             .optional_text("rpc_id", rpc_id.as_deref())
     }
 
+    /// Knows what a call brought along that its tool's schema says is only ever written; else as
+    /// [`Self::redactor_of`].
+    fn redactor_of_act(&self, call: &ToolCall) -> Option<Redactor> {
+        let names = self.write_only(&call.tool);
+        let given: Vec<&str> = names
+            .iter()
+            .filter_map(|name| call.arguments.get(name)?.as_str())
+            .collect();
+        if given.is_empty() {
+            return self.redactor_of(call);
+        }
+        Some(self.ports.redactor.holding(given))
+    }
+
     /// Knows the secrets in a call's `env`, which the command may print; none where there are none.
     pub(super) fn redactor_of(&self, call: &ToolCall) -> Option<Redactor> {
         let variables = call.arguments.get("env")?.as_object()?.iter();
         let texts = variables.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
         self.ports.redactor.knowing(texts.take(limits::ENVIRONMENT_MAX))
+    }
+
+    /// Names of the arguments that a tool's schema marks `writeOnly`.
+    fn write_only(&self, tool: &str) -> Vec<String> {
+        let offering = self.toolboxes().iter().find(|toolbox| toolbox.offers(tool));
+        let definitions = offering.map(|toolbox| toolbox.definitions()).unwrap_or_default();
+        let definition = definitions.into_iter().find(|definition| definition.name == tool);
+        let schema = definition.map(|definition| definition.input_schema);
+        let properties = schema.as_ref().and_then(|schema| schema["properties"].as_object());
+        let marked = properties
+            .into_iter()
+            .flatten()
+            .filter(|(_, field)| field["writeOnly"] == true);
+        marked.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// The arguments without what is only ever written.
+    fn shown_arguments(&self, call: &ToolCall) -> Map<String, Value> {
+        let mut shown = call.arguments.clone();
+        for name in self.write_only(&call.tool) {
+            if let Some(value) = shown.get_mut(&name) {
+                *value = Value::from(REPLACEMENT);
+            }
+        }
+        shown
     }
 
     /// The answer of a call that has none of its own.

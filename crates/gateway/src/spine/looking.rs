@@ -213,7 +213,7 @@ impl Gateway {
             .text("credential", admitted.caller().credential.as_str())
             .text("transport", admitted.caller().transport.as_str())
             .finish();
-        let mut trace = self.trace(admitted, self.ports.ids.correlation());
+        let mut trace = self.trace(admitted, admitted.caller().correlation(&self.ports.ids));
         trace.step(Step::Receive, received);
         self.refuse_aside(trace, &audit, request_id, refusal, redactor).await
     }

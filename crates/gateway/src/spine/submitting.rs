@@ -44,7 +44,7 @@ impl Gateway {
             self.settings.output_limit,
             call.progress.clone(),
             call.origin.clone(),
-            self.ports.ids.correlation(),
+            admitted.caller().correlation(&self.ports.ids),
         );
         let live = Arc::new(live.redacted_by(self.redactor_of(&call)));
         let looking = self.lookups.read().await;

@@ -185,6 +185,8 @@ impl Gateway {
             ports.clock.now(),
         );
         request.requested_by = caller.actor.id.clone();
+        request.job_id = caller.job_id().map(str::to_owned);
+        request.run_id = caller.run_id().map(str::to_owned);
         request.tool = asking.request.tool.name().to_owned();
         request.command = Some(AskedFor {
             request_id: live.request_id.clone(),

@@ -4,9 +4,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use countersign_gateway::approval::ClearedAct;
-use countersign_gateway::audit::{Pending, RecordError};
+use countersign_gateway::audit::act::Ending;
+use countersign_gateway::audit::{Change, Pending, RecordError};
 use countersign_gateway::catalog::definition::{Hints, ToolDefinition};
 use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::ids::RunId;
+use countersign_gateway::policy::actor::RunContext;
 use countersign_gateway::policy::effective::{Mode, ToolApproval};
 use countersign_gateway::tools::acts::{Act, Asked, Toolbox};
 use serde_json::{Map, Value, json};
@@ -23,13 +26,13 @@ struct Box3 {
 
 impl Toolbox for Box3 {
     fn definitions(&self) -> Vec<ToolDefinition> {
-        let definition = |name| ToolDefinition {
-            name,
-            title: name,
-            description: name,
+        let definition = |name: &'static str| ToolDefinition {
+            name: name.into(),
+            title: name.into(),
+            description: name.into(),
             input_schema: json!({"type": "object"}),
             output_schema: json!({"type": "object"}),
-            version: "1",
+            version: "1".into(),
             hints: Hints {
                 read_only: false,
                 destructive: false,
@@ -72,10 +75,41 @@ impl Act for Put {
         Map::from_iter([("label".to_owned(), json!(self.label))])
     }
 
+    fn systems(&self) -> &'static [&'static str] {
+        match self.label.as_str() {
+            "both" | "half" => &["here", "there"],
+            _ => &[],
+        }
+    }
+
+    fn foresee(&self) -> Pending<Result<Option<Map<String, Value>>, Refusal>> {
+        let known = (self.label == "known").then(|| Map::from_iter([("status".to_owned(), json!("as before"))]));
+        Box::pin(async move { Ok(known) })
+    }
+
     fn perform(self: Box<Self>, cleared: ClearedAct) -> Pending<Result<Map<String, Value>, Refusal>> {
         let by = cleared.approval().map_or("policy", |_| "a person");
         self.done.lock().unwrap().push(format!("{} by {by}", self.label));
-        Box::pin(async move { Ok(Map::from_iter([("status".to_owned(), json!("ok"))])) })
+        Box::pin(async move {
+            match self.label.as_str() {
+                "broken" => panic!("a mistake of ours"),
+                "slow" => tokio::time::sleep(Duration::from_millis(50)).await,
+                "fails" => {
+                    return Err(Refusal::new(
+                        ErrorCode::UpstreamError,
+                        "they said password=hunter2hunter2",
+                    ));
+                }
+                "half" => {
+                    let journal = cleared.journal().expect("an act that is open");
+                    let told = journal.tell("here", Ending::Applied, Change::default()).await;
+                    told.expect("recorded");
+                    return Err(Refusal::new(ErrorCode::UpstreamError, "nobody is there"));
+                }
+                _ => {}
+            }
+            Ok(Map::from_iter([("status".to_owned(), json!("ok"))]))
+        })
     }
 }
 
@@ -98,10 +132,21 @@ async fn an_act_is_recorded_before_it_is_done_and_its_call_before_it_is_answered
         (answer["status"].as_str(), done(&list)),
         (Some("ok"), vec!["x by policy".to_owned()])
     );
-    assert_eq!(stage.story(), ["commit mcp.tool.requested", "commit tool.called"]);
+    assert_eq!(
+        stage.story(),
+        [
+            "commit mcp.tool.requested",
+            "commit mcp.tool.applied",
+            "commit tool.called"
+        ]
+    );
     assert_eq!(stage.payload("mcp.tool.requested")["details"], json!({"label": "x"}));
     let events = stage.events();
-    assert_eq!(events[0].correlation_id, events[1].correlation_id);
+    assert!(
+        events
+            .iter()
+            .all(|event| event.correlation_id == events[0].correlation_id)
+    );
 }
 
 #[tokio::test]
@@ -137,10 +182,12 @@ async fn an_act_that_asks_is_done_once_and_only_after_a_yes() {
             "commit approval.requested run.wait.paused",
             "ask secret.sync.github_k8s",
             "commit approval.approved run.wait.resumed",
-            "commit mcp.tool.requested mcp.tool.applied",
+            "commit mcp.tool.requested",
+            "commit mcp.tool.applied",
             "commit tool.called",
         ]
     );
+    assert_eq!(stage.approvals()[0].state().as_str(), "applied");
     // The yes is used up: the same again is another question.
     call().await;
     assert_eq!(stage.approvals().len(), 2);
@@ -231,4 +278,102 @@ async fn arguments_that_cannot_be_read_are_refused_and_recorded() {
     let answer = stage.call("github_labels_add", json!({})).await;
     assert_eq!(answer["error_code"], "INVALID_ARGUMENTS");
     assert_eq!(stage.story(), ["commit tool.called"]);
+}
+
+/// The ends of acts in the record: the event, its system and its code.
+fn ends(stage: &Stage) -> Vec<String> {
+    let events = stage.events();
+    let ends = events
+        .iter()
+        .filter(|event| matches!(event.event_type.as_str(), "mcp.tool.applied" | "mcp.tool.failed"));
+    ends.map(|event| {
+        let payload: Value = serde_json::from_str(event.payload()).unwrap();
+        let said = [&payload["system"], &payload["code"]].map(|it| it.as_str().unwrap_or_default().to_owned());
+        let state = event.approval_state.map_or("", |state| state.as_str());
+        format!("{} {} {} {state}", event.event_type.as_str(), said[0], said[1])
+    })
+    .collect()
+}
+
+#[tokio::test]
+async fn an_act_that_fails_leaves_its_code_and_no_secret_and_uses_its_approval_up() {
+    let stage = Stage::new(Mode::Untrusted).answering(yes());
+    equipped(&stage);
+    let answer = stage.call("secret.sync.github_k8s", json!({"label": "fails"})).await;
+    assert_eq!(answer["error_code"], "UPSTREAM_ERROR");
+    assert_eq!(ends(&stage), ["mcp.tool.failed  UPSTREAM_ERROR failed"]);
+    assert_eq!(
+        stage.payload("mcp.tool.failed")["reason"],
+        "they said password=[redacted]"
+    );
+    assert_eq!(stage.approvals()[0].state().as_str(), "failed");
+}
+
+#[tokio::test]
+async fn an_act_upon_two_systems_leaves_one_end_of_each() {
+    let stage = Stage::new(Mode::Untrusted);
+    equipped(&stage);
+    stage.call("github_labels_add", json!({"label": "both"})).await;
+    assert_eq!(ends(&stage), ["mcp.tool.applied here  ", "mcp.tool.applied there  "]);
+    let stage = Stage::new(Mode::Untrusted).answering(yes());
+    equipped(&stage);
+    stage.call("secret.sync.github_k8s", json!({"label": "half"})).await;
+    assert_eq!(
+        ends(&stage),
+        [
+            "mcp.tool.applied here  applied",
+            "mcp.tool.failed there UPSTREAM_ERROR failed"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn an_act_that_breaks_off_inside_is_ended_all_the_same() {
+    let stage = Stage::new(Mode::Untrusted);
+    equipped(&stage);
+    let answer = stage.call("github_labels_add", json!({"label": "broken"})).await;
+    assert_eq!(answer["error_code"], "INTERNAL_ERROR");
+    assert_eq!(ends(&stage), ["mcp.tool.failed  INTERNAL_ERROR "]);
+}
+
+#[tokio::test]
+async fn an_act_goes_on_to_its_end_when_nobody_waits_for_it() {
+    let stage = Stage::new(Mode::Untrusted);
+    equipped(&stage);
+    let call = stage.call("github_labels_add", json!({"label": "slow"}));
+    assert!(tokio::time::timeout(Duration::from_millis(10), call).await.is_err());
+    while ends(&stage).is_empty() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    assert_eq!(ends(&stage), ["mcp.tool.applied   "]);
+}
+
+#[tokio::test]
+async fn where_there_is_nothing_to_do_nobody_is_asked() {
+    let stage = Stage::new(Mode::Untrusted);
+    let list = equipped(&stage);
+    let answer = stage.call("secret.sync.github_k8s", json!({"label": "known"})).await;
+    assert_eq!((answer["status"].as_str(), done(&list).len()), (Some("as before"), 0));
+    assert_eq!(stage.story(), ["commit tool.called"]);
+    let stage = Stage::new(Mode::Untrusted).asking_for("secret.sync.*", ToolApproval::Deny);
+    equipped(&stage);
+    let answer = stage.call("secret.sync.github_k8s", json!({"label": "known"})).await;
+    assert_eq!(answer["error_code"], "POLICY_DENIED", "policy comes first");
+}
+
+#[tokio::test]
+async fn what_is_asked_and_done_in_a_run_says_so() {
+    let run = RunContext {
+        run_id: Some(RunId::trusted("run-1")),
+        agent_key: Some("sre".to_owned()),
+        label: Some("run:ops".to_owned()),
+        ..RunContext::default()
+    };
+    let stage = Stage::new(Mode::Untrusted).answering(yes()).in_run(run);
+    equipped(&stage);
+    stage.call("secret.sync.github_k8s", json!({"label": "x"})).await;
+    assert_eq!(stage.approvals()[0].run_id.as_deref(), Some("run-1"));
+    for kind in ["approval.requested", "mcp.tool.requested", "mcp.tool.applied"] {
+        assert_eq!(stage.payload(kind)["run_id"], "run-1", "{kind}");
+    }
 }

@@ -13,6 +13,8 @@ const ASSETS: &[(&str, &str, &str)] = &[
     ("console.js", SCRIPT, include_str!("assets/console.js")),
     ("queue.js", SCRIPT, include_str!("assets/queue.js")),
     ("activity.js", SCRIPT, include_str!("assets/activity.js")),
+    ("jobs.js", SCRIPT, include_str!("assets/jobs.js")),
+    ("job.js", SCRIPT, include_str!("assets/job.js")),
     ("login.js", SCRIPT, include_str!("assets/login.js")),
     ("icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];

@@ -97,8 +97,11 @@ fn what(row: &Row, payload: &Value) -> String {
         "approval.denied" => "Denied",
         "approval.expired" => "Expired",
         "approval.withdrawn" => "Withdrawn",
-        "mcp.tool.applied" => "Let go",
-        "mcp.tool.failed" => "Given up",
+        // An approval was used or given up; without one it is the end of the act itself.
+        "mcp.tool.applied" if payload["requested_by"].is_string() => "Let go",
+        "mcp.tool.failed" if payload["requested_by"].is_string() => "Given up",
+        "mcp.tool.applied" => "Done",
+        "mcp.tool.failed" => "Failed",
         "run.wait.paused" => "Clock stopped",
         "run.wait.resumed" => "Clock goes on",
         "tool.called" => "Called",

@@ -1,5 +1,5 @@
 //! News for pages that are open: that the queue changed and how many wait, and, for those that follow it,
-//! that the record grew. What changed they fetch.
+//! that the record grew or that something happened to a job. What changed they fetch.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +10,9 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use countersign_gateway::approval::ApprovalFilter;
 use countersign_gateway::audit::RecordError;
+use countersign_gateway::ids::JobId;
+use countersign_gateway::limits::JOB_EVENTS_AT_ONCE;
+use countersign_gateway::session::Caller;
 use serde::Deserialize;
 use tokio::time::Instant;
 
@@ -30,11 +33,14 @@ pub(super) struct Wanted {
     /// Whether the record is followed.
     #[serde(default)]
     record: String,
+    /// The job that is followed.
+    #[serde(default)]
+    job: String,
 }
 
 pub(super) async fn news(
     State(console): State<Arc<Console>>,
-    _: Reader,
+    reader: Reader,
     Query(wanted): Query<Wanted>,
     request: Request,
 ) -> Response {
@@ -43,7 +49,10 @@ pub(super) async fn news(
     };
     let secret = office::cookie(request.headers()).unwrap_or_default().to_owned();
     let (sender, body) = stream::body(request.extensions(), permit);
-    let follows = !wanted.record.is_empty();
+    let follows = Follows {
+        record: !wanted.record.is_empty(),
+        job: (!wanted.job.is_empty()).then(|| (reader.0, JobId::trusted(wanted.job))),
+    };
     tokio::spawn(tell(console, secret, follows, sender));
     let mut response = Response::new(body);
     let headers = response.headers_mut();
@@ -53,8 +62,9 @@ pub(super) async fn news(
 }
 
 /// Tells a page until it is closed, or its login ends.
-async fn tell(console: Arc<Console>, secret: String, follows: bool, page: Sender) {
+async fn tell(console: Arc<Console>, secret: String, follows: Follows, page: Sender) {
     let mut changes = console.office.board.changes();
+    let mut stirred = console.office.job_news.stirred();
     let mut grown = console.office.records.grown();
     let mut stopping = console.stopping.clone();
     let mut told = None;
@@ -62,6 +72,7 @@ async fn tell(console: Arc<Console>, secret: String, follows: bool, page: Sender
     loop {
         changes.mark_unchanged();
         grown.mark_unchanged();
+        stirred.mark_unchanged();
         // A login is looked at now and then, not for each piece of news.
         if checked.is_none_or(|at| at.elapsed() >= LOGIN_CHECKED_EVERY) {
             if let Ok(None) = console.office.logins.who(&secret).await {
@@ -70,14 +81,21 @@ async fn tell(console: Arc<Console>, secret: String, follows: bool, page: Sender
             }
             checked = Some(Instant::now());
         }
-        let news = since(&console, follows, &mut told).await;
+        let news = since(&console, &follows, &mut told).await;
         if page.send(news.into()).await.is_err() {
             return;
         }
-        let pause = if follows { LOOK_EVERY } else { LOGIN_CHECKED_EVERY };
+        let pause = match follows {
+            Follows {
+                record: false,
+                job: None,
+            } => LOGIN_CHECKED_EVERY,
+            Follows { .. } => LOOK_EVERY,
+        };
         let is_over = tokio::select! {
             _ = changes.changed() => false,
-            _ = grown.changed(), if follows => false,
+            _ = grown.changed(), if follows.record => false,
+            _ = stirred.changed(), if follows.job.is_some() => false,
             () = tokio::time::sleep(pause) => false,
             () = page.closed() => true,
             // Told or dropped, both mean stop.
@@ -90,6 +108,13 @@ async fn tell(console: Arc<Console>, secret: String, follows: bool, page: Sender
     }
 }
 
+/// What a page follows beside the queue.
+struct Follows {
+    record: bool,
+    /// As whom.
+    job: Option<(Caller, JobId)>,
+}
+
 /// What a page was told last.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Seen {
@@ -99,11 +124,13 @@ struct Seen {
     /// Any change of any question moves one of its versions.
     versions: u64,
     head: u64,
+    /// The followed job's version, and its session's last event.
+    job: (u64, u64),
 }
 
 /// What is new since it was last told; a sign of life where nothing is.
-async fn since(console: &Console, follows: bool, told: &mut Option<Seen>) -> String {
-    let Ok(now) = look(console, follows).await else {
+async fn since(console: &Console, follows: &Follows, told: &mut Option<Seen>) -> String {
+    let Ok(now) = look(console, follows, told.as_ref()).await else {
         return ": the record is away\n\n".to_owned();
     };
     let before = told.replace(now);
@@ -112,8 +139,11 @@ async fn since(console: &Console, follows: bool, told: &mut Option<Seen>) -> Str
     if is_other(|seen| (seen.waiting, seen.newest, seen.versions)) {
         news.push_str(&format!("event: queue\ndata: {{\"waiting\":{}}}\n\n", now.waiting));
     }
-    if follows && is_other(|seen| (0, 0, seen.head)) {
+    if follows.record && is_other(|seen| (0, 0, seen.head)) {
         news.push_str(&format!("event: record\ndata: {{\"seq\":{}}}\n\n", now.head));
+    }
+    if follows.job.is_some() && before.map(|seen| seen.job) != Some(now.job) {
+        news.push_str(&format!("event: job\ndata: {{\"seq\":{}}}\n\n", now.job.1));
     }
     if news.is_empty() {
         news.push_str(": still here\n\n");
@@ -121,15 +151,35 @@ async fn since(console: &Console, follows: bool, told: &mut Option<Seen>) -> Str
     news
 }
 
-async fn look(console: &Console, follows: bool) -> Result<Seen, RecordError> {
+async fn look(console: &Console, follows: &Follows, before: Option<&Seen>) -> Result<Seen, RecordError> {
+    let job = match &follows.job {
+        Some((caller, id)) => job(console, caller, id, before.map_or(0, |seen| seen.job.1)).await,
+        None => (0, 0),
+    };
     let open = console.office.board.list(ApprovalFilter::open()).await?;
     Ok(Seen {
         waiting: open.len(),
         newest: open.last().map_or(0, |approval| approval.created_at.as_millis()),
         versions: open.iter().map(|approval| approval.version).sum(),
-        head: match follows {
+        head: match follows.record {
             true => console.office.records.head().await?,
             false => 0,
         },
+        job,
     })
+}
+
+/// How far a job is; one that cannot be looked at stands still.
+async fn job(console: &Console, caller: &Caller, id: &JobId, mut after: u64) -> (u64, u64) {
+    let desk = &console.office.jobs;
+    let Ok(job) = desk.find(caller, id).await else {
+        return (0, after);
+    };
+    while let Ok((_, next)) = desk.logs(caller, id, after, JOB_EVENTS_AT_ONCE).await {
+        if next == after {
+            break;
+        }
+        after = next;
+    }
+    (job.version, after)
 }

@@ -20,9 +20,12 @@ mod standing;
 mod activity;
 mod chart;
 mod event;
+mod job;
+mod jobs;
 mod numbers;
 mod policy;
 mod record;
+mod runs;
 mod sessions;
 mod story;
 mod time;
@@ -32,6 +35,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::{get, post};
 use countersign_gateway::clock::Clock;
+use countersign_gateway::service::Service;
 use countersign_gateway::session::credential::Credentials;
 use tokio::sync::{Mutex, Semaphore, watch};
 
@@ -41,6 +45,8 @@ use crate::office::Office;
 /// What the pages are made of.
 pub(crate) struct Console {
     pub(crate) office: Office,
+    /// Takes what people want done, as it takes agents' calls.
+    pub(crate) service: Arc<dyn Service>,
     pub(crate) credentials: Arc<dyn Credentials>,
     pub(crate) about: About,
     pub(crate) clock: Clock,
@@ -64,7 +70,15 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/approvals/{id}/standing", get(standing::page).post(standing::adopt))
         .route("/activity", get(activity::page))
         .route("/activity/news", get(activity::news))
+        .route("/jobs", get(jobs::page))
+        .route("/jobs/news", get(jobs::news))
+        .route("/jobs/{id}", get(job::page))
+        .route("/jobs/{id}/news", get(job::news))
+        .route("/jobs/{id}/messages", post(job::send))
+        .route("/jobs/{id}/interrupt", post(job::interrupt))
         .route("/calls/{correlation}", get(story::page))
+        .route("/runs", get(runs::page))
+        .route("/runs/{id}", get(runs::one))
         .route("/record", get(record::page))
         .route("/record/verify", post(record::verify))
         .route("/sessions", get(sessions::page))

@@ -5,6 +5,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use countersign_gateway::approval::ApprovalFilter;
 use countersign_gateway::audit::RecordError;
+use countersign_gateway::error::{ErrorCode, Refusal};
 
 use super::Console;
 use super::access::Reader;
@@ -14,6 +15,8 @@ use super::access::Reader;
 pub(super) enum Place {
     Queue,
     Activity,
+    Jobs,
+    Runs,
     Record,
     Sessions,
     Policy,
@@ -24,6 +27,8 @@ impl Place {
     const ALL: &[(Self, &'static str, &'static str)] = &[
         (Self::Queue, "Queue", "/"),
         (Self::Activity, "Activity", "/activity"),
+        (Self::Jobs, "Jobs", "/jobs"),
+        (Self::Runs, "Runs", "/runs"),
         (Self::Record, "Record", "/record"),
         (Self::Sessions, "Sessions", "/sessions"),
         (Self::Policy, "Policy", "/policy"),
@@ -159,6 +164,18 @@ impl Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         trouble(self.status, &self.message)
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        let status = match refusal.code {
+            ErrorCode::NotFound => StatusCode::NOT_FOUND,
+            ErrorCode::Forbidden => StatusCode::FORBIDDEN,
+            ErrorCode::AuditUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            _ => StatusCode::BAD_REQUEST,
+        };
+        Self::new(status, refusal.message)
     }
 }
 

@@ -38,6 +38,51 @@ pub(super) fn changes(given: Option<Value>) -> Vec<Change> {
     }
 }
 
+/// The files of a unified diff, each with its lines; what only names files is left out.
+pub(super) fn files(diff: &str) -> Vec<Change> {
+    let mut files: Vec<File<'_>> = Vec::new();
+    let mut in_hunk = false;
+    for line in diff.lines() {
+        let begins = line.starts_with("diff --git ") || (!in_hunk && line.starts_with("--- "));
+        let has_lines = files.last().is_none_or(|file| !file.lines.is_empty() || file.has_new);
+        if line.starts_with("diff --git ") || (begins && has_lines) {
+            files.push(File::default());
+            in_hunk = false;
+        }
+        let Some(file) = files.last_mut() else { continue };
+        if !in_hunk && let Some(old) = line.strip_prefix("--- ") {
+            file.old = old;
+        } else if !in_hunk && let Some(new) = line.strip_prefix("+++ ") {
+            (file.new, file.has_new) = (new, true);
+        } else if line.starts_with("@@") || in_hunk {
+            in_hunk = true;
+            file.lines.push(line);
+        }
+    }
+    files.into_iter().map(File::shown).collect()
+}
+
+/// One file of a diff while it is read.
+#[derive(Default)]
+struct File<'a> {
+    old: &'a str,
+    new: &'a str,
+    has_new: bool,
+    lines: Vec<&'a str>,
+}
+
+impl File<'_> {
+    fn shown(self) -> Change {
+        const NONE: &str = "/dev/null";
+        let (kind, path) = match (self.old, self.new) {
+            (NONE, new) => ("create", new.strip_prefix("b/").unwrap_or(new)),
+            (old, NONE) => ("delete", old.strip_prefix("a/").unwrap_or(old)),
+            (_, new) => ("modify", new.strip_prefix("b/").unwrap_or(new)),
+        };
+        change(&serde_json::json!({"path": path, "type": kind, "diff": self.lines.join("\n")}))
+    }
+}
+
 fn change(value: &Value) -> Change {
     let of = |names: &[&str]| names.iter().find_map(|name| value[*name].as_str()).unwrap_or_default();
     let kind = of(&["type", "kind"]);
@@ -91,6 +136,26 @@ mod tests {
         assert_eq!(changes[0].path.to_string(), "a&lt;b&gt;");
         let tones: Vec<_> = changes[0].lines.iter().map(|line| line.tone).collect();
         assert_eq!(tones, ["context", "context", "place", "removed", "added", "added"]);
+    }
+
+    #[test]
+    fn a_diff_of_several_files_is_shown_file_by_file() {
+        let diff = "diff --git a/x b/x\nindex 1..2 100644\n--- a/x\n+++ b/x\n@@ -1,2 +1,2 @@\n--- gone\n+new\n same\n\
+                    diff --git a/y b/y\nnew file mode 100644\n--- /dev/null\n+++ b/y\n@@ -0,0 +1 @@\n+first\n";
+        let shown: Vec<_> = files(diff)
+            .iter()
+            .map(|it| (it.path.to_string(), it.kind.to_string(), it.added, it.removed))
+            .collect();
+        assert_eq!(
+            shown,
+            [
+                ("x".to_owned(), "modify".to_owned(), 1, 1),
+                ("y".to_owned(), "create".to_owned(), 1, 0)
+            ]
+        );
+        let plain = "--- a/x\n+++ b/x\n@@\n-1\n+2\n";
+        assert_eq!(files(plain).len(), 1);
+        assert!(files("").is_empty() && files("no diff at all").is_empty());
     }
 
     #[test]

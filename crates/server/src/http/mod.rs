@@ -66,6 +66,7 @@ pub use crate::mcp::seal::SealKey;
 
 pub use crate::metrics::Gauges;
 pub use crate::rest::callbacks::APPROVER as APPROVER_CALLBACK;
+pub use crate::rest::webhooks::{EmptySecret, WebhookSecret, Webhooks};
 pub use auth::Anonymous;
 pub use callback::{CallbackToken, EmptyToken};
 pub use tls::{Tls, TlsError};
@@ -113,6 +114,8 @@ pub struct HttpOptions {
     pub office: Option<Office>,
     /// What services that were asked call back with; none keeps the callback routes off.
     pub callbacks: Option<CallbackToken>,
+    /// Who takes what GitHub delivers; none keeps the route off.
+    pub webhooks: Option<Webhooks>,
     /// Where the numbers of this moment are kept.
     pub gauges: Arc<Gauges>,
 }
@@ -348,11 +351,13 @@ fn routes(options: &HttpOptions, host: &Arc<Host>, stopping: watch::Receiver<boo
         session_ttl: options.session_ttl,
         body_bytes: options.limits.body_bytes,
         takes_callbacks: options.callbacks.is_some(),
+        takes_webhooks: options.webhooks.is_some(),
         stopping: stopping.clone(),
         shared: rest::Shared::default(),
     });
     let pages = pages.merge(console::routes(Arc::new(Console {
         office: office.clone(),
+        service: Arc::clone(&options.service),
         credentials: Arc::clone(&options.credentials),
         about: options.about.clone(),
         clock: options.clock.clone(),
@@ -363,6 +368,17 @@ fn routes(options: &HttpOptions, host: &Arc<Host>, stopping: watch::Receiver<boo
     })));
     let pages = match &options.callbacks {
         Some(_) => pages.merge(rest::callbacks::routes(api.clone())),
+        None => pages,
+    };
+    let pages = match &options.webhooks {
+        Some(webhooks) => {
+            let body_bytes = options.limits.body_bytes;
+            pages.merge(rest::webhooks::routes(
+                webhooks.clone(),
+                options.ids.clone(),
+                body_bytes,
+            ))
+        }
         None => pages,
     };
     pages.merge(rest::routes(api))

@@ -3,9 +3,13 @@
 
 use axum::http::{Method, Request, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use countersign_gateway::approval::ApprovalFilter;
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::session::{Role, Transport};
 use hyper::body::Incoming;
+
+use crate::metrics::Standing;
+use crate::office::Office;
 
 use super::auth::Peer;
 use super::{Server, refusal};
@@ -32,6 +36,23 @@ pub(super) async fn page(server: &Server, peer: &Peer, request: &Request<Incomin
             .for_each(|(state, count)| metrics.sessions(state, count)),
         Err(refusal) => tracing::warn!(reason = refusal.message, "sessions could not be counted"),
     }
+    metrics.standing.set_verdicts(server.host.service.verdicts());
+    if let Some(office) = &server.options.office {
+        stand(&metrics.standing, office).await;
+    }
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], metrics.render()).into_response()
+}
+
+/// What waits, and how jobs stand, at this moment. What cannot be read keeps its last number.
+async fn stand(standing: &Standing, office: &Office) {
+    match office.board.list(ApprovalFilter::open()).await {
+        Ok(open) => standing.set_approvals_waiting(open.len()),
+        Err(error) => tracing::warn!(%error, "questions could not be counted"),
+    }
+    match office.jobs.counts().await {
+        Ok(counts) => standing.set_jobs(&counts),
+        Err(refusal) => tracing::warn!(reason = refusal.message, "jobs could not be counted"),
+    }
+    standing.set_restarts(office.job_news.restarts());
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_gateway::clock::Timestamp;
+use countersign_gateway::job::news::{JobListener, JobTold};
 use countersign_gateway::session::lifetime::Touched;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
@@ -25,6 +26,7 @@ pub(super) async fn run(server: Arc<Server>) {
     let mut expiring = ticks(expire_every);
     let mut tools = server.host.service.tool_changes();
     let mut may_change = true;
+    let mut jobs = server.host.service.job_news();
     loop {
         tokio::select! {
             _ = touching.tick() => {
@@ -44,7 +46,19 @@ pub(super) async fn run(server: Arc<Server>) {
                 Ok(()) => tell_of_tools(&server),
                 Err(_) => may_change = false,
             },
+            told = next(&mut jobs) => match told {
+                Some(told) => registry.all().iter().for_each(|live| live.connection.tell_of_job(&told)),
+                None => jobs = None,
+            },
         }
+    }
+}
+
+/// What happened to a job next; for ever pending where there are none.
+async fn next(jobs: &mut Option<JobListener>) -> Option<Arc<JobTold>> {
+    match jobs {
+        Some(jobs) => jobs.next().await,
+        None => std::future::pending().await,
     }
 }
 

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::job::event::JobEvent;
+use countersign_gateway::job::news::PROGRESS;
 use countersign_gateway::service::Progress;
 use serde_json::{Value, json};
 
@@ -177,6 +179,13 @@ impl Progress for Conversation {
             |said| Some(said.unwrap_or(0) + 1),
             |token, progress| wire::progress(token, progress, None, message),
         );
+    }
+
+    /// A session hears of its jobs on the stream beside its requests; a client without one has only this.
+    fn job(&self, event: &JobEvent) {
+        if let (Era::Modern, Some(params)) = (self.client.era, event.progress()) {
+            self.notify(wire::notification(PROGRESS, &params));
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use countersign_gateway::error::{ErrorCode, Refusal, brief};
 use countersign_gateway::ids::RequestId;
+use countersign_gateway::job::news::{JobTold, PROGRESS};
 use countersign_gateway::service::RefusedEnvelope;
 use countersign_gateway::session::Caller;
 use countersign_gateway::session::lifetime::{ClientInfo, KeptSession, Session, SessionStep, Touched};
@@ -128,6 +129,21 @@ impl Connection {
         if let Some(outlet) = outlet {
             let changed = wire::notification("notifications/tools/list_changed", &json!({}));
             outlet.offer(Outgoing::notification(changed));
+        }
+    }
+
+    /// Tells a session what happened to a job that its own credential started. Whoever comes without a session
+    /// asks to be told, or waits for the job.
+    pub(crate) fn tell_of_job(&self, told: &JobTold) {
+        if told.owner != self.0.caller.credential {
+            return;
+        }
+        let state = self.0.state();
+        let standing = state.standing.as_ref().and_then(Weak::upgrade);
+        let outlet = standing.filter(|_| state.agreed.is_some() && !state.has_ended);
+        drop(state);
+        if let (Some(outlet), Some(params)) = (outlet, told.event.progress()) {
+            outlet.offer(Outgoing::notification(wire::notification(PROGRESS, &params)));
         }
     }
 

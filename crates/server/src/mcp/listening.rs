@@ -1,10 +1,13 @@
 //! `subscriptions/listen`: a request that stays open and tells what changes. The first thing it says is
 //! which of the changes it was asked about it will tell; it ends when the client goes, cancels it, or
-//! the server stops.
+//! the server stops. A client that asks for `codex-father/progress` also hears of the jobs that its
+//! credential started.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::job::news::{JobListener, JobTold, PROGRESS};
 use serde_json::{Map, Value, json};
 
 use super::changes::{Change, Heard};
@@ -25,6 +28,7 @@ struct Filter {
     prompts: bool,
     resources: bool,
     uris: BTreeSet<String>,
+    jobs: bool,
 }
 
 pub(crate) fn job(request: &Request) -> Result<Job, Refusal> {
@@ -34,9 +38,13 @@ pub(crate) fn job(request: &Request) -> Result<Job, Refusal> {
 }
 
 async fn listen(mut talk: Talk, asked: Filter, id: Id) -> Outcome {
-    let filter = asked.limited_to_declared(&talk.host);
     // Listened to before it is acknowledged, so that nothing falls between.
     let mut news = talk.host.features.changes.listen();
+    let mut jobs = asked.jobs.then(|| talk.host.service.job_news()).flatten();
+    let filter = Filter {
+        jobs: jobs.is_some(),
+        ..asked.limited_to_declared(&talk.host)
+    };
     let meta = json!({SUBSCRIPTION: id});
     let params = json!({"_meta": meta, "notifications": filter.write()});
     talk.conversation
@@ -45,7 +53,29 @@ async fn listen(mut talk: Talk, asked: Filter, id: Id) -> Outcome {
         tokio::select! {
             () = talk.cancel.cancelled() => return Ok(Said::Result(json!({"_meta": meta}))),
             heard = news.next() => filter.tell(&talk.conversation, &meta, &heard),
+            told = next(&mut jobs) => tell_of_job(&talk, &meta, &told),
         }
+    }
+}
+
+/// What happened to any job; for ever pending where nobody can tell.
+async fn next(jobs: &mut Option<JobListener>) -> Arc<JobTold> {
+    if let Some(listener) = jobs
+        && let Some(told) = listener.next().await
+    {
+        return told;
+    }
+    std::future::pending().await
+}
+
+/// Nobody hears of another's jobs.
+fn tell_of_job(talk: &Talk, meta: &Value, told: &JobTold) {
+    if told.owner != talk.caller.credential {
+        return;
+    }
+    if let Some(mut params) = told.event.progress() {
+        params["_meta"] = meta.clone();
+        talk.conversation.notify(wire::notification(PROGRESS, &params));
     }
 }
 
@@ -79,6 +109,7 @@ impl Filter {
             prompts: wants("promptsListChanged")?,
             resources: wants("resourcesListChanged")?,
             uris,
+            jobs: wants(PROGRESS)?,
         })
     }
 
@@ -96,6 +127,7 @@ impl Filter {
                 .into_iter()
                 .filter(|uri| subscribes && resources::exists(host, uri))
                 .collect(),
+            jobs: self.jobs,
         }
     }
 
@@ -105,6 +137,7 @@ impl Filter {
             ("toolsListChanged", self.tools),
             ("promptsListChanged", self.prompts),
             ("resourcesListChanged", self.resources),
+            (PROGRESS, self.jobs),
         ] {
             if wanted {
                 filter.insert(name.to_owned(), true.into());

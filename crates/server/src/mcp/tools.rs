@@ -51,13 +51,13 @@ pub(crate) fn list(tools: &[ToolDefinition], era: Era) -> Vec<Value> {
 fn describe(tool: &ToolDefinition, era: Era) -> Value {
     let mut fields = Map::new();
     let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
-    put("name", tool.name.into());
+    put("name", (*tool.name).into());
     if era.has_structured_content() {
-        put("title", tool.title.into());
+        put("title", (*tool.title).into());
     }
-    put("description", tool.description.into());
+    put("description", (*tool.description).into());
     put("inputSchema", tool.input_schema.clone());
-    if era.has_structured_content() {
+    if era.has_structured_content() && !tool.output_schema.is_null() {
         put("outputSchema", tool.output_schema.clone());
     }
     if era.has_annotations() {

@@ -68,6 +68,9 @@ pub(super) enum Answer {
     Lines,
     /// Server-sent events, each an event of the record.
     Events,
+    /// A list of these or, for whoever accepts that, server-sent events.
+    ListOrEvents(&'static str),
+    Nothing,
 }
 
 impl Method {

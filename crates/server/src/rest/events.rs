@@ -90,7 +90,7 @@ impl Wanted {
 }
 
 /// Why a stream ends by itself.
-enum End {
+pub(super) enum End {
     Gone,
     /// The reader may read no more, or the server stops.
     Over,
@@ -161,7 +161,7 @@ async fn wait(
 }
 
 /// Whether whoever opened the stream could open it still.
-async fn still_may(asked: &Asked) -> Result<(), End> {
+pub(super) async fn still_may(asked: &Asked) -> Result<(), End> {
     let api = &asked.api;
     let in_force = match office::login(&asked.headers) {
         // A store that cannot be asked for a moment ends nobody's login.

@@ -1,4 +1,4 @@
-//! The REST routes under `/api/v1`: approvals, commands, the record, policy and numbers, for people and
+//! The REST routes under `/api/v1`: approvals, commands, agents' jobs, runs, the record, policy and numbers, for people and
 //! their programs.
 //!
 //! [`table`] says what there is: method, path, who may, what is taken and what is answered. The router is
@@ -18,9 +18,13 @@ mod audit;
 pub(crate) mod callbacks;
 mod commands;
 mod events;
+mod following;
+mod jobs;
 mod metrics;
 mod policy;
+mod runs;
 mod sessions;
+pub(crate) mod webhooks;
 
 mod openapi;
 mod proof;
@@ -60,6 +64,8 @@ pub(crate) struct Api {
     pub(crate) body_bytes: usize,
     /// Whether services may call back.
     pub(crate) takes_callbacks: bool,
+    /// Whether GitHub may deliver.
+    pub(crate) takes_webhooks: bool,
     /// True once nothing new is begun.
     pub(crate) stopping: watch::Receiver<bool>,
     pub(crate) shared: Shared,

@@ -1,6 +1,6 @@
 //! The OpenAPI document, made of the table.
 
-use std::sync::LazyLock;
+use std::sync::OnceLock;
 
 use axum::body::Bytes;
 use axum::http::{HeaderValue, header};
@@ -9,13 +9,22 @@ use serde_json::{Map, Value, json};
 
 use super::asked::{Form, Parameter, Place};
 use super::endpoint::{Access, Answer, Endpoint};
-use super::{callbacks, schemas, table};
+use super::{callbacks, schemas, table, webhooks};
 
-/// The document, written once: with the callback routes where there are any.
-pub(super) fn answer(takes_callbacks: bool) -> Response {
-    static WITHOUT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
-    static WITH: LazyLock<Bytes> = LazyLock::new(|| with_callbacks(document()).to_string().into());
-    let written = if takes_callbacks { &WITH } else { &WITHOUT };
+/// The document, written once: with the routes for services where there are any.
+pub(super) fn answer(takes_callbacks: bool, takes_webhooks: bool) -> Response {
+    static WRITTEN: [OnceLock<Bytes>; 4] = [const { OnceLock::new() }; 4];
+    let place = usize::from(takes_callbacks) + 2 * usize::from(takes_webhooks);
+    let written = WRITTEN[place].get_or_init(|| {
+        let mut document = document();
+        if takes_callbacks {
+            document = with_callbacks(document);
+        }
+        if takes_webhooks {
+            document = with_webhooks(document);
+        }
+        document.to_string().into()
+    });
     let kind = HeaderValue::from_static("application/json");
     ([(header::CONTENT_TYPE, kind)], Bytes::clone(written)).into_response()
 }
@@ -64,6 +73,33 @@ fn with_callbacks(mut document: Value) -> Value {
     document
 }
 
+/// Adds the route for GitHub, which signs what it sends.
+fn with_webhooks(mut document: Value) -> Value {
+    let header = |name: &str, description: &str| json!({"name": name, "in": "header", "required": true, "schema": {"type": "string"}, "description": description});
+    let answer = |description: &str| json!({"description": description, "content": {"application/json": {"schema": reference("Received")}}});
+    document["paths"][webhooks::GITHUB]["post"] = json!({
+        "operationId": "githubWebhook",
+        "summary": "What GitHub delivers.",
+        "description": "Each delivery is taken once. A `run:*` label sets off a run, a review that requests changes the revise of a stage.",
+        "security": [{"signature": []}],
+        "parameters": [
+            header("X-GitHub-Delivery", "Which delivery; one that came before is a duplicate."),
+            header("X-GitHub-Event", "What happened, such as `issues`."),
+        ],
+        "requestBody": {"required": true, "content": {"application/json": {"schema": {"type": "object"}}}},
+        "responses": {
+            "200": answer("It came before, or nothing follows from it."),
+            "202": answer("It is written down and will be worked off."),
+            "default": refused(),
+        },
+    });
+    let components = &mut document["components"];
+    components["schemas"]["Received"] = schemas::received();
+    components["securitySchemes"]["signature"] = json!({"type": "apiKey", "in": "header", "name": "X-Hub-Signature-256",
+        "description": "`sha256=` and the HMAC of the body under `github.webhook_secret`."});
+    document
+}
+
 fn document() -> Value {
     let mut paths = Map::new();
     for endpoint in table::all() {
@@ -96,7 +132,10 @@ fn operation(endpoint: &Endpoint) -> Value {
     let roles: Vec<_> = endpoint.access.roles().iter().map(|role| role.as_str()).collect();
     let mut responses = Map::new();
     for (status, answer) in endpoint.answers {
-        let described = json!({"description": "As asked.", "content": content(*answer)});
+        let described = match answer {
+            Answer::Nothing => json!({"description": "There is no more to say."}),
+            other => json!({"description": "As asked.", "content": content(*other)}),
+        };
         responses.insert(status.to_string(), described);
     }
     responses.insert("default".to_owned(), refused());
@@ -147,6 +186,12 @@ fn content(answer: Answer) -> Value {
         }}}),
         Answer::Lines => json!({"application/jsonl": {"schema": {"type": "string"}}}),
         Answer::Events => json!({"text/event-stream": {"schema": {"type": "string"}}}),
+        Answer::ListOrEvents(name) => {
+            let mut both = content(Answer::ListOf(name));
+            both["text/event-stream"] = json!({"schema": {"type": "string"}});
+            both
+        }
+        Answer::Nothing => json!({}),
     }
 }
 
@@ -260,6 +305,14 @@ mod tests {
             let schema = &document["components"]["schemas"][name];
             assert!(schema.is_object() && jsonschema::meta::is_valid(schema), "{name}");
         }
+    }
+
+    #[test]
+    fn the_webhook_route_is_described_where_it_is() {
+        let document = with_webhooks(document());
+        assert!(document["paths"][webhooks::GITHUB]["post"]["operationId"].is_string());
+        let schema = &document["components"]["schemas"]["Received"];
+        assert!(schema.is_object() && jsonschema::meta::is_valid(schema));
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! The schemas that the table names. What the commands take and answer is said by the tools themselves.
 
+mod jobs;
 mod record;
+mod runs;
 
 use countersign_gateway::approval::callback::Word;
 use countersign_gateway::approval::lifecycle::ApprovalStatus;
@@ -22,6 +24,17 @@ pub(super) fn all() -> Value {
         "CommandExecutionRequest": command(),
         "CommandExecutionResult": result(),
         "CommandAuditRecord": record::command(),
+        "Job": jobs::job(),
+        "WholeJob": jobs::whole(),
+        "JobEvent": jobs::event(),
+        "AgentProcess": jobs::process(),
+        "Task": jobs::task(),
+        "Message": jobs::message(),
+        "Accepted": jobs::accepted(),
+        "Run": runs::run(),
+        "RunTrace": runs::trace(),
+        "RunOrder": runs::order(),
+        "RunCancellation": runs::cancellation(),
         "McpSession": session(),
         "Token": token(),
         "Event": record::event(),
@@ -62,6 +75,14 @@ pub(super) fn called_back() -> Value {
         json!({"id": text(), "correlation_id": text(), "run_id": text(), "tool_name": text(), "action": text(),
             "approval_state": words(ApprovalState::ALL.iter().map(|state| state.as_str()))}),
         &["id", "correlation_id", "tool_name", "action", "approval_state"],
+    )
+}
+
+/// What became of a delivery.
+pub(super) fn received() -> Value {
+    object(
+        json!({"status": words(["accepted", "duplicate", "ignored"].into_iter()), "delivery_id": text(), "reason": text()}),
+        &["status", "delivery_id"],
     )
 }
 
@@ -155,23 +176,27 @@ fn command() -> Value {
     let forms = CommandTool::ALL.into_iter().filter_map(|tool| {
         let definitions = schema::definitions();
         let definition = definitions.into_iter().find(|it| it.name == tool.name())?;
-        let mut form = definition.input_schema;
-        let required = form["required"].clone();
-        let is_required = |name: &str| {
-            required
-                .as_array()
-                .is_some_and(|names| names.iter().any(|it| it == name))
-        };
-        // What may be left out may be null as well.
-        for (name, property) in form["properties"].as_object_mut().into_iter().flatten() {
-            if !is_required(name) {
-                *property = json!({"anyOf": [property, {"type": "null"}]});
-            }
-        }
+        let mut form = nullable(definition.input_schema);
         form["properties"]["tool"] = json!({"const": tool.name()});
         Some(form)
     });
     json!({"anyOf": forms.collect::<Vec<_>>()})
+}
+
+/// What may be left out may be null as well.
+fn nullable(mut form: Value) -> Value {
+    let required = form["required"].clone();
+    let is_required = |name: &str| {
+        required
+            .as_array()
+            .is_some_and(|names| names.iter().any(|it| it == name))
+    };
+    for (name, property) in form["properties"].as_object_mut().into_iter().flatten() {
+        if !is_required(name) {
+            *property = json!({"anyOf": [property, {"type": "null"}]});
+        }
+    }
+    form
 }
 
 fn result() -> Value {

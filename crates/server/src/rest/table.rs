@@ -1,6 +1,9 @@
 //! What there is: every route, who may take it, what it takes and what it answers.
 //!
-//! The only place to add one. Router, checks and document follow.
+//! The only place to add one. Router, checks and document follow. Jobs and runs have pages of their own.
+
+mod jobs;
+mod runs;
 
 use super::asked::{Form, Parameter, Place};
 use super::endpoint::{Access, Answer, Endpoint, Method};
@@ -349,12 +352,16 @@ pub(super) static DOCUMENT: Endpoint = Endpoint {
     parameters: &[],
     body: None,
     answers: &[(200, Answer::Json("Document"))],
-    handler: |asked| Box::pin(async move { Ok(openapi::answer(asked.api.takes_callbacks)) }),
+    handler: |asked| Box::pin(async move { Ok(openapi::answer(asked.api.takes_callbacks, asked.api.takes_webhooks)) }),
 };
 
 /// Every row.
 pub(super) fn all() -> impl Iterator<Item = &'static Endpoint> {
-    ENDPOINTS.iter().chain([&DOCUMENT])
+    ENDPOINTS
+        .iter()
+        .chain(&jobs::ENDPOINTS)
+        .chain(&runs::ENDPOINTS)
+        .chain([&DOCUMENT])
 }
 
 /// The largest place that a store can count to.

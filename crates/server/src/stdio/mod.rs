@@ -131,6 +131,7 @@ where
             Ok(())
         }
         () = tell_of_tools(&service, &host, &connection) => Ok(()),
+        () = tell_of_jobs(&service, &connection) => Ok(()),
         _ = shutdown => Ok(()),
     };
 
@@ -160,6 +161,16 @@ async fn tell_of_tools(service: &Arc<dyn Service>, host: &Host, connection: &Con
     while changes.changed().await.is_ok() {
         host.features.changes.announce(Change::Tools);
         connection.tell_of_tools();
+    }
+    std::future::pending().await
+}
+
+/// Says what happens to the jobs of this client, for as long as the connection stands.
+async fn tell_of_jobs(service: &Arc<dyn Service>, connection: &Connection) {
+    if let Some(mut news) = service.job_news() {
+        while let Some(told) = news.next().await {
+            connection.tell_of_job(&told);
+        }
     }
     std::future::pending().await
 }

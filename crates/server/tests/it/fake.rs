@@ -55,13 +55,13 @@ pub(crate) struct Shared(pub(crate) Arc<Fake>);
 
 impl Service for Shared {
     fn tools(&self, _caller: &Caller) -> Arc<[ToolDefinition]> {
-        let tool = |name, input_schema| ToolDefinition {
-            name,
-            title: "Echo",
-            description: "answers with its arguments",
+        let tool = |name: &'static str, input_schema| ToolDefinition {
+            name: name.into(),
+            title: "Echo".into(),
+            description: "answers with its arguments".into(),
             input_schema,
             output_schema: json!({"type": "object", "properties": {"said": {}}}),
-            version: "1.2.3",
+            version: "1.2.3".into(),
             hints: Hints {
                 read_only: true,
                 destructive: false,
@@ -284,7 +284,10 @@ impl Fake {
             name: token.to_owned(),
             created_at: Timestamp::from_millis(0),
             revoked_at: None,
+            expires_at: None,
             run: None,
+            run_context: None,
+            job: None,
         };
         self.tokens.lock().unwrap().insert(token.to_owned(), credential);
     }

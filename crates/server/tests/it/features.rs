@@ -190,7 +190,7 @@ async fn each_era_has_only_its_own_methods() {
 async fn every_tool_has_valid_schemas() {
     let own = countersign_gateway::tools::exec::schema::definitions();
     let schemas = own.into_iter().flat_map(|tool| {
-        let name = tool.name.to_owned();
+        let name = tool.name.into_owned();
         [(name.clone(), tool.input_schema), (name, tool.output_schema)]
     });
     let listed = Client::of_fixtures()

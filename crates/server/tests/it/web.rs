@@ -55,6 +55,7 @@ pub(crate) fn options(fake: &Arc<Fake>) -> HttpOptions {
         gauges: Arc::new(Gauges::default()),
         office: None,
         callbacks: None,
+        webhooks: None,
         fixtures: ConformanceFixtures::Absent,
         seal_key: SealKey::new([7; 32]),
     }

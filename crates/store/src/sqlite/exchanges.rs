@@ -61,6 +61,8 @@ impl Readers {
             "(event_type <> 'command.completed' OR NOT EXISTS (
                  SELECT 1 FROM flow_events AS other WHERE other.correlation_id = flow_events.correlation_id
                      AND (other.event_type = 'tool.answered'
+                             AND iif(json_valid(other.payload), other.payload ->> '$.request_id', '')
+                                 = iif(json_valid(flow_events.payload), flow_events.payload ->> '$.request_id', '')
                          OR other.event_type = 'command.received'
                              AND iif(json_valid(other.payload), other.payload ->> '$.transport', '') = 'terminal')))",
             [],
@@ -76,7 +78,8 @@ impl Readers {
             question.also(
                 "(payload ->> '$.request_id' = ? OR payload ->> '$.rpc_id' IN (?, ?) OR EXISTS (
                      SELECT 1 FROM flow_events AS other WHERE other.correlation_id = flow_events.correlation_id
-                         AND other.event_type = 'command.received' AND other.payload ->> '$.rpc_id' IN (?, ?)))",
+                         AND other.event_type = 'command.received' AND other.payload ->> '$.rpc_id' IN (?, ?)
+                         AND other.payload ->> '$.request_id' = flow_events.payload ->> '$.request_id'))",
                 [plain.clone(), plain.clone(), quoted.clone(), plain, quoted],
             );
         }
@@ -89,7 +92,7 @@ impl Readers {
         };
         let opening = match settling.event_type {
             EventType::ToolCalled => None,
-            _ => self.opening(&settling.correlation_id)?,
+            _ => self.opening(&settling, found.seq())?,
         };
         let command = match &opening {
             Some(opening) if settling.event_type == EventType::CommandCompleted => self.result(opening, &settling)?,
@@ -141,15 +144,18 @@ impl Readers {
         Ok(found.into_iter().map(Found).collect())
     }
 
-    /// The event that opened the command of a call.
-    fn opening(&self, correlation_id: &str) -> Result<Option<Entry>, QueryError> {
+    /// The event that opened the command of a call. Commands of one job share its correlation.
+    fn opening(&self, settling: &Entry, seq: u64) -> Result<Option<Entry>, QueryError> {
+        let request_id = settling.payload["request_id"].as_str().unwrap_or_default();
         let row = self.reading(|connection| {
             connection
                 .prepare_cached(&format!(
                     "SELECT {COLUMNS} FROM flow_events
-                     WHERE correlation_id = ?1 AND event_type = 'command.received' LIMIT 1"
+                     WHERE correlation_id = ?1 AND event_type = 'command.received' AND seq <= ?2
+                         AND iif(json_valid(payload), payload ->> '$.request_id', '') = ?3
+                     ORDER BY seq DESC LIMIT 1"
                 ))?
-                .query_row([correlation_id], read_row)
+                .query_row((&settling.correlation_id, seq.cast_signed(), request_id), read_row)
                 .optional()
         })?;
         row.as_ref().map_or(Ok(None), entry)

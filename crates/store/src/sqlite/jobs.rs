@@ -35,6 +35,8 @@ const ADVANCE: &str = "UPDATE jobs SET version = ?3, status = ?4, sub_state = ?5
          AND NOT (?4 = 'completed' AND EXISTS (SELECT 1 FROM job_notes
              WHERE job_notes.job_id = ?1 AND delivered = 0 AND errand = 'message'))";
 const HELD_BY: &str = "SELECT holder, seen_at_ms FROM jobs WHERE job_id = ?1 AND version = ?2";
+const HOLDERS: &str = "SELECT holder, count(*) FROM jobs
+     WHERE status IN ('pending', 'running') AND holder IS NOT NULL GROUP BY holder";
 const BEAT: &str = "UPDATE jobs SET seen_at_ms = max(seen_at_ms, ?3) WHERE job_id = ?1 AND holder = ?2";
 
 const INSERT_SESSION: &str = "INSERT INTO job_sessions (session_id, version, status, conversation_id, name, folder,
@@ -71,6 +73,11 @@ impl Ledger<'_> {
             && let Some(refused) = self.write_job_session(session)?
         {
             return Ok(Some(refused));
+        }
+        if let Hold::Take { places } = change.hold
+            && self.looked_after()? >= places
+        {
+            return Ok(Some(RecordError::NoPlace));
         }
         let written = match change.from {
             None => self.insert_job(&change.job)?,
@@ -155,7 +162,7 @@ impl Ledger<'_> {
         Ok(match &change.hold {
             Hold::Keep => (held.is_none() || is_ours).then_some(held),
             Hold::Nobody => held.is_none().then_some(None),
-            Hold::Take => (held.is_none() || is_ours).then_some(Some(ours)),
+            Hold::Take { .. } => (held.is_none() || is_ours).then_some(Some(ours)),
             Hold::Free { silent_since } => match &held {
                 Some((holder, seen)) => {
                     (*seen < silent_since.as_millis() || !Process::is_alive(holder)).then_some(None)
@@ -164,6 +171,20 @@ impl Ledger<'_> {
             },
             Hold::Release => (held.is_none() || is_ours).then_some(None),
         })
+    }
+
+    /// Jobs that a living process looks after.
+    fn looked_after(&self) -> rusqlite::Result<usize> {
+        let mut statement = self.statement(HOLDERS)?;
+        let mut rows = statement.query([])?;
+        let mut count = 0;
+        while let Some(row) = rows.next()? {
+            let (holder, jobs): (String, i64) = (row.get(0)?, row.get(1)?);
+            if Process::is_alive(&holder) {
+                count += usize::try_from(jobs).unwrap_or(usize::MAX);
+            }
+        }
+        Ok(count)
     }
 
     fn insert_job(&self, job: &Job) -> rusqlite::Result<usize> {

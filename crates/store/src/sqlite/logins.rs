@@ -38,6 +38,7 @@ impl Whose {
             },
             transport: Transport::Console,
             run: None,
+            job: None,
         }
     }
 }

@@ -4,10 +4,14 @@
 //! in short transactions. Methods that read, prove, export or prune block: call them off the async
 //! threads. Only [`site`] opens the file.
 
+mod acts;
 mod approvals;
+mod databases;
 pub mod dump;
 pub mod exchanges;
 mod express;
+mod github;
+mod health;
 mod jobs;
 mod ledger;
 mod log;
@@ -16,21 +20,22 @@ pub mod migrations;
 pub mod prune;
 pub mod query;
 mod readers;
-pub(crate) mod reading;
+mod reading;
+mod runs;
+mod secrets;
 mod sessions;
 pub mod site;
 mod snapshot;
 mod spans;
-pub(crate) mod sweep;
+mod sweep;
 pub mod tokens;
 mod trouble;
 pub mod verify;
 mod writer;
 
-pub(crate) use trouble::sentence;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -72,8 +77,6 @@ pub struct Options {
     pub busy_timeout: Duration,
     /// A file that gets a copy of every checkpoint.
     pub witness: Option<PathBuf>,
-    /// The address of a PostgreSQL database to keep the record in, instead of a file.
-    pub database: Option<String>,
 }
 
 impl Options {
@@ -83,14 +86,7 @@ impl Options {
             clock,
             busy_timeout: BUSY_TIMEOUT,
             witness: None,
-            database: None,
         }
-    }
-
-    /// The same, in a database.
-    #[must_use]
-    pub fn on(self, database: Option<String>) -> Self {
-        Self { database, ..self }
     }
 }
 
@@ -102,6 +98,8 @@ pub struct SqliteStore {
     queue: Option<SyncSender<Message>>,
     express: Express,
     writer: Option<JoinHandle<()>>,
+    /// Counts the changes of tokens that this process made.
+    tokens_changed: Arc<AtomicU64>,
 }
 
 impl SqliteStore {
@@ -123,6 +121,7 @@ impl SqliteStore {
             site,
             queue: Some(queue),
             writer: Some(writer),
+            tokens_changed: Arc::default(),
         })
     }
 

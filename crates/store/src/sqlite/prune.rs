@@ -148,6 +148,14 @@ fn delete(connection: &Connection, up_to: u64, before: Timestamp) -> rusqlite::R
         [before.as_millis()],
     )?;
     prune_jobs(connection, before)?;
+    connection.execute(
+        "DELETE FROM webhook_deliveries WHERE state <> 'pending' AND received_at_ms < ?1",
+        [before.as_millis()],
+    )?;
+    connection.execute(
+        "DELETE FROM run_messages WHERE run_id NOT IN (SELECT run_id FROM runs)",
+        [],
+    )?;
     Ok(pruned)
 }
 

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use countersign_gateway::audit::{RecordError, StoredCommand, StoredEnd, StoredOpen};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CorrelationId, CredentialId, RequestId};
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use super::site::{Identity, Site};
 use super::trouble;
@@ -57,6 +57,28 @@ impl Readers {
         request_id: &RequestId,
     ) -> Result<Option<StoredCommand>, RecordError> {
         self.read(|connection| command(connection, owner, request_id))
+            .map_err(|error| trouble::unavailable(&error))
+    }
+
+    /// Everything that a statement finds.
+    pub(super) fn all<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Vec<T>, RecordError> {
+        self.read(|connection| connection.prepare_cached(sql)?.query_map(values, read)?.collect())
+            .map_err(|error| trouble::unavailable(&error))
+    }
+
+    /// The one thing that a statement finds, or the first.
+    pub(super) fn first<T>(
+        &self,
+        sql: &str,
+        values: impl Params,
+        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
+    ) -> Result<Option<T>, RecordError> {
+        self.read(|connection| connection.prepare_cached(sql)?.query_row(values, read).optional())
             .map_err(|error| trouble::unavailable(&error))
     }
 

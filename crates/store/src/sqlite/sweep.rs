@@ -16,11 +16,12 @@ use super::{SqliteStore, WRITER_GONE, approvals, sessions, trouble};
 use crate::process::Process;
 
 impl SqliteStore {
-    /// Closes abandoned commands, and sessions that lived in a process that is gone; gives the number of
+    /// Closes abandoned commands, acts, and sessions that lived in a process that is gone; gives the number of
     /// commands. A command that waits for an answer is not abandoned: it lies here until somebody decides
     /// and its caller comes back. Cheap when none is open. Blocks.
     pub fn sweep_abandoned(&self, now: Timestamp, ids: &IdSource) -> Result<usize, RecordError> {
         self.sweep_sessions(now, ids)?;
+        self.sweep_acts(now, ids)?;
         let mut waiting = Vec::new();
         for orphan in self.orphans(now)? {
             let change = orphan.closing(now, ids);

@@ -1,32 +1,39 @@
 //! Tokens in the database: made, listed, revoked, and recognised by whoever serves.
 //!
-//! Of a token only the SHA-256 is kept. It is 256 random bits, so nothing slower is needed to keep a
-//! stolen copy of the database from telling it. Making and revoking are events, in one transaction with
-//! the row.
+//! Of a token only the SHA-256 is kept. It is 256 random bits, or signed with a secret of the state directory
+//! where it is a run's ([`run_token`]), so nothing slower is needed to keep a stolen copy of the database from
+//! telling it. Making and revoking are events, in one transaction with the row.
 
 use std::collections::HashMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
 use countersign_gateway::audit::payload::Object;
-use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{CredentialId, IdSource};
-use countersign_gateway::session::Role;
+use countersign_gateway::clock::{Clock, Timestamp};
+use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, JobId, RunId};
+use countersign_gateway::job::state::Job;
+use countersign_gateway::limits;
 use countersign_gateway::session::credential::{self, Credential, Credentials, TokenName};
+use countersign_gateway::session::{JobContext, Role};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use super::SqliteStore;
 use super::ledger::{Ledger, Turn};
 use super::readers::Readers;
+use super::{SqliteStore, runs, trouble};
+use crate::process::Process;
+use crate::random;
+use crate::run_token::{self, Claims};
 use crate::witness::Witness;
-use crate::{Trouble, random};
 
 /// How long a change of another process may go unnoticed.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+pub const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-const COLUMNS: &str = "id, role, name, created_at_ms, revoked_at_ms, run";
+/// A token of a job has the job's name; what ties the job's acts together is looked up with it.
+const SELECT: &str = "SELECT id, role, name, tokens.created_at_ms, revoked_at_ms, run, jobs.job_id, jobs.correlation_id, \
+    jobs.holder, digest, expires_at_ms FROM tokens LEFT JOIN jobs ON role = 'agent' AND name = 'job-' || jobs.job_id";
 
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
@@ -34,12 +41,16 @@ pub enum TokenError {
     NameTaken(TokenName),
     #[error("there is no token `{0}`; `tokens list` shows what there is")]
     Unknown(String),
+    #[error("there is no run `{0}`; `runs list` shows what there is")]
+    UnknownRun(String),
+    #[error("the run `{0}` has ended, and with it all its tokens")]
+    RunEnded(RunId),
     #[error("no random numbers can be had from the system")]
     Random { source: io::Error },
-    #[error("the token cannot be written: {source}")]
-    Write { source: Trouble },
-    #[error("tokens cannot be read: {source}")]
-    Read { source: Trouble },
+    #[error("the token cannot be written: {}", trouble::sentence(.source))]
+    Write { source: rusqlite::Error },
+    #[error("tokens cannot be read: {}", trouble::sentence(.source))]
+    Read { source: rusqlite::Error },
 }
 
 /// A token that was just made: the only moment at which it can be read.
@@ -67,6 +78,33 @@ impl SqliteStore {
         by: Actor,
         ids: &IdSource,
     ) -> Result<Made, TokenError> {
+        self.make_token(role, name, run, None, by, ids)
+    }
+
+    /// Makes the token of a job's agent, the only one of this job that is in force afterwards. Blocks.
+    pub fn create_job_token(&self, job: &Job, by: &Actor, ids: &IdSource) -> Result<Made, TokenError> {
+        let name = TokenName::of_job(&job.id);
+        match self.revoke_token(name.as_str(), by.clone(), ids) {
+            Ok(_) | Err(TokenError::Unknown(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let context = JobContext {
+            job_id: job.id.clone(),
+            correlation_id: job.correlation_id.clone(),
+        };
+        let run = job.run_id.clone();
+        self.make_token(Role::Agent, &name, run, Some(Arc::new(context)), by.clone(), ids)
+    }
+
+    fn make_token(
+        &self,
+        role: Role,
+        name: &TokenName,
+        run: Option<String>,
+        job: Option<Arc<JobContext>>,
+        by: Actor,
+        ids: &IdSource,
+    ) -> Result<Made, TokenError> {
         let random = random::secret().map_err(|source| TokenError::Random { source })?;
         let token = credential::token(role, &random);
         let now = self.site.options.clock.now();
@@ -76,27 +114,73 @@ impl SqliteStore {
             name: name.as_str().to_owned(),
             created_at: now,
             revoked_at: None,
+            expires_at: None,
             run,
+            run_context: None,
+            job,
         };
-        let event = event(EventType::TokenCreated, &credential, by, now, ids);
-        let digest = credential::digest(&token);
+        self.keep_token(name, Made { credential, token }, by, ids)
+    }
+
+    /// Makes a token for the agent of a run: it says whose it is, ends by itself and with its run. Blocks.
+    pub fn create_run_token(
+        &self,
+        name: &TokenName,
+        run: &str,
+        lives: Duration,
+        by: Actor,
+        ids: &IdSource,
+    ) -> Result<Made, TokenError> {
+        let found = self.readers.read(|connection| runs::find(connection, run));
+        let found = found.map_err(|source| TokenError::Read { source })?;
+        let run = found.ok_or_else(|| TokenError::UnknownRun(run.to_owned()))?;
+        if run.has_ended() {
+            return Err(TokenError::RunEnded(run.id));
+        }
+        let now = self.site.options.clock.now();
+        let expires = now.after(lives.min(limits::RUN_TOKEN_TIME_MAX));
+        let id = ids.credential();
+        let claims = Claims::of(&run, &id, now, expires);
+        let token = run_token::sign(&self.derived_key(run_token::PURPOSE), &claims);
+        let credential = Credential {
+            id,
+            role: Role::Agent,
+            name: name.as_str().to_owned(),
+            created_at: now,
+            revoked_at: None,
+            expires_at: Some(expires),
+            run: Some(run.id.as_str().to_owned()),
+            run_context: Some(Arc::new(run.context())),
+            job: None,
+        };
+        self.keep_token(name, Made { credential, token }, by, ids)
+    }
+
+    fn keep_token(&self, name: &TokenName, made: Made, by: Actor, ids: &IdSource) -> Result<Made, TokenError> {
+        let credential = &made.credential;
+        let event = event(EventType::TokenCreated, credential, by, credential.created_at, ids);
+        let digest = credential::digest(&made.token);
         let written = self.write_token(&event, |connection| {
             let rows = connection.execute(
-                "INSERT INTO tokens (id, role, name, digest, created_at_ms, run) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                "INSERT INTO tokens (id, role, name, digest, created_at_ms, run, expires_at_ms)
+                 SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7
+                     WHERE ?6 IS NULL OR NOT EXISTS
+                         (SELECT 1 FROM runs WHERE run_id = ?6 AND finished_at_ms IS NOT NULL)
                  ON CONFLICT DO NOTHING",
                 params![
                     credential.id.as_str(),
-                    role.as_str(),
+                    credential.role.as_str(),
                     credential.name,
                     digest,
-                    now.as_millis(),
+                    credential.created_at.as_millis(),
                     credential.run,
+                    credential.expires_at.map(Timestamp::as_millis),
                 ],
             )?;
             Ok(rows == 1)
         })?;
         if written {
-            Ok(Made { credential, token })
+            Ok(made)
         } else {
             Err(TokenError::NameTaken(name.clone()))
         }
@@ -104,9 +188,7 @@ impl SqliteStore {
 
     /// All tokens, the newest last. Blocks.
     pub fn tokens(&self) -> Result<Vec<Credential>, TokenError> {
-        self.readers
-            .read(all)
-            .map_err(|source| TokenError::Read { source: source.into() })
+        self.readers.read(all).map_err(|source| TokenError::Read { source })
     }
 
     /// Revokes a token, named by its id or, while it is in force, by its name. Blocks.
@@ -134,9 +216,37 @@ impl SqliteStore {
         })
     }
 
+    /// Tokens in force of jobs that no living process looks after, or that have ended. Blocks.
+    pub fn stray_job_tokens(&self) -> Result<Vec<Credential>, TokenError> {
+        let found = self.readers.read(|connection| {
+            connection
+                .prepare(&format!(
+                    "{SELECT} WHERE revoked_at_ms IS NULL AND role = 'agent' AND name LIKE 'job-%'"
+                ))?
+                .query_map([], |row| Ok((row.get::<_, Option<String>>(8)?, read(row)?)))?
+                .collect::<rusqlite::Result<Vec<_>>>()
+        });
+        let mut found = found.map_err(|source| TokenError::Read { source })?;
+        // A job that has ended has no holder; a token that people named so before that was reserved has no job.
+        found.retain(|(holder, token)| token.job.is_some() && !holder.as_deref().is_some_and(Process::is_alive));
+        Ok(found.into_iter().map(|(_, token)| token).collect())
+    }
+
     /// Knows the tokens in force, for whoever serves.
     pub fn credentials(&self) -> Tokens {
-        Tokens::new(Arc::clone(&self.readers))
+        Tokens {
+            readers: Arc::clone(&self.readers),
+            key: self.derived_key(run_token::PURPOSE),
+            clock: self.site.options.clock.clone(),
+            changed: Arc::clone(&self.tokens_changed),
+            seen: Mutex::new(Seen {
+                in_force: HashMap::new(),
+                version: None,
+                looked: None,
+                changed: 0,
+                in_trouble: false,
+            }),
+        }
     }
 
     fn find_token(&self, named: &str) -> Result<Option<Credential>, TokenError> {
@@ -144,13 +254,13 @@ impl SqliteStore {
             .read(|connection| {
                 connection
                     .prepare(&format!(
-                        "SELECT {COLUMNS} FROM tokens WHERE id = ?1 OR name = ?1
-                         ORDER BY id <> ?1, revoked_at_ms IS NOT NULL, created_at_ms DESC LIMIT 1"
+                        "{SELECT} WHERE id = ?1 OR name = ?1
+                         ORDER BY id <> ?1, revoked_at_ms IS NOT NULL, tokens.created_at_ms DESC LIMIT 1"
                     ))?
                     .query_row([named], read)
                     .optional()
             })
-            .map_err(|source| TokenError::Read { source: source.into() })
+            .map_err(|source| TokenError::Read { source })
     }
 
     /// Writes a row and its event; nothing of either when `work` says that there is nothing to write.
@@ -159,7 +269,7 @@ impl SqliteStore {
         event: &Draft,
         work: impl FnOnce(&Connection) -> rusqlite::Result<bool>,
     ) -> Result<bool, TokenError> {
-        let failed = |source: rusqlite::Error| TokenError::Write { source: source.into() };
+        let failed = |source| TokenError::Write { source };
         let connection = self.site.connect().map_err(failed)?;
         let mut ledger = Ledger::over(&connection, &self.site);
         let written = ledger.begin(Turn::Wait).and_then(|mut head| {
@@ -171,6 +281,7 @@ impl SqliteStore {
         });
         match written {
             Ok(Some(signed)) => {
+                self.tokens_changed.fetch_add(1, Ordering::Release);
                 Witness::new(self.site.options.witness.clone()).tell(signed);
                 Ok(true)
             }
@@ -188,7 +299,7 @@ impl SqliteStore {
 
 pub(super) fn all(connection: &Connection) -> rusqlite::Result<Vec<Credential>> {
     connection
-        .prepare(&format!("SELECT {COLUMNS} FROM tokens ORDER BY created_at_ms, rowid"))?
+        .prepare(&format!("{SELECT} ORDER BY tokens.created_at_ms, tokens.rowid"))?
         .query_map([], read)?
         .collect()
 }
@@ -199,8 +310,19 @@ fn event(kind: EventType, credential: &Credential, by: Actor, now: Timestamp, id
         .text("role", credential.role.as_str())
         .text("name", &credential.name)
         .optional_text("run", credential.run.as_deref())
+        .optional_text("job_id", credential.job.as_ref().map(|job| job.job_id.as_str()))
+        .optional_text("expires_at", credential.expires_at.map(|at| at.to_string()).as_deref())
         .finish();
-    Draft::new(ids.event(), now, ids.correlation(), by, kind, payload)
+    // A token of a job or a run is a part of its story.
+    let of_job = credential.job.as_ref().map(|job| job.correlation_id.clone());
+    let of_run = || {
+        credential
+            .run_context
+            .as_ref()
+            .and_then(|run| run.correlation_id.clone())
+    };
+    let correlation = of_job.or_else(of_run).unwrap_or_else(|| ids.correlation());
+    Draft::new(ids.event(), now, correlation, by, kind, payload)
 }
 
 fn read(row: &Row<'_>) -> rusqlite::Result<Credential> {
@@ -213,16 +335,34 @@ fn read(row: &Row<'_>) -> rusqlite::Result<Credential> {
         created_at: Timestamp::from_millis(row.get(3)?),
         revoked_at: row.get::<_, Option<_>>(4)?.map(Timestamp::from_millis),
         run: row.get(5)?,
+        expires_at: row.get::<_, Option<_>>(10)?.map(Timestamp::from_millis),
+        run_context: None,
+        job: job(row)?,
     })
+}
+
+fn job(row: &Row<'_>) -> rusqlite::Result<Option<Arc<JobContext>>> {
+    let (job_id, correlation_id): (Option<String>, Option<String>) = (row.get(6)?, row.get(7)?);
+    let job = job_id.zip(correlation_id).map(|(job_id, correlation_id)| JobContext {
+        job_id: JobId::trusted(job_id),
+        correlation_id: CorrelationId::trusted(correlation_id),
+    });
+    Ok(job.map(Arc::new))
 }
 
 /// The tokens in force, as this process last saw them.
 ///
 /// A token is recognised without touching the database. At most every quarter of a second one number
-/// is read, which every change of a token counts up; only then are the tokens read anew. While that
+/// is read, which every change of a token counts up; only then are the tokens read anew. What this process
+/// changes itself it knows at once. While that
 /// cannot be read, whoever was known stays known and nobody else is let in.
 pub struct Tokens {
     readers: Arc<Readers>,
+    /// What tokens of runs are signed with.
+    key: [u8; 32],
+    clock: Clock,
+    /// Counts the changes that this process made, which it knows of at once.
+    changed: Arc<AtomicU64>,
     seen: Mutex<Seen>,
 }
 
@@ -231,31 +371,23 @@ struct Seen {
     in_force: HashMap<[u8; 32], Credential>,
     version: Option<i64>,
     looked: Option<Instant>,
+    /// As far as our own changes were counted then.
+    changed: u64,
     in_trouble: bool,
 }
 
 impl Tokens {
-    fn new(readers: Arc<Readers>) -> Self {
-        Self {
-            readers,
-            seen: Mutex::new(Seen {
-                in_force: HashMap::new(),
-                version: None,
-                looked: None,
-                in_trouble: false,
-            }),
-        }
-    }
-
     /// The tokens as they stood a moment ago at most.
     fn seen(&self) -> MutexGuard<'_, Seen> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
-        if seen
+        let changed = self.changed.load(Ordering::Acquire);
+        let is_old = seen
             .looked
-            .is_none_or(|looked| now.duration_since(looked) >= LOOK_EVERY)
-        {
+            .is_none_or(|looked| now.duration_since(looked) >= LOOK_EVERY);
+        if is_old || seen.changed != changed {
             seen.looked = Some(now);
+            seen.changed = changed;
             self.look(&mut seen);
         }
         seen
@@ -289,19 +421,42 @@ impl Tokens {
 
 impl Credentials for Tokens {
     fn authenticate(&self, token: &str) -> Option<Credential> {
-        self.seen().in_force.get(&credential::digest(token)).cloned()
+        let now = self.clock.now();
+        let claims = match run_token::is_signed(token) {
+            true => Some(run_token::verify(&self.key, token, now)?),
+            false => None,
+        };
+        let found = self.seen().in_force.get(&credential::digest(token)).cloned()?;
+        // What it says and what is kept of it must be the same.
+        let is_its_own = claims.is_none_or(|claims| {
+            claims.jti == found.id.as_str() && Some(claims.run_id.as_str()) == found.run.as_deref()
+        });
+        (is_its_own && !found.has_expired(now)).then_some(found)
     }
 
     fn is_in_force(&self, id: &CredentialId) -> bool {
-        self.seen().in_force.values().any(|credential| credential.id == *id)
+        let now = self.clock.now();
+        let seen = self.seen();
+        let found = seen.in_force.values().find(|credential| credential.id == *id);
+        found.is_some_and(|credential| !credential.has_expired(now))
     }
 }
 
+/// Those that are not revoked. One of a run that is unknown here, or has ended, counts for nothing.
 fn in_force(connection: &Connection) -> rusqlite::Result<HashMap<[u8; 32], Credential>> {
-    connection
-        .prepare(&format!(
-            "SELECT {COLUMNS}, digest FROM tokens WHERE revoked_at_ms IS NULL"
-        ))?
-        .query_map([], |row| Ok((row.get::<_, [u8; 32]>(6)?, read(row)?)))?
-        .collect()
+    let found = connection
+        .prepare(&format!("{SELECT} WHERE revoked_at_ms IS NULL"))?
+        .query_map([], |row| Ok((row.get::<_, [u8; 32]>(9)?, read(row)?)))?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    let mut in_force = HashMap::with_capacity(found.len());
+    for (digest, mut credential) in found {
+        if let Some(run) = &credential.run {
+            let Some(run) = runs::find(connection, run)?.filter(|run| !run.has_ended()) else {
+                continue;
+            };
+            credential.run_context = Some(Arc::new(run.context()));
+        }
+        in_force.insert(digest, credential);
+    }
+    Ok(in_force)
 }

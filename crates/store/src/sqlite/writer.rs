@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
+use countersign_gateway::audit::act::ActChange;
 use countersign_gateway::audit::{Change, Committed, RecordError};
 use rusqlite::Connection;
 use tokio::sync::oneshot;
@@ -268,14 +269,19 @@ impl Writer<'_> {
 /// Writes one change, or nothing of it when it is refused.
 pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
     let change = &job.change;
-    let is_plain = change.session.is_none() && change.approvals.is_empty();
-    if is_plain && change.jobs.is_empty() && change.notes.is_empty() {
+    let is_plain = change.session.is_none() && change.approvals.is_empty() && change.runs.is_empty();
+    let is_plain = is_plain && change.leases.is_empty() && change.deliveries.is_empty();
+    if is_plain && change.jobs.is_empty() && change.notes.is_empty() && !is_of_a_tool(change) {
         return apply_rows(ledger, head, job);
     }
     // Rare beside commands, so only these pay for being able to take a part back.
     ledger.save()?;
     let outcome = match moved(ledger, job)? {
-        None => apply_rows(ledger, head, job)?,
+        None if ends_nothing(ledger, job)? => Ok(Committed {
+            last_seq: head.seq,
+            last_event: None,
+        }),
+        None => apply_with_runs(ledger, head, job)?,
         Some(moved) => already_written(ledger, job)?.ok_or(moved),
     };
     match &outcome {
@@ -287,9 +293,35 @@ pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusq
     Ok(outcome)
 }
 
-/// Writes sessions, approvals and jobs, each only where it stands as the change expects; tells the first
+/// Whether it says what a tool that is no command does.
+fn is_of_a_tool(change: &Change) -> bool {
+    change.act.is_some() || !change.databases.is_empty() || !change.syncs.is_empty()
+}
+
+/// All the rest, and what follows from it for runs, told behind the change's own events.
+fn apply_with_runs(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
+    let told = ledger.follow_runs(&job.change)?;
+    let mut outcome = apply_rows(ledger, head, job)?;
+    if let Ok(receipt) = &mut outcome
+        && (receipt.last_event.is_some() || !job.change.only_if_open)
+    {
+        for draft in &told {
+            ledger.append(head, draft, &draft.timestamp.to_string())?;
+        }
+        receipt.last_seq = head.seq;
+    }
+    Ok(outcome)
+}
+
+/// Writes sessions, approvals, jobs and runs, each only where it stands as the change expects; tells the first
 /// that does not.
 fn moved(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<Option<RecordError>> {
+    if let Some(taken) = ledger.write_leases(&job.change.leases)? {
+        return Ok(Some(taken));
+    }
+    if let Some(known) = ledger.write_deliveries(&job.change.deliveries)? {
+        return Ok(Some(known));
+    }
     if let Some(session) = &job.change.session
         && !ledger.write_session(session)?
     {
@@ -300,9 +332,29 @@ fn moved(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<Option<RecordError>
             return Ok(Some(RecordError::ApprovalMoved));
         }
     }
+    if let Some(act @ ActChange::Open(_)) = &job.change.act
+        && !ledger.write_act(act)?
+    {
+        return Ok(Some(RecordError::ApprovalMoved));
+    }
     for change in &job.change.jobs {
         if let Some(refused) = ledger.write_job(change)? {
             return Ok(Some(refused));
+        }
+    }
+    for run in &job.change.runs {
+        if !ledger.write_run(run)? {
+            return Ok(Some(RecordError::RunMoved));
+        }
+    }
+    for database in &job.change.databases {
+        if !ledger.write_database(database)? {
+            return Ok(Some(RecordError::TargetMoved));
+        }
+    }
+    for sync in &job.change.syncs {
+        if !ledger.write_sync(sync)? {
+            return Ok(Some(RecordError::TargetMoved));
         }
     }
     for note in &job.change.notes {
@@ -313,7 +365,17 @@ fn moved(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<Option<RecordError>
     Ok(None)
 }
 
-/// All but sessions, approvals and jobs. A taken request id is found before anything of it is written, and so is a
+/// Writes that an act went on or ended; whether it closes one that somebody else has closed.
+fn ends_nothing(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<bool> {
+    match &job.change.act {
+        Some(act @ (ActChange::Told { .. } | ActChange::Close { .. })) => {
+            Ok(!ledger.write_act(act)? && job.change.only_if_open)
+        }
+        Some(ActChange::Open(_)) | None => Ok(false),
+    }
+}
+
+/// All but sessions, approvals, jobs and runs. A taken request id is found before anything of it is written, and so is a
 /// change that came before: all of it was written then, so one event tells.
 fn apply_rows(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
     if let Some(first) = job.change.events.first()
@@ -340,6 +402,8 @@ fn apply_rows(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::
     ledger.write_beats(&job.change.beats)?;
     ledger.write_gone(&job.change.gone)?;
     ledger.write_filed(&job.change.filed)?;
+    ledger.write_links(&job.change.links)?;
+    ledger.write_messages(&job.change.messages)?;
     for (draft, timestamp) in job.change.events.iter().zip(&job.timestamps) {
         ledger.append(head, draft, timestamp)?;
     }

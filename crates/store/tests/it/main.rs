@@ -1,14 +1,28 @@
-//! The store's tests. What the gateway relies on is in [`behaviour`](on_sqlite) and runs on every backend; the others
-//! look at what only one of them has.
+//! The store's tests. [`port`] is written against the gateway's port and runs on every backend;
+//! the others look at what SQLite adds.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
+mod acts;
+mod approvals;
 mod bench;
 mod cluster;
-mod files;
+mod crash;
+mod exchanges;
+mod export;
+mod jobs;
+mod logins;
 mod migrations;
-mod nodes;
-mod on_postgres;
-mod on_sqlite;
+mod port;
 #[path = "../../../../tests/support/postgres.rs"]
 mod postgres;
+mod prune;
+mod query;
+mod questions;
+mod reading;
+mod runs;
+mod sessions;
+mod supervise;
+mod sweep;
+mod tamper;
+mod tokens;
 mod trouble;

@@ -11,6 +11,15 @@ use crate::on_sqlite::bench::Bench;
 
 /// Takes everything back that came with later steps, which leaves a database of the first.
 const WITHOUT_LATER_STEPS: &str = "
+    DROP TABLE open_acts;
+    DROP TABLE secret_syncs;
+    DROP TABLE project_databases;
+    DROP TABLE leases;
+    DROP TABLE webhook_deliveries;
+    DROP TABLE run_messages;
+    DROP TABLE runs;
+    DROP TABLE links;
+    DROP TABLE agent_sessions;
     DROP TABLE jobs;
     DROP TABLE job_sessions;
     DROP TABLE job_events;

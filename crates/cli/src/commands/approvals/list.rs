@@ -71,14 +71,18 @@ pub(super) fn run(flags: &Flags, filter: ApprovalFilter, form: Form) -> anyhow::
 
 /// Id, state, age, who asked, what, where.
 pub(super) fn cells(approval: &ApprovalRequest, now: Timestamp) -> Vec<Cell> {
-    vec![
+    let mut cells = vec![
         Cell::new(Tone::Strong, short(approval)),
         Cell::new(tone(approval.state()), approval.state().as_str()),
         Cell::new(Tone::Quiet, age(approval.created_at, now)),
         Cell::plain(&approval.requested_by),
         Cell::plain(shortened(act(approval), COMMAND_CHARS_MAX)),
-        Cell::new(Tone::Quiet, format!("in {}", detail(approval, "cwd"))),
-    ]
+    ];
+    // Not every act happens at a place.
+    if !detail(approval, "cwd").is_empty() {
+        cells.push(Cell::new(Tone::Quiet, format!("in {}", detail(approval, "cwd"))));
+    }
+    cells
 }
 
 #[cfg(test)]

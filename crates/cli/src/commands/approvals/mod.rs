@@ -153,7 +153,7 @@ fn tone(state: ApprovalState) -> Tone {
 }
 
 /// A time in the largest unit that says enough.
-fn age(since: Timestamp, now: Timestamp) -> String {
+pub(crate) fn age(since: Timestamp, now: Timestamp) -> String {
     match now.since(since).as_secs() {
         seconds @ ..120 => format!("{seconds} s"),
         seconds @ ..7_200 => format!("{} min", seconds / 60),

@@ -74,7 +74,18 @@ fn summary(row: &Row, payload: &Value) -> String {
             format!("{}: {}", text(details, "command"), text(details, "reason"))
         }
         EventType::ActRequested => format!("{}: {} by {}", of("tool"), of("verdict"), of("rule")),
-        EventType::ActApplied | EventType::ActFailed => of("reason").to_owned(),
+        EventType::ActApplied | EventType::ActFailed => {
+            let said = [
+                of("tool"),
+                of("action"),
+                of("system"),
+                of("code"),
+                of("outcome"),
+                of("reason"),
+            ];
+            let said: Vec<_> = said.into_iter().filter(|word| !word.is_empty()).collect();
+            said.join(" ")
+        }
         EventType::WaitPaused | EventType::WaitResumed => {
             format!("{} ms left of its time", payload["remaining_ms"].as_u64().unwrap_or(0))
         }

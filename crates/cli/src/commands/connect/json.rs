@@ -57,7 +57,7 @@ pub(super) fn put(
     Ok(new)
 }
 
-fn parse(text: &str, dialect: Dialect) -> anyhow::Result<CstRootNode> {
+pub(super) fn parse(text: &str, dialect: Dialect) -> anyhow::Result<CstRootNode> {
     let commented = dialect == Dialect::Commented;
     let options = ParseOptions {
         allow_comments: commented,
@@ -102,7 +102,7 @@ fn check(text: &str) -> anyhow::Result<()> {
 }
 
 /// The outermost object; nothing in a file that says nothing.
-fn top(root: &CstRootNode) -> anyhow::Result<Option<CstObject>> {
+pub(super) fn top(root: &CstRootNode) -> anyhow::Result<Option<CstObject>> {
     match root.value() {
         None => Ok(None),
         Some(value) => value.as_object().map(Some).context("it does not hold a JSON object"),
@@ -120,7 +120,7 @@ fn section(top: &CstObject, place: Place<'_>) -> anyhow::Result<Option<CstObject
 }
 
 /// The one property of that name. Of two, clients do not agree which one counts.
-fn only(object: &CstObject, name: &str) -> anyhow::Result<Option<CstObjectProp>> {
+pub(super) fn only(object: &CstObject, name: &str) -> anyhow::Result<Option<CstObjectProp>> {
     let mut named = object.properties();
     named.retain(|property| property.decoded_name().as_deref() == Some(name));
     ensure!(named.len() < 2, "`{name}` is there twice");
@@ -132,7 +132,7 @@ fn value_of(property: &CstObjectProp) -> Value {
 }
 
 /// Makes an object say this, and leaves what says it already as it is written.
-fn fill(object: &CstObject, wanted: &Map<String, Value>) {
+pub(super) fn fill(object: &CstObject, wanted: &Map<String, Value>) {
     for property in object.properties() {
         if !property.decoded_name().is_some_and(|name| wanted.contains_key(&name)) {
             property.remove();
@@ -150,7 +150,7 @@ fn fill(object: &CstObject, wanted: &Map<String, Value>) {
     }
 }
 
-fn input(value: &Value) -> CstInputValue {
+pub(super) fn input(value: &Value) -> CstInputValue {
     match value {
         Value::Null => CstInputValue::Null,
         Value::Bool(it) => CstInputValue::Bool(*it),

@@ -3,7 +3,8 @@
 //! The file belongs to somebody else's program. What we do not understand in it stays as it is, an
 //! entry that is not ours is left alone unless we are told otherwise, and a copy is kept. Words: a
 //! *profile* is what we know about a client; a *server* is what it is to start or to reach; its
-//! *entry* is that in the client's own words; a *place* is where in the file the entry stands.
+//! *entry* is that in the client's own words; a *place* is where in the file the entry stands. What makes
+//! Claude Code ask before it uses its own tools is [`governed`].
 
 mod clients;
 mod entry;
@@ -12,6 +13,7 @@ mod server;
 mod json;
 mod toml;
 
+mod governed;
 mod own;
 mod page;
 
@@ -67,6 +69,9 @@ enum Change {
 
 pub(crate) fn run(flags: &Flags, asked: &Connect) -> anyhow::Result<()> {
     let surroundings = Surroundings::of_this_process()?;
+    if asked.governed {
+        return governed::run(flags, asked, &surroundings);
+    }
     let plan = Plan::of(flags, asked, &surroundings)?;
     let outcome = if asked.write { Some(write(&plan)?) } else { None };
     let mut page = Page::stdout();

@@ -76,7 +76,7 @@ fn owned(words: &[&str]) -> Vec<String> {
 }
 
 /// Words as a shell reads them back.
-fn line(words: &[String]) -> String {
+pub(super) fn line(words: &[String]) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@+".contains(c);
     let quoted = words.iter().map(|word| {
         if !word.is_empty() && word.chars().all(plain) {

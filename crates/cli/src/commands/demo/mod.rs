@@ -32,6 +32,7 @@ use crate::approvers::Approvers;
 use crate::cli::{Demo, DemoAnswer};
 use crate::commands::approvals::keys::{Key, SingleKeys, keys};
 use crate::commands::serve;
+use crate::jobs::Workshop;
 use crate::start::{self, Started};
 use crate::wiring::{self, Launchpad};
 use agent::Agent;
@@ -91,7 +92,8 @@ async fn play(
         telling::open(&format!("{console}/#token={code}"));
     }
     let (end, ended) = oneshot::channel::<()>();
-    let options = serve::options(started, joined, None, ConformanceFixtures::Absent);
+    let workshop = Workshop::without_agents(started, &joined);
+    let options = serve::options(started, joined, &workshop, None, ConformanceFixtures::Absent);
     let serving = serve_http(listener, options, async {
         let _ = ended.await;
     });

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use countersign_gateway::job::event::{JobEventType, StoredEvent};
+use countersign_gateway::job::event::{JobEvent, JobEventType, StoredEvent};
 use countersign_gateway::limits;
-use serde_json::Value;
 
 use super::Window;
 use crate::commands::audit::Form;
 use crate::config::Flags;
 use crate::start;
-use crate::terminal::{Page, Tone, clean, shortened};
+use crate::terminal::{Page, Tone, clean};
 
 /// How long a new event may wait to be seen.
 const POLL: Duration = Duration::from_millis(200);
-const TEXT_CHARS_MAX: usize = 2_000;
+/// The longest name of an event that is at all frequent; what follows stands in a column.
+const KIND_CHARS: usize = 22;
 
 /// When to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,29 +59,13 @@ fn print(page: &mut Page, stored: &StoredEvent, form: Form) -> anyhow::Result<()
     }
     let time = page.paint(Tone::Quiet, &event.timestamp.to_string());
     let kind = page.paint(tone(event.kind), event.kind.as_str());
-    page.line(
-        format_args!("{time}  {kind}  {}", words(&event.data))
-            .to_string()
-            .trim_end(),
-    )
+    let gap = " ".repeat(KIND_CHARS.saturating_sub(event.kind.as_str().len()));
+    page.line(format!("{time}  {kind}{gap}  {}", words(event)).trim_end())
 }
 
 /// What an event says to a person, in a line.
-pub(super) fn words(data: &Value) -> String {
-    let names = [
-        "message",
-        "result",
-        "title",
-        "command",
-        "reason",
-        "diff",
-        "sessionName",
-        "status",
-    ];
-    let text = names.iter().find_map(|name| data[*name].as_str());
-    let error = data["error"]["message"].as_str().or_else(|| data["error"].as_str());
-    let text = error.or(text).or_else(|| data["input"]["prompt"].as_str());
-    shortened(&clean(text.unwrap_or_default()), TEXT_CHARS_MAX)
+pub(super) fn words(event: &JobEvent) -> String {
+    clean(&event.words())
 }
 
 fn tone(kind: JobEventType) -> Tone {

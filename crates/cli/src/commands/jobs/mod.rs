@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use countersign_gateway::approval::Alone;
+use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::ids::JobId;
 use countersign_gateway::job::desk::JobDesk;
 use countersign_gateway::job::keeping::JobFilter;
@@ -19,9 +20,10 @@ use countersign_gateway::job::lifecycle::JobStatus;
 use countersign_gateway::job::state::Job;
 use countersign_gateway::limits;
 use countersign_gateway::session::Caller;
-use countersign_store::{Durability, Store};
+use countersign_store::{Durability, Options, SqliteStore};
 
 use crate::cli::Jobs;
+use crate::commands::approvals::age;
 use crate::commands::audit::{self, Form};
 use crate::config::Flags;
 use crate::start::{self, Started};
@@ -34,7 +36,8 @@ pub(crate) fn run(flags: &Flags, command: &Jobs) -> anyhow::Result<ExitCode> {
     match command {
         Jobs::Start(start) => acting::start(flags, start)?,
         Jobs::List { status, limit, json } => list(flags, status.as_deref(), *limit as usize, Form::of(*json))?,
-        Jobs::Show { id, json } => show::run(flags, id, Form::of(*json))?,
+        Jobs::Show { id, follow: true, .. } => show::follow(flags, id)?,
+        Jobs::Show { id, json, .. } => show::run(flags, id, Form::of(*json))?,
         Jobs::Logs { id, follow, json } => {
             let until = if *follow { logs::Until::Ended } else { logs::Until::Now };
             logs::run(flags, id, until, Form::of(*json))?;
@@ -55,8 +58,8 @@ impl Window {
     fn open(flags: &Flags) -> anyhow::Result<Self> {
         let directory = audit::existing_record(flags)?;
         let started = Started::load(flags)?;
-        let options = wiring::options(&started.settings, Durability::Process);
-        let store = Arc::new(Store::open(&directory, options).context("cannot open the record")?);
+        let options = Options::new(Durability::Process, Clock::system());
+        let store = Arc::new(SqliteStore::open(&directory, options).context("cannot open the record")?);
         let redactor = started.redactor();
         let board = wiring::board(&store, &redactor, Arc::new(Alone), Vec::new());
         let desk = jobs::desk(&started.settings, &store, &board, &redactor);
@@ -102,7 +105,10 @@ fn list(flags: &Flags, status: Option<&str>, limit: usize, form: Form) -> anyhow
     let mut page = Page::stdout();
     match form {
         Form::Json => page.array(&jobs.iter().map(|job| job.to_json().to_string()).collect::<Vec<_>>())?,
-        Form::Text => page.table(&jobs.iter().map(cells).collect::<Vec<_>>())?,
+        Form::Text => {
+            let now = Clock::system().now();
+            page.table(&jobs.iter().map(|job| cells(job, now)).collect::<Vec<_>>())?;
+        }
     }
     page.flush()?;
     if jobs.is_empty() && form == Form::Text {
@@ -111,28 +117,61 @@ fn list(flags: &Flags, status: Option<&str>, limit: usize, form: Form) -> anyhow
     Ok(())
 }
 
-/// Id, state, agent, since when, what.
-fn cells(job: &Job) -> Vec<Cell> {
+/// Id, state, age, agent, how long it worked, what.
+fn cells(job: &Job, now: Timestamp) -> Vec<Cell> {
     vec![
         Cell::new(Tone::Strong, job.id.as_str()),
-        Cell::new(tone(job.status()), standing(job)),
+        Cell::new(tone(job), job.standing()),
+        Cell::new(Tone::Quiet, age(job.created_at, now)),
         Cell::plain(&job.agent),
-        Cell::new(Tone::Quiet, job.created_at.to_string()),
+        Cell::new(Tone::Quiet, worked(job, now)),
         Cell::plain(shortened(&job.input.prompt, PROMPT_CHARS_MAX)),
     ]
 }
 
-/// The state, or what is more exact.
-fn standing(job: &Job) -> &'static str {
-    job.sub_state.map_or(job.status().as_str(), |it| it.as_str())
+/// How long it worked, or has worked so far; a dash before it began.
+fn worked(job: &Job, now: Timestamp) -> String {
+    let so_far = || job.metrics.start_time.map(|began| now.since(began).as_millis() as u64);
+    match job.duration_ms().or_else(so_far) {
+        Some(millis) => spoken(millis),
+        None => "–".to_owned(),
+    }
 }
 
-fn tone(status: JobStatus) -> Tone {
-    match status {
-        JobStatus::Pending => Tone::Caution,
+/// A time in the units that it needs.
+fn spoken(millis: u64) -> String {
+    match (millis / 3_600_000, millis / 60_000 % 60, millis / 1_000 % 60) {
+        (0, 0, 0) => format!("{millis} ms"),
+        (0, 0, seconds) => format!("{seconds} s"),
+        (0, minutes, seconds) => format!("{minutes} min {seconds} s"),
+        (hours, minutes, _) => format!("{hours} h {minutes} min"),
+    }
+}
+
+fn tone(job: &Job) -> Tone {
+    match job.status() {
+        JobStatus::Pending => Tone::Quiet,
+        JobStatus::Running if job.sub_state.is_some() => Tone::Caution,
         JobStatus::Running => Tone::Plain,
         JobStatus::Completed => Tone::Good,
         JobStatus::Failed | JobStatus::Timeout => Tone::Bad,
         JobStatus::Cancelled => Tone::Quiet,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_has_the_units_that_it_needs() {
+        for (millis, text) in [
+            (7, "7 ms"),
+            (1_900, "1 s"),
+            (61_000, "1 min 1 s"),
+            (3_660_000, "1 h 1 min"),
+        ] {
+            assert_eq!(spoken(millis), text);
+        }
     }
 }

@@ -276,7 +276,17 @@ pub(crate) struct Events(BufReader<TcpStream>);
 
 impl Events {
     pub(crate) fn follow(office: &Office, who: Who<'_>, query: &str, headers: &str) -> Self {
-        let stream = office.send(who, "GET", &format!("/api/v1/events{query}"), headers, None);
+        Self::of(office.send(who, "GET", &format!("/api/v1/events{query}"), headers, None))
+    }
+
+    /// The events of a job.
+    pub(crate) fn of_job(office: &Office, who: Who<'_>, job: &str, headers: &str) -> Self {
+        let path = format!("/api/v1/jobs/{job}/events");
+        let headers = format!("Accept: text/event-stream\r\n{headers}");
+        Self::of(office.send(who, "GET", &path, &headers, None))
+    }
+
+    fn of(stream: TcpStream) -> Self {
         let mut reader = BufReader::new(stream);
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {

@@ -13,6 +13,7 @@ use super::super::event::JobEventType;
 use super::super::lifecycle::SubState;
 use super::following::Follower;
 use super::writing::{Lost, Writing, told};
+use crate::approval::ApprovalFilter;
 use crate::approval::request::{ApprovalRequest, ApprovalType};
 use crate::audit::chain;
 use crate::audit::event::{Actor, ActorType, ApprovalState, EventType};
@@ -26,7 +27,11 @@ impl Follower {
     pub(super) async fn ask(&mut self, question: &AgentQuestion) -> Result<(), Lost> {
         let binding = self.binding(question);
         let before = self.supervisor.parts.board.bound(&self.job.owner, &binding).await;
-        if let Some(before) = before.map_err(Lost::Unrecorded)? {
+        // What was taken back is a new question when it is asked again.
+        let before = before
+            .map_err(Lost::Unrecorded)?
+            .filter(|before| before.state() != ApprovalState::Withdrawn);
+        if let Some(before) = before {
             return self.asked_again(question, before).await;
         }
         let has_failed = match &question.about {
@@ -108,7 +113,7 @@ impl Follower {
     async fn refuse(&mut self, question: &AgentQuestion, rule: &Rule) -> Result<(), Lost> {
         let mut writing = Writing::of(self.job.changed(self.supervisor.parts.clock.now()));
         writing.job.metrics.approval_count += 1;
-        let details = details(question, rule, &self.supervisor.parts.redactor);
+        let details = self.details(question, rule);
         let payload = told(&writing.job)
             .text("rule", &rule.name)
             .text("source", &rule.source)
@@ -174,7 +179,8 @@ impl Follower {
         self.questions.remove(&question);
         let now = self.supervisor.parts.clock.now();
         let mut writing = Writing::of(self.job.changed(now));
-        if self.questions.is_empty() && self.job.sub_state == Some(SubState::WaitingApproval) {
+        let waits = !self.questions.is_empty() || self.calls_wait;
+        if !waits && self.job.sub_state == Some(SubState::WaitingApproval) {
             writing.job.sub_state = None;
             writing.job.clock = writing.job.clock.running(now);
         }
@@ -220,6 +226,30 @@ impl Follower {
         Ok(())
     }
 
+    /// A call that the agent makes through us may wait for a person too: the job's clock stands still for it
+    /// as for a question of its own.
+    pub(super) async fn look_at_calls(&mut self) -> Result<(), Lost> {
+        let board = &self.supervisor.parts.board;
+        let open = board.list(ApprovalFilter::open()).await.map_err(Lost::Unrecorded)?;
+        let of_a_call = |approval: &ApprovalRequest| {
+            approval.job_id.as_deref() == Some(self.job.id.as_str()) && approval.owner != self.job.owner
+        };
+        let waits = open.iter().any(of_a_call);
+        if std::mem::replace(&mut self.calls_wait, waits) == waits {
+            return Ok(());
+        }
+        let now = self.supervisor.parts.clock.now();
+        self.heard_at = now;
+        let mut writing = Writing::of(self.job.changed(now));
+        if waits {
+            self.pause(&mut writing);
+        } else if self.questions.is_empty() && self.job.sub_state == Some(SubState::WaitingApproval) {
+            writing.job.sub_state = None;
+            writing.job.clock = writing.job.clock.running(now);
+        }
+        self.write(writing).await
+    }
+
     /// The agent no longer asks.
     pub(super) async fn withdrawn(&mut self, question: &str) {
         if let Some(id) = self.questions.get(question).cloned() {
@@ -258,6 +288,15 @@ impl Follower {
         self.supervisor.event(&self.job, &self.session, kind, data)
     }
 
+    /// An agent that does not say where means where it works.
+    fn details(&self, question: &AgentQuestion, rule: &Rule) -> Map<String, Value> {
+        let mut details = details(question, rule, &self.supervisor.parts.redactor);
+        if details.get("cwd").is_some_and(Value::is_null) {
+            details.insert("cwd".to_owned(), self.session.config["cwd"].clone());
+        }
+        details
+    }
+
     /// One digest over the job, the agent's id of the question and what it is about.
     fn binding(&self, question: &AgentQuestion) -> String {
         chain::digest(&json!({
@@ -286,7 +325,7 @@ impl Follower {
         binding.clone_into(&mut request.binding);
         request.arguments_digest = chain::digest(&about(&question.about));
         request.policy_digest.clone_from(&judged.policy_digest);
-        request.details = details(question, rule, &parts.redactor);
+        request.details = self.details(question, rule);
         request.quorum = judged.quorum;
         request.expires_at = judged.timeout.map(|timeout| now.after(timeout));
         request.remaining_ms = u64::try_from(self.job.clock.left(now).as_millis()).unwrap_or(u64::MAX);
@@ -308,6 +347,21 @@ fn about(about: &QuestionAbout) -> Value {
 
 /// What a person sees: S1's ExecCommandApproval or ApplyPatchApproval, with why it is asked.
 fn details(question: &AgentQuestion, rule: &Rule, redactor: &Redactor) -> Map<String, Value> {
+    let mut details = shown(question, redactor);
+    let mut put = |name: &str, value: Value| {
+        details.insert(name.to_owned(), value);
+    };
+    // S1's `reason` is the agent's own; why it is asked at all stands beside it.
+    let reason = question.reason.as_deref().unwrap_or(&rule.reason);
+    put("reason", json!(redactor.redact_text(reason)));
+    put("rule", json!(rule.name));
+    put("rule_reason", json!(rule.reason));
+    put("source", json!(rule.source));
+    details
+}
+
+/// What an agent wants to do, as a person sees it.
+pub(crate) fn shown(question: &AgentQuestion, redactor: &Redactor) -> Map<String, Value> {
     let clean = |text: &str| redactor.redact_text(text).into_owned();
     let mut details = Map::new();
     let mut put = |name: &str, value: Value| {
@@ -333,12 +387,6 @@ fn details(question: &AgentQuestion, rule: &Rule, redactor: &Redactor) -> Map<St
             put("input", super::super::event::presentable(redactor, input.clone()));
         }
     }
-    // S1's `reason` is the agent's own; why it is asked at all stands beside it.
-    let reason = question.reason.as_deref().unwrap_or(&rule.reason);
-    put("reason", json!(clean(reason)));
-    put("rule", json!(rule.name));
-    put("rule_reason", json!(rule.reason));
-    put("source", json!(rule.source));
     put("wants_more", json!(question.wants_more));
     details
 }

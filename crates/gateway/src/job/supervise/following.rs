@@ -38,12 +38,17 @@ const EVENTS_AHEAD: usize = 64;
 const GO_ON: &str = "Your work was cut off, and what you were doing may be half done. Look at how things stand, \
     then go on with what you were asked.";
 
+/// An agent that is being started or taken up.
+type Starting = Pending<Result<Arc<dyn Conversation>, DriverError>>;
+
 pub(super) struct Follower {
     pub(super) supervisor: Arc<Supervisor>,
     agent: Agent,
     pub(super) job: Job,
     pub(super) session: JobSession,
     conversation: Option<Arc<dyn Conversation>>,
+    /// The agent's process, also when the job has ended and nobody needs it.
+    process: Option<ProcessMark>,
     /// Open questions by the agent's ids of them.
     pub(super) questions: BTreeMap<String, ApprovalId>,
     /// Questions of an earlier life that nobody has asked again.
@@ -58,21 +63,25 @@ pub(super) struct Follower {
     /// Commands that failed in this job.
     pub(super) failed: BTreeSet<String>,
     limited_until: Option<Timestamp>,
-    heard_at: Timestamp,
+    pub(super) heard_at: Timestamp,
     interrupted_at: Option<Timestamp>,
     /// Something may have been said to the job.
     look_for_notes: bool,
+    /// A call that the agent made through us waits for a person.
+    pub(super) calls_wait: bool,
 }
 
 impl Follower {
     pub(super) fn new(supervisor: Arc<Supervisor>, agent: Agent, job: Job, session: JobSession) -> Self {
         let heard_at = supervisor.parts.clock.now();
+        let process = session.process.clone();
         Self {
             supervisor,
             agent,
             job,
             session,
             conversation: None,
+            process,
             questions: BTreeMap::new(),
             unasked: BTreeSet::new(),
             decisions: JoinSet::new(),
@@ -84,15 +93,17 @@ impl Follower {
             heard_at,
             interrupted_at: None,
             look_for_notes: true,
+            calls_wait: false,
         }
     }
 
     pub(super) async fn conduct(mut self) {
+        let mut starting = None;
         let outcome = match self.look_back().await {
             Ok(()) => {
                 let (sink, mut source) = EventSink::new(EVENTS_AHEAD);
-                let starting = self.starting(sink).await;
-                self.follow(starting, &mut source).await
+                starting = Some(self.starting(sink).await);
+                self.follow(&mut starting, &mut source).await
             }
             Err(lost) => Err(lost),
         };
@@ -101,12 +112,15 @@ impl Follower {
             Err(lost) => Err(lost),
         };
         match outcome {
-            Ok(()) => self.leave().await,
+            Ok(()) => self.leave(starting).await,
             // Whoever has the job now has its agent too.
-            Err(Lost::Moved) => tracing::info!(job = %self.job.id, "another process looks after this job now"),
+            Err(Lost::Moved) => {
+                tracing::info!(job = %self.job.id, "another process looks after this job now");
+                self.supervisor.parts.endpoints.close(&self.job.id).await;
+            }
             Err(Lost::Unrecorded(error)) => {
                 tracing::error!(job = %self.job.id, %error, "an agent is stopped: what it does cannot be recorded");
-                self.leave().await;
+                self.leave(starting).await;
             }
         }
     }
@@ -120,7 +134,10 @@ impl Follower {
             .list(crate::approval::ApprovalFilter::open())
             .await
             .map_err(Lost::Unrecorded)?;
-        let of_this_job = |approval: &ApprovalRequest| approval.job_id.as_deref() == Some(self.job.id.as_str());
+        // What the agent asks by calls of its own is the business of whoever takes those calls.
+        let of_this_job = |approval: &ApprovalRequest| {
+            approval.job_id.as_deref() == Some(self.job.id.as_str()) && approval.owner == self.job.owner
+        };
         self.unasked = open
             .into_iter()
             .filter(of_this_job)
@@ -130,7 +147,7 @@ impl Follower {
         Ok(())
     }
 
-    async fn starting(&self, sink: EventSink) -> Pending<Result<Arc<dyn Conversation>, DriverError>> {
+    async fn starting(&self, sink: EventSink) -> Starting {
         let terms = self.terms().await;
         let driver = &self.agent.driver;
         let Some(conversation) = &self.session.conversation_id else {
@@ -199,16 +216,12 @@ impl Follower {
                 .and_then(SandboxMode::parse)
                 .unwrap_or(SandboxMode::ReadOnly),
             environment: self.agent.environment.clone(),
-            endpoint: self.supervisor.parts.agents.endpoint(&self.job).await,
+            endpoint: self.supervisor.parts.endpoints.open(&self.job).await,
         }
     }
 
     /// Hears the agent, the people and the clock until something decides how it goes on.
-    async fn follow(
-        &mut self,
-        mut starting: Pending<Result<Arc<dyn Conversation>, DriverError>>,
-        source: &mut EventSource,
-    ) -> Result<Next, Lost> {
+    async fn follow(&mut self, starting: &mut Option<Starting>, source: &mut EventSource) -> Result<Next, Lost> {
         let mut changes = self.supervisor.parts.board.changes();
         loop {
             changes.mark_unchanged();
@@ -217,10 +230,11 @@ impl Follower {
             }
             if std::mem::take(&mut self.look_for_notes) {
                 self.hand_over().await?;
+                self.look_at_calls().await?;
             }
             tokio::select! {
                 biased;
-                begun = &mut starting, if self.conversation.is_none() => match begun {
+                begun = started(starting), if starting.is_some() => match begun {
                     Ok(conversation) => self.begun(conversation),
                     Err(error) => return Ok(course::after_refusal(&error, self.behind())),
                 },
@@ -272,7 +286,7 @@ impl Follower {
             return Ok(None);
         }
         let silent = now.since(self.heard_at);
-        if self.questions.is_empty() && silent >= self.supervisor.parts.settings.idle_max {
+        if self.questions.is_empty() && !self.calls_wait && silent >= self.supervisor.parts.settings.idle_max {
             let how = format!("the agent said nothing for {} seconds", silent.as_secs());
             return Ok(Some(course::after_loss(&how, self.behind())));
         }
@@ -439,6 +453,14 @@ impl Follower {
 
     /// A process runs for the job; it is on record before anything is said to it.
     async fn spawned(&mut self, mark: &ProcessMark, mut writing: Writing) -> Result<(), Lost> {
+        let known = self.session.process.as_ref();
+        let is_known = known.is_some_and(|known| (known.pid, known.started) == (mark.pid, mark.started));
+        self.process = Some(mark.clone());
+        if is_known {
+            // It outlived whoever looked after it, and so did what it asked.
+            writing.process = Some(mark.clone());
+            return self.write(writing).await;
+        }
         let again = self.session.process.is_some() || self.job.retries > 0 || self.job.sub_state.is_some();
         let (kind, line) = if again {
             (EventType::JobProcessRestarted, JobEventType::ProcessRestarted)
@@ -673,17 +695,30 @@ impl Follower {
     }
 
     /// Lets go of the agent: its process ends, its questions are taken back, its file is whole.
-    async fn leave(&mut self) {
+    async fn leave(&mut self, starting: Option<Starting>) {
         self.withdraw_all("the job no longer waits for this").await;
-        let (job, process) = (self.job.id.as_str().to_owned(), self.session.process.clone());
-        match self.conversation.take() {
+        let conversation = match (self.conversation.take(), starting) {
+            // It was over before it was taken up. Its driver holds a process for us by now, and only a
+            // conversation can let go of that.
+            (None, Some(starting)) => {
+                let begun = tokio::time::timeout(limits::INTERRUPT_PATIENCE, starting).await;
+                begun.ok().and_then(Result::ok)
+            }
+            (conversation, _) => conversation,
+        };
+        match conversation {
             Some(conversation) => conversation.stop().await,
-            None => self.agent.driver.reap(job, process).await,
+            None => {
+                let (job, process) = (self.job.id.as_str().to_owned(), self.process.clone());
+                self.agent.driver.reap(job, process).await;
+            }
         }
         let gone = self.processes_gone().await;
         if let Err(error) = gone {
             tracing::warn!(%error, "that an agent's process is gone could not be recorded; it is looked for again");
         }
+        // Not before the agent is gone: it would take the closed door for a failure.
+        self.supervisor.parts.endpoints.close(&self.job.id).await;
         if self.job.has_ended() {
             self.supervisor.file_up(&self.session, true).await;
         }
@@ -709,6 +744,16 @@ impl Follower {
             })
             .await
     }
+}
+
+/// The agent, once it is there.
+async fn started(starting: &mut Option<Starting>) -> Result<Arc<dyn Conversation>, DriverError> {
+    let begun = match starting {
+        Some(starting) => starting.await,
+        None => std::future::pending().await,
+    };
+    *starting = None;
+    begun
 }
 
 fn pause_until(supervisor: &Supervisor, pause: Duration) -> Timestamp {

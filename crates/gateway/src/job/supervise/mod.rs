@@ -32,6 +32,7 @@ use crate::clock::Clock;
 use crate::ids::{CredentialId, IdSource, JobId, JobSessionId};
 use crate::limits;
 use crate::policy::agents::Judged;
+pub(crate) use asking::shown;
 use following::Follower;
 pub(crate) use writing::told;
 
@@ -43,9 +44,37 @@ const NEWS_KEPT: usize = 1_024;
 /// Port: the agents of this installation.
 pub trait Agents: Send + Sync + 'static {
     fn find(&self, name: &str) -> Option<Agent>;
+}
 
-    /// The way back to us for a job's own tool calls, where there is one.
-    fn endpoint(&self, job: &Job) -> Pending<Option<Endpoint>>;
+/// Port: the way back to us that a job's agent is given for its own tool calls.
+pub trait Endpoints: Send + Sync + 'static {
+    /// One for this life of a job, where there is a server to come back to. What an earlier life of the job
+    /// was given is good for nothing from now on.
+    fn open(&self, job: &Job) -> Pending<Option<Endpoint>>;
+
+    /// This process looks after the job no more: what its agent was given here ends, with all that was
+    /// begun through it.
+    fn close(&self, job: &JobId) -> Pending<()>;
+
+    /// Closes what was given to jobs that nobody looks after: their process is gone.
+    fn sweep(&self) -> Pending<()>;
+}
+
+/// For a process that no agent can come back to.
+pub struct NoWayBack;
+
+impl Endpoints for NoWayBack {
+    fn open(&self, _job: &Job) -> Pending<Option<Endpoint>> {
+        Box::pin(async { None })
+    }
+
+    fn close(&self, _job: &JobId) -> Pending<()> {
+        Box::pin(async {})
+    }
+
+    fn sweep(&self) -> Pending<()> {
+        Box::pin(async {})
+    }
 }
 
 /// One agent of the configuration.
@@ -67,6 +96,7 @@ pub struct SupervisorParts {
     pub files: Arc<dyn Files>,
     pub board: Arc<Board>,
     pub agents: Arc<dyn Agents>,
+    pub endpoints: Arc<dyn Endpoints>,
     pub judge: Arc<dyn Judge>,
     pub redactor: Redactor,
     pub clock: Clock,
@@ -76,7 +106,7 @@ pub struct SupervisorParts {
 
 #[derive(Clone, Copy, Debug)]
 pub struct SupervisorSettings {
-    /// Jobs that run at once (`jobs.maxProcesses`).
+    /// Jobs that run at once (`jobs.maxProcesses`), whichever process looks after them.
     pub processes_max: usize,
     /// How long an agent may say nothing.
     pub idle_max: Duration,
@@ -130,6 +160,7 @@ impl Supervisor {
     pub async fn run(self: Arc<Self>) {
         let mut changes = self.parts.board.changes();
         let mut next_round = self.parts.clock.now();
+        let mut next_metrics = next_round.after(limits::METRICS_EVERY);
         loop {
             changes.mark_unchanged();
             if self.lock().is_closing {
@@ -140,6 +171,10 @@ impl Supervisor {
                 if let Err(error) = self.round().await {
                     tracing::warn!(%error, "jobs that nobody looks after cannot be looked for, trying again");
                 }
+            }
+            if self.parts.clock.now() >= next_metrics {
+                next_metrics = self.parts.clock.now().after(limits::METRICS_EVERY);
+                self.file_metrics_of_held().await;
             }
             if let Err(error) = self.dispatch().await {
                 tracing::warn!(%error, "jobs cannot be given their turns, trying again");
@@ -162,6 +197,7 @@ impl Supervisor {
     async fn round(self: &Arc<Self>) -> Result<(), RecordError> {
         self.beat().await?;
         self.free_abandoned().await?;
+        self.parts.endpoints.sweep().await;
         self.reap().await?;
         self.file_the_rest().await
     }
@@ -179,6 +215,8 @@ impl Supervisor {
             match self.take(&job).await {
                 Ok(taken) => self.follow(taken).await?,
                 Err(RecordError::JobMoved) => {}
+                // Other processes have them all; one that ends says so.
+                Err(RecordError::NoPlace) => return Ok(()),
                 Err(error) => return Err(error),
             }
         }
@@ -208,7 +246,9 @@ impl Supervisor {
             next.sub_state = Some(SubState::Recovering);
         }
         let mut change = JobChange::over(job.version, next.clone());
-        change.hold = Hold::Take;
+        change.hold = Hold::Take {
+            places: self.parts.settings.processes_max,
+        };
         let events = if was_paused {
             vec![self.limit_over(&next)]
         } else {

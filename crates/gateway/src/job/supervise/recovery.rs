@@ -100,6 +100,10 @@ impl Supervisor {
             self.file_up(&session, true).await;
             return Ok(());
         }
+        // Whoever died may have started a process and not come to say so.
+        if session.process.is_none() {
+            self.stop_agent(&job).await;
+        }
         let mut next = free.changed(now);
         next.sub_state = Some(SubState::Recovering);
         let mut change = JobChange::over(job.version, next.clone());

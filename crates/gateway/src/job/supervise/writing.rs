@@ -230,6 +230,24 @@ impl Supervisor {
 }
 
 impl Supervisor {
+    /// Brings `metrics.json` of every session that is at work here up to date.
+    pub(super) async fn file_metrics_of_held(&self) {
+        let held: Vec<_> = self.lock().held.values().map(|held| held.session.clone()).collect();
+        for id in held {
+            let filed = match self.parts.jobs.session(&id).await {
+                Ok(Some(session)) => self.file_metrics(&session, &session.folder()).await,
+                Ok(None) => Ok(()),
+                Err(error) => Err(error.to_string()),
+            };
+            if let Err(error) = filed {
+                tracing::warn!(
+                    error,
+                    "the numbers of a session could not be written, trying again in an hour"
+                );
+            }
+        }
+    }
+
     /// Replaces `metrics.json` by what the session's events come to.
     async fn file_metrics(&self, session: &JobSession, folder: &str) -> Result<(), String> {
         let (mut told, mut after) = (Vec::new(), 0);

@@ -29,6 +29,7 @@ pub(crate) fn write(layers: &Layers) -> Value {
         "catalog": layers.tools.iter().map(known_tool).collect::<Vec<_>>(),
         "default_matrix": list(&layers.defaults),
         "run_catalog": list(&layers.run_catalog),
+        "outside_catalog": list(&layers.outside_catalog),
     })
 }
 
@@ -39,6 +40,8 @@ pub(super) fn read(content: &Value) -> Result<Layers> {
         tools: read.each("catalog", read_known_tool)?,
         defaults: read.each("default_matrix", read_entry)?,
         run_catalog: read.each("run_catalog", read_entry)?,
+        // Records of before there were runs have none.
+        outside_catalog: read.each("outside_catalog", read_entry).unwrap_or_default(),
         matrix: read.each("tools", read_matrix_entry)?,
         agents: read_section(&policies["agents"], read_entries)?,
         labels: read_section(&policies["labels"], read_label)?,

@@ -11,6 +11,8 @@ pub struct Layers {
     pub tools: Vec<KnownTool>,
     pub defaults: Vec<Entry>,
     pub run_catalog: Vec<Entry>,
+    /// What is taken from whoever is in no run.
+    pub outside_catalog: Vec<Entry>,
     pub matrix: Vec<MatrixEntry>,
     pub agents: BTreeMap<String, Vec<Entry>>,
     pub labels: BTreeMap<String, LabelPolicy>,
@@ -58,6 +60,7 @@ impl Layers {
             tools: matrix::tools(),
             defaults: matrix::defaults(),
             run_catalog: matrix::run_catalog(),
+            outside_catalog: matrix::outside_catalog(),
             matrix: Vec::new(),
             agents: BTreeMap::new(),
             labels: BTreeMap::new(),
@@ -68,7 +71,7 @@ impl Layers {
 
 impl Layers {
     /// The built-in matrix, as far as nobody set it, with the configured one.
-    pub(super) fn outside_runs(&self, tool: &str) -> Outcome {
+    pub(super) fn everywhere(&self, tool: &str) -> Outcome {
         let untouched = |entry: &&Entry| {
             let replaces = |by: &MatrixEntry| by.entry.policy.approval.is_some() && by.replaces(entry, tool);
             !self.matrix.iter().any(replaces)
@@ -84,15 +87,40 @@ impl Layers {
         outcome
     }
 
+    /// The same for whoever is in no run: without what only means something in one.
+    pub(super) fn outside_runs(&self, tool: &str) -> Outcome {
+        let entries: Vec<Entry> = self.not_enabled(&self.outside_catalog, tool).cloned().collect();
+        let mut outcome = self.everywhere(tool);
+        outcome.join(&said(LayerKind::RunCatalog, &entries, tool, &|pattern| {
+            format!("built-in catalog outside of runs {pattern}")
+        }));
+        outcome
+    }
+
     pub(super) fn offered_to_runs(&self, tool: &str) -> Outcome {
-        let untouched = |entry: &&Entry| {
-            let replaces = |by: &MatrixEntry| by.entry.policy.enabled == Some(true) && by.replaces(entry, tool);
-            !self.matrix.iter().any(replaces)
-        };
-        let entries: Vec<Entry> = self.run_catalog.iter().filter(untouched).cloned().collect();
+        let entries: Vec<Entry> = self.not_enabled(&self.run_catalog, tool).cloned().collect();
         said(LayerKind::RunCatalog, &entries, tool, &|pattern| {
             format!("built-in run catalog {pattern}")
         })
+    }
+
+    /// What no run is offered, no job's agent is: it starts no other agents, which would start others.
+    pub(super) fn offered_to_jobs(&self, tool: &str) -> Outcome {
+        let absent = |entry: &&Entry| entry.policy.enabled == Some(false);
+        let entries = self.not_enabled(&self.run_catalog, tool).filter(absent);
+        let entries: Vec<Entry> = entries.cloned().collect();
+        said(LayerKind::RunCatalog, &entries, tool, &|pattern| {
+            format!("built-in job catalog {pattern}")
+        })
+    }
+
+    /// The entries of a catalog from which nobody took this tool.
+    fn not_enabled<'e>(&'e self, catalog: &'e [Entry], tool: &str) -> impl Iterator<Item = &'e Entry> {
+        let untouched = move |entry: &&Entry| {
+            let replaces = |by: &MatrixEntry| by.entry.policy.enabled == Some(true) && by.replaces(entry, tool);
+            !self.matrix.iter().any(replaces)
+        };
+        catalog.iter().filter(untouched)
     }
 }
 

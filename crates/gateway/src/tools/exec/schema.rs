@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::catalog::definition::{Hints, ToolDefinition};
-use crate::error::{ErrorCode, Status};
+use crate::error::Status;
 use crate::limits;
 use crate::policy::effective::{Layer, Network, SandboxMode};
 
@@ -28,11 +28,13 @@ pub fn definitions() -> Vec<ToolDefinition> {
 
 fn execute_command() -> ToolDefinition {
     ToolDefinition {
-        name: "execute_command",
-        title: "Run a shell line",
-        description: "Runs a shell line, as far as policy allows: every command in it is checked before anything starts, \
+        name: "execute_command".into(),
+        title: "Run a shell line".into(),
+        description:
+            "Runs a shell line, as far as policy allows: every command in it is checked before anything starts, \
             and the line runs confined to the workspace. Answers with exit_code, stdout and stderr; a long command \
-            answers `running` with a request_id for command_status.",
+            answers `running` with a request_id for command_status."
+                .into(),
         input_schema: object(
             json!({
                 "command": {"type": "string", "minLength": 1, "maxLength": limits::LINE_BYTES_MAX, "description": "The shell line."},
@@ -42,17 +44,19 @@ fn execute_command() -> ToolDefinition {
             &["command"],
         ),
         output_schema: output(),
-        version: VERSION,
+        version: VERSION.into(),
         hints: RUNS,
     }
 }
 
 fn execute_process() -> ToolDefinition {
     ToolDefinition {
-        name: "execute_process",
-        title: "Run a program",
-        description: "Runs one program with an argument list, never through a shell, as far as policy allows and confined \
-            to the workspace. Answers like execute_command.",
+        name: "execute_process".into(),
+        title: "Run a program".into(),
+        description:
+            "Runs one program with an argument list, never through a shell, as far as policy allows and confined \
+            to the workspace. Answers like execute_command."
+                .into(),
         input_schema: object(
             json!({
                 "file": {"type": "string", "minLength": 1, "description": "The program: a name, or an absolute path."},
@@ -63,17 +67,18 @@ fn execute_process() -> ToolDefinition {
             &["file", "args"],
         ),
         output_schema: output(),
-        version: VERSION,
+        version: VERSION.into(),
         hints: RUNS,
     }
 }
 
 fn run_command() -> ToolDefinition {
     ToolDefinition {
-        name: "run_command",
-        title: "Run a listed command",
+        name: "run_command".into(),
+        title: "Run a listed command".into(),
         description: "Runs a command of the allowlist with arguments in a directory of the workspace. \
-            Answers like execute_command.",
+            Answers like execute_command."
+            .into(),
         input_schema: object(
             json!({
                 "command": {"type": "string", "minLength": 1, "description": "The command, by its name on the allowlist."},
@@ -87,17 +92,19 @@ fn run_command() -> ToolDefinition {
             &["command", "working_directory"],
         ),
         output_schema: output(),
-        version: VERSION,
+        version: VERSION.into(),
         hints: RUNS,
     }
 }
 
 fn command_status() -> ToolDefinition {
     ToolDefinition {
-        name: "command_status",
-        title: "Look at a command",
-        description: "Tells how an earlier or still running command stands, by its request_id. Waits up to wait_ms for its \
-            end; offset and limit page through long output.",
+        name: "command_status".into(),
+        title: "Look at a command".into(),
+        description:
+            "Tells how an earlier or still running command stands, by its request_id. Waits up to wait_ms for its \
+            end; offset and limit page through long output."
+                .into(),
         input_schema: object(
             json!({
                 "request_id": request_id(),
@@ -109,7 +116,7 @@ fn command_status() -> ToolDefinition {
             &["request_id"],
         ),
         output_schema: output(),
-        version: VERSION,
+        version: VERSION.into(),
         hints: Hints {
             read_only: true,
             destructive: false,
@@ -121,12 +128,12 @@ fn command_status() -> ToolDefinition {
 
 fn command_cancel() -> ToolDefinition {
     ToolDefinition {
-        name: "command_cancel",
-        title: "End a command",
-        description: "Ends a running command and every process it started, and answers with what it left.",
+        name: "command_cancel".into(),
+        title: "End a command".into(),
+        description: "Ends a running command and every process it started, and answers with what it left.".into(),
         input_schema: object(json!({"request_id": request_id()}), &["request_id"]),
         output_schema: output(),
-        version: VERSION,
+        version: VERSION.into(),
         hints: Hints {
             read_only: false,
             destructive: true,
@@ -136,17 +143,12 @@ fn command_cancel() -> ToolDefinition {
     }
 }
 
-/// The result all five share.
+/// The result all five share. Every list carries it five times, so it says no more than it must.
 fn output() -> Value {
     let text = |about: &str| json!({"type": "string", "description": about});
     let optional = |kind: &str| json!({"type": [kind, "null"]});
     let count = json!({"type": "integer", "minimum": 0});
     let flag = json!({"type": "boolean"});
-    let codes: Vec<_> = ErrorCode::ALL
-        .iter()
-        .map(|code| json!(code.name()))
-        .chain([Value::Null])
-        .collect();
     object(
         json!({
             "request_id": text("Names this command in command_status and command_cancel."),
@@ -154,7 +156,8 @@ fn output() -> Value {
             "exit_code": optional("integer"),
             "stdout": text("Standard output; head and tail when it was too long."),
             "stderr": text("Standard error; head and tail when it was too long."),
-            "error_code": {"type": ["string", "null"], "enum": codes},
+            // No list of them: a client that keeps this schema must not refuse a code that came later.
+            "error_code": {"type": ["string", "null"], "description": "One of countersign://errors."},
             "error_message": optional("string"),
             "error_details": {"type": "object"},
             "retryable": flag,

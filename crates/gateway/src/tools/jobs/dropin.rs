@@ -18,6 +18,7 @@ use crate::job::lifecycle::JobStatus;
 use crate::job::state::Job;
 use crate::limits;
 use crate::policy::effective::{Mode, SandboxMode};
+use crate::service::Progress;
 use crate::tools::acts::{Act, Asked};
 
 /// Fields of the old server that no driver passes on. Ignoring them would run something else than was asked.
@@ -49,13 +50,20 @@ pub(super) fn codex(desk: Arc<JobDesk>, codex: &str, asked: &Asked<'_>) -> Resul
     arguments.finish()?;
     let begin = starting::begin(desk.clone(), codex.to_owned(), input, None, asked)?;
     let patience = patience(asked);
-    Ok(Box::new(Turn { desk, begin, patience }))
+    let progress = asked.call.progress.clone();
+    Ok(Box::new(Turn {
+        desk,
+        begin,
+        patience,
+        progress,
+    }))
 }
 
 struct Turn {
     desk: Arc<JobDesk>,
     begin: starting::Begin,
     patience: Duration,
+    progress: Option<Arc<dyn Progress>>,
 }
 
 impl Act for Turn {
@@ -70,7 +78,9 @@ impl Act for Turn {
     fn perform(self: Box<Self>, cleared: ClearedAct) -> Pending<Result<Map<String, Value>, Refusal>> {
         Box::pin(async move {
             let job = self.begin.start(&cleared).await?;
-            let job = self.desk.wait(cleared.caller(), &job.id, self.patience).await?;
+            let progress = self.progress.as_deref();
+            let waited = self.desk.accompany(cleared.caller(), &job.id, self.patience, progress);
+            let job = waited.await?;
             told(&job)
         })
     }
@@ -98,6 +108,7 @@ pub(super) fn reply(desk: Arc<JobDesk>, asked: &Asked<'_>) -> Result<Box<dyn Act
         prompt,
         request_id: starting::request_id(asked),
         patience: patience(asked),
+        progress: asked.call.progress.clone(),
     }))
 }
 
@@ -107,6 +118,7 @@ struct Reply {
     prompt: String,
     request_id: String,
     patience: Duration,
+    progress: Option<Arc<dyn Progress>>,
 }
 
 impl Act for Reply {
@@ -121,7 +133,8 @@ impl Act for Reply {
         Box::pin(async move {
             let (caller, words) = (cleared.caller(), vec![Input::Text(self.prompt)]);
             let job = self.desk.message(caller, &self.thread, words, &self.request_id).await?;
-            let job = self.desk.wait(caller, &job.id, self.patience).await?;
+            let progress = self.progress.as_deref();
+            let job = self.desk.accompany(caller, &job.id, self.patience, progress).await?;
             told(&job)
         })
     }

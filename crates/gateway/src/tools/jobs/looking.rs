@@ -14,6 +14,7 @@ use crate::job::desk::JobDesk;
 use crate::job::keeping::JobFilter;
 use crate::job::lifecycle::JobStatus;
 use crate::limits;
+use crate::service::Progress;
 use crate::tools::acts::{Act, Asked};
 
 /// Jobs, or events, in an answer that names no number.
@@ -28,6 +29,8 @@ enum Look {
 struct Looking {
     desk: Arc<JobDesk>,
     look: Look,
+    /// Where a caller hears what happens while it waits.
+    progress: Option<Arc<dyn Progress>>,
 }
 
 pub(super) fn status(desk: Arc<JobDesk>, asked: &Asked<'_>) -> Result<Box<dyn Act>, Refusal> {
@@ -37,7 +40,7 @@ pub(super) fn status(desk: Arc<JobDesk>, asked: &Asked<'_>) -> Result<Box<dyn Ac
     arguments.finish()?;
     let wait = wait.min(limits::STATUS_WAIT_MAX);
     let look = Look::Status { job, wait };
-    Ok(Box::new(Looking { desk, look }))
+    Ok(Box::new(Looking::new(desk, look, asked)))
 }
 
 pub(super) fn list(desk: Arc<JobDesk>, asked: &Asked<'_>) -> Result<Box<dyn Act>, Refusal> {
@@ -48,7 +51,7 @@ pub(super) fn list(desk: Arc<JobDesk>, asked: &Asked<'_>) -> Result<Box<dyn Act>
     arguments.finish()?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX).min(limits::JOBS_AT_ONCE);
     let look = Look::List { status, limit };
-    Ok(Box::new(Looking { desk, look }))
+    Ok(Box::new(Looking::new(desk, look, asked)))
 }
 
 pub(super) fn logs(desk: Arc<JobDesk>, asked: &Asked<'_>) -> Result<Box<dyn Act>, Refusal> {
@@ -59,7 +62,14 @@ pub(super) fn logs(desk: Arc<JobDesk>, asked: &Asked<'_>) -> Result<Box<dyn Act>
     arguments.finish()?;
     let limit = usize::try_from(limit).unwrap_or(usize::MAX);
     let look = Look::Logs { job, after, limit };
-    Ok(Box::new(Looking { desk, look }))
+    Ok(Box::new(Looking::new(desk, look, asked)))
+}
+
+impl Looking {
+    fn new(desk: Arc<JobDesk>, look: Look, asked: &Asked<'_>) -> Self {
+        let progress = asked.call.progress.clone();
+        Self { desk, look, progress }
+    }
 }
 
 impl Act for Looking {
@@ -81,7 +91,7 @@ impl Act for Looking {
             let (desk, caller) = (&self.desk, cleared.caller());
             let shown = match &self.look {
                 Look::Status { job, wait } => {
-                    let job = desk.wait(caller, job, *wait).await?;
+                    let job = desk.accompany(caller, job, *wait, self.progress.as_deref()).await?;
                     let session = desk.session(caller, &job.id).await?;
                     let session = session.to_json(&desk.directory(&session));
                     json!({"status": "ok", "job": job.to_json(), "session": session})

@@ -102,8 +102,11 @@ function heard() {
 }
 
 function listen() {
-  const follows = document.querySelector("[data-record-news]");
-  stream = new EventSource(follows ? "/live?record=1" : "/live");
+  const wanted = new URLSearchParams();
+  if (document.querySelector("[data-record-news]")) wanted.set("record", "1");
+  const job = document.querySelector("[data-job]");
+  if (job) wanted.set("job", job.dataset.job);
+  stream = new EventSource(`/live?${wanted}`);
   stream.addEventListener("open", heard);
   stream.addEventListener("queue", (event) => {
     const { waiting } = JSON.parse(event.data);
@@ -112,6 +115,9 @@ function listen() {
   });
   stream.addEventListener("record", (event) => {
     window.dispatchEvent(new CustomEvent("news:record", { detail: JSON.parse(event.data) }));
+  });
+  stream.addEventListener("job", (event) => {
+    window.dispatchEvent(new CustomEvent("news:job", { detail: JSON.parse(event.data) }));
   });
   stream.addEventListener("gone", () => {
     stream.close();

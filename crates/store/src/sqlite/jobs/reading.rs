@@ -11,10 +11,10 @@ use countersign_gateway::job::keeping::{AbandonedJob, AgentProcess, Errand, JobF
 use countersign_gateway::job::lifecycle::{JobStatus, SessionStatus, SubState};
 use countersign_gateway::job::session::{JobSession, SessionName};
 use countersign_gateway::job::state::{ErrorDetails, Job, JobClock, JobMetrics, Order};
-use rusqlite::{OptionalExtension as _, Params, Row, params};
+use rusqlite::{Params, Row, params};
 
+use super::super::SqliteStore;
 use super::super::readers::Readers;
-use super::super::{SqliteStore, trouble};
 use crate::process::Process;
 
 const COLUMNS: &str = "job_id, version, status, sub_state, request_id, correlation_id, session_id, conversation_id, \
@@ -24,26 +24,6 @@ const SESSION_COLUMNS: &str = "session_id, version, status, conversation_id, nam
      created_at_ms, rollout, pid, pid_started, socket, config";
 
 impl Readers {
-    fn all<T>(
-        &self,
-        sql: &str,
-        values: impl Params,
-        read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Vec<T>, RecordError> {
-        self.read(|connection| connection.prepare_cached(sql)?.query_map(values, read)?.collect())
-            .map_err(|error| trouble::unavailable(&error))
-    }
-
-    fn first<T>(
-        &self,
-        sql: &str,
-        values: impl Params,
-        read: impl FnOnce(&Row<'_>) -> rusqlite::Result<T>,
-    ) -> Result<Option<T>, RecordError> {
-        self.read(|connection| connection.prepare_cached(sql)?.query_row(values, read).optional())
-            .map_err(|error| trouble::unavailable(&error))
-    }
-
     fn jobs(&self, rest: &str, values: impl Params) -> Result<Vec<Job>, RecordError> {
         self.all(&format!("SELECT {COLUMNS} FROM jobs {rest}"), values, job)
     }
@@ -104,6 +84,18 @@ impl Jobs for SqliteStore {
             let mut found = readers.jobs(&rest, params![owner, limit])?;
             found.reverse();
             Ok(found)
+        })
+    }
+
+    fn count(&self) -> Pending<Result<Vec<(JobStatus, usize)>, RecordError>> {
+        self.read(move |readers| {
+            let counted = readers.all("SELECT status, count(*) FROM jobs GROUP BY status", [], |row| {
+                Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
+            })?;
+            let known = counted.into_iter().filter_map(|(status, count)| {
+                Some((JobStatus::parse(&status)?, usize::try_from(count).unwrap_or(usize::MAX)))
+            });
+            Ok(known.collect())
         })
     }
 

@@ -11,6 +11,9 @@ const STEPS: &[&str] = &[
     include_str!("0003_approvals.sql"),
     include_str!("0004_logins.sql"),
     include_str!("0005_jobs.sql"),
+    include_str!("0006_runs.sql"),
+    include_str!("0007_github.sql"),
+    include_str!("0008_acts.sql"),
 ];
 
 #[derive(Debug, thiserror::Error)]

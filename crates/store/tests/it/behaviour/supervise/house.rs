@@ -17,12 +17,14 @@ use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::error::Refusal;
 use countersign_gateway::ids::{CredentialId, IdSource, JobId, RequestId, SessionId};
 use countersign_gateway::job::desk::{Assignment, DeskParts, JobDesk};
-use countersign_gateway::job::driver::{AgentQuestion, Endpoint, Input};
+use countersign_gateway::job::driver::{AgentQuestion, Input};
 use countersign_gateway::job::input::JobInput;
 use countersign_gateway::job::keeping::{JobFilter, Jobs};
 use countersign_gateway::job::session::JobSession;
 use countersign_gateway::job::state::Job;
-use countersign_gateway::job::supervise::{Agent, Agents, Judge, Supervisor, SupervisorParts, SupervisorSettings};
+use countersign_gateway::job::supervise::{
+    Agent, Agents, Judge, NoWayBack, Supervisor, SupervisorParts, SupervisorSettings,
+};
 use countersign_gateway::policy::agents::{Judged, Judgement};
 use countersign_gateway::policy::decide::Rule;
 use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState};
@@ -179,6 +181,7 @@ impl House {
             files: files.clone(),
             board: board.clone(),
             agents: Arc::new(OneAgent(self.agent.clone())),
+            endpoints: Arc::new(NoWayBack),
             judge: judge.clone(),
             redactor: redactor(),
             clock: self.clock.clone(),
@@ -487,10 +490,6 @@ impl Agents for OneAgent {
             driver: Arc::new(Driver(self.0.clone())),
             environment: BTreeMap::new(),
         })
-    }
-
-    fn endpoint(&self, _job: &Job) -> Pending<Option<Endpoint>> {
-        Box::pin(async { None })
     }
 }
 

@@ -76,6 +76,28 @@ fn a_job_runs_to_its_end_and_its_file_tells_all_of_it() {
 }
 
 #[test]
+fn a_session_at_work_is_summed_up_every_hour() {
+    let house = House::new(Fake::playing(&[Step::Ask("q1", "rm -rf build"), Step::Say("gone")]));
+    house.live(async |life| {
+        let job = life.start("Fix it").await;
+        let question = life.asked().await;
+        let file = house.folder("fix-it").join("metrics.json");
+        assert!(!file.exists(), "it is neither over nor an hour old");
+        life.pass(Duration::from_secs(3_601)).await;
+        while !file.exists() {
+            life.pass(Duration::from_millis(100)).await;
+        }
+        let metrics: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        assert_eq!(
+            (&metrics["totalJobs"], &metrics["totalApprovals"]),
+            (&json!(1), &json!(1))
+        );
+        life.approve(&question).await;
+        life.ended(&job).await;
+    });
+}
+
+#[test]
 fn a_question_waits_for_a_person_while_the_clock_stands_still() {
     let house = House::new(Fake::playing(&[Step::Ask("q1", "rm -rf build"), Step::Say("gone")]));
     house.live(async |life| {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Mark, Reply, Request, Server};
+use super::{Mark, Reply, Request, Server, fresh, reset_after};
 
 pub(crate) fn start() -> Server {
     Server::start(answer)
@@ -17,9 +17,16 @@ fn answer(request: Request, reply: &mut Reply) {
         let error = json!({"error": {"message": "asked to fail", "type": "server_error"}});
         return reply.json(mark.argument.parse().unwrap_or(500), &error);
     }
+    if mark.name == "limit" {
+        let reset = reset_after(&mark.argument);
+        let headers = format!(
+            "x-codex-primary-used-percent: 100.0\r\nx-codex-primary-window-minutes: 300\r\nx-codex-primary-reset-at: {reset}\r\n"
+        );
+        let error = json!({"error": {"type": "usage_limit_reached", "message": "the limit is reached", "plan_type": "plus", "resets_at": reset}});
+        return reply.json_with(429, &headers, &error);
+    }
     reply.begin_events();
-    // Agents take two answers with one id for one.
-    let id = format!("resp_{}", uuid::Uuid::now_v7().simple());
+    let id = fresh("resp");
     reply.event(&json!({"type": "response.created", "response": {"id": id}}));
     if mark.name == "hang" {
         return reply.hang();
@@ -43,7 +50,7 @@ fn message(reply: &mut Reply, mark: &Mark, outputs: usize) {
         0 => mark.argument.clone(),
         _ => format!("done after {outputs} result(s)"),
     };
-    let id = format!("msg_{}", uuid::Uuid::now_v7().simple());
+    let id = fresh("msg");
     let item = |content: Value| json!({"type": "message", "role": "assistant", "id": id, "content": content});
     reply.event(&json!({"type": "response.output_item.added", "output_index": 0, "item": item(json!([]))}));
     let pieces: usize = if mark.name == "slow" {
@@ -97,7 +104,7 @@ fn read(body: &Value) -> (Mark, usize) {
 
 fn tool_call(body: &Value, mark: &Mark) -> Option<Value> {
     let call = |kind: &str| {
-        json!({"type": kind, "id": format!("fc_{}", uuid::Uuid::now_v7().simple()), "call_id": format!("call_{}", uuid::Uuid::now_v7().simple()),
+        json!({"type": kind, "id": fresh("fc"), "call_id": fresh("call"),
             "status": "completed"})
     };
     let shell = |line: &str, is_escalated: bool| {
@@ -127,6 +134,13 @@ fn tool_call(body: &Value, mark: &Mark) -> Option<Value> {
             let mut item = call("custom_tool_call");
             item["name"] = json!("apply_patch");
             item["input"] = json!(patch);
+            Some(item)
+        }
+        "tool" => {
+            let (name, arguments) = mark.argument.split_once(' ')?;
+            let mut item = call("function_call");
+            item["name"] = json!(name);
+            item["arguments"] = json!(arguments);
             Some(item)
         }
         _ => None,

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Mark, Reply, Request, Server};
+use super::{Mark, Reply, Request, Server, fresh, reset_after};
 
 pub(crate) fn start() -> Server {
     Server::start(answer)
@@ -23,12 +23,21 @@ fn answer(request: Request, reply: &mut Reply) {
         let error = json!({"type": "error", "error": {"type": "api_error", "message": "asked to fail"}});
         return reply.json(mark.argument.parse().unwrap_or(500), &error);
     }
+    if mark.name == "limit" {
+        let headers = format!(
+            "anthropic-ratelimit-unified-status: rejected\r\nanthropic-ratelimit-unified-representative-claim: five_hour\r\n\
+             anthropic-ratelimit-unified-reset: {}\r\n",
+            reset_after(&mark.argument)
+        );
+        let error = json!({"type": "error", "error": {"type": "rate_limit_error", "message": "the limit is reached"}});
+        return reply.json_with(429, &headers, &error);
+    }
     let call = (results == 0).then(|| tool_use(&mark)).flatten();
     let text = match (&call, results) {
         (None, 0) => mark.argument.clone(),
         _ => format!("done after {results} result(s)"),
     };
-    let message = json!({"id": format!("msg_{}", uuid::Uuid::now_v7().simple()), "type": "message", "role": "assistant", "model": request.body["model"],
+    let message = json!({"id": fresh("msg"), "type": "message", "role": "assistant", "model": request.body["model"],
         "content": [], "stop_reason": null, "stop_sequence": null,
         "usage": {"input_tokens": 100, "output_tokens": 1, "cache_read_input_tokens": 40, "cache_creation_input_tokens": 0}});
     let stop = if call.is_some() { "tool_use" } else { "end_turn" };
@@ -126,7 +135,5 @@ fn tool_use(mark: &Mark) -> Option<Value> {
         }
         _ => return None,
     };
-    Some(
-        json!({"type": "tool_use", "id": format!("toolu_{}", uuid::Uuid::now_v7().simple()), "name": name, "input": input}),
-    )
+    Some(json!({"type": "tool_use", "id": fresh("toolu"), "name": name, "input": input}))
 }

@@ -7,15 +7,17 @@
 //! * `[[tool NAME JSON]]`: any tool call, then a message;
 //! * `[[slow N]]`: N pieces of text, a tenth of a second apart;
 //! * `[[hang]]`: nothing, until the agent leaves;
-//! * `[[http CODE]]`: an error of the server.
+//! * `[[http CODE]]`: an error of the server;
+//! * `[[limit SECONDS]]`: a usage limit that is reset that long from now.
 
 pub(crate) mod messages;
 pub(crate) mod responses;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
@@ -38,6 +40,19 @@ impl Mark {
             argument: argument.to_owned(),
         }
     }
+}
+
+/// An id that nothing else has: agents take two answers with one id for one.
+fn fresh(kind: &str) -> String {
+    static LAST: AtomicU64 = AtomicU64::new(1);
+    let number = LAST.fetch_add(1, Ordering::Relaxed);
+    format!("{kind}_{}_{number}", std::process::id())
+}
+
+/// When a limit is reset, in seconds since 1970.
+fn reset_after(seconds: &str) -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+    now.as_secs() + seconds.parse::<u64>().unwrap()
 }
 
 /// A request as a handler sees it.
@@ -110,10 +125,15 @@ pub(crate) struct Reply {
 
 impl Reply {
     pub(crate) fn json(&mut self, status: u16, value: &Value) {
+        self.json_with(status, "", value);
+    }
+
+    /// The same with further headers, each ended by its line break.
+    pub(crate) fn json_with(&mut self, status: u16, headers: &str, value: &Value) {
         let body = value.to_string();
         let _ = write!(
             self.stream,
-            "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+            "HTTP/1.1 {status} X\r\ncontent-type: application/json\r\n{headers}content-length: {}\r\nconnection: close\r\n\r\n{body}",
             body.len()
         );
     }

@@ -1,0 +1,325 @@
+//! What GitHub delivers, read into what it means for us, and as it is kept until that is done.
+//!
+//! Reading is pure and takes nothing on trust but the signature that was checked before: what is missing or
+//! misshapen is said, and what concerns nobody here is nothing.
+
+use serde_json::{Value, json};
+
+use super::{IssueRef, Repository};
+use crate::audit::{Pending, RecordError};
+use crate::clock::Timestamp;
+use crate::ids::{ApprovalId, CorrelationId};
+use crate::job::lifecycle::words;
+use crate::limits;
+
+/// What a delivery asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Task {
+    /// Somebody put a `run:*` label on an issue.
+    Label(LabelTask),
+    /// Somebody asked for changes to a pull request.
+    Review(ReviewTask),
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LabelTask {
+    pub issue: IssueRef,
+    pub title: String,
+    pub body: String,
+    pub label: String,
+    /// All labels of the issue.
+    pub labels: Vec<String>,
+    pub sender: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReviewTask {
+    pub pull_request: IssueRef,
+    pub title: String,
+    /// The pull request's own text, which may name the issue that it closes.
+    pub body: String,
+    /// What the review says.
+    pub review: String,
+    pub sender: String,
+    /// The question that waits for an answer, and what answers said so far.
+    pub question: Option<ApprovalId>,
+    pub chosen_issue: Option<u64>,
+}
+
+/// What a delivery comes to.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Meaning {
+    Task(Task),
+    /// Nothing is to be done, for this reason.
+    Nothing(&'static str),
+}
+
+/// Reads a delivery by the name of its event; the error says what is wrong with it.
+pub fn read(event: &str, payload: &Value) -> Result<Meaning, String> {
+    let action = payload["action"].as_str().unwrap_or_default();
+    match (event, action) {
+        ("ping", _) => Ok(Meaning::Nothing("it is a ping")),
+        ("issues", "labeled") => labeled(payload),
+        ("pull_request_review", "submitted") => reviewed(payload),
+        _ => Ok(Meaning::Nothing("nothing follows from this kind of event")),
+    }
+}
+
+fn labeled(payload: &Value) -> Result<Meaning, String> {
+    let label = text(payload, "/label/name")?;
+    if !label.starts_with("run:") {
+        return Ok(Meaning::Nothing("the label sets off no run"));
+    }
+    if is_bot(payload) {
+        return Ok(Meaning::Nothing("a bot put the label on"));
+    }
+    Ok(Meaning::Task(Task::Label(LabelTask {
+        issue: reference(payload, "/issue/number")?,
+        title: optional(payload, "/issue/title"),
+        body: optional(payload, "/issue/body"),
+        label,
+        labels: names(&payload["issue"]["labels"]),
+        sender: text(payload, "/sender/login")?,
+    })))
+}
+
+fn reviewed(payload: &Value) -> Result<Meaning, String> {
+    let verdict = text(payload, "/review/state")?;
+    if !verdict.eq_ignore_ascii_case("changes_requested") {
+        return Ok(Meaning::Nothing("the review asks for no changes"));
+    }
+    if is_bot(payload) {
+        return Ok(Meaning::Nothing("a bot wrote the review"));
+    }
+    Ok(Meaning::Task(Task::Review(ReviewTask {
+        pull_request: reference(payload, "/pull_request/number")?,
+        title: optional(payload, "/pull_request/title"),
+        body: optional(payload, "/pull_request/body"),
+        review: optional(payload, "/review/body"),
+        sender: text(payload, "/sender/login")?,
+        question: None,
+        chosen_issue: None,
+    })))
+}
+
+/// Whoever is no user is a bot, and so is whoever is called like one.
+fn is_bot(payload: &Value) -> bool {
+    let sender = &payload["sender"];
+    sender["type"] != "User" || sender["login"].as_str().is_some_and(|login| login.ends_with("[bot]"))
+}
+
+fn reference(payload: &Value, number: &str) -> Result<IssueRef, String> {
+    let repository = text(payload, "/repository/full_name")?;
+    let repository = Repository::parse(&repository).ok_or("`repository.full_name` is no `owner/name`")?;
+    let found = payload
+        .pointer(number)
+        .and_then(Value::as_u64)
+        .filter(|found| *found > 0);
+    let number = found.ok_or_else(|| format!("`{}` is no number", dotted(number)))?;
+    Ok(IssueRef { repository, number })
+}
+
+fn text(payload: &Value, place: &str) -> Result<String, String> {
+    let found = payload.pointer(place).and_then(Value::as_str);
+    found
+        .filter(|text| !text.is_empty())
+        .map(str::to_owned)
+        .ok_or_else(|| format!("`{}` is missing", dotted(place)))
+}
+
+fn optional(payload: &Value, place: &str) -> String {
+    let found = payload.pointer(place).and_then(Value::as_str).unwrap_or_default();
+    found.chars().take(limits::RUN_INSTRUCTIONS_CHARS_MAX).collect()
+}
+
+fn names(labels: &Value) -> Vec<String> {
+    let all = labels.as_array().into_iter().flatten();
+    all.filter_map(|label| label["name"].as_str().map(str::to_owned))
+        .collect()
+}
+
+fn dotted(place: &str) -> String {
+    place.trim_start_matches('/').replace('/', ".")
+}
+
+impl Task {
+    pub fn to_json(&self) -> Value {
+        match self {
+            Self::Label(task) => json!({
+                "kind": "label", "repository": task.issue.repository.as_str(), "number": task.issue.number,
+                "title": task.title, "body": task.body, "label": task.label, "labels": task.labels,
+                "sender": task.sender,
+            }),
+            Self::Review(task) => json!({
+                "kind": "review", "repository": task.pull_request.repository.as_str(),
+                "number": task.pull_request.number, "title": task.title, "body": task.body, "review": task.review,
+                "sender": task.sender, "question": task.question.as_ref().map(ApprovalId::as_str),
+                "chosen_issue": task.chosen_issue,
+            }),
+        }
+    }
+
+    pub fn from_json(kept: &Value) -> Option<Self> {
+        let text = |name: &str| kept[name].as_str().map(str::to_owned);
+        let of = IssueRef {
+            repository: Repository::parse(kept["repository"].as_str()?)?,
+            number: kept["number"].as_u64()?,
+        };
+        match kept["kind"].as_str()? {
+            "label" => Some(Self::Label(LabelTask {
+                issue: of,
+                title: text("title")?,
+                body: text("body")?,
+                label: text("label")?,
+                labels: kept["labels"]
+                    .as_array()?
+                    .iter()
+                    .filter_map(|label| Some(label.as_str()?.to_owned()))
+                    .collect(),
+                sender: text("sender")?,
+            })),
+            "review" => Some(Self::Review(ReviewTask {
+                pull_request: of,
+                title: text("title")?,
+                body: text("body")?,
+                review: text("review")?,
+                sender: text("sender")?,
+                question: text("question").map(ApprovalId::trusted),
+                chosen_issue: kept["chosen_issue"].as_u64(),
+            })),
+            _ => None,
+        }
+    }
+}
+
+words! {
+    /// Where a delivery stands.
+    DeliveryState {
+        /// Its work is still to be done.
+        Pending "pending",
+        Done "done",
+        /// Nothing was to be done.
+        Ignored "ignored",
+    }
+}
+
+/// A delivery as it is kept.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Delivery {
+    /// GitHub's own id of it.
+    pub id: String,
+    pub version: u64,
+    pub event: String,
+    pub correlation_id: CorrelationId,
+    pub state: DeliveryState,
+    /// What is to be done; none once it is.
+    pub task: Option<Task>,
+    /// How often doing it failed, and when it is tried next.
+    pub tries: u32,
+    pub not_before: Timestamp,
+    pub received_at: Timestamp,
+}
+
+/// A delivery that came, or that moved on.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DeliveryChange {
+    pub delivery: Delivery,
+    /// The version that it was made from; none for a new one, which is refused with
+    /// [`RecordError::DeliveryKnown`] where it came before.
+    pub from: Option<u64>,
+}
+
+/// Port: deliveries as a store keeps them.
+pub trait Deliveries: Send + Sync + 'static {
+    /// Those whose work may be done now, oldest first.
+    fn pending_deliveries(&self, now: Timestamp, limit: usize) -> Pending<Result<Vec<Delivery>, RecordError>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labeled(label: &str, sender: &str, kind: &str) -> Value {
+        json!({
+            "action": "labeled", "label": {"name": label}, "repository": {"full_name": "octo/shop"},
+            "issue": {"number": 7, "title": "T", "body": null, "labels": [{"name": "run:dev"}, {"name": "bug"}]},
+            "sender": {"login": sender, "type": kind},
+        })
+    }
+
+    #[test]
+    fn a_run_label_of_a_person_is_a_task_and_one_of_a_bot_is_none() {
+        let Ok(Meaning::Task(Task::Label(task))) = read("issues", &labeled("run:dev", "ana", "User")) else {
+            panic!("no task");
+        };
+        assert_eq!(task.issue.to_string(), "octo/shop#7");
+        assert_eq!(
+            (task.label.as_str(), task.labels.len(), task.body.as_str()),
+            ("run:dev", 2, "")
+        );
+        for (label, sender, kind) in [
+            ("bug", "ana", "User"),
+            ("run:dev", "helper[bot]", "User"),
+            ("run:dev", "app", "Bot"),
+            ("run:dev", "org", "Organization"),
+        ] {
+            let read = read("issues", &labeled(label, sender, kind));
+            assert!(matches!(read, Ok(Meaning::Nothing(_))), "{label} {sender}: {read:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_review_that_asks_for_changes_is_a_task() {
+        let review = |verdict: &str| {
+            json!({
+                "action": "submitted", "review": {"state": verdict, "body": "again"},
+                "pull_request": {"number": 8, "title": "T", "body": "Closes #7"},
+                "repository": {"full_name": "octo/shop"}, "sender": {"login": "ana", "type": "User"},
+            })
+        };
+        let asked = read("pull_request_review", &review("changes_requested"));
+        assert!(matches!(asked, Ok(Meaning::Task(Task::Review(_)))), "{asked:?}");
+        for verdict in ["approved", "commented"] {
+            let read = read("pull_request_review", &review(verdict));
+            assert!(matches!(read, Ok(Meaning::Nothing(_))), "{verdict}");
+        }
+    }
+
+    #[test]
+    fn what_a_delivery_lacks_is_said() {
+        let mut payload = labeled("run:dev", "ana", "User");
+        payload["repository"]["full_name"] = json!("../etc");
+        assert!(read("issues", &payload).unwrap_err().contains("owner/name"));
+        payload = labeled("run:dev", "ana", "User");
+        payload["issue"]["number"] = json!(0);
+        assert!(read("issues", &payload).unwrap_err().contains("issue.number"));
+        assert!(read("issues", &json!({"action": "labeled"})).is_err());
+        assert_eq!(
+            read("push", &json!({})),
+            Ok(Meaning::Nothing("nothing follows from this kind of event"))
+        );
+    }
+
+    #[test]
+    fn tasks_read_back() {
+        let Ok(Meaning::Task(label)) = read("issues", &labeled("run:dev", "ana", "User")) else {
+            panic!("no task");
+        };
+        let review = Task::Review(ReviewTask {
+            pull_request: IssueRef {
+                repository: Repository::parse("octo/shop").unwrap(),
+                number: 8,
+            },
+            title: "T".to_owned(),
+            body: String::new(),
+            review: "again".to_owned(),
+            sender: "ana".to_owned(),
+            question: Some(ApprovalId::trusted("q")),
+            chosen_issue: Some(7),
+        });
+        for task in [label, review] {
+            assert_eq!(Task::from_json(&task.to_json()), Some(task));
+        }
+        assert_eq!(Task::from_json(&json!({"kind": "other"})), None);
+    }
+}

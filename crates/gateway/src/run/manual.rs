@@ -1,0 +1,84 @@
+//! A run that a person sets off: what they leave open is filled in from policy.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::desk::{Enqueued, RunDesk};
+use super::lifecycle::{Runtime, TriggerKind};
+use super::profile::{Asked, Profile};
+use super::state::RunOrder;
+use crate::audit::event::Actor;
+use crate::error::{ErrorCode, Refusal};
+use crate::limits;
+
+/// Port: profiles under the policy in force.
+pub trait Profiles: Send + Sync + 'static {
+    fn profile(&self, asked: &Asked<'_>) -> Profile;
+}
+
+/// What a person says of a run.
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
+pub struct ManualOrder {
+    pub repository: Option<String>,
+    pub project: Option<String>,
+    pub issue_number: Option<u64>,
+    pub pull_request_number: Option<u64>,
+    /// A `run:*` label, whose policy is then the run's.
+    pub label: Option<String>,
+    pub agent_key: Option<String>,
+    pub runtime: Option<Runtime>,
+    pub namespace: Option<String>,
+    pub labels: BTreeSet<String>,
+    pub title: Option<String>,
+    pub instructions: Option<String>,
+    pub timeout_ms: Option<u64>,
+}
+
+/// Where people set runs off.
+#[derive(Clone)]
+pub struct ManualRuns {
+    pub desk: Arc<RunDesk>,
+    pub profiles: Arc<dyn Profiles>,
+    /// How long a run may work when nobody says.
+    pub time: Duration,
+}
+
+impl ManualRuns {
+    pub async fn start(&self, by: &Actor, order: ManualOrder) -> Result<Enqueued, Refusal> {
+        let bad = |message: String| Err(Refusal::new(ErrorCode::InvalidArguments, message));
+        if let Some(label) = order.label.as_deref().filter(|label| !label.starts_with("run:")) {
+            return bad(format!("`{label}` sets off no run; such labels begin with `run:`"));
+        }
+        let time = order.timeout_ms.map_or(self.time, Duration::from_millis);
+        if time.is_zero() || time > limits::RUN_TIME_MAX {
+            let max = limits::RUN_TIME_MAX.as_millis();
+            return bad(format!("a run may work from 1 to {max} milliseconds"));
+        }
+        let profile = self.profiles.profile(&Asked {
+            label: order.label.as_deref(),
+            repository: order.repository.as_deref(),
+            project: order.project.as_deref(),
+            agent_key: order.agent_key.as_deref(),
+            runtime: order.runtime,
+            namespace: order.namespace.as_deref(),
+        });
+        let order = RunOrder {
+            project: profile.project.clone(),
+            repository: order.repository,
+            agent_key: profile.agent_key.clone(),
+            trigger_kind: TriggerKind::Manual,
+            trigger_label: order.label,
+            runtime: profile.runtime,
+            namespace: profile.namespace.clone(),
+            issue_number: order.issue_number,
+            pull_request_number: order.pull_request_number,
+            labels: order.labels,
+            title: order.title,
+            instructions: order.instructions,
+            requested_by: by.id.clone(),
+            time,
+        };
+        self.desk.enqueue(by, order, Some(&profile)).await
+    }
+}

@@ -1,0 +1,111 @@
+//! What a run comes to under the policy in force: its profile, and the job that does its work.
+
+use serde_json::json;
+
+use super::Gateway;
+use crate::error::{ErrorCode, Refusal};
+use crate::github::clerk::Policies;
+use crate::github::vocabulary::ProfileLabels;
+use crate::job::desk::Assignment;
+use crate::job::input::JobInput;
+use crate::job::session::SessionName;
+use crate::policy::places;
+use crate::run::manual::Profiles;
+use crate::run::profile::{Asked, Profile};
+use crate::run::prompt::PromptTemplate;
+use crate::run::state::Run;
+use crate::run::steward::Work;
+
+impl Policies for Gateway {
+    fn profile(&self, asked: &Asked<'_>) -> Profile {
+        Profiles::profile(self, asked)
+    }
+
+    /// Where no project names a repository, all that may deliver are served.
+    fn serves(&self, repository: &str) -> bool {
+        let in_force = self.in_force();
+        let projects = &in_force.policy.tools.layers().projects;
+        let mut named = projects.values().flat_map(|project| &project.repositories).peekable();
+        named.peek().is_none() || named.any(|name| name.eq_ignore_ascii_case(repository))
+    }
+
+    fn names_label(&self, label: &str) -> bool {
+        self.in_force().policy.tools.layers().labels.contains_key(label)
+    }
+}
+
+impl Profiles for Gateway {
+    fn profile(&self, asked: &Asked<'_>) -> Profile {
+        Profile::resolve(self.in_force().policy.tools.layers(), asked)
+    }
+}
+
+impl Gateway {
+    /// The job of a run: for the agent that its label's policy names, else for one that is called like its
+    /// key; a run that neither names is done by an agent from outside.
+    pub fn assign(&self, run: &Run, agents: &[String], template: &PromptTemplate) -> Result<Work, Refusal> {
+        let in_force = self.in_force();
+        let labels = &in_force.policy.tools.layers().labels;
+        let label = run.trigger_label.as_ref().and_then(|label| labels.get(label));
+        let named = label.and_then(|label| label.agent.clone());
+        let agent = match named {
+            Some(agent) if agents.contains(&agent) => agent,
+            Some(agent) => {
+                let message = format!(
+                    "the agent `{agent}`, which policy names for this label, is not there; \
+                     install it or add it to `agents`"
+                );
+                return Err(Refusal::new(ErrorCode::ConfigurationError, message));
+            }
+            None => match agents.iter().find(|agent| **agent == run.agent_key) {
+                Some(agent) => agent.clone(),
+                None => return Ok(Work::Outside),
+            },
+        };
+        let policy = &in_force.policy;
+        let place = places::settle(&policy.places, None, in_force.outlook.surroundings().directories)?;
+        let timeout = u64::try_from(run.timer.remaining.as_millis()).unwrap_or(u64::MAX);
+        let input = JobInput {
+            timeout_ms: Some(timeout.max(1)),
+            ..JobInput::of_prompt(&template.fill(run))
+        };
+        let config = json!({
+            "model": model(run), "cwd": place.cwd.path.to_string_lossy(),
+            "approvalPolicy": policy.approval.mode.as_str(), "sandboxPolicy": policy.command.sandbox.as_str(),
+            "timeout": timeout, "run_id": run.id.as_str(),
+        });
+        Ok(Work::Job(Box::new(Assignment {
+            request_id: run.id.as_str().to_owned(),
+            correlation_id: run.correlation_id.clone(),
+            agent,
+            input,
+            name: name(run),
+            config,
+            run_id: Some(run.id.as_str().to_owned()),
+        })))
+    }
+}
+
+/// The model that the labels of a run's issue name.
+fn model(run: &Run) -> Option<String> {
+    let labels: Vec<&str> = run.labels.iter().map(String::as_str).collect();
+    ProfileLabels::of(labels.into_iter()).ok()?.model
+}
+
+/// `run-dev-12`: what a session of a run is called.
+fn name(run: &Run) -> Option<SessionName> {
+    let label = run.trigger_label.as_deref().unwrap_or("run");
+    let plain: String = label
+        .chars()
+        .map(|c| {
+            if c.is_ascii_alphanumeric() {
+                c.to_ascii_lowercase()
+            } else {
+                '-'
+            }
+        })
+        .collect();
+    let number = run.issue_number.or(run.pull_request_number);
+    let text = number.map_or(plain.clone(), |number| format!("{plain}-{number}"));
+    SessionName::parse(&text).ok()
+}

@@ -1,0 +1,155 @@
+//! An act that is no command, from its leave to its end in the record.
+//!
+//! It is opened before anything is done and ended before its caller hears. It goes on when the caller does
+//! not wait for it any longer: half an act is worse than one that nobody hears of.
+
+use std::sync::Arc;
+
+use serde_json::{Map, Value};
+
+use super::Gateway;
+use super::asking::unrecorded;
+use crate::approval::ClearedAct;
+use crate::approval::lifecycle::ApprovalStep;
+use crate::approval::request::{ApprovalChange, ApprovalRequest};
+use crate::audit::act::{ActChange, ActJournal, Ending, JournalParts, OpenAct};
+use crate::audit::event::{Draft, EventType};
+use crate::audit::payload::Object;
+use crate::audit::{Change, RecordError};
+use crate::error::{ErrorCode, Refusal};
+use crate::tools::acts::Act;
+
+/// An act that may be done, with what the record says of it before.
+pub(super) struct Leave {
+    pub(super) tool: String,
+    pub(super) cleared: ClearedAct,
+    /// The question that was answered with yes.
+    pub(super) approval: Option<Box<ApprovalRequest>>,
+    pub(super) requested: Object,
+}
+
+type Fields = Map<String, Value>;
+
+impl Gateway {
+    /// Opens an act, does it and ends it.
+    pub(super) async fn perform(self: &Arc<Self>, act: Box<dyn Act>, leave: Leave) -> Result<Fields, Refusal> {
+        if act.only_looks() && leave.approval.is_none() {
+            return act.perform(leave.cleared).await;
+        }
+        let Leave {
+            tool,
+            cleared,
+            approval,
+            requested,
+        } = leave;
+        let open = self.opening_of(&*act, tool, &cleared);
+        let used = cleared.approval().map(|id| id.as_str());
+        let event = Draft::new(
+            open.id.clone(),
+            open.opened_at,
+            open.correlation_id.clone(),
+            open.actor.clone(),
+            EventType::ActRequested,
+            requested
+                .optional_text("approval_id", used)
+                .optional_text("run_id", open.run_id.as_deref())
+                .finish(),
+        );
+        let opening = Change {
+            events: vec![event],
+            act: Some(ActChange::Open(open.clone())),
+            ..Change::default()
+        };
+        match self.commit(opening).await {
+            Ok(_) => {}
+            Err(RecordError::ApprovalMoved) => {
+                let message = "the same call uses this approval at this moment, or has used it; call again to ask anew";
+                return Err(Refusal::new(ErrorCode::Conflict, message));
+            }
+            Err(error) => return Err(unrecorded(&error)),
+        }
+        let parts = JournalParts {
+            record: self.ports.record.clone(),
+            redactor: self.ports.redactor.clone(),
+            clock: self.ports.clock.clone(),
+            ids: self.ports.ids.clone(),
+        };
+        let journal = ActJournal::new(parts, open);
+        let (gateway, cleared) = (self.clone(), cleared.opened(journal.clone()));
+        let ended = tokio::spawn(async move {
+            let performed = tokio::spawn(async move { act.perform(cleared).await }).await;
+            let outcome = performed.unwrap_or_else(|_| Err(broken()));
+            gateway.end(&journal, approval, outcome).await
+        });
+        ended.await.unwrap_or_else(|_| Err(broken()))
+    }
+
+    fn opening_of(&self, act: &dyn Act, tool: String, cleared: &ClearedAct) -> OpenAct {
+        let caller = cleared.caller();
+        let run = caller.run.as_ref().and_then(|run| run.run_id.as_ref());
+        OpenAct {
+            id: self.ports.ids.event(),
+            correlation_id: cleared.correlation_id().clone(),
+            actor: caller.actor.clone(),
+            tool,
+            action: act.action().map(str::to_owned),
+            approval: cleared.used_approval().cloned(),
+            run_id: run.map(|id| id.as_str().to_owned()),
+            systems: act.systems().iter().map(|system| (*system).to_owned()).collect(),
+            opened_at: self.ports.clock.now(),
+        }
+    }
+
+    /// Writes down how an act went; its approval comes to the same.
+    async fn end(
+        &self,
+        journal: &ActJournal,
+        approval: Option<Box<ApprovalRequest>>,
+        outcome: Result<Fields, Refusal>,
+    ) -> Result<Fields, Refusal> {
+        let mut closing = journal.closing(Ending::of(&outcome));
+        let step = match &outcome {
+            Ok(_) => ApprovalStep::Apply,
+            Err(_) => ApprovalStep::Fail,
+        };
+        let now = self.ports.clock.now();
+        closing.approvals = approval
+            .and_then(|given| ended_as(*given, step, now))
+            .into_iter()
+            .collect();
+        let mut closed = self.commit_patiently(closing.clone()).await;
+        if closed == Err(RecordError::ApprovalMoved) {
+            // Somebody gave the approval up meanwhile; the act was done, and that is what counts.
+            closing.approvals.clear();
+            closed = self.commit_patiently(closing).await;
+        }
+        match (closed, &outcome) {
+            (Ok(_), _) => {
+                self.ports.board.announce();
+                outcome
+            }
+            (Err(error), Ok(_)) => {
+                let message = format!("{error}; this was done, but its end could not be recorded");
+                Err(Refusal::new(ErrorCode::AuditUnavailable, message))
+            }
+            (Err(error), Err(refusal)) => {
+                tracing::warn!(%error, code = refusal.code.name(), "the end of an act could not be recorded");
+                outcome
+            }
+        }
+    }
+}
+
+fn ended_as(approval: ApprovalRequest, step: ApprovalStep, now: crate::clock::Timestamp) -> Option<ApprovalChange> {
+    let from = Some(approval.version);
+    let approval = approval.step(step, now).ok()?;
+    Some(ApprovalChange { approval, from })
+}
+
+/// Only a mistake of ours ends an act so.
+fn broken() -> Refusal {
+    Refusal::new(
+        ErrorCode::InternalError,
+        "the act broke off inside the server; see its log",
+    )
+}

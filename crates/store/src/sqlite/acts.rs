@@ -1,0 +1,162 @@
+//! Acts that are no commands while they are done, and the end of those whose process is gone.
+
+use countersign_gateway::approval::lifecycle::ApprovalStep;
+use countersign_gateway::approval::request::{ApprovalChange, ApprovalRequest};
+use countersign_gateway::audit::act::{ActChange, Ending, OpenAct, UsedApproval};
+use countersign_gateway::audit::event::{Actor, ActorType, ApprovalState};
+use countersign_gateway::audit::{Change, RecordError};
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::{ApprovalId, CorrelationId, EventId, IdSource};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+
+use super::ledger::Ledger;
+use super::{SqliteStore, WRITER_GONE, approvals, trouble};
+use crate::process::Process;
+
+const IS_GIVEN: &str = "SELECT 1 FROM approvals WHERE approval_id = ?1 AND version = ?2 AND state = 'approved'";
+const OPEN: &str = "INSERT INTO open_acts (act_id, correlation_id, actor_type, actor_id, tool, action, approval_id,
+         run_id, systems, opened_at_ms, process)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT DO NOTHING";
+const SYSTEMS: &str = "SELECT systems FROM open_acts WHERE act_id = ?1";
+const LEAVE_SYSTEMS: &str = "UPDATE open_acts SET systems = ?2 WHERE act_id = ?1";
+const CLOSE: &str = "DELETE FROM open_acts WHERE act_id = ?1";
+const LEFT_OPEN: &str = "SELECT act_id, correlation_id, actor_type, actor_id, tool, action, approval_id, run_id,
+         systems, opened_at_ms, process
+     FROM open_acts ORDER BY opened_at_ms LIMIT 500";
+const PROCESS: &str = "SELECT process FROM open_acts WHERE act_id = ?1";
+
+impl Ledger<'_> {
+    /// False where an act cannot be opened, or is open no longer.
+    pub(super) fn write_act(&self, change: &ActChange) -> rusqlite::Result<bool> {
+        match change {
+            ActChange::Open(act) => self.open_act(act),
+            ActChange::Told { act, system } => {
+                let left = self
+                    .statement(SYSTEMS)?
+                    .query_row([act.as_str()], |row| row.get::<_, String>(0))
+                    .optional()?;
+                let Some(left) = left else { return Ok(false) };
+                let mut systems = read_systems(&left);
+                systems.retain(|it| it != system);
+                let written = params![act.as_str(), write_systems(&systems)];
+                Ok(self.statement(LEAVE_SYSTEMS)?.execute(written)? == 1)
+            }
+            ActChange::Close { act } => Ok(self.statement(CLOSE)?.execute([act.as_str()])? == 1),
+        }
+    }
+
+    fn open_act(&self, act: &OpenAct) -> rusqlite::Result<bool> {
+        if let Some(UsedApproval { id, version }) = &act.approval
+            && !self
+                .statement(IS_GIVEN)?
+                .exists(params![id.as_str(), version.cast_signed()])?
+        {
+            return Ok(false);
+        }
+        let rows = self.statement(OPEN)?.execute(params![
+            act.id.as_str(),
+            act.correlation_id.as_str(),
+            act.actor.kind.as_str(),
+            act.actor.id,
+            act.tool,
+            act.action,
+            act.approval.as_ref().map(|used| used.id.as_str()),
+            act.run_id,
+            write_systems(&act.systems),
+            act.opened_at.as_millis(),
+            self.process(),
+        ])?;
+        Ok(rows == 1)
+    }
+}
+
+impl SqliteStore {
+    /// Ends acts whose process is gone. What they left half done is put right by their tools. Blocks.
+    pub(super) fn sweep_acts(&self, now: Timestamp, ids: &IdSource) -> Result<(), RecordError> {
+        let left = self.readers.read(|connection| {
+            let mut left = connection.prepare(LEFT_OPEN)?;
+            let rows = left.query_map([], |row| Ok((read(row)?, row.get::<_, String>(10)?)))?;
+            let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
+            let dead = rows.into_iter().filter(|(_, process)| !Process::is_alive(process));
+            dead.map(|(act, _)| {
+                let approval = match &act.approval {
+                    Some(used) => approvals::select(connection, "WHERE approval_id = ?1", [used.id.as_str()])?.pop(),
+                    None => None,
+                };
+                Ok((act, approval))
+            })
+            .collect::<rusqlite::Result<Vec<_>>>()
+        });
+        for (act, approval) in left.map_err(|error| trouble::unavailable(&error))? {
+            let outcome = self.send(abandoned(&act, approval, now, ids))?.blocking_recv();
+            match outcome.unwrap_or_else(|_| Err(RecordError::Unavailable(WRITER_GONE.to_owned()))) {
+                // Somebody else gave its approval up at this moment; the next sweep ends it.
+                Ok(_) | Err(RecordError::ApprovalMoved) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The end of an act whose process is gone: one event for each system that has not told how it went there.
+fn abandoned(act: &OpenAct, approval: Option<ApprovalRequest>, now: Timestamp, ids: &IdSource) -> Change {
+    let event = |system: Option<&str>| act.ended(system, Ending::ABANDONED, Actor::system("sweeper"), now, ids);
+    let mut events: Vec<_> = act.systems.iter().map(|system| event(Some(system))).collect();
+    if events.is_empty() {
+        events.push(event(None));
+    }
+    let given = approval.filter(|approval| approval.state() == ApprovalState::Approved);
+    let failed = given.and_then(|approval| {
+        let from = Some(approval.version);
+        let approval = approval.step(ApprovalStep::Fail, now).ok()?;
+        Some(ApprovalChange { approval, from })
+    });
+    Change {
+        events,
+        approvals: failed.into_iter().collect(),
+        act: Some(ActChange::Close { act: act.id.clone() }),
+        only_if_open: true,
+        ..Change::default()
+    }
+}
+
+/// Whether an act is being done, by a process that lives.
+pub(super) fn is_under_way(connection: &Connection, act: &str) -> rusqlite::Result<bool> {
+    let process = connection
+        .prepare_cached(PROCESS)?
+        .query_row([act], |row| row.get::<_, String>(0))
+        .optional()?;
+    Ok(process.is_some_and(|process| Process::is_alive(&process)))
+}
+
+fn read(row: &Row<'_>) -> rusqlite::Result<OpenAct> {
+    let kind: String = row.get(2)?;
+    let approval: Option<String> = row.get(6)?;
+    Ok(OpenAct {
+        id: EventId::trusted(row.get::<_, String>(0)?),
+        correlation_id: CorrelationId::trusted(row.get::<_, String>(1)?),
+        actor: Actor {
+            kind: ActorType::parse(&kind).unwrap_or(ActorType::System),
+            id: row.get(3)?,
+        },
+        tool: row.get(4)?,
+        action: row.get(5)?,
+        approval: approval.map(|id| UsedApproval {
+            id: ApprovalId::trusted(id),
+            // Only asked for when an act is opened.
+            version: 0,
+        }),
+        run_id: row.get(7)?,
+        systems: read_systems(&row.get::<_, String>(8)?),
+        opened_at: Timestamp::from_millis(row.get(9)?),
+    })
+}
+
+fn read_systems(text: &str) -> Vec<String> {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+fn write_systems(systems: &[String]) -> String {
+    serde_json::Value::from(systems).to_string()
+}

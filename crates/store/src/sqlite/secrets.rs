@@ -1,0 +1,167 @@
+//! Secrets on their way: each change over the version it was made from, values only sealed.
+
+use countersign_gateway::audit::{Pending, RecordError};
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::{CorrelationId, EventId};
+use countersign_gateway::tools::secrets::keeping::{
+    GithubScope, KeptSync, SecretSync, SecretSyncs, SyncChange, SyncState, SyncTarget, ValuePolicy,
+};
+use rusqlite::{Connection, Params, Row, params};
+
+use super::ledger::Ledger;
+use super::readers::Readers;
+use super::{SqliteStore, acts, trouble};
+
+const COLUMNS: &str = "sync_id, version, state, project_id, idempotency_key, digest, repository, environment, \
+     github_scope, github_secret, namespace, kubernetes_secret, kubernetes_key, policy, sealed_value, at_github, \
+     at_kubernetes, act_id, correlation_id, approval_id, created_at_ms, updated_at_ms";
+const INSERT: &str = "INSERT INTO secret_syncs (sync_id, version, state, project_id, idempotency_key, digest,
+         repository, environment, github_scope, github_secret, namespace, kubernetes_secret, kubernetes_key, policy,
+         sealed_value, at_github, at_kubernetes, act_id, correlation_id, approval_id, created_at_ms, updated_at_ms)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22)
+     ON CONFLICT DO NOTHING";
+const ADVANCE: &str = "UPDATE secret_syncs SET version = ?3, state = ?4, idempotency_key = ?5,
+         sealed_value = ?6, at_github = ?7, at_kubernetes = ?8, act_id = ?9, correlation_id = ?10, approval_id = ?11,
+         updated_at_ms = ?12
+     WHERE sync_id = ?1 AND version = ?2 AND (?4 <> 'open' OR NOT EXISTS
+         (SELECT 1 FROM secret_syncs AS other WHERE other.state = 'open' AND other.sync_id <> secret_syncs.sync_id
+             AND other.namespace = secret_syncs.namespace
+             AND other.kubernetes_secret = secret_syncs.kubernetes_secret))";
+
+impl Ledger<'_> {
+    /// False when the row does not stand where the change expects it, when its key is used, or when another act
+    /// works on the same Kubernetes Secret.
+    pub(super) fn write_sync(&self, change: &SyncChange) -> rusqlite::Result<bool> {
+        let (it, target) = (&change.sync, &change.sync.target);
+        let version = it.version.cast_signed();
+        let rows = match change.from {
+            Some(from) => self.statement(ADVANCE)?.execute(params![
+                it.id,
+                from.cast_signed(),
+                version,
+                it.state.as_str(),
+                it.idempotency_key,
+                it.sealed,
+                it.is_at_github,
+                it.is_at_kubernetes,
+                it.act.as_str(),
+                it.correlation_id.as_str(),
+                it.approval,
+                it.updated_at.as_millis(),
+            ])?,
+            None => self.statement(INSERT)?.execute(params![
+                it.id,
+                version,
+                it.state.as_str(),
+                it.project,
+                it.idempotency_key,
+                it.digest,
+                target.repository,
+                target.environment,
+                target.scope.as_str(),
+                target.github_secret,
+                target.namespace,
+                target.kubernetes_secret,
+                target.kubernetes_key,
+                it.policy.as_str(),
+                it.sealed,
+                it.is_at_github,
+                it.is_at_kubernetes,
+                it.act.as_str(),
+                it.correlation_id.as_str(),
+                it.approval,
+                it.created_at.as_millis(),
+                it.updated_at.as_millis(),
+            ])?,
+        };
+        Ok(rows == 1)
+    }
+}
+
+impl Readers {
+    fn syncs(&self, rest: &str, values: impl Params) -> Result<Vec<KeptSync>, RecordError> {
+        self.read(|connection| select(connection, rest, values))
+            .map_err(|error| trouble::unavailable(&error))
+    }
+}
+
+impl SecretSyncs for SqliteStore {
+    fn sync_by_key(&self, project: &str, key: &str) -> Pending<Result<Option<KeptSync>, RecordError>> {
+        let (project, key) = (project.to_owned(), key.to_owned());
+        self.read(move |readers| {
+            let rest = "WHERE project_id = ?1 AND idempotency_key = ?2 AND state <> 'given-up'";
+            Ok(readers.syncs(rest, [project.as_str(), key.as_str()])?.pop())
+        })
+    }
+
+    fn unfinished_sync_to(&self, target: &SyncTarget) -> Pending<Result<Option<KeptSync>, RecordError>> {
+        let target = target.clone();
+        self.read(move |readers| {
+            let rest = "WHERE state IN ('open', 'left') AND repository = ?1 AND environment = ?2 AND github_scope = ?3
+                     AND github_secret = ?4 AND namespace = ?5 AND kubernetes_secret = ?6 AND kubernetes_key = ?7
+                 ORDER BY updated_at_ms DESC LIMIT 1";
+            let values = params![
+                target.repository,
+                target.environment,
+                target.scope.as_str(),
+                target.github_secret,
+                target.namespace,
+                target.kubernetes_secret,
+                target.kubernetes_key,
+            ];
+            Ok(readers.syncs(rest, values)?.pop())
+        })
+    }
+
+    fn unfinished_syncs(&self) -> Pending<Result<Vec<KeptSync>, RecordError>> {
+        self.read(|readers| {
+            let rest = "WHERE state IN ('open', 'left') ORDER BY updated_at_ms LIMIT 500";
+            readers.syncs(rest, [])
+        })
+    }
+}
+
+fn select(connection: &Connection, rest: &str, values: impl Params) -> rusqlite::Result<Vec<KeptSync>> {
+    let sql = format!("SELECT {COLUMNS} FROM secret_syncs {rest}");
+    let mut statement = connection.prepare_cached(&sql)?;
+    let rows = statement
+        .query_map(values, read)?
+        .collect::<rusqlite::Result<Vec<_>>>()?;
+    rows.into_iter()
+        .map(|sync| {
+            let is_under_way = acts::is_under_way(connection, sync.act.as_str())?;
+            Ok(KeptSync { sync, is_under_way })
+        })
+        .collect()
+}
+
+/// The table holds no other words than these.
+fn read(row: &Row<'_>) -> rusqlite::Result<SecretSync> {
+    let text = |at: usize| row.get::<_, String>(at);
+    Ok(SecretSync {
+        id: text(0)?,
+        version: row.get::<_, i64>(1)?.cast_unsigned(),
+        state: SyncState::parse(&text(2)?).unwrap_or(SyncState::GivenUp),
+        project: text(3)?,
+        idempotency_key: row.get(4)?,
+        digest: text(5)?,
+        target: SyncTarget {
+            repository: text(6)?,
+            environment: text(7)?,
+            scope: GithubScope::parse(&text(8)?).unwrap_or(GithubScope::Environment),
+            github_secret: text(9)?,
+            namespace: text(10)?,
+            kubernetes_secret: text(11)?,
+            kubernetes_key: text(12)?,
+        },
+        policy: ValuePolicy::parse(&text(13)?).unwrap_or(ValuePolicy::Provided),
+        sealed: row.get(14)?,
+        is_at_github: row.get(15)?,
+        is_at_kubernetes: row.get(16)?,
+        act: EventId::trusted(text(17)?),
+        correlation_id: CorrelationId::trusted(text(18)?),
+        approval: row.get(19)?,
+        created_at: Timestamp::from_millis(row.get(20)?),
+        updated_at: Timestamp::from_millis(row.get(21)?),
+    })
+}
