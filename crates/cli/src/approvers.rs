@@ -67,7 +67,8 @@ pub(crate) fn outside(
     settings.http_approvers.iter().map(named).collect()
 }
 
-fn base(settings: &Settings, listening: Option<SocketAddr>) -> String {
+/// Where services reach this server.
+pub(crate) fn base(settings: &Settings, listening: Option<SocketAddr>) -> String {
     if let Some(url) = &settings.callback_url {
         return url.trim_end_matches('/').to_owned();
     }

@@ -19,13 +19,14 @@ use countersign_gateway::limits;
 use countersign_gateway::run::desk::RunDesk;
 use countersign_gateway::session::{Caller, Role, Transport};
 use countersign_gateway::tools::acts::Toolbox;
+use countersign_gateway::tools::feedback::FeedbackTool;
 use countersign_gateway::tools::jobs::JobTools;
 use countersign_gateway::tools::prompt::PromptTools;
 use countersign_gateway::tools::runs::RunTools;
-use countersign_store::SqliteStore;
+use countersign_store::Store;
 use countersign_store::session_files::SessionFiles;
 
-use crate::agents::{Around, Installed};
+use crate::agents::{Around, Grants, Installed};
 use crate::config::Settings;
 use crate::control;
 use crate::endpoints::{Door, JobEndpoints, Shared};
@@ -73,7 +74,11 @@ impl Workshop {
         let (record, redactor) = (&joined.record, started.redactor());
         let endpoints = Shared(JobEndpoints::new(door, record.clone(), joined.gateway.clone()));
         endpoints.sweep().await;
-        let mut boxes: Vec<Arc<dyn Toolbox>> = vec![prompt(started), RunTools::new(runs.clone(), record.clone())];
+        let mut boxes: Vec<Arc<dyn Toolbox>> = vec![
+            prompt(started),
+            RunTools::new(runs.clone(), record.clone()),
+            FeedbackTool::new(),
+        ];
         boxes.extend(more);
         boxes.extend(control::toolboxes(started, record));
         control::repair(&boxes);
@@ -87,6 +92,7 @@ impl Workshop {
                 supervisor: None,
             };
         };
+        let agents = agents.granting(grants(started, record));
         let offered = agents.offered();
         boxes.push(JobTools::new(desk.clone(), offered.clone()));
         joined.gateway.equip(boxes);
@@ -158,12 +164,7 @@ pub(crate) fn prompt(started: &Started) -> Arc<dyn Toolbox> {
 }
 
 /// Where people and tools bring work.
-pub(crate) fn desk(
-    settings: &Settings,
-    record: &Arc<SqliteStore>,
-    board: &Arc<Board>,
-    redactor: &Redactor,
-) -> Arc<JobDesk> {
+pub(crate) fn desk(settings: &Settings, record: &Arc<Store>, board: &Arc<Board>, redactor: &Redactor) -> Arc<JobDesk> {
     JobDesk::new(DeskParts {
         jobs: record.clone(),
         record: record.clone(),
@@ -187,6 +188,25 @@ pub(crate) fn installed(started: &Started, homes: &Path) -> Option<Installed> {
             start::say(&format!("warning: {error:#}"));
             None
         }
+    }
+}
+
+/// What the configuration gives to the agents of runs. A secret that cannot be read is not given.
+fn grants(started: &Started, record: &Arc<Store>) -> Grants {
+    let settings = &started.settings;
+    let token = settings.secret("github.agent_token");
+    let git_token = token.and_then(|secret| match secret.read(&started.surroundings) {
+        Ok(token) => Some(token),
+        Err(error) => {
+            start::say(&format!("warning: agents in runs get no GitHub token: {error:#}"));
+            None
+        }
+    });
+    let kubeconfig = settings.held("kubernetes.agent_kubeconfig");
+    Grants {
+        runs: record.clone(),
+        git_token,
+        kubeconfig: kubeconfig.and_then(|held| held.value.as_str().map(str::to_owned)),
     }
 }
 

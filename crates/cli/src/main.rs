@@ -14,6 +14,7 @@ mod whereabouts;
 mod wiring;
 
 mod config;
+mod delegations;
 mod edited;
 mod endpoints;
 mod github;

@@ -57,7 +57,7 @@ pub(crate) fn effective(settings: &Settings) -> anyhow::Result<EffectivePolicy> 
             start: settings.places.start.clone(),
             hidden: both_names(&settings.places.hidden),
         },
-        tools: ToolPolicies::new(layers(settings)?),
+        tools: ToolPolicies::with_declared(layers(settings)?, settings.tool_files.tools.clone()),
         sources: settings.sources.clone(),
         rule_sources: RuleSources {
             allowlist: set_by(settings, "command_policy.allowlist"),

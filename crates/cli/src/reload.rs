@@ -9,6 +9,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
@@ -25,11 +26,16 @@ use crate::config::{Flags, Surroundings};
 use crate::start::{self, Started};
 use crate::wiring;
 
+/// Time between two looks at the files that declare tools.
+const LOOK: Duration = Duration::from_secs(2);
+
 /// The policy of a process that stays.
 pub(crate) struct Reload {
     parts: ReloadParts,
     /// One at a time; holds the files as they were when they were last read.
     seen: Mutex<Vec<Stamp>>,
+    /// Those among them that declare tools, with their directories: people edit them by hand.
+    tool_files: Mutex<Vec<PathBuf>>,
 }
 
 pub(crate) struct ReloadParts {
@@ -45,10 +51,11 @@ pub(crate) struct ReloadParts {
 type Stamp = (PathBuf, Option<(u64, u64, u64, i64, i64)>);
 
 impl Reload {
-    pub(crate) fn new(parts: ReloadParts, files: Vec<PathBuf>) -> Arc<Self> {
+    pub(crate) fn new(parts: ReloadParts, files: Vec<PathBuf>, tool_files: Vec<PathBuf>) -> Arc<Self> {
         Arc::new(Self {
             parts,
             seen: Mutex::new(stamps(files)),
+            tool_files: Mutex::new(tool_files),
         })
     }
 
@@ -58,16 +65,27 @@ impl Reload {
         self.take(&mut seen, by).await
     }
 
-    /// Looks at the files whenever another process rings, for as long as this process lives.
+    /// Looks at the files whenever another process rings, and at those that declare tools from time to time,
+    /// for as long as this process lives.
     pub(crate) fn listen(self: &Arc<Self>) {
         let reload = Arc::downgrade(self);
         let mut changes = self.parts.board.changes();
         tokio::spawn(async move {
-            while changes.changed().await.is_ok() {
+            loop {
+                let rung = tokio::select! {
+                    rung = changes.changed() => match rung {
+                        Ok(()) => true,
+                        Err(_) => return,
+                    },
+                    () = tokio::time::sleep(LOOK) => false,
+                };
                 let Some(reload) = reload.upgrade() else { return };
                 let mut seen = reload.seen.lock().await;
-                let files = seen.iter().map(|(path, _)| path.clone()).collect();
-                if *seen != stamps(files) {
+                let declares = reload.tool_files.lock().await.clone();
+                let known = seen.iter().filter(|(path, _)| rung || declares.contains(path));
+                let known: Vec<Stamp> = known.cloned().collect();
+                let files = known.iter().map(|(path, _)| path.clone()).collect();
+                if known != stamps(files) {
                     // Why it failed is in the log and in the record.
                     let _ = reload.take(&mut seen, Actor::system("policy")).await;
                 }
@@ -98,6 +116,10 @@ impl Reload {
         match self.parts.gateway.adopt(started.policy.clone(), outlook, &by).await {
             Ok(adopted) => {
                 *seen = now;
+                self.tool_files
+                    .lock()
+                    .await
+                    .clone_from(&started.settings.tool_files.watched);
                 start::warn(&started);
                 match adopted {
                     Adopted::Now => tracing::info!(

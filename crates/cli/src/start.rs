@@ -15,11 +15,13 @@ use countersign_gateway::audit::redact::{self, Redactor, is_secret_name};
 use countersign_gateway::audit::row::Row;
 use countersign_gateway::audit::{Change, Record as _};
 use countersign_gateway::clock::Clock;
+use countersign_gateway::delegation::desk::DelegationDesk;
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::policy::effective::EffectivePolicy;
 use countersign_gateway::session::credential::Credentials;
 use countersign_gateway::session::lifetime::Sessions;
 use countersign_gateway::spine::{Gateway, Settings as SpineSettings};
+use countersign_gateway::tools::declared::DeclaredTools;
 use countersign_store::{Durability, Store};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
@@ -50,6 +52,8 @@ pub(crate) struct Joined {
     pub(crate) board: Arc<Board>,
     pub(crate) record: Arc<Store>,
     pub(crate) reload: Arc<Reload>,
+    /// Acts that services outside perform, where this process sends them.
+    pub(crate) delegations: Option<Arc<DelegationDesk>>,
 }
 
 /// The configuration cannot be used; exit code 2.
@@ -103,6 +107,7 @@ impl Started {
             .join(config::PROJECT_FILE);
         let mut files = vec![project, self.settings.state_dir.join(config::TRUSTED_FILE)];
         files.extend(self.surroundings.operator_file());
+        files.extend(self.settings.tool_files.watched.iter().cloned());
         files.extend(named.map(|path| self.surroundings.current_dir.join(path)));
         files
     }
@@ -201,6 +206,7 @@ impl Started {
                 redactor,
             },
             files,
+            self.settings.tool_files.watched.clone(),
         );
         Ok(Joined {
             gateway,
@@ -209,6 +215,7 @@ impl Started {
             board,
             record,
             reload,
+            delegations: None,
         })
     }
 
@@ -236,6 +243,12 @@ impl Started {
         let ids = IdSource::random();
         let actor = Actor::system("policy");
         let now = Clock::system().now();
+        let tools = &self.settings.tool_files.tools;
+        let tools = (!tools.is_empty()).then(|| {
+            let told = redactor.redact_json(&tools.changes(&DeclaredTools::default()));
+            let (event, correlation) = (ids.event(), ids.correlation());
+            Draft::new(event, now, correlation, actor.clone(), EventType::ToolsChanged, &told)
+        });
         let event = Draft::new(
             ids.event(),
             now,
@@ -245,7 +258,7 @@ impl Started {
             &payload,
         );
         let change = Change {
-            events: vec![event],
+            events: std::iter::once(event).chain(tools).collect(),
             ..Change::default()
         };
         record
@@ -269,7 +282,11 @@ impl Started {
             .filter_map(|it| it.read(&self.surroundings).ok());
         Redactor::new(redact::Config {
             patterns: self.settings.audit.redact_patterns.clone(),
-            secret_values: secret.map(|(_, value)| value.clone()).chain(configured).collect(),
+            secret_values: secret
+                .map(|(_, value)| value.clone())
+                .chain(configured)
+                .chain(self.settings.tool_files.secrets.iter().cloned())
+                .collect(),
         })
     }
 }

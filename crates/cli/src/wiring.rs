@@ -148,7 +148,7 @@ pub(crate) fn record(state_dir: &Path, options: Options) -> anyhow::Result<Store
 /// What the states of modern clients are signed with: the same in every server of this record, so that a
 /// client may come back to the next one.
 pub(crate) fn seal_key(record: &Store) -> SealKey {
-    SealKey::new(record.derived_key("request states of modern clients"))
+    SealKey::new(record.shared_key("request states of modern clients"))
 }
 
 /// The user this process runs as.

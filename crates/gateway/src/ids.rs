@@ -59,6 +59,8 @@ ids! {
     NoteId;
     /// One run (UUID).
     RunId;
+    /// One act that a service outside performs (UUID).
+    DelegationId;
 }
 
 impl SessionId {
@@ -155,6 +157,10 @@ impl IdSource {
 
     pub fn run(&self) -> RunId {
         RunId(self.uuid())
+    }
+
+    pub fn delegation(&self) -> DelegationId {
+        DelegationId(self.uuid())
     }
 
     pub fn note(&self) -> NoteId {

@@ -19,6 +19,7 @@ pub mod policy;
 
 pub mod approval;
 
+pub mod delegation;
 pub mod execution;
 
 pub mod audit;

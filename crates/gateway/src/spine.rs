@@ -29,7 +29,7 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tracing::{Instrument as _, Span};
 
 use crate::approval::Cleared;
@@ -47,6 +47,7 @@ use crate::catalog::definition::ToolDefinition;
 use crate::catalog::{self, Resolved, Tool};
 use crate::clock::Clock;
 use crate::commands::Commands;
+use crate::delegation::desk::DelegationDesk;
 use crate::error::{ErrorCode, Refusal};
 use crate::execution::live::Live;
 use crate::execution::{Ended, Executor, Gate, How};
@@ -62,7 +63,7 @@ use crate::policy::plan::Plan;
 use crate::service::{Answer, RefusedEnvelope, Service, ToolCall};
 use crate::session::{self, Admitted, Caller, Role};
 use crate::tools::acts::Toolbox;
-use crate::tools::exec::request::CommandRequest;
+use crate::tools::exec::request::{CommandRequest, CommandTool};
 pub use adopting::{Adopted, Outlook};
 use verdicts::Verdicts;
 use waiting::{Asking, Settled};
@@ -80,6 +81,8 @@ pub struct Gateway {
     lookups: tokio::sync::RwLock<()>,
     /// The tools that are no commands.
     toolboxes: OnceLock<Vec<Arc<dyn Toolbox>>>,
+    /// Where acts go that services outside perform.
+    delegations: OnceLock<Arc<DelegationDesk>>,
     /// Counts the policies under which tools are listed otherwise.
     lists: watch::Sender<u64>,
     /// What happens to jobs, where there are any.
@@ -169,6 +172,7 @@ impl Gateway {
             is_warm: AtomicBool::new(false),
             lookups: tokio::sync::RwLock::new(()),
             toolboxes: OnceLock::new(),
+            delegations: OnceLock::new(),
             lists: watch::Sender::new(0),
             news: OnceLock::new(),
             verdicts: Verdicts::default(),
@@ -185,6 +189,12 @@ impl Gateway {
     pub fn equip(&self, toolboxes: Vec<Arc<dyn Toolbox>>) {
         let first = self.toolboxes.set(toolboxes).is_ok();
         assert!(first, "a gateway is equipped once");
+    }
+
+    /// Lets tools of files give their work to services outside, once, before the first caller looks.
+    pub fn delegate(&self, desk: Arc<DelegationDesk>) {
+        let first = self.delegations.set(desk).is_ok();
+        assert!(first, "a gateway has one desk");
     }
 
     fn toolboxes(&self) -> &[Arc<dyn Toolbox>] {
@@ -218,7 +228,7 @@ impl Gateway {
             Tool::Command(kind) => return Ok(self.submit(admitted, kind, call, started).await),
             Tool::Status => self.status(&admitted, &call).await,
             Tool::Cancel => self.cancel(&admitted, &call).await,
-            Tool::Act(place) => return Ok(self.act(&admitted, place, &call, started).await),
+            Tool::Act(_) | Tool::Delegated(_) => return Ok(self.act(&admitted, &tool, &call, started).await),
         };
         Ok(self.called(&caller, &call, started, answer).await)
     }
@@ -270,8 +280,15 @@ impl Gateway {
             Settled::Elsewhere => return self.follow_elsewhere(&admitted, &live).await,
         };
 
+        if let CommandTool::Declared(tool) = &request.tool
+            && let Err(refusal) = tool.usage.begin(tool.name(), self.ports.clock.now())
+        {
+            let given = approval.as_deref().filter(|approval| !approval.automatic);
+            self.unused(&admitted, given, &refusal.message).await;
+            return self.refuse(&admitted, trace, &audit, &live, refusal).await;
+        }
         // Given up while it waits, a command does not begin.
-        let _turn = tokio::select! {
+        let _turns = tokio::select! {
             biased;
             () = live.cancelled() => {
                 let refusal = Refusal::new(ErrorCode::Cancelled, "the command was cancelled before it began");
@@ -279,7 +296,7 @@ impl Gateway {
                 self.unused(&admitted, given, &refusal.message).await;
                 return self.refuse(&admitted, trace, &audit, &live, refusal).await;
             }
-            turn = self.turns.clone().acquire_owned() => turn,
+            turns = self.turns_for(&request) => turns,
         };
         let plan = (in_force.policy.approval.mode == Mode::OnFailure).then(|| cleared.plan().clone());
         let mut ended = self.run(&admitted, cleared, &mut trace, opening, approval, &live).await;
@@ -303,6 +320,18 @@ impl Gateway {
             }
         }
         self.close(&admitted, trace, &audit, &live, ended).await;
+    }
+
+    /// The right to run: one turn of this process, and one of its tool where that has only so many.
+    async fn turns_for(
+        &self,
+        request: &CommandRequest,
+    ) -> (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>) {
+        let own = match &request.tool {
+            CommandTool::Declared(tool) => tool.usage.turn().await,
+            CommandTool::ExecuteCommand | CommandTool::ExecuteProcess | CommandTool::RunCommand => None,
+        };
+        (own, self.turns.clone().acquire_owned().await.ok())
     }
 
     /// What policy says of a request.

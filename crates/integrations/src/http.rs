@@ -13,7 +13,7 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::uri::Scheme;
-use hyper::{Request, StatusCode, Uri};
+use hyper::{Method, Request, StatusCode, Uri};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -173,9 +173,21 @@ pub struct Dialer {
 }
 
 impl Dialer {
-    /// Sends JSON and reads the answer, in `patience` altogether.
+    /// Posts JSON and reads the answer, in `patience` altogether.
     pub async fn post(
         &self,
+        endpoint: &Endpoint,
+        headers: &[Header],
+        body: Vec<u8>,
+        patience: Duration,
+    ) -> Result<Reply, SendError> {
+        self.send(Method::POST, endpoint, headers, body, patience).await
+    }
+
+    /// The same by another method. Without a body nothing is said of one.
+    pub async fn send(
+        &self,
+        method: Method,
         endpoint: &Endpoint,
         headers: &[Header],
         body: Vec<u8>,
@@ -187,7 +199,7 @@ impl Dialer {
         let mut line = connected
             .unwrap_or_else(|_| Err(late("connecting")))
             .map_err(SendError::Unreachable)?;
-        let request = request(endpoint, headers, body);
+        let request = request(method, endpoint, headers, body);
         let exchanged = tokio::time::timeout_at(deadline, line.exchange(request)).await;
         exchanged
             .unwrap_or_else(|_| Err(late("the answer")))
@@ -212,9 +224,10 @@ impl Dialer {
     }
 }
 
-fn request(endpoint: &Endpoint, headers: &[Header], body: Vec<u8>) -> Request<Full<Bytes>> {
+fn request(method: Method, endpoint: &Endpoint, headers: &[Header], body: Vec<u8>) -> Request<Full<Bytes>> {
+    let has_body = !body.is_empty();
     let mut request = Request::new(Full::new(Bytes::from(body)));
-    *request.method_mut() = hyper::Method::POST;
+    *request.method_mut() = method;
     let path = endpoint.uri.path_and_query().map_or("/", |path| path.as_str());
     *request.uri_mut() = path.parse().expect("it is part of an address that was read");
     let authority = endpoint.uri.authority().map_or("", |authority| authority.as_str());
@@ -222,7 +235,9 @@ fn request(endpoint: &Endpoint, headers: &[Header], body: Vec<u8>) -> Request<Fu
     let host = HeaderValue::from_str(authority).expect("an authority has only characters of a header");
     fields.insert(header::HOST, host);
     let json = HeaderValue::from_static("application/json");
-    fields.insert(header::CONTENT_TYPE, json.clone());
+    if has_body {
+        fields.insert(header::CONTENT_TYPE, json.clone());
+    }
     fields.insert(header::ACCEPT, json);
     fields.insert(header::USER_AGENT, HeaderValue::from_static("countersign"));
     for Header { name, value } in headers {

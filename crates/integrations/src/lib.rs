@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 pub mod approver;
+pub mod courier;
 pub mod github;
 pub mod github_secrets;
 pub mod http;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, Method, header};
 use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::reading::Records;
+use countersign_gateway::delegation::desk::DelegationDesk;
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::job::desk::JobDesk;
 use countersign_gateway::job::news::JobNews;
@@ -25,6 +26,8 @@ pub struct Office {
     pub logins: Arc<dyn Logins>,
     pub rules: Arc<dyn StandingRules>,
     pub policy: Arc<dyn Explains>,
+    /// Acts that services outside perform, where there are any.
+    pub delegations: Option<Arc<DelegationDesk>>,
     pub jobs: Arc<JobDesk>,
     pub job_news: Arc<JobNews>,
     pub runs: ManualRuns,

@@ -16,19 +16,28 @@ use countersign_gateway::audit::row::Row;
 use countersign_gateway::audit::summary::{MetricsSummary, Period};
 use countersign_gateway::audit::{Change, Committed, Pending, Record, RecordError, StoredCommand};
 use countersign_gateway::clock::Timestamp;
+use countersign_gateway::delegation::{Delegation, Delegations};
+use countersign_gateway::github::delivery::{Deliveries, Delivery};
+use countersign_gateway::github::message::{Messages, Untold};
 use countersign_gateway::ids::{
-    ApprovalId, ConversationId, CorrelationId, CredentialId, EventId, IdSource, JobId, JobSessionId, RequestId,
-    SessionId,
+    ApprovalId, ConversationId, CorrelationId, CredentialId, DelegationId, EventId, IdSource, JobId, JobSessionId,
+    RequestId, RunId, SessionId,
 };
 use countersign_gateway::job::driver::Usage;
 use countersign_gateway::job::event::StoredEvent;
 use countersign_gateway::job::keeping::{AbandonedJob, AgentProcess, JobFilter, Jobs, Note};
+use countersign_gateway::job::lifecycle::JobStatus;
 use countersign_gateway::job::session::JobSession;
 use countersign_gateway::job::state::Job;
+use countersign_gateway::run::keeping::{Link, LinkEnd, RunFilter, Runs};
+use countersign_gateway::run::session::AgentSession;
+use countersign_gateway::run::state::Run;
 use countersign_gateway::session::credential::{Credential, Credentials, TokenName};
 use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState};
 use countersign_gateway::session::login::{Entered, Logins};
 use countersign_gateway::session::{Caller, Role};
+use countersign_gateway::tools::database::keeping::{Databases, Kept};
+use countersign_gateway::tools::secrets::keeping::{KeptSync, SecretSyncs, SyncTarget};
 use serde_json::Value;
 use tokio::sync::watch;
 
@@ -81,6 +90,14 @@ impl Store {
         }
     }
 
+    /// A secret for one purpose that every process of the record has, on whichever node.
+    pub fn shared_key(&self, purpose: &str) -> [u8; 32] {
+        match self {
+            Self::Sqlite(store) => store.derived_key(purpose),
+            Self::Postgres(store) => store.shared_key(purpose),
+        }
+    }
+
     /// Knows the tokens in force, for whoever serves.
     pub fn credentials(&self) -> Arc<dyn Credentials> {
         match self {
@@ -118,7 +135,7 @@ macro_rules! handed_on {
 type Answer<T> = Pending<Result<T, RecordError>>;
 
 handed_on! {
-    /// A secret for one purpose, the same in every process of this record.
+    /// A secret for one purpose, the same in every process of this state directory.
     fn derived_key(&self, purpose: &str) -> [u8; 32];
     /// The public half of the key that signs this record, in hexadecimal.
     fn public_key(&self) -> &str;
@@ -158,6 +175,14 @@ handed_on! {
     fn create_token(
         &self, role: Role, name: &TokenName, run: Option<String>, by: Actor, ids: &IdSource
     ) -> Result<Made, TokenError>;
+    /// Makes the token of a job's agent. Blocks.
+    fn create_job_token(&self, job: &Job, by: &Actor, ids: &IdSource) -> Result<Made, TokenError>;
+    /// Makes a token of a run. Blocks.
+    fn create_run_token(
+        &self, name: &TokenName, run: &str, lives: Duration, by: Actor, ids: &IdSource
+    ) -> Result<Made, TokenError>;
+    /// Tokens of jobs that nobody looks after any more. Blocks.
+    fn stray_job_tokens(&self) -> Result<Vec<Credential>, TokenError>;
     /// All tokens, the newest last. Blocks.
     fn tokens(&self) -> Result<Vec<Credential>, TokenError>;
     /// Revokes a token, named by its id or, while it is in force, by its name. Blocks.
@@ -208,6 +233,7 @@ handed_on! {
     fn find(&self, id: &JobId) -> Answer<Option<Job>>;
     fn list(&self, filter: JobFilter) -> Answer<Vec<Job>>;
     fn open_of(&self, owner: &CredentialId) -> Answer<usize>;
+    fn count(&self) -> Answer<Vec<(JobStatus, usize)>>;
     fn waiting(&self, now: Timestamp, limit: usize) -> Answer<Vec<Job>>;
     fn next_wake(&self, now: Timestamp) -> Answer<Option<Timestamp>>;
     fn abandoned(&self, silent_since: Timestamp) -> Answer<Vec<AbandonedJob>>;
@@ -228,4 +254,45 @@ handed_on! {
     fn enter(&self, credential: &Credential) -> Answer<Entered>;
     fn who(&self, secret: &str) -> Answer<Option<Caller>>;
     fn leave(&self, secret: &str) -> Answer<()>;
+}
+
+handed_on! {
+    port Runs
+    fn find_run(&self, id: &RunId) -> Answer<Option<Run>>;
+    fn list_runs(&self, filter: RunFilter) -> Answer<Vec<Run>>;
+    fn runs_due(&self, limit: usize) -> Answer<Vec<Run>>;
+    fn jobs_left(&self, limit: usize) -> Answer<Vec<(JobId, RunId)>>;
+    fn agent_session(&self, run: &RunId) -> Answer<Option<AgentSession>>;
+    fn links_of(&self, end: LinkEnd) -> Answer<Vec<Link>>;
+}
+
+handed_on! {
+    port Deliveries
+    fn pending_deliveries(&self, now: Timestamp, limit: usize) -> Answer<Vec<Delivery>>;
+}
+
+handed_on! {
+    port Messages
+    fn untold(&self, now: Timestamp, limit: usize) -> Answer<Vec<Untold>>;
+}
+
+handed_on! {
+    port Delegations
+    fn find_delegation(&self, id: &DelegationId) -> Answer<Option<Delegation>>;
+    fn delegations_of(&self, id: &CorrelationId) -> Answer<Vec<Delegation>>;
+    fn untold(&self, owner: &CredentialId, binding: &str) -> Answer<Option<Delegation>>;
+    fn overdue(&self, now: Timestamp, limit: usize) -> Answer<Vec<Delegation>>;
+}
+
+handed_on! {
+    port Databases
+    fn find_database(&self, name: &str) -> Answer<Option<Kept>>;
+    fn unsettled_databases(&self) -> Answer<Vec<Kept>>;
+}
+
+handed_on! {
+    port SecretSyncs
+    fn sync_by_key(&self, project: &str, key: &str) -> Answer<Option<KeptSync>>;
+    fn unfinished_sync_to(&self, target: &SyncTarget) -> Answer<Option<KeptSync>>;
+    fn unfinished_syncs(&self) -> Answer<Vec<KeptSync>>;
 }

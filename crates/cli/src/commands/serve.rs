@@ -23,6 +23,7 @@ use tokio::task::JoinSet;
 use crate::approvers::{self, Approvers};
 use crate::cli::Serve;
 use crate::config::{Flags, OperatorsFile, Settings, StandingParts};
+use crate::delegations;
 use crate::endpoints::Door;
 use crate::github;
 use crate::jobs::Workshop;
@@ -58,7 +59,8 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
             outside: approvers::outside(settings, &started.surroundings, Some(address))?,
         };
         let homes = launchpad.directories.homes.clone();
-        let joined = started.joined(launchpad, approvers, settings.answer_within).await?;
+        let mut joined = started.joined(launchpad, approvers, settings.answer_within).await?;
+        joined.delegations = Some(delegations::open(&started, &joined, Some(address)));
         if !address.ip().is_loopback() {
             require_authentication(settings, &joined.record)
                 .map_err(|missing| BadUsage(format!("refusing to listen on {address}: {missing}")))?;
@@ -151,6 +153,7 @@ pub(crate) fn options(
             logins: joined.record.clone(),
             rules: Arc::new(rules),
             policy: Arc::new(joined.gateway.clone()),
+            delegations: joined.delegations,
             jobs: workshop.desk.clone(),
             job_news: workshop.news.clone(),
             runs: ManualRuns {

@@ -8,6 +8,7 @@ use countersign_server::stdio::{StdioOptions, serve_stdio};
 
 use crate::approvers::{self, Approvers};
 use crate::config::Flags;
+use crate::delegations;
 use crate::endpoints::Door;
 use crate::github;
 use crate::jobs::Workshop;
@@ -35,6 +36,7 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
         let joined = started
             .joined(launchpad, approvers, started.settings.answer_within)
             .await?;
+        delegations::open(&started, &joined, None);
         joined.reload.listen();
         let door = Door::OfServer(started.settings.state_dir.clone());
         let labels = github.counter(&joined.record).map(|counter| counter.tools());

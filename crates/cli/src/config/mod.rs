@@ -7,6 +7,7 @@
 
 mod agents;
 mod approvers;
+mod declared;
 mod load;
 mod secret;
 mod settings;
@@ -39,6 +40,7 @@ mod tests;
 
 pub(crate) use agents::{AgentSettings, built_in as built_in_agents};
 pub(crate) use approvers::HttpApproverSettings;
+pub(crate) use declared::problems_of as problems_of_tool_file;
 pub(crate) use environment::find_database;
 pub(crate) use hidden::AGENTS_OWN;
 pub(crate) use load::{PROJECT_FILE, find_state_dir, inside, load};

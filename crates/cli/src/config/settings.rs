@@ -12,6 +12,7 @@ use serde_json::Value as Json;
 use super::agents::{self, AgentSettings};
 use super::approvers::{self, HttpApproverSettings};
 use super::check;
+use super::declared::{self, ToolFiles};
 use super::hidden;
 use super::load::{Gathered, inside};
 use super::merge::{Effective, Held};
@@ -44,6 +45,8 @@ pub(crate) struct Settings {
     pub(crate) agents: Vec<AgentSettings>,
     /// Agents at work at once.
     pub(crate) processes_max: Option<usize>,
+    /// Tools that files declare.
+    pub(crate) tool_files: ToolFiles,
     /// How long a run may work.
     pub(crate) run_time: Duration,
     /// What a run's agent is told, with places that the run fills.
@@ -151,7 +154,7 @@ impl Settings {
             database,
             cwd_roots,
             operator_file,
-            sources,
+            mut sources,
             mut warnings,
         } = gathered;
         check::settle(&mut effective, problems, &mut warnings);
@@ -181,6 +184,8 @@ impl Settings {
                 reason,
             });
         }
+        let tool_files = declared::load(&effective, surroundings, &state_dir, workspace, problems, &mut warnings);
+        sources.extend(tool_files.sources.iter().cloned());
         Some(Self {
             command: read.command(),
             approval: read.approval(),
@@ -200,6 +205,7 @@ impl Settings {
             http_approvers,
             agents: agents::read(&effective),
             processes_max: read.number("jobs.maxProcesses"),
+            tool_files,
             run_time: Duration::from_secs(read.whole("runs.timeout_seconds")).min(limits::RUN_TIME_MAX),
             run_prompt: read.maybe("runs.prompt"),
             callback_token,

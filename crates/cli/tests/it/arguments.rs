@@ -228,7 +228,7 @@ fn calls_outside_the_tools_are_protocol_errors() {
 }
 
 #[test]
-fn five_tools_are_listed_with_schemas() {
+fn the_tools_that_are_always_there_are_listed_with_schemas() {
     let bench = Bench::allowing("ls");
     let mut server = Server::start(&bench);
     let id = server.request("tools/list", json!({}));
@@ -242,7 +242,8 @@ fn five_tools_are_listed_with_schemas() {
             "execute_process",
             "run_command",
             "command_status",
-            "command_cancel"
+            "command_cancel",
+            "owner.feedback.request"
         ]
     );
     for tool in tools {

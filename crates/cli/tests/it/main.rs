@@ -48,6 +48,7 @@ mod approvers;
 mod callbacks;
 mod consulted;
 mod crash;
+mod declared;
 mod invocations;
 mod jobs;
 mod questions;
@@ -56,4 +57,5 @@ mod unrecorded;
 mod watched;
 
 mod exec;
+mod github;
 mod rest;

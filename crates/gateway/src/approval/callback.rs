@@ -7,10 +7,11 @@
 use serde_json::Value;
 
 use super::board::DecideError;
+use super::question::Given;
 use super::request::Choice;
 use crate::audit::RecordError;
 use crate::audit::event::{Actor, ActorType};
-use crate::ids::{ApprovalId, CorrelationId};
+use crate::ids::{ApprovalId, CorrelationId, DelegationId};
 use crate::limits;
 
 /// Who decided, where a callback does not say.
@@ -93,7 +94,7 @@ impl Word {
     }
 }
 
-/// Which question is meant; a callback names at least one of the two.
+/// What is meant; a callback names at least one of them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Meant {
     Question {
@@ -101,8 +102,14 @@ pub enum Meant {
         /// Named besides; it must be the question's own.
         correlation_id: Option<CorrelationId>,
     },
-    /// The one question of this call.
+    /// The one question of this call, or the act that it was about.
     Call(CorrelationId),
+    /// An act that was given to an executor.
+    Act {
+        id: DelegationId,
+        /// Named besides; it must be the act's own.
+        correlation_id: Option<CorrelationId>,
+    },
 }
 
 /// One callback of somebody who holds the token.
@@ -119,6 +126,10 @@ pub struct Callback {
     /// The caller's own name for what it did.
     pub request_id: Option<String>,
     pub metadata: Option<Value>,
+    /// What a question is answered with.
+    pub answer: Option<Given>,
+    /// What an executor's work came to.
+    pub result: Option<Value>,
 }
 
 impl Callback {

@@ -26,6 +26,7 @@ use crate::policy::decide::{Permit, Question};
 use crate::policy::plan::Plan;
 use crate::session::{Admitted, Caller};
 use binding::Binding;
+use question::Answered;
 use request::{ApprovalRequest, Ballot, Choice, Decider};
 
 /// Port: somebody whom this process asks by itself. Everybody else finds the question on the board.
@@ -156,6 +157,7 @@ pub struct ClearedAct {
     caller: Caller,
     correlation_id: CorrelationId,
     approval: Option<UsedApproval>,
+    answer: Option<Answered>,
     /// None for a look.
     journal: Option<ActJournal>,
 }
@@ -167,6 +169,11 @@ impl ClearedAct {
 
     pub fn correlation_id(&self) -> &CorrelationId {
         &self.correlation_id
+    }
+
+    /// What a person answered, where the act is a question.
+    pub fn answer(&self) -> Option<&Answered> {
+        self.answer.as_ref()
     }
 
     /// The approval by which it may be done, where one was needed.
@@ -199,6 +206,7 @@ pub fn allow_act(_permit: ActPermit, admitted: &Admitted, correlation_id: Correl
         caller: admitted.caller().clone(),
         correlation_id,
         approval: None,
+        answer: None,
         journal: None,
     }
 }
@@ -216,6 +224,7 @@ pub fn clear_act(
     Ok(ClearedAct {
         caller: admitted.caller().clone(),
         correlation_id: approval.correlation_id.clone(),
+        answer: approval.answer().cloned(),
         approval: Some(UsedApproval {
             id: approval.id.clone(),
             version: approval.version,

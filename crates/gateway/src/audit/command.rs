@@ -20,7 +20,7 @@ pub struct CommandAuditRecord {
     pub arguments: Vec<String>,
     pub working_directory: String,
     pub policy_snapshot: Arc<Payload>,
-    pub tool: &'static str,
+    pub tool: String,
     pub caller_id: Option<String>,
     /// The rule by which policy refused it; a request that passed has its rule in an event of its own.
     pub denied_by: Option<Rule>,
@@ -48,7 +48,7 @@ impl CommandAuditRecord {
             arguments,
             working_directory: redactor.redact_text(directory).into_owned(),
             policy_snapshot: snapshot,
-            tool: request.tool.name(),
+            tool: request.tool.name().to_owned(),
             caller_id: request
                 .caller_id
                 .as_deref()
@@ -58,14 +58,14 @@ impl CommandAuditRecord {
     }
 
     /// For arguments that could not even be read: what was asked is unknown.
-    pub fn unreadable(request_id: RequestId, tool: &'static str, snapshot: Arc<Payload>) -> Self {
+    pub fn unreadable(request_id: RequestId, tool: &str, snapshot: Arc<Payload>) -> Self {
         Self {
             request_id,
             command: String::new(),
             arguments: Vec::new(),
             working_directory: String::new(),
             policy_snapshot: snapshot,
-            tool,
+            tool: tool.to_owned(),
             caller_id: None,
             denied_by: None,
         }
@@ -94,7 +94,7 @@ impl CommandAuditRecord {
             .whole("duration_ms", i64::try_from(end.duration_ms).unwrap_or(i64::MAX))
             .texts("sandbox", end.sandbox.iter().copied())
             .part("policy_snapshot", &self.policy_snapshot)
-            .text("tool", self.tool)
+            .text("tool", &self.tool)
             .optional_text("caller_id", self.caller_id.as_deref())
             .optional_text("error_message", end.error_message)
             .optional_text("rule", self.denied_by.as_ref().map(|rule| rule.name.as_str()))

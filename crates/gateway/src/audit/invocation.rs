@@ -204,12 +204,16 @@ pub(super) fn arguments(entry: &Entry) -> Map<String, Value> {
         let named = names.iter().filter_map(Value::as_str);
         return named.map(|name| (name.to_owned(), json!(NOT_READ))).collect();
     }
+    // What a declared tool was called with stands beside what that became.
+    if let Value::Object(given) = &payload["tool_arguments"] {
+        return given.clone();
+    }
     let tool = CommandTool::ALL
         .into_iter()
         .find(|tool| Some(tool.name()) == entry.text("tool"));
     let (command, args, directory) = match tool {
         Some(CommandTool::ExecuteCommand) | None => ("command", None, "cwd"),
-        Some(CommandTool::ExecuteProcess) => ("file", Some("args"), "cwd"),
+        Some(CommandTool::ExecuteProcess | CommandTool::Declared(_)) => ("file", Some("args"), "cwd"),
         Some(CommandTool::RunCommand) => ("command", Some("args"), "working_directory"),
     };
     let mut told = Map::new();

@@ -23,6 +23,7 @@ use std::pin::Pin;
 
 use crate::approval::request::ApprovalChange;
 use crate::clock::Timestamp;
+use crate::delegation::DelegationChange;
 use crate::github::delivery::DeliveryChange;
 use crate::github::message::KeptMessage;
 use crate::ids::{CredentialId, EventId, RequestId, SessionId};
@@ -97,6 +98,8 @@ pub struct Change {
     pub filed: Vec<Filed>,
     /// Runs that were set off or took a step; all of them, or nothing of the change.
     pub runs: Vec<RunChange>,
+    /// Acts of services outside that began or ended; all of them, or nothing of the change.
+    pub delegations: Vec<DelegationChange>,
     /// What belongs together from now on; what was linked so before stays as it is.
     pub links: Vec<Link>,
     /// Leases that are taken or given back; all of them, or nothing of the change.
@@ -219,6 +222,9 @@ pub enum RecordError {
     /// The run is no longer where the change expected it, or its issue has one that waits or works already.
     #[error("the run has meanwhile moved on")]
     RunMoved,
+    /// The act of a service outside is no longer where the change expected it.
+    #[error("the act has meanwhile ended")]
+    DelegationMoved,
     /// What a tool acts upon is no longer as the change expected it, or another call has it.
     #[error("what this acts upon has meanwhile changed")]
     TargetMoved,

@@ -52,8 +52,14 @@ impl Redactor {
     /// One that knows the secrets among a call's own variables as well; none where there are none.
     pub fn knowing<'v>(&self, variables: impl IntoIterator<Item = (&'v str, &'v str)>) -> Option<Self> {
         let secret = variables.into_iter().filter(|(name, _)| is_secret_name(name));
-        let values = secret.map(|(_, value)| value.trim_end());
+        self.hiding(secret.map(|(_, value)| value))
+    }
+
+    /// One that knows these values as well; none where there are none that could be told from other text.
+    pub fn hiding<'v>(&self, values: impl IntoIterator<Item = &'v str>) -> Option<Self> {
         let mut given: Vec<_> = values
+            .into_iter()
+            .map(str::trim_end)
             .filter(|value| value.len() >= VALUE_BYTES_MIN)
             .map(str::to_owned)
             .collect();

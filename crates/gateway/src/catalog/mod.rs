@@ -13,31 +13,36 @@ use crate::policy::effective::EffectivePolicy;
 use crate::service::ToolCall;
 use crate::session::{Admitted, Caller};
 use crate::tools::acts::Toolbox;
+use crate::tools::declared::DeclaredTool;
 use crate::tools::exec::request::CommandTool;
 use crate::tools::exec::schema;
 use definition::ToolDefinition;
 
 /// The tools by kind.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Tool {
     Command(CommandTool),
     Status,
     Cancel,
     /// A tool of a toolbox, by its place.
     Act(usize),
+    /// A tool of a file that a service outside performs.
+    Delegated(Arc<DeclaredTool>),
 }
 
 impl Tool {
-    fn by_name(name: &str, boxes: &[Arc<dyn Toolbox>]) -> Option<Self> {
+    fn by_name(policy: &EffectivePolicy, name: &str, boxes: &[Arc<dyn Toolbox>]) -> Option<Self> {
         let holds = |toolbox: &Arc<dyn Toolbox>| toolbox.offers(name);
         match name {
             "command_status" => Some(Self::Status),
             "command_cancel" => Some(Self::Cancel),
-            _ => CommandTool::ALL
-                .into_iter()
-                .find(|tool| tool.name() == name)
-                .map(Self::Command)
-                .or_else(|| boxes.iter().position(holds).map(Self::Act)),
+            _ => {
+                let declared = || policy.tools.declared().find(name).cloned().map(Self::Delegated);
+                let command = policy.tools.command_tool(name).map(Self::Command);
+                command
+                    .or_else(|| boxes.iter().position(holds).map(Self::Act))
+                    .or_else(declared)
+            }
         }
     }
 }
@@ -64,7 +69,7 @@ pub fn resolve(
     call: ToolCall,
 ) -> Result<Resolved, Box<NotThere>> {
     let context = policy.context(admitted.caller());
-    match Tool::by_name(&call.tool, boxes).filter(|_| policy.tools.sees(&context, &call.tool).is_ok()) {
+    match Tool::by_name(policy, &call.tool, boxes).filter(|_| policy.tools.sees(&context, &call.tool).is_ok()) {
         Some(tool) => Ok(Resolved { admitted, tool, call }),
         None => {
             let name = brief(&call.tool);
@@ -81,6 +86,7 @@ pub fn listed(policy: &EffectivePolicy, boxes: &[Arc<dyn Toolbox>], caller: &Cal
     schema::definitions()
         .into_iter()
         .chain(boxes.iter().flat_map(|toolbox| toolbox.definitions()))
+        .chain(policy.tools.declared().iter().map(|tool| tool.definition.clone()))
         .filter(|tool| policy.tools.lists(&context, &tool.name))
         .collect()
 }

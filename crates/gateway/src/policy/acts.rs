@@ -32,6 +32,11 @@ pub struct ActQuestion {
 }
 
 impl ActPermit {
+    /// What is nothing but a question is asked, also where policy would let it pass.
+    pub(crate) fn into_question(self) -> ActQuestion {
+        ActQuestion { rule: self.rule }
+    }
+
     pub fn rule(&self) -> &Rule {
         &self.rule
     }

@@ -16,7 +16,8 @@ use super::planning::{self, Reading, Remembered, named_programs, with_chains};
 use super::tools::{Ruling, ToolUse};
 use super::whitelist::{self, Asked, Candidate, Environment, Input, WhitelistRule};
 use crate::error::{ErrorCode, Refusal};
-use crate::tools::exec::request::{Act, CommandRequest};
+use crate::tools::declared::DeclaredTool;
+use crate::tools::exec::request::{Act, CommandRequest, CommandTool};
 
 /// What policy looks at besides the request.
 pub struct Surroundings<'a> {
@@ -136,6 +137,9 @@ pub fn decide(
         Ok((plan, reading)) => {
             let used = ToolUse::of(request.tool.name());
             let ruling = policy.tools.ruling(context, &used);
+            if let CommandTool::Declared(tool) = &request.tool {
+                return judge_declared(ruling, tool, plan);
+            }
             judge(policy, ruling, request, plan, &reading, around.programs)
         }
         Err(refusal) => {
@@ -226,6 +230,31 @@ fn judge(
                 ),
             ),
         },
+    }
+}
+
+/// A declared tool is judged by what its file and the layers say of it. The file is the operator's leave
+/// for this program, its reach and its network, so neither mode nor whitelist has a say.
+fn judge_declared(ruling: Ruling, tool: &DeclaredTool, plan: Plan) -> Verdict {
+    match ruling {
+        Ruling::Deny(rule) => {
+            let message = rule.reason.clone();
+            deny(rule, message)
+        }
+        Ruling::Absent(rule) => Verdict::Deny(Denial {
+            refusal: Refusal::new(ErrorCode::UnknownTool, rule.reason.clone()),
+            rule,
+        }),
+        Ruling::Ask(rule) => Verdict::Ask(Question::new(plan, rule)),
+        Ruling::Allow => Verdict::Allow(Permit {
+            plan: Box::new(plan),
+            rule: rule(
+                "tool file",
+                &tool.source,
+                "the file that declares the tool lets it run unasked",
+            ),
+            auto_approved: false,
+        }),
     }
 }
 

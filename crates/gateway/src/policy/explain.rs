@@ -57,7 +57,7 @@ pub trait Explains: Send + Sync + 'static {
 /// Explains a call, whatever its tool.
 pub fn explain(policy: &EffectivePolicy, call: &Supposed, around: &Surroundings<'_>) -> Explained {
     let context = policy.tools.context(call.role, call.run.as_ref());
-    let kind = CommandTool::ALL.into_iter().find(|tool| tool.name() == call.tool);
+    let kind = policy.tools.command_tool(&call.tool);
     match kind {
         Some(kind) => command(policy, &context, kind, &call.arguments, around),
         None => other(policy, &context, call),
@@ -72,7 +72,10 @@ fn command(
     arguments: &Map<String, Value>,
     around: &Surroundings<'_>,
 ) -> Explained {
-    let (verdict, took_part) = match (policy.tools.sees(context, kind.name()), request::read(kind, arguments)) {
+    let (verdict, took_part) = match (
+        policy.tools.sees(context, kind.name()),
+        request::read(kind.clone(), arguments),
+    ) {
         (Err(rule), _) => {
             let refusal = Refusal::new(ErrorCode::UnknownTool, rule.reason.clone());
             let part = took_part::of_tool(policy, context, &ToolUse::of(kind.name()));

@@ -352,7 +352,7 @@ fn listed(words: &[&str]) -> String {
 }
 
 /// Matches a name against a pattern in which `*` stands for any text.
-pub(super) fn glob(pattern: &str, name: &str) -> bool {
+pub fn glob(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(rest) = parts.next().and_then(|first| name.strip_prefix(first)) else {
         return false;

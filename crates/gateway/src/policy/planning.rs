@@ -15,7 +15,7 @@ use super::places::{self, Place};
 use super::plan::{ExecRights, Plan, PlannedAct, RunAs};
 use crate::error::{ErrorCode, Refusal};
 use crate::limits;
-use crate::tools::exec::request::{Act, CommandRequest};
+use crate::tools::exec::request::{Act, CommandRequest, CommandTool};
 
 /// The request's commands as read, for the whitelist.
 pub(super) enum Reading {
@@ -35,7 +35,11 @@ pub(super) fn plan(
 ) -> Result<(Plan, Reading), Refusal> {
     let place = places::settle(&policy.places, request.cwd.as_deref(), around.directories)?;
     check_hidden(&place, &policy.places.hidden)?;
-    let timeout = settle_timeout(policy, request.timeout)?;
+    let timeout = match (&request.tool, request.timeout) {
+        // The shorter of what its file and the policy give.
+        (CommandTool::Declared(_), Some(declared)) => declared.min(policy.command.timeout_max),
+        (_, asked) => settle_timeout(policy, asked)?,
+    };
     let env = settle_env(policy, request, around)?;
     let (act, used, reading) = read_act(policy, request, &place, around)?;
     let exec = exec_rights(policy, &act, &used, around);
@@ -147,6 +151,11 @@ fn read_act(
     let list = &policy.command.allowlist;
     match &request.act {
         Act::Argv { file, args } => {
+            // The file that declares a tool is the leave for its program.
+            let list = match &request.tool {
+                CommandTool::Declared(_) => &Allowlist::Any,
+                CommandTool::ExecuteCommand | CommandTool::ExecuteProcess | CommandTool::RunCommand => list,
+            };
             let uses = allowlist::check_argv(file, args, list, around.programs).map_err(not_allowed)?;
             let Some(program) = find(file, &place.cwd.path, around.programs) else {
                 return Err(not_found(file, &policy.command.path));

@@ -179,7 +179,7 @@ fn request_of(question: &ApprovalRequest) -> Result<(CommandRequest, Line), Refu
         line::read(text, Limits::STANDARD).map_err(|error| none(format!("the command cannot be read: {error}")))?;
     let act = match tool {
         CommandTool::ExecuteCommand => Act::Line(text.to_owned()),
-        CommandTool::ExecuteProcess | CommandTool::RunCommand => argv(text, &line)?,
+        CommandTool::ExecuteProcess | CommandTool::RunCommand | CommandTool::Declared(_) => argv(text, &line)?,
     };
     let request = CommandRequest {
         tool,

@@ -7,6 +7,7 @@ mod layers;
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::actor::{Context, RunContext, Target};
 use super::decide::Rule;
@@ -14,6 +15,8 @@ use super::effective::ToolApproval;
 use super::matrix::{self, KnownTool};
 use super::merge::{Act, Demand, LayerKind, Level, Outcome, Part, Within};
 use crate::session::Role;
+use crate::tools::declared::{DeclaredTools, Executor};
+use crate::tools::exec::request::CommandTool;
 
 pub use layers::{Hand, LabelPolicy, Layers, MatrixEntry, ProjectPolicy};
 use layers::{in_section, said};
@@ -67,6 +70,7 @@ pub struct ToolPolicies {
     labels: HashMap<String, Outcomes>,
     projects: HashMap<String, Outcomes>,
     project_of: HashMap<String, String>,
+    declared: Arc<DeclaredTools>,
 }
 
 impl ToolPolicies {
@@ -114,8 +118,38 @@ impl ToolPolicies {
             labels: labels.collect(),
             projects: projects.collect(),
             project_of: layers.projects.iter().flat_map(repositories).collect(),
+            declared: Arc::default(),
             layers,
         }
+    }
+
+    /// The layers with the tools that files declare.
+    pub fn with_declared(mut layers: Layers, declared: DeclaredTools) -> Self {
+        let (tools, entries) = declared.layered();
+        layers.tools.extend(tools);
+        layers.defaults.extend(entries);
+        Self {
+            declared: Arc::new(declared),
+            ..Self::new(layers)
+        }
+    }
+
+    /// The tools that files declare.
+    pub fn declared(&self) -> &Arc<DeclaredTools> {
+        &self.declared
+    }
+
+    pub(crate) fn set_declared(&mut self, declared: DeclaredTools) {
+        self.declared = Arc::new(declared);
+    }
+
+    /// The tool of this name, where calling it runs a program.
+    pub(crate) fn command_tool(&self, name: &str) -> Option<CommandTool> {
+        let built_in = CommandTool::ALL.into_iter().find(|tool| tool.name() == name);
+        built_in.or_else(|| match self.declared.find(name) {
+            Some(tool) if matches!(tool.executor, Executor::Argv(_)) => Some(CommandTool::Declared(tool.clone())),
+            Some(_) | None => None,
+        })
     }
 
     pub fn layers(&self) -> &Layers {

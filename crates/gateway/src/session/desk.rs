@@ -229,6 +229,7 @@ fn refusal(error: &RecordError) -> Refusal {
         | RecordError::JobMoved
         | RecordError::NoPlace
         | RecordError::RunMoved
+        | RecordError::DelegationMoved
         | RecordError::TargetMoved
         | RecordError::LeaseTaken(_)
         | RecordError::DeliveryKnown(_)

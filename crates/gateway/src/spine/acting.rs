@@ -18,6 +18,7 @@ use crate::approval::{ClearedAct, allow_act, board, clear_act};
 use crate::audit::Change;
 use crate::audit::event::ApprovalState;
 use crate::audit::payload::{Object, Payload};
+use crate::catalog::Tool;
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::ids::CorrelationId;
@@ -34,21 +35,23 @@ use crate::policy::tools::ToolUse;
 use crate::service::{Answer, ToolCall};
 use crate::session::{Admitted, Role};
 use crate::tools::acts::{Act, Asked, Form, Toolbox};
+use crate::tools::declared::{Executor, HttpAct};
 use crate::tools::exec::yaml;
 
 impl Gateway {
     pub(super) async fn act(
         self: &Arc<Self>,
         admitted: &Admitted,
-        place: usize,
+        tool: &Tool,
         call: &ToolCall,
         started: Timestamp,
     ) -> Answer {
         let mut correlation = admitted.caller().correlation(&self.ports.ids);
-        let outcome = self.conduct_act(admitted, place, call, &mut correlation).await;
-        let toolbox = &*self.toolboxes()[place];
+        let outcome = self.conduct_act(admitted, tool, call, &mut correlation).await;
+        let toolbox = self.toolbox_of(tool);
+        let form = toolbox.map_or(Form::Yaml, Toolbox::form);
         let answer = match outcome {
-            Ok(fields) => answered(fields, toolbox.form()),
+            Ok(fields) => answered(fields, form),
             Err(refusal) => refused(&refusal, toolbox),
         };
         let caller = admitted.caller();
@@ -57,7 +60,7 @@ impl Gateway {
             Ok(()) => answer,
             Err(error) => refused(&unrecorded(&error), toolbox),
         };
-        match toolbox.form() {
+        match form {
             Form::Yaml => answer,
             Form::Json => Answer {
                 structured: Value::Null,
@@ -69,17 +72,20 @@ impl Gateway {
     async fn conduct_act(
         self: &Arc<Self>,
         admitted: &Admitted,
-        place: usize,
+        tool: &Tool,
         call: &ToolCall,
         correlation: &mut CorrelationId,
     ) -> Result<Map<String, Value>, Refusal> {
         let in_force = self.in_force();
-        let act = self.toolboxes()[place].read(&Asked {
-            caller: admitted.caller(),
-            call,
-            policy: &in_force.policy,
-            around: &in_force.outlook.surroundings(),
-        })?;
+        let act = self.read_act(
+            tool,
+            &Asked {
+                caller: admitted.caller(),
+                call,
+                policy: &in_force.policy,
+                around: &in_force.outlook.surroundings(),
+            },
+        )?;
         let verdict = {
             let used = ToolUse {
                 tool: &call.tool,
@@ -98,6 +104,14 @@ impl Gateway {
         }
         let (cleared, approval) = match verdict {
             ActVerdict::Deny(denial) => return Err(denial.refusal),
+            // What is nothing but a question is asked, also where policy would let it pass.
+            ActVerdict::Allow(permit) if act.kind() == ApprovalType::Question => {
+                let question = permit.into_question();
+                let (cleared, approval) = self
+                    .ask_about(admitted, call, &*act, question, &in_force, correlation)
+                    .await?;
+                (cleared, Some(approval))
+            }
             ActVerdict::Allow(permit) => (allow_act(permit, admitted, correlation.clone()), None),
             ActVerdict::Ask(question) => {
                 let (cleared, approval) = self
@@ -280,6 +294,30 @@ impl Gateway {
             .part("details", &Payload::from(&details))
             .part("policy", &in_force.snapshot_for(admitted.caller()))
     }
+
+    fn toolbox_of(&self, tool: &Tool) -> Option<&dyn Toolbox> {
+        match tool {
+            Tool::Act(place) => Some(&*self.toolboxes()[*place]),
+            Tool::Delegated(_) | Tool::Command(_) | Tool::Status | Tool::Cancel => None,
+        }
+    }
+
+    fn read_act(&self, tool: &Tool, asked: &Asked<'_>) -> Result<Box<dyn Act>, Refusal> {
+        match tool {
+            Tool::Act(place) => self.toolboxes()[*place].read(asked),
+            Tool::Delegated(tool) => match (&tool.executor, self.delegations.get()) {
+                (Executor::Http(http), Some(desk)) => Ok(Box::new(HttpAct::read(tool, http, desk, asked)?)),
+                (Executor::Http(_) | Executor::Argv(_), _) => Err(Refusal::new(
+                    ErrorCode::ConfigurationError,
+                    format!("nothing here sends what the tool `{}` is called with", tool.name()),
+                )),
+            },
+            Tool::Command(_) | Tool::Status | Tool::Cancel => Err(Refusal::new(
+                ErrorCode::InternalError,
+                "a command is no act of a toolbox",
+            )),
+        }
+    }
 }
 
 impl Judge for Gateway {
@@ -320,8 +358,8 @@ fn answered(fields: Map<String, Value>, form: Form) -> Answer {
 
 /// S1's ToolResult of a call that was not accepted, with what every error says; or what the tool itself has
 /// to say of it.
-fn refused(refusal: &Refusal, toolbox: &dyn Toolbox) -> Answer {
-    if let Some(fields) = toolbox.refusal(refusal) {
+fn refused(refusal: &Refusal, toolbox: Option<&dyn Toolbox>) -> Answer {
+    if let Some((toolbox, fields)) = toolbox.and_then(|it| Some((it, it.refusal(refusal)?))) {
         return answered(fields, toolbox.form());
     }
     let error = ErrorDetails::of(refusal);

@@ -45,6 +45,11 @@ impl Gateway {
     /// Puts a policy in force for every call from now on, once the record has it.
     pub async fn adopt(&self, policy: EffectivePolicy, outlook: Outlook, by: &Actor) -> Result<Adopted, RecordError> {
         let before = self.in_force();
+        let mut policy = policy;
+        let declared = policy.tools.declared().after(before.policy.tools.declared());
+        let changes = declared.changes(before.policy.tools.declared());
+        let tools_differ = declared.digest() != before.policy.tools.declared().digest();
+        policy.tools.set_declared(declared);
         let next = InForce::new(policy, outlook);
         if next.digest == before.digest {
             return Ok(Adopted::Same);
@@ -63,12 +68,26 @@ impl Gateway {
             EventType::PolicyChanged,
             &payload,
         );
-        let change = Change {
+        let mut change = Change {
             events: vec![event],
             ..Change::default()
         };
+        if tools_differ {
+            let changes = self.ports.redactor.redact_json(&changes);
+            let correlation = ids.correlation();
+            let at = self.ports.clock.now();
+            let event = Draft::new(
+                ids.event(),
+                at,
+                correlation,
+                by.clone(),
+                EventType::ToolsChanged,
+                &changes,
+            );
+            change.events.push(event);
+        }
         self.ports.record.commit(change).await?;
-        let lists_differ = decides_on_tools(&next.policy) != decides_on_tools(&before.policy);
+        let lists_differ = tools_differ || decides_on_tools(&next.policy) != decides_on_tools(&before.policy);
         *self.policy.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(next);
         if lists_differ {
             self.lists.send_modify(|count| *count += 1);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::{Gateway, InForce};
 use crate::approval::Cleared;
 use crate::audit::command::{CommandAuditRecord, End};
+use crate::audit::invocation::presentable_arguments;
 use crate::audit::payload::{Object, Payload};
 use crate::audit::trace::Trace;
 use crate::audit::{OpenCommand, RecordError};
@@ -15,7 +16,7 @@ use crate::policy::decide::{Rule, Verdict};
 use crate::policy::effective::{Network, SandboxMode};
 use crate::policy::plan::{Plan, PlannedAct};
 use crate::session::Admitted;
-use crate::tools::exec::request::{Act, CommandRequest};
+use crate::tools::exec::request::{Act, CommandRequest, CommandTool};
 
 impl Gateway {
     pub(super) fn received(&self, admitted: &Admitted, request: &CommandRequest, live: &Live) -> Payload {
@@ -44,6 +45,10 @@ impl Gateway {
             .optional_text("requested_at", request.requested_at.map(|at| at.to_string()).as_deref());
         if let Some(timeout) = request.timeout {
             object = object.whole("timeout_ms", millis(timeout));
+        }
+        if let CommandTool::Declared(_) = &request.tool {
+            let given = presentable_arguments(redactor, &request.given);
+            object = object.part("tool_arguments", &Payload::from(&given));
         }
         // Of what may hold secrets only the shape is kept.
         if let Some(input) = &request.input {
@@ -139,6 +144,7 @@ pub(super) fn unrecorded(error: &RecordError) -> Refusal {
         | RecordError::JobMoved
         | RecordError::NoPlace
         | RecordError::RunMoved
+        | RecordError::DelegationMoved
         | RecordError::TargetMoved
         | RecordError::LeaseTaken(_)
         | RecordError::DeliveryKnown(_)

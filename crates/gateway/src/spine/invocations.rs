@@ -175,6 +175,9 @@ impl Gateway {
 
     /// Knows the secrets in a call's `env`, which the command may print; none where there are none.
     pub(super) fn redactor_of(&self, call: &ToolCall) -> Option<Redactor> {
+        if let Some(tool) = self.in_force().policy.tools.declared().find(&call.tool) {
+            return self.ports.redactor.hiding(tool.secrets(&call.arguments));
+        }
         let variables = call.arguments.get("env")?.as_object()?.iter();
         let texts = variables.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
         self.ports.redactor.knowing(texts.take(limits::ENVIRONMENT_MAX))

@@ -190,7 +190,7 @@ impl Gateway {
     pub(super) async fn refuse_unreadable(
         &self,
         admitted: &Admitted,
-        tool: CommandTool,
+        tool: &CommandTool,
         call: &ToolCall,
         refusal: Refusal,
     ) -> Answer {

@@ -16,6 +16,7 @@ use crate::audit::act::{ActChange, ActJournal, Ending, JournalParts, OpenAct};
 use crate::audit::event::{Draft, EventType};
 use crate::audit::payload::Object;
 use crate::audit::{Change, RecordError};
+use crate::delegation::{Delegation, DelegationChange};
 use crate::error::{ErrorCode, Refusal};
 use crate::tools::acts::Act;
 
@@ -42,6 +43,10 @@ impl Gateway {
             approval,
             requested,
         } = leave;
+        if let Err(refusal) = act.begins() {
+            self.give_up(&cleared, approval.as_deref(), &refusal.message).await;
+            return Err(refusal);
+        }
         let open = self.opening_of(&*act, tool, &cleared);
         let used = cleared.approval().map(|id| id.as_str());
         let event = Draft::new(
@@ -58,6 +63,7 @@ impl Gateway {
         let opening = Change {
             events: vec![event],
             act: Some(ActChange::Open(open.clone())),
+            delegations: act.delegation(&cleared).map(begun).into_iter().collect(),
             ..Change::default()
         };
         match self.commit(opening).await {
@@ -82,6 +88,15 @@ impl Gateway {
             gateway.end(&journal, approval, outcome).await
         });
         ended.await.unwrap_or_else(|_| Err(broken()))
+    }
+
+    /// An approval that was given for nothing is over: it must not let a later act go.
+    async fn give_up(&self, cleared: &ClearedAct, approval: Option<&ApprovalRequest>, reason: &str) {
+        let Some(approval) = approval else { return };
+        let by = &cleared.caller().actor;
+        if let Err(error) = self.ports.board.withdraw(&approval.id, by, reason).await {
+            tracing::warn!(%error, "an approval that was not used could not be given up");
+        }
     }
 
     fn opening_of(&self, act: &dyn Act, tool: String, cleared: &ClearedAct) -> OpenAct {
@@ -138,6 +153,10 @@ impl Gateway {
             }
         }
     }
+}
+
+fn begun(delegation: Delegation) -> DelegationChange {
+    DelegationChange { delegation, from: None }
 }
 
 fn ended_as(approval: ApprovalRequest, step: ApprovalStep, now: crate::clock::Timestamp) -> Option<ApprovalChange> {

@@ -24,7 +24,7 @@ use crate::tools::exec::request::{self, CommandRequest, CommandTool};
 use crate::tools::exec::result::CommandResult;
 
 impl Gateway {
-    /// A call to one of the command tools.
+    /// A call to one of the command tools, answered as its tool promises.
     pub(super) async fn submit(
         self: Arc<Self>,
         admitted: Admitted,
@@ -32,9 +32,23 @@ impl Gateway {
         call: ToolCall,
         started: Timestamp,
     ) -> Answer {
-        let request = match request::read(tool, &call.arguments) {
+        let answer = self.submit_command(admitted, tool.clone(), call, started).await;
+        match tool {
+            CommandTool::Declared(tool) => tool.presented(answer),
+            CommandTool::ExecuteCommand | CommandTool::ExecuteProcess | CommandTool::RunCommand => answer,
+        }
+    }
+
+    async fn submit_command(
+        self: Arc<Self>,
+        admitted: Admitted,
+        tool: CommandTool,
+        call: ToolCall,
+        started: Timestamp,
+    ) -> Answer {
+        let request = match request::read(tool.clone(), &call.arguments) {
             Ok(request) => request,
-            Err(refusal) => return self.refuse_unreadable(&admitted, tool, &call, refusal).await,
+            Err(refusal) => return self.refuse_unreadable(&admitted, &tool, &call, refusal).await,
         };
         let request_id = request.request_id.clone().unwrap_or_else(|| self.ports.ids.request());
         let live = Live::new(
@@ -139,6 +153,12 @@ impl Gateway {
     ) -> Result<(Considered, Arc<Live>), Considering> {
         let owner = &admitted.caller().credential;
         let in_force = self.in_force();
+        // Nobody is asked about what could not begin.
+        if let CommandTool::Declared(tool) = &request.tool
+            && let Err(refusal) = tool.usage.has_room(tool.name(), self.ports.clock.now())
+        {
+            return Err(Considering::Refused(live, refusal));
+        }
         let verdict = self.verdict(admitted, request, &in_force);
         let held = match &verdict {
             Verdict::Ask(question) => {

@@ -12,6 +12,7 @@ use crate::approval::ClearedAct;
 use crate::approval::request::ApprovalType;
 use crate::audit::Pending;
 use crate::catalog::definition::ToolDefinition;
+use crate::delegation::Delegation;
 use crate::error::Refusal;
 use crate::policy::actor::Target;
 use crate::policy::agents::Judgement;
@@ -103,6 +104,16 @@ pub trait Act: Send + Sync + 'static {
     /// Looking changes nothing, so its record is written when it is answered.
     fn only_looks(&self) -> bool {
         false
+    }
+
+    /// Counts it against the limits of its tool, once it may be done.
+    fn begins(&self) -> Result<(), Refusal> {
+        Ok(())
+    }
+
+    /// What is written with its opening, where a service outside performs it.
+    fn delegation(&self, _cleared: &ClearedAct) -> Option<Delegation> {
+        None
     }
 
     /// The systems it acts upon, where these are several: each leaves its own end in the record.

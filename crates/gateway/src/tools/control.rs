@@ -57,7 +57,9 @@ pub(super) fn unkept(error: &RecordError) -> Refusal {
         | RecordError::SessionMoved
         | RecordError::ApprovalMoved
         | RecordError::JobMoved
+        | RecordError::NoPlace
         | RecordError::RunMoved
+        | RecordError::DelegationMoved
         | RecordError::LeaseTaken(_)
         | RecordError::DeliveryKnown(_)
         | RecordError::SessionNameTaken

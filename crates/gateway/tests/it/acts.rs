@@ -258,7 +258,7 @@ async fn what_policy_denies_or_hides_is_not_done() {
         (answer["error_code"].as_str(), done(&list).len()),
         (Some("POLICY_DENIED"), 0)
     );
-    assert!(!stage.tools().contains(&"github_labels_add"));
+    assert!(!stage.tools().contains(&"github_labels_add".to_owned()));
     let stage = Stage::new(Mode::Untrusted).without_tool("github_labels_add");
     equipped(&stage);
     let refused = stage

@@ -40,6 +40,8 @@ fn about(id: &ApprovalId, word: &str) -> Callback {
         tool: None,
         request_id: None,
         metadata: None,
+        answer: None,
+        result: None,
     }
 }
 

@@ -94,13 +94,13 @@ async fn a_tool_for_others_is_unknown_and_not_listed() {
     let dev = Stage::new(Mode::Never)
         .with_tool("run_command", for_sre.clone())
         .in_run(run("dev"));
-    assert!(!dev.tools().contains(&"run_command"));
+    assert!(!dev.tools().contains(&"run_command".to_owned()));
     let refusal = dev.try_call("run_command", call.clone()).await.unwrap_err();
     assert_eq!(refusal.code.name(), "UNKNOWN_TOOL");
     let sre = Stage::new(Mode::Never)
         .with_tool("run_command", for_sre)
         .in_run(run("sre"));
-    assert!(sre.tools().contains(&"run_command"));
+    assert!(sre.tools().contains(&"run_command".to_owned()));
     assert_eq!(sre.call("run_command", call).await["status"], "ok");
 }
 
@@ -240,9 +240,9 @@ async fn clients_hear_of_it_when_tools_come_or_go_and_only_then() {
     gateway.adopt(less, outlook(), &ana()).await.unwrap();
     assert!(changes.has_changed().unwrap());
     changes.mark_unchanged();
-    assert!(!stage.tools().contains(&"run_command"));
+    assert!(!stage.tools().contains(&"run_command".to_owned()));
     gateway.adopt(stage.policy.clone(), outlook(), &ana()).await.unwrap();
-    assert!(changes.has_changed().unwrap() && stage.tools().contains(&"run_command"));
+    assert!(changes.has_changed().unwrap() && stage.tools().contains(&"run_command".to_owned()));
 }
 
 #[tokio::test]

@@ -242,9 +242,9 @@ impl Stage {
         self
     }
 
-    pub(crate) fn tools(&self) -> Vec<&'static str> {
+    pub(crate) fn tools(&self) -> Vec<String> {
         let listed = self.gateway().tools(&self.caller);
-        listed.iter().map(|tool| tool.name).collect()
+        listed.iter().map(|tool| tool.name.to_string()).collect()
     }
 
     pub(crate) fn fail_commits(&self, error: RecordError) {

@@ -1,6 +1,7 @@
 //! What an approver's answer means. Whatever is not clearly a yes is a no.
 
 use countersign_gateway::approval::callback::Word;
+use countersign_gateway::approval::question::Given;
 use countersign_gateway::approval::request::{ApprovalRequest, Choice};
 use hyper::StatusCode;
 use serde_json::Value;
@@ -70,6 +71,15 @@ pub(super) fn read(reply: &Reply, question: &ApprovalRequest, timing: &Timing) -
         Some((_, Choice::Deny)) => no(reason),
         None => no("the approver's answer has no `decision` that we know"),
     }
+}
+
+/// What a question is answered with, where one was asked.
+pub(super) fn chosen(reply: &Reply) -> Option<Given> {
+    let answer: Value = serde_json::from_slice(reply.body.as_ref()?).ok()?;
+    let text = |name: &str| answer.get(name)?.as_str().map(str::to_owned);
+    text("selected_option")
+        .map(Given::Option)
+        .or_else(|| text("custom").map(Given::Custom))
 }
 
 fn pending(timing: &Timing) -> Said {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use countersign_gateway::approval::Approver;
 use countersign_gateway::approval::journal::{Asking, Journal};
+use countersign_gateway::approval::question::Given;
 use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider};
 use countersign_gateway::audit::Pending;
 use countersign_gateway::audit::event::Actor;
@@ -91,10 +92,10 @@ impl Parts {
         loop {
             tries += 1;
             let reason = match self.send(question).await {
-                Ok(said) => {
+                Ok((said, chosen)) => {
                     let reached = Asking::Reached { said: said.told() };
                     self.journal.note(question, name, tries, &reached).await;
-                    return self.ballot(said);
+                    return self.ballot(said, chosen);
                 }
                 Err(SendError::Lost(reason)) => {
                     tracing::warn!(approver = name, reason, "an approver did not answer; others may");
@@ -127,7 +128,7 @@ impl Parts {
         }
     }
 
-    async fn send(&self, question: &ApprovalRequest) -> Result<Said, SendError> {
+    async fn send(&self, question: &ApprovalRequest) -> Result<(Said, Option<Given>), SendError> {
         let Options {
             endpoint,
             headers,
@@ -146,14 +147,14 @@ impl Parts {
             .dialer
             .post(endpoint, headers, body.to_string().into_bytes(), patience)
             .await?;
-        Ok(answer::read(&reply, question, timing))
+        Ok((answer::read(&reply, question, timing), answer::chosen(&reply)))
     }
 
-    fn ballot(&self, said: Said) -> Option<Ballot> {
-        let (choice, reason) = match said {
+    fn ballot(&self, said: Said, chosen: Option<Given>) -> Option<Ballot> {
+        let (choice, reason, answer) = match said {
             Said::Pending => return None,
-            Said::Yes(reason) => (Choice::Allow, reason),
-            Said::No(reason) => (Choice::Deny, reason),
+            Said::Yes(reason) => (Choice::Allow, reason, chosen),
+            Said::No(reason) => (Choice::Deny, reason, None),
         };
         let name = &self.options.name;
         let by = match self.options.timing {
@@ -165,7 +166,7 @@ impl Parts {
             choice,
             by,
             reason,
-            answer: None,
+            answer,
         })
     }
 }

@@ -12,7 +12,6 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use countersign_gateway::approval::ApprovalFilter;
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::JobId;
 use countersign_gateway::job::desk::WholeJob;
 use countersign_gateway::job::event::{JobEventType, StoredEvent};
@@ -258,17 +257,4 @@ fn facts(whole: &WholeJob) -> Vec<Fact> {
 
 fn shown(text: &str) -> Html {
     text::shown(text, TEXT_CHARS_SHOWN)
-}
-
-impl From<Refusal> for Failure {
-    fn from(refusal: Refusal) -> Self {
-        let status = match refusal.code {
-            ErrorCode::NotFound | ErrorCode::UnknownTool => StatusCode::NOT_FOUND,
-            ErrorCode::Forbidden | ErrorCode::PolicyDenied | ErrorCode::ApprovalDenied => StatusCode::FORBIDDEN,
-            ErrorCode::Conflict => StatusCode::CONFLICT,
-            ErrorCode::AuditUnavailable | ErrorCode::QueueFull => StatusCode::SERVICE_UNAVAILABLE,
-            _ => StatusCode::BAD_REQUEST,
-        };
-        Self::new(status, refusal.message)
-    }
 }

@@ -170,9 +170,10 @@ impl IntoResponse for Failure {
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         let status = match refusal.code {
-            ErrorCode::NotFound => StatusCode::NOT_FOUND,
-            ErrorCode::Forbidden => StatusCode::FORBIDDEN,
-            ErrorCode::AuditUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            ErrorCode::NotFound | ErrorCode::UnknownTool => StatusCode::NOT_FOUND,
+            ErrorCode::Forbidden | ErrorCode::PolicyDenied | ErrorCode::ApprovalDenied => StatusCode::FORBIDDEN,
+            ErrorCode::Conflict => StatusCode::CONFLICT,
+            ErrorCode::AuditUnavailable | ErrorCode::QueueFull => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_REQUEST,
         };
         Self::new(status, refusal.message)

@@ -65,7 +65,7 @@ pub use crate::mcp::host::ConformanceFixtures;
 pub use crate::mcp::seal::SealKey;
 
 pub use crate::metrics::Gauges;
-pub use crate::rest::callbacks::APPROVER as APPROVER_CALLBACK;
+pub use crate::rest::callbacks::{APPROVER as APPROVER_CALLBACK, EXECUTOR as EXECUTOR_CALLBACK};
 pub use crate::rest::webhooks::{EmptySecret, WebhookSecret, Webhooks};
 pub use auth::Anonymous;
 pub use callback::{CallbackToken, EmptyToken};

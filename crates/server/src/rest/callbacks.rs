@@ -11,9 +11,11 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
 use countersign_gateway::approval::callback::{Callback, CallbackError, Meant, Route, Word};
+use countersign_gateway::approval::question::Given;
 use countersign_gateway::approval::request::ApprovalRequest;
+use countersign_gateway::delegation::Delegation;
 use countersign_gateway::error::{ErrorCode, Refusal};
-use countersign_gateway::ids::{ApprovalId, CorrelationId};
+use countersign_gateway::ids::{ApprovalId, CorrelationId, DelegationId};
 use countersign_gateway::limits::{ACTOR_CHARS_MAX, NAME_CHARS_ECHOED};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -24,7 +26,7 @@ use super::failure::Failure;
 use crate::limits::CALLBACK_BYTES_MAX;
 
 pub const APPROVER: &str = "/api/v1/mcp/approver/callback";
-pub(crate) const EXECUTOR: &str = "/api/v1/mcp/executor/callback";
+pub const EXECUTOR: &str = "/api/v1/mcp/executor/callback";
 
 /// The routes, for a server that has a callback token.
 pub(crate) fn routes(api: Arc<Api>) -> Router {
@@ -48,6 +50,8 @@ async fn executor(State(api): State<Arc<Api>>, Query(address): Query<Address>, b
 #[derive(Deserialize)]
 struct Address {
     approval_request_id: Option<String>,
+    /// Of an act that was given to an executor.
+    request_id: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -63,6 +67,8 @@ struct Said {
     request_id: Option<String>,
     status: Option<String>,
     result: Option<Value>,
+    selected_option: Option<String>,
+    custom: Option<String>,
 }
 
 async fn take(api: &Api, route: Route, address: Address, body: &[u8]) -> Response {
@@ -75,6 +81,11 @@ async fn take(api: &Api, route: Route, address: Address, body: &[u8]) -> Respons
                 return Err(Failure::malformed(message));
             }
         };
+        if let Some(desk) = &api.office.delegations
+            && let Some(delegation) = desk.called_back(&callback).await?
+        {
+            return Ok(shown_act(&delegation));
+        }
         Ok(shown(board.called_back(callback).await?.approval()))
     };
     match taken.await {
@@ -97,6 +108,16 @@ fn shown(approval: &ApprovalRequest) -> Value {
     shown
 }
 
+fn shown_act(delegation: &Delegation) -> Value {
+    json!({
+        "id": delegation.id.as_str(),
+        "correlation_id": delegation.correlation_id.as_str(),
+        "tool_name": delegation.tool,
+        "action": "tool-call",
+        "approval_state": delegation.state(),
+    })
+}
+
 fn read(route: Route, address: Address, body: &[u8]) -> Result<Callback, String> {
     let said: Said = object(body)?;
     let word = word(route, &said)?;
@@ -111,16 +132,27 @@ fn read(route: Route, address: Address, body: &[u8]) -> Result<Callback, String>
         ("correlation_id", &said.correlation_id, NAME_CHARS_ECHOED),
         ("tool", &said.tool, NAME_CHARS_ECHOED),
         ("request_id", &said.request_id, NAME_CHARS_ECHOED),
+        ("request_id", &address.request_id, NAME_CHARS_ECHOED),
         ("actor_id", &said.actor_id, ACTOR_CHARS_MAX),
     ] {
         named(field, text.as_deref(), most)?;
     }
     let correlation_id = said.correlation_id.map(CorrelationId::trusted);
-    let meant = match (id.map(ApprovalId::trusted), correlation_id) {
-        (Some(id), correlation_id) => Meant::Question { id, correlation_id },
-        (None, Some(correlation_id)) => Meant::Call(correlation_id),
-        (None, None) => return Err("name the question by `approval_request_id` or `correlation_id`".to_owned()),
+    // An executor may have a name of its own for the work, so the one in the address comes first, and the
+    // one in the body counts only where nothing else says what is meant.
+    let alone = id.is_none() && correlation_id.is_none() && route == Route::Executor;
+    let act = address.request_id.or_else(|| said.request_id.clone().filter(|_| alone));
+    let meant = match (
+        id.map(ApprovalId::trusted),
+        act.map(DelegationId::trusted),
+        correlation_id,
+    ) {
+        (Some(id), _, correlation_id) => Meant::Question { id, correlation_id },
+        (None, Some(id), correlation_id) => Meant::Act { id, correlation_id },
+        (None, None, Some(correlation_id)) => Meant::Call(correlation_id),
+        (None, None, None) => return Err("name the question by `approval_request_id` or `correlation_id`".to_owned()),
     };
+    let answer = answer(said.selected_option, said.custom, said.result.as_ref())?;
     Ok(Callback {
         route,
         meant,
@@ -129,8 +161,25 @@ fn read(route: Route, address: Address, body: &[u8]) -> Result<Callback, String>
         actor_id: said.actor_id,
         tool: said.tool,
         request_id: said.request_id,
-        metadata: said.metadata.or(said.result),
+        metadata: said.metadata.or_else(|| said.result.clone()),
+        answer,
+        result: said.result,
     })
+}
+
+/// What a question is answered with, in the body itself or in an executor's result.
+fn answer(option: Option<String>, custom: Option<String>, result: Option<&Value>) -> Result<Option<Given>, String> {
+    let within = |name: &str| result.and_then(|result| result.get(name)?.as_str()).map(str::to_owned);
+    let (option, custom) = match (option, custom) {
+        (None, None) => (within("selected_option"), within("custom")),
+        given => given,
+    };
+    match (option, custom) {
+        (Some(_), Some(_)) => Err("give `selected_option` or `custom`, not both".to_owned()),
+        (Some(option), None) => Ok(Some(Given::Option(option))),
+        (None, Some(custom)) => Ok(Some(Given::Custom(custom))),
+        (None, None) => Ok(None),
+    }
 }
 
 fn word(route: Route, said: &Said) -> Result<Word, String> {
@@ -181,6 +230,7 @@ mod tests {
     fn reading(route: Route, query: Option<&str>, body: &str) -> Result<Callback, String> {
         let address = Address {
             approval_request_id: query.map(str::to_owned),
+            request_id: None,
         };
         read(route, address, body.as_bytes())
     }

@@ -1,5 +1,5 @@
 //! What is kept in a file only, so far: runs and their links, GitHub's deliveries, leases, databases of projects,
-//! secrets on their way, acts that are no commands, and tokens of runs and jobs.
+//! secrets on their way, acts that are no commands or of services outside, and tokens of runs and jobs.
 //!
 //! Nothing of it can be written here, and that is said at once ([`refusal`]); so whoever asks finds none.
 
@@ -9,9 +9,10 @@ use std::time::Duration;
 use countersign_gateway::audit::event::Actor;
 use countersign_gateway::audit::{Change, Pending, RecordError};
 use countersign_gateway::clock::Timestamp;
+use countersign_gateway::delegation::{Delegation, Delegations};
 use countersign_gateway::github::delivery::{Deliveries, Delivery};
 use countersign_gateway::github::message::{Messages, Untold};
-use countersign_gateway::ids::{IdSource, JobId, RunId};
+use countersign_gateway::ids::{CorrelationId, CredentialId, DelegationId, IdSource, JobId, RunId};
 use countersign_gateway::job::state::Job;
 use countersign_gateway::run::keeping::{Link, LinkEnd, RunFilter, Runs};
 use countersign_gateway::run::session::AgentSession;
@@ -35,6 +36,7 @@ pub(super) fn refusal(change: &Change) -> Option<RecordError> {
             "deliveries of GitHub",
         ),
         (!change.databases.is_empty(), "databases of projects"),
+        (!change.delegations.is_empty(), "acts of services outside"),
         (!change.syncs.is_empty(), "secrets on their way"),
     ];
     let (_, what) = what.into_iter().find(|(is_there, _)| *is_there)?;
@@ -79,6 +81,24 @@ impl Deliveries for PgStore {
 
 impl Messages for PgStore {
     fn untold(&self, _: Timestamp, _: usize) -> Pending<Result<Vec<Untold>, RecordError>> {
+        none()
+    }
+}
+
+impl Delegations for PgStore {
+    fn find_delegation(&self, _: &DelegationId) -> Pending<Result<Option<Delegation>, RecordError>> {
+        none()
+    }
+
+    fn delegations_of(&self, _: &CorrelationId) -> Pending<Result<Vec<Delegation>, RecordError>> {
+        none()
+    }
+
+    fn untold(&self, _: &CredentialId, _: &str) -> Pending<Result<Option<Delegation>, RecordError>> {
+        none()
+    }
+
+    fn overdue(&self, _: Timestamp, _: usize) -> Pending<Result<Vec<Delegation>, RecordError>> {
         none()
     }
 }

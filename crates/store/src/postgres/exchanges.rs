@@ -46,6 +46,8 @@ impl Readers {
                 "(event_type <> 'command.completed' OR NOT EXISTS (
                      SELECT 1 FROM flow_events AS other WHERE other.correlation_id = flow_events.correlation_id
                          AND (other.event_type = 'tool.answered' OR other.event_type = 'command.received'
+                             AND coalesce(payload_text(other.payload, 'request_id'), '')
+                                 = coalesce(payload_text(flow_events.payload, 'request_id'), '')
                              AND payload_text(other.payload, 'transport') = 'terminal')))",
                 [],
             );
@@ -61,7 +63,9 @@ impl Readers {
                     "(payload_text(payload, 'request_id') = ? OR payload_text(payload, 'rpc_id') IN (?, ?) OR EXISTS (
                          SELECT 1 FROM flow_events AS other WHERE other.correlation_id = flow_events.correlation_id
                              AND other.event_type = 'command.received'
-                             AND payload_text(other.payload, 'rpc_id') IN (?, ?)))",
+                             AND payload_text(other.payload, 'rpc_id') IN (?, ?)
+                             AND payload_text(other.payload, 'request_id')
+                                 = payload_text(flow_events.payload, 'request_id')))",
                     [plain.clone(), plain.clone(), quoted.clone(), plain, quoted],
                 );
             }
@@ -74,7 +78,7 @@ impl Readers {
         };
         let opening = match settling.event_type {
             EventType::ToolCalled => None,
-            _ => self.opening(&settling.correlation_id)?,
+            _ => self.opening(&settling, found.place())?,
         };
         let command = match &opening {
             Some(opening) if settling.event_type == EventType::CommandCompleted => self.result(opening, &settling)?,
@@ -134,13 +138,19 @@ impl Readers {
         Ok(found.into_iter().map(Found).collect())
     }
 
-    /// The event that opened the command of a call.
-    fn opening(&self, correlation_id: &str) -> Result<Option<Entry>, QueryError> {
+    /// The event that opened the command of a call. Commands of one job share its correlation.
+    fn opening(&self, settling: &Entry, place: u64) -> Result<Option<Entry>, QueryError> {
+        let request_id = settling.payload["request_id"].as_str().unwrap_or_default();
         let sql = format!(
             "SELECT {COLUMNS} FROM flow_events
-             WHERE correlation_id = $1 AND event_type = 'command.received' LIMIT 1"
+             WHERE correlation_id = $1 AND event_type = 'command.received' AND place <= $2
+                 AND coalesce(payload_text(payload, 'request_id'), '') = $3
+             ORDER BY place DESC LIMIT 1"
         );
-        let row = self.reading(|link| link.first(&sql, &[&correlation_id], read_row))?;
+        let row = self.reading(|link| {
+            let key = (&settling.correlation_id, place.cast_signed());
+            link.first(&sql, &[key.0, &key.1, &request_id], read_row)
+        })?;
         row.as_ref().map_or(Ok(None), entry)
     }
 

@@ -35,6 +35,8 @@ const ADVANCE: &str = "UPDATE jobs SET version = $3, status = $4, sub_state = $5
              WHERE job_notes.job_id = $1 AND NOT delivered AND errand = 'message'))";
 /// Locks the job, so that what is looked at after this (notes that came meanwhile) is looked at as it then stands.
 const HELD_BY: &str = "SELECT holder, seen_at_ms FROM jobs WHERE job_id = $1 AND version = $2 FOR UPDATE";
+const HOLDERS: &str = "SELECT holder, count(*) FROM jobs
+     WHERE status IN ('pending', 'running') AND holder IS NOT NULL GROUP BY holder";
 const BEAT: &str = "UPDATE jobs SET seen_at_ms = greatest(seen_at_ms, $3) WHERE job_id = $1 AND holder = $2";
 
 const INSERT_SESSION: &str = "INSERT INTO job_sessions (session_id, version, status, conversation_id, name, folder,
@@ -75,6 +77,11 @@ impl Ledger<'_> {
             && let Some(refused) = self.write_job_session(session)?
         {
             return Ok(Some(refused));
+        }
+        if let Hold::Take { places } = change.hold
+            && self.looked_after()? >= places
+        {
+            return Ok(Some(RecordError::NoPlace));
         }
         let written = match change.from {
             None => self.insert_job(&change.job)?,
@@ -174,7 +181,7 @@ impl Ledger<'_> {
         Ok(match &change.hold {
             Hold::Keep => (held.is_none() || is_ours).then_some(held),
             Hold::Nobody => held.is_none().then_some(None),
-            Hold::Take => (held.is_none() || is_ours).then_some(Some(ours)),
+            Hold::Take { .. } => (held.is_none() || is_ours).then_some(Some(ours)),
             Hold::Free { silent_since } => match &held {
                 Some((holder, seen)) => {
                     let is_silent = *seen < silent_since.as_millis();
@@ -184,6 +191,19 @@ impl Ledger<'_> {
             },
             Hold::Release => (held.is_none() || is_ours).then_some(None),
         })
+    }
+
+    /// Jobs that a living process of this node looks after: every node has places of its own.
+    fn looked_after(&self) -> Result<usize, Trouble> {
+        let prefix = format!("{}/", self.site.node.name());
+        let mut count = 0;
+        for row in self.link.query(HOLDERS, &[])? {
+            let (holder, jobs) = (row.try_get::<_, String>(0)?, row.try_get::<_, i64>(1)?);
+            if holder.starts_with(&prefix) && self.site.node.is_alive(self.link, &holder)? {
+                count += usize::try_from(jobs).unwrap_or(usize::MAX);
+            }
+        }
+        Ok(count)
     }
 
     fn insert_job(&self, job: &Job) -> Result<u64, Trouble> {

@@ -40,6 +40,7 @@ impl Whose {
             },
             transport: Transport::Console,
             run: None,
+            job: None,
         }
     }
 }

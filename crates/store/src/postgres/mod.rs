@@ -5,6 +5,7 @@
 //! lives as long as it says so ([`node`]), and a connection may go at any moment ([`writer`]). Methods that read, prove,
 //! export or prune block: call them off the async threads. Only [`site`] opens connections.
 
+mod absent;
 mod approvals;
 mod bell;
 mod dump;
@@ -84,8 +85,14 @@ impl PgStore {
         })
     }
 
-    /// A secret for one purpose, the same on every node: a client may come back to another one.
+    /// A secret for one purpose, the same in every process of this node, and not in the database.
     pub fn derived_key(&self, purpose: &str) -> [u8; 32] {
+        self.site.key.derived(purpose)
+    }
+
+    /// A secret for one purpose that every node has: a client may come back to another one. Whoever reads the database
+    /// has it too, so it seals what clients carry and nothing that the database itself must not tell.
+    pub fn shared_key(&self, purpose: &str) -> [u8; 32] {
         self.site.shared.derived(purpose)
     }
 

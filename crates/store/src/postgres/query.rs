@@ -79,8 +79,10 @@ pub(super) fn select(link: &Link, filter: &Filter, subject: Subject) -> Result<V
                          UNION SELECT correlation_id FROM open_commands WHERE request_id = ?)",
                     [id.clone(), id.clone()],
                 );
+                // What else happened in the job of that call is not of the call.
                 question.also(
-                    "coalesce(payload_text(payload, 'request_id'), ?) = ?",
+                    "coalesce(payload_text(payload, 'request_id'), CASE WHEN payload_text(payload, 'job_id') IS NULL
+                         AND event_type <> 'mcp.tool.requested' THEN ? ELSE '' END) = ?",
                     [id.clone(), id.clone()],
                 );
             }

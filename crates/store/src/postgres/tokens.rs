@@ -17,6 +17,7 @@ use countersign_gateway::session::Role;
 use countersign_gateway::session::credential::{self, Credential, Credentials, TokenName};
 use tokio_postgres::Row;
 
+use super::absent::absent;
 use super::ledger::Ledger;
 use super::link::Link;
 use super::readers::Readers;
@@ -41,6 +42,9 @@ impl PgStore {
         by: Actor,
         ids: &IdSource,
     ) -> Result<Made, TokenError> {
+        if run.is_some() {
+            return Err(absent("tokens of runs"));
+        }
         let random = random::secret().map_err(|source| TokenError::Random { source })?;
         let token = credential::token(role, &random);
         let now = self.site.options.clock.now();
@@ -50,7 +54,10 @@ impl PgStore {
             name: name.as_str().to_owned(),
             created_at: now,
             revoked_at: None,
-            run,
+            run: None,
+            expires_at: None,
+            run_context: None,
+            job: None,
         };
         let event = event(EventType::TokenCreated, &credential, by, now, ids);
         let digest = credential::digest(&token);
@@ -176,6 +183,9 @@ fn read(row: &Row) -> Result<Credential, Trouble> {
         created_at: Timestamp::from_millis(row.try_get(3)?),
         revoked_at: row.try_get::<_, Option<_>>(4)?.map(Timestamp::from_millis),
         run: row.try_get(5)?,
+        expires_at: None,
+        run_context: None,
+        job: None,
     })
 }
 

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use countersign_gateway::audit::{Change, Committed, RecordError};
 use tokio::sync::oneshot;
 
+use super::absent;
 use super::ledger::{self, Became, Ledger};
 use super::link::{CommitTrouble, Link};
 use super::node::SIGN_EVERY;
@@ -290,9 +291,8 @@ fn resolve(site: &Site, xid: &str) -> Result<(), Trouble> {
 /// Writes one change, or nothing of it when it is refused.
 fn apply(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
     let change = &job.change;
-    if !change.runs.is_empty() || !change.links.is_empty() {
-        let sentence = "runs are not kept on PostgreSQL yet";
-        return Ok(Err(RecordError::Unavailable(sentence.to_owned())));
+    if let Some(refusal) = absent::refusal(change) {
+        return Ok(Err(refusal));
     }
     let is_plain = change.session.is_none() && change.approvals.is_empty();
     if is_plain && change.jobs.is_empty() && change.notes.is_empty() {

@@ -92,7 +92,7 @@ impl Readers {
         };
         let opening = match settling.event_type {
             EventType::ToolCalled => None,
-            _ => self.opening(&settling, found.seq())?,
+            _ => self.opening(&settling, found.place())?,
         };
         let command = match &opening {
             Some(opening) if settling.event_type == EventType::CommandCompleted => self.result(opening, &settling)?,

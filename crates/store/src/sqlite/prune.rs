@@ -147,6 +147,10 @@ fn delete(connection: &Connection, up_to: u64, before: Timestamp) -> rusqlite::R
                  AND open_commands.request_id = approvals.request_id)",
         [before.as_millis()],
     )?;
+    connection.execute(
+        "DELETE FROM delegated_executions WHERE ended_at_ms < ?1",
+        [before.as_millis()],
+    )?;
     prune_jobs(connection, before)?;
     connection.execute(
         "DELETE FROM webhook_deliveries WHERE state <> 'pending' AND received_at_ms < ?1",

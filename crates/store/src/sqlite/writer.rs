@@ -271,6 +271,7 @@ pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusq
     let change = &job.change;
     let is_plain = change.session.is_none() && change.approvals.is_empty() && change.runs.is_empty();
     let is_plain = is_plain && change.leases.is_empty() && change.deliveries.is_empty();
+    let is_plain = is_plain && change.delegations.is_empty();
     if is_plain && change.jobs.is_empty() && change.notes.is_empty() && !is_of_a_tool(change) {
         return apply_rows(ledger, head, job);
     }
@@ -330,6 +331,11 @@ fn moved(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<Option<RecordError>
     for approval in &job.change.approvals {
         if !ledger.write_approval(approval)? {
             return Ok(Some(RecordError::ApprovalMoved));
+        }
+    }
+    for delegation in &job.change.delegations {
+        if !ledger.write_delegation(delegation)? {
+            return Ok(Some(RecordError::DelegationMoved));
         }
     }
     if let Some(act @ ActChange::Open(_)) = &job.change.act

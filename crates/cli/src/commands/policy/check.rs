@@ -26,10 +26,13 @@ pub(super) fn run(flags: &Flags, file: &Path) -> anyhow::Result<()> {
         ..Flags::default()
     };
 
-    let problems = match config::load(&surroundings, &alone) {
-        Ok(settings) => of_policy(&settings),
-        // A project's file in the workspace takes part in loading, but was not asked about.
-        Err(Problems(all)) => all.into_iter().filter(|problem| !is_projects(problem)).collect(),
+    let problems = match config::problems_of_tool_file(&path, &surroundings) {
+        Some(problems) => problems,
+        None => match config::load(&surroundings, &alone) {
+            Ok(settings) => of_policy(&settings),
+            // A project's file in the workspace takes part in loading, but was not asked about.
+            Err(Problems(all)) => all.into_iter().filter(|problem| !is_projects(problem)).collect(),
+        },
     };
     if !problems.is_empty() {
         return Err(BadConfiguration(Problems(problems)).into());

@@ -86,7 +86,7 @@ fn arguments(tool: CommandTool, asked: &Explain) -> Result<Map<String, Value>, B
     let mut set = |name: &str, value: Value| {
         arguments.insert(name.to_owned(), value);
     };
-    match tool {
+    match &tool {
         CommandTool::ExecuteCommand if !rest.is_empty() => {
             let message = format!(
                 "`execute_command` takes the whole line as one argument, not {}; quote it",
@@ -95,7 +95,7 @@ fn arguments(tool: CommandTool, asked: &Explain) -> Result<Map<String, Value>, B
             return Err(BadUsage(message));
         }
         CommandTool::ExecuteCommand => set("command", json!(first)),
-        CommandTool::ExecuteProcess => {
+        CommandTool::ExecuteProcess | CommandTool::Declared(_) => {
             set("file", json!(first));
             set("args", json!(rest));
         }

@@ -3,11 +3,12 @@
 use serde_json::Value;
 
 use super::super::callback::{Callback, CallbackError, Meant, Route};
-use super::super::request::{ApprovalRequest, Ballot, Decider};
+use super::super::request::{ApprovalRequest, ApprovalType, Ballot, Choice, Decider};
 use super::{Board, Decided};
 use crate::audit::event::{Actor, ApprovalState, Draft, EventType};
 use crate::audit::payload::{Object, Payload};
 use crate::audit::{Change, RecordError};
+use crate::delegation::Delegation;
 use crate::ids::CorrelationId;
 use crate::limits;
 
@@ -23,7 +24,12 @@ impl Board {
                 return Err(error);
             }
         };
-        let Some(choice) = callback.word.choice() else {
+        // An executor that was asked a question has answered it once it is done.
+        let choice = match (callback.word.choice(), approval.kind, &callback.answer) {
+            (None, ApprovalType::Question, Some(_)) => Some(Choice::Allow),
+            (choice, _, _) => choice,
+        };
+        let Some(choice) = choice else {
             let error = CallbackError::NotDelegated;
             self.note_refused(&callback, &error).await?;
             return Err(error);
@@ -35,7 +41,7 @@ impl Board {
             choice,
             by: Decider::callback(callback.actor()),
             reason: callback.reason.unwrap_or_else(|| callback.word.reason().to_owned()),
-            answer: None,
+            answer: callback.answer,
         };
         Ok(self.decide(&approval.id, ballot).await?)
     }
@@ -59,6 +65,8 @@ impl Board {
                 let found = self.parts.approvals.find(id).await?;
                 found.ok_or_else(|| CallbackError::Unknown(id.to_string()))
             }
+            // Whoever keeps such acts was asked first, and has none of this name.
+            Meant::Act { id, .. } => Err(CallbackError::Unknown(id.to_string())),
             Meant::Call(correlation) => {
                 let mut found = self.parts.approvals.of_correlation(correlation).await?;
                 match (found.pop(), found.is_empty()) {
@@ -70,14 +78,39 @@ impl Board {
         }
     }
 
+    /// Writes down a callback about an act that was given to an executor.
+    pub(crate) async fn note_of_act(
+        &self,
+        callback: &Callback,
+        delegation: &Delegation,
+        error: Option<&CallbackError>,
+    ) -> Result<(), RecordError> {
+        let told = self.told_of(callback).text("delegation_id", delegation.id.as_str());
+        let told = match error {
+            Some(error) => told
+                .text("outcome", "refused")
+                .text("error", &self.clean(&error.to_string())),
+            None => told,
+        };
+        self.note_callback(&delegation.correlation_id, callback.actor(), told, None)
+            .await
+    }
+
     async fn note_refused(&self, callback: &Callback, error: &CallbackError) -> Result<(), RecordError> {
         let correlation = match &callback.meant {
             Meant::Question {
                 correlation_id: Some(correlation),
                 ..
             }
+            | Meant::Act {
+                correlation_id: Some(correlation),
+                ..
+            }
             | Meant::Call(correlation) => correlation.clone(),
             Meant::Question {
+                correlation_id: None, ..
+            }
+            | Meant::Act {
                 correlation_id: None, ..
             } => self.parts.ids.correlation(),
         };
@@ -110,7 +143,7 @@ impl Board {
         let clean = |text: &Option<String>| text.as_deref().map(|text| self.clean(text));
         let named = match &callback.meant {
             Meant::Question { id, .. } => Some(self.clean(id.as_str())),
-            Meant::Call(_) => None,
+            Meant::Call(_) | Meant::Act { .. } => None,
         };
         let told = Object::new()
             .text("route", callback.route.as_str())
@@ -141,7 +174,7 @@ impl Board {
 fn fits(callback: &Callback, approval: ApprovalRequest) -> Result<ApprovalRequest, CallbackError> {
     let correlation = match &callback.meant {
         Meant::Question { correlation_id, .. } => correlation_id.as_ref().map(CorrelationId::as_str),
-        Meant::Call(_) => None,
+        Meant::Call(_) | Meant::Act { .. } => None,
     };
     let tool = callback.tool.as_deref();
     for (field, said, own) in [

@@ -160,6 +160,10 @@ impl Clerk {
             Vec::new()
         });
         for delivery in due {
+            // A question may be open for days; looking at it writes nothing.
+            if self.waits(&delivery).await {
+                continue;
+            }
             let name = format!("delivery:{}", delivery.id);
             if !self.take_lease(&name).await {
                 continue;
@@ -179,6 +183,17 @@ impl Clerk {
             }
             self.return_lease(&name).await;
         }
+    }
+
+    /// Whether its question is still open.
+    async fn waits(&self, delivery: &Delivery) -> bool {
+        let question = match &delivery.task {
+            Some(Task::Review(task)) => task.question.as_ref(),
+            Some(Task::Label(_)) | None => None,
+        };
+        let Some(question) = question else { return false };
+        let found = self.parts.board.find(question).await;
+        matches!(found, Ok(Some(question)) if question.is_pending())
     }
 
     /// A delivery from which nothing follows after all.

@@ -108,7 +108,7 @@ fn around<'a>(environment: &'a BTreeMap<String, String>) -> Surroundings<'a> {
 
 /// The question that a call leads to.
 fn question(policy: &EffectivePolicy, tool: CommandTool, arguments: Value) -> ApprovalRequest {
-    let request = request::read(tool, arguments.as_object().unwrap()).unwrap();
+    let request = request::read(tool.clone(), arguments.as_object().unwrap()).unwrap();
     let nothing = BTreeMap::new();
     let context = policy.tools.context(Role::Agent, None);
     let verdict = decide::decide(policy, &context, &request, &around(&nothing));

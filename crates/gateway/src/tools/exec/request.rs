@@ -1,6 +1,7 @@
 //! What a caller asks of the command tools, read from the tool's arguments.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -12,23 +13,28 @@ use crate::error::{ErrorCode, Refusal};
 use crate::ids::RequestId;
 use crate::limits;
 use crate::policy::effective::{Network, SandboxMode};
+use crate::tools::declared::DeclaredTool;
 
 /// Which of the tools was called.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommandTool {
     ExecuteCommand,
     ExecuteProcess,
     RunCommand,
+    /// One that a file declares.
+    Declared(Arc<DeclaredTool>),
 }
 
 impl CommandTool {
+    /// Those that are always there.
     pub const ALL: [Self; 3] = [Self::ExecuteCommand, Self::ExecuteProcess, Self::RunCommand];
 
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &str {
         match self {
             Self::ExecuteCommand => "execute_command",
             Self::ExecuteProcess => "execute_process",
             Self::RunCommand => "run_command",
+            Self::Declared(tool) => tool.name(),
         }
     }
 }
@@ -69,6 +75,8 @@ pub struct CommandRequest {
     pub requested_at: Option<Timestamp>,
     /// A claim; the credential is the actor.
     pub caller_id: Option<String>,
+    /// What a declared tool was called with; what it became stands in `act`.
+    pub given: Map<String, Value>,
     /// Digest of the content: tool and arguments, less the id and the time of asking.
     pub digest: String,
 }
@@ -92,6 +100,7 @@ impl CommandRequest {
             network: None,
             requested_at: None,
             caller_id: None,
+            given: Map::new(),
             digest: String::new(),
         }
     }
@@ -120,11 +129,14 @@ pub enum Stream {
 
 /// Reads the arguments of one of the command tools.
 pub fn read(tool: CommandTool, fields: &Map<String, Value>) -> Result<CommandRequest, Refusal> {
+    if let CommandTool::Declared(declared) = &tool {
+        return declared.command(fields);
+    }
     let mut arguments = Arguments::new(fields);
     let a = &mut arguments;
     let act = match tool {
         CommandTool::ExecuteCommand => Act::Line(line(a)),
-        CommandTool::ExecuteProcess => Act::Argv {
+        CommandTool::ExecuteProcess | CommandTool::Declared(_) => Act::Argv {
             file: a.string("file"),
             args: a.strings("args"),
         },
@@ -136,10 +148,10 @@ pub fn read(tool: CommandTool, fields: &Map<String, Value>) -> Result<CommandReq
     check_size(a, &act);
     let request_id = request_id(a);
     let mut request = CommandRequest {
-        tool,
+        digest: digest(&tool, fields),
+        tool: tool.clone(),
         act,
         request_id,
-        digest: digest(tool, fields),
         ..CommandRequest::of_program("")
     };
     match tool {
@@ -151,7 +163,7 @@ pub fn read(tool: CommandTool, fields: &Map<String, Value>) -> Result<CommandReq
             request.requested_at = requested_at(a);
             request.caller_id = a.optional_string("caller_id");
         }
-        CommandTool::ExecuteCommand | CommandTool::ExecuteProcess => {
+        CommandTool::ExecuteCommand | CommandTool::ExecuteProcess | CommandTool::Declared(_) => {
             request.cwd = a.optional_string("cwd");
             request.timeout = a.optional_positive("timeout_ms").map(Duration::from_millis);
             request.input = input(a);
@@ -321,7 +333,7 @@ fn requested_at(a: &mut Arguments<'_>) -> Option<Timestamp> {
     }
 }
 
-fn digest(tool: CommandTool, fields: &Map<String, Value>) -> String {
+fn digest(tool: &CommandTool, fields: &Map<String, Value>) -> String {
     let mut content = fields.clone();
     content.remove("request_id");
     content.remove("requested_at");

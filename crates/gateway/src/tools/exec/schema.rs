@@ -143,8 +143,8 @@ fn command_cancel() -> ToolDefinition {
     }
 }
 
-/// The result all five share. Every list carries it five times, so it says no more than it must.
-fn output() -> Value {
+/// The result that all commands share. Every list carries it five times, so it says no more than it must.
+pub(crate) fn output() -> Value {
     let text = |about: &str| json!({"type": "string", "description": about});
     let optional = |kind: &str| json!({"type": [kind, "null"]});
     let count = json!({"type": "integer", "minimum": 0});

@@ -17,7 +17,8 @@ fn no_tool_is_offered_that_nobody_could_do() {
         codex: None,
     };
     assert!(schema::definitions(&nobody).is_empty());
-    let names = |offered: &Offered| -> Vec<_> { schema::definitions(offered).iter().map(|tool| tool.name).collect() };
+    let names =
+        |offered: &Offered| -> Vec<_> { schema::definitions(offered).into_iter().map(|tool| tool.name).collect() };
     let rest = [
         "start-task",
         "send-message",

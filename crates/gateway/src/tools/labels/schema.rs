@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 
 use crate::catalog::definition::{Hints, ToolDefinition};
-use crate::error::ErrorCode;
 use crate::github::vocabulary::{LABEL_CHARS_MAX, LABELS_MAX};
 
 const VERSION: &str = "1.0.0";
@@ -100,7 +99,6 @@ fn object(mut properties: Value, required: &[&str]) -> Value {
 }
 
 fn result() -> Value {
-    let codes: Vec<_> = ErrorCode::ALL.iter().map(|code| code.name()).collect();
     json!({
         "type": "object",
         "properties": {
@@ -108,7 +106,7 @@ fn result() -> Value {
             "labels": {"type": "array", "items": {"type": "string"}},
             "message": {"type": "string"},
             "error": {"type": "object"},
-            "error_code": {"type": "string", "enum": codes},
+            "error_code": {"type": "string", "description": "One of countersign://errors."},
             "error_message": {"type": "string"},
             "error_details": {"type": "object"},
             "retryable": {"type": "boolean"},

@@ -124,6 +124,18 @@ impl Jobs for PgStore {
         })
     }
 
+    fn count(&self) -> Pending<Result<Vec<(JobStatus, usize)>, RecordError>> {
+        self.read(move |readers| {
+            let counted = readers.all("SELECT status, count(*) FROM jobs GROUP BY status", &[], |row| {
+                Ok((row.try_get::<_, String>(0)?, row.try_get::<_, i64>(1)?))
+            })?;
+            let known = counted.into_iter().filter_map(|(status, count)| {
+                Some((JobStatus::parse(&status)?, usize::try_from(count).unwrap_or(usize::MAX)))
+            });
+            Ok(known.collect())
+        })
+    }
+
     fn waiting(&self, now: Timestamp, limit: usize) -> Pending<Result<Vec<Job>, RecordError>> {
         self.read(move |readers| {
             readers.jobs(

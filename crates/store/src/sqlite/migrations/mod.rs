@@ -14,6 +14,7 @@ const STEPS: &[&str] = &[
     include_str!("0006_runs.sql"),
     include_str!("0007_github.sql"),
     include_str!("0008_acts.sql"),
+    include_str!("0009_delegated_executions.sql"),
 ];
 
 #[derive(Debug, thiserror::Error)]

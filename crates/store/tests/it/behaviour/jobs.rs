@@ -18,10 +18,10 @@ use countersign_gateway::job::keeping::{
 use countersign_gateway::job::lifecycle::{JobStatus, JobStep, SessionStep, SubState, recorded_as};
 use countersign_gateway::job::session::{JobSession, SessionName};
 use countersign_gateway::job::state::{ErrorDetails, Job, Order};
-use countersign_store::SqliteStore;
+use countersign_store::Store;
 use serde_json::json;
 
-use crate::bench::{Bench, agent, block_on, commit, noon, verify};
+use super::super::bench::{Bench, agent, block_on, commit, noon, open_at, this_test, verify};
 
 fn job(name: &str, owner: &str) -> Job {
     let order = Order {
@@ -78,7 +78,7 @@ fn with(bench: &Bench, kind: EventType, change: JobChange) -> Change {
 }
 
 /// A new job with its session, named like it.
-fn start(bench: &Bench, store: &SqliteStore, job: &Job) {
+fn start(bench: &Bench, store: &Store, job: &Job) {
     let mut change = JobChange::new(job.clone());
     change.session = Some(JobSessionChange {
         session: session(job, job.id.as_str()),
@@ -88,7 +88,7 @@ fn start(bench: &Bench, store: &SqliteStore, job: &Job) {
     commit(store, with(bench, EventType::JobCreated, change)).unwrap();
 }
 
-fn step(bench: &Bench, store: &SqliteStore, job: &Job, step: JobStep) -> Result<Job, RecordError> {
+fn step(bench: &Bench, store: &Store, job: &Job, step: JobStep) -> Result<Job, RecordError> {
     let next = job.step(step, noon()).unwrap();
     let mut change = JobChange::over(job.version, next.clone());
     change.events.push(said(bench, job, JobEventType::of_step(step)));
@@ -96,11 +96,11 @@ fn step(bench: &Bench, store: &SqliteStore, job: &Job, step: JobStep) -> Result<
     Ok(next)
 }
 
-fn take(bench: &Bench, store: &SqliteStore, job: &Job) -> Result<Job, RecordError> {
+fn take(bench: &Bench, store: &Store, job: &Job) -> Result<Job, RecordError> {
     take_of(bench, store, job, usize::MAX)
 }
 
-fn take_of(bench: &Bench, store: &SqliteStore, job: &Job, places: usize) -> Result<Job, RecordError> {
+fn take_of(bench: &Bench, store: &Store, job: &Job, places: usize) -> Result<Job, RecordError> {
     let mut change = JobChange::over(job.version, job.changed(noon()));
     change.hold = Hold::Take { places };
     let next = change.job.clone();
@@ -191,7 +191,6 @@ fn the_database_refuses_a_step_that_is_none() {
     let refused = commit(&store, with(&bench, EventType::JobStarted, again));
     assert_eq!(refused, Err(RecordError::JobMoved));
     // Past the store, at a SQL prompt.
-    let sql = bench.sql();
     for statement in [
         "UPDATE jobs SET status = 'running', ended_at_ms = NULL",
         "UPDATE jobs SET input = '{}'",
@@ -200,7 +199,7 @@ fn the_database_refuses_a_step_that_is_none() {
         "UPDATE job_events SET data = '{}'",
         "DELETE FROM job_events",
     ] {
-        assert!(sql.execute_batch(statement).is_err(), "{statement}");
+        assert!(bench.run(statement).is_err(), "{statement}");
     }
 }
 
@@ -253,7 +252,7 @@ fn whoever_holds_a_job_writes_it_and_a_dead_holder_is_found() {
     start(&bench, &store, &created);
     drop(store);
     let taken = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "jobs::child_takes"])
+        .args(["--exact", &this_test(module_path!(), "child_takes")])
         .env(STATE, bench.path())
         .stdout(Stdio::null())
         .status()
@@ -304,7 +303,7 @@ fn child_takes() {
         return;
     };
     let bench = Bench::new();
-    let store = SqliteStore::open(Path::new(&state), Bench::options()).unwrap();
+    let store = open_at(Path::new(&state)).unwrap();
     let waiting = block_on(store.waiting(noon(), 9)).unwrap();
     take(&bench, &store, &waiting[0]).unwrap();
 }
@@ -475,7 +474,7 @@ fn usage_is_only_added_to() {
     );
     assert_eq!(used.cost_usd, Some(0.5));
     for statement in ["UPDATE token_usage SET cost_usd = 0", "DELETE FROM token_usage"] {
-        assert!(bench.sql().execute_batch(statement).is_err(), "{statement}");
+        assert!(bench.run(statement).is_err(), "{statement}");
     }
 }
 

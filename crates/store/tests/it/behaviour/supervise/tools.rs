@@ -177,8 +177,8 @@ fn a_task_is_started_followed_messaged_and_read_through_the_tools() {
     house.live(async |life| {
         let gateway = gateway(life, workspace.path(), Mode::Untrusted);
         life.judged_by(gateway.clone());
-        let listed: Vec<_> = gateway.tools(&caller()).iter().map(|tool| tool.name).collect();
-        assert!(listed.contains(&"start-codex-task") && listed.contains(&"job-logs"));
+        let listed: Vec<_> = gateway.tools(&caller()).iter().map(|tool| tool.name.clone()).collect();
+        assert!(listed.contains(&"start-codex-task".into()) && listed.contains(&"job-logs".into()));
         let started = call(
             &gateway,
             "start-codex-task",

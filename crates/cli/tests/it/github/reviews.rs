@@ -1,0 +1,161 @@
+//! Reviews that ask for changes.
+
+use countersign_doubles::github::GitHub;
+use countersign_doubles::github::faults::Fault;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+use super::{SHOP, bench, deliver, events, runs, told, until_worked_off, with_agent};
+use crate::bench::Bench;
+use crate::outside::{Serving, until};
+
+fn run(bench: &Bench, stage: &str) -> i64 {
+    bench.count(&format!(
+        "SELECT count(*) FROM runs WHERE trigger_label = 'run:{stage}:revise' AND trigger_kind = 'review'
+             AND issue_number = 7 AND pull_request_number = 8"
+    ))
+}
+
+#[test]
+fn a_review_that_asks_for_changes_sets_off_the_revise_of_its_stage() {
+    let github = GitHub::start();
+    github.issue(SHOP, 7, &["state:in-review"]);
+    github.pull_request(SHOP, 8, "Closes #7", &["run:dev"]);
+    let bench = bench(&github);
+    let serving = Serving::start(&bench);
+    let review = github.reviewed("r-1", SHOP, 8, "changes_requested", "ana");
+    assert_eq!(deliver(&serving, &review).0, 202);
+    assert_eq!(deliver(&serving, &review).0, 200);
+    until("no revise is set off", || run(&bench, "dev") == 1);
+    until_worked_off(&bench);
+    assert_eq!(github.labels(SHOP, 7), ["run:dev:revise"]);
+    assert_eq!(
+        (runs(&bench), events(&bench, "run.review.changes_requested.received")),
+        (1, 1)
+    );
+    let resolved = &told(&bench, "run.revise.stage_resolved")[0];
+    assert_eq!(
+        (&resolved["stage"], &resolved["step"], &resolved["issue_number"]),
+        (&json!("dev"), &json!("pull_request_labels"), &json!(7))
+    );
+    let approved = github.reviewed("r-2", SHOP, 8, "approved", "ana");
+    assert_eq!(deliver(&serving, &approved), (200, "ignored".to_owned()));
+}
+
+#[test]
+fn the_stage_comes_from_the_issue_or_from_the_last_run_where_the_pull_request_says_nothing() {
+    let github = GitHub::start();
+    github.issue(SHOP, 7, &["run:design"]);
+    github.pull_request(SHOP, 8, "Closes #7", &[]);
+    let bench = with_agent(&github, "sa");
+    let serving = Serving::start(&bench);
+    deliver(&serving, &github.reviewed("r-1", SHOP, 8, "changes_requested", "ana"));
+    until("no revise is set off", || run(&bench, "design") == 1);
+    assert_eq!(told(&bench, "run.revise.stage_resolved")[0]["step"], "issue_labels");
+    // Once it is done the labels are gone; the history knows the stage, and the issue too when the text is gone.
+    until("the labels stay", || github.labels(SHOP, 7).is_empty());
+    github.pull_request(SHOP, 8, "", &[]);
+    deliver(&serving, &github.reviewed("r-2", SHOP, 8, "changes_requested", "ana"));
+    until("the history is not asked", || run(&bench, "design") == 2);
+    assert_eq!(told(&bench, "run.revise.stage_resolved")[1]["step"], "last_run");
+}
+
+#[test]
+fn an_unclear_stage_asks_and_goes_on_with_the_answer() {
+    let github = GitHub::start();
+    github.issue(SHOP, 7, &[]);
+    github.pull_request(SHOP, 8, "Closes #7", &["run:dev", "run:qa"]);
+    let bench = bench(&github);
+    let serving = Serving::start(&bench);
+    deliver(&serving, &github.reviewed("r-1", SHOP, 8, "changes_requested", "ana"));
+    let (question, details) = bench.question();
+    assert_eq!(details["options"], json!(["dev", "qa", "no revise"]));
+    assert_eq!(details["reason"], "pull_request_review_stage_ambiguous");
+    assert_eq!(
+        (runs(&bench), github.labels(SHOP, 7)),
+        (0, vec!["need:input".to_owned()])
+    );
+    let comments = github.comments(SHOP, 7);
+    assert!(
+        comments[0].body.contains("pull_request_review_stage_ambiguous"),
+        "{comments:?}"
+    );
+    assert_eq!(events(&bench, "run.revise.stage_ambiguous"), 1);
+    let made = bench
+        .command()
+        .args(["tokens", "create", "--role", "approver", "--name", "ana", "--json"])
+        .output()
+        .unwrap();
+    let token: Value = serde_json::from_slice(&made.stdout).unwrap();
+    let header = format!("Authorization: Bearer {}\r\n", token["token"].as_str().unwrap());
+    let path = format!("/api/v1/approvals/{question}/decision");
+    let body = json!({"decision": "approve", "selected_option": "qa"});
+    let (status, said) = serving.post(&path, &header, &body);
+    assert_eq!(status, 200, "{said}");
+    until("the answer is not heard", || run(&bench, "qa") == 1);
+    until_worked_off(&bench);
+    assert_eq!(github.labels(SHOP, 7), ["run:qa:revise"]);
+    assert_eq!(told(&bench, "run.revise.stage_resolved")[0]["step"], "owner_feedback");
+}
+
+#[test]
+fn a_stage_that_nobody_knows_is_asked_for_and_a_denial_ends_it() {
+    let github = GitHub::start();
+    github.pull_request(SHOP, 8, "no issue", &[]);
+    let bench = bench(&github);
+    let serving = Serving::start(&bench);
+    deliver(&serving, &github.reviewed("r-1", SHOP, 8, "changes_requested", "ana"));
+    let (question, details) = bench.question();
+    assert_eq!(details["reason"], "pull_request_review_stage_not_resolved");
+    assert_eq!(github.labels(SHOP, 8), ["need:input"]);
+    let denied = bench
+        .command()
+        .args(["deny", &question, "--reason", "it is finished"])
+        .env("USER", "ana")
+        .output()
+        .unwrap();
+    assert!(denied.status.success(), "{denied:?}");
+    until_worked_off(&bench);
+    assert_eq!(runs(&bench), 0);
+    assert_eq!(events(&bench, "webhook.ignored"), 1);
+}
+
+#[test]
+fn the_revise_of_a_development_without_a_pull_request_asks_for_input() {
+    let github = GitHub::start();
+    github.issue(SHOP, 7, &["run:dev:revise"]);
+    let bench = bench(&github);
+    let serving = Serving::start(&bench);
+    deliver(&serving, &github.labeled("d-1", SHOP, 7, "run:dev:revise", "ana"));
+    until("it is not told", || events(&bench, "run.revise.pr_not_found") == 1);
+    until_worked_off(&bench);
+    assert_eq!(
+        (runs(&bench), github.labels(SHOP, 7)),
+        (0, vec!["need:input".to_owned()])
+    );
+}
+
+#[test]
+fn a_server_that_is_killed_at_its_work_leaves_it_to_the_next_and_there_is_one_run() {
+    let github = GitHub::start();
+    github.issue(SHOP, 7, &[]);
+    github.pull_request(SHOP, 8, "Closes #7", &["run:dev"]);
+    let bench = bench(&github);
+    let serving = Serving::start(&bench);
+    // It is still looking when it is killed.
+    github.next("GET", "/issues/8/labels", Fault::Slow(Duration::from_secs(2)));
+    assert_eq!(
+        deliver(&serving, &github.reviewed("r-1", SHOP, 8, "changes_requested", "ana")).0,
+        202
+    );
+    until("it is not written down", || events(&bench, "webhook.received") == 1);
+    drop(serving);
+    assert_eq!(runs(&bench), 0);
+    let _serving = Serving::start(&bench);
+    until("nobody goes on", || run(&bench, "dev") == 1);
+    until_worked_off(&bench);
+    assert_eq!(
+        (runs(&bench), github.labels(SHOP, 7)),
+        (1, vec!["run:dev:revise".to_owned()])
+    );
+}

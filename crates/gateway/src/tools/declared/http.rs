@@ -1,0 +1,393 @@
+//! A declared tool whose work a service does: what is sent to it, and how its answer comes back.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value, json};
+
+use super::DeclaredTool;
+use super::template::{Document, TemplateError, Text};
+use crate::approval::ClearedAct;
+use crate::audit::{Pending, chain};
+use crate::delegation::desk::DelegationDesk;
+use crate::delegation::{Delegation, Order};
+use crate::error::{ErrorCode, Refusal};
+use crate::ids::{CorrelationId, CredentialId, DelegationId};
+use crate::tools::acts::{Act, Asked};
+
+/// Where and how a service is asked.
+#[derive(Clone)]
+pub struct Http {
+    pub method: Method,
+    pub url: Url,
+    /// Values may be secret.
+    pub headers: Vec<(String, Text)>,
+    /// The service may answer later, by a callback.
+    pub answers_later: bool,
+    pub spec: Document,
+}
+
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Http({} {})", self.method.as_str(), self.url)
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Method {
+    Get,
+    Post,
+    Put,
+    Patch,
+    Delete,
+}
+
+impl Method {
+    pub const WORDS: &[(&str, Self)] = &[
+        ("GET", Self::Get),
+        ("POST", Self::Post),
+        ("PUT", Self::Put),
+        ("PATCH", Self::Patch),
+        ("DELETE", Self::Delete),
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Get => "GET",
+            Self::Post => "POST",
+            Self::Put => "PUT",
+            Self::Patch => "PATCH",
+            Self::Delete => "DELETE",
+        }
+    }
+
+    /// Whether a request of this kind carries what the contract says.
+    pub fn has_body(self) -> bool {
+        match self {
+            Self::Post | Self::Put | Self::Patch => true,
+            Self::Get | Self::Delete => false,
+        }
+    }
+}
+
+/// An address with places for arguments, each a whole segment of the path or a whole value of the query.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Url {
+    // INVARIANT: scheme, host and port are in the first part, which is plain.
+    parts: Vec<Text>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum UrlError {
+    #[error(transparent)]
+    Template(#[from] TemplateError),
+    #[error("a placeholder stands for one segment of the path or one value of the query, never for a part of the host")]
+    Host,
+    #[error(
+        "a placeholder must be a whole segment of the path (`/{{{{ args.x }}}}/`) or a whole value of the query (`?a={{{{ args.x }}}}`)"
+    )]
+    Segment,
+}
+
+impl Url {
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some(begin) = rest.find("{{") {
+            let end = rest[begin..].find("}}").ok_or(UrlError::Segment)? + begin + 2;
+            let (before, slot, after) = (&rest[..begin], &rest[begin..end], &rest[end..]);
+            let so_far: String = parts.iter().map(plain).collect::<String>() + before;
+            let path_begins = so_far.find("://").and_then(|at| so_far[at + 3..].find('/'));
+            if path_begins.is_none() {
+                return Err(UrlError::Host);
+            }
+            if !before.ends_with(['/', '=']) || !(after.is_empty() || after.starts_with(['/', '?', '&'])) {
+                return Err(UrlError::Segment);
+            }
+            parts.push(Text::Plain(before.to_owned()));
+            parts.push(Text::parse(slot)?);
+            rest = after;
+        }
+        if rest.contains("}}") {
+            return Err(UrlError::Segment);
+        }
+        parts.push(Text::Plain(rest.to_owned()));
+        Ok(Self { parts })
+    }
+
+    /// The arguments it waits for.
+    pub fn arguments(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(Text::argument)
+    }
+
+    /// An address of the same form, for whoever checks what kind of address it is.
+    pub fn example(&self) -> String {
+        self.parts.iter().map(plain).collect()
+    }
+
+    fn fill(&self, arguments: &Map<String, Value>) -> Result<String, Refusal> {
+        let mut filled = String::new();
+        for part in &self.parts {
+            match part {
+                Text::Plain(text) => filled.push_str(text),
+                Text::Argument(name) => {
+                    let value = part.fill(arguments).unwrap_or_default();
+                    // A service would take these for another path.
+                    if matches!(value.as_str(), "" | "." | "..") && filled.ends_with('/') {
+                        let message = format!("`{name}` must not be empty, `.` or `..`: it is a part of an address");
+                        return Err(Refusal::new(ErrorCode::InvalidArguments, message));
+                    }
+                    encode(&value, &mut filled);
+                }
+            }
+        }
+        Ok(filled)
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.parts.iter().try_for_each(|part| match part {
+            Text::Plain(text) => f.write_str(text),
+            Text::Argument(name) => write!(f, "{{{{ args.{name} }}}}"),
+        })
+    }
+}
+
+fn plain(part: &Text) -> String {
+    match part {
+        Text::Plain(text) => text.clone(),
+        Text::Argument(_) => "x".to_owned(),
+    }
+}
+
+/// Everything but unreserved characters, so that a value stays inside its segment.
+fn encode(value: &str, into: &mut String) {
+    use fmt::Write as _;
+    for byte in value.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            into.push(char::from(byte));
+        } else {
+            // Writing to a string cannot fail.
+            let _ = write!(into, "%{byte:02X}");
+        }
+    }
+}
+
+impl DeclaredTool {
+    /// The fields of the answer: the result as the file promises it, or as it came.
+    pub(crate) fn delivered(&self, result: Value, correlation: &CorrelationId) -> Result<Map<String, Value>, Refusal> {
+        let Some(promised) = &self.output else {
+            return Ok(Map::from_iter([
+                ("status".to_owned(), json!("success")),
+                ("result".to_owned(), result),
+                ("correlation_id".to_owned(), json!(correlation.as_str())),
+            ]));
+        };
+        let problems = promised.problems(&result);
+        match result {
+            Value::Object(fields) if problems.is_empty() => Ok(fields),
+            _ => {
+                let message = format!(
+                    "the service did its work, but its result does not fit the tool's schema: {}",
+                    problems.join("; ")
+                );
+                Err(Refusal::new(ErrorCode::UpstreamError, message).with("correlation_id", correlation.as_str()))
+            }
+        }
+    }
+}
+
+/// A call of such a tool.
+pub struct HttpAct {
+    tool: Arc<DeclaredTool>,
+    desk: Arc<DelegationDesk>,
+    id: DelegationId,
+    owner: CredentialId,
+    arguments: Map<String, Value>,
+    url: String,
+    headers: Vec<(String, String)>,
+    answers_later: bool,
+    method: Method,
+    spec: Value,
+    patience: Duration,
+}
+
+impl HttpAct {
+    pub(crate) fn read(
+        tool: &Arc<DeclaredTool>,
+        http: &Http,
+        desk: &Arc<DelegationDesk>,
+        asked: &Asked<'_>,
+    ) -> Result<Self, Refusal> {
+        let arguments = tool.take(&asked.call.arguments)?;
+        let mut headers = Vec::new();
+        for (name, value) in &http.headers {
+            let Some(value) = value.fill(&arguments) else { continue };
+            if value.chars().any(|c| c.is_control() || !c.is_ascii()) {
+                let message = format!("the value of the header `{name}` holds characters that no header may hold");
+                return Err(Refusal::new(ErrorCode::InvalidArguments, message));
+            }
+            headers.push((name.clone(), value));
+        }
+        Ok(Self {
+            url: http.url.fill(&arguments)?,
+            spec: http.spec.fill(&arguments),
+            tool: tool.clone(),
+            desk: desk.clone(),
+            id: desk.fresh(),
+            owner: asked.caller.credential.clone(),
+            headers,
+            answers_later: http.answers_later,
+            method: http.method,
+            arguments,
+            patience: desk.patience(asked.call.answer_within),
+        })
+    }
+
+    fn binding(&self, owner: &CredentialId) -> String {
+        chain::digest(&json!({
+            "tool": self.tool.name(), "declared": self.tool.digest, "arguments": self.arguments,
+            "owner": owner.as_str(),
+        }))
+    }
+
+    /// What the service is told, to the letter of the contract.
+    fn body(&self, correlation: &str, left: Duration) -> Value {
+        let definition = &self.tool.definition;
+        let mut body = json!({
+            "correlation_id": correlation,
+            "request_id": self.id.as_str(),
+            "tool": {
+                "name": definition.name, "title": definition.title, "description": definition.description,
+                "input_schema": self.tool.input.written(),
+                "output_schema": self.tool.output.as_ref().map(|schema| schema.written()),
+            },
+            "arguments": self.arguments,
+            "lang": "en",
+            "markup": "markdown",
+            "timeout_sec": left.as_secs().max(1),
+        });
+        if !self.spec.is_null() {
+            body["spec"] = self.spec.clone();
+        }
+        if self.answers_later {
+            body["callback"] = json!({"url": self.desk.callback_url(&self.id)});
+        }
+        body
+    }
+}
+
+impl Act for HttpAct {
+    fn details(&self) -> Map<String, Value> {
+        let mut details = Map::new();
+        details.insert("arguments".to_owned(), Value::Object(self.arguments.clone()));
+        details.insert("method".to_owned(), json!(self.method.as_str()));
+        details.insert("url".to_owned(), json!(self.url));
+        if !self.spec.is_null() {
+            details.insert("spec".to_owned(), self.spec.clone());
+        }
+        details
+    }
+
+    fn begins(&self) -> Result<(), Refusal> {
+        self.tool.usage.begin(self.tool.name(), self.desk.clock().now())
+    }
+
+    fn delegation(&self, cleared: &ClearedAct) -> Option<Delegation> {
+        let now = self.desk.clock().now();
+        let owner = &cleared.caller().credential;
+        Some(Delegation {
+            id: self.id.clone(),
+            version: 0,
+            correlation_id: cleared.correlation_id().clone(),
+            owner: owner.clone(),
+            binding: self.binding(owner),
+            tool: self.tool.name().to_owned(),
+            created_at: now,
+            deadline: now.after(self.tool.timeout),
+            end: None,
+            told: false,
+        })
+    }
+
+    fn foresee(&self) -> Pending<Result<Option<Map<String, Value>>, Refusal>> {
+        let (desk, owner, patience) = (self.desk.clone(), self.owner.clone(), self.patience);
+        let (binding, tool) = (self.binding(&owner), self.tool.clone());
+        Box::pin(async move {
+            match desk.before(&owner, &binding).await {
+                Ok(Some(id)) => desk.told(&tool, &id, patience).await.map(Some),
+                // Nobody is asked about what could not begin.
+                Ok(None) => tool.usage.has_room(tool.name(), desk.clock().now()).map(|()| None),
+                Err(error) => Err(Refusal::new(ErrorCode::AuditUnavailable, error.to_string())),
+            }
+        })
+    }
+
+    fn perform(self: Box<Self>, cleared: ClearedAct) -> Pending<Result<Map<String, Value>, Refusal>> {
+        let body = self.body(cleared.correlation_id().as_str(), self.tool.timeout);
+        let mut headers = self.headers.clone();
+        headers.push(("X-Correlation-Id".to_owned(), cleared.correlation_id().to_string()));
+        let order = Order {
+            method: self.method.as_str(),
+            url: self.url.clone(),
+            headers,
+            body: self.method.has_body().then_some(body),
+            patience: self.tool.timeout,
+        };
+        self.desk
+            .send(self.tool.clone(), self.id.clone(), order, self.answers_later);
+        Box::pin(async move { self.desk.told(&self.tool, &self.id, self.patience).await })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn filled(url: &str, arguments: Value) -> Result<String, String> {
+        let url = Url::parse(url).map_err(|error| error.to_string())?;
+        url.fill(arguments.as_object().unwrap())
+            .map_err(|refusal| refusal.message)
+    }
+
+    #[test]
+    fn a_value_stays_inside_its_segment_of_an_address() {
+        let at = "https://api.example.org/v1/{{ args.id }}/log?q={{ args.q }}&n=1";
+        assert_eq!(
+            filled(at, json!({"id": "a/../b?x#y", "q": "1&admin=true"})).unwrap(),
+            "https://api.example.org/v1/a%2F..%2Fb%3Fx%23y/log?q=1%26admin%3Dtrue&n=1"
+        );
+        assert_eq!(
+            filled(at, json!({"id": "a\r\nHost: evil", "q": "ü"})).unwrap(),
+            "https://api.example.org/v1/a%0D%0AHost%3A%20evil/log?q=%C3%BC&n=1"
+        );
+        for id in ["..", ".", ""] {
+            assert!(filled(at, json!({"id": id, "q": ""})).is_err(), "{id:?}");
+        }
+    }
+
+    #[test]
+    fn a_placeholder_never_names_a_host() {
+        for url in [
+            "{{ args.url }}",
+            "https://{{ args.host }}/x",
+            "https://{{ args.host }}",
+            "https://api.{{ args.host }}/x",
+            "https://host:{{ args.port }}/x",
+            "{{ args.scheme }}://host/x",
+        ] {
+            assert_eq!(Url::parse(url), Err(UrlError::Host), "{url}");
+        }
+        for url in [
+            "https://host/x{{ args.a }}",
+            "https://host/{{ args.a }}.json",
+            "https://host/{{ args.a }}{{ args.b }}",
+            "https://host/{{ args.a",
+            "https://host/a }}",
+        ] {
+            assert_eq!(Url::parse(url), Err(UrlError::Segment), "{url}");
+        }
+    }
+}
