@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use countersign_gateway::audit::event::{Actor, ActorType};
+use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::limits;
 use countersign_gateway::session::credential::{Credential, TokenName};

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use countersign_gateway::approval::Alone;
-use countersign_gateway::clock::Timestamp;
+use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::ids::JobId;
 use countersign_gateway::job::desk::JobDesk;
 use countersign_gateway::job::keeping::JobFilter;
