@@ -31,8 +31,14 @@ const story = await page.locator(".card", { hasText: "mkdir -p build" }).locator
 
 codex.call("execute_process", { file: "curl", args: ["-fsSL", "https://get.example.com/in\u202Estall.sh", "-o", "setup.sh"], network: "allow", justification: "I need the installer of the linter to go on." });
 claude.call("execute_command", { command: "git add -A && git commit -m 'Build the shop' | tee build/log", justification: "The build is green; this records it." });
-const job = await codex.call("start-task", { agent: "painter", prompt: "Fix the total of the cart: 0.1 + 0.2 must be 0.3." });
-await until("the agent asks", async () => (await (await page.request.get(`/api/v1/jobs/${job.jobId}`)).json()).subState === "waiting_approval");
+const look = async (id) => (await page.request.get(`/api/v1/jobs/${id}`)).json();
+const first = await codex.call("start-task", { agent: "painter", prompt: "Look around in the shop and tell me what you find." });
+const conversationId = await until("it looked around", async () => {
+  const { status, conversationId } = await look(first.jobId);
+  return status === "completed" && conversationId;
+});
+const job = await codex.call("send-message", { conversationId, message: "Fix the total of the cart: 0.1 + 0.2 must be 0.3." });
+await until("the agent asks", async () => (await look(job.jobId)).subState === "waiting_approval");
 await page.goto("/");
 await until("all wait", async () => (await page.locator(".card").count()) === 3);
 
@@ -47,7 +53,6 @@ const take = async (name, path, { whole = false } = {}) => {
 };
 await take("queue", "/", { whole: true });
 await take("story", story, { whole: true });
-await take("jobs", "/jobs");
 await take("job", `/jobs/${job.jobId}`, { whole: true });
 await take("record", "/record");
 await take("metrics", "/numbers?period=hour");

@@ -7,10 +7,17 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use countersign_agents::{Household, Launcher, driver};
 use countersign_exec::user_of_agents;
+use countersign_gateway::audit::Pending;
+use countersign_gateway::ids::RunId;
+use countersign_gateway::job::state::Job;
 use countersign_gateway::job::supervise::{Agent, Agents};
+use countersign_gateway::run::keeping::Runs;
+use countersign_gateway::run::lifecycle::Runtime;
+use countersign_gateway::run::state::Run;
 use countersign_gateway::tools::jobs::Offered;
 
 use crate::config::{AGENTS_OWN, AgentSettings, Settings, built_in_agents};
@@ -31,6 +38,7 @@ pub(crate) struct Around<'a> {
 pub(crate) struct Installed {
     /// By name, with the place in which they are offered.
     agents: BTreeMap<String, (usize, Agent)>,
+    grants: Option<Grants>,
 }
 
 impl Installed {
@@ -40,6 +48,7 @@ impl Installed {
         if present.is_empty() {
             return Ok(Self {
                 agents: BTreeMap::new(),
+                grants: None,
             });
         }
         let launcher = Launcher::new(household(settings, around)?);
@@ -50,7 +59,16 @@ impl Installed {
         });
         Ok(Self {
             agents: agents.collect(),
+            grants: None,
         })
+    }
+
+    /// Gives the agents of runs what is theirs.
+    pub(crate) fn granting(self, grants: Grants) -> Self {
+        Self {
+            grants: Some(grants),
+            ..self
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -76,6 +94,57 @@ impl Agents for Installed {
     fn find(&self, name: &str) -> Option<Agent> {
         self.agents.get(name).map(|(_, agent)| agent.clone())
     }
+
+    fn grants(&self, job: &Job) -> Pending<BTreeMap<String, String>> {
+        let found = job.run_id.as_deref().zip(self.grants.clone());
+        let found = found.map(|(run, grants)| (grants.runs.find_run(&RunId::trusted(run)), grants));
+        Box::pin(async move {
+            match found {
+                None => BTreeMap::new(),
+                Some((run, grants)) => match run.await {
+                    Ok(Some(run)) => grants.of(&run),
+                    // What is not known is not given.
+                    Ok(None) | Err(_) => BTreeMap::new(),
+                },
+            }
+        })
+    }
+}
+
+/// What the agents of runs are given: credentials of their own, never those that we act with.
+#[derive(Clone)]
+pub(crate) struct Grants {
+    pub(crate) runs: Arc<dyn Runs>,
+    pub(crate) git_token: Option<String>,
+    /// With `{namespace}` where the run's stands.
+    pub(crate) kubeconfig: Option<String>,
+}
+
+impl Grants {
+    fn of(&self, run: &Run) -> BTreeMap<String, String> {
+        let kubeconfig = match run.runtime {
+            Runtime::FullEnv => self.kubeconfig.as_deref().and_then(|path| of_namespace(path, run)),
+            Runtime::CodeOnly => None,
+        };
+        let given = [
+            ("CODEXK8S_GIT_BOT_TOKEN", self.git_token.clone()),
+            ("KUBECONFIG", kubeconfig),
+        ];
+        let given = given
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?)));
+        given.collect()
+    }
+}
+
+/// The file of the run's namespace; none where the run has no namespace that is one.
+fn of_namespace(path: &str, run: &Run) -> Option<String> {
+    let is_name = |name: &&String| {
+        let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        (1..=63).contains(&name.len()) && name.bytes().all(is_plain)
+    };
+    let namespace = run.namespace.as_ref().filter(is_name)?;
+    Some(path.replace("{namespace}", namespace))
 }
 
 /// Those that are configured, then those that need no configuration and are on the path.

@@ -6,5 +6,6 @@
 #![allow(clippy::unwrap_used, reason = "a stand-in in a test says what is wrong by failing")]
 
 pub mod github;
+pub mod kubernetes;
 
 pub mod http;

@@ -216,11 +216,16 @@ impl Gateway {
     async fn enter(self: Arc<Self>, caller: Caller, call: ToolCall) -> Result<Answer, Refusal> {
         let admitted = match session::admit(caller.clone()) {
             Ok(admitted) => admitted,
-            Err(refusal) => return Err(self.refuse_call(&caller, &call, refusal).await),
+            Err(refusal) => return Err(self.refuse_call(&caller, &call, refusal, None).await),
         };
         let resolved = match catalog::resolve(&self.in_force().policy, self.toolboxes(), admitted, call) {
             Ok(resolved) => resolved,
-            Err(missing) => return Err(self.refuse_call(&caller, &missing.call, missing.refusal).await),
+            Err(missing) => {
+                let hidden_by = missing.hidden_by.as_ref();
+                return Err(self
+                    .refuse_call(&caller, &missing.call, missing.refusal.clone(), hidden_by)
+                    .await);
+            }
         };
         let Resolved { admitted, tool, call } = resolved;
         let started = self.ports.clock.now();
@@ -258,7 +263,10 @@ impl Gateway {
             opening = Some(self.opening(&admitted, &request, &live, &trace, &audit));
             if !matches!(verdict, Verdict::Deny(_)) {
                 let context = in_force.policy.context(admitted.caller());
-                trace.step(Step::Validate, self.validated(&verdict, &context, &in_force, &live));
+                trace.step(
+                    Step::Validate,
+                    self.validated(&admitted, &verdict, &context, &in_force, &live),
+                );
                 if matches!(&verdict, Verdict::Allow(permit) if permit.auto_approved) {
                     trace.mark(ApprovalState::AutoApproved);
                 }

@@ -69,6 +69,17 @@ impl ClaudeStream {
         Ok(Arc::new(talk))
     }
 
+    /// Whether Claude has written anything of a conversation. It does so a moment after a turn began.
+    fn has_kept(&self, id: &str, terms: &Terms) -> bool {
+        let given = terms.environment.get("CLAUDE_CONFIG_DIR").map(PathBuf::from);
+        let place = given.unwrap_or_else(|| self.launcher.home().join(".claude"));
+        let Ok(projects) = std::fs::read_dir(place.join("projects")) else {
+            return false;
+        };
+        let file = format!("{id}.jsonl");
+        projects.flatten().any(|project| project.path().join(&file).exists())
+    }
+
     fn arguments(&self, conversation: &Which, terms: &Terms) -> Vec<String> {
         let mut arguments = self.command.clone();
         let fixed = [
@@ -150,10 +161,16 @@ impl AgentDriver for ClaudeStream {
         let driver = self.clone();
         Box::pin(async move {
             reap(&resume.terms.job_id, resume.process).await;
-            let id = Which::Known(resume.conversation_id);
+            let id = resume.conversation_id;
             // It ends with us, so a turn that was under way has been cut off.
-            let (Words::Next(prompt) | Words::IfCutOff(prompt)) = resume.words;
-            driver.begin(id, prompt, resume.terms, events).await
+            let (which, prompt) = match (driver.has_kept(&id, &resume.terms), resume.words) {
+                (true, Words::Next(prompt) | Words::IfCutOff(prompt)) | (false, Words::Next(prompt)) => {
+                    (Which::Known(id), prompt)
+                }
+                // It was lost before it had written anything, so it begins, under the name that is known.
+                (false, Words::IfCutOff(_)) => (Which::New(id), resume.asked),
+            };
+            driver.begin(which, prompt, resume.terms, events).await
         })
     }
 

@@ -224,6 +224,14 @@ impl CodexAppServer {
         if let Some(model) = &terms.model {
             settings["model"] = json!(model);
         }
+        for (name, text) in [
+            ("baseInstructions", &terms.guidance.base),
+            ("developerInstructions", &terms.guidance.developer),
+        ] {
+            if let Some(text) = text {
+                settings[name] = json!(text);
+            }
+        }
         settings
     }
 
@@ -240,7 +248,8 @@ impl CodexAppServer {
 /// The conversation's own configuration: the mark of its commands, and the way back to us.
 fn config(terms: &Terms) -> Value {
     let mut variables = json!({(MARK): terms.job_id});
-    let mut config = json!({});
+    // What is ours comes after it, and wins.
+    let mut config = json!(terms.guidance.settings);
     if let Some(endpoint) = &terms.endpoint {
         variables["COUNTERSIGN_MCP_URL"] = json!(endpoint.url);
         variables["COUNTERSIGN_TOKEN"] = json!(endpoint.token);
@@ -282,6 +291,10 @@ fn without_turns(answer: &Value) -> Value {
 impl AgentDriver for CodexAppServer {
     fn name(&self) -> &'static str {
         "codex-app-server"
+    }
+
+    fn takes_guidance(&self) -> bool {
+        true
     }
 
     fn probe(&self) -> Pending<Result<Probed, DriverError>> {

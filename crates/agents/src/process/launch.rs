@@ -96,6 +96,11 @@ impl Launcher {
         Launcher { household }
     }
 
+    /// Where agents keep what is theirs.
+    pub(crate) fn home(&self) -> &Path {
+        &self.household.home
+    }
+
     /// Whether agents can have a sandbox of their own inside what holds them.
     pub(crate) fn agents_can_sandbox(&self) -> bool {
         // Only a cover by Landlock forbids it, and the choice is the same for every agent of a server.

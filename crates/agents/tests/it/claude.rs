@@ -289,3 +289,18 @@ async fn its_version_is_found_and_a_missing_one_is_said_how_to_install() {
     let error = missing.probe().await.unwrap_err().to_string();
     assert!(error.contains("npm install -g @anthropic-ai/claude-code"), "{error}");
 }
+
+#[tokio::test]
+async fn an_agent_lost_before_it_kept_anything_begins_again_under_the_same_name() {
+    let Some(scene) = Scene::set() else { return };
+    let id = uuid::Uuid::new_v4().to_string();
+    let (sink, mut heard) = Heard::new();
+    let resume = scene
+        .house
+        .resume(&id, None, if_cut_off("[[say not this]]"), &scene.terms);
+    let talk = scene.driver.resume(resume, sink).await.unwrap();
+    assert_eq!(heard.started().await, id);
+    assert_eq!(heard.turn_end().await, completed("from the beginning"));
+    talk.stop().await;
+    scene.house.nothing_is_left().await;
+}

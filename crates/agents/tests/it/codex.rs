@@ -304,6 +304,36 @@ async fn a_turn_runs_on_without_us_and_its_open_question_is_asked_again() {
 }
 
 #[tokio::test]
+async fn a_hung_turn_whose_supervisor_died_is_ended_with_its_process() {
+    let Some(scene) = Scene::set() else { return };
+    let (talk, mut heard) = scene.start("[[hang]]").await;
+    let mark = heard.spawned().await;
+    heard
+        .until(|kind| matches!(kind, AgentEventKind::TurnStarted { .. }).then_some(()))
+        .await;
+    // As when we die: nobody listens, nothing is said.
+    drop(heard);
+    drop(talk);
+    let after = Scene::driver(&scene.house);
+    after.reap(scene.terms.job_id.clone(), Some(mark.clone())).await;
+    assert!(!runs(&mark));
+}
+
+#[tokio::test]
+async fn an_app_server_that_nobody_recorded_is_ended_with_its_job() {
+    let Some(scene) = Scene::set() else { return };
+    let (talk, mut heard) = scene.start("[[hang]]").await;
+    let mark = heard.spawned().await;
+    drop(heard);
+    drop(talk);
+    let after = Scene::driver(&scene.house);
+    after.reap("another job".to_owned(), None).await;
+    assert!(runs(&mark), "it was not started for that one");
+    after.reap(scene.terms.job_id.clone(), None).await;
+    assert!(!runs(&mark));
+}
+
+#[tokio::test]
 async fn a_turn_that_ended_while_we_were_away_is_told_of() {
     let Some(scene) = Scene::set() else { return };
     let (talk, mut heard) = scene.start("[[slow 10]]").await;

@@ -21,6 +21,8 @@ const REQUESTS: &[(&str, &[&str])] = &[
             "approvalsReviewer",
             "sandbox",
             "config",
+            "baseInstructions",
+            "developerInstructions",
         ],
     ),
     (
@@ -33,6 +35,8 @@ const REQUESTS: &[(&str, &[&str])] = &[
             "approvalsReviewer",
             "sandbox",
             "config",
+            "baseInstructions",
+            "developerInstructions",
         ],
     ),
     ("thread/name/set", &["threadId", "name"]),

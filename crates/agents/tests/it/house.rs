@@ -9,6 +9,7 @@ use countersign_agents::{Household, Launcher};
 use countersign_gateway::job::driver::{
     AgentEvent, AgentEventKind, AgentQuestion, EventSink, Input, ProcessMark, Resume, Start, Terms, TurnEnd, Words,
 };
+use countersign_gateway::job::guidance::Guidance;
 use countersign_gateway::policy::effective::{Mode, SandboxMode};
 use countersign_sandbox::Identity;
 use tokio::sync::mpsc;
@@ -91,6 +92,7 @@ impl House {
                 .map(|(name, value)| ((*name).to_owned(), value.clone()))
                 .collect(),
             endpoint: None,
+            guidance: Guidance::default(),
         }
     }
 
@@ -107,6 +109,7 @@ impl House {
             rollout: None,
             process,
             words,
+            asked: text("[[say from the beginning]]"),
             terms: terms.clone(),
         }
     }

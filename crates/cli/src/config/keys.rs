@@ -52,6 +52,8 @@ pub(super) const SELF_APPROVAL_STRICTEST_FIRST: &[&str] = &["deny", "allow"];
 pub(super) const MODES: &[&str] = &["untrusted", "on-request", "on-failure", "never"];
 /// Mildest first: the strictest of several is the last.
 pub(super) const TOOL_APPROVALS: &[&str] = &["none", "required", "deny"];
+/// Who may answer for a tool in a run, mildest first.
+pub(super) const APPROVAL_MODES: &[&str] = &["delegated", "owner"];
 pub(super) const TOOL_ACTIONS: &[&str] = &["read", "write", "approve-required"];
 pub(super) const SCOPES: &[&str] = &["namespace", "cluster", "repository"];
 
@@ -134,7 +136,7 @@ const SCOPE: Shape = Shape::TextOr(
 const TOOL_RULE: Shape = Shape::Fields(&[
     field("approval", Shape::Words(TOOL_APPROVALS)),
     field("enabled", Shape::Flag),
-    field("approvers", NAMES),
+    field("approvers", Shape::Words(APPROVAL_MODES)),
     field("actions", ACTIONS),
     field("scope", SCOPE),
     field("roles", TEXTS),
@@ -147,6 +149,7 @@ const TOOL_POLICIES: Shape = Shape::Map(&Shape::Fields(&[
     field("scope", SCOPE),
     field("roles", TEXTS),
     field("labels", TEXTS),
+    field("approvers", Shape::Words(APPROVAL_MODES)),
 ]));
 
 const POLICY_OF_AGENT: Shape = Shape::Fields(&[field("tools", TOOL_POLICIES)]);
@@ -212,7 +215,7 @@ pub(super) const KEYS: &[Key] = &[
     key("approval_policy.whitelist", Shape::List(&WHITELIST_RULE), Rule::Whitelist, "[]", "commands that run unasked, beside the built-in read-only ones; enabled: false turns a pattern off"),
     key("approvals.self", Shape::Words(SELF_APPROVAL_STRICTEST_FIRST), Rule::Order(SELF_APPROVAL_STRICTEST_FIRST), r#""allow""#, "whether who runs `exec` may approve it at the terminal: allow | deny"),
     key("quorum", Shape::Whole(1), Rule::Higher, "1", "how many people must agree"),
-    key("tools", Shape::Map(&TOOL_RULE), Rule::Tools, "{}", "by name or glob: approval none | required | deny, enabled, actions, scope, roles, labels; the strictest wins"),
+    key("tools", Shape::Map(&TOOL_RULE), Rule::Tools, "{}", "by name or glob: approval none | required | deny, enabled, actions, scope, roles, labels, approvers owner | delegated; the strictest wins"),
     key("approvers", Shape::List(&APPROVER), Rule::Owner, "[]", "HTTP approvers, or the client's own user; console and terminal are always there"),
 
     key("agents", Shape::List(&AGENT), Rule::Owner, "[]", "coding agents that jobs may start"),
@@ -250,7 +253,9 @@ pub(super) const KEYS: &[Key] = &[
     unset("callbacks.url", Shape::Url, Rule::Owner, "https://countersign.example.org:7420", "where approvers reach this server; unset is where it listens"),
     unset("github.api_url", Shape::Url, Rule::Owner, "https://api.github.com", "GitHub's API"),
     unset("github.token", Shape::Secret, Rule::Owner, "github-token", "the control token"),
+    unset("github.agent_token", Shape::Secret, Rule::Owner, "agents-github-token", "what agents in runs are given as CODEXK8S_GIT_BOT_TOKEN; never the control token"),
     unset("github.webhook_secret", Shape::Secret, Rule::Owner, "webhook-secret", "signs deliveries"),
+    unset("kubernetes.agent_kubeconfig", Shape::Path, Rule::Owner, "\"/etc/countersign/agents/{namespace}.kubeconfig\"", "what agents in runs with runtime full-env are given as KUBECONFIG; {namespace} is the run's"),
     unset("kubernetes.kubeconfig", Shape::Path, Rule::Owner, "/etc/countersign/kubeconfig", "the cluster that control tools act on"),
     unset("database_lifecycle.url", Shape::Secret, Rule::Owner, "postgres://localhost/postgres", "the server in which databases are made"),
     unset("telemetry.otlp_endpoint", Shape::Url, Rule::Owner, "http://127.0.0.1:4318", "where traces go"),
@@ -292,6 +297,7 @@ mod tests {
 
     #[test]
     fn the_table_and_the_gateway_know_the_same_words() {
+        use countersign_gateway::policy::approvers::ApprovalMode;
         use countersign_gateway::policy::effective::{Layer, Mode, Network, SandboxMode, ToolApproval};
         use countersign_gateway::policy::merge::{Action, Subject};
         fn check<T>(listed: &[&str], known: &[(&str, T)]) {
@@ -304,6 +310,7 @@ mod tests {
         check(MODES, Mode::WORDS);
         check(TOOL_APPROVALS, ToolApproval::WORDS);
         check(TOOL_ACTIONS, Action::WORDS);
+        check(APPROVAL_MODES, ApprovalMode::WORDS);
         assert!(SCOPES.iter().all(|word| Subject::parse(word).is_some()));
     }
 

@@ -14,6 +14,9 @@ mod shared;
 #[path = "../../../agents/tests/shared/mod.rs"]
 mod agents;
 
+#[path = "../../../../tests/support/postgres.rs"]
+mod postgres;
+
 mod bench;
 mod client;
 mod outside;
@@ -53,9 +56,12 @@ mod invocations;
 mod jobs;
 mod questions;
 mod rounds;
+mod runs;
 mod unrecorded;
 mod watched;
 
 mod exec;
 mod github;
 mod rest;
+
+mod control;

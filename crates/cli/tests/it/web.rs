@@ -51,7 +51,18 @@ impl Web {
     /// The header of a new session, of a client that can do this.
     pub(crate) fn session(&self, capabilities: Value) -> String {
         let hello = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": {"name": "t", "version": "1"}});
-        let begun = self.ask("POST", "/mcp", "", &legacy(0, "initialize", hello), "close");
+        self.session_with("", &hello)
+    }
+
+    /// The same for a client that says this, with more headers.
+    pub(crate) fn session_with(&self, headers: &str, hello: &Value) -> String {
+        let begun = self.ask(
+            "POST",
+            "/mcp",
+            headers,
+            &legacy(0, "initialize", hello.clone()),
+            "close",
+        );
         let mut begun = begun.lines().map_while(Result::ok);
         let session = begun.find_map(|line| line.strip_prefix("mcp-session-id: ").map(str::to_owned));
         format!("Mcp-Session-Id: {}\r\n", session.expect("a session"))

@@ -85,6 +85,49 @@ fn nothing_is_made_without_write() {
 }
 
 #[test]
+fn a_hook_is_printed_written_once_and_leaves_other_hooks_alone() {
+    let stage = Stage::new();
+    let governed = ["connect", "claude-code", "--governed"];
+    let proposed = stage.json(&[&governed[..], &["--json"]].concat());
+    let file = stage.home().join(".claude/settings.json");
+    assert_eq!((&proposed["file"], &proposed["written"]), (&json!(file), &json!(false)));
+    assert!(!file.exists(), "nothing is made without --write");
+    let hook = &proposed["entry"]["hooks"][0];
+    let command = hook["command"].as_str().unwrap();
+    assert!(
+        command.contains(BINARY) && command.contains("hook claude-code --wait-seconds"),
+        "{command}"
+    );
+    let waits = command.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
+    assert!(
+        waits < hook["timeout"].as_u64().unwrap(),
+        "it answers before Claude Code gives up"
+    );
+    let others =
+        "{\n  \"hooks\": {\"PreToolUse\": [ {\"matcher\": \"Read\", \"hooks\": []} ]},\n  \"model\":  \"x\"\n}\n";
+    given(&stage, ".claude/settings.json", others);
+    let written = write(&stage, "claude-code", &["--governed", "--json"]).json();
+    assert_eq!(written["written"], json!(true));
+    assert_eq!(fs::read_to_string(written["backup"].as_str().unwrap()).unwrap(), others);
+    let text = fs::read_to_string(&file).unwrap();
+    assert!(
+        text.contains("{\"matcher\": \"Read\", \"hooks\": []}") && text.contains("\"model\":  \"x\""),
+        "{text}"
+    );
+    let settings: Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(settings["hooks"]["PreToolUse"][1], written["entry"]);
+    let again = write(&stage, "claude-code", &["--governed", "--json"]).json();
+    assert_eq!(again["written"], json!(false));
+    assert_eq!(fs::read_to_string(&file).unwrap(), text);
+    for refused in [
+        &["connect", "codex", "--governed"][..],
+        &["connect", "claude-code", "--governed", "--http"],
+    ] {
+        assert_eq!(stage.run(refused).code, 2, "{refused:?}");
+    }
+}
+
+#[test]
 fn a_file_is_made_with_its_directories() {
     let stage = Stage::new();
     for (client, name) in [

@@ -24,6 +24,8 @@ const COMMANDS: &[&[&str]] = &[
     &["jobs", "logs"],
     &["jobs", "send"],
     &["jobs", "interrupt"],
+    &["hook"],
+    &["hook", "claude-code"],
     &["sessions"],
     &["sessions", "list"],
     &["tokens"],

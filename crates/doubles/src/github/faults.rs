@@ -48,14 +48,14 @@ impl Fault {
 
 /// Faults that wait for their request.
 #[derive(Default)]
-pub(super) struct Script(Vec<(String, String, Fault)>);
+pub(crate) struct Script(Vec<(String, String, Fault)>);
 
 impl Script {
-    pub(super) fn add(&mut self, method: &str, ending: &str, fault: Fault) {
+    pub(crate) fn add(&mut self, method: &str, ending: &str, fault: Fault) {
         self.0.push((method.to_owned(), ending.to_owned(), fault));
     }
 
-    pub(super) fn take(&mut self, request: &Request) -> Option<Fault> {
+    pub(crate) fn take(&mut self, request: &Request) -> Option<Fault> {
         let fits =
             |(method, ending, _): &(String, String, Fault)| *method == request.method && request.path.ends_with(ending);
         let place = self.0.iter().position(fits)?;

@@ -24,6 +24,7 @@ use crate::clock::Clock;
 use crate::error::{ErrorCode, Refusal};
 use crate::ids::{ApprovalId, CorrelationId, CredentialId, IdSource, RequestId};
 use crate::limits;
+use crate::policy::approvers::ApprovalMode;
 use crate::session::{Caller, Role};
 
 pub use telling::{Opening, orphaned, refusal};
@@ -76,6 +77,8 @@ pub enum DecideError {
     OwnRequest,
     #[error("a client decides only what was asked through it")]
     AnothersRequest,
+    #[error("this is the owner's to decide; an operator has to")]
+    OwnersOnly,
     #[error(transparent)]
     Answer(#[from] AnswerError),
     #[error(transparent)]
@@ -101,6 +104,7 @@ impl Decider {
                 credential: caller.credential.clone(),
                 actor: caller.actor.clone(),
                 own_requests: OwnRequests::Refused,
+                is_delegate: caller.role == Role::Approver,
             }),
             Role::Agent | Role::Viewer => Err(Refusal::new(
                 ErrorCode::Forbidden,
@@ -303,6 +307,9 @@ impl Board {
                 (false, OwnRequests::Only) => return Err(DecideError::AnothersRequest),
                 (true, OwnRequests::Allowed | OwnRequests::Only)
                 | (false, OwnRequests::Refused | OwnRequests::Allowed) => {}
+            }
+            if ballot.by.is_delegate && approval.approval_mode == Some(ApprovalMode::Owner) {
+                return Err(DecideError::OwnersOnly);
             }
             if ballot.choice == Choice::Allow && approval.has_voted(&ballot.by.credential) {
                 return Ok(Decided::Counted(approval));

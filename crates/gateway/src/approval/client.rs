@@ -57,6 +57,7 @@ impl Decider {
                 id: format!("client:{}", caller.actor.id),
             },
             own_requests: OwnRequests::Only,
+            is_delegate: true,
         }
     }
 }

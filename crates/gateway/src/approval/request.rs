@@ -10,6 +10,7 @@ use super::question::{Answered, Given};
 use crate::audit::event::{Actor, ActorType, ApprovalState};
 use crate::clock::Timestamp;
 use crate::ids::{ApprovalId, CorrelationId, CredentialId, RequestId};
+use crate::policy::approvers::ApprovalMode;
 
 /// What is asked about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,6 +67,8 @@ pub struct Decider {
     pub actor: Actor,
     /// Whether they may decide what they asked for themselves.
     pub own_requests: OwnRequests,
+    /// Whether they decide in the owner's place, and not what is the owner's alone.
+    pub is_delegate: bool,
 }
 
 /// Whether somebody may decide their own request. Never, but for a person at a terminal whom the
@@ -88,6 +91,7 @@ impl Decider {
                 id: user.to_owned(),
             },
             own_requests,
+            is_delegate: false,
         }
     }
 
@@ -97,6 +101,7 @@ impl Decider {
             credential: CredentialId::trusted(format!("approver:{name}")),
             actor: Actor::system(name),
             own_requests: OwnRequests::Refused,
+            is_delegate: false,
         }
     }
 
@@ -107,6 +112,7 @@ impl Decider {
             credential: CredentialId::trusted("callback"),
             actor,
             own_requests: OwnRequests::Refused,
+            is_delegate: false,
         }
     }
 
@@ -116,6 +122,7 @@ impl Decider {
             credential: CredentialId::trusted(format!("system:{id}")),
             actor: Actor::system(id),
             own_requests: OwnRequests::Refused,
+            is_delegate: false,
         }
     }
 }
@@ -169,6 +176,8 @@ pub struct ApprovalRequest {
     pub policy_digest: String,
     /// What a person must see to decide.
     pub details: Map<String, Value>,
+    /// Who may answer; none said, whoever may decide at all.
+    pub approval_mode: Option<ApprovalMode>,
     /// How many people must agree.
     pub quorum: u32,
     pub votes: Vec<Vote>,
@@ -217,6 +226,7 @@ impl ApprovalRequest {
             arguments_digest: String::new(),
             policy_digest: String::new(),
             details: Map::new(),
+            approval_mode: None,
             quorum: 1,
             votes: Vec::new(),
             created_at,
@@ -370,6 +380,7 @@ impl ApprovalRequest {
             "tool": self.tool,
             "command_request_id": self.command.as_ref().map(|command| command.request_id.as_str()),
             "expires_at": time(self.expires_at),
+            "approval_mode": self.approval_mode.map(ApprovalMode::as_str),
             "quorum": self.quorum,
             "votes": self.votes_json(),
         });
@@ -446,6 +457,7 @@ pub(crate) mod tests {
             arguments_digest: "d".to_owned(),
             policy_digest: "p".to_owned(),
             details: Map::new(),
+            approval_mode: None,
             quorum,
             votes: Vec::new(),
             created_at: Timestamp::from_millis(1_000),

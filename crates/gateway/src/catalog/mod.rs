@@ -9,6 +9,7 @@ pub mod definition;
 use std::sync::Arc;
 
 use crate::error::{ErrorCode, Refusal, brief};
+use crate::policy::decide::Rule;
 use crate::policy::effective::EffectivePolicy;
 use crate::service::ToolCall;
 use crate::session::{Admitted, Caller};
@@ -58,6 +59,8 @@ pub struct Resolved {
 pub struct NotThere {
     pub(crate) call: ToolCall,
     pub(crate) refusal: Refusal,
+    /// Which rule hides it, where there is such a tool: for the record alone.
+    pub(crate) hidden_by: Option<Rule>,
 }
 
 /// Finds the tool. One that is disabled, or not for this caller, is answered exactly like one that
@@ -69,15 +72,20 @@ pub fn resolve(
     call: ToolCall,
 ) -> Result<Resolved, Box<NotThere>> {
     let context = policy.context(admitted.caller());
-    match Tool::by_name(policy, &call.tool, boxes).filter(|_| policy.tools.sees(&context, &call.tool).is_ok()) {
-        Some(tool) => Ok(Resolved { admitted, tool, call }),
-        None => {
-            let name = brief(&call.tool);
-            let message = format!("tool `{name}` is not in this catalog; tools/list shows what is");
-            let refusal = Refusal::new(ErrorCode::UnknownTool, message);
-            Err(Box::new(NotThere { call, refusal }))
-        }
-    }
+    let found = Tool::by_name(policy, &call.tool, boxes);
+    let hidden_by = match (found, policy.tools.sees(&context, &call.tool)) {
+        (Some(tool), Ok(())) => return Ok(Resolved { admitted, tool, call }),
+        (Some(_), Err(rule)) => Some(rule),
+        (None, _) => None,
+    };
+    let name = brief(&call.tool);
+    let message = format!("tool `{name}` is not in this catalog; tools/list shows what is");
+    let refusal = Refusal::new(ErrorCode::UnknownTool, message);
+    Err(Box::new(NotThere {
+        call,
+        refusal,
+        hidden_by,
+    }))
 }
 
 /// The tools a caller may call. What policy denies is left out, though a call to it would be told why.

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::guidance::Guidance;
 use crate::audit::Pending;
 use crate::clock::Timestamp;
 use crate::policy::effective::{Mode, SandboxMode};
@@ -21,6 +22,11 @@ pub use super::sink::{EventSink, EventSource, Heard, NobodyListens};
 pub trait AgentDriver: Send + Sync + 'static {
     /// As in `agents[].driver`: `codex-app-server`, `codex-exec`, `claude-stream`, `acp`, `jsonl`.
     fn name(&self) -> &'static str;
+
+    /// Whether [`Terms::guidance`] reaches the agent. Where it does not, a task that brings some is refused.
+    fn takes_guidance(&self) -> bool {
+        false
+    }
 
     /// Whether the agent is there, and what it can do.
     fn probe(&self) -> Pending<Result<Probed, DriverError>>;
@@ -71,6 +77,8 @@ pub struct Resume {
     /// The process that it ran in, as it was recorded.
     pub process: Option<ProcessMark>,
     pub words: Words,
+    /// What the job was asked, for an agent that was lost before it had kept anything.
+    pub asked: Vec<Input>,
     pub terms: Terms,
 }
 
@@ -101,6 +109,8 @@ pub struct Terms {
     /// The endpoint through which the agent's own tool calls come back to us. It is the job's alone, so it
     /// is told to the conversation where a process serves several.
     pub endpoint: Option<Endpoint>,
+    /// What the caller says beside the prompt, to a driver that takes it.
+    pub guidance: Guidance,
 }
 
 /// Countersign as the agent's MCP server.

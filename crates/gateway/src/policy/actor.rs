@@ -41,6 +41,7 @@ pub struct Context<'a> {
     pub namespace: Option<&'a str>,
     pub cluster: Option<&'a str>,
     pub repository: Option<&'a str>,
+    pub runtime: Option<Runtime>,
     /// Whether it belongs to a run, and not only to somebody whose keys are known.
     pub in_run: bool,
     /// Whether a job of ours calls, through its agent.
@@ -67,6 +68,7 @@ impl<'a> Context<'a> {
             namespace: None,
             cluster: None,
             repository: None,
+            runtime: None,
             in_run: false,
             in_job: false,
         }

@@ -9,6 +9,7 @@
 use std::collections::BTreeSet;
 
 use super::actor::{Context, Target};
+use super::approvers::ApprovalMode;
 use super::effective::ToolApproval;
 
 words! {
@@ -64,6 +65,7 @@ pub struct ToolPolicy {
     pub scope: Scope,
     pub roles: Option<BTreeSet<String>>,
     pub labels: Option<BTreeSet<String>>,
+    pub approvers: Option<ApprovalMode>,
 }
 
 /// Where a tool may act.
@@ -137,6 +139,8 @@ pub struct Outcome {
     read: Level,
     write: Level,
     demands: BTreeSet<Demand>,
+    /// Who leaves the answer to the owner.
+    owners: BTreeSet<Part>,
     took_part: BTreeSet<Part>,
 }
 
@@ -204,6 +208,9 @@ impl Outcome {
             outcome.read = Level::of(reading(actions), &by);
             outcome.write = Level::of(writing(actions), &by);
         }
+        if policy.approvers == Some(ApprovalMode::Owner) {
+            outcome.owners.insert(by("approvers: owner".to_owned()));
+        }
         let scope = &policy.scope;
         let named = |names: &Option<BTreeSet<String>>| names.clone().map(Within::AnyOf);
         for (subject, within) in [
@@ -241,12 +248,18 @@ impl Outcome {
         self.read.join(&other.read);
         self.write.join(&other.write);
         self.demands.extend(other.demands.iter().cloned());
+        self.owners.extend(other.owners.iter().cloned());
         self.took_part.extend(other.took_part.iter().cloned());
     }
 
     /// Every rule that said something of this tool, whether or not it decided.
     pub fn took_part(&self) -> impl Iterator<Item = &Part> {
         self.took_part.iter()
+    }
+
+    /// Whether only the owner may answer for it.
+    pub fn is_owners(&self) -> bool {
+        !self.owners.is_empty()
     }
 
     pub fn disabled_by(&self) -> Option<&Part> {
@@ -284,7 +297,8 @@ impl Outcome {
         let levels = [&self.every, &self.read, &self.write];
         let of_levels = levels.into_iter().flat_map(|level| level.by.iter());
         let of_demands = self.demands.iter().map(|demand| &demand.by);
-        self.took_part = of_levels.chain(&self.disabled).chain(of_demands).cloned().collect();
+        let others = self.disabled.iter().chain(&self.owners);
+        self.took_part = of_levels.chain(others).chain(of_demands).cloned().collect();
     }
 }
 

@@ -23,6 +23,7 @@ pub mod whitelist;
 pub mod places;
 
 pub mod actor;
+pub mod approvers;
 pub mod matrix;
 pub mod merge;
 pub mod tools;

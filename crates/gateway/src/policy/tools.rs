@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::actor::{Context, RunContext, Target};
+use super::approvers::{self, ApprovalMode};
 use super::decide::Rule;
 use super::effective::ToolApproval;
 use super::matrix::{self, KnownTool};
@@ -185,6 +186,7 @@ impl ToolPolicies {
                 .or_else(|| of_project.and_then(|project| project.namespace.as_deref())),
             cluster: run.cluster.as_deref(),
             repository: run.repository.as_deref(),
+            runtime: run.runtime,
             in_run: run.run_id.is_some() || label.is_some(),
             in_job: false,
         }
@@ -242,6 +244,14 @@ impl ToolPolicies {
             (ToolApproval::Required, None) => Ruling::Ask(ruled(format!("the tool `{}` needs approval", used.tool))),
             (ToolApproval::None, None) => Ruling::Allow,
         }
+    }
+
+    /// Who may answer for a tool: the stricter of what is built in and what is configured. None where whoever
+    /// may decide at all does.
+    pub fn approval_mode(&self, context: &Context<'_>, tool: &str) -> Option<ApprovalMode> {
+        let configured = self.outcome(context, tool).is_some_and(|outcome| outcome.is_owners());
+        let configured = configured.then_some(ApprovalMode::Owner);
+        approvers::built_in(tool, context).max(configured)
     }
 
     pub fn knows(&self, tool: &str) -> bool {

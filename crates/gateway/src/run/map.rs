@@ -5,10 +5,13 @@ use std::collections::BTreeMap;
 use super::keeping::{Link, LinkKind};
 use super::state::Run;
 
+/// A run with what it is tied to.
+type Entry = (Run, Vec<Link>);
+
 /// One table for each issue, the issues in order, each with its runs from the first to the last. What people
 /// wrote is set so that it stays text.
-pub fn markdown(runs: &[(Run, Vec<Link>)]) -> String {
-    let mut issues: BTreeMap<(Option<&str>, Option<u64>), Vec<&(Run, Vec<Link>)>> = BTreeMap::new();
+pub fn markdown(runs: &[Entry]) -> String {
+    let mut issues: BTreeMap<(Option<&str>, Option<u64>), Vec<&Entry>> = BTreeMap::new();
     for entry in runs {
         let run = &entry.0;
         let repository = run.repository.as_deref();

@@ -146,6 +146,13 @@ impl Caller {
         of_job.or_else(of_run).unwrap_or_else(|| ids.correlation())
     }
 
+    /// Whether several of its calls go by one correlation id, so that each of their events must say which call
+    /// it tells of.
+    pub fn shares_correlation(&self) -> bool {
+        let of_run = self.run.as_ref().is_some_and(|run| run.correlation_id.is_some());
+        self.job.is_some() || of_run
+    }
+
     pub fn job_id(&self) -> Option<&str> {
         self.job.as_ref().map(|job| job.job_id.as_str())
     }

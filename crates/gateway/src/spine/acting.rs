@@ -9,15 +9,15 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::asking::unrecorded;
-use super::performing::Leave;
+use super::performing::{Leave, used};
 use super::waiting::{full, waits};
 use super::{Gateway, InForce};
 use crate::approval::binding::{self, Binding};
 use crate::approval::request::{ApprovalRequest, ApprovalType};
 use crate::approval::{ClearedAct, allow_act, board, clear_act};
-use crate::audit::Change;
 use crate::audit::event::ApprovalState;
 use crate::audit::payload::{Object, Payload};
+use crate::audit::{Change, RecordError};
 use crate::catalog::Tool;
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal, Status};
@@ -144,30 +144,26 @@ impl Gateway {
         let arguments = act.bound_arguments(&call.arguments);
         let binding = binding::bind_act(&call.tool, &arguments, &details, &caller.credential, &in_force.digest);
         let board = &self.ports.board;
-        let before = board.bound(&caller.credential, &binding.digest).await;
-        let before = before.map_err(|error| unrecorded(&error))?;
-        let approval = match before.filter(|before| self.still_counts(before)) {
-            Some(before) => before,
-            None => {
-                if !board
-                    .has_room(&caller.credential)
-                    .await
-                    .map_err(|error| unrecorded(&error))?
-                {
-                    return Err(full());
-                }
-                let kind = act.kind();
-                self.post_act(
-                    admitted,
-                    call,
-                    kind,
-                    details,
-                    &question,
-                    &binding,
-                    in_force,
-                    correlation,
-                )
-                .await?
+        let mut tries = 0;
+        let approval = loop {
+            let before = board.bound(&caller.credential, &binding.digest).await;
+            let before = before.map_err(|error| unrecorded(&error))?;
+            if let Some(before) = before.filter(|before| self.still_counts(before)) {
+                break before;
+            }
+            let has_room = board.has_room(&caller.credential).await;
+            if !has_room.map_err(|error| unrecorded(&error))? {
+                return Err(full());
+            }
+            tries += 1;
+            let posted = self
+                .post_act(admitted, call, act.kind(), &details, &question, &binding, in_force, correlation)
+                .await;
+            match posted {
+                Ok(posted) => break posted,
+                // Somebody asked the same at this moment: one question for both.
+                Err(RecordError::ApprovalMoved) if tries < limits::DECISION_TRIES_MAX => {}
+                Err(error) => return Err(unrecorded(&error)),
             }
         };
         *correlation = approval.correlation_id.clone();
@@ -193,6 +189,9 @@ impl Gateway {
         };
         if let Some(refusal) = board::refusal(&settled) {
             return Err(refusal);
+        }
+        if settled.state() == ApprovalState::Applied {
+            return Err(used());
         }
         let cleared = clear_act(question, &binding, &settled, admitted)
             .map_err(|error| Refusal::new(ErrorCode::ApprovalDenied, error.to_string()))?;
@@ -223,12 +222,12 @@ impl Gateway {
         admitted: &Admitted,
         call: &ToolCall,
         kind: ApprovalType,
-        details: Value,
+        details: &Value,
         question: &ActQuestion,
         binding: &Binding,
         in_force: &InForce,
         correlation: &CorrelationId,
-    ) -> Result<ApprovalRequest, Refusal> {
+    ) -> Result<ApprovalRequest, RecordError> {
         let (caller, ports) = (admitted.caller(), &self.ports);
         let mut request = ApprovalRequest::new(
             ports.ids.approval(),
@@ -246,7 +245,7 @@ impl Gateway {
         request.policy_digest.clone_from(&binding.policy);
         let mut shown = ports
             .redactor
-            .redact_json(&details)
+            .redact_json(details)
             .as_object()
             .cloned()
             .unwrap_or_default();
@@ -255,6 +254,8 @@ impl Gateway {
         shown.insert("rule".to_owned(), json!(rule.name));
         shown.insert("source".to_owned(), json!(rule.source));
         request.details = shown;
+        let context = in_force.policy.context(caller);
+        request.approval_mode = in_force.policy.tools.approval_mode(&context, &call.tool);
         let approval = &in_force.policy.approval;
         request.quorum = approval.quorum;
         request.expires_at = approval.timeout.map(|timeout| request.created_at.after(timeout));
@@ -265,7 +266,7 @@ impl Gateway {
             approvals: vec![opening.change],
             ..Change::default()
         };
-        self.commit(change).await.map_err(|error| unrecorded(&error))?;
+        self.commit(change).await?;
         ports.board.show(&posted);
         Ok(posted)
     }

@@ -62,6 +62,7 @@ impl Gateway {
 
     pub(super) fn validated(
         &self,
+        admitted: &Admitted,
         verdict: &Verdict,
         context: &Context<'_>,
         in_force: &InForce,
@@ -69,8 +70,8 @@ impl Gateway {
     ) -> Payload {
         let Rule { name, source, reason } = verdict.rule();
         let auto_approved = matches!(verdict, Verdict::Allow(permit) if permit.auto_approved);
-        // The commands of a job share its correlation, so each event says which of them it tells of.
-        let mut object = Object::new().optional_text("request_id", context.in_job.then(|| live.request_id.as_str()));
+        let shares = admitted.caller().shares_correlation();
+        let mut object = Object::new().optional_text("request_id", shares.then(|| live.request_id.as_str()));
         if !context.is_plain() {
             object = object.part("policy_keys", &Payload::from(&context.recorded()));
         }
@@ -86,13 +87,13 @@ impl Gateway {
     }
 
     pub(super) fn dispatched(&self, admitted: &Admitted, cleared: &Cleared, live: &Live) -> Payload {
-        let in_job = admitted.caller().job.is_some();
+        let shares = admitted.caller().shares_correlation();
         let plan = cleared.plan();
         let redactor = live.redactor(&self.ports.redactor);
         let names = plan.program_names();
         let programs: Vec<_> = names.iter().map(|name| redactor.redact_text(name)).collect();
         Object::new()
-            .optional_text("request_id", in_job.then(|| live.request_id.as_str()))
+            .optional_text("request_id", shares.then(|| live.request_id.as_str()))
             .texts("programs", programs.iter().map(|name| &**name))
             .text("how", how(plan))
             .text("cwd", &redactor.redact_text(&plan.place.cwd.path.to_string_lossy()))

@@ -5,7 +5,7 @@
 //! a call that was answered while its command went on leaves one at that moment. What is shown of them
 //! is put together in [`crate::audit::invocation`].
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::Gateway;
 use super::asking::unrecorded;
@@ -19,6 +19,7 @@ use crate::error::{ErrorCode, Refusal};
 use crate::execution::live::Live;
 use crate::ids::{CorrelationId, RequestId};
 use crate::limits;
+use crate::policy::decide::Rule;
 use crate::service::{Answer, Origin, ToolCall};
 use crate::session::{Caller, Transport};
 use crate::tools::exec::result::CommandResult;
@@ -26,11 +27,34 @@ use crate::tools::exec::result::CommandResult;
 impl Gateway {
     /// Records a call that is refused before it is anybody's business. The refusal is answered either
     /// way: nothing was run.
-    pub(super) async fn refuse_call(&self, caller: &Caller, call: &ToolCall, refusal: Refusal) -> Refusal {
+    /// `hidden_by`: the rule that hides a tool which there is. The caller hears nothing of it.
+    pub(super) async fn refuse_call(
+        &self,
+        caller: &Caller,
+        call: &ToolCall,
+        refusal: Refusal,
+        hidden_by: Option<&Rule>,
+    ) -> Refusal {
         let started = self.ports.clock.now();
         let correlation = caller.correlation(&self.ports.ids);
-        let outcome = Err(refusal.clone());
-        let recorded = self.record_call(caller, call, started, &outcome, &correlation).await;
+        let object = self.invocation(caller, call, started).text("status", "error");
+        let own = self.redactor_of(call);
+        let redactor = own.as_ref().unwrap_or(&self.ports.redactor);
+        let error = error(refusal.code, &refusal.message, &refusal.details, &correlation, redactor);
+        let hidden = hidden_by.map(|by| json!({"rule": by.name, "source": by.source, "reason": by.reason}));
+        let object = match &hidden {
+            Some(hidden) => object.part("hidden_by", &hidden.into()),
+            None => object,
+        };
+        let payload = object.part("error", &error).finish();
+        let recorded = match caller.transport {
+            // A person at the terminal speaks no MCP.
+            Transport::Terminal => Ok(()),
+            Transport::Stdio | Transport::StreamableHttp | Transport::Sse | Transport::Rest | Transport::Console => {
+                self.commit_event(caller, correlation.clone(), EventType::ToolCalled, payload)
+                    .await
+            }
+        };
         if let Err(error) = recorded {
             tracing::warn!(%error, "a refused call could not be recorded");
         }

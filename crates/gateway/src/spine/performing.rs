@@ -48,7 +48,7 @@ impl Gateway {
             return Err(refusal);
         }
         let open = self.opening_of(&*act, tool, &cleared);
-        let used = cleared.approval().map(|id| id.as_str());
+        let approval_id = cleared.approval().map(|id| id.as_str());
         let event = Draft::new(
             open.id.clone(),
             open.opened_at,
@@ -56,7 +56,7 @@ impl Gateway {
             open.actor.clone(),
             EventType::ActRequested,
             requested
-                .optional_text("approval_id", used)
+                .optional_text("approval_id", approval_id)
                 .optional_text("run_id", open.run_id.as_deref())
                 .finish(),
         );
@@ -68,10 +68,7 @@ impl Gateway {
         };
         match self.commit(opening).await {
             Ok(_) => {}
-            Err(RecordError::ApprovalMoved) => {
-                let message = "the same call uses this approval at this moment, or has used it; call again to ask anew";
-                return Err(Refusal::new(ErrorCode::Conflict, message));
-            }
+            Err(RecordError::ApprovalMoved) => return Err(used()),
             Err(error) => return Err(unrecorded(&error)),
         }
         let parts = JournalParts {
@@ -163,6 +160,12 @@ fn ended_as(approval: ApprovalRequest, step: ApprovalStep, now: crate::clock::Ti
     let from = Some(approval.version);
     let approval = approval.step(step, now).ok()?;
     Some(ApprovalChange { approval, from })
+}
+
+/// One approval lets one act go.
+pub(super) fn used() -> Refusal {
+    let message = "the same call uses this approval at this moment, or has used it; call again to ask anew";
+    Refusal::new(ErrorCode::Conflict, message)
 }
 
 /// Only a mistake of ours ends an act so.

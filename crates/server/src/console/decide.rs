@@ -119,7 +119,7 @@ impl From<DecideError> for Failure {
         match error {
             DecideError::Record(error) => error.into(),
             DecideError::Unknown(_) => Self::new(StatusCode::NOT_FOUND, error.to_string()),
-            DecideError::OwnRequest | DecideError::AnothersRequest => {
+            DecideError::OwnRequest | DecideError::AnothersRequest | DecideError::OwnersOnly => {
                 Self::new(StatusCode::FORBIDDEN, error.to_string())
             }
             DecideError::Answer(error) => Self::new(StatusCode::BAD_REQUEST, error.to_string()),

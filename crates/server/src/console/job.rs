@@ -166,12 +166,12 @@ async fn parts(console: &Console, reader: &Reader, whole: &WholeJob, wanted: &Wa
         can_talk: job.conversation_id.is_some(),
         worked: worked(job, now),
         clock: Clock::of(job, now),
-        tokens: grouped(usage.total_tokens),
+        tokens: told(usage.total_tokens, grouped),
         prompt_tokens: grouped(usage.prompt_tokens),
         completion_tokens: grouped(usage.completion_tokens),
         cost: cost(usage),
         approvals: job.metrics.approval_count,
-        waited: spoken_millis(job.metrics.approval_ms),
+        waited: told(job.metrics.approval_ms, spoken_millis),
         questions: questions(console, job).await?,
         error: job.error.as_ref().map(|error| shown(&error.message)),
         entries,
@@ -253,6 +253,11 @@ fn facts(whole: &WholeJob) -> Vec<Fact> {
     add("Run", true, job.run_id.as_deref().unwrap_or_default());
     add("Job", true, job.id.as_str());
     facts
+}
+
+/// Empty where there is nothing to tell.
+fn told(number: u64, words: fn(u64) -> String) -> String {
+    if number == 0 { String::new() } else { words(number) }
 }
 
 fn shown(text: &str) -> Html {

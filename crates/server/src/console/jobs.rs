@@ -128,7 +128,10 @@ impl Line {
             tone: tone(job),
             created: Moment::of(job.created_at, now),
             took: worked(job, now),
-            tokens: grouped(usage.total_tokens),
+            tokens: match usage.total_tokens {
+                0 => String::new(),
+                tokens => grouped(tokens),
+            },
             cost: cost(usage),
         }
     }

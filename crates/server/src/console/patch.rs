@@ -79,7 +79,22 @@ impl File<'_> {
             (old, NONE) => ("delete", old.strip_prefix("a/").unwrap_or(old)),
             (_, new) => ("modify", new.strip_prefix("b/").unwrap_or(new)),
         };
-        change(&serde_json::json!({"path": path, "type": kind, "diff": self.lines.join("\n")}))
+        // Inside a hunk every line has its sign, whatever it looks like.
+        let tone = |text: &str| match text.as_bytes().first() {
+            Some(b'+') => "added",
+            Some(b'-') => "removed",
+            Some(b'@') => "place",
+            _ => "context",
+        };
+        let lines: Vec<Line> = self.lines.iter().map(|text| line(tone(text), text)).collect();
+        let count = |tone| lines.iter().filter(|line| line.tone == tone).count();
+        Change {
+            path: text::shown(path, TEXT_CHARS_SHOWN),
+            kind: text::shown(kind, TEXT_CHARS_SHOWN),
+            added: count("added"),
+            removed: count("removed"),
+            lines,
+        }
     }
 }
 

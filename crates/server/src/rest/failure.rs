@@ -135,7 +135,7 @@ impl From<DecideError> for Failure {
             DecideError::Record(error) => error.into(),
             DecideError::Unknown(_) => Refusal::new(ErrorCode::NotFound, error.to_string()).into(),
             DecideError::Answer(_) => Self::malformed(error.to_string()),
-            DecideError::OwnRequest | DecideError::AnothersRequest => {
+            DecideError::OwnRequest | DecideError::AnothersRequest | DecideError::OwnersOnly => {
                 Refusal::new(ErrorCode::Forbidden, error.to_string()).into()
             }
         }

@@ -129,6 +129,7 @@ fn approval() -> Value {
             "arguments_digest": text(),
             "policy_digest": text(),
             "tool": text(),
+            "approval_mode": words(["owner", "delegated"]),
             "command_request_id": text(),
             "expires_at": time(),
             "quorum": count(),

@@ -144,7 +144,13 @@ fn delete(connection: &Connection, up_to: u64, before: Timestamp) -> rusqlite::R
     connection.execute(
         "DELETE FROM approvals WHERE resolved_at_ms < ?1 AND NOT EXISTS
              (SELECT 1 FROM open_commands WHERE open_commands.owner = approvals.owner
-                 AND open_commands.request_id = approvals.request_id)",
+                 AND open_commands.request_id = approvals.request_id)
+             AND approval_id NOT IN (SELECT approval_id FROM open_acts WHERE approval_id IS NOT NULL)",
+        [before.as_millis()],
+    )?;
+    // An idempotency key is remembered as long as what was done under it.
+    connection.execute(
+        "DELETE FROM secret_syncs WHERE state IN ('applied', 'given-up') AND updated_at_ms < ?1",
         [before.as_millis()],
     )?;
     connection.execute(

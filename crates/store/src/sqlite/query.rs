@@ -142,10 +142,10 @@ fn conditions(filter: &Filter, subject: Subject, places: Places) -> (Vec<&'stati
             );
             if let Some(request_id) = &filter.request_id {
                 values.push(request_id.clone().into());
-                // What else happened in the job of that call is not of the call.
+                // What else happened in the job or the run of that call is not of the call.
                 conditions.push(
                     "coalesce(payload ->> '$.request_id', iif(payload ->> '$.job_id' IS NULL
-                         AND event_type <> 'mcp.tool.requested', ?, '')) = ?",
+                         AND payload ->> '$.run_id' IS NULL AND event_type <> 'mcp.tool.requested', ?, '')) = ?",
                 );
                 values.extend([request_id.clone().into(), request_id.clone().into()]);
             }

@@ -139,6 +139,14 @@ fn tool_call(body: &Value, mark: &Mark) -> Option<Value> {
         "tool" => {
             let (name, arguments) = mark.argument.split_once(' ')?;
             let mut item = call("function_call");
+            // Codex puts the tools of a server into a namespace: `mcp__server/tool`.
+            let name = match name.split_once('/') {
+                Some((namespace, name)) => {
+                    item["namespace"] = json!(namespace);
+                    name
+                }
+                None => name,
+            };
             item["name"] = json!(name);
             item["arguments"] = json!(arguments);
             Some(item)

@@ -140,6 +140,28 @@ fn a_client_of_the_server_that_codex_had_finds_its_two_tools() {
 }
 
 #[test]
+fn instructions_beside_the_prompt_reach_codex_and_settings_that_could_loosen_do_not() {
+    let Some(mut stage) = Stage::set(Player::CodexAppServer) else {
+        return;
+    };
+    let said = json!({"prompt": "[[say one]]", "base-instructions": "answer in verse",
+        "developer-instructions": "indent by tabs", "config": {"model_reasoning_effort": "high"}});
+    assert_eq!(stage.call("codex", said)["content"], "one");
+    let heard = stage.model.seen.lock().unwrap().last().unwrap().body.to_string();
+    for words in ["answer in verse", "indent by tabs"] {
+        assert!(heard.contains(words), "the model does not hear `{words}`");
+    }
+    let refused = stage.call(
+        "codex",
+        json!({"prompt": "[[say two]]", "config": {"sandbox_mode": "danger-full-access"}}),
+    );
+    assert_eq!(refused["error_code"], "INVALID_ARGUMENTS", "{refused}");
+    let why = refused["error_message"].as_str().unwrap();
+    assert!(why.contains("sandbox_mode") && why.contains("model_verbosity"), "{why}");
+    assert_eq!(stage.bench.count("SELECT count(*) FROM jobs"), 1);
+}
+
+#[test]
 fn a_usage_limit_pauses_the_job_until_it_is_reset() {
     let Some(mut stage) = Stage::set(Player::CodexAppServer) else {
         return;

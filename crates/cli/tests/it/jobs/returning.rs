@@ -76,7 +76,7 @@ fn tokens_in_force(bench: &Bench) -> i64 {
 fn what_a_real_agent_does_through_us_is_approved_and_recorded_with_its_job() {
     for (player, tool) in [
         (Player::Claude, "mcp__countersign__execute_process"),
-        (Player::CodexAppServer, "mcp__countersign__execute_process"),
+        (Player::CodexAppServer, "mcp__countersign/execute_process"),
     ] {
         let Some(mut stage) = Stage::set(player) else { return };
         let job = stage.start(&format!(r#"[[tool {tool} {{"file": "touch", "args": ["made"]}}]]"#));

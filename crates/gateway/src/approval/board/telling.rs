@@ -21,6 +21,7 @@ impl Board {
             .text("arguments_digest", &approval.arguments_digest)
             .text("policy_digest", &approval.policy_digest)
             .whole("quorum", approval.quorum.into())
+            .optional_text("approval_mode", approval.approval_mode.map(|mode| mode.as_str()))
             .optional_text("expires_at", approval.expires_at.map(|at| at.to_string()).as_deref())
             .finish();
         let events = vec![

@@ -1,13 +1,17 @@
 //! Looks after jobs: gives each its turn, follows its agent, and leaves none behind.
 //!
 //! Decisions are pure ([`queue`]: whose turn it is, [`course`]: what follows from what happened); this loop
-//! and its followers ([`following`]) only carry them out, over ports. Whatever must survive is written before
+//! and its followers ([`following`], from [`opening`] through [`hearing`] and [`asking`] to [`ending`]) only
+//! carry them out, over ports. Whatever must survive is written before
 //! the next thing is done, over the version that it was made from. So at any moment this process may vanish:
 //! another, or the next, finds the job as it stands and goes on ([`recovery`]).
 
 mod asking;
 pub mod course;
+mod ending;
 mod following;
+mod hearing;
+mod opening;
 pub mod queue;
 mod recovery;
 mod writing;
@@ -44,6 +48,9 @@ const NEWS_KEPT: usize = 1_024;
 /// Port: the agents of this installation.
 pub trait Agents: Send + Sync + 'static {
     fn find(&self, name: &str) -> Option<Agent>;
+
+    /// Variables that a job's agent is given besides its own, by the run that it works in.
+    fn grants(&self, job: &Job) -> Pending<BTreeMap<String, String>>;
 }
 
 /// Port: the way back to us that a job's agent is given for its own tool calls.

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Map, Value, json};
 
 use super::{ContentError, Reader, Result, texts};
+use crate::policy::approvers::ApprovalMode;
 use crate::policy::effective::ToolApproval;
 use crate::policy::matrix::KnownTool;
 use crate::policy::merge::{Act, Action, Entry, Scope, ToolPolicy, Within};
@@ -70,6 +71,10 @@ pub fn read_entry(value: &Value) -> Result<Entry> {
             scope: read_scope(&value["scope"]),
             roles: names("roles"),
             labels: names("labels"),
+            approvers: match &value["approvers"] {
+                Value::Null => None,
+                _ => Some(read.word("approvers", ApprovalMode::parse)?),
+            },
         },
         source: read.text("source")?,
     })
@@ -104,6 +109,7 @@ fn entry(entry: &Entry) -> Value {
     set("actions", policy.actions.as_ref().map(words));
     set("roles", policy.roles.as_ref().map(|names| json!(names)));
     set("labels", policy.labels.as_ref().map(|names| json!(names)));
+    set("approvers", policy.approvers.map(|mode| json!(mode.as_str())));
     let within = |within: &Within| match within {
         Within::Own => json!(true),
         Within::AnyOf(names) => json!(names),

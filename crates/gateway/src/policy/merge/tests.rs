@@ -28,8 +28,9 @@ prop_compose! {
         repository in option::weighted(0.2, within(&["example/shop", "example/*"])),
         roles in option::weighted(0.2, names(&["agent", "operator", "sre", "dev"])),
         labels in option::weighted(0.2, names(&["run:ops", "run:*", "bug"])),
+        approvers in option::weighted(0.2, select(ApprovalMode::ALL)),
     ) -> ToolPolicy {
-        ToolPolicy { approval, enabled, actions, scope: Scope { namespace, cluster, repository }, roles, labels }
+        ToolPolicy { approval, enabled, actions, scope: Scope { namespace, cluster, repository }, roles, labels, approvers }
     }
 }
 

@@ -13,6 +13,7 @@ use crate::catalog::arguments::Arguments;
 use crate::error::{ErrorCode, Refusal};
 use crate::job::desk::JobDesk;
 use crate::job::driver::Input;
+use crate::job::guidance::Guidance;
 use crate::job::input::{JobInput, TaskApproval};
 use crate::job::lifecycle::JobStatus;
 use crate::job::state::Job;
@@ -21,15 +22,10 @@ use crate::policy::effective::{Mode, SandboxMode};
 use crate::service::Progress;
 use crate::tools::acts::{Act, Asked};
 
-/// Fields of the old server that no driver passes on. Ignoring them would run something else than was asked.
-const NOT_TAKEN: [&str; 4] = [
-    "config",
-    "base-instructions",
-    "developer-instructions",
-    "compact-prompt",
-];
+/// A field of the old server that is not passed on. Ignoring it would run something else than was asked.
+const NOT_TAKEN: &str = "compact-prompt";
 
-/// `codex {prompt, cwd, model, sandbox, approval-policy}`.
+/// `codex {prompt, cwd, model, sandbox, approval-policy, config, base-instructions, developer-instructions}`.
 pub(super) fn codex(desk: Arc<JobDesk>, codex: &str, asked: &Asked<'_>) -> Result<Box<dyn Act>, Refusal> {
     let mut arguments = Arguments::new(&asked.call.arguments);
     let mut input = JobInput::of_prompt(&arguments.string("prompt"));
@@ -39,16 +35,15 @@ pub(super) fn codex(desk: Arc<JobDesk>, codex: &str, asked: &Asked<'_>) -> Resul
     input.approval = arguments
         .optional_word("approval-policy", Mode::WORDS)
         .map(TaskApproval::of_mode);
-    for name in NOT_TAKEN {
-        if arguments.optional_value(name).is_some() {
-            arguments.problem(format!("`{name}` is not taken here; leave it out"));
-        }
+    let guidance = Guidance::take(&mut arguments);
+    if arguments.optional_value(NOT_TAKEN).is_some() {
+        arguments.problem(format!("`{NOT_TAKEN}` is not taken here; leave it out"));
     }
     if input.prompt.len() > limits::PROMPT_BYTES_MAX {
         arguments.problem(format!("`prompt` must have at most {} bytes", limits::PROMPT_BYTES_MAX));
     }
     arguments.finish()?;
-    let begin = starting::begin(desk.clone(), codex.to_owned(), input, None, asked)?;
+    let begin = starting::begin(desk.clone(), codex.to_owned(), input, None, asked)?.guided(&guidance);
     let patience = patience(asked);
     let progress = asked.call.progress.clone();
     Ok(Box::new(Turn {

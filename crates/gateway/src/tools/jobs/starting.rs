@@ -12,6 +12,7 @@ use crate::audit::Pending;
 use crate::catalog::arguments::Arguments;
 use crate::error::{ErrorCode, Refusal, brief};
 use crate::job::desk::{Assignment, JobDesk};
+use crate::job::guidance::Guidance;
 use crate::job::input::JobInput;
 use crate::job::session::SessionName;
 use crate::job::state::Job;
@@ -183,6 +184,14 @@ impl Act for Begin {
 }
 
 impl Begin {
+    /// With what is said to the agent beside the prompt, kept where its conversation is.
+    pub(super) fn guided(mut self, guidance: &Guidance) -> Self {
+        if !guidance.is_empty() {
+            self.config["guidance"] = guidance.to_json();
+        }
+        self
+    }
+
     /// Hands it in at the desk.
     pub(super) async fn start(self, cleared: &ClearedAct) -> Result<Job, Refusal> {
         let assignment = Assignment {

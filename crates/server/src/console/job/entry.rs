@@ -205,6 +205,8 @@ impl Entry {
         let changes = edits(&data["detail"]);
         if !changes.is_empty() {
             self.changes = patch::changes(Some(Value::Array(changes)));
+            // The files say it all.
+            self.code = None;
         }
         if let Some(said) = output(&data["detail"]).filter(|said| !said.trim().is_empty()) {
             self.output = Some(text::lines(&said, OUTPUT_CHARS));

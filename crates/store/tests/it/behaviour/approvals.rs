@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_gateway::approval::board::{Board, BoardParts, Decided};
+use countersign_gateway::approval::board::{Board, BoardParts, DecideError, Decided};
 use countersign_gateway::approval::lifecycle::ApprovalStep;
 use countersign_gateway::approval::request::{
     ApprovalChange, ApprovalRequest, ApprovalType, AskedFor, Ballot, Choice, Decider, OwnRequests,
@@ -18,6 +18,8 @@ use countersign_gateway::audit::redact::{Config, Redactor};
 use countersign_gateway::audit::{Change, Record as _, RecordError};
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::ids::{ApprovalId, CorrelationId, IdSource, RequestId};
+use countersign_gateway::policy::approvers::ApprovalMode;
+use countersign_gateway::session::{Caller, Role};
 use countersign_store::wake::{Doorbell, Knock};
 use countersign_store::{Durability, Store};
 use serde_json::{Value, json};
@@ -537,4 +539,38 @@ fn block_on_io<T>(future: impl Future<Output = T>) -> T {
         .build()
         .unwrap()
         .block_on(future)
+}
+
+#[test]
+fn what_is_the_owners_no_approver_decides() {
+    let bench = Bench::new();
+    let store = Arc::new(bench.open());
+    let board = board(&store, Clock::fixed(noon()));
+    for (name, mode, decides) in [
+        ("a1", Some(ApprovalMode::Owner), false),
+        ("a2", Some(ApprovalMode::Delegated), true),
+        ("a3", None, true),
+    ] {
+        let mut approval = asked(name);
+        approval.approval_mode = mode;
+        commit(&*store, opening(&bench, &approval)).unwrap();
+        assert_eq!(block_on(store.find(&approval.id)).unwrap().unwrap().approval_mode, mode);
+        let says = |role| Ballot {
+            choice: Choice::Allow,
+            by: Decider::of(&Caller {
+                role,
+                ..Caller::person("ben")
+            })
+            .unwrap(),
+            reason: "fine".to_owned(),
+            answer: None,
+        };
+        let decided = block_on(board.decide(&approval.id, says(Role::Approver)));
+        assert_eq!(decided.is_ok(), decides, "{mode:?}");
+        if !decides {
+            assert_eq!(decided, Err(DecideError::OwnersOnly));
+            let owner = block_on(board.decide(&approval.id, says(Role::Operator)));
+            assert!(matches!(owner, Ok(Decided::Now(_))));
+        }
+    }
 }

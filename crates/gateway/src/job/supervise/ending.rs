@@ -1,0 +1,213 @@
+//! How a job ends or rests, and how its agent is let go of.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::super::event::{JobEvent, JobEventType};
+use super::super::keeping::{Errand, GoneProcess, Hold, Note};
+use super::super::lifecycle::{JobStep, SessionStatus, SessionStep, SubState};
+use super::super::state::Job;
+use super::Supervisor;
+use super::course::{Ending, Next};
+use super::following::{Follower, Starting};
+use super::writing::{Lost, Writing};
+use crate::audit::event::{Draft, EventType};
+use crate::audit::{Change, RecordError};
+use crate::clock::Timestamp;
+use crate::limits;
+
+impl Follower {
+    /// Writes how a turn ended in one with what follows from it.
+    pub(super) async fn conclude(&mut self, next: Next, writing: Writing) -> Result<Option<Next>, Lost> {
+        match &next {
+            Next::End(ending) if ending.step == JobStep::Complete => {
+                let ended = self.ended(ending, writing.events.clone());
+                match self.write(ended).await {
+                    Ok(()) => Ok(Some(next)),
+                    // A message came at the last moment: it is the next turn.
+                    Err(Lost::Moved) if self.has_message().await? => {
+                        self.write(writing).await?;
+                        self.look_for_notes = true;
+                        Ok(None)
+                    }
+                    Err(lost) => Err(lost),
+                }
+            }
+            Next::End(ending) => {
+                let ended = self.ended(ending, writing.events);
+                self.write(ended).await?;
+                Ok(Some(next))
+            }
+            Next::TryAgain { .. } | Next::PauseUntil { .. } => {
+                self.write(writing).await?;
+                Ok(Some(next))
+            }
+        }
+    }
+
+    /// Whether the job stands as we know it and somebody said something to it.
+    async fn has_message(&self) -> Result<bool, Lost> {
+        let jobs = &self.supervisor.parts.jobs;
+        let kept = jobs.find(&self.job.id).await.map_err(Lost::Unrecorded)?;
+        if kept.is_none_or(|kept| kept.version != self.job.version) {
+            return Ok(false);
+        }
+        let notes = jobs.notes(&self.job.id).await.map_err(Lost::Unrecorded)?;
+        let waits = |note: &Note| !note.delivered && note.errand == Errand::Message;
+        Ok(notes.iter().any(waits))
+    }
+
+    /// The job's end, with the session at rest, or ended where nobody can come back to it.
+    fn ended(&self, ending: &Ending, events: Vec<JobEvent>) -> Writing {
+        let supervisor = &self.supervisor;
+        let now = supervisor.parts.clock.now();
+        let mut job = self
+            .job
+            .step(ending.step, now)
+            .unwrap_or_else(|_| self.job.changed(now));
+        job.result = ending.result.as_ref().map(|text| {
+            let clean = supervisor.parts.redactor.redact_text(text);
+            cut(&clean, limits::JOB_RESULT_BYTES_MAX).to_owned()
+        });
+        job.error.clone_from(&ending.error);
+        let mut writing = Writing::of(job.clone());
+        writing.events = events;
+        writing.hold = Hold::Release;
+        let step = match self.session.status() {
+            SessionStatus::Active => Some(SessionStep::Rest),
+            SessionStatus::Initializing | SessionStatus::Recovering => Some(SessionStep::Terminate),
+            SessionStatus::Idle | SessionStatus::Terminated => None,
+        };
+        let stepped = step.and_then(|step| Some((step, self.session.step(step).ok()?)));
+        let mut session = stepped
+            .as_ref()
+            .map_or_else(|| self.session.changed(), |(_, session)| session.clone());
+        session.process = None;
+        writing.drafts.push(supervisor.step_draft(&job, ending.step));
+        writing.events.push(supervisor.step_event(&job, &session, ending.step));
+        if let Some((step, _)) = stepped {
+            writing.drafts.push(supervisor.session_draft(&job, &session, step));
+            let kind = JobEventType::of_session_step(step);
+            writing.events.push(supervisor.event(&job, &session, kind, json!({})));
+        }
+        writing.session = Some(session);
+        writing
+    }
+
+    /// Carries out what follows; what is written already is not written again.
+    pub(super) async fn settle(&mut self, next: Next) -> Result<(), Lost> {
+        if self.job.has_ended() {
+            return Ok(());
+        }
+        match next {
+            Next::End(ending) => {
+                let ended = self.ended(&ending, Vec::new());
+                self.write(ended).await
+            }
+            Next::TryAgain { pause, why } => {
+                let mut job = self.resting(pause_until(&self.supervisor, pause));
+                job.retries += 1;
+                job.sub_state = Some(SubState::Recovering);
+                self.rest(job, Vec::new(), &why).await
+            }
+            Next::PauseUntil { until, why } => {
+                let mut job = self.resting(until);
+                job.sub_state = Some(SubState::PausedLimit);
+                let paused = self.supervisor.limit_reached(&job, &why);
+                self.rest(job, vec![paused], &why).await
+            }
+        }
+    }
+
+    fn resting(&self, until: Timestamp) -> Job {
+        let now = self.supervisor.parts.clock.now();
+        let mut job = self.job.changed(now);
+        job.clock = job.clock.paused(now);
+        job.not_before = Some(until);
+        job
+    }
+
+    /// Back into the queue, to be taken up when its time comes.
+    async fn rest(&mut self, job: Job, drafts: Vec<Draft>, why: &str) -> Result<(), Lost> {
+        let mut writing = Writing::of(job);
+        writing.hold = Hold::Release;
+        writing.drafts = drafts;
+        if let Ok(session) = self.session.step(SessionStep::Recover) {
+            let recovering = EventType::JobSessionRecovering;
+            let draft = self
+                .supervisor
+                .session_event(&writing.job, &session, recovering, Some(why));
+            writing.drafts.push(draft);
+            writing
+                .events
+                .push(self.event(JobEventType::SessionRecovering, json!({"reason": why})));
+            writing.session = Some(session);
+        }
+        self.write(writing).await
+    }
+
+    /// Lets go of the agent: its process ends, its questions are taken back, its file is whole.
+    pub(super) async fn leave(&mut self, starting: Option<Starting>) {
+        self.withdraw_all("the job no longer waits for this").await;
+        let conversation = match (self.conversation.take(), starting) {
+            // It was over before it was taken up. Its driver holds a process for us by now, and only a
+            // conversation can let go of that.
+            (None, Some(starting)) => {
+                let begun = tokio::time::timeout(limits::INTERRUPT_PATIENCE, starting).await;
+                begun.ok().and_then(Result::ok)
+            }
+            (conversation, _) => conversation,
+        };
+        match conversation {
+            Some(conversation) => conversation.stop().await,
+            None => {
+                let (job, process) = (self.job.id.as_str().to_owned(), self.process.clone());
+                self.agent.driver.reap(job, process).await;
+            }
+        }
+        let gone = self.processes_gone().await;
+        if let Err(error) = gone {
+            tracing::warn!(%error, "that an agent's process is gone could not be recorded; it is looked for again");
+        }
+        // Not before the agent is gone: it would take the closed door for a failure.
+        self.supervisor.parts.endpoints.close(&self.job.id).await;
+        if self.job.has_ended() {
+            self.supervisor.file_up(&self.session, true).await;
+        }
+    }
+
+    async fn processes_gone(&self) -> Result<(), RecordError> {
+        let parts = &self.supervisor.parts;
+        let ours = parts.jobs.processes().await?.into_iter();
+        let gone = ours
+            .filter(|process| process.session_id == self.session.id)
+            .map(|process| GoneProcess {
+                mark: process.mark,
+                session: process.session_id,
+            });
+        let gone: Vec<_> = gone.collect();
+        if gone.is_empty() {
+            return Ok(());
+        }
+        self.supervisor
+            .commit(Change {
+                gone,
+                ..Change::default()
+            })
+            .await
+    }
+}
+
+fn pause_until(supervisor: &Supervisor, pause: Duration) -> Timestamp {
+    supervisor.parts.clock.now().after(pause)
+}
+
+/// As much of a text as is kept.
+fn cut(text: &str, bytes_max: usize) -> &str {
+    let mut end = text.len().min(bytes_max);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
