@@ -157,7 +157,16 @@ impl Gateway {
             }
             tries += 1;
             let posted = self
-                .post_act(admitted, call, act.kind(), &details, &question, &binding, in_force, correlation)
+                .post_act(
+                    admitted,
+                    call,
+                    act.kind(),
+                    &details,
+                    &question,
+                    &binding,
+                    in_force,
+                    correlation,
+                )
                 .await;
             match posted {
                 Ok(posted) => break posted,
