@@ -6,6 +6,7 @@ use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::audit::{Pending, RecordError};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{ApprovalId, CorrelationId, CredentialId, RequestId};
+use countersign_gateway::policy::approvers::ApprovalMode;
 use tokio_postgres::Row;
 
 use super::PgStore;
@@ -16,12 +17,13 @@ use super::trouble::{self, Trouble};
 
 pub(super) const COLUMNS: &str = "approval_id, version, type, state, correlation_id, job_id, run_id, owner, \
      requested_by, tool, request_id, parks, binding, arguments_digest, policy_digest, details, quorum, votes, \
-     created_at_ms, expires_at_ms, resolved_at_ms, decided_by, decision_reason, remaining_ms, automatic";
+     created_at_ms, expires_at_ms, resolved_at_ms, decided_by, decision_reason, remaining_ms, automatic, approval_mode";
 const INSERT: &str = "INSERT INTO approvals (approval_id, version, type, state, correlation_id, job_id, run_id, owner,
          requested_by, tool, request_id, parks, binding, arguments_digest, policy_digest, details, quorum, votes,
-         created_at_ms, expires_at_ms, resolved_at_ms, decided_by, decision_reason, remaining_ms, automatic)
+         created_at_ms, expires_at_ms, resolved_at_ms, decided_by, decision_reason, remaining_ms, automatic,
+         approval_mode)
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
-         $23, $24, $25) ON CONFLICT DO NOTHING";
+         $23, $24, $25, $26) ON CONFLICT DO NOTHING";
 const ADVANCE: &str = "UPDATE approvals SET version = $3, state = $4, votes = $5, resolved_at_ms = $6, decided_by = $7,
          decision_reason = $8
      WHERE approval_id = $1 AND version = $2";
@@ -91,6 +93,7 @@ impl Ledger<'_> {
                 &approval.decision_reason,
                 &i64::try_from(approval.remaining_ms).unwrap_or(i64::MAX),
                 &approval.automatic,
+                &approval.approval_mode.map(ApprovalMode::as_str),
             ],
         )
     }
@@ -270,5 +273,8 @@ fn read(row: &Row) -> Result<ApprovalRequest, Trouble> {
     approval.decision_reason = row.try_get(22)?;
     approval.remaining_ms = row.try_get::<_, i64>(23)?.cast_unsigned();
     approval.automatic = row.try_get(24)?;
+    // A word that is none of ours is the stricter.
+    let mode = row.try_get::<_, Option<String>>(25)?;
+    approval.approval_mode = mode.map(|word| ApprovalMode::parse(&word).unwrap_or(ApprovalMode::Owner));
     Ok(ApprovalRequest::restored(state, approval))
 }

@@ -327,7 +327,10 @@ fn links_are_kept_once_and_found_from_either_end() {
         commit(&store, change).unwrap();
     }
     for end in [&link.source, &link.target] {
-        assert_eq!(block_on(store.links_of(end.clone())).unwrap(), std::slice::from_ref(&link));
+        assert_eq!(
+            block_on(store.links_of(end.clone())).unwrap(),
+            std::slice::from_ref(&link)
+        );
     }
     let sql = bench.sql();
     for statement in ["UPDATE links SET target_id = 'x'", "DELETE FROM links"] {

@@ -12,6 +12,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("0003_approvals.sql"),
     include_str!("0004_logins.sql"),
     include_str!("0005_jobs.sql"),
+    include_str!("0006_runs.sql"),
 ];
 
 /// Any number that nobody else uses as a lock.
