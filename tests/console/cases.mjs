@@ -305,7 +305,7 @@ export async function it_works_without_scripts(browser, site) {
   assert.equal((await call).status, "ok");
 }
 
-const PLACES = ["/", "/activity?steps=1", "/jobs", "/record", "/record?kind=command", "/sessions", "/policy?command=git+status", "/numbers?period=hour"];
+const PLACES = ["/", "/activity?steps=1", "/jobs", "/runs", "/record", "/record?kind=command", "/sessions", "/policy?command=git+status", "/numbers?period=hour"];
 
 export async function every_place_is_accessible_and_fits_a_phone(browser, site) {
   const agent = await new Agent(site).greet("a-client-with-quite-a-long-name");
@@ -459,4 +459,43 @@ export async function operators_speak_to_agents_and_call_them_back_and_nobody_el
   await ana.getByRole("button", { name: "Send" }).click();
   await ana.waitForURL((url) => !url.pathname.endsWith(id));
   await ana.locator("[data-talk]").getByText("You said: take care").waitFor();
+}
+
+export async function a_run_is_traced_from_its_issue_to_the_job_that_does_it(browser, site) {
+  const page = await browser.window(site, { viewport: { width: 1280, height: 900 } });
+  await logIn(page, site.tokens.ana, "/runs");
+  await page.getByText("No run waits or works").waitFor();
+  const order = {
+    repository: "example/shop", issue_number: 12, label: "run:dev", agent_key: "painter",
+    title: `Fix the total ${HOSTILE}`, instructions: "Fix the total of the cart: 0.1 + 0.2 must be 0.3.",
+  };
+  const started = await fetch(`${site.url}/api/v1/runs`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${site.tokens.ana}`, "content-type": "application/json" },
+    body: JSON.stringify(order),
+  });
+  const said = await started.json();
+  assert.equal(started.status, 202, JSON.stringify(said));
+  await until("the run is at work", async () => {
+    await page.goto("/runs");
+    return (await page.locator("tbody tr").filter({ hasText: "example/shop#12" }).filter({ hasText: /running|waits/ }).count()) === 1;
+  });
+  await page.locator("tbody tr a").first().click();
+  await page.getByRole("heading", { name: /Fix the total/ }).waitFor();
+  const issue = page.getByRole("link", { name: "example/shop#12" });
+  assert.equal(await issue.getAttribute("href"), "https://github.com/example/shop/issues/12");
+  assert.match(await page.locator(".timeline").textContent(), /run\.enqueued[^]*run\.started/);
+  assert.equal(await page.evaluate(() => globalThis.hit), undefined);
+  const address = new URL(page.url()).pathname;
+  for (const [scheme, width] of [["light", 1280], ["dark", 320]]) {
+    const other = await browser.window(site, { viewport: { width, height: 900 }, colorScheme: scheme });
+    await logIn(other, site.tokens.vic, address);
+    for (const place of [address, "/runs"]) {
+      await other.goto(place);
+      await accessible(other, `${place} in ${scheme}`);
+      await fits(other, `${place} at ${width}`);
+    }
+  }
+  await page.locator("dd", { hasText: "does its work" }).getByRole("link").click();
+  await page.getByRole("heading", { name: "Job", exact: true }).waitFor();
 }

@@ -5,13 +5,12 @@
 
 use std::time::Duration;
 
-use crate::audit::RecordError;
 use crate::clock::Timestamp;
 
 /// A lease that is taken or given back.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LeaseChange {
-    /// Refused with [`RecordError::LeaseTaken`] while somebody else has it. Its holder may take it again, to
+    /// Refused with [`crate::audit::RecordError::LeaseTaken`] while somebody else has it. Its holder may take it again, to
     /// have it longer.
     Take {
         name: String,
@@ -21,11 +20,4 @@ pub enum LeaseChange {
     },
     /// Of a lease that somebody else has taken meanwhile it says nothing.
     Return { name: String, holder: String },
-}
-
-impl LeaseChange {
-    /// Whether a commit failed only because somebody else has the lease.
-    pub fn is_taken(error: &RecordError) -> bool {
-        matches!(error, RecordError::LeaseTaken(_))
-    }
 }

@@ -105,3 +105,8 @@ fn operators_speak_to_agents_and_call_them_back_and_nobody_else_does() {
 fn the_record_tells_the_story_and_proves_itself() {
     Site::new().case("the_record_tells_the_story_and_proves_itself");
 }
+
+#[test]
+fn a_run_is_traced_from_its_issue_to_the_job_that_does_it() {
+    Site::with_agent().case("a_run_is_traced_from_its_issue_to_the_job_that_does_it");
+}

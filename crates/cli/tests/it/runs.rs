@@ -360,7 +360,7 @@ fn what_an_agent_reports_and_does_with_a_runs_token_is_the_runs() {
     );
     let kept = shown(&bench, &["runs", "show", id(&begun), "--json"]);
     assert_eq!(kept["reported_status"], words);
-    let done = agent.call("execute_process", json!({"file": "ls"}));
+    let done = agent.call("execute_process", json!({"file": "ls", "args": []}));
     assert_eq!(done["result"]["structuredContent"]["status"], "ok", "{done}");
     let story = story(&bench, &begun);
     for kind in ["run.agent.status_reported", "command.completed", "mcp.tool.requested"] {

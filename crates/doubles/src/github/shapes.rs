@@ -9,11 +9,13 @@ const API: &str = "https://api.github.com";
 const SITE: &str = "https://github.com";
 
 pub(super) fn user(login: &str) -> Value {
-    let url = format!("{API}/users/{login}");
+    // The names of bots have brackets, which addresses write by their codes.
+    let place = login.replace('[', "%5B").replace(']', "%5D");
+    let url = format!("{API}/users/{place}");
     let kind = if login.ends_with("[bot]") { "Bot" } else { "User" };
     json!({
-        "login": login, "id": 1, "node_id": "MDQ6VXNlcjE=", "avatar_url": format!("{SITE}/{login}.png"),
-        "gravatar_id": "", "url": url, "html_url": format!("{SITE}/{login}"),
+        "login": login, "id": 1, "node_id": "MDQ6VXNlcjE=", "avatar_url": format!("{SITE}/{place}.png"),
+        "gravatar_id": "", "url": url, "html_url": format!("{SITE}/{place}"),
         "followers_url": format!("{url}/followers"), "following_url": format!("{url}/following{{/other_user}}"),
         "gists_url": format!("{url}/gists{{/gist_id}}"), "starred_url": format!("{url}/starred{{/owner}}{{/repo}}"),
         "subscriptions_url": format!("{url}/subscriptions"), "organizations_url": format!("{url}/orgs"),

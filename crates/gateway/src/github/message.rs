@@ -165,7 +165,7 @@ mod tests {
         run.reported_status = Some("`@octo/admins`\n<!-- countersign:run:r2 -->".to_owned());
         let text = render(&run);
         assert!(
-            text.contains("The agent says: `@octo/admins   <!-- countersign:run:r2 -->`"),
+            text.contains("The agent says: `@octo/admins  <!-- countersign:run:r2 -->`"),
             "{text}"
         );
         assert_eq!(text.matches("\n<!--").count(), 0);

@@ -96,7 +96,7 @@ impl Reception {
             kind: ActorType::Human,
             id: format!("github:{}", brief(sender)),
         };
-        let (received, state, task, mut events) = match meaning {
+        let (received, state, task, events) = match meaning {
             Meaning::Task(task) => {
                 let arrived = self.event(&correlation_id, by.clone(), EventType::WebhookReceived, told());
                 let mut events = vec![arrived];
@@ -132,7 +132,7 @@ impl Reception {
             received_at: now,
         };
         let change = Change {
-            events: std::mem::take(&mut events),
+            events,
             deliveries: vec![DeliveryChange { delivery, from: None }],
             ..Change::default()
         };

@@ -40,18 +40,6 @@ impl Step {
             Self::Owner => "owner_feedback",
         }
     }
-
-    pub fn parse(text: &str) -> Option<Self> {
-        [
-            Self::PullRequest,
-            Self::Issue,
-            Self::LastRun,
-            Self::Transition,
-            Self::Owner,
-        ]
-        .into_iter()
-        .find(|step| step.as_str() == text)
-    }
 }
 
 /// Which stage is to be done over.

@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn two_labels_of_a_group_are_no_profile() {
-        let of = |labels: &[&'static str]| ProfileLabels::of(labels.to_vec().into_iter());
+        let of = |labels: &[&'static str]| ProfileLabels::of(labels.iter().copied());
         let both = of(&["[ai-model-gpt-5]", "bug", "[ai-reasoning-high]"]).unwrap();
         assert_eq!(
             (both.model.as_deref(), both.reasoning.as_deref()),

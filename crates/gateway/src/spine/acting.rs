@@ -156,11 +156,12 @@ impl Gateway {
                 return Err(full());
             }
             tries += 1;
+            let kind = act.kind();
             let posted = self
                 .post_act(
                     admitted,
                     call,
-                    act.kind(),
+                    kind,
                     &details,
                     &question,
                     &binding,

@@ -68,7 +68,7 @@ impl Gateway {
         };
         match self.commit(opening).await {
             Ok(_) => {}
-            Err(RecordError::ApprovalMoved) => return Err(used()),
+            Err(RecordError::ApprovalMoved) => return Err(self::used()),
             Err(error) => return Err(unrecorded(&error)),
         }
         let parts = JournalParts {

@@ -270,7 +270,7 @@ fn trace(run: &Run, links: &[Link]) -> Vec<Step> {
             kind: "Job",
             how: "does its work",
             name: shown(job.as_str()),
-            address: None,
+            address: Some(format!("/jobs/{}", event::path_part(job.as_str()))),
         });
     }
     steps

@@ -197,7 +197,8 @@ fn a_server_killed_between_the_two_systems_is_put_right_by_the_next() {
         .next("PATCH", "/database", Fault::Slow(Duration::from_secs(120)));
     server.call_later(TOOL, wanted("random"));
     approve(&world.bench);
-    until("GitHub is not told of", || ends(&world.bench) == ["applied github"]);
+    until("Kubernetes is not asked", || world.kubernetes.asked("PATCH") == 1);
+    assert_eq!(ends(&world.bench), ["applied github"]);
     server.kill();
     let first = world.at_github().expect("GitHub has it");
     assert_eq!(world.at_kubernetes(), None);

@@ -248,7 +248,7 @@ mod tests {
         for tool in CommandTool::ALL {
             let definition = definitions().into_iter().find(|it| it.name == tool.name()).unwrap();
             let surprise = json!({"surprise": 1});
-            let refusal = request::read(tool, surprise.as_object().unwrap()).unwrap_err();
+            let refusal = request::read(tool.clone(), surprise.as_object().unwrap()).unwrap_err();
             for name in definition.input_schema["properties"].as_object().unwrap().keys() {
                 assert!(
                     refusal.message.contains(&format!("`{name}`")),
