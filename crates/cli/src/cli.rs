@@ -35,6 +35,9 @@ pub(crate) struct Global {
     /// Where the record and other state live [env: COUNTERSIGN_STATE_DIR].
     #[arg(long, global = true, value_name = "DIR")]
     state_dir: Option<PathBuf>,
+    /// PostgreSQL that several nodes share, instead of a file in the state directory [env: COUNTERSIGN_DATABASE].
+    #[arg(long, global = true, value_name = "URL")]
+    database: Option<String>,
 }
 
 impl Global {
@@ -42,6 +45,7 @@ impl Global {
         Flags {
             config: self.config.clone(),
             state_dir: self.state_dir.clone(),
+            database: self.database.clone(),
             ..Flags::default()
         }
     }

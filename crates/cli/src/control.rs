@@ -14,7 +14,7 @@ use countersign_integrations::github_secrets::GithubSecrets;
 use countersign_integrations::kubernetes::KubernetesSecrets;
 use countersign_integrations::postgres::Server;
 use countersign_integrations::vault::{Keys, RecordVault};
-use countersign_store::SqliteStore;
+use countersign_store::Store;
 
 use crate::start::{self, Started};
 
@@ -24,7 +24,7 @@ const ENVIRONMENTS_DEFAULT: &str = "dev,production,prod";
 const GITHUB_API: &str = "https://api.github.com";
 
 /// The tools that can work here.
-pub(crate) fn toolboxes(started: &Started, record: &Arc<SqliteStore>) -> Vec<Arc<dyn Toolbox>> {
+pub(crate) fn toolboxes(started: &Started, record: &Arc<Store>) -> Vec<Arc<dyn Toolbox>> {
     let made = [databases(started, record), secrets(started, record)];
     let told = made.into_iter().filter_map(|made| match made {
         Ok(toolbox) => toolbox,
@@ -45,7 +45,7 @@ pub(crate) fn repair(toolboxes: &[Arc<dyn Toolbox>]) {
 
 type Made = anyhow::Result<Option<Arc<dyn Toolbox>>>;
 
-fn databases(started: &Started, record: &Arc<SqliteStore>) -> Made {
+fn databases(started: &Started, record: &Arc<Store>) -> Made {
     let Some(url) = started.settings.secret("database_lifecycle.url") else {
         return Ok(None);
     };
@@ -65,7 +65,7 @@ fn databases(started: &Started, record: &Arc<SqliteStore>) -> Made {
     Ok(Some(DatabaseTool::new(parts)))
 }
 
-fn secrets(started: &Started, record: &Arc<SqliteStore>) -> Made {
+fn secrets(started: &Started, record: &Arc<Store>) -> Made {
     let settings = &started.settings;
     let kubeconfig = settings
         .held("kubernetes.kubeconfig")

@@ -15,7 +15,7 @@ use countersign_gateway::job::driver::Endpoint;
 use countersign_gateway::job::state::Job;
 use countersign_gateway::job::supervise::Endpoints;
 use countersign_gateway::spine::Gateway;
-use countersign_store::SqliteStore;
+use countersign_store::Store;
 use countersign_store::sqlite::tokens::{LOOK_EVERY, Made, TokenError};
 
 use crate::whereabouts;
@@ -42,13 +42,13 @@ impl Door {
 /// Gives out endpoints, and knows those that this process gave.
 pub(crate) struct JobEndpoints {
     door: Door,
-    record: Arc<SqliteStore>,
+    record: Arc<Store>,
     gateway: Arc<Gateway>,
     given: Mutex<HashMap<JobId, CredentialId>>,
 }
 
 impl JobEndpoints {
-    pub(crate) fn new(door: Door, record: Arc<SqliteStore>, gateway: Arc<Gateway>) -> Arc<Self> {
+    pub(crate) fn new(door: Door, record: Arc<Store>, gateway: Arc<Gateway>) -> Arc<Self> {
         Arc::new(Self {
             door,
             record,
@@ -64,7 +64,7 @@ impl JobEndpoints {
     /// Does something to tokens on a thread that may wait for the disk.
     async fn tokens<T: Send + 'static>(
         &self,
-        work: impl FnOnce(&SqliteStore, &Actor, &IdSource) -> Result<T, TokenError> + Send + 'static,
+        work: impl FnOnce(&Store, &Actor, &IdSource) -> Result<T, TokenError> + Send + 'static,
     ) -> Option<T> {
         let record = self.record.clone();
         let done = tokio::task::spawn_blocking(move || work(&record, &Actor::system("jobs"), &IdSource::random()));

@@ -14,7 +14,7 @@ use countersign_gateway::tools::acts::Toolbox;
 use countersign_gateway::tools::labels::LabelTools;
 use countersign_integrations::github::{Access, RestGitHub};
 use countersign_server::http::{WebhookSecret, Webhooks};
-use countersign_store::SqliteStore;
+use countersign_store::Store;
 
 use crate::config::{Settings, Surroundings};
 use crate::start::{BadUsage, Joined};
@@ -57,7 +57,7 @@ impl Configured {
 
     /// The label tools, where there is a token to change labels with. Nothing is asked of GitHub before a
     /// tool is called.
-    pub(crate) fn counter(&self, record: &Arc<SqliteStore>) -> Option<Counter> {
+    pub(crate) fn counter(&self, record: &Arc<Store>) -> Option<Counter> {
         let github: Arc<dyn GitHub> = Arc::new(RestGitHub::new(self.access.clone()?, Clock::system()));
         let labels = LabelDesk::new(LabelParts {
             github: github.clone(),

@@ -23,7 +23,7 @@ use countersign_gateway::tools::feedback::FeedbackTool;
 use countersign_gateway::tools::jobs::JobTools;
 use countersign_gateway::tools::prompt::PromptTools;
 use countersign_gateway::tools::runs::RunTools;
-use countersign_store::SqliteStore;
+use countersign_store::Store;
 use countersign_store::session_files::SessionFiles;
 
 use crate::agents::{Around, Grants, Installed};
@@ -164,12 +164,7 @@ pub(crate) fn prompt(started: &Started) -> Arc<dyn Toolbox> {
 }
 
 /// Where people and tools bring work.
-pub(crate) fn desk(
-    settings: &Settings,
-    record: &Arc<SqliteStore>,
-    board: &Arc<Board>,
-    redactor: &Redactor,
-) -> Arc<JobDesk> {
+pub(crate) fn desk(settings: &Settings, record: &Arc<Store>, board: &Arc<Board>, redactor: &Redactor) -> Arc<JobDesk> {
     JobDesk::new(DeskParts {
         jobs: record.clone(),
         record: record.clone(),
@@ -197,7 +192,7 @@ pub(crate) fn installed(started: &Started, homes: &Path) -> Option<Installed> {
 }
 
 /// What the configuration gives to the agents of runs. A secret that cannot be read is not given.
-fn grants(started: &Started, record: &Arc<SqliteStore>) -> Grants {
+fn grants(started: &Started, record: &Arc<Store>) -> Grants {
     let settings = &started.settings;
     let token = settings.secret("github.agent_token");
     let git_token = token.and_then(|secret| match secret.read(&started.surroundings) {

@@ -18,7 +18,7 @@ use countersign_gateway::audit::{Change, Record as _};
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::spine::{Adopted, Gateway};
-use countersign_store::SqliteStore;
+use countersign_store::Store;
 use serde_json::json;
 use tokio::sync::Mutex;
 
@@ -43,7 +43,7 @@ pub(crate) struct ReloadParts {
     pub(crate) surroundings: Surroundings,
     pub(crate) gateway: Arc<Gateway>,
     pub(crate) board: Arc<Board>,
-    pub(crate) record: Arc<SqliteStore>,
+    pub(crate) record: Arc<Store>,
     pub(crate) redactor: Redactor,
 }
 

@@ -12,14 +12,14 @@ use countersign_gateway::run::prompt::PromptTemplate;
 use countersign_gateway::run::state::Run;
 use countersign_gateway::run::steward::{Planner, Steward, StewardParts, Work};
 use countersign_gateway::spine::Gateway;
-use countersign_store::SqliteStore;
+use countersign_store::Store;
 
 use crate::config::Settings;
 use crate::jobs::Workshop;
 use crate::start::{BadUsage, Joined};
 
 /// Where people, tools and webhooks set runs off.
-pub(crate) fn desk(record: &Arc<SqliteStore>, board: &Arc<Board>, redactor: &Redactor) -> Arc<RunDesk> {
+pub(crate) fn desk(record: &Arc<Store>, board: &Arc<Board>, redactor: &Redactor) -> Arc<RunDesk> {
     RunDesk::new(RunDeskParts {
         runs: record.clone(),
         record: record.clone(),

@@ -22,7 +22,7 @@ use countersign_gateway::session::credential::Credentials;
 use countersign_gateway::session::lifetime::Sessions;
 use countersign_gateway::spine::{Gateway, Settings as SpineSettings};
 use countersign_gateway::tools::declared::DeclaredTools;
-use countersign_store::{Durability, Options, SqliteStore};
+use countersign_store::{Durability, Store};
 use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -50,7 +50,7 @@ pub(crate) struct Joined {
     pub(crate) sessions: Arc<dyn Sessions>,
     pub(crate) credentials: Arc<dyn Credentials>,
     pub(crate) board: Arc<Board>,
-    pub(crate) record: Arc<SqliteStore>,
+    pub(crate) record: Arc<Store>,
     pub(crate) reload: Arc<Reload>,
     /// Acts that services outside perform, where this process sends them.
     pub(crate) delegations: Option<Arc<DelegationDesk>>,
@@ -119,13 +119,12 @@ impl Started {
 
     /// Opening may wait, for other processes and for what a crash left to be closed, so it does not
     /// happen on the thread that runs everything.
-    pub(crate) async fn record(&self) -> anyhow::Result<Arc<SqliteStore>> {
+    pub(crate) async fn record(&self) -> anyhow::Result<Arc<Store>> {
         let durability = match self.settings.audit.durability.as_str() {
             "process" => Durability::Process,
             _ => Durability::Power,
         };
-        let mut options = Options::new(durability, Clock::system());
-        options.witness = self.settings.audit.witness.as_ref().map(Into::into);
+        let options = wiring::options(&self.settings, durability);
         let state_dir = self.settings.state_dir.clone();
         let opened = tokio::task::spawn_blocking(move || wiring::record(&state_dir, options)).await;
         opened.context("cannot open the record")?.map(Arc::new)
@@ -133,7 +132,7 @@ impl Started {
 
     /// Does what a record needs from time to time, for as long as this process serves: closes what
     /// crashed processes left open, and removes what is older than it must be kept.
-    pub(crate) fn keep_house(&self, record: &Arc<SqliteStore>) {
+    pub(crate) fn keep_house(&self, record: &Arc<Store>) {
         let (record, days) = (record.clone(), self.settings.command.audit_retention_days);
         tokio::spawn(async move {
             let mut hours = tokio::time::interval(HOUR);
@@ -163,8 +162,8 @@ impl Started {
     }
 
     /// The board of a process that stays: it hears of what others ask and decide.
-    pub(crate) fn board(&self, record: &Arc<SqliteStore>, approvers: Vec<Arc<dyn Approver>>) -> Arc<Board> {
-        let bell = wiring::bell(&self.settings.state_dir);
+    pub(crate) fn board(&self, record: &Arc<Store>, approvers: Vec<Arc<dyn Approver>>) -> Arc<Board> {
+        let bell = wiring::bell(record, &self.settings.state_dir);
         let board = wiring::board(record, &self.redactor(), bell, approvers);
         board.listen();
         board
@@ -222,7 +221,7 @@ impl Started {
 
     /// Writes the policy down when it is another than the last one written, so that the digest in
     /// every decision's record leads to the whole of it.
-    async fn record_policy(&self, record: &SqliteStore, redactor: &Redactor) -> anyhow::Result<()> {
+    async fn record_policy(&self, record: &Store, redactor: &Redactor) -> anyhow::Result<()> {
         let last = Filter {
             event_type: Some(EventType::PolicyChanged),
             limit: 1,

@@ -19,8 +19,7 @@ use countersign_gateway::session::lifetime::Sessions;
 use countersign_gateway::spine::{Gateway, Outlook, Ports, Settings};
 
 use countersign_server::stdio::SealKey;
-use countersign_store::sqlite::{Options, SqliteStore};
-use countersign_store::wake::Doorbell;
+use countersign_store::{Durability, Options, Store};
 
 /// What a command of ours that runs others needs before anything else: a zygote forked while this
 /// process was small, and the directories it was told of.
@@ -48,7 +47,7 @@ pub(crate) struct Parts {
     pub(crate) settings: Settings,
     pub(crate) redactor: Redactor,
     pub(crate) board: Arc<Board>,
-    pub(crate) record: Arc<SqliteStore>,
+    pub(crate) record: Arc<Store>,
 }
 
 pub(crate) fn gateway(parts: Parts, launchpad: Launchpad) -> Arc<Gateway> {
@@ -81,7 +80,7 @@ pub(crate) fn outlook(policy: &EffectivePolicy) -> Outlook {
 
 /// The questions of this state directory, and whom this process asks by itself.
 pub(crate) fn board(
-    record: &Arc<SqliteStore>,
+    record: &Arc<Store>,
     redactor: &Redactor,
     bell: Arc<dyn Bell>,
     approvers: Vec<Arc<dyn Approver>>,
@@ -98,7 +97,7 @@ pub(crate) fn board(
 }
 
 /// Where this process's approvers write down how asking went.
-pub(crate) fn journal(record: &Arc<SqliteStore>, redactor: &Redactor) -> Journal {
+pub(crate) fn journal(record: &Arc<Store>, redactor: &Redactor) -> Journal {
     Journal {
         record: record.clone(),
         redactor: redactor.clone(),
@@ -107,10 +106,17 @@ pub(crate) fn journal(record: &Arc<SqliteStore>, redactor: &Redactor) -> Journal
     }
 }
 
+/// How the record of these settings is opened.
+pub(crate) fn options(settings: &crate::config::Settings, durability: Durability) -> Options {
+    let mut options = Options::new(durability, Clock::system());
+    options.witness = settings.audit.witness.as_ref().map(Into::into);
+    options.on(settings.database.as_ref().map(|(url, _)| url.clone()))
+}
+
 /// The bell of a process that stays. Without one decisions are noticed a little later.
-pub(crate) fn bell(state_dir: &Path) -> Arc<dyn Bell> {
-    match Doorbell::hang(state_dir) {
-        Ok(bell) => Arc::new(bell),
+pub(crate) fn bell(record: &Store, state_dir: &Path) -> Arc<dyn Bell> {
+    match record.hang_bell(state_dir) {
+        Ok(bell) => bell,
         Err(error) => {
             tracing::warn!(%error, "other processes cannot wake this one; it looks from time to time");
             Arc::new(Alone)
@@ -119,20 +125,20 @@ pub(crate) fn bell(state_dir: &Path) -> Arc<dyn Bell> {
 }
 
 /// The sessions of every transport, kept in the record.
-pub(crate) fn sessions(record: &Arc<SqliteStore>, redactor: &Redactor) -> Arc<dyn Sessions> {
+pub(crate) fn sessions(record: &Arc<Store>, redactor: &Redactor) -> Arc<dyn Sessions> {
     let desk = Desk::new(record.clone(), redactor.clone(), Clock::system(), IdSource::random());
     Arc::new(desk)
 }
 
 /// The tokens that clients and people come with, as the record keeps them.
-pub(crate) fn credentials(record: &Arc<SqliteStore>) -> Arc<dyn Credentials> {
-    Arc::new(record.credentials())
+pub(crate) fn credentials(record: &Arc<Store>) -> Arc<dyn Credentials> {
+    record.credentials()
 }
 
 /// Opens the record and closes what a crash left open.
-pub(crate) fn record(state_dir: &Path, options: Options) -> anyhow::Result<SqliteStore> {
+pub(crate) fn record(state_dir: &Path, options: Options) -> anyhow::Result<Store> {
     let clock = options.clock.clone();
-    let store = SqliteStore::open(state_dir, options).context("cannot open the record")?;
+    let store = Store::open(state_dir, options).context("cannot open the record")?;
     store
         .sweep_abandoned(clock.now(), &IdSource::random())
         .context("cannot close what an earlier server left open")?;
@@ -141,8 +147,8 @@ pub(crate) fn record(state_dir: &Path, options: Options) -> anyhow::Result<Sqlit
 
 /// What the states of modern clients are signed with: the same in every server of this record, so that a
 /// client may come back to the next one.
-pub(crate) fn seal_key(record: &SqliteStore) -> SealKey {
-    SealKey::new(record.derived_key("request states of modern clients"))
+pub(crate) fn seal_key(record: &Store) -> SealKey {
+    SealKey::new(record.shared_key("request states of modern clients"))
 }
 
 /// The user this process runs as.

@@ -47,11 +47,64 @@ pub struct Checkpoint {
     pub timestamp: String,
     pub kind: Kind,
     pub public_key: String,
+    /// Where the other chains of the record ended, as far as this one's writer could see. It is what ties them
+    /// together: whoever rewrites one chain contradicts what another node signed.
+    pub heads: Vec<OtherHead>,
     pub signature: String,
 }
 
+/// The end of another chain, and whose it is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OtherHead {
+    pub chain: String,
+    pub seq: u64,
+    pub hash: Hash,
+    /// The key that signs that chain.
+    pub public_key: String,
+}
+
+impl OtherHead {
+    fn to_json(&self) -> Value {
+        json!({"chain": self.chain, "seq": self.seq, "hash": self.hash.to_hex(), "public_key": self.public_key})
+    }
+
+    fn from_json(value: &Value) -> Option<Self> {
+        Some(Self {
+            chain: value["chain"].as_str()?.to_owned(),
+            seq: value["seq"].as_u64()?,
+            hash: Hash::parse(value["hash"].as_str()?)?,
+            public_key: value["public_key"].as_str()?.to_owned(),
+        })
+    }
+
+    /// As one line of JSON, the way a database keeps them.
+    pub(crate) fn list_to_text(heads: &[Self]) -> String {
+        Value::from(heads.iter().map(Self::to_json).collect::<Vec<_>>()).to_string()
+    }
+
+    pub(crate) fn list_from_text(text: &str) -> Option<Vec<Self>> {
+        Self::list_from_json(&serde_json::from_str(text).ok()?)
+    }
+
+    fn list_from_json(value: &Value) -> Option<Vec<Self>> {
+        value.as_array()?.iter().map(Self::from_json).collect()
+    }
+}
+
 impl Checkpoint {
+    /// Signs the end of a chain that is alone in its record.
     pub fn sign(key: &Key, kind: Kind, chain: &str, seq: u64, hash: Hash, timestamp: String) -> Self {
+        Self::sign_over(key, kind, (chain, seq, hash), timestamp, Vec::new())
+    }
+
+    /// Signs the end of a chain beside those of the others.
+    pub(crate) fn sign_over(
+        key: &Key,
+        kind: Kind,
+        (chain, seq, hash): (&str, u64, Hash),
+        timestamp: String,
+        heads: Vec<OtherHead>,
+    ) -> Self {
         let mut checkpoint = Self {
             chain: chain.to_owned(),
             seq,
@@ -59,6 +112,7 @@ impl Checkpoint {
             timestamp,
             kind,
             public_key: key.public().to_owned(),
+            heads,
             signature: String::new(),
         };
         checkpoint.signature = key.sign(&checkpoint.message());
@@ -84,15 +138,21 @@ impl Checkpoint {
             timestamp: text("timestamp")?,
             kind: Kind::parse(&text("kind")?)?,
             public_key: text("public_key")?,
+            heads: value.get("heads").map_or(Some(Vec::new()), OtherHead::list_from_json)?,
             signature: text("signature")?,
         })
     }
 
     fn unsigned(&self) -> Value {
-        json!({
+        let mut value = json!({
             "chain": self.chain, "seq": self.seq, "hash": self.hash.to_hex(),
             "timestamp": self.timestamp, "kind": self.kind.as_str(), "public_key": self.public_key,
-        })
+        });
+        // A chain that is alone says nothing of others, as it always did.
+        if !self.heads.is_empty() {
+            value["heads"] = self.heads.iter().map(OtherHead::to_json).collect();
+        }
+        value
     }
 
     /// What is signed names its purpose, so that a signature never passes for another kind.
@@ -125,6 +185,28 @@ mod tests {
             forged[field] = value;
             let forged = Checkpoint::from_json(&forged).unwrap();
             assert!(!forged.is_signed_by(key.public()), "{field}");
+        }
+    }
+
+    #[test]
+    fn what_a_checkpoint_says_of_other_chains_is_under_the_signature_too() {
+        let key = Key::from_seed(&[7; 32]);
+        let other = |seq| OtherHead {
+            chain: "node-b".to_owned(),
+            seq,
+            hash: Hash::from_bytes([2; 32]),
+            public_key: Key::from_seed(&[8; 32]).public().to_owned(),
+        };
+        let end = ("node-a", 9, Hash::from_bytes([1; 32]));
+        let signed = Checkpoint::sign_over(&key, Kind::Periodic, end, String::new(), vec![other(4)]);
+        assert_eq!(Checkpoint::from_json(&signed.to_json()).as_ref(), Some(&signed));
+        assert!(signed.is_signed_by(key.public()));
+        for heads in [vec![], vec![other(3)], vec![other(4), other(5)]] {
+            let forged = Checkpoint {
+                heads,
+                ..signed.clone()
+            };
+            assert!(!forged.is_signed_by(key.public()));
         }
     }
 }

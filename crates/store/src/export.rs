@@ -2,7 +2,8 @@
 //!
 //! The first line is the head (format, key, where the rows start and behind which hash), then come
 //! the rows, one object each, then the checkpoints, and last a signed line that says how far the
-//! file goes, so that a shortened file is noticed.
+//! file goes, so that a shortened file is noticed. A record of several nodes has several chains: each
+//! follows in the same form, and every head says how many there are.
 
 use std::io::{self, BufRead, Write};
 
@@ -41,7 +42,38 @@ pub enum FileError {
 /// names it for the reader to compare.
 pub fn verify_file(reader: impl BufRead, expected_key: Option<&str>) -> Result<Report, FileError> {
     let mut lines = Lines { reader, number: 0 };
-    let start = Start::from_json(&lines.next_json()?.ok_or(FileError::Line { line: 1 })?)?;
+    let first = section(&mut lines, expected_key)?;
+    let mut others = Vec::new();
+    for _ in 1..first.start.chains {
+        let next = section(&mut lines, Some(&first.start.public_key))?;
+        if next.start.chains != first.start.chains {
+            return Err(FileError::Line { line: lines.number });
+        }
+        others.push(next);
+    }
+    if lines.next()?.is_some() {
+        return Err(FileError::Line { line: lines.number });
+    }
+    prove_ties(&first, &others)?;
+    let mut report = first.report;
+    report.others = others.into_iter().map(|section| section.report).collect();
+    Ok(report)
+}
+
+/// What a file tells of one chain.
+struct Section {
+    start: Start,
+    hashes: Vec<Hash>,
+    checkpoints: Vec<Checkpoint>,
+    report: Report,
+}
+
+fn section(lines: &mut Lines<impl BufRead>, expected_key: Option<&str>) -> Result<Section, FileError> {
+    let start = match lines.next_json()? {
+        Some(value) => Start::from_json(&value, lines.number)?,
+        None if lines.number == 1 => return Err(FileError::Line { line: 1 }),
+        None => return Err(FileError::EndMissing),
+    };
     if let Some(expected) = expected_key
         && expected != start.public_key
     {
@@ -59,10 +91,14 @@ pub fn verify_file(reader: impl BufRead, expected_key: Option<&str>) -> Result<R
         if let Some(rest) = text.strip_prefix(END) {
             let end = rest.strip_suffix('}').and_then(|it| serde_json::from_str(it).ok());
             let end: Value = end.ok_or(bad_line)?;
-            if lines.next()?.is_some() {
-                return Err(FileError::Line { line: lines.number });
-            }
-            return conclude(start, &walk, &hashes, &checkpoints, &end, lines.number);
+            let report = conclude(&start, &walk, &hashes, &checkpoints, &end, lines.number)
+                .map_err(|error| start.named(error))?;
+            return Ok(Section {
+                start,
+                hashes,
+                checkpoints,
+                report,
+            });
         }
         if let Some(rest) = text.strip_prefix(CHECKPOINT) {
             let checkpoint = rest
@@ -75,15 +111,38 @@ pub fn verify_file(reader: impl BufRead, expected_key: Option<&str>) -> Result<R
         let row = Row::from_json(&text).ok_or(bad_line)?;
         if row.seq > walk.next() && lines.holds_row(walk.next())? {
             let written_at = row.seq;
-            return Err(Fault::Reordered { written_at }.at(walk.next()).into());
+            let flaw = Fault::Reordered { written_at }.at(walk.next());
+            return Err(start.named(flaw.into()));
         }
-        walk.step(&row.as_link())?;
+        walk.step(&row.as_link()).map_err(|flaw| start.named(flaw.into()))?;
         hashes.push(row.hash);
     }
 }
 
+/// Every chain must be what the checkpoints of the others say it was, as far as the file reaches.
+fn prove_ties(first: &Section, others: &[Section]) -> Result<(), Flaw> {
+    let all = || std::iter::once(first).chain(others);
+    for head in all().flat_map(|it| &it.checkpoints).flat_map(|it| &it.heads) {
+        let Some(section) = all().find(|it| it.start.chain == head.chain) else {
+            let should_reach = head.seq;
+            return Err(Fault::Truncated { should_reach }.at(1).of(&head.chain));
+        };
+        if section.start.owner() != head.public_key {
+            return Err(Fault::OtherKey.at(head.seq).of(&head.chain));
+        }
+        let Some(place) = head.seq.checked_sub(section.start.first_seq) else {
+            continue;
+        };
+        let hash = usize::try_from(place).ok().and_then(|place| section.hashes.get(place));
+        if hash != Some(&head.hash) {
+            return Err(Fault::CheckpointMismatch.at(head.seq).of(&head.chain));
+        }
+    }
+    Ok(())
+}
+
 fn conclude(
-    start: Start,
+    start: &Start,
     walk: &Walk,
     hashes: &[Hash],
     checkpoints: &[Checkpoint],
@@ -91,14 +150,14 @@ fn conclude(
     line: u64,
 ) -> Result<Report, FileError> {
     let end = End::from_json(end).ok_or(FileError::Line { line })?;
-    if !key::is_signed(&start.public_key, &end.message(&start), &end.signature) {
+    if !key::is_signed(&start.public_key, &end.message(start), &end.signature) {
         return Err(FileError::EndSignature { line });
     }
     walk.finish(end.last_seq)?;
     if walk.prev() != end.last_hash {
         return Err(Fault::CheckpointMismatch.at(end.last_seq).into());
     }
-    prove::prove_signatures(checkpoints, &start.public_key)?;
+    prove::prove_signatures(checkpoints, start.owner())?;
     let first = start.first_seq;
     if prove::start(first, checkpoints)? != start.prev_hash {
         return Err(Fault::StartUnproven.at(first).into());
@@ -119,23 +178,29 @@ fn conclude(
         return Err(Fault::CheckpointMissing.at(end.last_seq).into());
     }
     Ok(Report {
-        chain: start.chain,
+        chain: start.chain.clone(),
         first_seq: first,
         last_seq: end.last_seq,
         last_hash: walk.prev(),
         rows: hashes.len() as u64,
         checkpoints: end.checkpoints,
-        public_key: start.public_key,
+        public_key: start.owner().to_owned(),
+        others: Vec::new(),
     })
 }
 
 const CHECKPOINT: &str = "{\"checkpoint\":";
 const END: &str = "{\"end\":";
 
-/// The first line.
+/// The first line of a chain.
 pub(crate) struct Start {
+    /// Whose signature ends what the file tells of the chain.
     pub(crate) public_key: String,
     pub(crate) chain: String,
+    /// The key of the chain's own node, where the file was exported by another.
+    pub(crate) chain_key: Option<String>,
+    /// How many chains the file tells of.
+    pub(crate) chains: u64,
     pub(crate) first_seq: u64,
     pub(crate) last_seq: u64,
     pub(crate) prev_hash: Hash,
@@ -146,15 +211,35 @@ impl Start {
         writeln!(writer, "{}", self.to_json())
     }
 
-    fn to_json(&self) -> Value {
-        json!({
-            "format": FORMAT, "version": VERSION, "public_key": self.public_key, "chain": self.chain,
-            "first_seq": self.first_seq, "last_seq": self.last_seq, "prev_hash": self.prev_hash.to_hex(),
-        })
+    /// The key that signs this chain's checkpoints.
+    fn owner(&self) -> &str {
+        self.chain_key.as_ref().unwrap_or(&self.public_key)
     }
 
-    fn from_json(value: &Value) -> Result<Self, FileError> {
-        let bad = FileError::Line { line: 1 };
+    /// The same error, which says in which chain where there are several.
+    fn named(&self, error: FileError) -> FileError {
+        match error {
+            FileError::Flawed(flaw) if self.chains > 1 => FileError::Flawed(flaw.of(&self.chain)),
+            other => other,
+        }
+    }
+
+    fn to_json(&self) -> Value {
+        let mut value = json!({
+            "format": FORMAT, "version": VERSION, "public_key": self.public_key, "chain": self.chain,
+            "first_seq": self.first_seq, "last_seq": self.last_seq, "prev_hash": self.prev_hash.to_hex(),
+        });
+        if let Some(key) = &self.chain_key {
+            value["chain_key"] = key.as_str().into();
+        }
+        if self.chains > 1 {
+            value["chains"] = self.chains.into();
+        }
+        value
+    }
+
+    fn from_json(value: &Value, line: u64) -> Result<Self, FileError> {
+        let bad = FileError::Line { line };
         if value["format"] != FORMAT {
             return Err(bad);
         }
@@ -167,6 +252,14 @@ impl Start {
             Some(Self {
                 public_key: value["public_key"].as_str()?.to_owned(),
                 chain: value["chain"].as_str()?.to_owned(),
+                chain_key: match &value["chain_key"] {
+                    Value::Null => None,
+                    key => Some(key.as_str()?.to_owned()),
+                },
+                chains: match &value["chains"] {
+                    Value::Null => 1,
+                    chains => chains.as_u64().filter(|&chains| chains > 1)?,
+                },
                 first_seq: value["first_seq"].as_u64().filter(|&seq| seq > 0)?,
                 last_seq: value["last_seq"].as_u64()?,
                 prev_hash: Hash::parse(value["prev_hash"].as_str()?)?,

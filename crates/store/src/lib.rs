@@ -1,4 +1,4 @@
-//! The record on disk: the gateway's port [`Record`](countersign_gateway::audit::Record) on SQLite.
+//! The record on disk: the gateway's port [`Record`](countersign_gateway::audit::Record) on SQLite and on PostgreSQL.
 //!
 //! Rows are linked by hash, checkpoints over the chain are signed, and both can be proved without
 //! trusting the database: [`prove`] walks a chain, [`export`] writes it to a file that verifies
@@ -8,8 +8,10 @@
 
 pub mod checkpoint;
 pub mod export;
+mod health;
 mod hex;
 pub mod key;
+pub mod postgres;
 pub mod process;
 pub mod prove;
 mod random;
@@ -17,7 +19,12 @@ mod run_token;
 
 pub mod session_files;
 pub mod sqlite;
+mod store;
+mod trouble;
 pub mod wake;
 mod witness;
 
+pub use postgres::PgStore;
 pub use sqlite::{Durability, Options, SqliteStore};
+pub use store::{OpenError, Store};
+pub use trouble::Trouble;

@@ -26,14 +26,37 @@ pub struct Report {
     pub checkpoints: u64,
     /// The key that signed the checkpoints, in hexadecimal.
     pub public_key: String,
+    /// The chains of other nodes, where there are any.
+    pub others: Vec<Report>,
+}
+
+impl Report {
+    /// This chain and the others.
+    pub fn chains(&self) -> impl Iterator<Item = &Self> {
+        std::iter::once(self).chain(&self.others)
+    }
 }
 
 /// The first thing found wrong.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("row {seq}: {fault}")]
+#[error("row {seq}{}: {fault}", in_chain(.chain.as_deref()))]
 pub struct Flaw {
     pub seq: u64,
     pub fault: Fault,
+    /// The chain, where it is another node's.
+    pub chain: Option<String>,
+}
+
+impl Flaw {
+    /// The same in the chain of another node.
+    pub(crate) fn of(self, chain: &str) -> Self {
+        let chain = Some(chain.to_owned());
+        Self { chain, ..self }
+    }
+}
+
+fn in_chain(chain: Option<&str>) -> String {
+    chain.map_or_else(String::new, |chain| format!(" of chain `{chain}`"))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,6 +84,8 @@ pub enum Fault {
     CheckpointMissing,
     /// Rows before this one are gone without a signed prune.
     StartUnproven,
+    /// Another node has signed that this chain's key is another one.
+    OtherKey,
 }
 
 impl fmt::Display for Fault {
@@ -79,6 +104,7 @@ impl fmt::Display for Fault {
             Self::BadSignature => f.write_str("bad signature of the checkpoint here"),
             Self::CheckpointMismatch => f.write_str("changed, what was signed here has another hash"),
             Self::CheckpointMissing => f.write_str("missing checkpoint, one is due by here"),
+            Self::OtherKey => f.write_str("the chain's key was replaced, another node has signed another one"),
             Self::StartUnproven => f.write_str("missing rows before it, and no signed prune covers them"),
         }
     }
@@ -86,7 +112,11 @@ impl fmt::Display for Fault {
 
 impl Fault {
     pub(crate) fn at(self, seq: u64) -> Flaw {
-        Flaw { seq, fault: self }
+        Flaw {
+            seq,
+            fault: self,
+            chain: None,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use countersign_server::http::{
     About, Anonymous, ConformanceFixtures, HttpLimits, HttpOptions, Readiness, Tls, serve_http,
 };
 use countersign_server::office::Office;
-use countersign_store::SqliteStore;
+use countersign_store::Store;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::JoinSet;
@@ -231,7 +231,7 @@ fn renew_on_hangup(tls: Tls) -> anyhow::Result<JoinSet<()>> {
 }
 
 /// Whoever can reach this machine could call tools otherwise.
-fn require_authentication(settings: &Settings, record: &SqliteStore) -> Result<(), String> {
+fn require_authentication(settings: &Settings, record: &Store) -> Result<(), String> {
     if settings.anonymous_agents {
         return Err(
             "other machines could call tools without a token; set `auth: {anonymous_agents: false}`".to_owned(),
@@ -245,7 +245,7 @@ fn require_authentication(settings: &Settings, record: &SqliteStore) -> Result<(
 }
 
 /// Ready while the record can be read and written.
-struct RecordIsThere(Arc<SqliteStore>);
+struct RecordIsThere(Arc<Store>);
 
 impl Readiness for RecordIsThere {
     fn check(&self) -> Pending<Result<(), String>> {

@@ -11,7 +11,7 @@ use countersign_gateway::session::credential::{Credential, TokenName};
 use countersign_gateway::session::login::{CODE_LIVES, Logins as _};
 use countersign_gateway::session::{Caller, Role, view};
 use countersign_store::sqlite::tokens::{Made, Revoked};
-use countersign_store::{Durability, Options, SqliteStore};
+use countersign_store::{Durability, Store};
 use serde_json::json;
 
 use crate::cli::Tokens;
@@ -193,11 +193,10 @@ fn cells(token: &Credential) -> Vec<Cell> {
 }
 
 /// The record, made where there is none yet: a token may come before the first server.
-fn record(flags: &Flags) -> anyhow::Result<SqliteStore> {
+fn record(flags: &Flags) -> anyhow::Result<Store> {
     let started = Started::load(flags)?;
-    let mut options = Options::new(Durability::Power, Clock::system());
-    options.witness = started.settings.audit.witness.as_ref().map(Into::into);
-    SqliteStore::open(&started.settings.state_dir, options).context("cannot open the record")
+    let options = wiring::options(&started.settings, Durability::Power);
+    Store::open(&started.settings.state_dir, options).context("cannot open the record")
 }
 
 /// Whoever types this.

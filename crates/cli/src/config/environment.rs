@@ -182,6 +182,11 @@ fn listen(
     give("listen", &node.to_json(), &source, hand, effective, warnings);
 }
 
+/// The address of the database for these flags and this environment.
+pub(crate) fn find_database(surroundings: &Surroundings, flags: &Flags) -> Option<String> {
+    database(surroundings, flags).map(|(url, _)| url)
+}
+
 fn database(surroundings: &Surroundings, flags: &Flags) -> Option<(String, Origin)> {
     let flag = flags
         .database

@@ -41,6 +41,7 @@ mod tests;
 pub(crate) use agents::{AgentSettings, built_in as built_in_agents};
 pub(crate) use approvers::HttpApproverSettings;
 pub(crate) use declared::problems_of as problems_of_tool_file;
+pub(crate) use environment::find_database;
 pub(crate) use hidden::AGENTS_OWN;
 pub(crate) use load::{PROJECT_FILE, find_state_dir, inside, load};
 pub(crate) use merge::Held;

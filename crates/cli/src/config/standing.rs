@@ -24,7 +24,7 @@ use countersign_gateway::policy::effective::EffectivePolicy;
 use countersign_gateway::policy::standing::{self, Exact, ProposedRule, StandingRules};
 use countersign_gateway::policy::whitelist;
 use countersign_gateway::session::{Caller, Role};
-use countersign_store::SqliteStore;
+use countersign_store::Store;
 use serde_json::{Value, json};
 
 use super::insert::{self, NewRule};
@@ -47,7 +47,7 @@ pub(crate) struct OperatorsFile {
 pub(crate) struct Parts {
     pub(crate) flags: Flags,
     pub(crate) surroundings: Surroundings,
-    pub(crate) record: Arc<SqliteStore>,
+    pub(crate) record: Arc<Store>,
     pub(crate) board: Arc<Board>,
     /// None in a process that serves nobody; those that do hear of the change.
     pub(crate) reload: Option<Arc<Reload>>,
@@ -317,7 +317,7 @@ mod tests {
             fs::create_dir(root.join(name)).unwrap();
         }
         let options = Options::new(Durability::Process, Clock::system());
-        let record = Arc::new(SqliteStore::open(&root.join("state"), options).unwrap());
+        let record = Arc::new(Store::open(&root.join("state"), options).unwrap());
         let board = wiring::board(&record, &Redactor::new(Config::default()), Arc::new(Alone), Vec::new());
         let variables = variables
             .iter()

@@ -7,11 +7,14 @@ mod audit;
 mod config;
 mod connect;
 mod damage;
+mod database;
 mod demo;
 mod doctor;
 mod help;
 mod login;
 mod policy;
+#[path = "../../../../tests/support/postgres.rs"]
+mod postgres;
 mod pty;
 mod serve;
 mod stage;

@@ -78,7 +78,7 @@ pub enum Entity {
 /// An entity, with the place of the event that it ends at.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Placed {
-    pub seq: u64,
+    pub place: u64,
     pub content: Value,
 }
 
@@ -109,8 +109,8 @@ pub trait Records: Send + Sync + 'static {
     /// Place of the last event; 0 where there is none.
     fn head(&self) -> Pending<Result<u64, RecordError>>;
 
-    /// Place of the last event that this very process wrote, as it moves on. What others write is
-    /// found by looking at the [`Records::head`].
+    /// Changes with everything that this very process writes; the number itself means nothing. What others
+    /// write is found by looking at the [`Records::head`].
     fn grown(&self) -> watch::Receiver<u64>;
 
     /// Walks the whole chain. Takes as long as the record is large.

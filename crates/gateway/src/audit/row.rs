@@ -8,6 +8,9 @@ use serde_json::value::RawValue;
 /// The columns of `flow_events`. Nothing is checked: that is what proving is for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Row {
+    /// Where it stands among all rows of the record, in the order they are read. With one chain this is `seq`;
+    /// it is no part of what is proved.
+    pub place: u64,
     pub chain: String,
     pub seq: u64,
     pub event_id: String,
@@ -81,6 +84,7 @@ impl Row {
     pub fn from_json(text: &str) -> Option<Self> {
         let line: Line = serde_json::from_str(text).ok()?;
         Some(Self {
+            place: line.seq,
             chain: line.chain,
             seq: line.seq,
             event_id: line.event_id,
@@ -122,6 +126,7 @@ mod tests {
     #[test]
     fn a_row_reads_back_from_its_line_byte_for_byte() {
         let row = Row {
+            place: 3,
             chain: "main".into(),
             seq: 3,
             event_id: "e".into(),

@@ -103,7 +103,7 @@ async fn rows(console: &Console, wanted: &Wanted) -> Result<Rows, Failure> {
     let chosen = found.iter().rev().filter(|row| is_wanted(row, wanted));
     Ok(Rows {
         events: chosen.take(LINES).map(|row| Told::of(row, now)).collect(),
-        head: found.last().map_or(wanted.after, |row| row.seq),
+        head: found.last().map_or(wanted.after, |row| row.place),
     })
 }
 

@@ -26,7 +26,7 @@ impl Told {
     pub(super) fn of(row: &Row, now: Timestamp) -> Self {
         let payload = row.payload().unwrap_or_default();
         Self {
-            seq: row.seq,
+            seq: row.place,
             at: Moment::parse(&row.timestamp, now),
             what: what(row, &payload),
             tone: tone(row, &payload),

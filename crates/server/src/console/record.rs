@@ -185,7 +185,7 @@ impl Record {
         let is_more = rows.len() > PAGE;
         rows.truncate(PAGE);
         self.events = rows.iter().map(|row| Told::of(row, now)).collect();
-        Ok(rows.last().filter(|_| is_more).map(|row| row.seq))
+        Ok(rows.last().filter(|_| is_more).map(|row| row.place))
     }
 
     async fn find_commands(
@@ -203,10 +203,10 @@ impl Record {
         let mut placed: Vec<_> = matching.take(PAGE + 1).collect();
         let is_more = placed.len() > PAGE;
         placed.truncate(PAGE);
-        let last = placed.last().filter(|_| is_more).map(|placed| placed.seq);
+        let last = placed.last().filter(|_| is_more).map(|placed| placed.place);
         // A record names its request; the story is found by its correlation.
         for placed in placed {
-            let story = self.story_of(console, placed.seq).await?;
+            let story = self.story_of(console, placed.place).await?;
             self.commands.push(Command::of(&placed.content, story, now));
         }
         Ok(last)

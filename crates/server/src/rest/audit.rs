@@ -46,7 +46,7 @@ pub(super) async fn events(asked: Asked) -> Result<Response, Failure> {
         Pick::Oldest => rows.last(),
         Pick::Newest => rows.first(),
     };
-    let next = match edge.map(|row| row.seq) {
+    let next = match edge.map(|row| row.place) {
         Some(seq) => further(filter.clone(), seq, |filter| more_events(&**records, filter)).await?,
         None => None,
     };
@@ -95,7 +95,7 @@ async fn entities(asked: Asked, entity: Entity, filter: Filter) -> Result<Respon
         Pick::Oldest => found.last(),
         Pick::Newest => found.first(),
     };
-    let next = match edge.map(|placed| placed.seq) {
+    let next = match edge.map(|placed| placed.place) {
         Some(seq) => further(filter.clone(), seq, |filter| more_entities(&**records, entity, filter)).await?,
         None => None,
     };

@@ -125,7 +125,7 @@ async fn run(asked: &Asked, wanted: &Wanted, mut after: u64, reader: &Sender) ->
             }
         };
         if let Some(last) = rows.last() {
-            after = last.seq;
+            after = last.place;
         }
         let frames: Vec<u8> = rows.iter().filter(|row| wanted.takes(row)).flat_map(frame).collect();
         if !frames.is_empty() {
@@ -179,7 +179,7 @@ fn opening(after: u64) -> Bytes {
 /// A damaged row is left out; proving names it.
 fn frame(row: &Row) -> Vec<u8> {
     match row.to_json() {
-        Ok(line) => format!("id: {}\ndata: {line}\n\n", row.seq).into_bytes(),
+        Ok(line) => format!("id: {}\ndata: {line}\n\n", row.place).into_bytes(),
         Err(_) => Vec::new(),
     }
 }

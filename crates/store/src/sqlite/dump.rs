@@ -6,7 +6,8 @@ use countersign_gateway::audit::chain::Hash;
 
 use super::readers::Readers;
 use super::snapshot::Snapshot;
-use super::{CHAIN, SqliteStore, query, trouble};
+use super::{CHAIN, SqliteStore, query};
+use crate::Trouble;
 use crate::export::{End, Start, write_checkpoint};
 use crate::key::Key;
 use countersign_gateway::audit::row::Row;
@@ -16,8 +17,8 @@ const RANGE_ROWS: u64 = 1_024;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
-    #[error("the record cannot be read: {}", trouble::sentence(.source))]
-    Read { source: rusqlite::Error },
+    #[error("the record cannot be read: {source}")]
+    Read { source: Trouble },
     #[error("the export cannot be written")]
     Write { source: io::Error },
     #[error("the payload of row {seq} is not JSON; `audit verify` tells more")]
@@ -33,11 +34,13 @@ impl SqliteStore {
 
 pub(super) fn export(readers: &Readers, key: &Key, writer: &mut dyn Write) -> Result<(), ExportError> {
     let unwritten = |source| ExportError::Write { source };
-    let snapshot = Snapshot::take(readers).map_err(|source| ExportError::Read { source })?;
+    let snapshot = Snapshot::take(readers).map_err(|source| ExportError::Read { source: source.into() })?;
     let pruned = snapshot.checkpoints.iter().rfind(|it| it.seq + 1 == snapshot.first);
     let start = Start {
         public_key: key.public().to_owned(),
         chain: CHAIN.to_owned(),
+        chain_key: None,
+        chains: 1,
         first_seq: snapshot.first,
         last_seq: snapshot.last_row,
         prev_hash: pruned.map_or(Hash::GENESIS, |it| it.hash),
@@ -78,5 +81,5 @@ fn rows(readers: &Readers, from: u64, to: u64) -> Result<Vec<Row>, ExportError> 
                 .query_map([from.cast_signed(), to.cast_signed()], query::read_row)?
                 .collect()
         })
-        .map_err(|source| ExportError::Read { source })
+        .map_err(|source| ExportError::Read { source: source.into() })
 }

@@ -18,7 +18,7 @@ use countersign_gateway::audit::row::Row;
 
 /// An invocation or an envelope that was found and not read yet. Results may be large, so they are
 /// read one at a time.
-pub struct Found(Row);
+pub struct Found(pub(crate) Row);
 
 /// How an envelope fared.
 pub const ACCEPTED: &str = "accepted";
@@ -48,8 +48,8 @@ impl SqliteStore {
 
 impl Found {
     /// Where its event stands.
-    pub(super) fn seq(&self) -> u64 {
-        self.0.seq
+    pub(crate) fn place(&self) -> u64 {
+        self.0.place
     }
 }
 
@@ -92,7 +92,7 @@ impl Readers {
         };
         let opening = match settling.event_type {
             EventType::ToolCalled => None,
-            _ => self.opening(&settling, found.seq())?,
+            _ => self.opening(&settling, found.place())?,
         };
         let command = match &opening {
             Some(opening) if settling.event_type == EventType::CommandCompleted => self.result(opening, &settling)?,
@@ -185,7 +185,8 @@ impl Readers {
     }
 
     fn reading<T>(&self, work: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> Result<T, QueryError> {
-        self.read(work).map_err(|source| QueryError::Read { source })
+        self.read(work)
+            .map_err(|source| QueryError::Read { source: source.into() })
     }
 }
 
@@ -194,7 +195,7 @@ fn spellings(id: &str) -> [SqlValue; 2] {
     [id.to_owned().into(), Value::from(id).to_string().into()]
 }
 
-fn entry(row: &Row) -> Result<Option<Entry>, QueryError> {
+pub(crate) fn entry(row: &Row) -> Result<Option<Entry>, QueryError> {
     let payload = row
         .payload()
         .map_err(|source| QueryError::Payload { seq: row.seq, source })?;

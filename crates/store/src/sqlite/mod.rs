@@ -12,7 +12,6 @@ pub mod dump;
 pub mod exchanges;
 mod express;
 mod github;
-mod health;
 mod jobs;
 mod ledger;
 mod log;
@@ -21,18 +20,20 @@ pub mod migrations;
 pub mod prune;
 pub mod query;
 mod readers;
-mod reading;
+pub(crate) mod reading;
 mod runs;
 mod secrets;
 mod sessions;
 pub mod site;
 mod snapshot;
 mod spans;
-mod sweep;
+pub(crate) mod sweep;
 pub mod tokens;
 mod trouble;
 pub mod verify;
 mod writer;
+
+pub(crate) use trouble::sentence;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -78,6 +79,8 @@ pub struct Options {
     pub busy_timeout: Duration,
     /// A file that gets a copy of every checkpoint.
     pub witness: Option<PathBuf>,
+    /// The address of a PostgreSQL database to keep the record in, instead of a file.
+    pub database: Option<String>,
 }
 
 impl Options {
@@ -87,7 +90,14 @@ impl Options {
             clock,
             busy_timeout: BUSY_TIMEOUT,
             witness: None,
+            database: None,
         }
+    }
+
+    /// The same, in a database.
+    #[must_use]
+    pub fn on(self, database: Option<String>) -> Self {
+        Self { database, ..self }
     }
 }
 

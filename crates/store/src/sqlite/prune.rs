@@ -11,13 +11,14 @@ use rusqlite::{Connection, OptionalExtension};
 use serde_json::json;
 
 use super::ledger::{Ledger, Turn};
-use super::{SqliteStore, snapshot, trouble};
+use super::{SqliteStore, snapshot};
+use crate::Trouble;
 use crate::checkpoint::Kind;
 use crate::witness::Witness;
 
 /// Rows deleted in one transaction.
 const DELETE_ROWS: u64 = 2_000;
-const DAY_MILLIS: i64 = 86_400_000;
+pub(crate) const DAY_MILLIS: i64 = 86_400_000;
 
 /// What a prune did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,10 +31,10 @@ pub struct Pruned {
 
 #[derive(Debug, thiserror::Error)]
 pub enum PruneError {
-    #[error("the prune checkpoint cannot be written: {}", trouble::sentence(.source))]
-    Checkpoint { source: rusqlite::Error },
-    #[error("old rows cannot be deleted: {}", trouble::sentence(.source))]
-    Delete { source: rusqlite::Error },
+    #[error("the prune checkpoint cannot be written: {source}")]
+    Checkpoint { source: Trouble },
+    #[error("old rows cannot be deleted: {source}")]
+    Delete { source: Trouble },
 }
 
 impl SqliteStore {
@@ -42,11 +43,11 @@ impl SqliteStore {
         let connection = self
             .site
             .connect()
-            .map_err(|source| PruneError::Checkpoint { source })?;
+            .map_err(|source| PruneError::Checkpoint { source: source.into() })?;
         let up_to = self
             .sign_prune(&connection, before, ids)
-            .map_err(|source| PruneError::Checkpoint { source })?;
-        delete(&connection, up_to, before).map_err(|source| PruneError::Delete { source })
+            .map_err(|source| PruneError::Checkpoint { source: source.into() })?;
+        delete(&connection, up_to, before).map_err(|source| PruneError::Delete { source: source.into() })
     }
 
     /// The daily retention job.
@@ -86,7 +87,7 @@ impl SqliteStore {
     }
 }
 
-fn note(now: &Timestamp, ids: &IdSource, before: Timestamp, up_to: u64) -> Draft {
+pub(crate) fn note(now: &Timestamp, ids: &IdSource, before: Timestamp, up_to: u64) -> Draft {
     let payload = json!({"before": before.to_string(), "up_to_seq": up_to});
     let actor = Actor::system("retention");
     let kind = EventType::AuditPruned;

@@ -7,8 +7,9 @@ use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, params_from_iter};
 use serde_json::Value;
 
+use super::SqliteStore;
 use super::spans::{self, Places};
-use super::{SqliteStore, trouble};
+use crate::Trouble;
 use countersign_gateway::audit::row::Row;
 
 pub(super) const COLUMNS: &str = "chain, seq, event_id, timestamp, correlation_id, actor_type, \
@@ -16,8 +17,8 @@ pub(super) const COLUMNS: &str = "chain, seq, event_id, timestamp, correlation_i
 
 #[derive(Debug, thiserror::Error)]
 pub enum QueryError {
-    #[error("the record cannot be read: {}", trouble::sentence(.source))]
-    Read { source: rusqlite::Error },
+    #[error("the record cannot be read: {source}")]
+    Read { source: Trouble },
     #[error("the payload of row {seq} is not JSON; `audit verify` tells more")]
     Payload { seq: u64, source: serde_json::Error },
 }
@@ -27,7 +28,7 @@ impl SqliteStore {
     pub fn query_events(&self, filter: &Filter) -> Result<Vec<Row>, QueryError> {
         self.readers
             .read(|connection| select(connection, filter, Subject::Events))
-            .map_err(|source| QueryError::Read { source })
+            .map_err(|source| QueryError::Read { source: source.into() })
     }
 
     /// Audit records of commands, oldest first: the payloads of their closing events.
@@ -36,7 +37,7 @@ impl SqliteStore {
         Ok(self
             .readers
             .read(|connection| select(connection, filter, Subject::Commands))
-            .map_err(|source| QueryError::Read { source })?
+            .map_err(|source| QueryError::Read { source: source.into() })?
             .into_iter()
             .map(|row| {
                 row.payload()
@@ -165,9 +166,11 @@ fn conditions(filter: &Filter, subject: Subject, places: Places) -> (Vec<&'stati
 }
 
 pub(super) fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
+    let seq = row.get::<_, i64>(1)?.cast_unsigned();
     Ok(Row {
+        place: seq,
         chain: row.get(0)?,
-        seq: row.get::<_, i64>(1)?.cast_unsigned(),
+        seq,
         event_id: row.get(2)?,
         timestamp: row.get(3)?,
         correlation_id: row.get(4)?,

@@ -29,7 +29,8 @@ const EXPORT_BYTES: usize = 64 << 10;
 impl SqliteStore {
     /// S1's MetricsSummary of a period. Blocks.
     pub fn summarize(&self, period: Period) -> Result<MetricsSummary, QueryError> {
-        summed(&self.readers, period, self.site.options.clock.now()).map_err(|source| QueryError::Read { source })
+        summed(&self.readers, period, self.site.options.clock.now())
+            .map_err(|source| QueryError::Read { source: source.into() })
     }
 }
 
@@ -49,8 +50,8 @@ impl Records for SqliteStore {
                     .read(|connection| select(connection, &filter, Subject::Commands))
                     .map_err(|error| trouble::unavailable(&error))?;
                 let placed = |row: &Row| {
-                    let (seq, content) = (row.seq, row.payload().ok()?);
-                    Some(Placed { seq, content })
+                    let (place, content) = (row.place, row.payload().ok()?);
+                    Some(Placed { place, content })
                 };
                 Ok(rows.iter().filter_map(placed).collect())
             }
@@ -112,7 +113,7 @@ impl Records for SqliteStore {
                     seq: flaw.seq,
                     fault: flaw.fault.to_string(),
                 }),
-                Err(VerifyError::Read { source }) => Err(trouble::unavailable(&source)),
+                Err(VerifyError::Read { source }) => Err(RecordError::Unavailable(source.to_string())),
             },
         )
     }
@@ -123,7 +124,7 @@ impl Records for SqliteStore {
             let mut writer = BufWriter::with_capacity(EXPORT_BYTES, to);
             match dump::export(readers, &site.key, &mut writer) {
                 Ok(()) => Ok(()),
-                Err(ExportError::Read { source }) => Err(trouble::unavailable(&source)),
+                Err(ExportError::Read { source }) => Err(RecordError::Unavailable(source.to_string())),
                 Err(error @ (ExportError::Write { .. } | ExportError::Payload { .. })) => {
                     Err(RecordError::Unavailable(error.to_string()))
                 }
@@ -133,7 +134,7 @@ impl Records for SqliteStore {
 }
 
 /// Reads what was found, one at a time, until the answer is as large as it may be.
-fn read_all(
+pub(crate) fn read_all(
     filter: &Filter,
     found: &[Found],
     read: impl Fn(&Found) -> Result<Option<Value>, QueryError>,
@@ -157,8 +158,8 @@ fn read_all(
             break;
         }
         room = room.saturating_sub(size);
-        let seq = found.seq();
-        placed.push(Placed { seq, content });
+        let place = found.place();
+        placed.push(Placed { place, content });
     }
     if filter.pick == Pick::Newest {
         placed.reverse();
@@ -166,9 +167,9 @@ fn read_all(
     Ok(placed)
 }
 
-fn unread(error: QueryError) -> RecordError {
+pub(crate) fn unread(error: QueryError) -> RecordError {
     match error {
-        QueryError::Read { source } => trouble::unavailable(&source),
+        QueryError::Read { source } => RecordError::Unavailable(source.to_string()),
         QueryError::Payload { .. } => RecordError::Unavailable(error.to_string()),
     }
 }

@@ -13,11 +13,11 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::watch;
 
-use super::health::Health;
 use super::ledger;
 use super::log::{Growth, Log};
 use super::migrations::{self, MigrateError};
 use super::{Durability, Options, trouble};
+use crate::health::Health;
 use crate::key::{Key, KeyError};
 use crate::process::Process;
 
@@ -166,7 +166,7 @@ fn use_wal(connection: &Connection, patience: Duration) -> rusqlite::Result<()> 
     }
 }
 
-fn close_directory(path: &Path) -> Result<(), OpenError> {
+pub(crate) fn close_directory(path: &Path) -> Result<(), OpenError> {
     let failed = |source| OpenError::Directory {
         path: path.to_owned(),
         source,

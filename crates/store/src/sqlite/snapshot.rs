@@ -63,6 +63,7 @@ impl Snapshot {
                     timestamp: row.get(3)?,
                     kind,
                     public_key: row.get(5)?,
+                    heads: Vec::new(),
                     signature: row.get(6)?,
                 }),
                 None => snapshot.unreadable = Some(seq),

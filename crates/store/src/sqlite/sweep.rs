@@ -84,20 +84,21 @@ impl SqliteStore {
     }
 }
 
-struct Orphan {
-    owner: CredentialId,
-    request_id: RequestId,
-    digest: String,
-    correlation_id: CorrelationId,
-    opened_at: Timestamp,
-    abandoned: String,
-    asked: Option<Asked>,
+/// A command that its process left open.
+pub(crate) struct Orphan {
+    pub(crate) owner: CredentialId,
+    pub(crate) request_id: RequestId,
+    pub(crate) digest: String,
+    pub(crate) correlation_id: CorrelationId,
+    pub(crate) opened_at: Timestamp,
+    pub(crate) abandoned: String,
+    pub(crate) asked: Option<Asked>,
     /// The last question about it.
-    question: Option<ApprovalRequest>,
+    pub(crate) question: Option<ApprovalRequest>,
 }
 
 impl Orphan {
-    fn closing(self, now: Timestamp, ids: &IdSource) -> Change {
+    pub(crate) fn closing(self, now: Timestamp, ids: &IdSource) -> Change {
         let mut change = Change {
             only_if_open: true,
             ..Change::default()

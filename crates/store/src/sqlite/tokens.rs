@@ -22,11 +22,11 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::ledger::{Ledger, Turn};
 use super::readers::Readers;
-use super::{SqliteStore, runs, trouble};
+use super::{SqliteStore, runs};
 use crate::process::Process;
-use crate::random;
 use crate::run_token::{self, Claims};
 use crate::witness::Witness;
+use crate::{Trouble, random};
 
 /// How long a change of another process may go unnoticed.
 pub const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -47,10 +47,10 @@ pub enum TokenError {
     RunEnded(RunId),
     #[error("no random numbers can be had from the system")]
     Random { source: io::Error },
-    #[error("the token cannot be written: {}", trouble::sentence(.source))]
-    Write { source: rusqlite::Error },
-    #[error("tokens cannot be read: {}", trouble::sentence(.source))]
-    Read { source: rusqlite::Error },
+    #[error("the token cannot be written: {source}")]
+    Write { source: Trouble },
+    #[error("tokens cannot be read: {source}")]
+    Read { source: Trouble },
 }
 
 /// A token that was just made: the only moment at which it can be read.
@@ -132,7 +132,7 @@ impl SqliteStore {
         ids: &IdSource,
     ) -> Result<Made, TokenError> {
         let found = self.readers.read(|connection| runs::find(connection, run));
-        let found = found.map_err(|source| TokenError::Read { source })?;
+        let found = found.map_err(|source| TokenError::Read { source: source.into() })?;
         let run = found.ok_or_else(|| TokenError::UnknownRun(run.to_owned()))?;
         if run.has_ended() {
             return Err(TokenError::RunEnded(run.id));
@@ -188,7 +188,9 @@ impl SqliteStore {
 
     /// All tokens, the newest last. Blocks.
     pub fn tokens(&self) -> Result<Vec<Credential>, TokenError> {
-        self.readers.read(all).map_err(|source| TokenError::Read { source })
+        self.readers
+            .read(all)
+            .map_err(|source| TokenError::Read { source: source.into() })
     }
 
     /// Revokes a token, named by its id or, while it is in force, by its name. Blocks.
@@ -226,7 +228,7 @@ impl SqliteStore {
                 .query_map([], |row| Ok((row.get::<_, Option<String>>(8)?, read(row)?)))?
                 .collect::<rusqlite::Result<Vec<_>>>()
         });
-        let mut found = found.map_err(|source| TokenError::Read { source })?;
+        let mut found = found.map_err(|source| TokenError::Read { source: source.into() })?;
         // A job that has ended has no holder; a token that people named so before that was reserved has no job.
         found.retain(|(holder, token)| token.job.is_some() && !holder.as_deref().is_some_and(Process::is_alive));
         Ok(found.into_iter().map(|(_, token)| token).collect())
@@ -260,7 +262,7 @@ impl SqliteStore {
                     .query_row([named], read)
                     .optional()
             })
-            .map_err(|source| TokenError::Read { source })
+            .map_err(|source| TokenError::Read { source: source.into() })
     }
 
     /// Writes a row and its event; nothing of either when `work` says that there is nothing to write.
@@ -269,7 +271,7 @@ impl SqliteStore {
         event: &Draft,
         work: impl FnOnce(&Connection) -> rusqlite::Result<bool>,
     ) -> Result<bool, TokenError> {
-        let failed = |source| TokenError::Write { source };
+        let failed = |source: rusqlite::Error| TokenError::Write { source: source.into() };
         let connection = self.site.connect().map_err(failed)?;
         let mut ledger = Ledger::over(&connection, &self.site);
         let written = ledger.begin(Turn::Wait).and_then(|mut head| {

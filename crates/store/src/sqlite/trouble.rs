@@ -8,7 +8,7 @@ pub(super) fn unavailable(error: &rusqlite::Error) -> RecordError {
     RecordError::Unavailable(sentence(error))
 }
 
-pub(super) fn sentence(error: &rusqlite::Error) -> String {
+pub(crate) fn sentence(error: &rusqlite::Error) -> String {
     let meaning = match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => "the disk is full",
         Some(ErrorCode::ReadOnly) => "the database cannot be written, it is read-only",

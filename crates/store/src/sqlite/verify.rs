@@ -12,7 +12,8 @@ use rusqlite::Connection;
 
 use super::readers::Readers;
 use super::snapshot::{self, Snapshot};
-use super::{CHAIN, SqliteStore, query, trouble};
+use super::{CHAIN, SqliteStore, query};
+use crate::Trouble;
 use crate::checkpoint::Checkpoint;
 use crate::prove::{self, Fault, Flaw, Report, Walk};
 use countersign_gateway::audit::row::Link;
@@ -47,13 +48,19 @@ pub struct Progress {
 pub enum VerifyError {
     #[error(transparent)]
     Flawed(#[from] Flaw),
-    #[error("the record cannot be read: {}", trouble::sentence(.source))]
-    Read { source: rusqlite::Error },
+    #[error("the record cannot be read: {source}")]
+    Read { source: Trouble },
+}
+
+impl From<crate::postgres::Trouble> for VerifyError {
+    fn from(source: crate::postgres::Trouble) -> Self {
+        Self::Read { source: source.into() }
+    }
 }
 
 impl From<rusqlite::Error> for VerifyError {
     fn from(source: rusqlite::Error) -> Self {
-        Self::Read { source }
+        Self::Read { source: source.into() }
     }
 }
 
@@ -131,6 +138,7 @@ impl Proof<'_> {
             rows: rows_all,
             checkpoints: record.checkpoints.len() as u64,
             public_key: self.public_key.to_owned(),
+            others: Vec::new(),
         })
     }
 

@@ -8,13 +8,14 @@ use countersign_gateway::audit::event::{ApprovalState, Draft, EventType};
 use countersign_gateway::audit::reading::Filter;
 use countersign_gateway::audit::{Change, RecordError};
 use countersign_gateway::ids::{ApprovalId, CorrelationId};
-use countersign_store::SqliteStore;
+use countersign_store::Store;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, agent, block_on, commit, later, noon, owner, verify};
+use crate::bench::{agent, block_on, commit, later, noon, owner, verify};
+use crate::on_sqlite::bench::Bench;
 
 /// A question that was answered with yes.
-fn approved(bench: &Bench, store: &SqliteStore) -> ApprovalRequest {
+fn approved(bench: &Bench, store: &Store) -> ApprovalRequest {
     let mut asked = ApprovalRequest::new(
         ApprovalId::trusted("yes"),
         ApprovalType::ToolCall,
@@ -62,7 +63,7 @@ fn opening(bench: &Bench, approval: Option<&ApprovalRequest>, systems: &[&str]) 
     (act, change)
 }
 
-fn failures(store: &SqliteStore) -> Vec<Value> {
+fn failures(store: &Store) -> Vec<Value> {
     let filter = Filter {
         event_type: Some(EventType::ActFailed),
         ..Filter::everything()

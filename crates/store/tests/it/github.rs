@@ -16,13 +16,14 @@ use countersign_gateway::ids::CorrelationId;
 use countersign_gateway::lease::LeaseChange;
 use countersign_gateway::run::keeping::RunChange;
 use countersign_gateway::run::lifecycle::RunStep;
-use countersign_store::SqliteStore;
+use countersign_store::Store;
 use serde_json::json;
 
-use crate::bench::{Bench, block_on, commit, noon};
+use crate::bench::{block_on, commit, noon};
+use crate::on_sqlite::bench::Bench;
 use crate::runs::{run, told};
 
-fn take(store: &SqliteStore, holder: &str, seconds: u64) -> Result<(), RecordError> {
+fn take(store: &Store, holder: &str, seconds: u64) -> Result<(), RecordError> {
     let change = Change {
         leases: vec![LeaseChange::Take {
             name: "labels:octo/shop#7".to_owned(),
@@ -132,7 +133,7 @@ fn done(delivery: &Delivery) -> DeliveryChange {
     }
 }
 
-fn pending(store: &SqliteStore) -> Vec<Delivery> {
+fn pending(store: &Store) -> Vec<Delivery> {
     block_on(store.pending_deliveries(noon(), 9)).unwrap()
 }
 
@@ -253,7 +254,7 @@ fn a_run_is_told_of_when_it_has_changed_and_until_its_labels_are_right() {
     assert_eq!(untold(), []);
 }
 
-fn reception(bench: &Bench, store: &Arc<SqliteStore>) -> Arc<Reception> {
+fn reception(bench: &Bench, store: &Arc<Store>) -> Arc<Reception> {
     Reception::new(store.clone(), Clock::fixed(noon()), bench.ids.clone())
 }
 

@@ -1,29 +1,18 @@
-//! The store's tests. [`port`] is written against the gateway's port and runs on every backend;
-//! the others look at what SQLite adds.
+//! The store's tests. What the gateway relies on is in [`behaviour`](on_sqlite) and runs on every backend; the others
+//! look at what only one of them has.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod acts;
-mod approvals;
 mod bench;
 mod cluster;
-mod crash;
-mod exchanges;
-mod export;
+mod files;
 mod github;
-mod jobs;
-mod logins;
 mod migrations;
-mod port;
+mod nodes;
+mod on_postgres;
+mod on_sqlite;
 #[path = "../../../../tests/support/postgres.rs"]
 mod postgres;
-mod prune;
-mod query;
-mod questions;
-mod reading;
+mod run_tokens;
 mod runs;
-mod sessions;
-mod supervise;
-mod sweep;
-mod tamper;
-mod tokens;
 mod trouble;

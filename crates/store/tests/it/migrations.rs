@@ -6,7 +6,8 @@ use countersign_gateway::session::Role;
 use countersign_gateway::session::credential::TokenName;
 use rusqlite::Connection;
 
-use crate::bench::{Bench, agent, block_on, commit, owner, verify};
+use crate::bench::{agent, block_on, commit, owner, verify};
+use crate::on_sqlite::bench::Bench;
 
 /// Takes everything back that came with later steps, which leaves a database of the first.
 const WITHOUT_LATER_STEPS: &str = "

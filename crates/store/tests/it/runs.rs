@@ -23,10 +23,11 @@ use countersign_gateway::job::state::{Job, Order};
 use countersign_gateway::run::keeping::{Link, LinkEnd, LinkKind, LinkType, RunChange, RunFilter, Runs as _};
 use countersign_gateway::run::lifecycle::{RunStatus, RunStep, Runtime, TriggerKind, WaitState, recorded_as};
 use countersign_gateway::run::state::{Run, RunOrder};
-use countersign_store::SqliteStore;
+use countersign_store::Store;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, agent, block_on, commit, noon, owner, verify};
+use crate::bench::{agent, block_on, commit, noon, owner, verify};
+use crate::on_sqlite::bench::Bench;
 
 pub(crate) fn run(name: &str, label: &str, issue: Option<u64>) -> Run {
     let order = RunOrder {
@@ -75,28 +76,28 @@ fn change(bench: &Bench, kind: EventType, change: RunChange) -> Change {
     }
 }
 
-fn enqueue(bench: &Bench, store: &SqliteStore, run: &Run) -> Result<(), RecordError> {
+fn enqueue(bench: &Bench, store: &Store, run: &Run) -> Result<(), RecordError> {
     let new = RunChange::new(run.clone());
     commit(store, change(bench, EventType::RunEnqueued, new)).map(drop)
 }
 
-fn step(bench: &Bench, store: &SqliteStore, run: &Run, step: RunStep) -> Result<Run, RecordError> {
+fn step(bench: &Bench, store: &Store, run: &Run, step: RunStep) -> Result<Run, RecordError> {
     let next = run.after(step, noon()).unwrap();
     let over = RunChange::over(run.version, next.clone());
     commit(store, change(bench, recorded_as(step), over))?;
     Ok(next)
 }
 
-pub(crate) fn find(store: &SqliteStore, run: &Run) -> Run {
+pub(crate) fn find(store: &Store, run: &Run) -> Run {
     block_on(store.find_run(&run.id)).unwrap().unwrap()
 }
 
-fn due(store: &SqliteStore) -> Vec<String> {
+fn due(store: &Store) -> Vec<String> {
     let due = block_on(store.runs_due(9)).unwrap();
     due.iter().map(|run| run.id.as_str().to_owned()).collect()
 }
 
-pub(crate) fn told(store: &SqliteStore, kind: EventType) -> Vec<Value> {
+pub(crate) fn told(store: &Store, kind: EventType) -> Vec<Value> {
     let filter = Filter {
         event_type: Some(kind),
         ..Filter::everything()
@@ -243,16 +244,16 @@ fn question(name: &str, run: &Run, seconds: u64) -> ApprovalRequest {
     approval
 }
 
-fn ask(bench: &Bench, store: &SqliteStore, approval: &ApprovalRequest) {
+fn ask(bench: &Bench, store: &Store, approval: &ApprovalRequest) {
     write(bench, store, EventType::ApprovalRequested, approval, None);
 }
 
-fn answer(bench: &Bench, store: &SqliteStore, approval: &ApprovalRequest, step: ApprovalStep, seconds: u64) {
+fn answer(bench: &Bench, store: &Store, approval: &ApprovalRequest, step: ApprovalStep, seconds: u64) {
     let next = approval.clone().step(step, at(seconds)).unwrap();
     write(bench, store, EventType::ApprovalApproved, &next, Some(approval.version));
 }
 
-fn write(bench: &Bench, store: &SqliteStore, kind: EventType, approval: &ApprovalRequest, from: Option<u64>) {
+fn write(bench: &Bench, store: &Store, kind: EventType, approval: &ApprovalRequest, from: Option<u64>) {
     let event = Draft::new(
         bench.ids.event(),
         noon(),

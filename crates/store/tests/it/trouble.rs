@@ -6,30 +6,31 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use countersign_gateway::audit::{Record, RecordError};
-use countersign_store::sqlite::site::OpenError;
-use countersign_store::{Options, SqliteStore};
+use countersign_store::sqlite::site;
+use countersign_store::{OpenError, Options, Store};
 use serde_json::json;
 
-use crate::bench::{Bench, block_on, commit, events, verify};
+use crate::bench::{block_on, commit, events, verify};
+use crate::on_sqlite::bench::Bench;
 
-fn refusal(store: &SqliteStore, bench: &Bench) -> String {
+fn refusal(store: &Store, bench: &Bench) -> String {
     match commit(store, bench.note(0)) {
         Err(RecordError::Unavailable(sentence)) => sentence,
         other => panic!("{other:?}"),
     }
 }
 
-fn impatient() -> Options {
+fn impatient(bench: &Bench) -> Options {
     Options {
         busy_timeout: Duration::from_millis(50),
-        ..Bench::options()
+        ..bench.options()
     }
 }
 
 #[test]
 fn a_lock_held_too_long_is_said_and_passes() {
     let bench = Bench::new();
-    let store = SqliteStore::open(bench.path(), impatient()).unwrap();
+    let store = Store::open(bench.path(), impatient(&bench)).unwrap();
     commit(&store, bench.note(1)).unwrap();
     let other = bench.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -48,7 +49,7 @@ fn a_lock_held_too_long_is_said_and_passes() {
 #[test]
 fn a_record_that_cannot_be_written_is_not_ready_until_it_can() {
     let bench = Bench::new();
-    let store = SqliteStore::open(bench.path(), impatient()).unwrap();
+    let store = Store::open(bench.path(), impatient(&bench)).unwrap();
     store.ready().unwrap();
     let other = bench.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -69,9 +70,9 @@ fn the_end_does_not_wait_for_others_beyond_its_time() {
     let bench = Bench::new();
     let patient = Options {
         busy_timeout: Duration::from_secs(300),
-        ..Bench::options()
+        ..bench.options()
     };
-    let store = SqliteStore::open(bench.path(), patient).unwrap();
+    let store = Store::open(bench.path(), patient).unwrap();
     commit(&store, bench.note(1)).unwrap();
     let other = bench.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -83,14 +84,14 @@ fn the_end_does_not_wait_for_others_beyond_its_time() {
     drop(store);
     assert!(start.elapsed() < Duration::from_secs(100), "{:?}", start.elapsed());
     other.execute_batch("ROLLBACK").unwrap();
-    let store = SqliteStore::open(bench.path(), impatient()).unwrap();
+    let store = Store::open(bench.path(), impatient(&bench)).unwrap();
     assert_eq!(verify(&store).unwrap().rows, 1);
 }
 
 #[test]
 fn all_that_wait_are_refused_together() {
     let bench = Bench::new();
-    let store = SqliteStore::open(bench.path(), impatient()).unwrap();
+    let store = Store::open(bench.path(), impatient(&bench)).unwrap();
     let other = bench.sql();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let pending: Vec<_> = (0..500).map(|it| store.commit(bench.note(it))).collect();
@@ -143,7 +144,7 @@ fn a_full_disk_is_said_and_passes() {
         return;
     };
     let bench = Bench::new();
-    let store = SqliteStore::open(small.0.path(), Bench::options()).unwrap();
+    let store = Store::open(small.0.path(), bench.options()).unwrap();
     commit(&store, bench.note(1)).unwrap();
     let ballast = small.0.path().join("ballast");
     fs::write(&ballast, vec![0; 1 << 20]).unwrap();
@@ -199,8 +200,11 @@ fn a_damaged_file_is_said_and_its_repair_noticed() {
     commit(&store, bench.note(1)).unwrap();
     drop(store);
     fs::write(bench.database(), b"this is no database, whatever it says it is").unwrap();
-    let refused = SqliteStore::open(bench.path(), Bench::options());
-    assert!(matches!(refused, Err(OpenError::Connect { .. })));
+    let refused = Store::open(bench.path(), bench.options());
+    assert!(matches!(
+        refused,
+        Err(OpenError::Sqlite(site::OpenError::Connect { .. }))
+    ));
     fs::write(bench.database(), good).unwrap();
     let store = bench.open();
     commit(&store, bench.note(1)).unwrap();
@@ -239,7 +243,7 @@ fn a_read_only_place_is_refused_and_noticed_when_it_opens() {
     drop(bench.open());
     if modes_bind(&bench) {
         fs::set_permissions(bench.database(), fs::Permissions::from_mode(0o400)).unwrap();
-        assert!(SqliteStore::open(bench.path(), Bench::options()).is_err());
+        assert!(Store::open(bench.path(), bench.options()).is_err());
         fs::set_permissions(bench.database(), fs::Permissions::from_mode(0o600)).unwrap();
         drop(bench.open());
         return;
@@ -253,11 +257,11 @@ fn a_read_only_place_is_refused_and_noticed_when_it_opens() {
         mount.args(["-o", &format!("remount,{how}")]).arg(small.0.path());
         assert!(mount.status().unwrap().success());
     };
-    drop(SqliteStore::open(small.0.path(), Bench::options()).unwrap());
+    drop(Store::open(small.0.path(), bench.options()).unwrap());
     remount("ro");
-    assert!(SqliteStore::open(small.0.path(), Bench::options()).is_err());
+    assert!(Store::open(small.0.path(), bench.options()).is_err());
     remount("rw");
-    let store = SqliteStore::open(small.0.path(), Bench::options()).unwrap();
+    let store = Store::open(small.0.path(), bench.options()).unwrap();
     commit(&store, bench.note(1)).unwrap();
 }
 

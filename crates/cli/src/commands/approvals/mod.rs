@@ -9,6 +9,7 @@ mod list;
 mod show;
 mod watch;
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -18,12 +19,11 @@ use countersign_gateway::approval::question::Given;
 use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider, OwnRequests};
 use countersign_gateway::approval::{Alone, Bell};
 use countersign_gateway::audit::event::ApprovalState;
-use countersign_gateway::clock::{Clock, Timestamp};
+use countersign_gateway::clock::Timestamp;
 use countersign_gateway::error::Refusal;
 use countersign_gateway::policy::standing::{ProposedRule, StandingRules as _};
 use countersign_gateway::session::Caller;
-use countersign_store::wake::Knock;
-use countersign_store::{Durability, Options, SqliteStore};
+use countersign_store::{Durability, Store};
 use serde_json::Value;
 
 use crate::cli::Approvals;
@@ -63,7 +63,7 @@ struct Office {
 impl Office {
     /// For a command that only looks.
     fn look(flags: &Flags) -> anyhow::Result<Self> {
-        let (office, store) = Self::with(flags, Arc::new(Alone))?;
+        let (office, store) = Self::with(flags, |_, _| Arc::new(Alone))?;
         // Dropping a store is a clean stop, which signs the chain's end; whoever only looks signs nothing.
         std::mem::forget(store);
         Ok(office)
@@ -71,29 +71,27 @@ impl Office {
 
     /// For a command that decides and ends.
     fn open(flags: &Flags) -> anyhow::Result<Self> {
-        let directory = audit::existing_record(flags)?;
-        Ok(Self::with(flags, Arc::new(Knock::on(&directory)))?.0)
+        Ok(Self::with(flags, |store, directory| store.knock(directory))?.0)
     }
 
     /// For one that stays and wants to hear what happens; needs an event loop.
     fn open_to_stay(flags: &Flags) -> anyhow::Result<Self> {
-        let directory = audit::existing_record(flags)?;
-        let (office, _) = Self::with(flags, wiring::bell(&directory))?;
+        let (office, _) = Self::with(flags, wiring::bell)?;
         office.board.listen();
         Ok(office)
     }
 
-    fn with(flags: &Flags, bell: Arc<dyn Bell>) -> anyhow::Result<(Self, Arc<SqliteStore>)> {
+    fn with(flags: &Flags, bell: impl FnOnce(&Store, &Path) -> Arc<dyn Bell>) -> anyhow::Result<(Self, Arc<Store>)> {
         let directory = audit::existing_record(flags)?;
         let started = Started::load(flags)?;
-        let mut options = Options::new(Durability::Power, Clock::system());
-        options.witness = started.settings.audit.witness.as_ref().map(Into::into);
-        let store = Arc::new(SqliteStore::open(&directory, options).context("cannot open the record")?);
+        let options = wiring::options(&started.settings, Durability::Power);
+        let store = Arc::new(Store::open(&directory, options).context("cannot open the record")?);
         let own_requests = if started.policy.approval.self_approval {
             OwnRequests::Allowed
         } else {
             OwnRequests::Refused
         };
+        let bell = bell(&store, &directory);
         let board = wiring::board(&store, &started.redactor(), bell, Vec::new());
         let office = Self {
             rules: OperatorsFile::new(StandingParts {

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use countersign_gateway::clock::Clock;
 use countersign_store::sqlite::site;
-use countersign_store::{Durability, Options, SqliteStore, key};
+use countersign_store::{Durability, Options, Store, key};
 
 use crate::cli::Audit;
 use crate::config::{self, Flags, Surroundings};
@@ -63,32 +63,42 @@ impl Form {
 ///
 /// Never dropped: dropping a store is a clean stop, which signs the chain's end, and whoever only
 /// looks at a record signs nothing of it.
-pub(crate) struct Reading(ManuallyDrop<SqliteStore>);
+pub(crate) struct Reading(ManuallyDrop<Store>);
 
 impl Reading {
     pub(crate) fn open(flags: &Flags) -> anyhow::Result<Self> {
         let directory = existing_record(flags)?;
-        let options = Options::new(Durability::Process, Clock::system());
-        let store = SqliteStore::open(&directory, options).context("cannot open the record")?;
+        let database = config::find_database(&Surroundings::of_this_process()?, flags);
+        let options = Options::new(Durability::Process, Clock::system()).on(database);
+        let store = Store::open(&directory, options).context("cannot open the record")?;
         Ok(Self(ManuallyDrop::new(store)))
     }
 }
 
 impl Deref for Reading {
-    type Target = SqliteStore;
+    type Target = Store;
 
-    fn deref(&self) -> &SqliteStore {
+    fn deref(&self) -> &Store {
         &self.0
     }
 }
 
 /// The state directory, if it holds a record. Opening would make what is missing, so it is asked first.
 pub(crate) fn existing_record(flags: &Flags) -> anyhow::Result<PathBuf> {
-    let directory = config::find_state_dir(&Surroundings::of_this_process()?, flags).map_err(BadConfiguration)?;
+    let surroundings = Surroundings::of_this_process()?;
+    let directory = config::find_state_dir(&surroundings, flags).map_err(BadConfiguration)?;
     let is_there = |name: &str| {
         let looked = directory.join(name).try_exists();
         looked.with_context(|| format!("cannot look into the state directory `{}`", directory.display()))
     };
+    if config::find_database(&surroundings, flags).is_some() {
+        anyhow::ensure!(
+            is_there(key::FILE_NAME)?,
+            "`{}` is no node of the database yet; a server with this `--state-dir` makes it one",
+            directory.display()
+        );
+        return Ok(directory);
+    }
     anyhow::ensure!(
         is_there(site::FILE_NAME)?,
         "there is no record in `{}`; `countersign exec` or a server starts one, `--state-dir` names another place",

@@ -35,7 +35,7 @@ pub(super) fn run(flags: &Flags, form: Form, last: usize, until: Until) -> anyho
         ..Filter::everything()
     };
     let recent = record.query_events(&recent)?;
-    let mut after = recent.last().map_or(0, |row| row.seq);
+    let mut after = recent.last().map_or(0, |row| row.place);
     // One row is read even when none is wanted: it says where following begins.
     print(&mut page, &recent[recent.len() - recent.len().min(last)..], form)?;
     if until == Until::Now {
@@ -46,7 +46,7 @@ pub(super) fn run(flags: &Flags, form: Form, last: usize, until: Until) -> anyho
         loop {
             let rows = record.tail(after)?;
             if let Some(row) = rows.last() {
-                after = row.seq;
+                after = row.place;
                 print(&mut page, &rows, form)?;
             } else if reader.gone_within(POLL).await {
                 return Ok(());

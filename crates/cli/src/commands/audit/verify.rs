@@ -75,22 +75,37 @@ fn exported(path: &Path) -> anyhow::Result<Proof> {
 fn unsound(flaw: &Flaw) -> Proof {
     Proof::Unsound {
         row: Some(flaw.seq),
-        problem: flaw.fault.to_string(),
+        problem: match &flaw.chain {
+            Some(chain) => format!("{} (chain `{chain}`)", flaw.fault),
+            None => flaw.fault.to_string(),
+        },
     }
+}
+
+/// What is said of one chain.
+fn chain(report: &Report) -> serde_json::Value {
+    json!({
+        "chain": report.chain,
+        "rows": report.rows,
+        "first_seq": report.first_seq,
+        "last_seq": report.last_seq,
+        "last_hash": report.last_hash.to_hex(),
+        "checkpoints": report.checkpoints,
+        "public_key": report.public_key,
+    })
 }
 
 fn as_json(proof: &Proof) -> serde_json::Value {
     match proof {
-        Proof::Sound(report) => json!({
-            "ok": true,
-            "chain": report.chain,
-            "rows": report.rows,
-            "first_seq": report.first_seq,
-            "last_seq": report.last_seq,
-            "last_hash": report.last_hash.to_hex(),
-            "checkpoints": report.checkpoints,
-            "public_key": report.public_key,
-        }),
+        Proof::Sound(report) => {
+            let mut told = chain(report);
+            told["ok"] = true.into();
+            // Of a record that several nodes write.
+            if !report.others.is_empty() {
+                told["others"] = report.others.iter().map(chain).collect();
+            }
+            told
+        }
         Proof::Unsound { row, problem } => json!({"ok": false, "row": row, "problem": problem}),
     }
 }
@@ -98,8 +113,14 @@ fn as_json(proof: &Proof) -> serde_json::Value {
 fn say(page: &mut Page, subject: &str, proof: &Proof, took: Duration) -> anyhow::Result<()> {
     match proof {
         Proof::Sound(report) => {
-            let speed = report.rows as f64 / took.as_secs_f64().max(0.000_001);
-            let (rows, checkpoints) = (count(report.rows, "row"), count(report.checkpoints, "checkpoint"));
+            let all: u64 = report.chains().map(|chain| chain.rows).sum();
+            let speed = all as f64 / took.as_secs_f64().max(0.000_001);
+            let checkpoints = report.chains().map(|chain| chain.checkpoints).sum();
+            let mut rows = count(all, "row");
+            if !report.others.is_empty() {
+                rows = format!("{rows} of {}", count(report.chains().count() as u64, "chain"));
+            }
+            let checkpoints = count(checkpoints, "checkpoint");
             let public_key = &report.public_key;
             let sound = page.paint(Tone::Good, "sound");
             page.line(format_args!(

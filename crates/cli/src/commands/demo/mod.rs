@@ -23,7 +23,7 @@ use countersign_gateway::ids::ApprovalId;
 use countersign_gateway::session::Caller;
 use countersign_gateway::session::login::Logins as _;
 use countersign_server::http::{ConformanceFixtures, serve_http};
-use countersign_store::SqliteStore;
+use countersign_store::Store;
 use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
@@ -224,7 +224,7 @@ async fn heard(keys: &mut Option<mpsc::UnboundedReceiver<Key>>) -> Key {
 }
 
 /// What the record says of it all, and that it can be proved.
-async fn conclude(record: &Arc<SqliteStore>, outcomes: &[Outcome], teller: &Teller) -> anyhow::Result<()> {
+async fn conclude(record: &Arc<Store>, outcomes: &[Outcome], teller: &Teller) -> anyhow::Result<()> {
     use countersign_gateway::audit::reading::Records;
     let proved = Records::prove(&**record).await?;
     teller.conclusion(outcomes, &proved)

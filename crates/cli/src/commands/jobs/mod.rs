@@ -20,7 +20,7 @@ use countersign_gateway::job::lifecycle::JobStatus;
 use countersign_gateway::job::state::Job;
 use countersign_gateway::limits;
 use countersign_gateway::session::Caller;
-use countersign_store::{Durability, Options, SqliteStore};
+use countersign_store::{Durability, Store};
 
 use crate::cli::Jobs;
 use crate::commands::approvals::age;
@@ -58,8 +58,8 @@ impl Window {
     fn open(flags: &Flags) -> anyhow::Result<Self> {
         let directory = audit::existing_record(flags)?;
         let started = Started::load(flags)?;
-        let options = Options::new(Durability::Process, Clock::system());
-        let store = Arc::new(SqliteStore::open(&directory, options).context("cannot open the record")?);
+        let options = wiring::options(&started.settings, Durability::Process);
+        let store = Arc::new(Store::open(&directory, options).context("cannot open the record")?);
         let redactor = started.redactor();
         let board = wiring::board(&store, &redactor, Arc::new(Alone), Vec::new());
         let desk = jobs::desk(&started.settings, &store, &board, &redactor);

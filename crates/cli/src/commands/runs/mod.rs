@@ -23,7 +23,7 @@ use countersign_gateway::run::profile::{Asked, Profile};
 use countersign_gateway::run::state::Run;
 use countersign_gateway::run::{map, view};
 use countersign_store::wake::Knock;
-use countersign_store::{Durability, Options, SqliteStore};
+use countersign_store::{Durability, Options, Store};
 
 use crate::cli::{RunStart, Runs};
 use crate::commands::audit::{self, Form};
@@ -66,7 +66,7 @@ pub(crate) fn run(flags: &Flags, command: &Runs) -> anyhow::Result<ExitCode> {
 
 /// The runs of a state directory.
 struct Window {
-    store: Arc<SqliteStore>,
+    store: Arc<Store>,
     desk: Arc<RunDesk>,
     board: Arc<Board>,
 }
@@ -84,7 +84,7 @@ impl Window {
     fn of(started: &Started, durability: Durability) -> anyhow::Result<Self> {
         let options = Options::new(durability, Clock::system());
         let directory = &started.settings.state_dir;
-        let store = Arc::new(SqliteStore::open(directory, options).context("cannot open the record")?);
+        let store = Arc::new(Store::open(directory, options).context("cannot open the record")?);
         let redactor = started.redactor();
         let board = wiring::board(&store, &redactor, Arc::new(Knock::on(directory)), Vec::new());
         let desk = runs::desk(&store, &board, &redactor);

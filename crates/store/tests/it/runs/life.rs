@@ -26,15 +26,16 @@ use countersign_gateway::run::state::{Run, RunOrder};
 use countersign_gateway::run::steward::{Planner, Steward, StewardParts, Work};
 use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState};
 use countersign_store::session_files::SessionFiles;
-use countersign_store::{Durability, Options, SqliteStore};
+use countersign_store::{Durability, Options, Store};
 use serde_json::json;
 
 use super::{find, told};
-use crate::bench::{Bench, block_on, commit, noon, verify};
+use crate::bench::{block_on, commit, noon, verify};
+use crate::on_sqlite::bench::Bench;
 
 /// A record that dies at its n-th commit, before or after it is written.
 struct Mortal {
-    inner: Arc<SqliteStore>,
+    inner: Arc<Store>,
     left: AtomicUsize,
     last_is_written: bool,
 }
@@ -107,7 +108,7 @@ impl Planner for Plan {
 
 struct House {
     bench: Bench,
-    store: Arc<SqliteStore>,
+    store: Arc<Store>,
     clock: Clock,
 }
 
@@ -116,7 +117,7 @@ impl House {
         let bench = Bench::new();
         let clock = Clock::fixed(noon());
         let options = Options::new(Durability::Process, clock.clone());
-        let store = Arc::new(SqliteStore::open(bench.path(), options).unwrap());
+        let store = Arc::new(Store::open(bench.path(), options).unwrap());
         Self { bench, store, clock }
     }
 

@@ -1,0 +1,280 @@
+//! Approvals in the database: written with their events, each change over the version it was made from.
+
+use countersign_gateway::approval::request::{ApprovalChange, ApprovalRequest, ApprovalType, AskedFor};
+use countersign_gateway::approval::{ApprovalFilter, Approvals};
+use countersign_gateway::audit::event::ApprovalState;
+use countersign_gateway::audit::{Pending, RecordError};
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::{ApprovalId, CorrelationId, CredentialId, RequestId};
+use countersign_gateway::policy::approvers::ApprovalMode;
+use tokio_postgres::Row;
+
+use super::PgStore;
+use super::ledger::Ledger;
+use super::link::{Link, Values};
+use super::readers::Readers;
+use super::trouble::{self, Trouble};
+
+pub(super) const COLUMNS: &str = "approval_id, version, type, state, correlation_id, job_id, run_id, owner, \
+     requested_by, tool, request_id, parks, binding, arguments_digest, policy_digest, details, quorum, votes, \
+     created_at_ms, expires_at_ms, resolved_at_ms, decided_by, decision_reason, remaining_ms, automatic, approval_mode";
+const INSERT: &str = "INSERT INTO approvals (approval_id, version, type, state, correlation_id, job_id, run_id, owner,
+         requested_by, tool, request_id, parks, binding, arguments_digest, policy_digest, details, quorum, votes,
+         created_at_ms, expires_at_ms, resolved_at_ms, decided_by, decision_reason, remaining_ms, automatic,
+         approval_mode)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22,
+         $23, $24, $25, $26) ON CONFLICT DO NOTHING";
+const ADVANCE: &str = "UPDATE approvals SET version = $3, state = $4, votes = $5, resolved_at_ms = $6, decided_by = $7,
+         decision_reason = $8
+     WHERE approval_id = $1 AND version = $2";
+/// Whoever lets an act go works on its command from then on, also if another process opened it.
+const TAKE_OVER: &str = "UPDATE open_commands SET process = $3
+     WHERE owner = $1 AND request_id = $2";
+
+impl Ledger<'_> {
+    /// False when the approval does not stand where the change expects it, when the same question is in
+    /// force already, or when the command whose act it lets go has ended.
+    pub(super) fn write_approval(&self, change: &ApprovalChange) -> Result<bool, Trouble> {
+        let ApprovalChange { approval, from } = change;
+        let state = approval.state();
+        let written = match from {
+            None => self.insert(approval)?,
+            Some(from) => self.link.execute(
+                ADVANCE,
+                &[
+                    &approval.id.as_str(),
+                    &from.cast_signed(),
+                    &approval.version.cast_signed(),
+                    &state.as_str(),
+                    &approval.votes_json().to_string(),
+                    &approval.resolved_at.map(Timestamp::as_millis),
+                    &approval.decided_by,
+                    &approval.decision_reason,
+                ],
+            )?,
+        };
+        match &approval.command {
+            Some(command) if from.is_some() && written == 1 && state == ApprovalState::Applied => {
+                let (owner, request_id) = (approval.owner.as_str(), command.request_id.as_str());
+                let taken = self.link.execute(TAKE_OVER, &[&owner, &request_id, &self.process()])?;
+                Ok(taken == 1)
+            }
+            Some(_) | None => Ok(written == 1),
+        }
+    }
+
+    fn insert(&self, approval: &ApprovalRequest) -> Result<u64, Trouble> {
+        let command = approval.command.as_ref();
+        self.link.execute(
+            INSERT,
+            &[
+                &approval.id.as_str(),
+                &approval.version.cast_signed(),
+                &approval.kind.as_str(),
+                &approval.state().as_str(),
+                &approval.correlation_id.as_str(),
+                &approval.job_id,
+                &approval.run_id,
+                &approval.owner.as_str(),
+                &approval.requested_by,
+                &approval.tool,
+                &command.map(|command| command.request_id.as_str()),
+                &command.is_some_and(|command| command.parks),
+                &approval.binding,
+                &approval.arguments_digest,
+                &approval.policy_digest,
+                &serde_json::Value::Object(approval.details.clone()).to_string(),
+                &i64::from(approval.quorum),
+                &approval.votes_json().to_string(),
+                &approval.created_at.as_millis(),
+                &approval.expires_at.map(Timestamp::as_millis),
+                &approval.resolved_at.map(Timestamp::as_millis),
+                &approval.decided_by,
+                &approval.decision_reason,
+                &i64::try_from(approval.remaining_ms).unwrap_or(i64::MAX),
+                &approval.automatic,
+                &approval.approval_mode.map(ApprovalMode::as_str),
+            ],
+        )
+    }
+}
+
+impl Readers {
+    fn one_approval(&self, condition: &str, values: Values<'_>) -> Result<Option<ApprovalRequest>, RecordError> {
+        let sql = format!("SELECT {COLUMNS} FROM approvals WHERE {condition}");
+        self.read(|link| link.first(&sql, values, read))
+            .map_err(|error| trouble::unavailable(&error))
+    }
+
+    fn approvals(&self, rest: &str, values: Values<'_>) -> Result<Vec<ApprovalRequest>, RecordError> {
+        self.read(|link| select(link, rest, values))
+            .map_err(|error| trouble::unavailable(&error))
+    }
+
+    fn listed_approvals(&self, filter: &ApprovalFilter) -> Result<Vec<ApprovalRequest>, RecordError> {
+        let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
+        // Words of a closed list, written as the partial indexes have them.
+        let words: Vec<String> = filter
+            .states
+            .iter()
+            .map(|state| format!("'{}'", state.as_str()))
+            .collect();
+        let states = match words.as_slice() {
+            [] => "true".to_owned(),
+            [only] => format!("state = {only}"),
+            several => format!("state IN ({})", several.join(", ")),
+        };
+        let automatic = match filter.automatic {
+            None => "",
+            Some(true) => " AND automatic",
+            Some(false) => " AND NOT automatic",
+        };
+        let rest = format!("WHERE {states}{automatic} ORDER BY created_at_ms DESC, arrival DESC LIMIT $1");
+        let mut found = self.approvals(&rest, &[&limit])?;
+        found.reverse();
+        Ok(found)
+    }
+}
+
+impl Approvals for PgStore {
+    fn find(&self, id: &ApprovalId) -> Pending<Result<Option<ApprovalRequest>, RecordError>> {
+        let id = id.clone();
+        self.read(move |readers| readers.one_approval("approval_id = $1", &[&id.as_str()]))
+    }
+
+    fn beginning_with(&self, prefix: &str, limit: usize) -> Pending<Result<Vec<ApprovalRequest>, RecordError>> {
+        let prefix = prefix.to_owned();
+        self.read(move |readers| {
+            // Nothing that begins so sorts behind the last character there is.
+            let behind = format!("{prefix}\u{10ffff}");
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            readers.approvals(
+                "WHERE approval_id >= $1 AND approval_id < $2 ORDER BY created_at_ms, arrival LIMIT $3",
+                &[&prefix, &behind, &limit],
+            )
+        })
+    }
+
+    fn held(&self, owner: &CredentialId, binding: &str) -> Pending<Result<Option<ApprovalRequest>, RecordError>> {
+        let (owner, binding) = (owner.clone(), binding.to_owned());
+        self.read(move |readers| {
+            readers.one_approval(
+                "owner = $1 AND binding = $2 AND parks AND state NOT IN ('applied', 'failed')
+                 AND EXISTS (SELECT 1 FROM open_commands WHERE open_commands.owner = approvals.owner
+                     AND open_commands.request_id = approvals.request_id)
+                 ORDER BY created_at_ms DESC, arrival DESC LIMIT 1",
+                &[&owner.as_str(), &binding],
+            )
+        })
+    }
+
+    fn bound(&self, owner: &CredentialId, binding: &str) -> Pending<Result<Option<ApprovalRequest>, RecordError>> {
+        let (owner, binding) = (owner.clone(), binding.to_owned());
+        self.read(move |readers| {
+            readers.one_approval(
+                "owner = $1 AND binding = $2 AND request_id IS NULL ORDER BY created_at_ms DESC, arrival DESC LIMIT 1",
+                &[&owner.as_str(), &binding],
+            )
+        })
+    }
+
+    fn of_command(
+        &self,
+        owner: &CredentialId,
+        request_id: &RequestId,
+    ) -> Pending<Result<Option<ApprovalRequest>, RecordError>> {
+        let (owner, request_id) = (owner.clone(), request_id.clone());
+        self.read(move |readers| {
+            readers.one_approval(
+                "owner = $1 AND request_id = $2 ORDER BY created_at_ms DESC, arrival DESC LIMIT 1",
+                &[&owner.as_str(), &request_id.as_str()],
+            )
+        })
+    }
+
+    fn of_correlation(&self, id: &CorrelationId) -> Pending<Result<Vec<ApprovalRequest>, RecordError>> {
+        let id = id.clone();
+        // Through the events, which are found by this id; approvals are many and asked for so seldom.
+        self.read(move |readers| {
+            readers.approvals(
+                "WHERE approval_id IN (SELECT payload_text(payload, 'approval_id') FROM flow_events
+                     WHERE correlation_id = $1 AND event_type = 'approval.requested')
+                 ORDER BY created_at_ms, arrival",
+                &[&id.as_str()],
+            )
+        })
+    }
+
+    fn list(&self, filter: ApprovalFilter) -> Pending<Result<Vec<ApprovalRequest>, RecordError>> {
+        self.read(move |readers| readers.listed_approvals(&filter))
+    }
+
+    fn open_of(&self, owner: &CredentialId) -> Pending<Result<usize, RecordError>> {
+        let owner = owner.clone();
+        self.read(move |readers| {
+            let sql = "SELECT count(*) FROM approvals WHERE state = 'pending' AND owner = $1";
+            let count = readers.read(|link| Ok(link.query_one(sql, &[&owner.as_str()])?.try_get::<_, i64>(0)?));
+            let count = count.map_err(|error| trouble::unavailable(&error))?;
+            Ok(usize::try_from(count).unwrap_or(usize::MAX))
+        })
+    }
+
+    fn due(&self, now: Timestamp, limit: usize) -> Pending<Result<Vec<ApprovalRequest>, RecordError>> {
+        self.read(move |readers| {
+            readers.approvals(
+                "WHERE state = 'pending' AND expires_at_ms IS NOT NULL AND expires_at_ms <= $1
+                 ORDER BY expires_at_ms LIMIT $2",
+                &[&now.as_millis(), &i64::try_from(limit).unwrap_or(i64::MAX)],
+            )
+        })
+    }
+}
+
+pub(super) fn select(link: &Link, rest: &str, values: Values<'_>) -> Result<Vec<ApprovalRequest>, Trouble> {
+    link.all(&format!("SELECT {COLUMNS} FROM approvals {rest}"), values, read)
+}
+
+fn read(row: &Row) -> Result<ApprovalRequest, Trouble> {
+    let text = |index: usize| row.try_get::<_, String>(index);
+    let time = |index: usize| {
+        Ok::<_, tokio_postgres::Error>(row.try_get::<_, Option<i64>>(index)?.map(Timestamp::from_millis))
+    };
+    let kind = ApprovalType::parse(&text(2)?).unwrap_or(ApprovalType::ExecCommand);
+    // The table allows no other words; one that is none could at least not be acted upon.
+    let state = ApprovalState::parse(&text(3)?).unwrap_or(ApprovalState::Failed);
+    let mut approval = ApprovalRequest::new(
+        ApprovalId::trusted(text(0)?),
+        kind,
+        CorrelationId::trusted(text(4)?),
+        CredentialId::trusted(text(7)?),
+        Timestamp::from_millis(row.try_get(18)?),
+    );
+    approval.version = row.try_get::<_, i64>(1)?.cast_unsigned();
+    approval.job_id = row.try_get(5)?;
+    approval.run_id = row.try_get(6)?;
+    approval.requested_by = text(8)?;
+    approval.tool = text(9)?;
+    approval.command = match row.try_get::<_, Option<String>>(10)? {
+        Some(request_id) => Some(AskedFor {
+            request_id: RequestId::trusted(request_id),
+            parks: row.try_get(11)?,
+        }),
+        None => None,
+    };
+    approval.binding = text(12)?;
+    approval.arguments_digest = text(13)?;
+    approval.policy_digest = text(14)?;
+    approval.details = serde_json::from_str(&text(15)?).unwrap_or_default();
+    approval.quorum = u32::try_from(row.try_get::<_, i64>(16)?).unwrap_or(u32::MAX);
+    approval.votes = ApprovalRequest::votes_from(&text(17)?);
+    approval.expires_at = time(19)?;
+    approval.resolved_at = time(20)?;
+    approval.decided_by = row.try_get(21)?;
+    approval.decision_reason = row.try_get(22)?;
+    approval.remaining_ms = row.try_get::<_, i64>(23)?.cast_unsigned();
+    approval.automatic = row.try_get(24)?;
+    // A word that is none of ours is the stricter.
+    let mode = row.try_get::<_, Option<String>>(25)?;
+    approval.approval_mode = mode.map(|word| ApprovalMode::parse(&word).unwrap_or(ApprovalMode::Owner));
+    Ok(ApprovalRequest::restored(state, approval))
+}

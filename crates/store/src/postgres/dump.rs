@@ -1,0 +1,83 @@
+//! Writing the live record to a file that verifies alone (see [`crate::export`]): this node's chain, then the others'.
+
+use std::io::Write;
+
+use countersign_gateway::audit::chain::Hash;
+use countersign_gateway::audit::row::Row;
+
+use super::PgStore;
+use super::query::{COLUMNS, read_row};
+use super::readers::Readers;
+use super::snapshot::Snapshot;
+use super::trouble::Trouble;
+use crate::export::{End, Start, write_checkpoint};
+use crate::sqlite::dump::ExportError;
+
+/// Rows read at once.
+const RANGE_ROWS: u64 = 1_024;
+
+impl PgStore {
+    /// Writes the record as it stands now. Damage is exported as it is; verifying finds it.
+    pub fn export(&self, writer: &mut dyn Write) -> Result<(), ExportError> {
+        export(&self.readers, writer)
+    }
+}
+
+pub(super) fn export(readers: &Readers, writer: &mut dyn Write) -> Result<(), ExportError> {
+    let own = readers.site.node.name();
+    let mut chains = readers.read_at_once(Snapshot::all).map_err(unread)?;
+    chains.retain(|chain| chain.head.0 > 0 || chain.chain == own);
+    chains.sort_by_key(|chain| chain.chain != own);
+    let count = chains.len() as u64;
+    for chain in &chains {
+        export_chain(readers, writer, chain, count)?;
+    }
+    writer.flush().map_err(|source| ExportError::Write { source })
+}
+
+fn export_chain(readers: &Readers, writer: &mut dyn Write, chain: &Snapshot, chains: u64) -> Result<(), ExportError> {
+    let unwritten = |source| ExportError::Write { source };
+    let key = &readers.site.key;
+    let pruned = chain.checkpoints.iter().rfind(|it| it.seq + 1 == chain.first);
+    let start = Start {
+        public_key: key.public().to_owned(),
+        chain: chain.chain.clone(),
+        chain_key: (chain.public_key != key.public()).then(|| chain.public_key.clone()),
+        chains,
+        first_seq: chain.first,
+        last_seq: chain.last_row,
+        prev_hash: pruned.map_or(Hash::GENESIS, |it| it.hash),
+    };
+    start.write(writer).map_err(unwritten)?;
+    let mut last_hash = start.prev_hash;
+    let mut from = start.first_seq;
+    while from <= start.last_seq {
+        let to = start.last_seq.min(from + RANGE_ROWS - 1);
+        for row in rows(readers, &chain.chain, from, to)? {
+            let line = row
+                .to_json()
+                .map_err(|source| ExportError::Payload { seq: row.seq, source })?;
+            writeln!(writer, "{line}").map_err(unwritten)?;
+            last_hash = row.hash;
+        }
+        from = to + 1;
+    }
+    for checkpoint in &chain.checkpoints {
+        write_checkpoint(writer, checkpoint).map_err(unwritten)?;
+    }
+    let checkpoints = chain.checkpoints.len() as u64;
+    End::sign(key, &start, last_hash, checkpoints)
+        .write(writer)
+        .map_err(unwritten)
+}
+
+fn rows(readers: &Readers, chain: &str, from: u64, to: u64) -> Result<Vec<Row>, ExportError> {
+    let sql = format!("SELECT {COLUMNS} FROM flow_events WHERE chain = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq");
+    readers
+        .read(|link| link.all(&sql, &[&chain, &from.cast_signed(), &to.cast_signed()], read_row))
+        .map_err(unread)
+}
+
+fn unread(source: Trouble) -> ExportError {
+    ExportError::Read { source: source.into() }
+}

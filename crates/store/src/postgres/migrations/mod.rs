@@ -1,0 +1,80 @@
+//! The database's shape over time, on PostgreSQL: the same numbers and names as on SQLite, each step applied once.
+//!
+//! To add one, write the next `.sql` file here as well and append it to the list; a step that has shipped is never
+//! edited. Nodes may start at once: one applies the steps, the others wait for it.
+
+use super::link::Link;
+use super::trouble::Trouble;
+
+pub(super) const STEPS: &[&str] = &[
+    include_str!("0001_record.sql"),
+    include_str!("0002_sessions.sql"),
+    include_str!("0003_approvals.sql"),
+    include_str!("0004_logins.sql"),
+    include_str!("0005_jobs.sql"),
+    include_str!("0006_runs.sql"),
+];
+
+/// Any number that nobody else uses as a lock.
+const LOCK: i64 = 0x636f_756e_7465_7273;
+
+#[derive(Debug, thiserror::Error)]
+pub enum MigrateError {
+    #[error("the database has version {found}, this program knows {known}: it was written by a newer program")]
+    Newer { found: usize, known: usize },
+    #[error("the database's version cannot be read: {source}")]
+    Read { source: Trouble },
+    #[error("the database cannot be brought to version {to}: {source}")]
+    Apply { to: usize, source: Trouble },
+}
+
+/// Brings a database to the newest version, in one transaction.
+pub(super) fn apply(link: &Link) -> Result<(), MigrateError> {
+    if version(link)? == STEPS.len() {
+        return Ok(());
+    }
+    let to = STEPS.len();
+    let outcome = steps(link, to);
+    if outcome.is_err() {
+        // The connection goes with the error; the transaction with it.
+        let _ = link.batch("ROLLBACK");
+    }
+    outcome
+}
+
+fn steps(link: &Link, to: usize) -> Result<(), MigrateError> {
+    let failed = |source| MigrateError::Apply { to, source };
+    link.batch(&format!("BEGIN; SELECT pg_advisory_xact_lock({LOCK})"))
+        .map_err(failed)?;
+    // Another node may have been first.
+    let from = version(link)?;
+    for step in &STEPS[from..] {
+        link.batch(step).map_err(failed)?;
+    }
+    let noted = format!(
+        "CREATE TABLE IF NOT EXISTS schema_version (version BIGINT NOT NULL);
+         DELETE FROM schema_version; INSERT INTO schema_version VALUES ({to}); COMMIT"
+    );
+    link.batch(&noted).map_err(failed)
+}
+
+/// The number of the last step applied; 0 for an empty database.
+pub(super) fn version(link: &Link) -> Result<usize, MigrateError> {
+    let read = |source| MigrateError::Read { source };
+    let is_there = link
+        .query_one("SELECT to_regclass('schema_version') IS NOT NULL", &[])
+        .map_err(read)?;
+    if !is_there.get::<_, bool>(0) {
+        return Ok(0);
+    }
+    let found = link
+        .query_one("SELECT version FROM schema_version", &[])
+        .map_err(read)?
+        .get::<_, i64>(0);
+    let found = usize::try_from(found).unwrap_or(usize::MAX);
+    if found > STEPS.len() {
+        let known = STEPS.len();
+        return Err(MigrateError::Newer { found, known });
+    }
+    Ok(found)
+}

@@ -1,0 +1,114 @@
+//! Who this is among the nodes: a name kept in the state directory, and the process as others see it.
+//!
+//! A node's name is the name of its chain. A process id means something on its node only, and elsewhere a process is
+//! judged by its last sign of life, which it leaves in the database by the database's own clock.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::link::Link;
+use super::trouble::Trouble;
+use crate::process::Process;
+use crate::{hex, random};
+
+const FILE_NAME: &str = "record-node";
+
+/// How often a process says that it lives.
+pub(super) const SIGN_EVERY: Duration = Duration::from_secs(2);
+/// How long a process of another node counts as alive without a sign.
+const SILENT_FOR: &str = "20 seconds";
+
+/// A node, with this process on it.
+pub(super) struct Node {
+    name: String,
+    process: String,
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the node's name cannot be kept in `{path}`")]
+pub struct NodeError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+impl Node {
+    pub(super) fn load_or_create(directory: &Path) -> Result<Self, NodeError> {
+        let path = directory.join(FILE_NAME);
+        let named = name(&path).map_err(|source| NodeError { path, source })?;
+        let process = format!("{named}/{}", Process::current().as_str());
+        Ok(Self { name: named, process })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(super) fn process(&self) -> &str {
+        &self.process
+    }
+
+    /// Says that this process lives.
+    pub(super) fn sign(&self, link: &Link) -> Result<(), Trouble> {
+        link.execute(
+            "INSERT INTO processes (process, node, seen_at) VALUES ($1, $2, clock_timestamp())
+             ON CONFLICT (process) DO UPDATE SET seen_at = clock_timestamp()",
+            &[&self.process, &self.name],
+        )
+        .map(drop)
+    }
+
+    /// The last thing a process says. Signs of those that are long gone go with it.
+    pub(super) fn sign_off(&self, link: &Link) -> Result<(), Trouble> {
+        link.execute(
+            "DELETE FROM processes WHERE process = $1 OR seen_at < clock_timestamp() - interval '1 day'",
+            &[&self.process],
+        )
+        .map(drop)
+    }
+
+    /// Whether a process lives: on this node the system tells, elsewhere its signs of life do.
+    pub(super) fn is_alive(&self, link: &Link, process: &str) -> Result<bool, Trouble> {
+        if process == self.process {
+            return Ok(true);
+        }
+        if let Some(own) = process.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('/')) {
+            return Ok(Process::is_alive(own));
+        }
+        link.exists(
+            &format!(
+                "SELECT 1 FROM processes WHERE process = $1 AND seen_at > clock_timestamp() - interval '{SILENT_FOR}'"
+            ),
+            &[&process],
+        )
+    }
+}
+
+fn name(path: &Path) -> io::Result<String> {
+    match fs::read_to_string(path) {
+        Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
+        Ok(_) => return Err(io::Error::other("the file is empty")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let name = format!("node-{}", &hex::encode(&random::secret()?)[..16]);
+    let draft = path.with_extension(std::process::id().to_string());
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&draft)?;
+    file.write_all(name.as_bytes())?;
+    file.write_all(b"\n")?;
+    file.sync_all()?;
+    // Two processes may start at once: the file that stands now is the one to use.
+    let linked = fs::hard_link(&draft, path);
+    fs::remove_file(&draft)?;
+    match linked {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => fs::read_to_string(path).map(|text| text.trim().to_owned()),
+    }
+}

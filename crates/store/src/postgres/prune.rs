@@ -1,0 +1,143 @@
+//! Retention: old rows leave behind a signed checkpoint, so that the rest still verifies.
+//!
+//! A prune must be signed by whoever owns the chain, so each node prunes the chains of its own key. Everything else that
+//! is old may be deleted by any node. The checkpoint comes first and is durable before the first row goes; deleting then
+//! proceeds in small transactions. A prune that was cut short is finished by the next one.
+
+use countersign_gateway::audit::chain::Hash;
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::IdSource;
+
+use super::ledger::{Ledger, hash};
+use super::link::Link;
+use super::trouble::Trouble;
+use super::{PgStore, snapshot, writer};
+use crate::checkpoint::Kind;
+use crate::sqlite::prune::{DAY_MILLIS, PruneError, Pruned, note};
+use crate::witness::Witness;
+
+/// Rows deleted in one transaction.
+const DELETE_ROWS: i64 = 2_000;
+
+impl PgStore {
+    /// Deletes what is older than `before`, except what an open command still needs.
+    pub fn prune(&self, before: Timestamp, ids: &IdSource) -> Result<Pruned, PruneError> {
+        let unsigned = |source: Trouble| PruneError::Checkpoint { source: source.into() };
+        let undeleted = |source: Trouble| PruneError::Delete { source: source.into() };
+        let link = self.site.connect().map_err(unsigned)?;
+        let mut pruned = Pruned {
+            up_to: 0,
+            rows: 0,
+            commands: 0,
+        };
+        let own = "SELECT chain FROM chain_heads WHERE public_key = $1 ORDER BY chain";
+        let chains = link
+            .all(own, &[&self.site.key.public()], |row| Ok(row.try_get::<_, String>(0)?))
+            .map_err(unsigned)?;
+        for chain in chains {
+            let up_to = self.sign_prune(&link, &chain, before, ids).map_err(unsigned)?;
+            pruned.rows += delete_rows(&link, &chain, up_to).map_err(undeleted)?;
+            if chain == self.site.node.name() {
+                pruned.up_to = up_to;
+            }
+        }
+        pruned.commands = delete_others(&link, before).map_err(undeleted)?;
+        Ok(pruned)
+    }
+
+    /// The daily retention job.
+    pub fn prune_older_than(&self, days: u32, now: Timestamp, ids: &IdSource) -> Result<Pruned, PruneError> {
+        let before = now.as_millis().saturating_sub(i64::from(days) * DAY_MILLIS);
+        self.prune(Timestamp::from_millis(before), ids)
+    }
+
+    /// Gives the place up to which rows of a chain may go.
+    fn sign_prune(&self, link: &Link, chain: &str, before: Timestamp, ids: &IdSource) -> Result<u64, Trouble> {
+        let mut ledger = Ledger::begin(link, &self.site)?;
+        let pruned = snapshot::pruned(link, chain)?;
+        let Some((up_to, hash)) = last_old_row(link, chain, pruned, before)? else {
+            ledger.roll_back();
+            return Ok(pruned);
+        };
+        let note = note(&self.site.options.clock.now(), ids, before, up_to);
+        ledger.append(&note, &note.timestamp.to_string())?;
+        ledger.sign_at(chain, up_to, hash, Kind::Prune)?;
+        if chain == self.site.node.name() {
+            ledger.is_checkpointed(up_to);
+        }
+        let old = "DELETE FROM checkpoints WHERE chain = $1 AND seq < $2";
+        link.execute(old, &[&chain, &up_to.cast_signed()])?;
+        let signed = writer::commit(ledger)?;
+        Witness::new(self.site.options.witness.clone()).tell(signed);
+        Ok(up_to)
+    }
+}
+
+/// The last row of those at the start that are all old and that no open command needs.
+fn last_old_row(link: &Link, chain: &str, pruned: u64, before: Timestamp) -> Result<Option<(u64, Hash)>, Trouble> {
+    let found = link.first(
+        "SELECT seq, hash FROM flow_events WHERE chain = $1 AND seq > $2 AND seq < least(
+                 coalesce((SELECT seq FROM flow_events
+                           WHERE chain = $1 AND seq > $2 AND timestamp >= $3 ORDER BY seq LIMIT 1), $4),
+                 coalesce((SELECT min(seq) FROM flow_events
+                           WHERE chain = $1 AND seq > $2 AND correlation_id IN
+                               (SELECT correlation_id FROM open_commands)), $4))
+             ORDER BY seq DESC LIMIT 1",
+        &[&chain, &pruned.cast_signed(), &before.to_string(), &i64::MAX],
+        |row| Ok((row.try_get::<_, i64>(0)?.cast_unsigned(), hash(row, 1)?)),
+    )?;
+    Ok(found)
+}
+
+fn delete_rows(link: &Link, chain: &str, up_to: u64) -> Result<u64, Trouble> {
+    let mut rows = 0;
+    loop {
+        let deleted = link.execute(
+            "DELETE FROM flow_events WHERE chain = $1 AND seq IN
+                 (SELECT seq FROM flow_events WHERE chain = $1 AND seq <= $2 ORDER BY seq LIMIT $3)",
+            &[&chain, &up_to.cast_signed(), &DELETE_ROWS],
+        )?;
+        rows += deleted;
+        if deleted < DELETE_ROWS.cast_unsigned() {
+            return Ok(rows);
+        }
+    }
+}
+
+/// Gives the number of commands.
+fn delete_others(link: &Link, before: Timestamp) -> Result<u64, Trouble> {
+    let before = before.as_millis();
+    let commands = link.execute("DELETE FROM commands WHERE closed_at_ms < $1", &[&before])?;
+    link.execute(
+        "DELETE FROM mcp_sessions WHERE state IN ('closed', 'expired') AND last_activity_at_ms < $1",
+        &[&before],
+    )?;
+    // A settled question is needed no longer than the command it was about.
+    link.execute(
+        "DELETE FROM approvals WHERE resolved_at_ms < $1 AND NOT EXISTS
+             (SELECT 1 FROM open_commands WHERE open_commands.owner = approvals.owner
+                 AND open_commands.request_id = approvals.request_id)",
+        &[&before],
+    )?;
+    // A session goes with the last of its jobs, and takes what its agent said along. What was used stays.
+    link.execute(
+        "DELETE FROM job_sessions WHERE filed_seq = last_seq AND NOT EXISTS
+             (SELECT 1 FROM jobs WHERE jobs.session_id = job_sessions.session_id
+                 AND (ended_at_ms IS NULL OR ended_at_ms >= $1))",
+        &[&before],
+    )?;
+    let without_session = "NOT EXISTS (SELECT 1 FROM job_sessions WHERE job_sessions.session_id =";
+    link.execute(
+        &format!("DELETE FROM jobs WHERE ended_at_ms < $1 AND {without_session} jobs.session_id)"),
+        &[&before],
+    )?;
+    link.execute(
+        &format!("DELETE FROM job_events WHERE {without_session} job_events.session_id)"),
+        &[],
+    )?;
+    link.execute(
+        "DELETE FROM job_notes WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.job_id = job_notes.job_id)",
+        &[],
+    )?;
+    Ok(commands)
+}

@@ -1,0 +1,142 @@
+//! Connections that read. They are made when needed and a few are kept; a failed one is dropped.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use countersign_gateway::audit::{RecordError, StoredCommand, StoredEnd, StoredOpen};
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::{CorrelationId, CredentialId, RequestId};
+
+use super::link::Link;
+use super::site::Site;
+use super::trouble::{self, Trouble};
+
+/// Connections of one process that read at once; a server has room for a hundred or so, of all nodes.
+const LINKS_MAX: usize = 6;
+/// Connections kept for the next reader.
+const KEPT_MAX: usize = 3;
+
+pub(super) struct Readers {
+    pub(super) site: Arc<Site>,
+    links: Mutex<Links>,
+    returned: Condvar,
+}
+
+#[derive(Default)]
+struct Links {
+    kept: Vec<Link>,
+    in_use: usize,
+}
+
+/// A place among those that read, given back however the reading ends.
+struct Turn<'r>(&'r Readers);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.lock().in_use -= 1;
+        self.0.returned.notify_one();
+    }
+}
+
+impl Readers {
+    pub(super) fn new(site: Arc<Site>) -> Self {
+        Self {
+            site,
+            links: Mutex::default(),
+            returned: Condvar::new(),
+        }
+    }
+
+    /// Runs one short read. The connection goes back only when all went well.
+    pub(super) fn read<T>(&self, work: impl FnOnce(&Link) -> Result<T, Trouble>) -> Result<T, Trouble> {
+        let (_turn, kept) = self.turn()?;
+        let link = match kept.filter(|link| !link.is_closed()) {
+            Some(link) => link,
+            None => self.site.connect()?,
+        };
+        let outcome = work(&link)?;
+        let mut links = self.lock();
+        if links.kept.len() < KEPT_MAX {
+            links.kept.push(link);
+        }
+        Ok(outcome)
+    }
+
+    /// The same, of one moment.
+    pub(super) fn read_at_once<T>(&self, work: impl FnOnce(&Link) -> Result<T, Trouble>) -> Result<T, Trouble> {
+        self.read(|link| {
+            link.batch("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")?;
+            // After an error the connection is dropped, and the transaction with it.
+            let outcome = work(link)?;
+            link.batch("COMMIT")?;
+            Ok(outcome)
+        })
+    }
+
+    pub(super) fn command(
+        &self,
+        owner: &CredentialId,
+        request_id: &RequestId,
+    ) -> Result<Option<StoredCommand>, RecordError> {
+        self.read(|link| command(link, owner, request_id))
+            .map_err(|error| trouble::unavailable(&error))
+    }
+
+    fn turn(&self) -> Result<(Turn<'_>, Option<Link>), Trouble> {
+        let deadline = Instant::now() + self.site.options.busy_timeout;
+        let mut links = self.lock();
+        while links.in_use >= LINKS_MAX {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(Trouble::TimedOut);
+            }
+            let waited = self.returned.wait_timeout(links, left);
+            links = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        links.in_use += 1;
+        let kept = links.kept.pop();
+        Ok((Turn(self), kept))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Links> {
+        self.links.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) fn command(
+    link: &Link,
+    owner: &CredentialId,
+    request_id: &RequestId,
+) -> Result<Option<StoredCommand>, Trouble> {
+    let row = link.query_opt(
+        "SELECT digest, opened_at_ms, result, stdout, stderr, correlation_id, NULL::text FROM commands
+         WHERE owner = $1 AND request_id = $2
+         UNION ALL SELECT digest, opened_at_ms, NULL, NULL, NULL, correlation_id, abandoned FROM open_commands
+         WHERE owner = $1 AND request_id = $2",
+        &[&owner.as_str(), &request_id.as_str()],
+    )?;
+    let Some(row) = row else {
+        return Ok(None);
+    };
+    let end = match row.try_get(2)? {
+        Some(result) => Some(StoredEnd {
+            result,
+            stdout: row.try_get::<_, Option<_>>(3)?.unwrap_or_default(),
+            stderr: row.try_get::<_, Option<_>>(4)?.unwrap_or_default(),
+        }),
+        None => None,
+    };
+    Ok(Some(StoredCommand {
+        request_id: request_id.clone(),
+        digest: row.try_get(0)?,
+        opened_at: Timestamp::from_millis(row.try_get(1)?),
+        open: match (&end, row.try_get(6)?) {
+            (None, Some(abandoned)) => Some(StoredOpen {
+                correlation_id: CorrelationId::trusted(row.try_get::<_, String>(5)?),
+                abandoned,
+            }),
+            (Some(_), _) | (None, None) => None,
+        },
+        end,
+    }))
+}

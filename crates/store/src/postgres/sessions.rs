@@ -1,0 +1,315 @@
+//! Sessions in the database: written with the events they leave, read back with the requests they
+//! must know again.
+//!
+//! A session over pipes, or on an event stream of HTTP+SSE, lives and dies with its process. While that
+//! one lives it is never idle; what a crash left open, the sweeper closes. All others outlive processes and
+//! expire.
+
+use countersign_gateway::audit::event::{Actor, EventType};
+use countersign_gateway::audit::{Asked, Change, RecordError, SessionChange};
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::{CredentialId, IdSource, RequestId, SessionId};
+use countersign_gateway::limits;
+use countersign_gateway::session::lifetime::{
+    ClientInfo, KeptRequest, KeptSession, Session, SessionState, SessionStep, Touched,
+};
+use countersign_gateway::session::{Caller, Transport, desk};
+use tokio_postgres::Row;
+
+use super::ledger::Ledger;
+use super::link::{Link, Values};
+use super::readers::Readers;
+use super::trouble::{self, Trouble};
+use super::{PgStore, WRITER_GONE};
+
+const COLUMNS: &str = "session_id, transport, state, client_name, client_version, protocol_version, capabilities, \
+     credential, created_at_ms, last_activity_at_ms, reuses_ids";
+const INSERT: &str = "INSERT INTO mcp_sessions (session_id, mark, transport, state, client_name, client_version,
+         protocol_version, capabilities, credential, created_at_ms, last_activity_at_ms, reuses_ids, process)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT DO NOTHING";
+/// One that expires must not have been used since it was read.
+const ADVANCE: &str = "UPDATE mcp_sessions SET state = $3, client_name = $4, client_version = $5,
+         protocol_version = $6, capabilities = $7, last_activity_at_ms = greatest(last_activity_at_ms, $8),
+         reuses_ids = reuses_ids OR $9,
+         process = CASE WHEN $3 IN ('closed', 'expired') THEN NULL ELSE process END
+     WHERE session_id = $1 AND state = $2 AND ($3 <> 'expired' OR last_activity_at_ms <= $8)";
+const TOUCH: &str = "UPDATE mcp_sessions SET last_activity_at_ms = greatest(last_activity_at_ms, $2),
+         reuses_ids = reuses_ids OR $3
+     WHERE session_id = $1 AND state IN ('created', 'initialized')";
+
+impl Ledger<'_> {
+    /// False when the session does not stand where the change expects it.
+    pub(super) fn write_session(&self, change: &SessionChange) -> Result<bool, Trouble> {
+        let SessionChange { session, from } = change;
+        let client = &session.client;
+        let (state, used) = (session.state(), session.last_activity_at.as_millis());
+        let rows = match from {
+            None => self.link.execute(
+                INSERT,
+                &[
+                    &session.id.as_str(),
+                    &session.id.mark(),
+                    &session.transport.as_str(),
+                    &state.as_str(),
+                    &client.name,
+                    &client.version,
+                    &client.protocol_version,
+                    &client.capabilities,
+                    &session.credential.as_str(),
+                    &session.created_at.as_millis(),
+                    &used,
+                    &session.reuses_ids,
+                    &(dies_with_its_process(session.transport) && state.is_open()).then(|| self.process()),
+                ],
+            )?,
+            Some(from) => self.link.execute(
+                ADVANCE,
+                &[
+                    &session.id.as_str(),
+                    &from.as_str(),
+                    &state.as_str(),
+                    &client.name,
+                    &client.version,
+                    &client.protocol_version,
+                    &client.capabilities,
+                    &used,
+                    &session.reuses_ids,
+                ],
+            )?,
+        };
+        Ok(rows == 1)
+    }
+
+    pub(super) fn touch_sessions(&self, touched: &[Touched]) -> Result<(), Trouble> {
+        for Touched { id, at, reuses_ids } in touched {
+            self.link.execute(TOUCH, &[&id.as_str(), &at.as_millis(), reuses_ids])?;
+        }
+        Ok(())
+    }
+}
+
+/// Whether nobody can come back to a session of this transport once its process is gone.
+fn dies_with_its_process(transport: Transport) -> bool {
+    match transport {
+        Transport::Stdio | Transport::Sse => true,
+        Transport::StreamableHttp | Transport::Terminal | Transport::Rest | Transport::Console => false,
+    }
+}
+
+/// The three columns of a command that tell which request it came in.
+pub(super) fn asked(asked: Option<&Asked>) -> (Option<&str>, Option<&str>, Option<&[u8]>) {
+    match asked {
+        Some(Asked {
+            session,
+            rpc_id,
+            digest,
+        }) => (Some(session.as_str()), Some(rpc_id), Some(digest)),
+        None => (None, None, None),
+    }
+}
+
+/// The same three, read back from this column on.
+pub(super) fn read_asked(row: &Row, first: usize) -> Result<Option<Asked>, Trouble> {
+    let Some(session) = row.try_get::<_, Option<String>>(first)? else {
+        return Ok(None);
+    };
+    let digest: &[u8] = row.try_get(first + 2)?;
+    Ok(Some(Asked {
+        session: SessionId::trusted(session),
+        rpc_id: row.try_get(first + 1)?,
+        digest: bytes(digest, first + 2)?,
+    }))
+}
+
+impl Readers {
+    pub(super) fn session(&self, id: &SessionId) -> Result<Option<KeptSession>, RecordError> {
+        self.read(|link| {
+            let sql = format!("SELECT {COLUMNS} FROM mcp_sessions WHERE session_id = $1");
+            let Some(session) = link.first(&sql, &[&id.as_str()], read)? else {
+                return Ok(None);
+            };
+            let requests = requests(link, id)?;
+            Ok(Some(KeptSession { session, requests }))
+        })
+        .map_err(|error| trouble::unavailable(&error))
+    }
+
+    pub(super) fn sessions(&self, state: Option<SessionState>, limit: usize) -> Result<Vec<Session>, RecordError> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM mcp_sessions WHERE $1::text IS NULL OR state = $1
+             ORDER BY created_at_ms DESC, arrival DESC LIMIT $2"
+        );
+        let mut latest = self.select(&sql, &[&state.map(SessionState::as_str), &bound(limit)])?;
+        latest.reverse();
+        Ok(latest)
+    }
+
+    /// Those that are not open any more, or not kept.
+    pub(super) fn ended_sessions(&self, among: Vec<SessionId>) -> Result<Vec<SessionId>, RecordError> {
+        let ids: Vec<&str> = among.iter().map(SessionId::as_str).collect();
+        let sql = "SELECT session_id FROM mcp_sessions
+             WHERE session_id = ANY($1) AND state IN ('created', 'initialized')";
+        let open = self
+            .read(|link| link.all(sql, &[&ids], |row| Ok(row.try_get::<_, String>(0)?)))
+            .map_err(|error| trouble::unavailable(&error))?;
+        let is_open = |id: &SessionId| open.iter().any(|open| open == id.as_str());
+        Ok(among.iter().filter(|id| !is_open(id)).cloned().collect())
+    }
+
+    /// States that no session stands at are told as well.
+    pub(super) fn session_counts(&self) -> Result<Vec<(SessionState, usize)>, RecordError> {
+        let sql = "SELECT state, count(*) FROM mcp_sessions GROUP BY state";
+        let counted = self
+            .read(|link| {
+                link.all(sql, &[], |row| {
+                    Ok((row.try_get::<_, String>(0)?, row.try_get::<_, i64>(1)?))
+                })
+            })
+            .map_err(|error| trouble::unavailable(&error))?;
+        let of = |state: SessionState| {
+            let found = counted.iter().find(|(name, _)| name == state.as_str());
+            found.map_or(0, |(_, count)| usize::try_from(*count).unwrap_or(usize::MAX))
+        };
+        Ok(SessionState::ALL.map(|state| (state, of(state))).to_vec())
+    }
+
+    pub(super) fn idle_sessions(&self, since: Timestamp, limit: usize) -> Result<Vec<Session>, RecordError> {
+        let sql = format!(
+            "SELECT {COLUMNS} FROM mcp_sessions
+             WHERE state IN ('created', 'initialized') AND process IS NULL AND last_activity_at_ms < $1
+             ORDER BY last_activity_at_ms LIMIT $2"
+        );
+        self.select(&sql, &[&since.as_millis(), &bound(limit)])
+    }
+
+    fn select(&self, sql: &str, values: Values<'_>) -> Result<Vec<Session>, RecordError> {
+        self.read(|link| link.all(sql, values, read))
+            .map_err(|error| trouble::unavailable(&error))
+    }
+}
+
+/// The last requests of a session that became commands, oldest first. Without those that wait for an answer:
+/// sent again they are to go on, not to be told what they were told before.
+fn requests(link: &Link, id: &SessionId) -> Result<Vec<KeptRequest>, Trouble> {
+    let sql = "SELECT rpc_id, rpc_digest, request_id, opened_at_ms FROM commands WHERE session_id = $1
+         UNION ALL SELECT rpc_id, rpc_digest, request_id, opened_at_ms FROM open_commands WHERE session_id = $1
+             AND NOT EXISTS (SELECT 1 FROM approvals WHERE approvals.owner = open_commands.owner
+                 AND approvals.request_id = open_commands.request_id AND parks
+                 AND state NOT IN ('applied', 'failed'))
+         ORDER BY opened_at_ms DESC, request_id DESC LIMIT $2";
+    let mut requests = link.all(sql, &[&id.as_str(), &bound(limits::REQUESTS_REMEMBERED)], |row| {
+        let digest: &[u8] = row.try_get(1)?;
+        Ok(KeptRequest {
+            rpc_id: row.try_get(0)?,
+            digest: bytes(digest, 1)?,
+            command: RequestId::trusted(row.try_get::<_, String>(2)?),
+        })
+    })?;
+    requests.reverse();
+    Ok(requests)
+}
+
+/// Bytes of a known number.
+pub(super) fn bytes<const N: usize>(found: &[u8], column: usize) -> Result<[u8; N], Trouble> {
+    found.try_into().map_err(|error| Trouble::damaged(column, error))
+}
+
+fn read(row: &Row) -> Result<Session, Trouble> {
+    let unreadable = |column| Trouble::damaged(column, "a word that is not known");
+    let text = |column| row.try_get::<_, String>(column);
+    let transport = Transport::parse(&text(1)?).ok_or_else(|| unreadable(1))?;
+    let state = SessionState::parse(&text(2)?).ok_or_else(|| unreadable(2))?;
+    let caller = Caller {
+        credential: CredentialId::trusted(text(7)?),
+        ..Caller::anonymous_agent(transport)
+    };
+    let created_at = Timestamp::from_millis(row.try_get(8)?);
+    let mut session = Session::new(SessionId::trusted(text(0)?), &caller, created_at).of(ClientInfo {
+        name: row.try_get(3)?,
+        version: row.try_get(4)?,
+        protocol_version: row.try_get(5)?,
+        capabilities: row.try_get(6)?,
+        rpc_id: None,
+    });
+    session.last_activity_at = Timestamp::from_millis(row.try_get(9)?);
+    session.reuses_ids = row.try_get(10)?;
+    Ok(Session::restored(state, session))
+}
+
+fn bound(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+impl PgStore {
+    /// The latest sessions, of one state where one is named; the newest last. Blocks.
+    pub fn query_sessions(&self, state: Option<SessionState>, limit: usize) -> Result<Vec<Session>, RecordError> {
+        self.readers.sessions(state, limit)
+    }
+
+    /// Closes sessions whose process died without doing so; gives their number. Blocks.
+    pub(super) fn sweep_sessions(&self, now: Timestamp, ids: &IdSource) -> Result<usize, RecordError> {
+        let mut closed = 0;
+        for process in self.dead_processes()? {
+            // One that is closed belongs to no process any more, so that each round finds others.
+            loop {
+                let swept = self.close_sessions_of(&process, now, ids)?;
+                if swept == 0 {
+                    break;
+                }
+                closed += swept;
+            }
+        }
+        Ok(closed)
+    }
+
+    fn close_sessions_of(&self, process: &str, now: Timestamp, ids: &IdSource) -> Result<usize, RecordError> {
+        let sql = format!("SELECT {COLUMNS} FROM mcp_sessions WHERE process = $1 LIMIT $2");
+        let left = self
+            .readers
+            .select(&sql, &[&process, &bound(limits::SESSIONS_AT_ONCE)])?;
+        let mut waiting = Vec::new();
+        for session in left {
+            let from = session.state();
+            let last_used = session.last_activity_at;
+            let Ok(session) = session.step(SessionStep::Close, last_used) else {
+                continue;
+            };
+            let actor = Actor::system("sweeper");
+            let change = Change {
+                events: vec![desk::event(EventType::SessionClosed, &session, actor, now, ids)],
+                session: Some(SessionChange {
+                    session,
+                    from: Some(from),
+                }),
+                ..Change::default()
+            };
+            waiting.push(self.send(change)?);
+        }
+        let mut closed = 0;
+        for outcome in waiting {
+            match outcome.blocking_recv() {
+                Ok(Ok(_)) => closed += 1,
+                // Another sweeper was first.
+                Ok(Err(RecordError::SessionMoved)) => {}
+                Ok(Err(error)) => return Err(error),
+                Err(_) => return Err(RecordError::Unavailable(WRITER_GONE.to_owned())),
+            }
+        }
+        Ok(closed)
+    }
+
+    /// Those that left sessions open.
+    fn dead_processes(&self) -> Result<Vec<String>, RecordError> {
+        let sql = "SELECT DISTINCT process FROM mcp_sessions WHERE process IS NOT NULL";
+        let dead = self.readers.read(|link| {
+            let mut dead = Vec::new();
+            for process in link.all(sql, &[], |row| Ok(row.try_get::<_, String>(0)?))? {
+                if !self.site.node.is_alive(link, &process)? {
+                    dead.push(process);
+                }
+            }
+            Ok(dead)
+        });
+        dead.map_err(|error| trouble::unavailable(&error))
+    }
+}

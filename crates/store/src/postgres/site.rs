@@ -1,0 +1,153 @@
+//! Where the database is, who this node is, and how a connection is set up: fixed at the start.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio_postgres::Config;
+
+use super::link::{Exchange, Link};
+use super::migrations::{self, MigrateError};
+use super::node::{Node, NodeError};
+use super::sessions;
+use super::trouble::Trouble;
+use crate::health::Health;
+use crate::key::{Key, KeyError};
+use crate::sqlite::site as state_directory;
+use crate::{Durability, Options, random};
+
+/// How much longer than for a lock an answer is waited for.
+const ANSWER_MARGIN: Duration = Duration::from_secs(5);
+/// After so long without a word the system looks whether the other end is still there.
+const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
+
+pub(super) struct Site {
+    config: Config,
+    pub(super) exchange: Exchange,
+    pub(super) options: Options,
+    pub(super) key: Key,
+    pub(super) node: Node,
+    /// What all nodes of the database derive their common secrets from. It signs nothing of the record.
+    pub(super) shared: Key,
+    /// Counts what this process wrote.
+    pub(super) written: watch::Sender<u64>,
+    pub(super) health: Health,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error(transparent)]
+    Directory(#[from] state_directory::OpenError),
+    #[error("the address of the database cannot be read: {source}")]
+    Address { source: tokio_postgres::Error },
+    #[error("the database cannot be opened: {source}")]
+    Connect { source: Trouble },
+    #[error(transparent)]
+    Migrate(#[from] MigrateError),
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    #[error(transparent)]
+    Node(#[from] NodeError),
+    #[error("the writer of the record cannot be started")]
+    Thread { source: io::Error },
+    #[error("the chain `{chain}` in the database is signed by another key than the one in the state directory")]
+    OtherKey { chain: String },
+}
+
+impl Site {
+    /// Prepares directory, key and database, and gives the connection that writes.
+    pub(super) fn prepare(directory: &Path, url: &str, options: Options) -> Result<(Self, Link), OpenError> {
+        state_directory::close_directory(directory)?;
+        let config = configured(url, &options).map_err(|source| OpenError::Address { source })?;
+        let exchange = Exchange::start().map_err(|source| OpenError::Thread { source })?;
+        let failed = |source| OpenError::Connect { source };
+        let patience = options.busy_timeout + ANSWER_MARGIN;
+        let link = exchange.connect(&config, patience).map_err(failed)?;
+        migrations::apply(&link)?;
+        let site = Self {
+            config,
+            exchange,
+            key: Key::load_or_create(directory)?,
+            node: Node::load_or_create(directory)?,
+            shared: shared(&link).map_err(failed)?,
+            written: watch::Sender::new(0),
+            health: Health::default(),
+            options,
+        };
+        site.enter(&link)?;
+        Ok((site, link))
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(super) fn connect(&self) -> Result<Link, Trouble> {
+        let patience = self.health.patience(self.options.busy_timeout + ANSWER_MARGIN);
+        self.exchange.connect(&self.config, patience)
+    }
+
+    /// Whoever follows the record looks again.
+    pub(super) fn grew(&self) {
+        self.written.send_modify(|count| *count += 1);
+    }
+
+    /// Makes the node's chain known, with its key, and says that this process lives.
+    fn enter(&self, link: &Link) -> Result<(), OpenError> {
+        let failed = |source| OpenError::Connect { source };
+        let (chain, key) = (self.node.name(), self.key.public());
+        link.execute(
+            "INSERT INTO chain_heads (chain, seq, hash, checkpointed, public_key)
+             SELECT $1, 0, decode(repeat('00', 32), 'hex'), 0, $2
+             WHERE NOT EXISTS (SELECT 1 FROM flow_events WHERE chain = $1) ON CONFLICT DO NOTHING",
+            &[&chain, &key],
+        )
+        .map_err(failed)?;
+        let kept = link
+            .query_opt("SELECT public_key FROM chain_heads WHERE chain = $1", &[&chain])
+            .map_err(failed)?;
+        // A state directory whose key was replaced would sign what nobody believes. A head that was taken away is not
+        // made anew: writing fails, and proving tells.
+        if kept.is_some_and(|row| row.get::<_, &str>(0) != key) {
+            let chain = chain.to_owned();
+            return Err(OpenError::OtherKey { chain });
+        }
+        self.node.sign(link).map_err(failed)
+    }
+}
+
+/// The secret that all nodes share, made by the first of them.
+fn shared(link: &Link) -> Result<Key, Trouble> {
+    let made = random::secret().map_err(Trouble::Random)?;
+    link.execute(
+        "INSERT INTO shared_secret (is_only, secret) VALUES (true, $1) ON CONFLICT DO NOTHING",
+        &[&made.as_slice()],
+    )?;
+    let kept = link.query_one("SELECT secret FROM shared_secret", &[])?;
+    Ok(Key::from_seed(&sessions::bytes(kept.try_get(0)?, 0)?))
+}
+
+pub(super) fn configured(url: &str, options: &Options) -> Result<Config, tokio_postgres::Error> {
+    let mut config: Config = url.parse()?;
+    let synchronous = match options.durability {
+        Durability::Power => "on",
+        Durability::Process => "off",
+    };
+    let given = config
+        .get_options()
+        .map(|given| format!("{given} "))
+        .unwrap_or_default();
+    config.options(format!(
+        "{given}-c lock_timeout={} -c synchronous_commit={synchronous} -c standard_conforming_strings=on",
+        options.busy_timeout.as_millis(),
+    ));
+    if config.get_application_name().is_none() {
+        config.application_name("countersign");
+    }
+    if config.get_connect_timeout().is_none() {
+        config.connect_timeout(options.busy_timeout);
+    }
+    config.keepalives_idle(KEEPALIVE_IDLE);
+    Ok(config)
+}

@@ -1,0 +1,90 @@
+//! What the record says of itself at one moment: each chain's head, its rows' ends and its checkpoints.
+
+use countersign_gateway::audit::chain::Hash;
+
+use super::ledger::hash;
+use super::link::Link;
+use super::trouble::Trouble;
+use crate::checkpoint::{Checkpoint, Kind, OtherHead};
+
+/// One chain.
+pub(super) struct Snapshot {
+    pub(super) chain: String,
+    /// The key that the database says is its owner's.
+    pub(super) public_key: String,
+    /// Place and hash of the end, by the head row.
+    pub(super) head: (u64, Hash),
+    /// Place of the last row.
+    pub(super) last_row: u64,
+    /// Place of the first row that must be there.
+    pub(super) first: u64,
+    /// In the order of their places.
+    pub(super) checkpoints: Vec<Checkpoint>,
+    /// Place of a checkpoint that cannot be read as one.
+    pub(super) unreadable: Option<u64>,
+}
+
+impl Snapshot {
+    /// All chains, by their names. To be asked within one moment.
+    pub(super) fn all(link: &Link) -> Result<Vec<Self>, Trouble> {
+        let heads = link.all(
+            "SELECT chain, seq, hash, public_key FROM chain_heads ORDER BY chain",
+            &[],
+            |row| {
+                let head = (row.try_get::<_, i64>(1)?.cast_unsigned(), hash(row, 2)?);
+                Ok((row.try_get::<_, String>(0)?, head, row.try_get::<_, String>(3)?))
+            },
+        )?;
+        let mut snapshots = Vec::with_capacity(heads.len());
+        for (chain, head, public_key) in heads {
+            snapshots.push(Self::of(link, chain, head, public_key)?);
+        }
+        Ok(snapshots)
+    }
+
+    fn of(link: &Link, chain: String, head: (u64, Hash), public_key: String) -> Result<Self, Trouble> {
+        let pruned = pruned(link, &chain)?;
+        let last_row = link
+            .query_one("SELECT max(seq) FROM flow_events WHERE chain = $1", &[&chain])?
+            .try_get::<_, Option<i64>>(0)?;
+        let mut snapshot = Self {
+            head,
+            public_key,
+            last_row: last_row.map_or(pruned, i64::cast_unsigned),
+            first: pruned + 1,
+            checkpoints: Vec::new(),
+            unreadable: None,
+            chain,
+        };
+        let rows = link.query(
+            "SELECT seq, chain, hash, timestamp, kind, public_key, signature, heads FROM checkpoints
+             WHERE chain = $1 ORDER BY seq, id",
+            &[&snapshot.chain],
+        )?;
+        for row in rows {
+            let seq = row.try_get::<_, i64>(0)?.cast_unsigned();
+            let kind = Kind::parse(row.try_get(4)?);
+            let heads = OtherHead::list_from_text(row.try_get(7)?);
+            match kind.zip(heads) {
+                Some((kind, heads)) => snapshot.checkpoints.push(Checkpoint {
+                    chain: row.try_get(1)?,
+                    seq,
+                    hash: hash(&row, 2)?,
+                    timestamp: row.try_get(3)?,
+                    kind,
+                    public_key: row.try_get(5)?,
+                    heads,
+                    signature: row.try_get(6)?,
+                }),
+                None => snapshot.unreadable = Some(seq),
+            }
+        }
+        Ok(snapshot)
+    }
+}
+
+/// Place of the last row of a chain that a prune allows to be missing; 0 if nothing was pruned.
+pub(super) fn pruned(link: &Link, chain: &str) -> Result<u64, Trouble> {
+    let sql = "SELECT coalesce(max(seq), 0) FROM checkpoints WHERE kind = 'prune' AND chain = $1";
+    Ok(link.query_one(sql, &[&chain])?.try_get::<_, i64>(0)?.cast_unsigned())
+}

@@ -1,0 +1,76 @@
+//! The sweeper: closes commands that a process left open when it died.
+//!
+//! A command belongs to the process that opened it; while that one lives nobody touches it. Two
+//! sweepers may run at once: closing is conditional on the command being open, so one event results.
+
+use countersign_gateway::audit::RecordError;
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, RequestId};
+use countersign_gateway::limits;
+
+use super::{PgStore, WRITER_GONE, approvals, sessions, trouble};
+use crate::sqlite::sweep::Orphan;
+
+impl PgStore {
+    /// Closes abandoned commands, and sessions that lived in a process that is gone; gives the number of
+    /// commands. A command that waits for an answer is not abandoned: it lies here until somebody decides
+    /// and its caller comes back. Cheap when none is open. Blocks.
+    pub fn sweep_abandoned(&self, now: Timestamp, ids: &IdSource) -> Result<usize, RecordError> {
+        self.sweep_sessions(now, ids)?;
+        let mut waiting = Vec::new();
+        for orphan in self.orphans(now)? {
+            let change = orphan.closing(now, ids);
+            waiting.push(self.send(change)?);
+        }
+        let mut closed = 0;
+        for outcome in waiting {
+            let receipt = outcome
+                .blocking_recv()
+                .unwrap_or_else(|_| Err(RecordError::Unavailable(WRITER_GONE.to_owned())));
+            match receipt {
+                Ok(receipt) => closed += usize::from(receipt.last_event.is_some()),
+                // Decided at this moment; the next sweep sees what it came to.
+                Err(RecordError::ApprovalMoved) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(closed)
+    }
+
+    fn orphans(&self, now: Timestamp) -> Result<Vec<Orphan>, RecordError> {
+        // What was denied is told to the caller that comes back, who is given a day to do so.
+        let unheard = now.as_millis() - i64::try_from(limits::APPROVAL_USABLE_FOR.as_millis()).unwrap_or(i64::MAX);
+        let sql = "SELECT owner, request_id, digest, correlation_id, opened_at_ms, abandoned, process,
+                 session_id, rpc_id, rpc_digest
+             FROM open_commands WHERE NOT EXISTS
+                 (SELECT 1 FROM approvals WHERE approvals.owner = open_commands.owner
+                     AND approvals.request_id = open_commands.request_id AND parks
+                     AND (state IN ('pending', 'approved')
+                         OR state IN ('denied', 'expired') AND resolved_at_ms > $1))
+             ORDER BY opened_at_ms LIMIT 500";
+        let orphans = self.readers.read(|link| {
+            let mut orphans = Vec::new();
+            for row in link.query(sql, &[&unheard])? {
+                if self.site.node.is_alive(link, &row.try_get::<_, String>(6)?)? {
+                    continue;
+                }
+                let mut orphan = Orphan {
+                    owner: CredentialId::trusted(row.try_get::<_, String>(0)?),
+                    request_id: RequestId::trusted(row.try_get::<_, String>(1)?),
+                    digest: row.try_get(2)?,
+                    correlation_id: CorrelationId::trusted(row.try_get::<_, String>(3)?),
+                    opened_at: Timestamp::from_millis(row.try_get(4)?),
+                    abandoned: row.try_get(5)?,
+                    asked: sessions::read_asked(&row, 7)?,
+                    question: None,
+                };
+                let rest = "WHERE owner = $1 AND request_id = $2 ORDER BY created_at_ms DESC, arrival DESC LIMIT 1";
+                let key = (orphan.owner.as_str(), orphan.request_id.as_str());
+                orphan.question = approvals::select(link, rest, &[&key.0, &key.1])?.pop();
+                orphans.push(orphan);
+            }
+            Ok(orphans)
+        });
+        orphans.map_err(|error| trouble::unavailable(&error))
+    }
+}

@@ -1,0 +1,236 @@
+//! Proving the live record, while others write to it.
+//!
+//! Each chain is proved as far as its head stood at the start, in ranges. This node's own chain is judged by the key in
+//! the state directory, the others by the keys under which they stand in the database; then every chain is held against
+//! what the others' signed checkpoints say of it, its key included. Whoever rewrites a chain of another node, or
+//! replaces its key, contradicts a signature that is not in the database's hands.
+
+use std::collections::{HashMap, VecDeque};
+
+use countersign_gateway::audit::chain::Hash;
+
+use super::PgStore;
+use super::query::{COLUMNS, read_row};
+use super::readers::Readers;
+use super::snapshot::Snapshot;
+use super::trouble::Trouble;
+use crate::checkpoint::Checkpoint;
+use crate::prove::{self, Fault, Flaw, Report, Walk};
+use crate::sqlite::verify::{Progress, Range, VerifyError};
+
+/// Rows read at once.
+const RANGE_ROWS: u64 = 4_096;
+
+impl PgStore {
+    /// Proves rows, heads and checkpoints of all chains; the first flaw is the error. A range is one of this node's own
+    /// chain, and then only that is proved.
+    pub fn verify(&self, range: Range, progress: &(dyn Fn(Progress) + Sync)) -> Result<Report, VerifyError> {
+        verify(&self.readers, range, progress)
+    }
+}
+
+pub(super) fn verify(
+    readers: &Readers,
+    range: Range,
+    progress: &(dyn Fn(Progress) + Sync),
+) -> Result<Report, VerifyError> {
+    loop {
+        let chains = readers.read_at_once(Snapshot::all)?;
+        let firsts: Vec<u64> = chains.iter().map(|chain| chain.first).collect();
+        let rows_all = chains.iter().map(|it| it.last_row + 1 - it.first).sum();
+        let proof = Proof {
+            readers,
+            chains,
+            progress,
+            rows_done: 0,
+            rows_all,
+        };
+        let outcome = proof.run(range);
+        // Rows that a prune took meanwhile look like missing ones.
+        if outcome.is_err() {
+            let now = readers.read_at_once(Snapshot::all)?;
+            if now.iter().map(|chain| chain.first).ne(firsts) {
+                continue;
+            }
+        }
+        return outcome;
+    }
+}
+
+struct Proof<'a> {
+    readers: &'a Readers,
+    chains: Vec<Snapshot>,
+    progress: &'a (dyn Fn(Progress) + Sync),
+    rows_done: u64,
+    rows_all: u64,
+}
+
+impl Proof<'_> {
+    fn run(mut self, range: Range) -> Result<Report, VerifyError> {
+        let site = &self.readers.site;
+        let (own, own_key) = (site.node.name().to_owned(), site.key.public().to_owned());
+        let chains = std::mem::take(&mut self.chains);
+        let Some(mine) = chains.iter().find(|it| it.chain == own) else {
+            let last = self.readers.read(|link| {
+                let row = link.query_one("SELECT max(seq) FROM flow_events WHERE chain = $1", &[&own])?;
+                Ok(row.try_get::<_, Option<i64>>(0)?)
+            })?;
+            return Err(Fault::HeadChanged.at(last.unwrap_or(0).cast_unsigned()).into());
+        };
+        let mut report = self.prove(mine, range, &own_key)?;
+        if range != Range::ALL {
+            return Ok(report);
+        }
+        for chain in chains.iter().filter(|it| it.chain != own && it.head.0 > 0) {
+            let proved = self.prove(chain, Range::ALL, &chain.public_key);
+            report.others.push(proved.map_err(|error| named(error, &chain.chain))?);
+        }
+        self.prove_ties(&chains)?;
+        Ok(report)
+    }
+
+    fn prove(&mut self, chain: &Snapshot, range: Range, key: &str) -> Result<Report, VerifyError> {
+        if let Some(seq) = chain.unreadable {
+            return Err(Fault::BadSignature.at(seq).into());
+        }
+        prove::prove_signatures(&chain.checkpoints, key)?;
+        let (head, head_hash) = chain.head;
+        let first = range.first.unwrap_or(chain.first).max(chain.first);
+        let last = range.last.unwrap_or(head).min(head);
+        let prev = if first == chain.first {
+            prove::start(first, &chain.checkpoints)?
+        } else {
+            self.hash_before(chain, first)?
+        };
+        let reached = self.walk(chain, first, last, prev)?;
+        if first == chain.first && last == head {
+            prove_end(chain, head, head_hash, reached)?;
+            prove::prove_spacing(&chain.checkpoints, first, head)?;
+        }
+        Ok(Report {
+            chain: chain.chain.clone(),
+            first_seq: first,
+            last_seq: last,
+            last_hash: reached,
+            rows: (last + 1).saturating_sub(first),
+            checkpoints: chain.checkpoints.len() as u64,
+            public_key: key.to_owned(),
+            others: Vec::new(),
+        })
+    }
+
+    /// Proves the rows from `first` to `last`; gives the hash of the last.
+    fn walk(&mut self, chain: &Snapshot, first: u64, last: u64, prev: Hash) -> Result<Hash, VerifyError> {
+        let ahead: VecDeque<Checkpoint> = chain
+            .checkpoints
+            .iter()
+            .filter(|it| (first..=last).contains(&it.seq))
+            .cloned()
+            .collect();
+        let mut walk = Walk::new(first, prev, ahead);
+        while walk.next() <= last {
+            let from = walk.next();
+            let to = last.min(from + RANGE_ROWS - 1);
+            for row in self.rows(&chain.chain, from, to)? {
+                walk.step(&row.as_link())?;
+            }
+            if walk.next() == from {
+                break;
+            }
+            self.rows_done += walk.next() - from;
+            (self.progress)(Progress {
+                rows_done: self.rows_done,
+                rows_all: self.rows_all,
+            });
+        }
+        if walk.next() > last {
+            return Ok(walk.prev());
+        }
+        let fault = if chain.last_row >= walk.next() {
+            Fault::Missing
+        } else {
+            Fault::Truncated { should_reach: last }
+        };
+        Err(fault.at(walk.next()).into())
+    }
+
+    fn rows(&self, chain: &str, from: u64, to: u64) -> Result<Vec<countersign_gateway::audit::row::Row>, Trouble> {
+        let sql = format!("SELECT {COLUMNS} FROM flow_events WHERE chain = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq");
+        self.readers
+            .read(|link| link.all(&sql, &[&chain, &from.cast_signed(), &to.cast_signed()], read_row))
+    }
+
+    fn hash_before(&self, chain: &Snapshot, seq: u64) -> Result<Hash, VerifyError> {
+        let before = self.rows(&chain.chain, seq - 1, seq - 1)?;
+        Ok(before.first().map(|row| row.hash).ok_or(Fault::Missing.at(seq - 1))?)
+    }
+
+    /// Every chain must still be what the checkpoints of the others say it was.
+    fn prove_ties(&self, chains: &[Snapshot]) -> Result<(), VerifyError> {
+        let known: HashMap<&str, &Snapshot> = chains.iter().map(|it| (it.chain.as_str(), it)).collect();
+        let (mut names, mut seqs, mut hashes) = (Vec::new(), Vec::new(), Vec::new());
+        let said = chains.iter().flat_map(|it| &it.checkpoints).flat_map(|it| &it.heads);
+        for head in said {
+            let chain = known.get(head.chain.as_str());
+            let Some(chain) = chain.filter(|chain| chain.last_row >= head.seq) else {
+                let should_reach = head.seq;
+                let from = chain.map_or(1, |chain| chain.last_row + 1);
+                return Err(Fault::Truncated { should_reach }.at(from).of(&head.chain).into());
+            };
+            if chain.public_key != head.public_key {
+                return Err(Fault::OtherKey.at(head.seq).of(&head.chain).into());
+            }
+            if head.seq >= chain.first {
+                names.push(head.chain.as_str());
+                seqs.push(head.seq.cast_signed());
+                hashes.push(head.hash.as_bytes().as_slice());
+            }
+        }
+        // A row that belongs to no chain was put there, or taken out of one.
+        let stray = self.readers.read(|link| {
+            link.first(
+                "SELECT chain, seq FROM flow_events
+                 WHERE NOT EXISTS (SELECT 1 FROM chain_heads WHERE chain_heads.chain = flow_events.chain)
+                 ORDER BY chain, seq LIMIT 1",
+                &[],
+                |row| Ok((row.try_get::<_, String>(0)?, row.try_get::<_, i64>(1)?.cast_unsigned())),
+            )
+        })?;
+        if let Some((chain, seq)) = stray {
+            return Err(Fault::HeadChanged.at(seq).of(&chain).into());
+        }
+        let other = self.readers.read(|link| {
+            link.first(
+                "SELECT said.chain, said.seq FROM unnest($1::text[], $2::bigint[], $3::bytea[]) AS said (chain, seq, hash)
+                     LEFT JOIN flow_events ON flow_events.chain = said.chain AND flow_events.seq = said.seq
+                 WHERE flow_events.hash IS DISTINCT FROM said.hash ORDER BY said.chain, said.seq LIMIT 1",
+                &[&names, &seqs, &hashes],
+                |row| Ok((row.try_get::<_, String>(0)?, row.try_get::<_, i64>(1)?.cast_unsigned())),
+            )
+        })?;
+        match other {
+            Some((chain, seq)) => Err(Fault::CheckpointMismatch.at(seq).of(&chain).into()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The head row must name the last row, and no checkpoint may lie beyond it.
+fn prove_end(chain: &Snapshot, head: u64, head_hash: Hash, reached: Hash) -> Result<(), Flaw> {
+    let beyond = chain.checkpoints.last().map_or(0, |it| it.seq);
+    if beyond > head {
+        return Err(Fault::Truncated { should_reach: beyond }.at(head + 1));
+    }
+    if chain.last_row != head || head_hash != reached {
+        return Err(Fault::HeadChanged.at(head));
+    }
+    Ok(())
+}
+
+/// The same error, which says in which chain.
+fn named(error: VerifyError, chain: &str) -> VerifyError {
+    match error {
+        VerifyError::Flawed(flaw) => VerifyError::Flawed(flaw.of(chain)),
+        VerifyError::Read { source } => VerifyError::Read { source },
+    }
+}

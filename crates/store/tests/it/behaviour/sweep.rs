@@ -1,0 +1,60 @@
+//! Commands that a dead process left open are closed; a living one keeps its own.
+
+use countersign_gateway::audit::Record;
+use countersign_gateway::audit::reading::Filter;
+use countersign_gateway::ids::RequestId;
+use serde_json::{Value, json};
+
+use super::super::bench::{Bench, NOON, block_on, commit, noon, owner, verify};
+use super::crash;
+
+#[test]
+fn a_command_of_a_dead_process_is_closed_as_abandoned() {
+    let bench = Bench::new();
+    // The child opens three commands, closes none and ends.
+    assert!(crash::child(&bench, 3).wait().unwrap().success());
+    let store = bench.open();
+    assert_eq!(store.sweep_abandoned(noon(), &bench.ids).unwrap(), 3);
+    assert_eq!(store.sweep_abandoned(noon(), &bench.ids).unwrap(), 0);
+    verify(&store).unwrap();
+    let records = store.query_commands(&Filter::everything()).unwrap();
+    let records: Vec<_> = records.into_iter().map(Result::unwrap).collect();
+    assert_eq!(records.len(), 3);
+    let events = store.query_events(&Filter::everything()).unwrap();
+    for (record, event) in records.iter().zip(&events[6..]) {
+        let expected = json!({
+            "request_id": record["request_id"], "status": "failed", "error_code": "ABANDONED",
+            "audit_id": event.event_id, "timestamp": NOON,
+        });
+        assert_eq!(record, &expected);
+        let id = RequestId::trusted(record["request_id"].as_str().unwrap());
+        let stored = block_on(store.command(&owner(), &id)).unwrap().unwrap();
+        let result: Value = serde_json::from_str(&stored.end.unwrap().result).unwrap();
+        assert_eq!(result, expected);
+    }
+}
+
+#[test]
+fn an_open_command_of_a_living_process_is_left_alone() {
+    let bench = Bench::new();
+    let store = bench.open();
+    commit(&store, bench.opening("r1", "d1")).unwrap();
+    let other = bench.open();
+    assert_eq!(other.sweep_abandoned(noon(), &bench.ids).unwrap(), 0);
+    commit(&store, bench.closing("r1", "d1", "ok")).unwrap();
+}
+
+#[test]
+fn two_sweepers_close_a_command_once() {
+    let bench = Bench::new();
+    assert!(crash::child(&bench, 20).wait().unwrap().success());
+    let stores = [bench.open(), bench.open(), bench.open()];
+    let closed: usize = std::thread::scope(|scope| {
+        let sweeps = stores
+            .each_ref()
+            .map(|store| scope.spawn(|| store.sweep_abandoned(noon(), &bench.ids).unwrap()));
+        sweeps.into_iter().map(|sweep| sweep.join().unwrap()).sum()
+    });
+    assert_eq!(closed, 20);
+    assert_eq!(verify(&stores[0]).unwrap().rows, 60);
+}

@@ -1,0 +1,245 @@
+//! Every way to change a record behind its back is found, and named by place and kind.
+
+use countersign_store::Store;
+use countersign_store::prove::{Fault, Flaw};
+use countersign_store::sqlite::verify::{Range, VerifyError};
+
+use super::super::bench::{Bench, commit, fill, later, verify};
+
+const ROWS: u64 = 20;
+
+/// Fills a record, changes it by SQL without its triggers, and gives what verifying finds.
+fn flaw_after(statement: &str) -> Option<Flaw> {
+    flaw_of(ROWS, statement)
+}
+
+fn flaw_of(rows: u64, statement: &str) -> Option<Flaw> {
+    let bench = Bench::new();
+    fill(&bench, &bench.open(), rows);
+    bench.force(statement);
+    found(&bench.open())
+}
+
+fn found(store: &Store) -> Option<Flaw> {
+    match verify(store) {
+        Ok(_) => None,
+        Err(VerifyError::Flawed(flaw)) => Some(flaw),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn at(seq: u64, fault: Fault) -> Option<Flaw> {
+    let chain = None;
+    Some(Flaw { seq, fault, chain })
+}
+
+#[test]
+fn an_untouched_record_is_sound() {
+    assert_eq!(flaw_after(""), None);
+}
+
+#[test]
+fn one_changed_byte_in_any_column_is_found() {
+    for change in [
+        "event_id = replace(event_id, '-', '+')",
+        "timestamp = replace(timestamp, '2026', '2025')",
+        "correlation_id = correlation_id || 'x'",
+        "actor_type = 'human'",
+        "actor_id = 'Local'",
+        "event_type = 'command.validated'",
+        "approval_state = 'approved'",
+        "payload = replace(payload, '7', '8')",
+        "hash = zeroblob(32)",
+    ] {
+        let statement = format!("UPDATE flow_events SET {change} WHERE seq = 7");
+        assert_eq!(flaw_after(&statement), at(7, Fault::Changed), "{change}");
+    }
+    let prev = "UPDATE flow_events SET prev_hash = zeroblob(32) WHERE seq = 7";
+    assert_eq!(flaw_after(prev), at(7, Fault::Changed));
+    // Where chains are apart, the row is missed in its own.
+    let flaw = flaw_after("UPDATE flow_events SET chain = 'another' WHERE seq = 7").unwrap();
+    assert!(
+        flaw == at(7, Fault::Changed).unwrap() || flaw == at(7, Fault::Missing).unwrap(),
+        "{flaw}"
+    );
+}
+
+#[test]
+fn a_deleted_row_is_missing() {
+    for seq in [1, 7, 19] {
+        let statement = format!("DELETE FROM flow_events WHERE seq = {seq}");
+        assert_eq!(flaw_after(&statement), at(seq, Fault::Missing));
+    }
+}
+
+#[test]
+fn swapped_rows_are_reordered() {
+    let swap = "UPDATE flow_events SET seq = -1 WHERE seq = 7;
+                UPDATE flow_events SET seq = 7 WHERE seq = 9;
+                UPDATE flow_events SET seq = 9 WHERE seq = -1;";
+    let reordered = Fault::Reordered { written_at: 9 };
+    assert_eq!(flaw_after(swap), at(7, reordered));
+}
+
+#[test]
+fn a_row_that_is_linked_again_gives_itself_away_behind() {
+    // The hash of row 7 is made to fit; the one behind it still names the old hash.
+    let bench = Bench::new();
+    fill(&bench, &bench.open(), ROWS);
+    let store = bench.open();
+    let row = store.tail(6).unwrap().swap_remove(0);
+    drop(store);
+    let mut columns = row.as_link().columns;
+    columns.payload = "{}";
+    let hash = countersign_gateway::audit::chain::link(&row.prev_hash, 7, &columns);
+    let hash = bench.bytes(&hash.to_hex());
+    bench.force(&format!(
+        "UPDATE flow_events SET payload = '{{}}', hash = {hash} WHERE seq = 7"
+    ));
+    assert_eq!(found(&bench.open()), at(8, Fault::Unlinked));
+}
+
+#[test]
+fn a_cut_tail_is_truncated() {
+    let truncated = Fault::Truncated { should_reach: ROWS };
+    let rows_only = "DELETE FROM flow_events WHERE seq > 15";
+    assert_eq!(flaw_after(rows_only), at(16, truncated));
+    let all = "DELETE FROM flow_events";
+    assert_eq!(flaw_after(all), at(1, truncated));
+}
+
+#[test]
+fn a_cut_tail_with_a_fitting_head_runs_into_the_signed_stop() {
+    let statement = "DELETE FROM flow_events WHERE seq > 15;
+         UPDATE chain_heads SET seq = 15, hash = (SELECT hash FROM flow_events WHERE seq = 15);";
+    let truncated = Fault::Truncated { should_reach: ROWS };
+    assert_eq!(flaw_after(statement), at(16, truncated));
+}
+
+#[test]
+fn a_changed_head_is_found() {
+    for change in ["UPDATE chain_heads SET hash = zeroblob(32)", "DELETE FROM chain_heads"] {
+        assert_eq!(flaw_after(change), at(ROWS, Fault::HeadChanged), "{change}");
+    }
+    let longer = "UPDATE chain_heads SET seq = 25";
+    let truncated = Fault::Truncated { should_reach: 25 };
+    assert_eq!(flaw_after(longer), at(21, truncated));
+    // A head set back: the signed stop lies beyond it.
+    let shorter = "UPDATE chain_heads SET seq = 15, hash = (SELECT hash FROM flow_events WHERE seq = 15)";
+    let truncated = Fault::Truncated { should_reach: ROWS };
+    assert_eq!(flaw_after(shorter), at(16, truncated));
+}
+
+#[test]
+fn a_forged_checkpoint_is_found() {
+    for change in [
+        "seq = 19",
+        "hash = (SELECT hash FROM flow_events WHERE seq = 3)",
+        "timestamp = '2027-01-01T00:00:00.000Z'",
+        "kind = 'periodic'",
+        "public_key = substr(public_key, 2) || substr(public_key, 1, 1)",
+        "signature = substr(signature, 2) || substr(signature, 1, 1)",
+    ] {
+        let flaw = flaw_after(&format!("UPDATE checkpoints SET {change}")).unwrap();
+        assert_eq!(flaw.fault, Fault::BadSignature, "{change}");
+    }
+}
+
+#[test]
+fn a_forged_prune_does_not_excuse_missing_rows() {
+    let statement = "INSERT INTO checkpoints (chain, seq, hash, timestamp, kind, public_key, signature)
+             SELECT chain, 5, hash, timestamp, 'prune', public_key, signature FROM checkpoints;
+         DELETE FROM flow_events WHERE seq <= 5;";
+    assert_eq!(flaw_after(statement), at(5, Fault::BadSignature));
+}
+
+#[test]
+fn a_removed_checkpoint_is_missed() {
+    let statement = "DELETE FROM checkpoints WHERE seq = 1000";
+    let missing = Fault::CheckpointMissing;
+    assert_eq!(flaw_of(2_100, statement), at(1_000, missing));
+    assert_eq!(flaw_of(2_100, "DELETE FROM checkpoints"), at(1_000, missing));
+}
+
+#[test]
+fn long_records_are_proved_by_two_threads_alike() {
+    const LONG: u64 = 9_000;
+    assert_eq!(flaw_of(LONG, ""), None);
+    for seq in [1, 4_400, 4_499, 4_500, 4_501, 8_999] {
+        let change = format!("UPDATE flow_events SET payload = '{{}}' WHERE seq = {seq}");
+        assert_eq!(flaw_of(LONG, &change), at(seq, Fault::Changed));
+        let delete = format!("DELETE FROM flow_events WHERE seq = {seq}");
+        assert_eq!(flaw_of(LONG, &delete), at(seq, Fault::Missing));
+    }
+}
+
+#[test]
+fn a_record_is_proved_while_others_write_and_prune() {
+    let bench = Bench::new();
+    let store = bench.open();
+    fill(&bench, &store, 3_000);
+    std::thread::scope(|scope| {
+        let writing = scope.spawn(|| {
+            for number in 0..1_500 {
+                commit(&store, bench.note(number)).unwrap();
+                if number % 300 == 0 {
+                    store.prune(later(), &bench.ids).unwrap();
+                }
+            }
+        });
+        while !writing.is_finished() {
+            verify(&store).unwrap();
+        }
+    });
+    verify(&store).unwrap();
+}
+
+#[test]
+fn a_part_of_the_record_is_proved_alone() {
+    let bench = Bench::new();
+    fill(&bench, &bench.open(), ROWS);
+    bench.force("UPDATE flow_events SET payload = '{}' WHERE seq = 7");
+    let store = bench.open();
+    let part = |first, last| Range {
+        first: Some(first),
+        last: Some(last),
+    };
+    assert_eq!(store.verify(part(8, 12), &|_| ()).unwrap().rows, 5);
+    assert_eq!(store.verify(part(1, 6), &|_| ()).unwrap().rows, 6);
+    assert!(store.verify(part(5, 8), &|_| ()).is_err());
+}
+
+#[test]
+fn plain_sql_cannot_change_delete_or_replace() {
+    let bench = Bench::new();
+    let store = bench.open();
+    fill(&bench, &store, ROWS);
+    for statement in [
+        "UPDATE flow_events SET payload = '{}' WHERE seq = 7",
+        "DELETE FROM flow_events WHERE seq = 7",
+        "DELETE FROM flow_events",
+    ] {
+        let refused = bench.run(statement).unwrap_err();
+        assert!(refused.contains("append-only"), "{refused}");
+    }
+    for statement in bench.replacements() {
+        let refused = bench.run(statement).unwrap_err();
+        assert!(refused.contains("append-only"), "{refused}");
+    }
+    drop(store);
+    for statement in ["UPDATE checkpoints SET seq = 1", "DELETE FROM checkpoints"] {
+        let refused = bench.run(statement).unwrap_err();
+        assert!(refused.contains("append-only"), "{refused}");
+    }
+}
+
+#[test]
+fn a_head_set_back_stops_writing() {
+    let bench = Bench::new();
+    fill(&bench, &bench.open(), ROWS);
+    bench
+        .run("UPDATE chain_heads SET seq = 5, hash = (SELECT hash FROM flow_events WHERE seq = 5)")
+        .unwrap();
+    let store = bench.open();
+    assert!(commit(&store, bench.note(1)).is_err());
+}
