@@ -79,10 +79,11 @@ pub(super) fn select(link: &Link, filter: &Filter, subject: Subject) -> Result<V
                          UNION SELECT correlation_id FROM open_commands WHERE request_id = ?)",
                     [id.clone(), id.clone()],
                 );
-                // What else happened in the job of that call is not of the call.
+                // What else happened in the job or the run of that call is not of the call.
                 question.also(
                     "coalesce(payload_text(payload, 'request_id'), CASE WHEN payload_text(payload, 'job_id') IS NULL
-                         AND event_type <> 'mcp.tool.requested' THEN ? ELSE '' END) = ?",
+                         AND payload_text(payload, 'run_id') IS NULL AND event_type NOT LIKE 'mcp.tool.%'
+                         THEN ? ELSE '' END) = ?",
                     [id.clone(), id.clone()],
                 );
             }

@@ -72,7 +72,8 @@ pub enum Durability {
     Process,
 }
 
-#[derive(Clone, Debug)]
+/// Not printed: the address of a database may hold a password.
+#[derive(Clone)]
 pub struct Options {
     pub durability: Durability,
     pub clock: Clock,

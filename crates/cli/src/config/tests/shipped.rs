@@ -26,9 +26,11 @@ fn is_configuration(text: &str) -> bool {
     let name = first.split(':').next().unwrap_or_default();
     let tops = crate::config::schema::json_schema();
     // A list of tools is a file of declared tools, a map of tools is ours.
+    let mut below = text.lines().skip_while(|line| !line.starts_with("tools:")).skip(1);
+    let first_tool = below.find(|line| !line.trim().is_empty() && !line.trim().starts_with('#'));
     tops["properties"].get(name).is_some()
         && first.contains(':')
-        && !text.contains("tools:\n  - ")
+        && !first_tool.is_some_and(|line| line.trim_start().starts_with("- "))
         && !text.contains("tools: [")
 }
 
