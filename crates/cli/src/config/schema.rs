@@ -136,6 +136,9 @@ mod tests {
         (
             "github",
             &[
+                "agent_token",
+                "agent_token_env",
+                "agent_token_file",
                 "api_url",
                 "token",
                 "token_env",
@@ -145,7 +148,7 @@ mod tests {
                 "webhook_secret_file",
             ],
         ),
-        ("kubernetes", &["kubeconfig"]),
+        ("kubernetes", &["agent_kubeconfig", "kubeconfig"]),
         ("database_lifecycle", &["url", "url_env", "url_file"]),
         (
             "limits",
@@ -158,6 +161,7 @@ mod tests {
                 "sessions_max",
             ],
         ),
+        ("runs", &["prompt", "timeout_seconds"]),
         ("telemetry", &["otlp_endpoint"]),
     ];
 

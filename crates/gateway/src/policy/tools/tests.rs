@@ -41,7 +41,7 @@ fn ruled(policies: &ToolPolicies, run: Option<&RunContext>, used: &ToolUse<'_>) 
 }
 
 #[test]
-fn what_ships_asks_about_secrets_and_databases() {
+fn what_ships_asks_about_secrets_and_databases_and_keeps_reports_to_runs() {
     let policies = ToolPolicies::new(Layers::built_in());
     let mut table = Vec::new();
     for tool in matrix::tools() {
@@ -68,6 +68,22 @@ fn what_ships_asks_about_secrets_and_databases() {
     assert_eq!(
         table,
         [
+            (
+                "run_status_report",
+                "absent built-in catalog outside of runs run_status_report"
+            ),
+            (
+                "self_improve_runs_list",
+                "absent built-in catalog outside of runs self_improve_*"
+            ),
+            (
+                "self_improve_run_lookup",
+                "absent built-in catalog outside of runs self_improve_*"
+            ),
+            (
+                "self_improve_session_get",
+                "absent built-in catalog outside of runs self_improve_*"
+            ),
             ("secret.sync.github_k8s", "ask built-in matrix secret.sync.*"),
             ("database.lifecycle create", "ask built-in matrix database.*"),
             ("database.lifecycle delete", "ask built-in matrix database.*"),
