@@ -35,6 +35,44 @@ pub struct ManualOrder {
     pub timeout_ms: Option<u64>,
 }
 
+/// Labels of an issue that are told.
+pub const LABELS_MAX: usize = 100;
+/// Characters of a label, and of the name of a project or a repository.
+pub const NAME_CHARS_MAX: usize = 128;
+/// Characters of an agent's key, and of a namespace.
+pub const KEY_CHARS_MAX: usize = 64;
+/// Characters of `owner/name`.
+pub const REPOSITORY_CHARS_MAX: usize = 140;
+
+impl ManualOrder {
+    /// What is empty, or longer than may be, with how long it may be.
+    fn too_long(&self) -> Option<(&'static str, usize)> {
+        let texts = [
+            ("repository", self.repository.as_deref(), REPOSITORY_CHARS_MAX),
+            ("project", self.project.as_deref(), NAME_CHARS_MAX),
+            ("label", self.label.as_deref(), NAME_CHARS_MAX),
+            ("agent_key", self.agent_key.as_deref(), KEY_CHARS_MAX),
+            ("namespace", self.namespace.as_deref(), KEY_CHARS_MAX),
+            ("title", self.title.as_deref(), limits::RUN_TITLE_CHARS_MAX),
+            (
+                "instructions",
+                self.instructions.as_deref(),
+                limits::RUN_INSTRUCTIONS_CHARS_MAX,
+            ),
+        ];
+        let labels = self
+            .labels
+            .iter()
+            .map(|label| ("labels", Some(label.as_str()), NAME_CHARS_MAX));
+        let is_off = |text: &str, max: usize| text.is_empty() || text.chars().count() > max;
+        texts
+            .into_iter()
+            .chain(labels)
+            .find(|(_, text, max)| text.is_some_and(|text| is_off(text, *max)))
+            .map(|(name, _, max)| (name, max))
+    }
+}
+
 /// Where people set runs off.
 #[derive(Clone)]
 pub struct ManualRuns {
@@ -49,6 +87,12 @@ impl ManualRuns {
         let bad = |message: String| Err(Refusal::new(ErrorCode::InvalidArguments, message));
         if let Some(label) = order.label.as_deref().filter(|label| !label.starts_with("run:")) {
             return bad(format!("`{label}` sets off no run; such labels begin with `run:`"));
+        }
+        if let Some((name, max)) = order.too_long() {
+            return bad(format!("`{name}` has 1 to {max} characters"));
+        }
+        if order.labels.len() > LABELS_MAX {
+            return bad(format!("an issue has at most {LABELS_MAX} labels"));
         }
         let time = order.timeout_ms.map_or(self.time, Duration::from_millis);
         if time.is_zero() || time > limits::RUN_TIME_MAX {

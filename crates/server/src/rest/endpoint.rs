@@ -55,6 +55,7 @@ pub(super) enum Access {
     Deciders,
     /// Agents and operators.
     Callers,
+    Operators,
 }
 
 /// What is answered.
@@ -97,6 +98,7 @@ impl Access {
             Self::Readers => &[Role::Operator, Role::Approver, Role::Viewer],
             Self::Deciders => &[Role::Operator, Role::Approver],
             Self::Callers => &[Role::Agent, Role::Operator],
+            Self::Operators => &[Role::Operator],
         }
     }
 
@@ -106,10 +108,9 @@ impl Access {
             return Ok(caller.clone());
         }
         match self {
-            Self::Everybody => {}
+            Self::Everybody | Self::Callers | Self::Operators => {}
             Self::Readers => drop(visitor.reader()?),
             Self::Deciders => drop(Decider::of(caller)?),
-            Self::Callers => {}
         }
         let roles: Vec<_> = self.roles().iter().map(|role| role.as_str()).collect();
         let message = format!(

@@ -167,7 +167,7 @@ fn refused() -> Value {
 /// Agents on the same machine may come without a token, where the configuration lets them.
 fn security(access: Access) -> Value {
     match access {
-        Access::Readers | Access::Deciders => json!([{"bearer": []}, {"login": []}]),
+        Access::Readers | Access::Deciders | Access::Operators => json!([{"bearer": []}, {"login": []}]),
         Access::Everybody | Access::Callers => json!([{"bearer": []}, {"login": []}, {}]),
     }
 }

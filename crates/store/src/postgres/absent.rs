@@ -1,5 +1,5 @@
 //! What is kept in a file only, so far: runs and their links, GitHub's deliveries, leases, databases of projects,
-//! secrets on their way, acts that are no commands or of services outside, and tokens of runs and jobs.
+//! secrets on their way, acts of services outside, and tokens of runs and jobs.
 //!
 //! Nothing of it can be written here, and that is said at once ([`refusal`]); so whoever asks finds none.
 
@@ -29,7 +29,6 @@ use crate::sqlite::tokens::{Made, TokenError};
 pub(super) fn refusal(change: &Change) -> Option<RecordError> {
     let what = [
         (!change.runs.is_empty() || !change.links.is_empty(), "runs"),
-        (change.act.is_some(), "acts that are no commands"),
         (!change.leases.is_empty(), "leases"),
         (
             !change.deliveries.is_empty() || !change.messages.is_empty(),

@@ -6,6 +6,7 @@
 //! export or prune block: call them off the async threads. Only [`site`] opens connections.
 
 mod absent;
+mod acts;
 mod approvals;
 mod bell;
 mod dump;

@@ -17,6 +17,7 @@ impl PgStore {
     /// and its caller comes back. Cheap when none is open. Blocks.
     pub fn sweep_abandoned(&self, now: Timestamp, ids: &IdSource) -> Result<usize, RecordError> {
         self.sweep_sessions(now, ids)?;
+        self.sweep_acts(now, ids)?;
         let mut waiting = Vec::new();
         for orphan in self.orphans(now)? {
             let change = orphan.closing(now, ids);

@@ -9,6 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use countersign_gateway::audit::act::ActChange;
 use countersign_gateway::audit::{Change, Committed, RecordError};
 use tokio::sync::oneshot;
 
@@ -295,7 +296,7 @@ fn apply(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
         return Ok(Err(refusal));
     }
     let is_plain = change.session.is_none() && change.approvals.is_empty();
-    if is_plain && change.jobs.is_empty() && change.notes.is_empty() {
+    if is_plain && change.jobs.is_empty() && change.notes.is_empty() && change.act.is_none() {
         return apply_rows(ledger, job);
     }
     // Rare beside commands, so only these pay for being able to take a part back.
@@ -332,6 +333,11 @@ fn moved(ledger: &Ledger<'_>, job: &Job) -> Result<Option<RecordError>, Trouble>
             return Ok(Some(RecordError::ApprovalMoved));
         }
     }
+    if let Some(act @ ActChange::Open(_)) = &job.change.act
+        && !ledger.write_act(act)?
+    {
+        return Ok(Some(RecordError::ApprovalMoved));
+    }
     for change in &job.change.jobs {
         if let Some(refused) = ledger.write_job(change)? {
             return Ok(Some(refused));
@@ -366,6 +372,15 @@ fn apply_rows(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
                 last_event: None,
             }));
         }
+    }
+    if let Some(act @ (ActChange::Told { .. } | ActChange::Close { .. })) = &job.change.act
+        && !ledger.write_act(act)?
+        && job.change.only_if_open
+    {
+        return Ok(Ok(Committed {
+            last_seq: ledger.head().seq,
+            last_event: None,
+        }));
     }
     ledger.touch_sessions(&job.change.touched)?;
     ledger.write_beats(&job.change.beats)?;

@@ -100,7 +100,7 @@ impl SqliteStore {
 }
 
 /// The end of an act whose process is gone: one event for each system that has not told how it went there.
-fn abandoned(act: &OpenAct, approval: Option<ApprovalRequest>, now: Timestamp, ids: &IdSource) -> Change {
+pub(crate) fn abandoned(act: &OpenAct, approval: Option<ApprovalRequest>, now: Timestamp, ids: &IdSource) -> Change {
     let event = |system: Option<&str>| act.ended(system, Ending::ABANDONED, Actor::system("sweeper"), now, ids);
     let mut events: Vec<_> = act.systems.iter().map(|system| event(Some(system))).collect();
     if events.is_empty() {
@@ -153,10 +153,10 @@ fn read(row: &Row<'_>) -> rusqlite::Result<OpenAct> {
     })
 }
 
-fn read_systems(text: &str) -> Vec<String> {
+pub(crate) fn read_systems(text: &str) -> Vec<String> {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-fn write_systems(systems: &[String]) -> String {
+pub(crate) fn write_systems(systems: &[String]) -> String {
     serde_json::Value::from(systems).to_string()
 }

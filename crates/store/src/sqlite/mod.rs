@@ -4,7 +4,7 @@
 //! in short transactions. Methods that read, prove, export or prune block: call them off the async
 //! threads. Only [`site`] opens the file.
 
-mod acts;
+pub(crate) mod acts;
 mod approvals;
 mod databases;
 mod delegations;

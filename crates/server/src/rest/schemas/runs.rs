@@ -2,6 +2,7 @@
 
 use countersign_gateway::limits::{REASON_CHARS_MAX, RUN_INSTRUCTIONS_CHARS_MAX, RUN_TIME_MAX, RUN_TITLE_CHARS_MAX};
 use countersign_gateway::run::lifecycle::{RunStatus, Runtime, TriggerKind, WaitState};
+use countersign_gateway::run::manual::{KEY_CHARS_MAX, LABELS_MAX, NAME_CHARS_MAX, REPOSITORY_CHARS_MAX};
 use serde_json::{Value, json};
 
 use super::{count, object, text, texts, time, words};
@@ -94,23 +95,26 @@ fn fields() -> Value {
 pub(super) fn order() -> Value {
     let name = |max: usize| json!({"type": "string", "minLength": 1, "maxLength": max});
     let number = json!({"type": "integer", "minimum": 1, "maximum": i64::MAX});
-    object(
+    let mut order = object(
         json!({
-            "repository": {"type": "string", "pattern": "^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$", "maxLength": 140},
-            "project": name(128),
+            "repository": {"type": "string", "pattern": "^[A-Za-z0-9._-]+/[A-Za-z0-9._-]+$", "maxLength": REPOSITORY_CHARS_MAX},
+            "project": name(NAME_CHARS_MAX),
             "issue_number": number,
             "pull_request_number": number,
-            "label": {"type": "string", "pattern": "^run:.+$", "maxLength": 128},
-            "agent_key": name(64),
+            "label": {"type": "string", "pattern": "^run:.+$", "maxLength": NAME_CHARS_MAX},
+            "agent_key": name(KEY_CHARS_MAX),
             "runtime": words(Runtime::ALL.iter().map(|runtime| runtime.as_str())),
-            "namespace": name(64),
-            "labels": {"type": "array", "items": name(128), "maxItems": 100},
+            "namespace": name(KEY_CHARS_MAX),
+            "labels": {"type": "array", "items": name(NAME_CHARS_MAX), "maxItems": LABELS_MAX},
             "title": name(RUN_TITLE_CHARS_MAX),
             "instructions": name(RUN_INSTRUCTIONS_CHARS_MAX),
             "timeout_ms": {"type": "integer", "minimum": 1, "maximum": RUN_TIME_MAX.as_millis() as u64},
         }),
         &[],
-    )
+    );
+    // An issue and a pull request are numbers of a repository.
+    order["dependentRequired"] = json!({"issue_number": ["repository"], "pull_request_number": ["repository"]});
+    order
 }
 
 pub(super) fn cancellation() -> Value {

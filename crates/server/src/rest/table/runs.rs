@@ -45,9 +45,9 @@ pub(in super::super) static ENDPOINTS: [Endpoint; 4] = [
         method: Method::Post,
         path: "/runs",
         name: "startRun",
-        summary: "Set a run off; it waits for its turn. Operators only. Where one with the same label waits for the same \
+        summary: "Set a run off; it waits for its turn. Where one with the same label waits for the same \
                   issue already, that one is answered.",
-        access: Access::Deciders,
+        access: Access::Operators,
         parameters: &[],
         body: Some("RunOrder"),
         answers: &[(202, Answer::Json("Run"))],
@@ -68,8 +68,8 @@ pub(in super::super) static ENDPOINTS: [Endpoint; 4] = [
         method: Method::Post,
         path: "/runs/{id}/cancel",
         name: "cancelRun",
-        summary: "Call a run back, and its job and its tokens with it. Operators only.",
-        access: Access::Deciders,
+        summary: "Call a run back, and its job and its tokens with it.",
+        access: Access::Operators,
         parameters: &[RUN],
         body: Some("RunCancellation"),
         answers: &[(200, Answer::Json("Run"))],

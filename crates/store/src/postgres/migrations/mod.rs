@@ -1,4 +1,5 @@
-//! The database's shape over time, on PostgreSQL: the same numbers and names as on SQLite, each step applied once.
+//! The database's shape over time, on PostgreSQL: each step applied once. Numbers and names are those
+//! of SQLite up to the jobs; what came later there comes here piece by piece.
 //!
 //! To add one, write the next `.sql` file here as well and append it to the list; a step that has shipped is never
 //! edited. Nodes may start at once: one applies the steps, the others wait for it.
@@ -13,6 +14,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("0004_logins.sql"),
     include_str!("0005_jobs.sql"),
     include_str!("0006_runs.sql"),
+    include_str!("0007_acts.sql"),
 ];
 
 /// Any number that nobody else uses as a lock.

@@ -1,0 +1,126 @@
+//! Acts that are no commands while they are done, and the end of those whose process is gone.
+
+use countersign_gateway::approval::request::ApprovalRequest;
+use countersign_gateway::audit::RecordError;
+use countersign_gateway::audit::act::{ActChange, OpenAct, UsedApproval};
+use countersign_gateway::audit::event::{Actor, ActorType};
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::{ApprovalId, CorrelationId, EventId, IdSource};
+use tokio_postgres::Row;
+
+use super::ledger::Ledger;
+use super::link::Link;
+use super::trouble::Trouble;
+use super::{PgStore, WRITER_GONE, approvals, trouble};
+use crate::sqlite::acts::{abandoned, read_systems, write_systems};
+
+const IS_GIVEN: &str = "SELECT 1 FROM approvals
+     WHERE approval_id = $1 AND version = $2 AND state = 'approved' FOR UPDATE";
+const OPEN: &str = "INSERT INTO open_acts (act_id, correlation_id, actor_type, actor_id, tool, action, approval_id,
+         run_id, systems, opened_at_ms, process)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING";
+const SYSTEMS: &str = "SELECT systems FROM open_acts WHERE act_id = $1 FOR UPDATE";
+const LEAVE_SYSTEMS: &str = "UPDATE open_acts SET systems = $2 WHERE act_id = $1";
+const CLOSE: &str = "DELETE FROM open_acts WHERE act_id = $1";
+const LEFT_OPEN: &str = "SELECT act_id, correlation_id, actor_type, actor_id, tool, action, approval_id, run_id,
+         systems, opened_at_ms, process
+     FROM open_acts ORDER BY opened_at_ms LIMIT 500";
+
+impl Ledger<'_> {
+    /// False where an act cannot be opened, or is open no longer.
+    pub(super) fn write_act(&self, change: &ActChange) -> Result<bool, Trouble> {
+        match change {
+            ActChange::Open(act) => self.open_act(act),
+            ActChange::Told { act, system } => {
+                let Some(row) = self.link.query_opt(SYSTEMS, &[&act.as_str()])? else {
+                    return Ok(false);
+                };
+                let mut systems = read_systems(row.try_get::<_, &str>(0)?);
+                systems.retain(|it| it != system);
+                let left = write_systems(&systems);
+                Ok(self.link.execute(LEAVE_SYSTEMS, &[&act.as_str(), &left])? == 1)
+            }
+            ActChange::Close { act } => Ok(self.link.execute(CLOSE, &[&act.as_str()])? == 1),
+        }
+    }
+
+    fn open_act(&self, act: &OpenAct) -> Result<bool, Trouble> {
+        if let Some(UsedApproval { id, version }) = &act.approval
+            && !self.link.exists(IS_GIVEN, &[&id.as_str(), &version.cast_signed()])?
+        {
+            return Ok(false);
+        }
+        let rows = self.link.execute(
+            OPEN,
+            &[
+                &act.id.as_str(),
+                &act.correlation_id.as_str(),
+                &act.actor.kind.as_str(),
+                &act.actor.id,
+                &act.tool,
+                &act.action,
+                &act.approval.as_ref().map(|used| used.id.as_str()),
+                &act.run_id,
+                &write_systems(&act.systems),
+                &act.opened_at.as_millis(),
+                &self.process(),
+            ],
+        )?;
+        Ok(rows == 1)
+    }
+}
+
+impl PgStore {
+    /// Ends acts whose process is gone. What they left half done is put right by their tools. Blocks.
+    pub(super) fn sweep_acts(&self, now: Timestamp, ids: &IdSource) -> Result<(), RecordError> {
+        let left = self.readers.read(|link| self.left_open(link));
+        for (act, approval) in left.map_err(|error| trouble::unavailable(&error))? {
+            let outcome = self.send(abandoned(&act, approval, now, ids))?.blocking_recv();
+            match outcome.unwrap_or_else(|_| Err(RecordError::Unavailable(WRITER_GONE.to_owned()))) {
+                // Somebody else gave its approval up at this moment; the next sweep ends it.
+                Ok(_) | Err(RecordError::ApprovalMoved) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Acts of processes that are gone, with the approvals that let them go.
+    fn left_open(&self, link: &Link) -> Result<Vec<(OpenAct, Option<ApprovalRequest>)>, Trouble> {
+        let mut left = Vec::new();
+        for row in link.query(LEFT_OPEN, &[])? {
+            if self.site.node.is_alive(link, row.try_get(10)?)? {
+                continue;
+            }
+            let act = read(&row)?;
+            let approval = match &act.approval {
+                Some(used) => approvals::select(link, "WHERE approval_id = $1", &[&used.id.as_str()])?.pop(),
+                None => None,
+            };
+            left.push((act, approval));
+        }
+        Ok(left)
+    }
+}
+
+fn read(row: &Row) -> Result<OpenAct, Trouble> {
+    let approval: Option<String> = row.try_get(6)?;
+    Ok(OpenAct {
+        id: EventId::trusted(row.try_get::<_, String>(0)?),
+        correlation_id: CorrelationId::trusted(row.try_get::<_, String>(1)?),
+        actor: Actor {
+            kind: ActorType::parse(row.try_get(2)?).unwrap_or(ActorType::System),
+            id: row.try_get(3)?,
+        },
+        tool: row.try_get(4)?,
+        action: row.try_get(5)?,
+        approval: approval.map(|id| UsedApproval {
+            id: ApprovalId::trusted(id),
+            // Only asked for when an act is opened.
+            version: 0,
+        }),
+        run_id: row.try_get(7)?,
+        systems: read_systems(row.try_get(8)?),
+        opened_at: Timestamp::from_millis(row.try_get(9)?),
+    })
+}
