@@ -66,7 +66,7 @@ export async function approving_by_mouse_lets_the_call_run(browser, site) {
   assert.ok(!existsSync(join(site.work, "made")));
   await page.waitForTimeout(900);
   await question.getByRole("button", { name: "Approve", exact: true }).click();
-  await question.getByText(/Approved.* by ana/).waitFor();
+  await question.getByText(/Approved.* by ana/).first().waitFor();
   const result = await call;
   assert.equal(result.status, "ok", JSON.stringify(result));
   assert.ok(existsSync(join(site.work, "made")));
@@ -193,7 +193,7 @@ export async function allowing_from_now_on_shows_the_rule_first(browser, site) {
   assert.ok(!readFileSync(site.config, "utf8").includes("touch"), "nothing is written before it was seen");
   await accessible(page, "the rule");
   await page.getByRole("button", { name: "Write the rule" }).click();
-  await page.getByText(/Approved.* by ana/).waitFor();
+  await page.getByText(/Approved.* by ana/).first().waitFor();
   assert.equal((await call).status, "ok");
   await until("the rule is in the file", () => readFileSync(site.config, "utf8").includes("touch"));
   const again = await agent.call("execute_process", touch("made"));
@@ -301,7 +301,7 @@ export async function it_works_without_scripts(browser, site) {
   await page.getByPlaceholder("Reason").press("Enter");
   assert.equal(new URL(page.url()).pathname, "/");
   await page.getByRole("button", { name: "Approve", exact: true }).click();
-  await page.getByText(/Approved.* by ana/).waitFor();
+  await page.getByText(/Approved.* by ana/).first().waitFor();
   assert.equal((await call).status, "ok");
 }
 
@@ -420,7 +420,7 @@ export async function a_job_is_followed_from_its_task_to_its_end(browser, site) 
   await asked.locator(".notice").getByRole("link", { name: /git commit/ }).click();
   await asked.waitForTimeout(900);
   await asked.getByRole("button", { name: "Approve", exact: true }).click();
-  await asked.getByText(/Approved.* by ana/).waitFor();
+  await asked.getByText(/Approved.* by ana/).first().waitFor();
   await talk.getByText("Done: prices are added up in cents").waitFor();
   const tiles = page.locator(".tiles");
   await tiles.getByText("done", { exact: true }).waitFor();

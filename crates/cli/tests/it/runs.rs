@@ -36,7 +36,8 @@ fn bench() -> Bench {
          kubernetes: {{agent_kubeconfig: '/agents/{{namespace}}.yaml'}}\n\
          runs: {{prompt: \"{{{{ instructions }}}}\\nfor {{{{ repository }}}}#{{{{ issue_number }}}}\"}}\n\
          policies:\n  labels:\n    'run:dev': {{agent: mine, agent_key: dev}}\n    'run:dev:revise': {{agent: mine}}\n    \
-         'run:ops': {{agent_key: sre, runtime: full-env}}\n    'run:lost': {{agent: nowhere}}\n",
+         'run:ops': {{agent_key: sre, runtime: full-env}}\n    'run:lost': {{agent: nowhere}}\n    \
+         'run:look': {{agent: mine, tools: {{execute_command: {{approval: deny}}}}}}\n",
         agent.display(),
     );
     bench.config(&config)
@@ -239,6 +240,17 @@ fn a_question_of_a_runs_agent_stops_its_clock_until_it_is_answered() {
         "{story:?}"
     );
     web.stop();
+}
+
+#[test]
+fn what_a_runs_label_denies_its_agent_is_denied_without_a_question() {
+    let bench = bench();
+    let web = Web::serve(&bench);
+    let run = start(&bench, "run:look", "ask");
+    let ended = until_status(&bench, &run, "succeeded");
+    let told = story(&bench, &ended);
+    assert!(!told.contains(&"approval.requested".to_owned()), "{told:?}");
+    drop(web);
 }
 
 #[test]

@@ -28,7 +28,7 @@ use crate::job::session::JobSession;
 use crate::job::state::{ErrorDetails, Job};
 use crate::job::supervise::Judge;
 use crate::limits;
-use crate::policy::actor::Context;
+use crate::policy::actor::RunContext;
 use crate::policy::acts::{self, ActQuestion, ActVerdict};
 use crate::policy::agents::{self, Judged};
 use crate::policy::tools::ToolUse;
@@ -336,7 +336,8 @@ impl Judge for Gateway {
         let in_force = self.in_force();
         let task = TaskApproval::from_json(&session.config["approvalPolicy"]);
         let policy = agents::for_task(&in_force.policy, task.as_ref());
-        let context = Context::of_role(Role::Agent);
+        let run = session.config.get("run").map(RunContext::from_recorded);
+        let context = policy.tools.context(Role::Agent, run.as_ref());
         let judgement = agents::judge(
             &policy,
             &context,

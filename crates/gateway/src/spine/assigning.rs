@@ -15,6 +15,7 @@ use crate::run::profile::{Asked, Profile};
 use crate::run::prompt::PromptTemplate;
 use crate::run::state::Run;
 use crate::run::steward::Work;
+use crate::session::Role;
 
 impl Policies for Gateway {
     fn profile(&self, asked: &Asked<'_>) -> Profile {
@@ -69,7 +70,10 @@ impl Gateway {
             timeout_ms: Some(timeout.max(1)),
             ..JobInput::of_prompt(&template.fill(run))
         };
+        let context = run.context();
         let config = json!({
+            // Whom policy looks at when the agent itself asks.
+            "run": policy.tools.context(Role::Agent, Some(&context)).recorded(),
             "model": model(run), "cwd": place.cwd.path.to_string_lossy(),
             "approvalPolicy": policy.approval.mode.as_str(), "sandboxPolicy": policy.command.sandbox.as_str(),
             "timeout": timeout, "run_id": run.id.as_str(),
