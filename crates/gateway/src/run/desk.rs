@@ -216,8 +216,13 @@ impl RunDesk {
         if order.issue_number.or(order.pull_request_number).is_some() && order.repository.is_none() {
             return bad("a run for an issue or a pull request names its repository, as `owner/name`");
         }
-        if order.issue_number == Some(0) || order.pull_request_number == Some(0) {
-            return bad("issues and pull requests are numbered from 1");
+        let numbers = [order.issue_number, order.pull_request_number];
+        if numbers
+            .into_iter()
+            .flatten()
+            .any(|number| number == 0 || i64::try_from(number).is_err())
+        {
+            return bad("issues and pull requests are numbered from 1, and not without end");
         }
         if order.repository.as_deref().is_some_and(|name| !is_repository(name)) {
             return bad("a repository is named `owner/name`");

@@ -4,7 +4,9 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use countersign_gateway::approval::request::ApprovalRequest;
+use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::RunId;
+use countersign_gateway::limits::REASON_CHARS_MAX;
 use countersign_gateway::run::desk::end;
 use countersign_gateway::run::keeping::RunFilter;
 use countersign_gateway::run::lifecycle::{RunStatus, Runtime};
@@ -153,6 +155,10 @@ struct Cancellation {
 
 pub(super) async fn cancel(asked: Asked) -> Result<Response, Failure> {
     let Cancellation { reason } = asked.body()?;
+    if !(1..=REASON_CHARS_MAX).contains(&reason.chars().count()) {
+        let message = format!("`reason` has 1 to {REASON_CHARS_MAX} characters");
+        return Err(Refusal::new(ErrorCode::InvalidArguments, message).into());
+    }
     let desk = &asked.api.office.runs.desk;
     let run = desk.cancel(&asked.caller.actor, &named(&asked), &reason).await?;
     Ok(Json(view::whole(&run, asked.api.clock.now())).into_response())
