@@ -173,9 +173,20 @@ fn a_question_of_a_lost_agent_is_taken_back() {
             let Some((stage, job)) = cut(player, Moment::Question, victim) else {
                 return;
             };
-            // The agent is told that it was cut off; this model does not ask again then.
             let withdrawn = "SELECT count(*) FROM approvals WHERE state = 'withdrawn'";
             eventually("the question is taken back", || stage.bench.count(withdrawn) == 1);
+            // The agent is told that it was cut off, and this model does not ask again then; one that was lost
+            // before it had kept anything begins again, and asks anew.
+            let pending = "SELECT count(*) FROM approvals WHERE state = 'pending'";
+            let open = "SELECT count(*) FROM jobs WHERE status IN ('pending', 'running')";
+            let (mut asks_anew, is_over) = (false, || stage.bench.count(open) == 0);
+            eventually("it ends, or asks anew", || {
+                asks_anew = stage.bench.count(pending) == 1;
+                asks_anew || is_over()
+            });
+            if asks_anew {
+                stage.decide("deny");
+            }
             let ended = stage.until_ended(&job);
             assert!(
                 !stage.bench.work().join("done").exists(),
