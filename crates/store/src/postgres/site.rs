@@ -39,9 +39,9 @@ pub(super) struct Site {
 pub enum OpenError {
     #[error(transparent)]
     Directory(#[from] state_directory::OpenError),
-    #[error("the address of the database cannot be read: {source}")]
+    #[error("the address of the database cannot be read")]
     Address { source: tokio_postgres::Error },
-    #[error("the database cannot be opened: {source}")]
+    #[error("the database cannot be opened")]
     Connect { source: Trouble },
     #[error(transparent)]
     Migrate(#[from] MigrateError),

@@ -5,8 +5,9 @@ use tokio_postgres::error::{DbError, SqlState};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
+    // Its sentence holds the causes; as a source they would be told twice.
     #[error("{}", told(.0))]
-    Database(#[from] tokio_postgres::Error),
+    Database(tokio_postgres::Error),
     #[error("the database does not answer")]
     TimedOut,
     #[error("the connections to the database were ended")]
@@ -29,6 +30,12 @@ pub enum Trouble {
     /// The same, and the answer is no.
     #[error("the connection to the database was lost and nothing was written")]
     Undone,
+}
+
+impl From<tokio_postgres::Error> for Trouble {
+    fn from(error: tokio_postgres::Error) -> Self {
+        Self::Database(error)
+    }
 }
 
 impl Trouble {

@@ -24,9 +24,9 @@ const LOCK: i64 = 0x636f_756e_7465_7273;
 pub enum MigrateError {
     #[error("the database has version {found}, this program knows {known}: it was written by a newer program")]
     Newer { found: usize, known: usize },
-    #[error("the database's version cannot be read: {source}")]
+    #[error("the database's version cannot be read")]
     Read { source: Trouble },
-    #[error("the database cannot be brought to version {to}: {source}")]
+    #[error("the database cannot be brought to version {to}")]
     Apply { to: usize, source: Trouble },
 }
 
