@@ -51,7 +51,6 @@ use crate::sqlite::verify::{Progress, Range, VerifyError};
 use crate::wake::{Doorbell, Knock};
 use crate::{Options, PgStore, SqliteStore, postgres, sqlite};
 
-#[expect(clippy::large_enum_variant, reason = "a process has one")]
 pub enum Store {
     Sqlite(SqliteStore),
     Postgres(PgStore),

@@ -5,12 +5,15 @@
 //! lives as long as it says so ([`node`]), and a connection may go at any moment ([`writer`]). Methods that read, prove,
 //! export or prune block: call them off the async threads. Only [`site`] opens connections.
 
-mod absent;
 mod acts;
 mod approvals;
 mod bell;
+mod cells;
+mod databases;
+mod delegations;
 mod dump;
 mod exchanges;
+mod github;
 mod jobs;
 mod ledger;
 mod link;
@@ -22,6 +25,8 @@ mod prune;
 mod query;
 mod readers;
 mod reading;
+mod runs;
+mod secrets;
 mod sessions;
 pub mod site;
 mod snapshot;
@@ -32,8 +37,8 @@ mod verify;
 mod writer;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -61,6 +66,8 @@ pub struct PgStore {
     site: Arc<Site>,
     readers: Arc<Readers>,
     queue: Option<SyncSender<Box<Job>>>,
+    /// Copies of the tokens that somebody looks into.
+    tokens_seen: Mutex<Vec<Weak<Mutex<tokens::Seen>>>>,
     writer: Option<JoinHandle<()>>,
 }
 
@@ -82,6 +89,7 @@ impl PgStore {
             readers: Arc::new(Readers::new(Arc::clone(&site))),
             site,
             queue: Some(queue),
+            tokens_seen: Mutex::default(),
             writer: Some(writer),
         })
     }

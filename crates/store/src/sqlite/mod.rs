@@ -6,6 +6,7 @@
 
 pub(crate) mod acts;
 mod approvals;
+mod cells;
 mod databases;
 mod delegations;
 pub mod dump;
