@@ -110,3 +110,21 @@ fn questions_to_a_long_record_are_answered_by_an_index() {
         }
     }
 }
+
+#[test]
+fn an_index_over_payloads_is_made_again_by_several_workers_as_a_restore_does() {
+    let Some(cluster) = crate::postgres::cluster() else {
+        return;
+    };
+    let database = cluster.database();
+    let state = tempfile::tempdir().unwrap();
+    countersign_store::db::migrate(state.path(), Some(&database.socket_url)).unwrap();
+    cluster.run(&database, &FILL.replace("ROWS", "5000")).unwrap();
+    let willing = "SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0";
+    for statement in [
+        "REINDEX INDEX flow_events_by_request_id",
+        "SELECT count(*) FROM flow_events WHERE payload_text(payload, 'status') = 'x'",
+    ] {
+        cluster.run(&database, &format!("{willing}; {statement}")).unwrap();
+    }
+}
