@@ -4,6 +4,7 @@
 
 mod chance;
 mod codex;
+mod other_agents;
 mod others;
 mod recovery;
 mod returning;

@@ -49,7 +49,13 @@ const NEWS_KEPT: usize = 1_024;
 
 /// Port: the agents of this installation.
 pub trait Agents: Send + Sync + 'static {
+    /// For a job that begins or is taken up.
     fn find(&self, name: &str) -> Option<Agent>;
+
+    /// For what a job left, also of an agent that is offered no more.
+    fn known(&self, name: &str) -> Option<Agent> {
+        self.find(name)
+    }
 
     /// Variables that a job's agent is given besides its own, by the run that it works in.
     fn grants(&self, job: &Job) -> Pending<BTreeMap<String, String>>;
@@ -61,11 +67,15 @@ pub trait Endpoints: Send + Sync + 'static {
     /// was given is good for nothing from now on.
     fn open(&self, job: &Job) -> Pending<Option<Endpoint>>;
 
+    /// What an earlier life of the job was given stays good: its agent outlived whoever looked after it, and
+    /// knows no other. False where there is nothing to keep.
+    fn keep(&self, job: &Job) -> Pending<bool>;
+
     /// This process looks after the job no more: what its agent was given here ends, with all that was
     /// begun through it.
     fn close(&self, job: &JobId) -> Pending<()>;
 
-    /// Closes what was given to jobs that nobody looks after: their process is gone.
+    /// Closes what was given to jobs that nobody looks after, unless an agent of theirs outlived that.
     fn sweep(&self) -> Pending<()>;
 }
 
@@ -75,6 +85,10 @@ pub struct NoWayBack;
 impl Endpoints for NoWayBack {
     fn open(&self, _job: &Job) -> Pending<Option<Endpoint>> {
         Box::pin(async { None })
+    }
+
+    fn keep(&self, _job: &Job) -> Pending<bool> {
+        Box::pin(async { false })
     }
 
     fn close(&self, _job: &JobId) -> Pending<()> {
