@@ -15,6 +15,7 @@ pub mod postgres;
 pub mod process;
 pub mod prove;
 mod random;
+mod rows;
 mod run_token;
 
 pub mod session_files;

@@ -6,6 +6,7 @@
 
 pub(crate) mod acts;
 mod approvals;
+mod cells;
 mod databases;
 mod delegations;
 pub mod dump;
@@ -54,6 +55,8 @@ use ledger::{Ledger, Turn};
 use readers::Readers;
 use site::{OpenError, Site};
 use writer::{Job, Message};
+
+use crate::key::GuardedKeyError;
 
 /// The one chain of a SQLite record.
 pub const CHAIN: &str = "main";
@@ -141,6 +144,11 @@ impl SqliteStore {
     /// A secret for one purpose, the same in every process of this state directory.
     pub fn derived_key(&self, purpose: &str) -> [u8; 32] {
         self.site.key.derived(purpose)
+    }
+
+    /// The same for what must never be read from the record itself.
+    pub fn guarded_key(&self, purpose: &str) -> Result<[u8; 32], GuardedKeyError> {
+        Ok(self.site.key.guarded().derived(purpose))
     }
 
     /// The public half of the key that signs this record, in hexadecimal.
