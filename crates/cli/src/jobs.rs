@@ -131,6 +131,15 @@ impl Workshop {
         }
     }
 
+    /// Lets go of the agents whose jobs are over, if that takes no longer than this.
+    pub(crate) async fn settle(&self, patience: Duration) {
+        if let Some(supervisor) = &self.supervisor
+            && tokio::time::timeout(patience, supervisor.settled()).await.is_err()
+        {
+            tracing::warn!("an agent whose job has ended was still ending; the next server looks after it");
+        }
+    }
+
     /// Takes no more jobs, and leaves none behind that nobody looks after.
     pub(crate) async fn leave(&self, settings: &Settings) {
         let Some(supervisor) = &self.supervisor else {

@@ -100,9 +100,9 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
             webhooks,
             ..options(&started, joined, &workshop, tls, fixtures)
         };
-        serve_http(listener, options, shutdown)
-            .await
-            .context("cannot go on serving")
+        let served = serve_http(listener, options, shutdown).await;
+        workshop.settle(grace).await;
+        served.context("cannot go on serving")
     })
 }
 

@@ -21,7 +21,10 @@ sleep 300
 "#;
 
 fn keeper(more: &str) -> Bench {
-    let bench = Bench::new();
+    keeping(Bench::new(), more)
+}
+
+fn keeping(bench: Bench, more: &str) -> Bench {
     let agent = bench.program("keeper.sh", KEEPER);
     let config = format!(
         "agents:\n  - name: mine\n    command: ['{}']\n    \
@@ -153,30 +156,32 @@ fn what_a_real_agent_does_through_us_is_approved_and_recorded_with_its_job() {
 
 #[test]
 fn a_jobs_token_is_the_jobs_alone_and_ends_with_it() {
-    let bench = keeper("");
-    let web = Web::serve(&bench);
-    let job = start(&bench, "keep", &[]);
-    let (url, token) = given(&bench);
-    assert!(url.starts_with("http://127.0.0.1:") && url.ends_with("/mcp"), "{url}");
-    let (status, answer) = call(&web, &token, "execute_process", json!({"file": "ls", "args": []}));
-    assert_eq!(status, 200, "{answer}");
-    assert_eq!(answer["result"]["structuredContent"]["status"], "ok", "{answer}");
-    // Agents that start agents would never end.
-    let (_, refused) = call(&web, &token, "start-task", json!({"agent": "mine", "prompt": "x"}));
-    assert_eq!(refused["error"]["data"]["errorCode"], "UNKNOWN_TOOL", "{refused}");
-    told(&bench, &["jobs", "interrupt", &job]);
-    until(&bench, &job, "cancelled");
-    eventually("the token is revoked", || tokens_in_force(&bench) == 0);
-    eventually("the token is refused", || {
-        call(&web, &token, "execute_process", json!({"file": "ls"})).0 == 401
+    Bench::wherever(|bench| {
+        let bench = keeping(bench, "");
+        let web = Web::serve(&bench);
+        let job = start(&bench, "keep", &[]);
+        let (url, token) = given(&bench);
+        assert!(url.starts_with("http://127.0.0.1:") && url.ends_with("/mcp"), "{url}");
+        let (status, answer) = call(&web, &token, "execute_process", json!({"file": "ls", "args": []}));
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(answer["result"]["structuredContent"]["status"], "ok", "{answer}");
+        // Agents that start agents would never end.
+        let (_, refused) = call(&web, &token, "start-task", json!({"agent": "mine", "prompt": "x"}));
+        assert_eq!(refused["error"]["data"]["errorCode"], "UNKNOWN_TOOL", "{refused}");
+        told(&bench, &["jobs", "interrupt", &job]);
+        until(&bench, &job, "cancelled");
+        eventually("the token is revoked", || tokens_in_force(&bench) == 0);
+        eventually("the token is refused", || {
+            call(&web, &token, "execute_process", json!({"file": "ls"})).0 == 401
+        });
+        for file in fs::read_dir(bench.state()).unwrap().flatten() {
+            let kept = fs::read(file.path()).unwrap_or_default();
+            let is_there = kept.windows(token.len()).any(|part| part == token.as_bytes());
+            assert!(!is_there, "the token itself is kept in {:?}", file.path());
+        }
+        web.stop();
+        bench.prove();
     });
-    for file in fs::read_dir(bench.state()).unwrap().flatten() {
-        let kept = fs::read(file.path()).unwrap_or_default();
-        let is_there = kept.windows(token.len()).any(|part| part == token.as_bytes());
-        assert!(!is_there, "the token itself is kept in {:?}", file.path());
-    }
-    web.stop();
-    bench.prove();
 }
 
 #[test]
@@ -263,21 +268,23 @@ fn an_interrupted_job_takes_its_commands_and_questions_with_it() {
 
 #[test]
 fn a_token_that_a_killed_server_gave_is_refused_by_the_next_and_the_job_gets_another() {
-    let bench = keeper("");
-    let mut web = Web::serve(&bench);
-    let job = start(&bench, "keep", &[]);
-    let (_, old) = given(&bench);
-    until(&bench, &job, "running");
-    web.kill();
-    let web = Web::serve(&bench);
-    assert_eq!(call(&web, &old, "execute_process", json!({"file": "ls"})).0, 401);
-    let (_, new) = given(&bench);
-    assert_ne!(new, old);
-    assert_eq!(call(&web, &new, "execute_process", json!({"file": "ls"})).0, 200);
-    assert_eq!(tokens_in_force(&bench), 1);
-    told(&bench, &["jobs", "interrupt", &job]);
-    until(&bench, &job, "cancelled");
-    eventually("none stays in force", || tokens_in_force(&bench) == 0);
+    Bench::wherever(|bench| {
+        let bench = keeping(bench, "");
+        let mut web = Web::serve(&bench);
+        let job = start(&bench, "keep", &[]);
+        let (_, old) = given(&bench);
+        until(&bench, &job, "running");
+        web.kill();
+        let web = Web::serve(&bench);
+        assert_eq!(call(&web, &old, "execute_process", json!({"file": "ls"})).0, 401);
+        let (_, new) = given(&bench);
+        assert_ne!(new, old);
+        assert_eq!(call(&web, &new, "execute_process", json!({"file": "ls"})).0, 200);
+        assert_eq!(tokens_in_force(&bench), 1);
+        told(&bench, &["jobs", "interrupt", &job]);
+        until(&bench, &job, "cancelled");
+        eventually("none stays in force", || tokens_in_force(&bench) == 0);
+    });
 }
 
 /// A certificate that no agent trusts.

@@ -118,6 +118,11 @@ pub fn after_loss(how: &str, behind: Behind) -> Next {
             until,
             why: how.to_owned(),
         },
+        // What killed a process once has mostly passed; whoever dies again waits as after any failure.
+        (Wish::None, None) if behind.retries == 0 => Next::TryAgain {
+            pause: limits::JOB_RESTART_PAUSE,
+            why: how.to_owned(),
+        },
         (Wish::None, None) => once_more(how, behind),
     }
 }
@@ -254,6 +259,23 @@ mod tests {
         let last = after_turn(&failed(true), behind(Wish::None, limits::JOB_RETRIES_MAX));
         assert_eq!(step(&last), Some(JobStep::Fail));
         assert_eq!(pause_before(60), limits::JOB_RETRY_PAUSE_MAX);
+    }
+
+    #[test]
+    fn an_agent_that_is_gone_is_started_again_soon_once_and_later_after_growing_pauses() {
+        let pauses =
+            (0..limits::JOB_RETRIES_MAX).map(|retries| match after_loss("gone", behind(Wish::None, retries)) {
+                Next::TryAgain { pause, .. } => pause,
+                other => panic!("{other:?}"),
+            });
+        let expected = [
+            limits::JOB_RESTART_PAUSE,
+            limits::JOB_RETRY_PAUSE * 2,
+            limits::JOB_RETRY_PAUSE * 4,
+        ];
+        assert_eq!(pauses.collect::<Vec<_>>(), expected);
+        let last = after_loss("gone", behind(Wish::None, limits::JOB_RETRIES_MAX));
+        assert_eq!(step(&last), Some(JobStep::Fail));
     }
 
     #[test]

@@ -43,6 +43,8 @@ pub(crate) use writing::told;
 
 /// How soon a job is looked at again when nobody says that something happened.
 const LOOK_EVERY: Duration = Duration::from_millis(1_000);
+/// Time between two looks at agents that are let go of while the server ends.
+const LET_GO_POLL: Duration = Duration::from_millis(10);
 /// News that a slow listener may lag behind before it misses some.
 const NEWS_KEPT: usize = 1_024;
 
@@ -213,6 +215,26 @@ impl Supervisor {
     /// The jobs that are followed here.
     pub fn held(&self) -> Vec<JobId> {
         self.lock().held.keys().cloned().collect()
+    }
+
+    /// Waits until the agents of jobs that have ended, or rest, are let go of: what the record says is over leaves
+    /// no process behind.
+    pub async fn settled(&self) {
+        while self.is_letting_go().await {
+            tokio::time::sleep(LET_GO_POLL).await;
+        }
+    }
+
+    async fn is_letting_go(&self) -> bool {
+        for id in self.held() {
+            let found = self.parts.jobs.find(&id).await;
+            if let Ok(Some(job)) = found
+                && (job.has_ended() || job.not_before.is_some())
+            {
+                return true;
+            }
+        }
+        false
     }
 
     /// Shows that we live, and frees what the dead left.
