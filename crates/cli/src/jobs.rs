@@ -125,6 +125,7 @@ impl Workshop {
 
     /// Takes no more jobs; those at work are found by the next server.
     pub(crate) fn close(&self) {
+        self.desk.stop_waiting();
         if let Some(supervisor) = &self.supervisor {
             supervisor.close();
         }

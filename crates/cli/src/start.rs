@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use countersign_exec::forget_homes;
 use countersign_gateway::approval::Approver;
 use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
@@ -131,17 +132,21 @@ impl Started {
     }
 
     /// Does what a record needs from time to time, for as long as this process serves: closes what
-    /// crashed processes left open, and removes what is older than it must be kept.
-    pub(crate) fn keep_house(&self, record: &Arc<Store>) {
+    /// crashed processes left open, and removes what is older than it must be kept, homes of commands too.
+    pub(crate) fn keep_house(&self, record: &Arc<Store>, homes: PathBuf) {
         let (record, days) = (record.clone(), self.settings.command.audit_retention_days);
+        let kept = HOUR * 24 * days;
         tokio::spawn(async move {
             let mut hours = tokio::time::interval(HOUR);
             hours.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             // The first tick comes at once, and starting has just closed what was left open.
             hours.tick().await;
             loop {
-                let record = record.clone();
+                let (record, homes) = (record.clone(), homes.clone());
                 let done = tokio::task::spawn_blocking(move || {
+                    if let Err(error) = forget_homes(&homes, kept) {
+                        tracing::warn!(%error, "homes that nobody uses any more could not be removed");
+                    }
                     let (now, ids) = (Clock::system().now(), IdSource::random());
                     let swept = record
                         .sweep_abandoned(now, &ids)
@@ -179,7 +184,7 @@ impl Started {
         let record = self.record().await?;
         let redactor = self.redactor();
         self.record_policy(&record, &redactor).await?;
-        self.keep_house(&record);
+        self.keep_house(&record, launchpad.directories.homes.clone());
         let sessions = wiring::sessions(&record, &redactor);
         let credentials = wiring::credentials(&record);
         let journal = wiring::journal(&record, &redactor);

@@ -81,6 +81,8 @@ pub struct Gateway {
     lookups: tokio::sync::RwLock<()>,
     /// The tools that are no commands.
     toolboxes: OnceLock<Vec<Arc<dyn Toolbox>>>,
+    /// This process is about to stop.
+    stopping: watch::Sender<bool>,
     /// Where acts go that services outside perform.
     delegations: OnceLock<Arc<DelegationDesk>>,
     /// Counts the policies under which tools are listed otherwise.
@@ -172,6 +174,7 @@ impl Gateway {
             is_warm: AtomicBool::new(false),
             lookups: tokio::sync::RwLock::new(()),
             toolboxes: OnceLock::new(),
+            stopping: watch::Sender::new(false),
             delegations: OnceLock::new(),
             lists: watch::Sender::new(0),
             news: OnceLock::new(),
@@ -195,6 +198,18 @@ impl Gateway {
     pub fn delegate(&self, desk: Arc<DelegationDesk>) {
         let first = self.delegations.set(desk).is_ok();
         assert!(first, "a gateway has one desk");
+    }
+
+    /// This process is about to stop: whoever waits for a person hears at once that the question is open, rather
+    /// than when the time to stop is over.
+    pub fn stop_waiting(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Resolves when this process is about to stop.
+    async fn stops(&self) {
+        // The other end is ours as well, so this cannot end in another way.
+        let _ = self.stopping.subscribe().wait_for(|stops| *stops).await;
     }
 
     fn toolboxes(&self) -> &[Arc<dyn Toolbox>] {

@@ -83,12 +83,13 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         let _whereabouts = Whereabouts::tell(&settings.state_dir, &console)?;
         runs::look_after(&joined, &workshop, template);
         let workshop = Arc::new(workshop);
-        let at_work = Arc::clone(&workshop);
+        let (at_work, gateway) = (Arc::clone(&workshop), Arc::clone(&joined.gateway));
         let (record, grace) = (Arc::clone(&joined.record), settings.shutdown_grace);
         let shutdown = async move {
             shutdown.await;
             // Agents at work are left to the next server.
             at_work.close();
+            gateway.stop_waiting();
             record.stop_within(grace);
         };
         start::say(&format!("serving on {scheme}://{address}/"));

@@ -152,6 +152,7 @@ impl Follower {
     /// Lets go of the agent: its process ends, its questions are taken back, its file is whole.
     pub(super) async fn leave(&mut self, starting: Option<Starting>) {
         self.withdraw_all("the job no longer waits for this").await;
+        self.forget_unfinished().await;
         let conversation = match (self.conversation.take(), starting) {
             // It was over before it was taken up. Its driver holds a process for us by now, and only a
             // conversation can let go of that.
