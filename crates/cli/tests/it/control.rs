@@ -2,7 +2,9 @@
 //! Kubernetes that hold everybody to what those have published.
 
 mod databases;
+mod nowhere;
 mod secrets;
+mod world;
 
 use serde_json::Value;
 
