@@ -3,7 +3,9 @@
 
 mod databases;
 mod nowhere;
+mod proxy;
 mod secrets;
+mod stopping;
 mod world;
 
 use serde_json::Value;
