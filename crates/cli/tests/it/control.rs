@@ -4,6 +4,7 @@
 mod databases;
 mod nowhere;
 mod proxy;
+mod races;
 mod secrets;
 mod stopping;
 mod world;
