@@ -195,6 +195,7 @@ impl Started {
             settings: SpineSettings {
                 answer_within,
                 output_limit: self.settings.output_limit_bytes,
+                acts_end_within: self.settings.shutdown_grace,
             },
             board: board.clone(),
             redactor: redactor.clone(),
