@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use super::world::{NAME, SHOP, TOOL, World, wanted, with};
 use super::{act, approve, approved, ends, heard};
+use crate::bench::Bench;
 use crate::client::Server;
 use crate::outside::until;
 
