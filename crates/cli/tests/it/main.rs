@@ -65,3 +65,5 @@ mod github;
 mod rest;
 
 mod control;
+
+mod nodes;
