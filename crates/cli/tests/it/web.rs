@@ -24,13 +24,17 @@ pub(crate) struct Web {
 
 impl Web {
     pub(crate) fn serve(bench: &Bench) -> Self {
-        Self::of(&mut bench.command())
+        Self::serve_with(bench, &["--listen", "127.0.0.1:0"])
     }
 
-    /// The server of a binary that is told where it is.
+    /// The same with other arguments.
+    pub(crate) fn serve_with(bench: &Bench, arguments: &[&str]) -> Self {
+        Self::of(bench.command().arg("serve").args(arguments))
+    }
+
+    /// A server by a command that starts it.
     pub(crate) fn of(command: &mut Command) -> Self {
         let mut child = command
-            .args(["serve", "--listen", "127.0.0.1:0"])
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -42,7 +46,7 @@ impl Web {
         let mut before = String::new();
         let address = said.find_map(|line| {
             before += &format!("{line}\n");
-            let url = line.strip_prefix("serving on http://")?;
+            let (_, url) = line.strip_prefix("serving on ")?.split_once("://")?;
             Some(url.trim_end_matches('/').to_owned())
         });
         let address = address.unwrap_or_else(|| panic!("it does not say where it listens: {before}"));
@@ -152,6 +156,17 @@ impl Web {
         );
         socket.write_all((head + &body).as_bytes()).unwrap();
         BufReader::new(socket)
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Lets it read its configuration again.
+    pub(crate) fn hang_up(&self) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
     }
 
     /// Ends it as an operator would.

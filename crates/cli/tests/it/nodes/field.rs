@@ -19,6 +19,9 @@ pub(super) const A: usize = 0;
 pub(super) const B: usize = 1;
 pub(super) const C: usize = 2;
 
+/// What makes the binary a node.
+pub(super) const SERVE: [&str; 3] = ["serve", "--listen", "127.0.0.1:0"];
+
 pub(super) struct Field {
     pub(super) bench: Bench,
     pub(super) cluster: Cluster,
@@ -101,7 +104,7 @@ impl Field {
     }
 
     pub(super) fn serve(&mut self, node: usize) {
-        self.nodes[node] = Some(Web::of(&mut self.command(node)));
+        self.nodes[node] = Some(Web::of(self.command(node).args(SERVE)));
     }
 
     pub(super) fn web(&self, node: usize) -> &Web {

@@ -6,7 +6,7 @@ use std::thread;
 
 use serde_json::json;
 
-use super::field::{A, B, Field};
+use super::field::{A, B, Field, SERVE};
 use crate::bench::Bench;
 use crate::web::Web;
 
@@ -47,7 +47,7 @@ fn nodes_that_start_together_on_older_tables_bring_them_up_to_date_once() {
     let started: Vec<Web> = thread::scope(|scope| {
         let field = &field;
         let starting: Vec<_> = (0..3)
-            .map(|node| scope.spawn(move || Web::of(&mut field.command(node))))
+            .map(|node| scope.spawn(move || Web::of(field.command(node).args(SERVE))))
             .collect();
         starting.into_iter().map(|it| it.join().unwrap()).collect()
     });
