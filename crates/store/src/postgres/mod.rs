@@ -59,6 +59,7 @@ pub use trouble::Trouble;
 use writer::Job;
 
 use crate::Options;
+use crate::key::GuardedKeyError;
 
 /// Changes that may wait for the writer.
 const QUEUE_MAX: usize = 1_024;
@@ -107,6 +108,23 @@ impl PgStore {
     /// has it too, so it seals what clients carry and nothing that the database itself must not tell.
     pub fn shared_key(&self, purpose: &str) -> [u8; 32] {
         self.site.shared.derived(purpose)
+    }
+
+    /// A secret for one purpose that every node has and the database has not: the first node that needs one says whose
+    /// key it is, and all others must have been given it. Blocks.
+    pub fn guarded_key(&self, purpose: &str) -> Result<[u8; 32], GuardedKeyError> {
+        let compared = self.site.connect().and_then(|link| {
+            link.execute(
+                "INSERT INTO nodes_key (is_only, public_key, node) VALUES (true, $1, $2) ON CONFLICT DO NOTHING",
+                &[&self.site.guarded.public(), &self.site.node.name()],
+            )?;
+            let row = link.query_one("SELECT public_key, node FROM nodes_key", &[])?;
+            Ok((row.try_get::<_, String>(0)?, row.try_get::<_, String>(1)?))
+        });
+        match compared.map_err(|source| GuardedKeyError::Compare { source: source.into() })? {
+            (public, _) if public == self.site.guarded.public() => Ok(self.site.guarded.derived(purpose)),
+            (_, node) => Err(GuardedKeyError::Other { node }),
+        }
     }
 
     /// The public half of the key that signs this node's chain, in hexadecimal.

@@ -12,7 +12,7 @@ use countersign_gateway::ids::IdSource;
 use countersign_gateway::lease::LeaseChange;
 use countersign_gateway::run::lifecycle::{RunStep, WaitState};
 use countersign_gateway::session::credential::TokenName;
-use countersign_store::{Durability, Store};
+use countersign_store::{Durability, Options, Store};
 use tempfile::TempDir;
 
 use crate::bench::{commit, noon, options_at, verify};
@@ -146,4 +146,23 @@ fn a_runs_token_of_one_node_is_known_on_every_other() {
     comes_to_be(|| known.authenticate(&made.token).is_some());
     step(&bench, &there, &it, RunStep::Cancel).unwrap();
     comes_to_be(|| here.credentials().authenticate(&made.token).is_none());
+}
+
+#[test]
+fn what_nodes_seal_is_the_same_on_all_that_were_given_the_key_and_stands_in_no_table() {
+    let Some((bench, other, [here, there])) = nodes() else {
+        return;
+    };
+    let ours = here.guarded_key("sealing").unwrap();
+    let refused = there.guarded_key("sealing").unwrap_err().to_string();
+    assert!(refused.contains("`nodes-key`") && refused.contains("copy"), "{refused}");
+    drop(there);
+    std::fs::copy(bench.path().join("nodes-key"), other.path().join("nodes-key")).unwrap();
+    let there = node(other.path(), noon());
+    assert_eq!(there.guarded_key("sealing").unwrap(), ours);
+    assert_ne!(there.shared_key("sealing"), ours);
+    assert_ne!(there.guarded_key("values").unwrap(), ours);
+    // A record that moves from a file to a database keeps it, with its state directory.
+    let in_file = Store::open(bench.path(), Options::new(Durability::Process, Clock::fixed(noon()))).unwrap();
+    assert_eq!(in_file.guarded_key("sealing").unwrap(), ours);
 }

@@ -19,6 +19,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("0009_github.sql"),
     include_str!("0010_control.sql"),
     include_str!("0011_delegated_executions.sql"),
+    include_str!("0012_nodes_key.sql"),
 ];
 
 /// Any number that nobody else uses as a lock.
