@@ -79,6 +79,8 @@ pub struct Gateway {
     is_warm: AtomicBool,
     /// Held for reading while a call is looked up before it enters.
     lookups: tokio::sync::RwLock<()>,
+    /// Held for reading by each act that is being done.
+    acts: Arc<tokio::sync::RwLock<()>>,
     /// The tools that are no commands.
     toolboxes: OnceLock<Vec<Arc<dyn Toolbox>>>,
     /// This process is about to stop.
@@ -108,6 +110,8 @@ pub struct Ports {
 pub struct Settings {
     pub answer_within: Duration,
     pub output_limit: usize,
+    /// How long acts under way may go on when the server stops.
+    pub acts_end_within: Duration,
 }
 
 /// What policy says of a request, and the question that the same request asked before.
@@ -173,6 +177,7 @@ impl Gateway {
             turns: Arc::new(Semaphore::new(limits::COMMANDS_RUNNING_MAX)),
             is_warm: AtomicBool::new(false),
             lookups: tokio::sync::RwLock::new(()),
+            acts: Arc::default(),
             toolboxes: OnceLock::new(),
             stopping: watch::Sender::new(false),
             delegations: OnceLock::new(),
@@ -298,6 +303,7 @@ impl Gateway {
         let (cleared, approval) = match self.settle(&admitted, &mut trace, verdict, asking, &live).await {
             Settled::Cleared(cleared, approval) => (cleared, approval),
             Settled::Refused(refusal) => return self.refuse(&admitted, trace, &audit, &live, refusal).await,
+            Settled::Unrecorded(error) => return self.unwritten(&admitted, &live, &error),
             Settled::Parked => return,
             Settled::Joined(other) => return self.follow(&admitted, &live, &request, &other).await,
             Settled::Elsewhere => return self.follow_elsewhere(&admitted, &live).await,
@@ -323,7 +329,7 @@ impl Gateway {
         };
         let plan = (in_force.policy.approval.mode == Mode::OnFailure).then(|| cleared.plan().clone());
         let mut ended = self.run(&admitted, cleared, &mut trace, opening, approval, &live).await;
-        if ended.how == How::NotRecorded(RecordError::ApprovalMoved) {
+        if let How::NotRecorded(RecordError::ApprovalMoved | RecordError::RequestIdTaken(_)) = ended.how {
             return self.follow_elsewhere(&admitted, &live).await;
         }
         if let Some(plan) = plan
@@ -552,6 +558,7 @@ impl Service for Arc<Gateway> {
             for live in running {
                 live.ended().await;
             }
+            gateway.acts_ended().await;
         })
     }
 }

@@ -8,8 +8,6 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::postgres::{Cluster, Database, cluster};
-
 /// Owns the workspace of a root server; its commands then run as this user.
 pub(crate) const OWNER: u32 = 1000;
 /// Whom an ordinary server runs as.
@@ -27,8 +25,6 @@ pub(crate) struct Bench {
     base: TempDir,
     user: As,
     environment: Vec<(String, String)>,
-    /// Where the record is, if it is in no file.
-    record: Option<(&'static Cluster, Database)>,
 }
 
 impl Bench {
@@ -45,36 +41,12 @@ impl Bench {
         }
     }
 
-    /// Does the same with the record in a file and, where PostgreSQL is installed, in a database.
-    pub(crate) fn wherever(test: impl Fn(Self)) {
-        test(Self::new());
-        if let Some(bench) = Self::on_postgres() {
-            println!("the record is on PostgreSQL");
-            test(bench);
-        }
-    }
-
-    /// A bench whose record is in a database of its own.
-    pub(crate) fn on_postgres() -> Option<Self> {
-        let cluster = cluster()?;
-        let database = cluster.database();
-        let mut bench = Self::new().env("COUNTERSIGN_DATABASE", &database.url);
-        bench.record = Some((cluster, database));
-        Some(bench)
-    }
-
-    /// The database that the record is in, if it is in no file.
-    pub(crate) fn record(&self) -> Option<(&'static Cluster, &Database)> {
-        self.record.as_ref().map(|(cluster, database)| (*cluster, database))
-    }
-
     pub(crate) fn of(user: As) -> Self {
         let base = tempfile::Builder::new().prefix("product-").tempdir().unwrap();
         let bench = Self {
             base,
             user,
             environment: Vec::new(),
-            record: None,
         };
         bench.open_to_all(bench.base.path());
         for name in ["work", "state", "home", "config", "tmp", "cache", "outside"] {
@@ -97,6 +69,12 @@ impl Bench {
         self.environment
             .push((name.to_owned(), value.as_ref().to_str().unwrap().to_owned()));
         self
+    }
+
+    /// What its environment says under a name.
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        let found = self.environment.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
     }
 
     /// Writes the operator's configuration.

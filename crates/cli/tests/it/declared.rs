@@ -50,12 +50,12 @@ fn call(server: &mut Server, tool: &str, arguments: Value) -> (Value, bool) {
     (result["structuredContent"].clone(), result["isError"] == true)
 }
 
-/// How often the record says that the work of a service ended so.
+/// How often the record says that the work of a service ended so; it says nothing else of how it ended.
 fn ended(bench: &Bench, how: &str) -> i64 {
-    let told = "payload ->> '$.delegation_id' IS NOT NULL";
-    bench.count(&format!(
-        "SELECT count(*) FROM flow_events WHERE event_type = 'mcp.tool.{how}' AND {told}"
-    ))
+    let all = format!("SELECT count(*) FROM flow_events WHERE event_type = 'mcp.tool.{how}'");
+    let told = format!("{all} AND payload ->> '$.delegation_id' IS NOT NULL AND payload ->> '$.system' = 'executor'");
+    assert_eq!(bench.count(&all), bench.count(&told));
+    bench.count(&told)
 }
 
 fn names(server: &mut Server) -> Vec<String> {

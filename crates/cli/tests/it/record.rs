@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::bench::Bench;
 use crate::client::{Outcome, PATIENCE};
+use crate::postgres::cluster;
 
 /// S0's states of a request, as events.
 pub(crate) const WHOLE_WAY: [&str; 4] = [
@@ -19,7 +20,25 @@ pub(crate) const WHOLE_WAY: [&str; 4] = [
     "command.completed",
 ];
 
+/// Names the database that the record is in.
+const DATABASE: &str = "COUNTERSIGN_DATABASE";
+
 impl Bench {
+    /// Does the same with the record in a file and, where PostgreSQL is installed, in a database.
+    pub(crate) fn wherever(test: impl Fn(Self)) {
+        test(Self::new());
+        if let Some(bench) = Self::on_postgres() {
+            println!("the record is on PostgreSQL");
+            test(bench);
+        }
+    }
+
+    /// A bench whose record is in a database of its own.
+    pub(crate) fn on_postgres() -> Option<Self> {
+        let database = cluster()?.database();
+        Some(Self::new().env(DATABASE, &database.url))
+    }
+
     pub(crate) fn database(&self) -> Connection {
         self.open_database().unwrap()
     }
@@ -77,10 +96,10 @@ impl Bench {
     }
 
     fn try_column(&self, query: &str) -> Result<Vec<String>, String> {
-        if let Some((cluster, database)) = self.record() {
+        if let Some((cluster, url)) = cluster().zip(self.variable(DATABASE)) {
             // The same in its words.
             let query = query.replace("payload ->> '$.", "payload::json ->> '");
-            let found = cluster.run(database, &query)?;
+            let found = cluster.run_at(url, &query)?;
             return Ok(found.lines().map(str::to_owned).collect());
         }
         let told = |error: rusqlite::Error| error.to_string();
@@ -138,7 +157,7 @@ impl Bench {
 
     /// Proves the chain; the server must be gone.
     pub(crate) fn prove(&self) {
-        let database = self.record().map(|(_, database)| database.url.clone());
+        let database = self.variable(DATABASE).map(str::to_owned);
         let options = Options::new(Durability::Process, Clock::system()).on(database);
         let store = Store::open(&self.state(), options).unwrap();
         store.verify(Range::ALL, &|_| {}).expect("the chain holds");

@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::effort::Effort;
 use super::guidance::Guidance;
 use crate::audit::Pending;
 use crate::clock::Timestamp;
@@ -109,13 +110,15 @@ pub enum Words {
 /// Under which a conversation runs.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// Our job's id; it marks every process of it.
+    /// What marks every process of our job: its id, with the node's name where there are several.
     pub job_id: String,
     /// Who started it. An agent that serves many jobs in one process is shared by jobs of one caller,
     /// directory, sandbox and environment only.
     pub caller: String,
     pub cwd: PathBuf,
     pub model: Option<String>,
+    /// How hard it thinks; its own choice where nobody says.
+    pub effort: Option<Effort>,
     pub mode: Mode,
     pub sandbox: SandboxMode,
     /// What the agent's definition and its run grant; the driver adds where it is, what marks it, and the

@@ -79,8 +79,8 @@ fn print(page: &mut Page, stored: &StoredEvent, form: Form) -> anyhow::Result<()
 
 /// The line that is being written.
 fn end_of(unfinished: &str) -> &str {
-    let lines = unfinished.lines().map(str::trim);
-    lines.filter(|line| !line.is_empty()).next_back().unwrap_or_default()
+    let mut lines = unfinished.lines().map(str::trim);
+    lines.rfind(|line| !line.is_empty()).unwrap_or_default()
 }
 
 /// What an event says to a person, in a line.

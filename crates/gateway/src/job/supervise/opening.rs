@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::super::driver::{Conversation, DriverError, EventSink, Input, Resume, Start, Taking, Terms, Words};
+use super::super::effort::Effort;
 use super::super::event::JobEventType;
 use super::super::guidance::Guidance;
 use super::super::lifecycle::JobStatus;
@@ -32,7 +33,7 @@ impl Follower {
         let Some(conversation) = &self.session.conversation_id else {
             // An earlier try may have left a process that nobody can speak with.
             if self.job.sub_state.is_some() || self.session.process.is_some() {
-                let job = self.job.id.as_str().to_owned();
+                let job = self.supervisor.parts.jobs.mark(&self.job.id);
                 driver.reap(job, self.session.process.clone()).await;
             }
             let prompt = vec![Input::Text(self.job.input.prompt.clone())];
@@ -98,10 +99,11 @@ impl Follower {
             other => other["mode"].as_str().and_then(Mode::parse),
         };
         Terms {
-            job_id: self.job.id.as_str().to_owned(),
+            job_id: self.supervisor.parts.jobs.mark(&self.job.id),
             caller: self.job.owner.as_str().to_owned(),
             cwd: text("cwd").unwrap_or("/").into(),
             model: self.job.input.model.clone(),
+            effort: text("reasoningEffort").and_then(Effort::parse),
             // What cannot be read is the strictest.
             mode: mode.unwrap_or(Mode::Untrusted),
             sandbox: text("sandboxPolicy")
@@ -120,6 +122,18 @@ impl Follower {
     async fn environment(&self) -> BTreeMap<String, String> {
         let mut environment = self.agent.environment.clone();
         environment.extend(self.supervisor.parts.agents.grants(&self.job).await);
+        // For agents that have no argument for it.
+        let chosen = [
+            ("COUNTERSIGN_MODEL", self.job.input.model.as_deref()),
+            (
+                "COUNTERSIGN_REASONING_EFFORT",
+                self.session.config["reasoningEffort"].as_str(),
+            ),
+        ];
+        let chosen = chosen
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+        environment.extend(chosen);
         environment
     }
 }
