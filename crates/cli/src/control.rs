@@ -9,6 +9,7 @@ use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::tools::acts::Toolbox;
 use countersign_gateway::tools::database::{DatabaseParts, DatabaseTool};
+use countersign_gateway::tools::secrets::keeping::Vault;
 use countersign_gateway::tools::secrets::{SecretParts, SecretTool};
 use countersign_integrations::github_secrets::GithubSecrets;
 use countersign_integrations::kubernetes::KubernetesSecrets;
@@ -77,21 +78,25 @@ fn secrets(started: &Started, record: &Arc<Store>) -> Made {
         .read(&started.surroundings)
         .context("no secrets: `github.token` cannot be read")?;
     let api = settings.held("github.api_url").and_then(|held| held.value.as_str());
-    let vault = RecordVault::new(Keys {
-        values: record.derived_key("values of synchronised secrets"),
-        digests: record.derived_key("digests of secrets that callers bring"),
-        sealing: record.derived_key("secrets on their way"),
-    });
     let parts = SecretParts {
         github: Arc::new(GithubSecrets::new(api.unwrap_or(GITHUB_API), &token)),
         kubernetes: Arc::new(KubernetesSecrets::new(kubeconfig.as_ref())),
-        vault: Arc::new(vault),
+        vault: vault(record),
         syncs: record.clone(),
         record: record.clone(),
         clock: Clock::system(),
         ids: IdSource::random(),
     };
     Ok(Some(SecretTool::new(parts)))
+}
+
+/// Keeps the values and the digests of secrets, by keys of the record.
+pub(crate) fn vault(record: &Store) -> Arc<dyn Vault> {
+    Arc::new(RecordVault::new(Keys {
+        values: record.derived_key("values of synchronised secrets"),
+        digests: record.derived_key("digests of secrets that callers bring"),
+        sealing: record.derived_key("secrets on their way"),
+    }))
 }
 
 /// The names in a comma list, each once.
