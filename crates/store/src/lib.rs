@@ -23,7 +23,7 @@ pub mod sqlite;
 mod store;
 mod trouble;
 pub mod wake;
-mod witness;
+pub mod witness;
 
 pub use postgres::PgStore;
 pub use sqlite::{Durability, Options, SqliteStore};

@@ -68,7 +68,7 @@ pub(crate) fn mark_of(pid: u32) -> Option<ProcessMark> {
 }
 
 /// Whether this very process still runs.
-pub(crate) fn runs(mark: &ProcessMark) -> bool {
+pub fn runs(mark: &ProcessMark) -> bool {
     Stat::of(mark.pid).is_some_and(|stat| stat.started == mark.started && !stat.is_over)
 }
 

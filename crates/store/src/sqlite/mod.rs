@@ -36,7 +36,7 @@ mod writer;
 
 pub(crate) use trouble::sentence;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -49,6 +49,7 @@ use countersign_gateway::ids::{CredentialId, RequestId, SessionId};
 use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState};
 use tokio::sync::oneshot;
 
+use crate::witness::WitnessAt;
 use express::{Express, Tried};
 use ledger::{Ledger, Turn};
 use readers::Readers;
@@ -81,8 +82,8 @@ pub struct Options {
     pub durability: Durability,
     pub clock: Clock,
     pub busy_timeout: Duration,
-    /// A file that gets a copy of every checkpoint.
-    pub witness: Option<PathBuf>,
+    /// Who gets a copy of every checkpoint.
+    pub witness: Option<WitnessAt>,
     /// The address of a PostgreSQL database to keep the record in, instead of a file.
     pub database: Option<String>,
 }

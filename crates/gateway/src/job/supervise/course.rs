@@ -89,10 +89,14 @@ pub fn after_turn(end: &TurnEnd, behind: Behind) -> Next {
             result: result.clone(),
             error: None,
         }),
-        (TurnEnd::Completed { .. } | TurnEnd::Interrupted | TurnEnd::Failed { .. }, Wish::TimeOut) => {
-            Next::End(Ending::timed_out())
+        (
+            TurnEnd::Completed { .. } | TurnEnd::Interrupted | TurnEnd::Failed { .. } | TurnEnd::Crashed { .. },
+            Wish::TimeOut,
+        ) => Next::End(Ending::timed_out()),
+        (TurnEnd::Interrupted | TurnEnd::Failed { .. } | TurnEnd::Crashed { .. }, Wish::Interrupt) => {
+            Next::End(Ending::cancelled())
         }
-        (TurnEnd::Interrupted | TurnEnd::Failed { .. }, Wish::Interrupt) => Next::End(Ending::cancelled()),
+        (TurnEnd::Crashed { message, .. }, Wish::None) => after_loss(message, behind),
         (TurnEnd::Interrupted, Wish::None) => once_more("the agent broke off its turn", behind),
         (TurnEnd::Failed { message, retryable }, Wish::None) => match (retryable, behind.limited_until) {
             (_, Some(until)) => Next::PauseUntil {
@@ -199,6 +203,14 @@ mod tests {
         }
     }
 
+    fn crashed() -> TurnEnd {
+        TurnEnd::Crashed {
+            message: "gone".to_owned(),
+            status: None,
+            signal: Some(9),
+        }
+    }
+
     fn step(next: &Next) -> Option<JobStep> {
         match next {
             Next::End(ending) => Some(ending.step),
@@ -218,6 +230,9 @@ mod tests {
             (failed(true), Wish::None, None),
             (failed(false), Wish::None, Some(JobStep::Fail)),
             (failed(true), Wish::Interrupt, Some(JobStep::Cancel)),
+            (crashed(), Wish::None, None),
+            (crashed(), Wish::Interrupt, Some(JobStep::Cancel)),
+            (crashed(), Wish::TimeOut, Some(JobStep::TimeOut)),
         ] {
             let next = after_turn(&end, behind(wish, 0));
             assert_eq!(step(&next), expected, "{end:?} {wish:?}");
