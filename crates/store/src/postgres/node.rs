@@ -14,7 +14,7 @@ use super::trouble::Trouble;
 use crate::process::Process;
 use crate::{hex, random};
 
-const FILE_NAME: &str = "record-node";
+pub(super) const FILE_NAME: &str = "record-node";
 
 /// How often a process says that it lives.
 pub(super) const SIGN_EVERY: Duration = Duration::from_secs(2);
@@ -86,14 +86,38 @@ impl Node {
     }
 }
 
+/// The name of a state directory's node, if it has one.
+pub(super) fn named(directory: &Path) -> Result<Option<String>, NodeError> {
+    let path = directory.join(FILE_NAME);
+    read(&path).map_err(|source| NodeError { path, source })
+}
+
+/// Gives the node of a state directory this name, unless it has one.
+pub(super) fn name_it(directory: &Path, name: &str) -> Result<(), NodeError> {
+    let path = directory.join(FILE_NAME);
+    keep(&path, name).map_err(|source| NodeError { path, source })
+}
+
 fn name(path: &Path) -> io::Result<String> {
-    match fs::read_to_string(path) {
-        Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
-        Ok(_) => return Err(io::Error::other("the file is empty")),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+    if let Some(name) = read(path)? {
+        return Ok(name);
     }
-    let name = format!("node-{}", &hex::encode(&random::secret()?)[..16]);
+    keep(path, &format!("node-{}", &hex::encode(&random::secret()?)[..16]))?;
+    // Two processes may start at once: the file that stands now is the one to use.
+    fs::read_to_string(path).map(|text| text.trim().to_owned())
+}
+
+fn read(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) if !text.trim().is_empty() => Ok(Some(text.trim().to_owned())),
+        Ok(_) => Err(io::Error::other("the file is empty")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes the whole file under another name first, so that nobody ever reads half a name.
+fn keep(path: &Path, name: &str) -> io::Result<()> {
     let draft = path.with_extension(std::process::id().to_string());
     let mut file = OpenOptions::new()
         .write(true)
@@ -104,11 +128,10 @@ fn name(path: &Path) -> io::Result<String> {
     file.write_all(name.as_bytes())?;
     file.write_all(b"\n")?;
     file.sync_all()?;
-    // Two processes may start at once: the file that stands now is the one to use.
     let linked = fs::hard_link(&draft, path);
     fs::remove_file(&draft)?;
     match linked {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => fs::read_to_string(path).map(|text| text.trim().to_owned()),
+        _ => Ok(()),
     }
 }

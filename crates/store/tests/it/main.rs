@@ -6,10 +6,13 @@ mod bench;
 mod cluster;
 mod files;
 mod migrations;
+mod moving;
 mod nodes;
 mod on_postgres;
 mod on_sqlite;
+mod plans;
 #[path = "../../../../tests/support/postgres.rs"]
 mod postgres;
+mod secured;
 mod shared;
 mod trouble;
