@@ -35,6 +35,8 @@ use crate::telemetry::{self, Telemetry};
 use crate::wiring::{self, Launchpad, Parts};
 
 const HOUR: Duration = Duration::from_secs(3_600);
+/// Time between two looks for what other nodes left open when they died.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// Settings and the policy they came to.
 pub(crate) struct Started {
@@ -133,6 +135,9 @@ impl Started {
     /// Does what a record needs from time to time, for as long as this process serves: closes what
     /// crashed processes left open, and removes what is older than it must be kept.
     pub(crate) fn keep_house(&self, record: &Arc<Store>) {
+        if record.is_shared() {
+            tokio::spawn(sweep_behind_others(record.clone()));
+        }
         let (record, days) = (record.clone(), self.settings.command.audit_retention_days);
         tokio::spawn(async move {
             let mut hours = tokio::time::interval(HOUR);
@@ -288,6 +293,19 @@ impl Started {
                 .chain(self.settings.tool_files.secrets.iter().cloned())
                 .collect(),
         })
+    }
+}
+
+/// Closes what processes of other nodes left open, soon after they died: they may never come back to do it.
+async fn sweep_behind_others(record: Arc<Store>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        let record = record.clone();
+        let swept =
+            tokio::task::spawn_blocking(move || record.sweep_abandoned(Clock::system().now(), &IdSource::random()));
+        if let Ok(Err(error)) = swept.await {
+            tracing::warn!(%error, "what other nodes left open could not be looked for, trying again");
+        }
     }
 }
 

@@ -283,6 +283,7 @@ impl Gateway {
         let (cleared, approval) = match self.settle(&admitted, &mut trace, verdict, asking, &live).await {
             Settled::Cleared(cleared, approval) => (cleared, approval),
             Settled::Refused(refusal) => return self.refuse(&admitted, trace, &audit, &live, refusal).await,
+            Settled::Unrecorded(error) => return self.unwritten(&admitted, &live, &error),
             Settled::Parked => return,
             Settled::Joined(other) => return self.follow(&admitted, &live, &request, &other).await,
             Settled::Elsewhere => return self.follow_elsewhere(&admitted, &live).await,
@@ -308,7 +309,7 @@ impl Gateway {
         };
         let plan = (in_force.policy.approval.mode == Mode::OnFailure).then(|| cleared.plan().clone());
         let mut ended = self.run(&admitted, cleared, &mut trace, opening, approval, &live).await;
-        if ended.how == How::NotRecorded(RecordError::ApprovalMoved) {
+        if let How::NotRecorded(RecordError::ApprovalMoved | RecordError::RequestIdTaken(_)) = ended.how {
             return self.follow_elsewhere(&admitted, &live).await;
         }
         if let Some(plan) = plan

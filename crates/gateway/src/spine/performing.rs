@@ -133,7 +133,10 @@ impl Gateway {
         if closed == Err(RecordError::ApprovalMoved) {
             // Somebody gave the approval up meanwhile; the act was done, and that is what counts.
             closing.approvals.clear();
-            closed = self.commit_patiently(closing).await;
+            closed = self.commit_patiently(closing.clone()).await;
+        }
+        if let Err(RecordError::Unavailable(_)) = closed {
+            self.close_later(closing);
         }
         match (closed, &outcome) {
             (Ok(_), _) => {

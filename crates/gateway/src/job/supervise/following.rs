@@ -102,14 +102,14 @@ impl Follower {
         };
         match outcome {
             Ok(()) => self.leave(starting).await,
-            // Whoever has the job now has its agent too.
             Err(Lost::Moved) => {
                 tracing::info!(job = %self.job.id, "another process looks after this job now");
-                self.supervisor.parts.endpoints.close(&self.job.id).await;
+                self.give_up(starting).await;
             }
             Err(Lost::Unrecorded(error)) => {
                 tracing::error!(job = %self.job.id, %error, "an agent is stopped: what it does cannot be recorded");
                 self.leave(starting).await;
+                self.put_back(&error).await;
             }
         }
     }
@@ -117,7 +117,8 @@ impl Follower {
     /// What earlier lives of this job left.
     async fn look_back(&mut self) -> Result<(), Lost> {
         let parts = &self.supervisor.parts;
-        self.usage = parts.jobs.usage(&self.session.id).await.map_err(Lost::Unrecorded)?;
+        let read = self.supervisor.read(|| parts.jobs.usage(&self.session.id)).await;
+        self.usage = read.map_err(Lost::Unrecorded)?;
         let open = parts
             .board
             .list(crate::approval::ApprovalFilter::open())
@@ -145,6 +146,7 @@ impl Follower {
                 return Ok(next);
             }
             if std::mem::take(&mut self.look_for_notes) {
+                self.check_hold().await?;
                 self.hand_over().await?;
                 self.look_at_calls().await?;
             }
@@ -196,6 +198,10 @@ impl Follower {
         if let Some(since) = self.interrupted_at {
             let over = now.since(since) >= limits::INTERRUPT_PATIENCE || self.conversation.is_none();
             return Ok(over.then(|| course::after_loss("it did not end when it was told to", self.behind())));
+        }
+        if self.supervisor.hands_on() {
+            let why = "the node that looked after the job stops".to_owned();
+            return Ok(Some(Next::HandOn { why }));
         }
         if self.job.clock.is_over(now) {
             self.end_turn(now, Vec::new()).await?;
@@ -252,9 +258,22 @@ impl Follower {
         }
     }
 
+    /// Whether the job is still ours. Its holder alone writes it, so another version is another holder's: this process
+    /// slept, or was cut off, for longer than others wait for a sign of life.
+    async fn check_hold(&self) -> Result<(), Lost> {
+        let parts = &self.supervisor.parts;
+        let kept = self.supervisor.read(|| parts.jobs.find(&self.job.id)).await;
+        let kept = kept.map_err(Lost::Unrecorded)?;
+        match kept {
+            Some(kept) if kept.version == self.job.version => Ok(()),
+            Some(_) | None => Err(Lost::Moved),
+        }
+    }
+
     /// Hands over what was said to the job since, in whichever process.
     async fn hand_over(&mut self) -> Result<(), Lost> {
-        let notes = self.supervisor.parts.jobs.notes(&self.job.id).await;
+        let parts = &self.supervisor.parts;
+        let notes = self.supervisor.read(|| parts.jobs.notes(&self.job.id)).await;
         let notes = notes.map_err(Lost::Unrecorded)?;
         for note in notes.into_iter().filter(|note| !note.delivered) {
             let now = self.supervisor.parts.clock.now();

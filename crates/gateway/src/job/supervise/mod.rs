@@ -158,6 +158,8 @@ struct Places {
     held: HashMap<JobId, Held>,
     served_last: Option<CredentialId>,
     is_closing: bool,
+    /// Those that run here are to be left to other nodes.
+    hands_on: bool,
 }
 
 struct Held {
@@ -209,6 +211,21 @@ impl Supervisor {
     /// Takes no more jobs. Those that run are left as they are, for the next process to go on with.
     pub fn close(&self) {
         self.lock().is_closing = true;
+    }
+
+    /// Takes no more jobs, and leaves those that run to other nodes: each agent is ended, then its job is free. What the
+    /// next process of this node could go on with, another node would begin a second time.
+    pub fn hand_on(&self) {
+        {
+            let mut state = self.lock();
+            state.is_closing = true;
+            state.hands_on = true;
+        }
+        self.parts.board.announce();
+    }
+
+    fn hands_on(&self) -> bool {
+        self.lock().hands_on
     }
 
     /// The jobs that are followed here.
