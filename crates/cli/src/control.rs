@@ -78,10 +78,17 @@ fn secrets(started: &Started, record: &Arc<Store>) -> Made {
         .read(&started.surroundings)
         .context("no secrets: `github.token` cannot be read")?;
     let api = settings.held("github.api_url").and_then(|held| held.value.as_str());
+    // Every node must make the same values and open what another sealed, and the database must tell neither.
+    let key = |purpose: &str| record.guarded_key(purpose).context("no secrets");
+    let vault = RecordVault::new(Keys {
+        values: key("values of synchronised secrets")?,
+        digests: key("digests of secrets that callers bring")?,
+        sealing: key("secrets on their way")?,
+    });
     let parts = SecretParts {
         github: Arc::new(GithubSecrets::new(api.unwrap_or(GITHUB_API), &token)),
         kubernetes: Arc::new(KubernetesSecrets::new(kubeconfig.as_ref())),
-        vault: vault(record),
+        vault: Arc::new(vault),
         syncs: record.clone(),
         record: record.clone(),
         clock: Clock::system(),
@@ -90,12 +97,12 @@ fn secrets(started: &Started, record: &Arc<Store>) -> Made {
     Ok(Some(SecretTool::new(parts)))
 }
 
-/// Keeps the values and the digests of secrets, by keys of the record.
-pub(crate) fn vault(record: &Store) -> Arc<dyn Vault> {
+/// For whoever only makes digests: with keys of this state directory, which need no other node.
+pub(crate) fn digests(record: &Store) -> Arc<dyn Vault> {
     Arc::new(RecordVault::new(Keys {
-        values: record.derived_key("values of synchronised secrets"),
-        digests: record.derived_key("digests of secrets that callers bring"),
-        sealing: record.derived_key("secrets on their way"),
+        values: record.derived_key("values of declared tools"),
+        digests: record.derived_key("digests of what declared tools only take in"),
+        sealing: record.derived_key("secrets of declared tools"),
     }))
 }
 

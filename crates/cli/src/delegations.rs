@@ -26,7 +26,7 @@ pub(crate) fn open(started: &Started, joined: &Joined, listening: Option<SocketA
         board: joined.board.clone(),
         courier: Arc::new(HttpCourier::default()),
         redactor: started.redactor(),
-        vault: control::vault(&joined.record),
+        vault: control::digests(&joined.record),
         clock: Clock::system(),
         ids: IdSource::random(),
         callback_url: format!("{}{EXECUTOR_CALLBACK}", approvers::base(&started.settings, listening)),

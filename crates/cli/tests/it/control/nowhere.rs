@@ -246,7 +246,10 @@ fn is_in_none(places: &[(String, Vec<u8>)]) {
 #[test]
 fn a_value_is_found_nowhere_in_no_form_whatever_happens_to_its_call() {
     let collector = Collector::start();
-    let world = World::with(&format!("telemetry: {{otlp_endpoint: '{}'}}\n", collector.endpoint));
+    let world = World::with(
+        Bench::new(),
+        &format!("telemetry: {{otlp_endpoint: '{}'}}\n", collector.endpoint),
+    );
     let world = World {
         bench: world
             .bench

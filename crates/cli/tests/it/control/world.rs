@@ -21,15 +21,18 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new() -> Self {
-        Self::with("")
+        Self::around(Bench::new())
+    }
+
+    pub(super) fn around(bench: Bench) -> Self {
+        Self::with(bench, "")
     }
 
     /// The same, with more settings as YAML.
-    pub(super) fn with(more: &str) -> Self {
+    pub(super) fn with(bench: Bench, more: &str) -> Self {
         let (github, kubernetes) = (GitHub::start(), Kubernetes::start());
         github.environment(SHOP, "dev");
         kubernetes.namespace("shop-dev");
-        let bench = Bench::new();
         let kubeconfig = kubernetes.kubeconfig(&bench.dir("cluster"));
         let bench = bench.config(&format!(
             "github: {{api_url: '{}', token: {TOKEN}}}\nkubernetes: {{kubeconfig: '{}'}}\n{more}",
