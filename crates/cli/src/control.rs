@@ -2,7 +2,6 @@
 //!
 //! Nothing is connected here. Clients are made when the first act needs them, and an idle server pays for none.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -17,7 +16,6 @@ use countersign_integrations::kubernetes::KubernetesSecrets;
 use countersign_integrations::postgres::Server;
 use countersign_integrations::vault::{Keys, RecordVault};
 use countersign_store::Store;
-use countersign_store::key::GuardedKeyError;
 
 use crate::start::{self, Started};
 
@@ -80,10 +78,17 @@ fn secrets(started: &Started, record: &Arc<Store>) -> Made {
         .read(&started.surroundings)
         .context("no secrets: `github.token` cannot be read")?;
     let api = settings.held("github.api_url").and_then(|held| held.value.as_str());
+    // Every node must make the same values and open what another sealed, and the database must tell neither.
+    let key = |purpose: &str| record.guarded_key(purpose).context("no secrets");
+    let vault = RecordVault::new(Keys {
+        values: key("values of synchronised secrets")?,
+        digests: key("digests of secrets that callers bring")?,
+        sealing: key("secrets on their way")?,
+    });
     let parts = SecretParts {
         github: Arc::new(GithubSecrets::new(api.unwrap_or(GITHUB_API), &token)),
         kubernetes: Arc::new(KubernetesSecrets::new(kubeconfig.as_ref())),
-        vault: vault(record).context("no secrets")?,
+        vault: Arc::new(vault),
         syncs: record.clone(),
         record: record.clone(),
         clock: Clock::system(),
@@ -92,27 +97,13 @@ fn secrets(started: &Started, record: &Arc<Store>) -> Made {
     Ok(Some(SecretTool::new(parts)))
 }
 
-/// Keeps the values and the digests of secrets. Every node must make the same values and open what another sealed, and
-/// the database must tell neither.
-fn vault(record: &Store) -> Result<Arc<dyn Vault>, GuardedKeyError> {
-    vault_of(|purpose| record.guarded_key(purpose))
-}
-
-/// Tells by digests whether two requests bring the same secrets. A node without the common key compares its own only:
-/// what another node took on is then another request.
+/// For whoever only makes digests: with keys of this state directory, which need no other node.
 pub(crate) fn digests(record: &Store) -> Arc<dyn Vault> {
-    vault(record).unwrap_or_else(|_| {
-        let own: Result<_, Infallible> = vault_of(|purpose| Ok(record.derived_key(purpose)));
-        own.unwrap_or_else(|never| match never {})
-    })
-}
-
-fn vault_of<E>(key: impl Fn(&str) -> Result<[u8; 32], E>) -> Result<Arc<dyn Vault>, E> {
-    Ok(Arc::new(RecordVault::new(Keys {
-        values: key("values of synchronised secrets")?,
-        digests: key("digests of secrets that callers bring")?,
-        sealing: key("secrets on their way")?,
-    })))
+    Arc::new(RecordVault::new(Keys {
+        values: record.derived_key("values of declared tools"),
+        digests: record.derived_key("digests of what declared tools only take in"),
+        sealing: record.derived_key("secrets of declared tools"),
+    }))
 }
 
 /// The names in a comma list, each once.
