@@ -20,6 +20,7 @@ mod layer;
 mod profile;
 
 mod launch;
+pub mod streams;
 pub mod wire;
 
 mod zygote;
