@@ -38,6 +38,7 @@ pub mod directory;
 pub mod program;
 pub mod runner;
 
+pub mod memory;
 pub mod probe;
 
 mod sys;
