@@ -19,6 +19,8 @@ use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
+use crate::homes::Inhabited;
+
 /// Keepers that wait for work, over all profiles.
 const IDLE_MAX: usize = 16;
 /// How long a keeper that is not needed at once stays away.
@@ -55,6 +57,8 @@ pub(crate) struct Keeper {
     /// The same, opened: after each call it is looked into.
     tmp_opened: File,
     profile: Arc<Profile>,
+    /// None where the home cannot be looked at; nobody can remove it then either.
+    _inhabited: Option<Inhabited>,
 }
 
 /// The socket to a keeper, watched for what it answers only: room for what we say, which there always is,
@@ -201,6 +205,7 @@ impl Pool {
             source,
         })?;
         private_directory(&home, profile.identity.as_ref())?;
+        let inhabited = Inhabited::enter(&home).ok();
         let complete = Profile {
             home: Some(home.clone()),
             tmp: Some(tmp.clone()),
@@ -210,6 +215,7 @@ impl Pool {
         Ok(Keeper {
             line: Line::new(handle.socket).map_err(StartError::Socket)?,
             report: handle.report,
+            _inhabited: inhabited,
             home,
             tmp,
             tmp_opened,
@@ -271,7 +277,7 @@ fn private_directory(path: &Path, identity: Option<&Identity>) -> Result<(), Sta
 /// Removes what a command left in its temporary directory, also what it made unreadable. A directory's
 /// directories are lifted out of it before it goes: a tree may be deeper than the stack, than a path
 /// may be long, and than files may be open.
-fn empty(path: &Path) -> io::Result<()> {
+pub(crate) fn empty(path: &Path) -> io::Result<()> {
     let mut directories = Vec::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;

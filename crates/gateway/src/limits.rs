@@ -118,9 +118,11 @@ pub const AGENT_EVENT_BYTES_MAX: usize = 256 << 10;
 pub const JOB_RESULT_BYTES_MAX: usize = 1 << 20;
 /// Jobs that wait or run, of one caller and in all, beyond which the answer is `QUEUE_FULL`.
 pub const JOBS_OPEN_PER_CALLER_MAX: usize = 256;
-/// Times that a job is tried again after a failure that may pass, and the first pause before it.
+/// Times that a job is tried again after a failure that may pass, the first pause before
+/// it, and the pause before an agent that died for the first time is started again.
 pub const JOB_RETRIES_MAX: u32 = 3;
 pub const JOB_RETRY_PAUSE: Duration = Duration::from_secs(2);
+pub const JOB_RESTART_PAUSE: Duration = Duration::from_millis(200);
 pub const JOB_RETRY_PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
 /// How long a job rests when its agent's limit is reached and nobody said until when.
 pub const JOB_LIMIT_PAUSE: Duration = Duration::from_secs(15 * 60);
@@ -132,6 +134,11 @@ pub const METRICS_EVERY: Duration = Duration::from_secs(3_600);
 /// Jobs, or events of one, that are read in one go.
 pub const JOBS_AT_ONCE: usize = 256;
 pub const JOB_EVENTS_AT_ONCE: usize = 1_000;
+/// How much of a message is shown while it is written, and how often at most.
+pub const UNFINISHED_BYTES_MAX: usize = 64 << 10;
+/// As much of its end is told to a caller who waits.
+pub const UNFINISHED_CHARS_TOLD: usize = 200;
+pub const UNFINISHED_EVERY: Duration = Duration::from_millis(250);
 /// How long an agent may take to end a turn that was interrupted before its conversation is stopped.
 pub const INTERRUPT_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a run may work when nobody says, and at most.

@@ -7,14 +7,17 @@
 #![forbid(unsafe_code)]
 
 pub mod checkpoint;
+pub mod db;
 pub mod export;
 mod health;
 mod hex;
 pub mod key;
+mod moved;
 pub mod postgres;
 pub mod process;
 pub mod prove;
 mod random;
+mod rows;
 mod run_token;
 
 pub mod session_files;
@@ -22,7 +25,7 @@ pub mod sqlite;
 mod store;
 mod trouble;
 pub mod wake;
-mod witness;
+pub mod witness;
 
 pub use postgres::PgStore;
 pub use sqlite::{Durability, Options, SqliteStore};

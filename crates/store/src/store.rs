@@ -25,7 +25,7 @@ use countersign_gateway::ids::{
 };
 use countersign_gateway::job::driver::Usage;
 use countersign_gateway::job::event::StoredEvent;
-use countersign_gateway::job::keeping::{AbandonedJob, AgentProcess, JobFilter, Jobs, Note};
+use countersign_gateway::job::keeping::{AbandonedJob, AgentProcess, JobFilter, Jobs, Note, Place};
 use countersign_gateway::job::lifecycle::JobStatus;
 use countersign_gateway::job::session::JobSession;
 use countersign_gateway::job::state::Job;
@@ -41,6 +41,7 @@ use countersign_gateway::tools::secrets::keeping::{KeptSync, SecretSyncs, SyncTa
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::key::GuardedKeyError;
 use crate::prove::Report;
 use crate::sqlite::dump::ExportError;
 use crate::sqlite::exchanges::Found;
@@ -51,7 +52,6 @@ use crate::sqlite::verify::{Progress, Range, VerifyError};
 use crate::wake::{Doorbell, Knock};
 use crate::{Options, PgStore, SqliteStore, postgres, sqlite};
 
-#[expect(clippy::large_enum_variant, reason = "a process has one")]
 pub enum Store {
     Sqlite(SqliteStore),
     Postgres(PgStore),
@@ -73,6 +73,11 @@ impl Store {
             Some(url) => Self::Postgres(PgStore::open(directory, &url, options)?),
             None => Self::Sqlite(SqliteStore::open(directory, options)?),
         })
+    }
+
+    /// Whether other nodes may work on the same record.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::Postgres(_))
     }
 
     /// A bell with an ear, for a process that stays. Must be called where an event loop runs.
@@ -138,6 +143,8 @@ type Answer<T> = Pending<Result<T, RecordError>>;
 handed_on! {
     /// A secret for one purpose, the same in every process of this state directory.
     fn derived_key(&self, purpose: &str) -> [u8; 32];
+    /// A secret for one purpose that all nodes have and nobody can read from the record. Blocks.
+    fn guarded_key(&self, purpose: &str) -> Result<[u8; 32], GuardedKeyError>;
     /// The public half of the key that signs this record, in hexadecimal.
     fn public_key(&self) -> &str;
     /// Whether a change could be written now; says what is in the way otherwise.
@@ -231,6 +238,8 @@ handed_on! {
 handed_on! {
     port Jobs
     fn holder(&self) -> String;
+    fn mark(&self, job: &JobId) -> String;
+    fn place(&self, job: &JobId) -> Answer<Place>;
     fn find(&self, id: &JobId) -> Answer<Option<Job>>;
     fn list(&self, filter: JobFilter) -> Answer<Vec<Job>>;
     fn open_of(&self, owner: &CredentialId) -> Answer<usize>;

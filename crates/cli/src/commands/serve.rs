@@ -73,7 +73,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         let console = format!("{scheme}://{}", reachable(address));
         let counter = github.counter(&joined.record);
         let labels = counter.iter().map(github::Counter::tools).collect();
-        let workshop = Workshop::open(&started, &joined, &homes, Door::Here(console.clone()), labels).await;
+        let workshop = Workshop::open(&started, &joined, &homes, Door::Here(reachable(address)), labels).await;
         let webhooks = github.receive(counter.as_ref(), &joined, &workshop.runs, settings.run_time);
         let code = joined
             .record
@@ -84,13 +84,15 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         let _whereabouts = Whereabouts::tell(&settings.state_dir, &console)?;
         runs::look_after(&joined, &workshop, template);
         let workshop = Arc::new(workshop);
-        let at_work = Arc::clone(&workshop);
+        let (at_work, gateway) = (Arc::clone(&workshop), Arc::clone(&joined.gateway));
         let (record, grace) = (Arc::clone(&joined.record), settings.shutdown_grace);
+        let kept = Arc::clone(&record);
         let shutdown = async move {
             shutdown.await;
-            // Agents at work are left to the next server.
-            at_work.close();
-            record.stop_within(grace);
+            // Agents at work are left to the next server, or to other nodes.
+            at_work.close(&kept);
+            gateway.stop_waiting();
+            kept.stop_within(grace);
         };
         start::say(&format!("serving on {scheme}://{address}/"));
         start::say(&invitation(&console, &code));
@@ -100,9 +102,10 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
             webhooks,
             ..options(&started, joined, &workshop, tls, fixtures)
         };
-        serve_http(listener, options, shutdown)
-            .await
-            .context("cannot go on serving")
+        let served = serve_http(listener, options, shutdown).await;
+        workshop.handed_on(&record, grace).await;
+        workshop.settle(grace).await;
+        served.context("cannot go on serving")
     })
 }
 

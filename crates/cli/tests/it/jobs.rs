@@ -4,6 +4,7 @@
 
 mod chance;
 mod codex;
+mod other_agents;
 mod others;
 mod recovery;
 mod returning;
@@ -45,6 +46,12 @@ hang)
     echo $$ >> pids.new
     mv pids.new pids
     wait ;;
+linger)
+    trap '' INT TERM
+    echo $$ > pids.new
+    mv pids.new pids
+    echo '{"event": "TaskComplete", "result": "done"}'
+    while :; do sleep 0.1; done ;;
 fail) exit 3 ;;
 spy) ls "$SPIED" > /dev/null 2>&1 && [ -n "$(ls -A "$SPIED")" ] && result=seen || result=hidden
     echo "{\"event\": \"TaskComplete\", \"result\": \"$result\"}" ;;
@@ -264,6 +271,21 @@ fn a_job_that_takes_too_long_ends_with_all_that_it_started() {
 }
 
 #[test]
+fn a_server_that_ends_leaves_no_agent_whose_job_has_ended() {
+    let bench = bench();
+    let web = Web::serve(&bench);
+    let job = start(&bench, "linger", &["--agent", "mine"]);
+    until(&bench, &job, "completed");
+    let pids = processes(&bench);
+    assert!(
+        pids.iter().all(|pid| runs(pid)),
+        "it takes no notice of being told to end"
+    );
+    web.stop();
+    assert!(!pids.iter().any(|pid| runs(pid)));
+}
+
+#[test]
 fn a_job_of_a_killed_server_is_taken_up_by_the_next_and_ends_once() {
     let bench = bench();
     let mut web = Web::serve(&bench);
@@ -391,4 +413,39 @@ fn a_project_adds_no_agents() {
     assert!(!server.answer(id).to_string().contains("start-task"));
     server.end();
     assert!(server.stderr().contains("agents"), "the operator is told");
+}
+
+#[test]
+fn whoever_waits_hears_at_once_that_the_server_stops() {
+    let bench = with_agent(Bench::new(), "shutdown_grace_ms: 60000\n");
+    let web = Web::serve(&bench);
+    let session = web.session(json!({}));
+    let job = start(&bench, "hang", &[]);
+    until(&bench, &job, "running");
+    let pids = processes(&bench);
+    let touch = json!({"name": "execute_process", "arguments": {"file": "touch", "args": ["made"]}});
+    let wait = json!({"name": "job-status", "arguments": {"jobId": job, "wait_ms": 45_000}});
+    let mut waiting: Vec<_> = [touch, wait]
+        .into_iter()
+        .zip(1..)
+        .map(|(params, id)| web.stream("POST", "/mcp", &session, &legacy(id, "tools/call", params)))
+        .collect();
+    bench.question();
+    let began = Instant::now();
+    web.stop();
+    let heard: Vec<Value> = waiting
+        .iter_mut()
+        .map(|it| it.until(|message| message["id"].is_i64()))
+        .collect();
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "it takes far less than it may"
+    );
+    assert!(heard[0].to_string().contains("APPROVAL_PENDING"), "{heard:?}");
+    let status = &heard[1]["result"]["structuredContent"]["job"]["status"];
+    assert_eq!(status, "running", "{heard:?}");
+    // The next server goes on, and ends it.
+    let _web = Web::serve(&bench);
+    told(&bench, &["jobs", "interrupt", &job]);
+    until_gone(&pids);
 }

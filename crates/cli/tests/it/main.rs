@@ -22,6 +22,7 @@ mod client;
 mod outside;
 mod record;
 mod web;
+mod witnessed;
 
 mod execution;
 mod model;
@@ -65,3 +66,5 @@ mod github;
 mod rest;
 
 mod control;
+
+mod nodes;

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::approval::board::Board;
 use crate::approval::callback::{Callback, CallbackError, Meant, Route, Word};
+use crate::audit::act::EXECUTOR;
 use crate::audit::event::{Actor, Draft, EventType};
 use crate::audit::payload::{Object, Payload};
 use crate::audit::redact::Redactor;
@@ -146,6 +147,7 @@ impl DelegationDesk {
         };
         let object = Object::new()
             .text("tool", &delegation.tool)
+            .text("system", EXECUTOR)
             .text("delegation_id", delegation.id.as_str())
             .text("credential", delegation.owner.as_str())
             .text("status", outcome.map_or("pending", Outcome::word));

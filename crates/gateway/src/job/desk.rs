@@ -10,13 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::driver::Input;
 use super::event::{JobEvent, JobEventType, StoredEvent, presentable};
 use super::files::Files;
 use super::input::JobInput;
 use super::keeping::{Errand, Hold, JobChange, JobFilter, JobSessionChange, Jobs, Note, parts_json};
-use super::lifecycle::{JobStep, SessionStatus, SessionStep};
+use super::lifecycle::{JobStatus, JobStep, SessionStatus, SessionStep};
 use super::session::{JobSession, SessionName};
 use super::state::{Job, Order};
 use super::supervise::course::Ending;
@@ -35,9 +36,13 @@ use looking::{may_act, may_read};
 
 /// Time between two looks at a job that is waited for: not every change of it rings the bell.
 const JOB_POLL: Duration = Duration::from_millis(100);
+/// How long a job may take from the queue to its place when there is one.
+const QUEUE_PATIENCE: Duration = Duration::from_millis(250);
 
 pub struct JobDesk {
     parts: DeskParts,
+    /// This process is about to stop.
+    stopping: watch::Sender<bool>,
 }
 
 pub struct DeskParts {
@@ -79,7 +84,15 @@ impl From<RecordError> for NotStarted {
 
 impl JobDesk {
     pub fn new(parts: DeskParts) -> Arc<Self> {
-        Arc::new(Self { parts })
+        Arc::new(Self {
+            parts,
+            stopping: watch::Sender::new(false),
+        })
+    }
+
+    /// This process is about to stop: whoever waits for a job hears at once how it stands.
+    pub fn stop_waiting(&self) {
+        self.stopping.send_replace(true);
     }
 
     /// Accepts a job. It is durable, and in the queue, when this returns.
@@ -312,22 +325,35 @@ impl JobDesk {
         patience: Duration,
         enough: impl Fn(&Job) -> bool,
     ) -> Result<Job, Refusal> {
-        let mut changes = self.parts.board.changes();
+        let (mut changes, mut stopping) = (self.parts.board.changes(), self.stopping.subscribe());
         let deadline = tokio::time::Instant::now() + patience;
         loop {
             changes.mark_unchanged();
             let job = self.find(caller, id).await?;
             let now = tokio::time::Instant::now();
-            if enough(&job) || now >= deadline {
+            if enough(&job) || now >= deadline || *stopping.borrow() {
                 return Ok(job);
             }
             let nap = (deadline - now).min(JOB_POLL);
-            let _ = tokio::time::timeout(nap, changes.changed()).await;
+            let _ = tokio::time::timeout(nap, async {
+                tokio::select! {
+                    _ = changes.changed() => {}
+                    _ = stopping.changed() => {}
+                }
+            })
+            .await;
         }
     }
 
-    /// The job, once its conversation has an id or it has ended, or as it stands when the time is over.
+    /// The job, once its conversation has an id or it has ended, or as it stands when the time is over. One that
+    /// waits for its turn is not waited for: that may take hours.
     pub async fn begun(&self, caller: &Caller, id: &JobId, patience: Duration) -> Result<Job, Refusal> {
+        let job = self
+            .watch(caller, id, QUEUE_PATIENCE, |job| job.status() != JobStatus::Pending)
+            .await?;
+        if job.status() == JobStatus::Pending {
+            return Ok(job);
+        }
         self.watch(caller, id, patience, |job| {
             job.conversation_id.is_some() || job.has_ended()
         })

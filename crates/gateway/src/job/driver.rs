@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::effort::Effort;
 use super::guidance::Guidance;
 use crate::audit::Pending;
 use crate::clock::Timestamp;
@@ -37,6 +38,11 @@ pub trait AgentDriver: Send + Sync + 'static {
     /// Takes up a conversation that this or another process of ours began: attaches to it where the agent
     /// still runs, else starts the agent again on what it remembers.
     fn resume(&self, resume: Resume, events: EventSink) -> Pending<Result<Arc<dyn Conversation>, DriverError>>;
+
+    /// Whether a process outlived whoever looked after it, so that a conversation in it is attached to.
+    fn outlives(&self, _process: &ProcessMark) -> bool {
+        false
+    }
 
     /// Ends what a job that nobody looks after any more left running: the process as it was recorded, if it
     /// is still the same and no other job's, and all that carries the job's mark.
@@ -76,10 +82,20 @@ pub struct Resume {
     pub rollout: Option<PathBuf>,
     /// The process that it ran in, as it was recorded.
     pub process: Option<ProcessMark>,
+    pub taking: Taking,
     pub words: Words,
     /// What the job was asked, for an agent that was lost before it had kept anything.
     pub asked: Vec<Input>,
     pub terms: Terms,
+}
+
+/// By which process a conversation may be taken up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taking {
+    /// By the one that it ran in, or by another.
+    Anyhow,
+    /// Only by the one that it ran in, which keeps the way back that it was given; another would have none.
+    WhereItRuns,
 }
 
 /// What a conversation that is taken up is told.
@@ -94,13 +110,15 @@ pub enum Words {
 /// Under which a conversation runs.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// Our job's id; it marks every process of it.
+    /// What marks every process of our job: its id, with the node's name where there are several.
     pub job_id: String,
     /// Who started it. An agent that serves many jobs in one process is shared by jobs of one caller,
     /// directory, sandbox and environment only.
     pub caller: String,
     pub cwd: PathBuf,
     pub model: Option<String>,
+    /// How hard it thinks; its own choice where nobody says.
+    pub effort: Option<Effort>,
     pub mode: Mode,
     pub sandbox: SandboxMode,
     /// What the agent's definition and its run grant; the driver adds where it is, what marks it, and the
@@ -300,9 +318,20 @@ pub struct Usage {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TurnEnd {
-    Completed { result: Option<String> },
+    Completed {
+        result: Option<String>,
+    },
     Interrupted,
-    Failed { message: String, retryable: bool },
+    Failed {
+        message: String,
+        retryable: bool,
+    },
+    /// Its process was gone in the middle of it.
+    Crashed {
+        message: String,
+        status: Option<i32>,
+        signal: Option<i32>,
+    },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -5,6 +5,7 @@
 //! same call, repeated, learns the answer, and a yes is used once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
@@ -192,7 +193,7 @@ impl Gateway {
                 return Err(Refusal::new(ErrorCode::Cancelled, "the call was cancelled while its question was open"));
             }
             () = self.consult_about(caller, call, &approval.id) => unreachable!("it never resolves"),
-            () = tokio::time::sleep(patience) => {
+            () = self.unless_stopping(patience) => {
                 let pending = Refusal::new(ErrorCode::ApprovalPending, waits(&approval.id));
                 return Err(pending.with("approval_id", approval.id.as_str()));
             }
@@ -206,6 +207,14 @@ impl Gateway {
         let cleared = clear_act(question, &binding, &settled, admitted)
             .map_err(|error| Refusal::new(ErrorCode::ApprovalDenied, error.to_string()))?;
         Ok((cleared, Box::new(settled)))
+    }
+
+    /// As long as this, or until this process is about to stop.
+    async fn unless_stopping(&self, patience: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(patience) => {}
+            () = self.stops() => {}
+        }
     }
 
     /// Whether the answer to an earlier call of the same words is this call's answer as well: one that is

@@ -116,10 +116,28 @@ fn delete_others(link: &Link, before: Timestamp) -> Result<u64, Trouble> {
     link.execute(
         "DELETE FROM approvals WHERE resolved_at_ms < $1 AND NOT EXISTS
              (SELECT 1 FROM open_commands WHERE open_commands.owner = approvals.owner
-                 AND open_commands.request_id = approvals.request_id)",
+                 AND open_commands.request_id = approvals.request_id)
+             AND NOT EXISTS (SELECT 1 FROM open_acts WHERE open_acts.approval_id = approvals.approval_id)",
         &[&before],
     )?;
-    // A session goes with the last of its jobs, and takes what its agent said along. What was used stays.
+    prune_jobs(link, before)?;
+    for old in [
+        // An idempotency key is remembered as long as what was done under it.
+        "DELETE FROM secret_syncs WHERE state IN ('applied', 'given-up') AND updated_at_ms < $1",
+        "DELETE FROM delegated_executions WHERE ended_at_ms < $1",
+        "DELETE FROM webhook_deliveries WHERE state <> 'pending' AND received_at_ms < $1",
+    ] {
+        link.execute(old, &[&before])?;
+    }
+    link.execute(
+        "DELETE FROM run_messages WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = run_messages.run_id)",
+        &[],
+    )?;
+    Ok(commands)
+}
+
+/// A session goes with the last of its jobs, and takes what its agent said along. What was used stays.
+fn prune_jobs(link: &Link, before: i64) -> Result<(), Trouble> {
     link.execute(
         "DELETE FROM job_sessions WHERE filed_seq = last_seq AND NOT EXISTS
              (SELECT 1 FROM jobs WHERE jobs.session_id = job_sessions.session_id
@@ -139,5 +157,5 @@ fn delete_others(link: &Link, before: Timestamp) -> Result<u64, Trouble> {
         "DELETE FROM job_notes WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.job_id = job_notes.job_id)",
         &[],
     )?;
-    Ok(commands)
+    Ok(())
 }

@@ -2,17 +2,17 @@
 //! look at what only one of them has.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
-mod acts;
 mod bench;
 mod cluster;
 mod files;
-mod github;
 mod migrations;
+mod moving;
 mod nodes;
 mod on_postgres;
 mod on_sqlite;
+mod plans;
 #[path = "../../../../tests/support/postgres.rs"]
 mod postgres;
-mod run_tokens;
-mod runs;
+mod secured;
+mod shared;
 mod trouble;

@@ -47,7 +47,7 @@ fn the_stage_comes_from_the_issue_or_from_the_last_run_where_the_pull_request_sa
     let github = GitHub::start();
     github.issue(SHOP, 7, &["run:design"]);
     github.pull_request(SHOP, 8, "Closes #7", &[]);
-    let bench = with_agent(&github, "sa");
+    let bench = with_agent(Bench::new(), &github, "sa");
     let serving = Serving::start(&bench);
     deliver(&serving, &github.reviewed("r-1", SHOP, 8, "changes_requested", "ana"));
     until("no revise is set off", || run(&bench, "design") == 1);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::super::event::{JobEvent, JobEventType};
-use super::super::keeping::{Errand, GoneProcess, Hold, Note};
+use super::super::event::JobEventType;
+use super::super::keeping::{Errand, GoneProcess, Hold, Note, Place};
 use super::super::lifecycle::{JobStep, SessionStatus, SessionStep, SubState};
 use super::super::state::Job;
 use super::Supervisor;
@@ -22,7 +22,7 @@ impl Follower {
     pub(super) async fn conclude(&mut self, next: Next, writing: Writing) -> Result<Option<Next>, Lost> {
         match &next {
             Next::End(ending) if ending.step == JobStep::Complete => {
-                let ended = self.ended(ending, writing.events.clone());
+                let ended = self.ended(ending, &writing);
                 match self.write(ended).await {
                     Ok(()) => Ok(Some(next)),
                     // A message came at the last moment: it is the next turn.
@@ -35,11 +35,11 @@ impl Follower {
                 }
             }
             Next::End(ending) => {
-                let ended = self.ended(ending, writing.events);
+                let ended = self.ended(ending, &writing);
                 self.write(ended).await?;
                 Ok(Some(next))
             }
-            Next::TryAgain { .. } | Next::PauseUntil { .. } => {
+            Next::TryAgain { .. } | Next::HandOn { .. } | Next::PauseUntil { .. } => {
                 self.write(writing).await?;
                 Ok(Some(next))
             }
@@ -58,8 +58,9 @@ impl Follower {
         Ok(notes.iter().any(waits))
     }
 
-    /// The job's end, with the session at rest, or ended where nobody can come back to it.
-    fn ended(&self, ending: &Ending, events: Vec<JobEvent>) -> Writing {
+    /// The job's end behind what is written with it, with the session at rest, or ended where nobody can come
+    /// back to it.
+    fn ended(&self, ending: &Ending, before: &Writing) -> Writing {
         let supervisor = &self.supervisor;
         let now = supervisor.parts.clock.now();
         let mut job = self
@@ -72,7 +73,8 @@ impl Follower {
         });
         job.error.clone_from(&ending.error);
         let mut writing = Writing::of(job.clone());
-        writing.events = events;
+        writing.events.clone_from(&before.events);
+        writing.drafts.clone_from(&before.drafts);
         writing.hold = Hold::Release;
         let step = match self.session.status() {
             SessionStatus::Active => Some(SessionStep::Rest),
@@ -102,13 +104,19 @@ impl Follower {
         }
         match next {
             Next::End(ending) => {
-                let ended = self.ended(&ending, Vec::new());
+                let ended = self.ended(&ending, &Writing::of(self.job.clone()));
                 self.write(ended).await
             }
             Next::TryAgain { pause, why } => {
                 let mut job = self.resting(pause_until(&self.supervisor, pause));
                 job.retries += 1;
                 job.sub_state = Some(SubState::Recovering);
+                self.rest(job, Vec::new(), &why).await
+            }
+            Next::HandOn { why } => {
+                let mut job = self.resting(self.supervisor.parts.clock.now());
+                job.sub_state = Some(SubState::Recovering);
+                self.stop_agent(None).await;
                 self.rest(job, Vec::new(), &why).await
             }
             Next::PauseUntil { until, why } => {
@@ -150,6 +158,27 @@ impl Follower {
     /// Lets go of the agent: its process ends, its questions are taken back, its file is whole.
     pub(super) async fn leave(&mut self, starting: Option<Starting>) {
         self.withdraw_all("the job no longer waits for this").await;
+        self.forget_unfinished().await;
+        self.stop_agent(starting).await;
+        // Not before the agent is gone: it would take the closed door for a failure.
+        self.supervisor.parts.endpoints.close(&self.job.id).await;
+        if self.job.has_ended() {
+            self.supervisor.file_up(&self.session, true).await;
+        }
+    }
+
+    /// Somebody else has the job. Where that is on this node, its agent is theirs as well; where it is not, nobody here
+    /// needs the agent, and nothing it does is written down.
+    pub(super) async fn give_up(&mut self, starting: Option<Starting>) {
+        let place = self.supervisor.parts.jobs.place(&self.job.id).await;
+        match place {
+            Ok(Place::ThisNode) => {}
+            Ok(Place::Here | Place::OtherNode | Place::Nowhere) | Err(_) => self.stop_agent(starting).await,
+        }
+        self.supervisor.parts.endpoints.close(&self.job.id).await;
+    }
+
+    async fn stop_agent(&mut self, starting: Option<Starting>) {
         let conversation = match (self.conversation.take(), starting) {
             // It was over before it was taken up. Its driver holds a process for us by now, and only a
             // conversation can let go of that.
@@ -162,7 +191,7 @@ impl Follower {
         match conversation {
             Some(conversation) => conversation.stop().await,
             None => {
-                let (job, process) = (self.job.id.as_str().to_owned(), self.process.clone());
+                let (job, process) = (self.supervisor.parts.jobs.mark(&self.job.id), self.process.clone());
                 self.agent.driver.reap(job, process).await;
             }
         }
@@ -170,10 +199,18 @@ impl Follower {
         if let Err(error) = gone {
             tracing::warn!(%error, "that an agent's process is gone could not be recorded; it is looked for again");
         }
-        // Not before the agent is gone: it would take the closed door for a failure.
-        self.supervisor.parts.endpoints.close(&self.job.id).await;
-        if self.job.has_ended() {
-            self.supervisor.file_up(&self.session, true).await;
+    }
+
+    /// Back into the queue after the record was away: nobody looks after the job, though this process lives.
+    pub(super) async fn put_back(&mut self, error: &RecordError) {
+        let deadline = tokio::time::Instant::now() + limits::JOB_BEAT_MISSED;
+        while !self.job.has_ended() && tokio::time::Instant::now() < deadline {
+            let mut job = self.resting(self.supervisor.parts.clock.now());
+            job.sub_state = Some(SubState::Recovering);
+            match self.rest(job, Vec::new(), &error.to_string()).await {
+                Ok(()) | Err(Lost::Moved) => return,
+                Err(Lost::Unrecorded(_)) => {}
+            }
         }
     }
 

@@ -2,10 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::driver::{AgentEvent, AgentEventKind, Item, ItemKind, ItemPhase, ProcessMark, Usage};
+use super::super::driver::{AgentEvent, AgentEventKind, Item, ItemKind, ItemPhase, ProcessMark, TurnEnd, Usage};
 use super::super::event::{JobEventType, of_agent};
 use super::super::lifecycle::{JobStatus, JobStep, SessionStatus, SessionStep, SubState};
-use super::News;
 use super::course::{self, Ending, Next};
 use super::following::Follower;
 use super::writing::{Lost, Writing};
@@ -36,8 +35,8 @@ impl Follower {
                 return self.started(conversation_id, rollout, model.clone(), writing).await;
             }
             AgentEventKind::TextDelta(text) => {
-                let (job_id, text) = (self.job.id.clone(), text.as_str().into());
-                let _ = self.supervisor.news.send(News::Text { job_id, text });
+                self.unfinished.add(text);
+                self.show_unfinished().await;
             }
             AgentEventKind::Item(item) => {
                 self.remember_failure(item);
@@ -56,18 +55,21 @@ impl Follower {
             AgentEventKind::ApprovalRequested(question) => self.ask(question).await?,
             AgentEventKind::ApprovalWithdrawn(id) => self.withdrawn(id).await,
             AgentEventKind::TurnEnded(end) => {
+                self.forget_unfinished().await;
                 let next = course::after_turn(end, self.behind());
+                if let TurnEnd::Crashed {
+                    message,
+                    status,
+                    signal,
+                } = end
+                {
+                    self.crashed(&mut writing, (*status, *signal), message);
+                }
                 return self.conclude(next, writing).await;
             }
             AgentEventKind::Exited { status, signal } => {
                 let how = course::exit_words(*status, *signal);
-                let crashed = EventType::JobProcessCrashed;
-                let mark = self.session.process.as_ref();
-                writing
-                    .drafts
-                    .push(self.supervisor.process_draft(&self.job, crashed, mark, Some(&how)));
-                let data = json!({"status": status, "signal": signal, "reason": how});
-                writing.events.push(self.event(JobEventType::ProcessCrashed, data));
+                self.crashed(&mut writing, (*status, *signal), &how);
                 self.write(writing).await?;
                 return Ok(Some(course::after_loss(&how, self.behind())));
             }
@@ -75,6 +77,7 @@ impl Follower {
                 // It goes on, so no limit holds it.
                 self.limited_until = None;
                 self.write(writing).await?;
+                self.forget_unfinished().await;
             }
             AgentEventKind::TurnStarted { .. }
             | AgentEventKind::Diff(_)
@@ -83,6 +86,15 @@ impl Follower {
             | AgentEventKind::Unknown => self.write(writing).await?,
         }
         Ok(None)
+    }
+
+    /// The agent's process went away by itself, in front of what that did to its turn.
+    fn crashed(&self, writing: &mut Writing, (status, signal): (Option<i32>, Option<i32>), how: &str) {
+        let (kind, mark) = (EventType::JobProcessCrashed, self.session.process.as_ref());
+        let draft = self.supervisor.process_draft(&self.job, kind, mark, Some(how));
+        writing.drafts.push(draft);
+        let data = json!({"status": status, "signal": signal, "reason": how});
+        writing.events.insert(0, self.event(JobEventType::ProcessCrashed, data));
     }
 
     /// A process runs for the job; it is on record before anything is said to it.

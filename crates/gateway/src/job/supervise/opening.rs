@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::super::driver::{Conversation, DriverError, EventSink, Input, Resume, Start, Terms, Words};
+use super::super::driver::{Conversation, DriverError, EventSink, Input, Resume, Start, Taking, Terms, Words};
+use super::super::effort::Effort;
 use super::super::event::JobEventType;
 use super::super::guidance::Guidance;
 use super::super::lifecycle::JobStatus;
@@ -19,8 +20,9 @@ const GO_ON: &str = "Your work was cut off, and what you were doing may be half 
 
 impl Follower {
     pub(super) async fn starting(&self, sink: EventSink) -> Starting {
-        let terms = self.terms().await;
         let driver = &self.agent.driver;
+        let taking = self.taking().await;
+        let terms = self.terms(taking).await;
         if !terms.guidance.is_empty() && !driver.takes_guidance() {
             let message = format!(
                 "`{}` takes no instructions or settings beside the prompt",
@@ -31,7 +33,7 @@ impl Follower {
         let Some(conversation) = &self.session.conversation_id else {
             // An earlier try may have left a process that nobody can speak with.
             if self.job.sub_state.is_some() || self.session.process.is_some() {
-                let job = self.job.id.as_str().to_owned();
+                let job = self.supervisor.parts.jobs.mark(&self.job.id);
                 driver.reap(job, self.session.process.clone()).await;
             }
             let prompt = vec![Input::Text(self.job.input.prompt.clone())];
@@ -49,11 +51,23 @@ impl Follower {
             conversation_id: conversation.as_str().to_owned(),
             rollout: self.session.rollout.as_ref().map(Into::into),
             process: self.session.process.clone(),
+            taking,
             words,
             asked: vec![Input::Text(self.job.input.prompt.clone())],
             terms,
         };
         driver.resume(resume, sink)
+    }
+
+    /// An agent that still runs keeps the way back that it has: it would not hear of another.
+    async fn taking(&self) -> Taking {
+        let process = self.session.process.as_ref();
+        let runs = process.is_some_and(|process| self.agent.driver.outlives(process));
+        if runs && self.session.conversation_id.is_some() && self.supervisor.parts.endpoints.keep(&self.job).await {
+            Taking::WhereItRuns
+        } else {
+            Taking::Anyhow
+        }
     }
 
     /// What an agent is told that goes on, with what was said to it and perhaps never reached it.
@@ -77,7 +91,7 @@ impl Follower {
         words
     }
 
-    async fn terms(&self) -> Terms {
+    async fn terms(&self, taking: Taking) -> Terms {
         let config = &self.session.config;
         let text = |name: &str| config[name].as_str();
         let mode = match &config["approvalPolicy"] {
@@ -85,17 +99,21 @@ impl Follower {
             other => other["mode"].as_str().and_then(Mode::parse),
         };
         Terms {
-            job_id: self.job.id.as_str().to_owned(),
+            job_id: self.supervisor.parts.jobs.mark(&self.job.id),
             caller: self.job.owner.as_str().to_owned(),
             cwd: text("cwd").unwrap_or("/").into(),
             model: self.job.input.model.clone(),
+            effort: text("reasoningEffort").and_then(Effort::parse),
             // What cannot be read is the strictest.
             mode: mode.unwrap_or(Mode::Untrusted),
             sandbox: text("sandboxPolicy")
                 .and_then(SandboxMode::parse)
                 .unwrap_or(SandboxMode::ReadOnly),
             environment: self.environment().await,
-            endpoint: self.supervisor.parts.endpoints.open(&self.job).await,
+            endpoint: match taking {
+                Taking::Anyhow => self.supervisor.parts.endpoints.open(&self.job).await,
+                Taking::WhereItRuns => None,
+            },
             guidance: Guidance::from_json(&config["guidance"]),
         }
     }
@@ -104,6 +122,18 @@ impl Follower {
     async fn environment(&self) -> BTreeMap<String, String> {
         let mut environment = self.agent.environment.clone();
         environment.extend(self.supervisor.parts.agents.grants(&self.job).await);
+        // For agents that have no argument for it.
+        let chosen = [
+            ("COUNTERSIGN_MODEL", self.job.input.model.as_deref()),
+            (
+                "COUNTERSIGN_REASONING_EFFORT",
+                self.session.config["reasoningEffort"].as_str(),
+            ),
+        ];
+        let chosen = chosen
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+        environment.extend(chosen);
         environment
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::DeclaredTool;
 use super::template::{Document, TemplateError, Text};
 use crate::approval::ClearedAct;
+use crate::audit::act::EXECUTOR;
 use crate::audit::{Pending, chain};
 use crate::delegation::desk::DelegationDesk;
 use crate::delegation::{Delegation, Order};
@@ -289,6 +290,10 @@ impl Act for HttpAct {
             details.insert("spec".to_owned(), self.spec.clone());
         }
         details
+    }
+
+    fn systems(&self) -> &'static [&'static str] {
+        &[EXECUTOR]
     }
 
     fn begins(&self) -> Result<(), Refusal> {
