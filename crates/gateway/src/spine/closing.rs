@@ -79,7 +79,7 @@ impl Gateway {
             only_if_open: true,
             ..Change::default()
         };
-        let closed = self.commit_patiently(change.clone()).await;
+        let closed = self.commit_patiently(&change).await;
         if let Ok(Committed { last_event: None, .. }) = closed {
             return self.follow_elsewhere(admitted, live).await;
         }
@@ -154,7 +154,7 @@ impl Gateway {
         });
     }
 
-    pub(super) async fn commit_patiently(&self, change: Change) -> Result<Committed, RecordError> {
+    pub(super) async fn commit_patiently(&self, change: &Change) -> Result<Committed, RecordError> {
         let started = Instant::now();
         loop {
             match self.commit(change.clone()).await {
