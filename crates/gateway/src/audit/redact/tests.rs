@@ -147,8 +147,8 @@ fn the_shortest_text_of_each_kind_is_not_passed_over() {
         ("bearer x", "bearer [redacted]"),
         ("--token x", "--token [redacted]"),
         ("-u a:b", "-u a:[redacted]"),
-        ("pwd=x", "pwd=[redacted]"),
-        ("pwd:x", "pwd:[redacted]"),
+        ("pat=x", "pat=[redacted]"),
+        ("jwt:x", "jwt:[redacted]"),
     ] {
         assert_eq!(plain().redact_text(text), redacted, "{text}");
     }
