@@ -154,11 +154,11 @@ impl Gateway {
             .and_then(|given| ended_as(*given, step, now))
             .into_iter()
             .collect();
-        let mut closed = self.commit_patiently(closing.clone()).await;
+        let mut closed = self.commit_patiently(&closing).await;
         if closed == Err(RecordError::ApprovalMoved) {
             // Somebody gave the approval up meanwhile; the act was done, and that is what counts.
             closing.approvals.clear();
-            closed = self.commit_patiently(closing.clone()).await;
+            closed = self.commit_patiently(&closing).await;
         }
         if let Err(RecordError::Unavailable(_)) = closed {
             self.close_later(closing);
