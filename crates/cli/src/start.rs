@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use countersign_exec::forget_homes;
+use countersign_exec::{forget_homes, memory};
 use countersign_gateway::approval::Approver;
 use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
@@ -36,6 +36,8 @@ use crate::telemetry::{self, Telemetry};
 use crate::wiring::{self, Launchpad, Parts};
 
 const HOUR: Duration = Duration::from_secs(3_600);
+/// When a start is over and its first client has looked around.
+const SETTLED_AFTER: Duration = Duration::from_millis(500);
 /// Time between two looks for what other nodes left open when they died.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
@@ -342,6 +344,14 @@ pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .enable_all()
         .build()
         .context("cannot start the event loop")
+}
+
+/// Gives back what only the start needed, once the first client has had time to look around.
+pub(crate) fn settle_down() {
+    tokio::spawn(async {
+        tokio::time::sleep(SETTLED_AFTER).await;
+        memory::let_go_of_code();
+    });
 }
 
 /// Reads the configuration again at every SIGHUP, for as long as this process serves.

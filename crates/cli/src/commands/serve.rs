@@ -66,6 +66,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
                 .map_err(|missing| BadUsage(format!("refusing to listen on {address}: {missing}")))?;
         }
         joined.reload.listen();
+        start::settle_down();
         start::reload_at_hangup(&joined.reload)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let _renewal = tls.clone().map(renew_on_hangup).transpose()?;
