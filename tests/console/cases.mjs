@@ -476,10 +476,8 @@ export async function a_run_is_traced_from_its_issue_to_the_job_that_does_it(bro
   });
   const said = await started.json();
   assert.equal(started.status, 202, JSON.stringify(said));
-  await until("the run is at work", async () => {
-    await page.goto("/runs");
-    return (await page.locator("tbody tr").filter({ hasText: "example/shop#12" }).filter({ hasText: /running|waits/ }).count()) === 1;
-  });
+  // The page hears of it by itself.
+  await page.locator("tbody tr").filter({ hasText: "example/shop#12" }).filter({ hasText: /running|waits/ }).waitFor();
   await page.locator("tbody tr a").first().click();
   await page.getByRole("heading", { name: /Fix the total/ }).waitFor();
   const issue = page.getByRole("link", { name: "example/shop#12" });
@@ -498,4 +496,17 @@ export async function a_run_is_traced_from_its_issue_to_the_job_that_does_it(bro
   }
   await page.locator("dd", { hasText: "does its work" }).getByRole("link").click();
   await page.getByRole("heading", { name: "Job", exact: true }).waitFor();
+
+  const vic = await browser.window(site, { viewport: { width: 1280, height: 900 } });
+  await logIn(vic, site.tokens.vic, address);
+  await vic.getByRole("heading", { name: /Fix the total/ }).waitFor();
+  assert.equal(await vic.getByRole("button", { name: "Cancel" }).count(), 0);
+  await page.goto(address);
+  await page.getByRole("button", { name: "Cancel" }).click();
+  // Both pages see it, one of them without having done anything.
+  for (const either of [page, vic]) {
+    await either.locator("[data-standing]").getByText("cancelled", { exact: true }).waitFor();
+    await either.locator(".timeline").getByText("run.canceled").first().waitFor();
+  }
+  assert.equal(await page.getByRole("button", { name: "Cancel" }).isVisible(), false);
 }

@@ -126,6 +126,7 @@ impl Workshop {
     /// Takes no more jobs. Those at work are found by the next server, or handed on where other nodes are there to
     /// take them.
     pub(crate) fn close(&self, record: &Store) {
+        self.desk.stop_waiting();
         match &self.supervisor {
             Some(supervisor) if record.is_shared() => supervisor.hand_on(),
             Some(supervisor) => supervisor.close(),

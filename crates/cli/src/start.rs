@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use countersign_exec::{forget_homes, memory};
 use countersign_gateway::approval::Approver;
 use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
@@ -35,6 +36,8 @@ use crate::telemetry::{self, Telemetry};
 use crate::wiring::{self, Launchpad, Parts};
 
 const HOUR: Duration = Duration::from_secs(3_600);
+/// When a start is over and its first client has looked around.
+const SETTLED_AFTER: Duration = Duration::from_millis(500);
 /// Time between two looks for what other nodes left open when they died.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
@@ -133,20 +136,24 @@ impl Started {
     }
 
     /// Does what a record needs from time to time, for as long as this process serves: closes what
-    /// crashed processes left open, and removes what is older than it must be kept.
-    pub(crate) fn keep_house(&self, record: &Arc<Store>) {
+    /// crashed processes left open, and removes what is older than it must be kept, homes of commands too.
+    pub(crate) fn keep_house(&self, record: &Arc<Store>, homes: PathBuf) {
         if record.is_shared() {
             tokio::spawn(sweep_behind_others(record.clone()));
         }
         let (record, days) = (record.clone(), self.settings.command.audit_retention_days);
+        let kept = HOUR * 24 * days;
         tokio::spawn(async move {
             let mut hours = tokio::time::interval(HOUR);
             hours.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             // The first tick comes at once, and starting has just closed what was left open.
             hours.tick().await;
             loop {
-                let record = record.clone();
+                let (record, homes) = (record.clone(), homes.clone());
                 let done = tokio::task::spawn_blocking(move || {
+                    if let Err(error) = forget_homes(&homes, kept) {
+                        tracing::warn!(%error, "homes that nobody uses any more could not be removed");
+                    }
                     let (now, ids) = (Clock::system().now(), IdSource::random());
                     let swept = record
                         .sweep_abandoned(now, &ids)
@@ -184,7 +191,7 @@ impl Started {
         let record = self.record().await?;
         let redactor = self.redactor();
         self.record_policy(&record, &redactor).await?;
-        self.keep_house(&record);
+        self.keep_house(&record, launchpad.directories.homes.clone());
         let sessions = wiring::sessions(&record, &redactor);
         let credentials = wiring::credentials(&record);
         let journal = wiring::journal(&record, &redactor);
@@ -195,6 +202,7 @@ impl Started {
             settings: SpineSettings {
                 answer_within,
                 output_limit: self.settings.output_limit_bytes,
+                acts_end_within: self.settings.shutdown_grace,
             },
             board: board.clone(),
             redactor: redactor.clone(),
@@ -336,6 +344,14 @@ pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
         .enable_all()
         .build()
         .context("cannot start the event loop")
+}
+
+/// Gives back what only the start needed, once the first client has had time to look around.
+pub(crate) fn settle_down() {
+    tokio::spawn(async {
+        tokio::time::sleep(SETTLED_AFTER).await;
+        memory::let_go_of_code();
+    });
 }
 
 /// Reads the configuration again at every SIGHUP, for as long as this process serves.

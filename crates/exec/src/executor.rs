@@ -86,7 +86,7 @@ impl Inner {
         };
         // The keeper sets the command up while the record is being written.
         if let Err(error) = gate.open().await {
-            let _ = wire::send_control(prepared.keeper.socket.as_fd(), wire::ABORT);
+            let _ = wire::send_control(prepared.keeper.line.as_fd(), wire::ABORT);
             return Ended {
                 how: How::NotRecorded(error),
                 layers: Vec::new(),
@@ -94,7 +94,7 @@ impl Inner {
         }
         // Given up while it was being prepared: it is never let go.
         if live.is_cancelled() {
-            let _ = wire::send_control(prepared.keeper.socket.as_fd(), wire::ABORT);
+            let _ = wire::send_control(prepared.keeper.line.as_fd(), wire::ABORT);
             return Ended {
                 how: How::Cancelled,
                 layers: Vec::new(),
@@ -104,7 +104,7 @@ impl Inner {
         loop {
             let Prepared { mut keeper, pipes } = prepared;
             let layers = profile::layers(&keeper.report.layers);
-            let (how, reply) = running::follow(&mut keeper.socket, pipes, &plan, live).await;
+            let (how, reply) = running::follow(&mut keeper.line, pipes, &plan, live).await;
             attempts += 1;
             match reply {
                 Some(Reply::Exited(_) | Reply::LaunchFailed { .. } | Reply::Aborted) => {
@@ -245,7 +245,7 @@ fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::WireErr
         }
     }
     fds.extend(opened.iter().map(|program| program.executable()));
-    wire::send_launch(keeper.socket.as_fd(), &launch, &fds)
+    wire::send_launch(keeper.line.as_fd(), &launch, &fds)
 }
 
 fn reference(distinct: &mut Vec<Arc<Program>>, name: &str, program: Arc<Program>) -> ProgramRef {

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod executor;
+mod homes;
 mod pool;
 mod profile;
 mod running;
@@ -16,10 +17,11 @@ mod runner;
 
 mod machine;
 
-/// The parts of the sandbox that the binary handles itself: the process to fork first, and what
-/// this machine offers.
-pub use countersign_sandbox::{Zygote, ZygoteError, probe};
+/// The parts of the sandbox that the binary handles itself: the process to fork first, what this machine
+/// offers, and what a start leaves in memory.
+pub use countersign_sandbox::{Zygote, ZygoteError, memory, probe};
 pub use executor::SandboxExecutor;
+pub use homes::forget_homes;
 pub use identity::{AgentUser, of_agents as user_of_agents};
 pub use machine::Machine;
 pub use pool::Directories;

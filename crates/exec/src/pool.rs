@@ -4,22 +4,27 @@
 //! that. So a profile that is used gets a second keeper in time.
 
 use std::collections::{HashMap, VecDeque};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use countersign_sandbox::{Identity, Profile, Zygote, ZygoteError};
+use countersign_sandbox::{Identity, Profile, Zygote, ZygoteError, directory};
 use sha2::{Digest, Sha256};
-use tokio::net::UnixStream;
+use tokio::io::AsyncReadExt;
+use tokio::net::unix::pipe;
+
+use crate::homes::Inhabited;
 
 /// Keepers that wait for work, over all profiles.
 const IDLE_MAX: usize = 16;
 /// How long a keeper that is not needed at once stays away.
-const REST: Duration = Duration::from_millis(1);
+const REST: Duration = Duration::from_millis(2);
 /// A profile that has served this many calls gets a second keeper.
 const SECOND_AFTER: usize = 4;
 
@@ -45,11 +50,39 @@ pub(crate) enum StartError {
 
 /// A keeper and what belongs to it.
 pub(crate) struct Keeper {
-    pub(crate) socket: UnixStream,
+    pub(crate) line: Line,
     pub(crate) report: countersign_sandbox::KeeperReport,
     pub(crate) home: PathBuf,
     pub(crate) tmp: PathBuf,
+    /// The same, opened: after each call it is looked into.
+    tmp_opened: File,
     profile: Arc<Profile>,
+    /// None where the home cannot be looked at; nobody can remove it then either.
+    _inhabited: Option<Inhabited>,
+}
+
+/// The socket to a keeper, watched for what it answers only: room for what we say, which there always is,
+/// would wake us each time the keeper has read something. What tokio has for that is the end of a pipe; reading
+/// is all it does, and to read a socket is the same call.
+pub(crate) struct Line(pipe::Receiver);
+
+impl Line {
+    fn new(socket: OwnedFd) -> io::Result<Self> {
+        let socket = UnixStream::from(socket);
+        socket.set_nonblocking(true)?;
+        pipe::Receiver::from_owned_fd_unchecked(socket.into()).map(Self)
+    }
+
+    /// Adds what the keeper says next; nothing when it is gone.
+    pub(crate) async fn read(&mut self, inbox: &mut Vec<u8>) -> io::Result<usize> {
+        self.0.read_buf(inbox).await
+    }
+}
+
+impl AsFd for Line {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }
 
 /// The keepers of one profile that wait, oldest first.
@@ -117,7 +150,7 @@ impl Pool {
     /// have left any number of files there, so removing them is not the business of the thread that
     /// runs everything.
     pub(crate) fn give_back(self: &Arc<Self>, keeper: Keeper) {
-        if fs::read_dir(&keeper.tmp).is_ok_and(|mut entries| entries.next().is_none()) {
+        if directory::is_empty(keeper.tmp_opened.as_fd()).unwrap_or(false) {
             return self.keep(keeper);
         }
         let pool = self.clone();
@@ -167,21 +200,25 @@ impl Pool {
         let tmp = self.directories.temporary.join(format!("tmp-{number}"));
         let home = self.directories.homes.join(home_name(&profile));
         private_directory(&tmp, profile.identity.as_ref())?;
+        let tmp_opened = File::open(&tmp).map_err(|source| StartError::Directory {
+            path: tmp.clone(),
+            source,
+        })?;
         private_directory(&home, profile.identity.as_ref())?;
+        let inhabited = Inhabited::enter(&home).ok();
         let complete = Profile {
             home: Some(home.clone()),
             tmp: Some(tmp.clone()),
             ..profile.clone()
         };
         let handle = self.zygote.keeper(&complete).map_err(StartError::Keeper)?;
-        let socket = std::os::unix::net::UnixStream::from(handle.socket);
-        socket.set_nonblocking(true).map_err(StartError::Socket)?;
-        let socket = UnixStream::from_std(socket).map_err(StartError::Socket)?;
         Ok(Keeper {
-            socket,
+            line: Line::new(handle.socket).map_err(StartError::Socket)?,
             report: handle.report,
+            _inhabited: inhabited,
             home,
             tmp,
+            tmp_opened,
             profile: Arc::new(profile),
         })
     }
@@ -240,7 +277,7 @@ fn private_directory(path: &Path, identity: Option<&Identity>) -> Result<(), Sta
 /// Removes what a command left in its temporary directory, also what it made unreadable. A directory's
 /// directories are lifted out of it before it goes: a tree may be deeper than the stack, than a path
 /// may be long, and than files may be open.
-fn empty(path: &Path) -> io::Result<()> {
+pub(crate) fn empty(path: &Path) -> io::Result<()> {
     let mut directories = Vec::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;

@@ -1,7 +1,8 @@
 //! Following a command that was let go: its streams, its deadline, its end.
 
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::pin::pin;
 use std::time::Duration;
 
 use countersign_gateway::error::{ErrorCode, Refusal};
@@ -10,25 +11,31 @@ use countersign_gateway::execution::live::Live;
 use countersign_gateway::limits;
 use countersign_gateway::policy::plan::Plan;
 use countersign_gateway::tools::exec::request::Stream;
-use countersign_sandbox::{Ending, Outcome, Reply, Step, wire};
+use countersign_sandbox::{Ending, Outcome, Reply, Step, streams, wire};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
+
+use crate::pool::Line;
 
 /// How long what is left in the pipes is read after the tree is gone.
 const DRAIN: Duration = Duration::from_secs(2);
 /// How long a keeper may take to report after it was told to kill.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
+/// A command that ends within this time is not followed: each thing it says would wake us for its own sake,
+/// and the pipes hold what it says until then. One that fills them waits no longer than this.
+const UNFOLLOWED: Duration = Duration::from_millis(2);
 const FIRST_READ_BYTES: usize = 4 << 10;
 const READ_BYTES: usize = 64 << 10;
+/// More than a pipe holds.
+const READS_MAX: usize = 32;
 
 /// The three streams of a command: the ends that travel, and ours.
 pub(crate) struct Pipes(pub(crate) OurEnds, [OwnedFd; 3]);
 
 pub(crate) struct OurEnds {
     stdin: Option<pipe::Sender>,
-    stdout: pipe::Receiver,
-    stderr: pipe::Receiver,
+    stdout: Output,
+    stderr: Output,
 }
 
 impl Pipes {
@@ -39,12 +46,20 @@ impl Pipes {
         } else {
             (None, crate::executor::null()?)
         };
-        let (stdout, their_stdout) = output_pipe()?;
-        let (stderr, their_stderr) = output_pipe()?;
-        Ok(Self(
-            OurEnds { stdin, stdout, stderr },
-            [their_stdin, their_stdout, their_stderr],
-        ))
+        let (stdout, their_stdout) = streams::output()?;
+        let (stderr, their_stderr) = streams::output()?;
+        let ours = OurEnds {
+            stdin,
+            stdout: Output {
+                stream: Stream::Stdout,
+                from: stdout,
+            },
+            stderr: Output {
+                stream: Stream::Stderr,
+                from: stderr,
+            },
+        };
+        Ok(Self(ours, [their_stdin, their_stdout.into(), their_stderr.into()]))
     }
 
     pub(crate) fn theirs(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
@@ -52,53 +67,71 @@ impl Pipes {
     }
 }
 
-fn output_pipe() -> io::Result<(pipe::Receiver, OwnedFd)> {
-    let (reader, writer) = io::pipe()?;
-    Ok((pipe::Receiver::from_owned_fd(reader.into())?, writer.into()))
-}
-
 /// Lets the prepared command go and follows it to its end.
-pub(crate) async fn follow(socket: &mut UnixStream, ends: OurEnds, plan: &Plan, live: &Live) -> (How, Option<Reply>) {
-    if wire::send_control(socket.as_fd(), wire::GO).is_err() {
+pub(crate) async fn follow(line: &mut Line, ends: OurEnds, plan: &Plan, live: &Live) -> (How, Option<Reply>) {
+    if wire::send_control(line.as_fd(), wire::GO).is_err() {
         return (lost(), None);
     }
-    let OurEnds { stdin, stdout, stderr } = ends;
-    let feed = feed(stdin, plan.input.as_deref());
-    let pump = async { tokio::join!(pump(stdout, Stream::Stdout, live), pump(stderr, Stream::Stderr, live)) };
-    tokio::pin!(feed, pump);
-    let mut fed = false;
-    let mut pumped = false;
-    let (how, reply) = {
-        let end = supervise(socket, plan.timeout, live);
-        tokio::pin!(end);
+    let OurEnds {
+        stdin,
+        mut stdout,
+        mut stderr,
+    } = ends;
+    let mut feed = pin!(feed(stdin, plan.input.as_deref()));
+    let mut end = pin!(supervise(line, plan.timeout, live));
+    let mut fed = plan.input.is_none();
+    let soon = tokio::time::timeout(UNFOLLOWED, async {
         loop {
             tokio::select! {
                 ended = &mut end => break ended,
-                _ = &mut pump, if !pumped => pumped = true,
                 () = &mut feed, if !fed => fed = true,
             }
         }
+    });
+    if let Ok((how, reply)) = soon.await {
+        let all = stdout.take_rest(live) & stderr.take_rest(live);
+        if !all {
+            drain(pump_both(stdout, stderr, live)).await;
+        }
+        return (how, reply);
+    }
+    let mut pump = pin!(pump_both(stdout, stderr, live));
+    let mut pumped = false;
+    let (how, reply) = loop {
+        tokio::select! {
+            ended = &mut end => break ended,
+            () = &mut pump, if !pumped => pumped = true,
+            () = &mut feed, if !fed => fed = true,
+        }
     };
-    // The tree is gone, so the pipes have an end; the bound is for a kernel that disagrees.
     if !pumped {
-        let _ = tokio::time::timeout(DRAIN, pump).await;
+        drain(pump).await;
     }
     (how, reply)
 }
 
+/// The tree is gone, so the pipes have an end; the bound is for a kernel that disagrees.
+async fn drain(pump: impl Future<Output = ()>) {
+    let _ = tokio::time::timeout(DRAIN, pump).await;
+}
+
+async fn pump_both(stdout: Output, stderr: Output, live: &Live) {
+    tokio::join!(stdout.pump(live), stderr.pump(live));
+}
+
 /// Waits for the keeper's reply; at the deadline or when cancelled ends the tree, gently and then not.
-async fn supervise(socket: &mut UnixStream, timeout: Duration, live: &Live) -> (How, Option<Reply>) {
+async fn supervise(line: &mut Line, timeout: Duration, live: &Live) -> (How, Option<Reply>) {
     let mut inbox = Vec::new();
     let ended_by = tokio::select! {
-        reply = receive(socket, &mut inbox) => return settle(reply),
+        reply = receive(line, &mut inbox) => return settle(reply),
         () = tokio::time::sleep(timeout) => How::TimedOut,
         () = live.cancelled() => How::Cancelled,
     };
     for (control, patience) in [(wire::TERMINATE, limits::TERMINATE_GRACE), (wire::KILL, KILL_PATIENCE)] {
-        if wire::send_control(socket.as_fd(), control).is_err() {
+        if wire::send_control(line.as_fd(), control).is_err() {
             return (ended_by, None);
         }
-        match tokio::time::timeout(patience, receive(socket, &mut inbox)).await {
+        match tokio::time::timeout(patience, receive(line, &mut inbox)).await {
             // A launch that had already failed when its time was up did not time out.
             Ok(Some(reply @ (Reply::LaunchFailed { .. } | Reply::Stale | Reply::Aborted))) => {
                 return settle(Some(reply));
@@ -111,7 +144,7 @@ async fn supervise(socket: &mut UnixStream, timeout: Duration, live: &Live) -> (
     (ended_by, None)
 }
 
-async fn receive(socket: &mut UnixStream, inbox: &mut Vec<u8>) -> Option<Reply> {
+async fn receive(line: &mut Line, inbox: &mut Vec<u8>) -> Option<Reply> {
     loop {
         match wire::decode_reply(inbox) {
             Ok(Some((reply, _))) => return Some(reply),
@@ -121,7 +154,7 @@ async fn receive(socket: &mut UnixStream, inbox: &mut Vec<u8>) -> Option<Reply> 
                 return None;
             }
         }
-        if socket.read_buf(inbox).await.unwrap_or(0) == 0 {
+        if line.read(inbox).await.unwrap_or(0) == 0 {
             return None;
         }
     }
@@ -197,17 +230,43 @@ async fn feed(stdin: Option<pipe::Sender>, input: Option<&str>) {
     }
 }
 
-async fn pump(mut from: pipe::Receiver, stream: Stream, live: &Live) {
-    let mut buffer = Vec::with_capacity(FIRST_READ_BYTES);
-    loop {
-        // Most commands say little; who fills the buffer gets a larger one.
-        if buffer.len() == buffer.capacity() {
-            buffer.reserve(READ_BYTES);
+/// Our end of a stream that the command writes.
+struct Output {
+    stream: Stream,
+    from: io::PipeReader,
+}
+
+impl Output {
+    /// Takes what lies in the pipe; whether that was all there will ever be. Whoever else holds the other end
+    /// may go on writing, and is not listened to here for ever.
+    fn take_rest(&mut self, live: &Live) -> bool {
+        let mut buffer = [0; FIRST_READ_BYTES];
+        for _ in 0..READS_MAX {
+            match self.from.read(&mut buffer) {
+                Ok(0) => return true,
+                Ok(count) => live.push(self.stream, &buffer[..count]),
+                Err(error) => return error.kind() != io::ErrorKind::WouldBlock,
+            }
         }
-        buffer.clear();
-        match from.read_buf(&mut buffer).await {
-            Ok(0) | Err(_) => return,
-            Ok(_) => live.push(stream, &buffer),
+        false
+    }
+
+    async fn pump(self, live: &Live) {
+        let mut from = match pipe::Receiver::from_owned_fd_unchecked(self.from.into()) {
+            Ok(from) => from,
+            Err(error) => return tracing::error!(%error, "what a command says cannot be followed"),
+        };
+        let mut buffer = Vec::with_capacity(FIRST_READ_BYTES);
+        loop {
+            // Most commands say little; who fills the buffer gets a larger one.
+            if buffer.len() == buffer.capacity() {
+                buffer.reserve(READ_BYTES);
+            }
+            buffer.clear();
+            match from.read_buf(&mut buffer).await {
+                Ok(0) | Err(_) => return,
+                Ok(_) => live.push(self.stream, &buffer),
+            }
         }
     }
 }

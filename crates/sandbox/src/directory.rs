@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -25,6 +25,11 @@ pub enum DirectoryError {
     NotADirectory { path: PathBuf },
     #[error("cannot open directory `{}`", path.display())]
     Open { path: PathBuf, source: io::Error },
+}
+
+/// Whether a directory that was opened for reading has no entries.
+pub fn is_empty(opened: BorrowedFd<'_>) -> io::Result<bool> {
+    sys::is_empty_directory(opened)
 }
 
 /// Opens a directory, following links, and asks the kernel what was opened.

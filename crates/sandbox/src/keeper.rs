@@ -11,6 +11,7 @@ mod child;
 mod mounts;
 pub(crate) mod report;
 mod setup;
+mod standing;
 mod tree;
 
 use std::fs::File;
@@ -31,6 +32,7 @@ pub(crate) use child::{check_script, execute_descriptor};
 use mounts::Guard;
 pub(crate) use mounts::mask;
 pub(crate) use setup::namespace_flags;
+use standing::Standing;
 use tree::Tree;
 
 /// What the zygote gives a new keeper.
@@ -62,6 +64,8 @@ pub(crate) struct Keeper {
     counters: Counters,
     /// Counter values before the current call.
     counted: (u64, u64),
+    /// Where commands have a limit of memory together with us.
+    standing: Option<Standing>,
     shared_memory: SharedMemory,
     /// The directory of private shared memory, since the first call.
     shared_memory_opened: Option<File>,

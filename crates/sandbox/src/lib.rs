@@ -20,6 +20,7 @@ mod layer;
 mod profile;
 
 mod launch;
+pub mod streams;
 pub mod wire;
 
 mod zygote;
@@ -37,6 +38,7 @@ pub mod directory;
 pub mod program;
 pub mod runner;
 
+pub mod memory;
 pub mod probe;
 
 mod sys;

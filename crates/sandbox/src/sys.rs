@@ -171,10 +171,9 @@ pub(crate) fn enter_cgroup(list: &std::fs::File) -> io::Result<()> {
 
 /// Makes reading and writing answer at once.
 pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // SAFETY: takes integers only.
-    let flags = check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) })?;
-    // SAFETY: takes integers only.
-    check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, flags as i32 | libc::O_NONBLOCK) }).map(drop)
+    let yes: libc::c_int = 1;
+    // SAFETY: reads one integer, which outlives the call.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONBIO, &raw const yes) }).map(drop)
 }
 
 /// Writes one byte and does not mind if nobody reads it.

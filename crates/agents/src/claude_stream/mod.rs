@@ -102,6 +102,9 @@ impl ClaudeStream {
         if let Some(model) = &terms.model {
             arguments.push(format!("--model={model}"));
         }
+        if let Some(effort) = terms.effort {
+            arguments.push(format!("--effort={}", effort.as_str()));
+        }
         if let Some(endpoint) = &terms.endpoint {
             // The token itself stays out of the arguments, which everybody on the machine can read.
             let server = json!({"type": "http", "url": endpoint.url,

@@ -250,6 +250,9 @@ fn config(terms: &Terms) -> Value {
     let mut variables = json!({(MARK): terms.job_id});
     // What is ours comes after it, and wins.
     let mut config = json!(terms.guidance.settings);
+    if let Some(effort) = terms.effort {
+        config["model_reasoning_effort"] = json!(effort.as_str());
+    }
     if let Some(endpoint) = &terms.endpoint {
         variables["COUNTERSIGN_MCP_URL"] = json!(endpoint.url);
         variables["COUNTERSIGN_TOKEN"] = json!(endpoint.token);

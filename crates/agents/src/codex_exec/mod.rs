@@ -115,6 +115,10 @@ impl Turn {
         if let Some(model) = &self.terms.model {
             arguments.extend(["--model".to_owned(), model.clone()]);
         }
+        if let Some(effort) = self.terms.effort {
+            let setting = format!("model_reasoning_effort={}", json!(effort.as_str()));
+            arguments.extend(["-c".to_owned(), setting]);
+        }
         if let Some(endpoint) = &self.terms.endpoint {
             let settings = [
                 format!("mcp_servers.countersign.url={}", json!(endpoint.url)),

@@ -86,6 +86,7 @@ impl House {
             caller: "tester".to_owned(),
             cwd: self.path("workspace"),
             model: None,
+            effort: None,
             mode: Mode::Untrusted,
             sandbox: SandboxMode::WorkspaceWrite,
             environment: environment

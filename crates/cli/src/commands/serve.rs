@@ -66,6 +66,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
                 .map_err(|missing| BadUsage(format!("refusing to listen on {address}: {missing}")))?;
         }
         joined.reload.listen();
+        start::settle_down();
         start::reload_at_hangup(&joined.reload)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let _renewal = tls.clone().map(renew_on_hangup).transpose()?;
@@ -83,13 +84,14 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         let _whereabouts = Whereabouts::tell(&settings.state_dir, &console)?;
         runs::look_after(&joined, &workshop, template);
         let workshop = Arc::new(workshop);
-        let at_work = Arc::clone(&workshop);
+        let (at_work, gateway) = (Arc::clone(&workshop), Arc::clone(&joined.gateway));
         let (record, grace) = (Arc::clone(&joined.record), settings.shutdown_grace);
         let kept = Arc::clone(&record);
         let shutdown = async move {
             shutdown.await;
             // Agents at work are left to the next server, or to other nodes.
             at_work.close(&kept);
+            gateway.stop_waiting();
             kept.stop_within(grace);
         };
         start::say(&format!("serving on {scheme}://{address}/"));

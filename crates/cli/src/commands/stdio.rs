@@ -38,6 +38,7 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
             .await?;
         delegations::open(&started, &joined, None);
         joined.reload.listen();
+        start::settle_down();
         let door = Door::OfServer(started.settings.state_dir.clone());
         let labels = github.counter(&joined.record).map(|counter| counter.tools());
         let workshop = Workshop::open(&started, &joined, &homes, door, labels.into_iter().collect()).await;

@@ -98,11 +98,8 @@ impl CommandAuditRecord {
             .optional_text("caller_id", self.caller_id.as_deref())
             .optional_text("error_message", end.error_message)
             .optional_text("rule", self.denied_by.as_ref().map(|rule| rule.name.as_str()))
-            .optional_text("source", self.denied_by.as_ref().map(|rule| rule.source.as_str()));
-        let object = match end.error_code {
-            Some(code) => object.text("error_code", code),
-            None => object.null("error_code"),
-        };
+            .optional_text("source", self.denied_by.as_ref().map(|rule| rule.source.as_str()))
+            .text_or_null("error_code", end.error_code);
         match end.exit_code {
             Some(code) => object.whole("exit_code", code.into()),
             None => object.null("exit_code"),

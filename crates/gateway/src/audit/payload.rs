@@ -63,6 +63,14 @@ impl Object {
     }
 
     #[must_use]
+    pub fn text_or_null(self, name: &'static str, text: Option<&str>) -> Self {
+        match text {
+            Some(text) => self.text(name, text),
+            None => self.null(name),
+        }
+    }
+
+    #[must_use]
     pub fn texts<'t>(self, name: &'static str, texts: impl IntoIterator<Item = &'t str>) -> Self {
         self.field(name, |values| {
             values.push('[');

@@ -80,32 +80,43 @@ impl Redactor {
 
     pub fn redact_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let mut spans = Vec::new();
-        let wholes = self.patterns.iter().chain(&self.values).chain([&*TOKENS]);
-        for pattern in wholes {
+        let may_be_token = text.len() >= TOKEN_BYTES_MIN;
+        let wholes = self.patterns.iter().chain(&self.values);
+        for pattern in wholes.chain(may_be_token.then_some(&*TOKENS)) {
             spans.extend(pattern.find_iter(text).map(|found| found.range()));
         }
         for value in &self.given {
             spans.extend(text.match_indices(value).map(|(at, found)| at..at + found.len()));
         }
-        spans.extend(
-            USER_INFO
-                .find_iter(text)
-                .filter_map(|it| password(it.as_str(), it.start())),
-        );
-        spans.extend(BEARER.find_iter(text).map(|it| it.end()..token_end(text, it.end())));
-        spans.extend(OPTION.find_iter(text).filter_map(|it| optional(text, it.range())));
-        spans.extend(
-            USER_OPTION
-                .find_iter(text)
-                .filter_map(|it| user_option(text, it.range())),
-        );
-        let mut resume = 0;
-        while let Some(found) = ASSIGNMENT.find_at(text, resume) {
-            resume = found.end();
-            if is_secret_name(name_in(found.as_str())) {
-                let span = assigned(text, found.range());
-                resume = resume.max(span.end);
-                spans.push(span);
+        // Each of these needs a character that most texts do not have; to look for that is quicker.
+        let has = |one: u8, other: u8| text.bytes().any(|byte| byte == one || byte == other);
+        if has(b'@', b'@') {
+            spans.extend(
+                USER_INFO
+                    .find_iter(text)
+                    .filter_map(|it| password(it.as_str(), it.start())),
+            );
+        }
+        if has(b' ', b'\t') {
+            spans.extend(BEARER.find_iter(text).map(|it| it.end()..token_end(text, it.end())));
+        }
+        if has(b'-', b'-') {
+            spans.extend(OPTION.find_iter(text).filter_map(|it| optional(text, it.range())));
+            spans.extend(
+                USER_OPTION
+                    .find_iter(text)
+                    .filter_map(|it| user_option(text, it.range())),
+            );
+        }
+        if has(b'=', b':') {
+            let mut resume = 0;
+            while let Some(found) = ASSIGNMENT.find_at(text, resume) {
+                resume = found.end();
+                if is_secret_name(name_in(found.as_str())) {
+                    let span = assigned(text, found.range());
+                    resume = resume.max(span.end);
+                    spans.push(span);
+                }
             }
         }
         replace(text, spans)
@@ -173,6 +184,9 @@ impl Redactor {
         }
     }
 }
+
+/// No shape below is shorter.
+const TOKEN_BYTES_MIN: usize = 15;
 
 /// Tokens by their shape.
 static TOKENS: LazyLock<Regex> = LazyLock::new(|| {

@@ -20,7 +20,11 @@ pub const STAGES: &[&str] = &[
 const ONCE: &[&str] = &["ai-repair", "rethink"];
 
 pub const NEED_INPUT: &str = "need:input";
+/// Sets off a reviewer's run, on a pull request.
+pub const NEED_REVIEWER: &str = "need:reviewer";
 pub const IN_REVIEW: &str = "state:in-review";
+/// What is run for an issue with this label is talk: nothing is changed, and nothing is put up for review.
+pub const DISCUSSION: &str = "mode:discussion";
 
 /// Groups of which an issue carries one label at most, by how their labels begin.
 const PROFILE_GROUPS: &[(&str, &str)] = &[("model", "[ai-model-"), ("reasoning", "[ai-reasoning-")];

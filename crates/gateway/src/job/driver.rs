@@ -10,6 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::effort::Effort;
 use super::guidance::Guidance;
 use crate::audit::Pending;
 use crate::clock::Timestamp;
@@ -116,6 +117,8 @@ pub struct Terms {
     pub caller: String,
     pub cwd: PathBuf,
     pub model: Option<String>,
+    /// How hard it thinks; its own choice where nobody says.
+    pub effort: Option<Effort>,
     pub mode: Mode,
     pub sandbox: SandboxMode,
     /// What the agent's definition and its run grant; the driver adds where it is, what marks it, and the

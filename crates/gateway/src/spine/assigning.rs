@@ -5,10 +5,12 @@ use serde_json::json;
 use super::Gateway;
 use crate::error::{ErrorCode, Refusal};
 use crate::github::clerk::Policies;
-use crate::github::vocabulary::ProfileLabels;
+use crate::github::vocabulary::{DISCUSSION, ProfileLabels};
 use crate::job::desk::Assignment;
+use crate::job::effort::Effort;
 use crate::job::input::JobInput;
 use crate::job::session::SessionName;
+use crate::policy::effective::SandboxMode;
 use crate::policy::places;
 use crate::run::manual::Profiles;
 use crate::run::profile::{Asked, Profile};
@@ -16,6 +18,11 @@ use crate::run::prompt::PromptTemplate;
 use crate::run::state::Run;
 use crate::run::steward::Work;
 use crate::session::Role;
+
+/// What an agent is told besides where its issue is only talked about. It may not write either.
+const TALK: &str = "\
+This is a discussion (`mode:discussion`). Look at whatever you need and answer with comments under the issue. \
+Change no files, make no commits, push nothing and open no pull request.";
 
 impl Policies for Gateway {
     fn profile(&self, asked: &Asked<'_>) -> Profile {
@@ -66,16 +73,23 @@ impl Gateway {
         let policy = &in_force.policy;
         let place = places::settle(&policy.places, None, in_force.outlook.surroundings().directories)?;
         let timeout = u64::try_from(run.timer.remaining.as_millis()).unwrap_or(u64::MAX);
+        let chosen = chosen(run)?;
+        let is_talk = run.labels.contains(DISCUSSION);
+        let (prompt, sandbox) = match is_talk {
+            true => (format!("{}\n\n{TALK}", template.fill(run)), SandboxMode::ReadOnly),
+            false => (template.fill(run), policy.command.sandbox),
+        };
         let input = JobInput {
             timeout_ms: Some(timeout.max(1)),
-            ..JobInput::of_prompt(&template.fill(run))
+            model: chosen.model.clone(),
+            ..JobInput::of_prompt(&prompt)
         };
         let context = run.context();
         let config = json!({
             // Whom policy looks at when the agent itself asks.
             "run": policy.tools.context(Role::Agent, Some(&context)).recorded(),
-            "model": model(run), "cwd": place.cwd.path.to_string_lossy(),
-            "approvalPolicy": policy.approval.mode.as_str(), "sandboxPolicy": policy.command.sandbox.as_str(),
+            "model": chosen.model, "reasoningEffort": chosen.effort.map(Effort::as_str), "cwd": place.cwd.path.to_string_lossy(),
+            "approvalPolicy": policy.approval.mode.as_str(), "sandboxPolicy": sandbox.as_str(),
             "timeout": timeout, "run_id": run.id.as_str(),
         });
         Ok(Work::Job(Box::new(Assignment {
@@ -90,10 +104,28 @@ impl Gateway {
     }
 }
 
-/// The model that the labels of a run's issue name.
-fn model(run: &Run) -> Option<String> {
+/// What the labels of a run's issue say of its agent.
+struct Chosen {
+    model: Option<String>,
+    effort: Option<Effort>,
+}
+
+fn chosen(run: &Run) -> Result<Chosen, Refusal> {
     let labels: Vec<&str> = run.labels.iter().map(String::as_str).collect();
-    ProfileLabels::of(labels.into_iter()).ok()?.model
+    let bad = |message: String| Refusal::new(ErrorCode::InvalidArguments, message);
+    let said = ProfileLabels::of(labels.into_iter()).map_err(|two| bad(two.to_string()))?;
+    let effort = match said.reasoning.as_deref() {
+        None => None,
+        Some(value) => Some(Effort::of_label(value).ok_or_else(|| {
+            bad(format!(
+                "failed_precondition: `[ai-reasoning-{value}]` is no effort; there are low, medium, high and extra-high"
+            ))
+        })?),
+    };
+    Ok(Chosen {
+        model: said.model,
+        effort,
+    })
 }
 
 /// `run-dev-12`: what a session of a run is called.

@@ -3,8 +3,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
-
 use super::asking::unrecorded;
 use super::{Gateway, not_run};
 use crate::audit::command::{CommandAuditRecord, End};
@@ -81,7 +79,7 @@ impl Gateway {
             only_if_open: true,
             ..Change::default()
         };
-        let closed = self.commit_patiently(change.clone()).await;
+        let closed = self.commit_patiently(&change).await;
         if let Ok(Committed { last_event: None, .. }) = closed {
             return self.follow_elsewhere(admitted, live).await;
         }
@@ -156,7 +154,7 @@ impl Gateway {
         });
     }
 
-    pub(super) async fn commit_patiently(&self, change: Change) -> Result<Committed, RecordError> {
+    pub(super) async fn commit_patiently(&self, change: &Change) -> Result<Committed, RecordError> {
         let started = Instant::now();
         loop {
             match self.commit(change.clone()).await {
@@ -199,24 +197,14 @@ impl Gateway {
     fn closing_row(&self, admitted: &Admitted, trace: &Trace, live: &Live, result: &CommandResult) -> CloseCommand {
         let (stdout, stdout_head) = self.kept(live, Stream::Stdout);
         let (stderr, stderr_head) = self.kept(live, Stream::Stderr);
-        let redactor = live.redactor(&self.ports.redactor);
-        let mut facts = result.facts();
-        for name in ["error_message", "error_details"] {
-            if let Some(said) = facts.get_mut(name) {
-                *said = redactor.redact_json(said);
-            }
-        }
-        facts.insert(
-            "kept".to_owned(),
-            json!({"stdout_head": stdout_head, "stderr_head": stderr_head}),
-        );
+        let facts = result.kept_facts((stdout_head, stderr_head), live.redactor(&self.ports.redactor));
         CloseCommand {
             owner: admitted.caller().credential.clone(),
             request_id: live.request_id.clone(),
             digest: live.digest.clone(),
             opened_at: live.started_at,
             correlation_id: trace.correlation_id.clone(),
-            result: serde_json::Value::Object(facts).to_string(),
+            result: facts.into_string(),
             stdout,
             stderr,
             asked: live.asked(),

@@ -1,6 +1,7 @@
 //! A call to one of the command tools: what it becomes, and how long its caller waits.
 
 use std::sync::Arc;
+use std::time::Duration;
 use std::time::Instant;
 
 use tracing::Instrument as _;
@@ -23,6 +24,8 @@ use crate::session::{Admitted, Caller};
 use crate::tools::exec::request::{self, CommandRequest, CommandTool};
 use crate::tools::exec::result::CommandResult;
 
+/// Time between two looks whether a person is asked by now.
+const LOOK: Duration = Duration::from_millis(100);
 /// How often a request is tried again that the record calls unrecorded.
 const ATTEMPTS_MAX: u8 = 8;
 
@@ -217,6 +220,7 @@ impl Gateway {
         let (answer, reached) = tokio::select! {
             result = live.ended() => (result.answer(), Reached::End),
             () = self.patience(live, call) => (self.running(live).answer(), Reached::Patience),
+            () = self.stops_at_question(live) => (self.running(live).answer(), Reached::Patience),
             () = self.consult(caller, live, call) => (self.running(live).answer(), Reached::Question),
             () = cancel.cancelled() => {
                 live.cancel();
@@ -261,6 +265,15 @@ impl Gateway {
                 Some(question) => progress.report(&format!("waiting for approval {question}")),
                 None => progress.report(&format!("running for {} s", live.duration_ms() / 1_000)),
             }
+        }
+    }
+
+    /// Resolves when this process is about to stop while a person is asked about the command. One that runs has
+    /// until the end of the grace.
+    async fn stops_at_question(&self, live: &Live) {
+        self.stops().await;
+        while live.question().is_none() {
+            tokio::time::sleep(LOOK).await;
         }
     }
 

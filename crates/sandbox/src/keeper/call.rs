@@ -111,7 +111,6 @@ impl Keeper {
             cpu_seconds: launch.cpu_seconds,
             data_bytes: self.profile.limits.memory_bytes.filter(|_| !self.counters.has_memory()),
             open_files: self.open_files,
-            first_out_of_memory: self.counters.has_memory(),
             dies_with_keeper: self.tree == Tree::Descendants,
             program: -1,
             argv: argv.as_ptr(),
@@ -119,17 +118,20 @@ impl Keeper {
             script: None,
             note: Note::Running,
         };
-        match &launch.body {
-            Body::Exec { script } => {
-                let (Some(program), false) = (programs.first(), launch.argv.is_empty()) else {
-                    return Err((Step::Receive, libc::EINVAL));
-                };
-                plan.program = program.as_raw_fd();
-                plan.script = script.as_ref().map(|script| (script.path.as_ptr(), script.identity));
-                self.execute(&mut plan, &launch.exec)
-            }
-            Body::Run { payload } => self.run(&plan, launch, payload, programs),
+        if let Body::Exec { script } = &launch.body {
+            let (Some(program), false) = (programs.first(), launch.argv.is_empty()) else {
+                return Err((Step::Receive, libc::EINVAL));
+            };
+            plan.program = program.as_raw_fd();
+            plan.script = script.as_ref().map(|script| (script.path.as_ptr(), script.identity));
         }
+        self.standing.as_ref().inspect(|standing| standing.lower());
+        let started = match &launch.body {
+            Body::Exec { .. } => self.execute(&mut plan, &launch.exec),
+            Body::Run { payload } => self.run(&plan, launch, payload, programs),
+        };
+        self.standing.as_ref().inspect(|standing| standing.restore());
+        started
     }
 
     fn execute(&mut self, plan: &mut Plan, exec: &ExecRights) -> Result<Started, (Step, i32)> {

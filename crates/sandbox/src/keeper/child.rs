@@ -8,7 +8,7 @@
 //! entering it is checked with the command's rights; capabilities go after the user and before Landlock; the
 //! gate is last, so that everything else is done while the server still writes its record.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::RawFd;
 
 use crate::launch::Step;
@@ -28,8 +28,6 @@ pub(super) struct Plan {
     pub(super) cpu_seconds: Option<u64>,
     pub(super) data_bytes: Option<u64>,
     pub(super) open_files: u64,
-    /// Under a memory cgroup the command is to be killed, never its keeper, which is in there too.
-    pub(super) first_out_of_memory: bool,
     /// Without a pid namespace the death of the keeper would not be the death of its child.
     pub(super) dies_with_keeper: bool,
     pub(super) program: RawFd,
@@ -99,9 +97,6 @@ pub(super) fn confine(plan: &Plan) -> Result<(), Failure> {
         limit(libc::RLIMIT_DATA, bytes, bytes)?;
     }
     limit(libc::RLIMIT_NOFILE, plan.open_files, plan.open_files)?;
-    if plan.first_out_of_memory {
-        prefer_for_out_of_memory();
-    }
     if let Some(uid) = plan.uid {
         act!(Step::User, libc::SYS_setresuid, uid, uid, uid);
     }
@@ -237,22 +232,4 @@ fn drop_capabilities() -> Result<(), Failure> {
     let none = [0u32; 6];
     act!(Step::Capabilities, libc::SYS_capset, header.as_ptr(), none.as_ptr());
     Ok(())
-}
-
-/// A hint to the kernel; the limit holds without it.
-fn prefer_for_out_of_memory() {
-    const FILE: &CStr = c"/proc/self/oom_score_adj";
-    // SAFETY: opens, writes and closes by raw calls; the path and the text are static.
-    unsafe {
-        let file = libc::syscall(
-            libc::SYS_openat,
-            libc::AT_FDCWD,
-            FILE.as_ptr(),
-            libc::O_WRONLY | libc::O_CLOEXEC,
-        );
-        if file >= 0 {
-            libc::syscall(libc::SYS_write, file, c"500".as_ptr(), 3);
-            libc::syscall(libc::SYS_close, file);
-        }
-    }
 }

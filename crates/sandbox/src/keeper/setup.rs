@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 
 use super::report::{Act, KeeperReport, SetupError};
+use super::standing::Standing;
 use super::tree::Tree;
 use super::{Keeper, Namespaces, Seat, mounts};
 use crate::Layer;
@@ -87,6 +88,8 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
     if drops_capabilities && (is_root || has_user_namespace) {
         sys::empty_bounding_set().map_err(failed(Act::BoundingSet))?;
     }
+    // While the file is still ours to open.
+    let standing = counters.has_memory().then(Standing::open).flatten();
     sys::set_dumpable(false).map_err(failed(Act::Undumpable))?;
     sys::set_no_new_privs().map_err(failed(Act::NoNewPrivs))?;
 
@@ -109,6 +112,7 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
         },
         counted: counters.read(),
         counters,
+        standing,
         shared_memory: covers.shared_memory,
         shared_memory_opened: None,
         is_spoiled: false,

@@ -1,5 +1,7 @@
 //! Limits hold, and hitting one is told apart from any other failure.
 
+use std::fs;
+
 use countersign_sandbox::{Hits, Launch, Layer, Outcome};
 
 use crate::setting::{ALL, Setting, in_settings};
@@ -67,6 +69,29 @@ fn memory_that_runs_out_is_reported() {
             assert!(done.ending().hits.memory, "{done:?}");
             let next = sh(&keeper, &server.workspace, "exit 9");
             assert_eq!((next.code(), next.ending().hits), (Some(9), Hits::default()));
+        }
+    });
+}
+
+#[test]
+fn a_command_goes_before_its_keeper_when_memory_runs_out() {
+    let name = "limits::a_command_goes_before_its_keeper_when_memory_runs_out";
+    in_settings(name, ROOT, |setting| {
+        let server = Server::start(setting);
+        let mut profile = server.profile();
+        profile.limits.memory_bytes = Some(256 << 20);
+        let keeper = server.keeper(&profile);
+        if !has(&keeper, Layer::Cgroup) || !has(&keeper, Layer::Pidns) {
+            return;
+        }
+        // The keeper is the first process in there, and on its way back to its own standing.
+        let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap();
+        let ask = format!(
+            "cat /proc/self/oom_score_adj; until [ $(cat /proc/1/oom_score_adj) = {} ]; do :; done; echo back",
+            own.trim()
+        );
+        for _ in 0..2 {
+            assert_eq!(sh(&keeper, &server.workspace, &ask).succeeded(), "500\nback\n");
         }
     });
 }

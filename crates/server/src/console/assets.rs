@@ -15,6 +15,7 @@ const ASSETS: &[(&str, &str, &str)] = &[
     ("activity.js", SCRIPT, include_str!("assets/activity.js")),
     ("jobs.js", SCRIPT, include_str!("assets/jobs.js")),
     ("job.js", SCRIPT, include_str!("assets/job.js")),
+    ("runs.js", SCRIPT, include_str!("assets/runs.js")),
     ("login.js", SCRIPT, include_str!("assets/login.js")),
     ("icon.svg", "image/svg+xml", include_str!("assets/icon.svg")),
 ];

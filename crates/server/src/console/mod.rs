@@ -25,6 +25,7 @@ mod jobs;
 mod numbers;
 mod policy;
 mod record;
+mod run;
 mod runs;
 mod sessions;
 mod story;
@@ -78,7 +79,10 @@ pub(crate) fn routes(console: Arc<Console>) -> Router {
         .route("/jobs/{id}/interrupt", post(job::interrupt))
         .route("/calls/{correlation}", get(story::page))
         .route("/runs", get(runs::page))
-        .route("/runs/{id}", get(runs::one))
+        .route("/runs/news", get(runs::news))
+        .route("/runs/{id}", get(run::page))
+        .route("/runs/{id}/news", get(run::news))
+        .route("/runs/{id}/cancel", post(run::cancel))
         .route("/record", get(record::page))
         .route("/record/verify", post(record::verify))
         .route("/sessions", get(sessions::page))

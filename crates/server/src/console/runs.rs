@@ -1,35 +1,36 @@
-//! Runs: the work of agents for issues, and one run with all that belongs to it.
+//! Runs: the work of agents for issues.
 
 use std::sync::Arc;
 
 use askama::Template;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use countersign_gateway::audit::reading::Filter;
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::RunId;
-use countersign_gateway::run::desk::end;
-use countersign_gateway::run::keeping::{Link, LinkKind, RunFilter};
+use countersign_gateway::run::keeping::RunFilter;
 use countersign_gateway::run::lifecycle::RunStatus;
 use countersign_gateway::run::state::Run;
 
 use super::Console;
 use super::access::Reader;
-use super::event::{self, Told};
 use super::page::{self, Failure, Frame, Place};
 use super::text::{self, Html};
-use super::time::{Moment, spoken_millis};
-use crate::limits::TEXT_CHARS_SHOWN;
+use super::time::Moment;
 
 const RUNS_MAX: usize = 200;
 const CELL_CHARS: usize = 120;
-const EVENTS_MAX: usize = 200;
 
 #[derive(Template)]
 #[template(path = "runs.html")]
 struct Runs {
     frame: Frame,
+    rows: Rows,
+}
+
+/// What changes while a page is open.
+#[derive(Template)]
+#[template(path = "runs_rows.html")]
+struct Rows {
     open: Vec<Line>,
     ended: Vec<Line>,
 }
@@ -48,6 +49,19 @@ struct Line {
 }
 
 pub(super) async fn page(State(console): State<Arc<Console>>, reader: Reader) -> Result<Response, Failure> {
+    let runs = Runs {
+        frame: Frame::of(&console, &reader, Some(Place::Runs)).await?,
+        rows: rows(&console).await?,
+    };
+    Ok(page::html(StatusCode::OK, &runs))
+}
+
+/// The rows alone, for a page that is open.
+pub(super) async fn news(State(console): State<Arc<Console>>, _: Reader) -> Result<Response, Failure> {
+    Ok(page::html(StatusCode::OK, &rows(&console).await?))
+}
+
+async fn rows(console: &Console) -> Result<Rows, Failure> {
     let filter = RunFilter {
         limit: RUNS_MAX,
         ..RunFilter::default()
@@ -58,12 +72,10 @@ pub(super) async fn page(State(console): State<Arc<Console>>, reader: Reader) ->
         let chosen = found.iter().filter(move |run| run.has_ended() == has_ended);
         chosen.map(|run| Line::of(run, now)).collect()
     };
-    let runs = Runs {
-        frame: Frame::of(&console, &reader, Some(Place::Runs)).await?,
+    Ok(Rows {
         open: lines(false),
         ended: lines(true),
-    };
-    Ok(page::html(StatusCode::OK, &runs))
+    })
 }
 
 impl Line {
@@ -90,198 +102,18 @@ impl Line {
     }
 }
 
-fn standing(run: &Run) -> String {
+pub(super) fn standing(run: &Run) -> String {
     match run.wait_state {
         Some(state) => format!("waits: {}", state.as_str()),
         None => run.status.as_str().to_owned(),
     }
 }
 
-fn tone(run: &Run) -> &'static str {
+pub(super) fn tone(run: &Run) -> &'static str {
     match run.status {
         RunStatus::Pending | RunStatus::Running => "wait",
         RunStatus::Succeeded => "good",
         RunStatus::Failed => "bad",
         RunStatus::Cancelled => "quiet",
     }
-}
-
-#[derive(Template)]
-#[template(path = "run.html")]
-struct One {
-    frame: Frame,
-    title: Html,
-    tone: &'static str,
-    state: String,
-    facts: Vec<Fact>,
-    instructions: Option<Html>,
-    clock: String,
-    stands_still: bool,
-    is_open: bool,
-    story: String,
-    trace: Vec<Step>,
-    approvals: Vec<Question>,
-    events: Vec<Told>,
-    is_cut: bool,
-}
-
-struct Fact {
-    name: &'static str,
-    is_code: bool,
-    value: Html,
-}
-
-/// A thing that the run belongs to.
-struct Step {
-    kind: &'static str,
-    how: &'static str,
-    name: Html,
-    /// Where it can be looked at, in this house or at GitHub.
-    address: Option<String>,
-}
-
-struct Question {
-    id: String,
-    tool: Html,
-    state: &'static str,
-    tone: &'static str,
-    asked: Moment,
-}
-
-pub(super) async fn one(
-    State(console): State<Arc<Console>>,
-    reader: Reader,
-    Path(id): Path<String>,
-) -> Result<Response, Failure> {
-    let desk = &console.office.runs.desk;
-    let run = desk.find(&RunId::trusted(id)).await?;
-    let runs = &desk.parts().runs;
-    let links = runs.links_of(end(&run)).await?;
-    let session = runs.agent_session(&run.id).await?;
-    let approvals = console.office.board.of_correlation(&run.correlation_id).await?;
-    let filter = Filter {
-        correlation_id: Some(run.correlation_id.as_str().to_owned()),
-        limit: EVENTS_MAX + 1,
-        ..Filter::everything()
-    };
-    let mut rows = console.office.records.events(filter).await?;
-    let is_cut = rows.len() > EVENTS_MAX;
-    rows.truncate(EVENTS_MAX);
-    let now = console.clock.now();
-    let left = u64::try_from(run.timer.left(now).as_millis()).unwrap_or(u64::MAX);
-    let conversation = session.and_then(|session| session.session_id);
-    let page = One {
-        frame: Frame::of(&console, &reader, Some(Place::Runs)).await?,
-        title: shown(
-            run.title
-                .as_deref()
-                .or(run.trigger_label.as_deref())
-                .unwrap_or("A run by hand"),
-        ),
-        tone: tone(&run),
-        state: standing(&run),
-        facts: facts(&run, conversation.as_deref(), now),
-        instructions: run.instructions.as_deref().map(shown),
-        clock: spoken_millis(left - left % 1_000),
-        stands_still: run.timer.since.is_none(),
-        is_open: !run.has_ended(),
-        story: format!("/calls/{}", event::path_part(run.correlation_id.as_str())),
-        trace: trace(&run, &links),
-        approvals: approvals
-            .iter()
-            .filter(|approval| !approval.automatic)
-            .map(|approval| Question {
-                id: approval.id.as_str().to_owned(),
-                tool: shown(&approval.tool),
-                state: approval.state().as_str(),
-                tone: event::tone_of(approval.state().as_str()),
-                asked: Moment::of(approval.created_at, now),
-            })
-            .collect(),
-        events: rows.iter().map(|row| Told::of(row, now)).collect(),
-        is_cut,
-    };
-    Ok(page::html(StatusCode::OK, &page))
-}
-
-fn shown(text: &str) -> Html {
-    text::shown(text, TEXT_CHARS_SHOWN)
-}
-
-fn facts(run: &Run, conversation: Option<&str>, now: Timestamp) -> Vec<Fact> {
-    let mut facts = Vec::new();
-    let mut put = |name, is_code, text: Option<&str>| {
-        if let Some(text) = text.filter(|text| !text.is_empty()) {
-            facts.push(Fact {
-                name,
-                is_code,
-                value: shown(text),
-            });
-        }
-    };
-    put("Said last", false, run.reported_status.as_deref());
-    put("Reason", false, run.reason.as_deref());
-    put("Label", true, run.trigger_label.as_deref());
-    put("Set off by", false, Some(&run.requested_by));
-    put("Agent", true, Some(&run.agent_key));
-    put("Runtime", true, Some(run.runtime.as_str()));
-    put("Project", false, run.project.as_deref());
-    put("Namespace", true, run.namespace.as_deref());
-    put("Set off", false, Some(&Moment::of(run.created_at, now).away));
-    let ended = run.finished_at.map(|at| Moment::of(at, now).away);
-    put("Ended", false, ended.as_deref());
-    put("Conversation", true, conversation);
-    put("Run", true, Some(run.id.as_str()));
-    facts
-}
-
-/// Issue, pull request, job, session, documents, in the order of their links.
-fn trace(run: &Run, links: &[Link]) -> Vec<Step> {
-    let mut steps: Vec<Step> = links
-        .iter()
-        .map(|link| {
-            let other = if link.source == end(run) {
-                &link.target
-            } else {
-                &link.source
-            };
-            Step {
-                kind: match other.kind {
-                    LinkKind::Issue => "Issue",
-                    LinkKind::PullRequest => "Pull request",
-                    LinkKind::Run => "Run",
-                    LinkKind::Session => "Session",
-                    LinkKind::Document => "Document",
-                    LinkKind::Decision => "Decision",
-                },
-                how: link.link_type.as_str(),
-                name: shown(&other.id),
-                address: match other.kind {
-                    LinkKind::Issue => github(&other.id, "issues"),
-                    LinkKind::PullRequest => github(&other.id, "pull"),
-                    LinkKind::Run => Some(format!("/runs/{}", event::path_part(&other.id))),
-                    LinkKind::Session | LinkKind::Document | LinkKind::Decision => None,
-                },
-            }
-        })
-        .collect();
-    if let Some(job) = &run.job_id {
-        steps.push(Step {
-            kind: "Job",
-            how: "does its work",
-            name: shown(job.as_str()),
-            address: Some(format!("/jobs/{}", event::path_part(job.as_str()))),
-        });
-    }
-    steps
-}
-
-/// `owner/name#12` at GitHub; nothing for what is none.
-fn github(id: &str, what: &str) -> Option<String> {
-    let (repository, number) = id.split_once('#')?;
-    let is_number = !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
-    let (owner, name) = repository.split_once('/')?;
-    let is_plain = |part: &str| event::path_part(part) == part && !part.is_empty();
-    (is_number && is_plain(owner) && is_plain(name))
-        .then(|| format!("https://github.com/{owner}/{name}/{what}/{number}"))
 }

@@ -139,6 +139,22 @@ fn secrets_leave_a_text_and_their_names_stay() {
 }
 
 #[test]
+fn the_shortest_text_of_each_kind_is_not_passed_over() {
+    for (text, redacted) in [
+        ("xapp-0123456789", "[redacted]"),
+        ("xoxb-0123456789", "[redacted]"),
+        ("://a:b@", "://a:[redacted]@"),
+        ("bearer x", "bearer [redacted]"),
+        ("--token x", "--token [redacted]"),
+        ("-u a:b", "-u a:[redacted]"),
+        ("pat=x", "pat=[redacted]"),
+        ("jwt:x", "jwt:[redacted]"),
+    ] {
+        assert_eq!(plain().redact_text(text), redacted, "{text}");
+    }
+}
+
+#[test]
 fn a_text_without_secrets_is_handed_back_as_it_came() {
     for text in [
         "",

@@ -158,6 +158,7 @@ impl Follower {
     /// Lets go of the agent: its process ends, its questions are taken back, its file is whole.
     pub(super) async fn leave(&mut self, starting: Option<Starting>) {
         self.withdraw_all("the job no longer waits for this").await;
+        self.forget_unfinished().await;
         self.stop_agent(starting).await;
         // Not before the agent is gone: it would take the closed door for a failure.
         self.supervisor.parts.endpoints.close(&self.job.id).await;

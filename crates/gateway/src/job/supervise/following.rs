@@ -16,6 +16,7 @@ use super::super::lifecycle::SubState;
 use super::super::session::JobSession;
 use super::super::state::Job;
 use super::course::{self, Behind, Next, Wish};
+use super::unfinished::Unfinished;
 use super::writing::{Lost, Writing};
 use super::{Agent, LOOK_EVERY, Supervisor, opening};
 use crate::approval::request::ApprovalRequest;
@@ -52,6 +53,8 @@ pub(super) struct Follower {
     /// Commands that failed in this job.
     pub(super) failed: BTreeSet<String>,
     pub(super) limited_until: Option<Timestamp>,
+    /// The message that it is at.
+    pub(super) unfinished: Unfinished,
     pub(super) heard_at: Timestamp,
     pub(super) interrupted_at: Option<Timestamp>,
     /// Something may have been said to the job.
@@ -79,6 +82,7 @@ impl Follower {
             usage: Usage::default(),
             failed: BTreeSet::new(),
             limited_until: None,
+            unfinished: Unfinished::default(),
             heard_at,
             interrupted_at: None,
             look_for_notes: true,
@@ -134,6 +138,7 @@ impl Follower {
             .map(|approval| approval.id)
             .collect();
         self.supervisor.file_up(&self.session, false).await;
+        self.remove_unfinished().await;
         Ok(())
     }
 
@@ -176,7 +181,10 @@ impl Follower {
                         self.note_warning(&format!("the agent did not take what was said to it: {error}")).await?;
                     }
                 }
-                _ = tokio::time::timeout(LOOK_EVERY, changes.changed()) => self.look_for_notes = true,
+                _ = tokio::time::timeout(LOOK_EVERY, changes.changed()) => {
+                    self.look_for_notes = true;
+                    self.show_unfinished().await;
+                }
             }
         }
     }

@@ -14,6 +14,7 @@ mod hearing;
 mod opening;
 pub mod queue;
 mod recovery;
+mod unfinished;
 mod writing;
 
 use std::collections::{BTreeMap, HashMap};
@@ -139,7 +140,7 @@ pub struct SupervisorSettings {
 #[derive(Clone, Debug)]
 pub enum News {
     Event(Arc<JobEvent>),
-    /// A piece of a message that is still being written; it is kept nowhere.
+    /// A message that is still being written, as far as it is; it is kept nowhere.
     Text {
         job_id: JobId,
         text: Arc<str>,

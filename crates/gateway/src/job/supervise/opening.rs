@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::super::driver::{Conversation, DriverError, EventSink, Input, Resume, Start, Taking, Terms, Words};
+use super::super::effort::Effort;
 use super::super::event::JobEventType;
 use super::super::guidance::Guidance;
 use super::super::lifecycle::JobStatus;
@@ -102,6 +103,7 @@ impl Follower {
             caller: self.job.owner.as_str().to_owned(),
             cwd: text("cwd").unwrap_or("/").into(),
             model: self.job.input.model.clone(),
+            effort: text("reasoningEffort").and_then(Effort::parse),
             // What cannot be read is the strictest.
             mode: mode.unwrap_or(Mode::Untrusted),
             sandbox: text("sandboxPolicy")
@@ -120,6 +122,18 @@ impl Follower {
     async fn environment(&self) -> BTreeMap<String, String> {
         let mut environment = self.agent.environment.clone();
         environment.extend(self.supervisor.parts.agents.grants(&self.job).await);
+        // For agents that have no argument for it.
+        let chosen = [
+            ("COUNTERSIGN_MODEL", self.job.input.model.as_deref()),
+            (
+                "COUNTERSIGN_REASONING_EFFORT",
+                self.session.config["reasoningEffort"].as_str(),
+            ),
+        ];
+        let chosen = chosen
+            .into_iter()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
+        environment.extend(chosen);
         environment
     }
 }

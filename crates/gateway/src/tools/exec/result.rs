@@ -5,6 +5,8 @@ use serde_json::{Map, Value, json};
 use super::request::{PageRequest, StatusRequest, Stream};
 use super::yaml;
 use crate::audit::StoredCommand;
+use crate::audit::payload::{Object, Payload};
+use crate::audit::redact::Redactor;
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::output::{Output, Rendered, text};
@@ -234,6 +236,48 @@ impl CommandResult {
         fields
     }
 
+    /// The facts as they are kept, without secrets; `heads` says how much of each stream is its head. Every
+    /// call ends with these, so they are written at once rather than by way of a tree of values.
+    pub fn kept_facts(&self, heads: (usize, usize), redactor: &Redactor) -> Payload {
+        let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let length = |number: usize| whole(number as u64);
+        let kept = Object::new()
+            .whole("stdout_head", length(heads.0))
+            .whole("stderr_head", length(heads.1))
+            .finish();
+        let error = self.error.as_ref();
+        let message = error.map(|error| redactor.redact_text(&error.message));
+        let details = error.map(|error| &error.details).filter(|details| !details.is_empty());
+        let mut object = Object::new()
+            .text("request_id", self.request_id.as_str())
+            .text("status", self.status.as_str())
+            .text_or_null("error_code", error.map(|error| error.code.name()))
+            .text_or_null("error_message", message.as_deref())
+            .flag("retryable", error.is_some_and(|error| error.code.retryable()))
+            .whole("duration_ms", whole(self.duration_ms))
+            .text("started_at", &self.started_at.to_string())
+            .text_or_null("finished_at", self.finished_at.map(|at| at.to_string()).as_deref())
+            .whole("stdout_bytes", whole(self.stdout.bytes))
+            .flag("stdout_truncated", self.stdout.truncated)
+            .flag("stdout_lossy", self.stdout.lossy)
+            .whole("stderr_bytes", whole(self.stderr.bytes))
+            .flag("stderr_truncated", self.stderr.truncated)
+            .flag("stderr_lossy", self.stderr.lossy)
+            .text_or_null("audit_id", self.audit_id.as_ref().map(EventId::as_str))
+            .texts("sandbox", self.sandbox.iter().copied())
+            .optional_text("approval_id", self.approval_id.as_ref().map(ApprovalId::as_str))
+            .part("kept", &kept);
+        if let Some(details) = details {
+            let details = redactor.redact_json(&Value::Object(details.clone()));
+            object = object.part("error_details", &Payload::from(&details));
+        }
+        match self.exit_code {
+            Some(code) => object.whole("exit_code", code.into()),
+            None => object.null("exit_code"),
+        }
+        .finish()
+    }
+
     /// Both forms of the result, for a client that reads either.
     pub fn answer(&self) -> Answer {
         let structured = self.structured();
@@ -243,5 +287,44 @@ impl CommandResult {
             is_error: self.status.is_error(),
             command: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::redact::Config;
+
+    fn of(refusal: Refusal) -> CommandResult {
+        CommandResult::refused(RequestId::trusted("r"), Timestamp::from_millis(1_000), refusal)
+    }
+
+    #[test]
+    fn facts_are_kept_as_they_are_told() {
+        let failed = of(Refusal::new(ErrorCode::Conflict, "twice").with("owner", "ann"));
+        let ended = CommandResult {
+            status: Status::Ok,
+            exit_code: Some(0),
+            error: None,
+            audit_id: Some(EventId::trusted("e")),
+            sandbox: vec!["session", "landlock"],
+            ..failed.clone()
+        };
+        for result in [failed, ended] {
+            let mut told = result.facts();
+            told.insert("kept".to_owned(), json!({"stdout_head": 3, "stderr_head": 0}));
+            let kept = result.kept_facts((3, 0), &Redactor::new(Config::default()));
+            assert_eq!(
+                serde_json::from_str::<Value>(kept.as_str()).unwrap(),
+                Value::Object(told)
+            );
+        }
+    }
+
+    #[test]
+    fn no_secret_is_kept_in_what_went_wrong() {
+        let result = of(Refusal::new(ErrorCode::Conflict, "--token abc was refused").with("token", "abc"));
+        let kept = result.kept_facts((0, 0), &Redactor::new(Config::default()));
+        assert!(!kept.as_str().contains("abc"), "{}", kept.as_str());
     }
 }
