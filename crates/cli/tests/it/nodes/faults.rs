@@ -138,7 +138,7 @@ fn token(field: &Field) -> String {
 fn harm(field: &Mutex<&mut Field>, addresses: &Addresses, dice: &mut Dice) {
     let node = dice.roll(NODES as u64) as usize;
     let pause = Duration::from_millis(dice.roll(1_200));
-    match dice.roll(5) {
+    match dice.roll(6) {
         0 | 1 => {
             println!("  node {node} is killed, and back after {pause:?}");
             addresses.lock().unwrap()[node] = None;
@@ -161,6 +161,15 @@ fn harm(field: &Mutex<&mut Field>, addresses: &Addresses, dice: &mut Dice) {
             field.cluster.stop();
             thread::sleep(pause);
             field.cluster.start_again();
+        }
+        4 => {
+            println!("  node {node} is stopped in order, and back after {pause:?}");
+            addresses.lock().unwrap()[node] = None;
+            field.lock().unwrap().stop(node);
+            thread::sleep(pause);
+            let mut field = field.lock().unwrap();
+            field.serve(node);
+            addresses.lock().unwrap()[node] = Some(field.web(node).address.clone());
         }
         _ => {
             println!("  all connections are cut");
