@@ -9,6 +9,7 @@ use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::tools::acts::Toolbox;
 use countersign_gateway::tools::database::{DatabaseParts, DatabaseTool};
+use countersign_gateway::tools::secrets::keeping::Vault;
 use countersign_gateway::tools::secrets::{SecretParts, SecretTool};
 use countersign_integrations::github_secrets::GithubSecrets;
 use countersign_integrations::kubernetes::KubernetesSecrets;
@@ -94,6 +95,15 @@ fn secrets(started: &Started, record: &Arc<Store>) -> Made {
         ids: IdSource::random(),
     };
     Ok(Some(SecretTool::new(parts)))
+}
+
+/// For whoever only makes digests: with keys of this state directory, which need no other node.
+pub(crate) fn digests(record: &Store) -> Arc<dyn Vault> {
+    Arc::new(RecordVault::new(Keys {
+        values: record.derived_key("values of declared tools"),
+        digests: record.derived_key("digests of what declared tools only take in"),
+        sealing: record.derived_key("secrets of declared tools"),
+    }))
 }
 
 /// The names in a comma list, each once.

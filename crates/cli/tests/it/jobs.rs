@@ -420,7 +420,14 @@ fn whoever_waits_hears_at_once_that_the_server_stops() {
     let bench = with_agent(Bench::new(), "shutdown_grace_ms: 60000\n");
     let web = Web::serve(&bench);
     let session = web.session(json!({}));
-    let job = start(&bench, "hang", &[]);
+    let accepted = call(
+        &web,
+        &session,
+        9,
+        "start-task",
+        json!({"agent": "mine", "prompt": "hang"}),
+    );
+    let job = accepted["jobId"].as_str().unwrap().to_owned();
     until(&bench, &job, "running");
     let pids = processes(&bench);
     let touch = json!({"name": "execute_process", "arguments": {"file": "touch", "args": ["made"]}});

@@ -126,6 +126,9 @@ impl Gateway {
             cleared,
             approval,
             requested,
+            redactor: self
+                .redactor_of_act(call)
+                .unwrap_or_else(|| self.ports.redactor.clone()),
         };
         self.perform(act, leave).await
     }
@@ -262,8 +265,10 @@ impl Gateway {
         request.binding.clone_from(&binding.digest);
         request.arguments_digest.clone_from(&binding.arguments);
         request.policy_digest.clone_from(&binding.policy);
-        let mut shown = ports
-            .redactor
+        let own = self.redactor_of_act(call);
+        let mut shown = own
+            .as_ref()
+            .unwrap_or(&ports.redactor)
             .redact_json(details)
             .as_object()
             .cloned()
@@ -300,7 +305,9 @@ impl Gateway {
         in_force: &InForce,
     ) -> Object {
         let rule = verdict.rule();
-        let details = self.ports.redactor.redact_json(&Value::Object(act.details()));
+        let own = self.redactor_of_act(call);
+        let redactor = own.as_ref().unwrap_or(&self.ports.redactor);
+        let details = redactor.redact_json(&Value::Object(act.details()));
         Object::new()
             .text("tool", &call.tool)
             .optional_text("action", act.action())

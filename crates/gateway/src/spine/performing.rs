@@ -17,6 +17,7 @@ use crate::approval::request::{ApprovalChange, ApprovalRequest};
 use crate::audit::act::{ActChange, ActJournal, Ending, JournalParts, OpenAct};
 use crate::audit::event::{Draft, EventType};
 use crate::audit::payload::Object;
+use crate::audit::redact::Redactor;
 use crate::audit::{Change, RecordError};
 use crate::delegation::{Delegation, DelegationChange};
 use crate::error::{ErrorCode, Refusal};
@@ -29,6 +30,8 @@ pub(super) struct Leave {
     /// The question that was answered with yes.
     pub(super) approval: Option<Box<ApprovalRequest>>,
     pub(super) requested: Object,
+    /// Knows what the call brought along.
+    pub(super) redactor: Redactor,
 }
 
 type Fields = Map<String, Value>;
@@ -44,6 +47,7 @@ impl Gateway {
             cleared,
             approval,
             requested,
+            redactor,
         } = leave;
         // An approval that was given is not used: the same call uses it at the next server.
         let under_way = self.begin_act().ok_or_else(stopping)?;
@@ -77,7 +81,7 @@ impl Gateway {
         }
         let parts = JournalParts {
             record: self.ports.record.clone(),
-            redactor: self.ports.redactor.clone(),
+            redactor,
             clock: self.ports.clock.clone(),
             ids: self.ports.ids.clone(),
         };

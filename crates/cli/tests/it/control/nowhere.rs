@@ -157,12 +157,7 @@ fn cookie(office: &Office, role: &str) -> String {
 
 /// Everything that a role can read over REST and in the console: where it was, and what stood there.
 fn readable(office: &Office, bench: &Bench, role: &str) -> Vec<(String, Vec<u8>)> {
-    let column = |query: &str| -> BTreeSet<String> {
-        let database = bench.database();
-        let mut statement = database.prepare(query).unwrap();
-        let rows = statement.query_map([], |row| row.get(0)).unwrap();
-        rows.map(Result::unwrap).collect()
-    };
+    let column = |query: &str| -> BTreeSet<String> { bench.column(query).into_iter().collect() };
     let questions = column("SELECT approval_id FROM approvals");
     let calls = column("SELECT DISTINCT correlation_id FROM flow_events");
     assert!(questions.len() >= 4 && calls.len() >= 4, "{questions:?} {calls:?}");
@@ -226,7 +221,17 @@ fn left(bench: &Bench) -> Vec<(String, Vec<u8>)> {
     for folder in ["state", "home", "tmp", "cache", "config"] {
         files(&bench.path(folder), &mut found);
     }
-    assert!(found.iter().any(|(path, _)| path.ends_with("record.db")));
+    match bench.variable("COUNTERSIGN_DATABASE") {
+        None => assert!(found.iter().any(|(path, _)| path.ends_with("record.db"))),
+        Some(_) => {
+            let tables = bench.column("SELECT tablename FROM pg_tables WHERE schemaname = 'public'");
+            assert!(tables.iter().any(|table| table == "secret_syncs"), "{tables:?}");
+            for table in tables {
+                let rows = bench.column(&format!("SELECT row_to_json(t)::text FROM \"{table}\" t"));
+                found.push((format!("the table {table}"), rows.join("\n").into_bytes()));
+            }
+        }
+    }
     found
 }
 
@@ -245,8 +250,15 @@ fn is_in_none(places: &[(String, Vec<u8>)]) {
 
 #[test]
 fn a_value_is_found_nowhere_in_no_form_whatever_happens_to_its_call() {
+    Bench::wherever(is_nowhere);
+}
+
+fn is_nowhere(bench: Bench) {
     let collector = Collector::start();
-    let world = World::with(&format!("telemetry: {{otlp_endpoint: '{}'}}\n", collector.endpoint));
+    let world = World::with(
+        bench,
+        &format!("telemetry: {{otlp_endpoint: '{}'}}\n", collector.endpoint),
+    );
     let world = World {
         bench: world
             .bench

@@ -68,7 +68,7 @@ fn an_act_whose_caller_has_gone_ends_before_the_server_that_is_told_to_stop() {
 
 #[test]
 fn a_server_that_stops_waits_no_longer_for_an_act_than_it_may() {
-    let world = World::with("shutdown_grace_ms: 300\n");
+    let world = World::with(Bench::new(), "shutdown_grace_ms: 300\n");
     let mut server = Server::start(&world.bench);
     world
         .kubernetes

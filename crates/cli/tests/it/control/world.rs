@@ -25,15 +25,11 @@ impl World {
     }
 
     pub(super) fn around(bench: Bench) -> Self {
-        Self::built(bench, "")
+        Self::with(bench, "")
     }
 
     /// The same, with more settings as YAML.
-    pub(super) fn with(more: &str) -> Self {
-        Self::built(Bench::new(), more)
-    }
-
-    fn built(bench: Bench, more: &str) -> Self {
+    pub(super) fn with(bench: Bench, more: &str) -> Self {
         let (github, kubernetes) = (GitHub::start(), Kubernetes::start());
         github.environment(SHOP, "dev");
         kubernetes.namespace("shop-dev");

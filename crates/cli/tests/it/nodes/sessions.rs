@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::field::{A, B, C, Field, attempt, eventually, message_of};
 use crate::bench::{Bench, is_root};
-use crate::web::legacy;
+use crate::web::{Web, legacy};
 
 fn field(nodes: usize) -> Option<Field> {
     Field::of(nodes, Bench::configured("sh, sleep, 'true'", ""))
@@ -81,6 +81,28 @@ fn a_request_repeated_at_another_node_while_it_runs_acts_once() {
     assert_eq!(twice["status"], "ok", "{twice}");
     assert_eq!(acts(&field), ["once", "other", "other"]);
     field.prove();
+}
+
+#[test]
+fn a_request_repeated_at_another_server_of_the_same_file_acts_once() {
+    let bench = Bench::configured("sh, sleep", "");
+    let servers = [Web::serve(&bench), Web::serve(&bench)];
+    let session = servers[0].session(json!({}));
+    let call = json!({"name": "execute_process", "arguments": mark("once", "1")});
+    let message = legacy(5, "tools/call", call);
+    let answers: Vec<Value> = thread::scope(|scope| {
+        let asked: Vec<_> = servers
+            .iter()
+            .map(|server| scope.spawn(|| server.post("/mcp", &session, &message).1))
+            .collect();
+        asked.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    for answer in &answers {
+        assert_eq!(answer["result"]["structuredContent"]["status"], "ok", "{answer}");
+    }
+    assert_eq!(fs::read_to_string(bench.work().join("acts")).unwrap(), "once\n");
+    servers.into_iter().for_each(Web::stop);
+    bench.prove();
 }
 
 #[test]

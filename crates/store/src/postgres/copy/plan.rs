@@ -83,7 +83,13 @@ const RULES: &[Rule] = &[
 const LEFT: &[&str] = &["spans", "tokens_version", "leases"];
 
 /// Tables of a database that may have rows before anything was written: its version, and what nodes leave by starting.
-const NOT_CONTENT: &[&str] = &["schema_version", "shared_secret", "tokens_version", "processes"];
+const NOT_CONTENT: &[&str] = &[
+    "schema_version",
+    "shared_secret",
+    "nodes_key",
+    "tokens_version",
+    "processes",
+];
 
 pub(super) struct Plan {
     pub(super) tables: Vec<Planned>,
