@@ -8,8 +8,11 @@ use std::ffi::{c_int, c_void};
 pub fn let_go_of_code() {
     // SAFETY: the callback keeps to what it is given and does not unwind.
     unsafe { libc::dl_iterate_phdr(Some(let_go), std::ptr::null_mut()) };
+    #[cfg(target_env = "gnu")]
     // SAFETY: gives back free memory of the allocator, which is as safe to call as to allocate.
-    unsafe { libc::malloc_trim(0) };
+    unsafe {
+        libc::malloc_trim(0)
+    };
 }
 
 /// Called for the first object, which is the program itself; one is all we want to see.
