@@ -6,16 +6,18 @@ use countersign_gateway::github::delivery::{Deliveries, Delivery, DeliveryChange
 use countersign_gateway::github::message::{KeptMessage, Messages, Untold};
 use countersign_gateway::ids::{CorrelationId, RunId};
 use countersign_gateway::lease::LeaseChange;
-use rusqlite::{Row, params};
+use rusqlite::{OptionalExtension as _, Row, params};
 
 use super::SqliteStore;
 use super::ledger::Ledger;
 use super::runs::{RUN_COLUMNS, read_run};
+use crate::process::Process;
 
 const TAKE: &str = "INSERT INTO leases (name, holder, until_ms) VALUES (?1, ?2, ?4)
      ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until_ms = excluded.until_ms
      WHERE leases.until_ms <= ?3 OR leases.holder = excluded.holder";
 const RETURN: &str = "DELETE FROM leases WHERE name = ?1 AND holder = ?2";
+const HOLDER: &str = "SELECT holder FROM leases WHERE name = ?1";
 const INSERT_DELIVERY: &str =
     "INSERT INTO webhook_deliveries (delivery_id, version, event, correlation_id, state, task,
          tries, not_before_ms, received_at_ms)
@@ -31,8 +33,10 @@ const KEEP_MESSAGE: &str = "INSERT INTO run_messages (run_id, comment_id, run_ve
          not_before_ms = excluded.not_before_ms";
 
 impl Ledger<'_> {
-    /// Tells the first lease that somebody else has.
+    /// Tells the first lease that somebody else has. Who holds one is kept with their process: one whose process
+    /// is gone holds nothing.
     pub(super) fn write_leases(&self, changes: &[LeaseChange]) -> rusqlite::Result<Option<RecordError>> {
+        let here = |holder: &str| format!("{} {holder}", self.process());
         for change in changes {
             match change {
                 LeaseChange::Take {
@@ -41,17 +45,30 @@ impl Ledger<'_> {
                     now,
                     time,
                 } => {
+                    let holder = here(holder);
+                    self.end_dead_lease(name)?;
                     let row = params![name, holder, now.as_millis(), now.after(*time).as_millis()];
                     if self.statement(TAKE)?.execute(row)? != 1 {
                         return Ok(Some(RecordError::LeaseTaken(name.clone())));
                     }
                 }
                 LeaseChange::Return { name, holder } => {
-                    self.statement(RETURN)?.execute([name, holder])?;
+                    self.statement(RETURN)?.execute([name, &here(holder)])?;
                 }
             }
         }
         Ok(None)
+    }
+
+    fn end_dead_lease(&self, name: &str) -> rusqlite::Result<()> {
+        let mut statement = self.statement(HOLDER)?;
+        let held = statement.query_row([name], |row| row.get::<_, String>(0)).optional()?;
+        let Some(holder) = held else { return Ok(()) };
+        let process = holder.split_once(' ').map_or("", |(process, _)| process);
+        if !Process::is_alive(process) {
+            self.statement(RETURN)?.execute([name, &holder])?;
+        }
+        Ok(())
     }
 
     /// Tells the first delivery that came before, or that has moved on.
