@@ -28,7 +28,10 @@ use crate::sqlite::tokens::{Made, TokenError};
 /// Why a change cannot be written here, where it cannot.
 pub(super) fn refusal(change: &Change) -> Option<RecordError> {
     let what = [
-        (!change.runs.is_empty() || !change.links.is_empty(), "runs"),
+        (
+            !change.runs.is_empty() || !change.links.is_empty() || !change.reviews.is_empty(),
+            "runs",
+        ),
         (!change.leases.is_empty(), "leases"),
         (
             !change.deliveries.is_empty() || !change.messages.is_empty(),

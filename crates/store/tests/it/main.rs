@@ -13,6 +13,7 @@ mod on_postgres;
 mod on_sqlite;
 #[path = "../../../../tests/support/postgres.rs"]
 mod postgres;
+mod retention;
 mod run_tokens;
 mod runs;
 mod trouble;

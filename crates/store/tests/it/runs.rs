@@ -76,12 +76,12 @@ fn change(bench: &Bench, kind: EventType, change: RunChange) -> Change {
     }
 }
 
-fn enqueue(bench: &Bench, store: &Store, run: &Run) -> Result<(), RecordError> {
+pub(crate) fn enqueue(bench: &Bench, store: &Store, run: &Run) -> Result<(), RecordError> {
     let new = RunChange::new(run.clone());
     commit(store, change(bench, EventType::RunEnqueued, new)).map(drop)
 }
 
-fn step(bench: &Bench, store: &Store, run: &Run, step: RunStep) -> Result<Run, RecordError> {
+pub(crate) fn step(bench: &Bench, store: &Store, run: &Run, step: RunStep) -> Result<Run, RecordError> {
     let next = run.after(step, noon()).unwrap();
     let over = RunChange::over(run.version, next.clone());
     commit(store, change(bench, recorded_as(step), over))?;
@@ -332,6 +332,7 @@ fn links_are_kept_once_and_found_from_either_end() {
             std::slice::from_ref(&link)
         );
     }
+    enqueue(&bench, &store, &run("r1", "run:dev", Some(12))).unwrap();
     let sql = bench.sql();
     for statement in ["UPDATE links SET target_id = 'x'", "DELETE FROM links"] {
         assert!(sql.execute(statement, []).is_err(), "{statement}");
