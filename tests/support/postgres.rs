@@ -103,6 +103,11 @@ impl Cluster {
 
     /// SQL by whoever has the password: one or several statements.
     pub(crate) fn run(&self, database: &Database, statements: &str) -> Result<String, String> {
+        self.run_at(&database.name, statements)
+    }
+
+    /// The same where only a name or an address of the database is at hand.
+    pub(crate) fn run_at(&self, database: &str, statements: &str) -> Result<String, String> {
         let done = self
             .program("psql")
             .args([
@@ -112,7 +117,7 @@ impl Cluster {
                 "-v",
                 "ON_ERROR_STOP=1",
                 "-d",
-                &database.name,
+                database,
                 "-c",
                 statements,
             ])

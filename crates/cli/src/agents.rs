@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use countersign_agents::{Household, Launcher, driver};
 use countersign_exec::user_of_agents;
@@ -36,9 +36,16 @@ pub(crate) struct Around<'a> {
 
 /// The agents that jobs may start here.
 pub(crate) struct Installed {
-    /// By name, with the place in which they are offered.
-    agents: BTreeMap<String, (usize, Agent)>,
-    grants: Option<Grants>,
+    agents: BTreeMap<String, One>,
+    /// None where there are no agents.
+    household: Option<Household>,
+}
+
+/// One agent as it was defined, with the place in which it is offered.
+struct One {
+    place: usize,
+    settings: AgentSettings,
+    agent: Agent,
 }
 
 impl Installed {
@@ -46,28 +53,41 @@ impl Installed {
     pub(crate) fn find(settings: &Settings, around: &Around<'_>) -> anyhow::Result<Self> {
         let present = present(settings);
         if present.is_empty() {
-            return Ok(Self {
-                agents: BTreeMap::new(),
-                grants: None,
-            });
+            return Ok(Self::none());
         }
-        let launcher = Launcher::new(household(settings, around)?);
-        let agents = present.into_iter().enumerate().filter_map(|(place, agent)| {
-            let (name, environment) = (agent.definition.name.clone(), agent.definition.env.clone());
-            let driver = driver(&agent.driver, launcher.clone(), agent.definition)?;
-            Some((name, (place, Agent { driver, environment })))
+        let household = household(settings, around)?;
+        let launcher = Launcher::new(household.clone());
+        let agents = present.into_iter().enumerate().filter_map(|(place, settings)| {
+            let definition = settings.definition.clone();
+            let (name, environment) = (definition.name.clone(), definition.env.clone());
+            let driver = driver(&settings.driver, launcher.clone(), definition)?;
+            let agent = Agent { driver, environment };
+            Some((name, One { place, settings, agent }))
         });
         Ok(Self {
             agents: agents.collect(),
-            grants: None,
+            household: Some(household),
         })
     }
 
-    /// Gives the agents of runs what is theirs.
-    pub(crate) fn granting(self, grants: Grants) -> Self {
+    /// Goes on with the drivers of agents that are defined as before: they know who shares which process.
+    fn after(mut self, before: &Self) -> Self {
+        if self.household == before.household {
+            for (name, one) in &mut self.agents {
+                let same = before.agents.get(name).filter(|it| it.settings == one.settings);
+                if let Some(same) = same {
+                    one.agent = same.agent.clone();
+                }
+            }
+        }
+        self
+    }
+
+    /// Nobody.
+    pub(crate) fn none() -> Self {
         Self {
-            grants: Some(grants),
-            ..self
+            agents: BTreeMap::new(),
+            household: None,
         }
     }
 
@@ -80,7 +100,7 @@ impl Installed {
         let mut names: Vec<_> = self
             .agents
             .iter()
-            .map(|(name, (place, _))| (place, name.clone()))
+            .map(|(name, one)| (one.place, name.clone()))
             .collect();
         names.sort();
         Offered {
@@ -90,13 +110,58 @@ impl Installed {
     }
 }
 
-impl Agents for Installed {
+/// The agents of a process that stays: another configuration may bring others. A job that has begun keeps the
+/// agent that it began with.
+pub(crate) struct AgentsInForce {
+    grants: Grants,
+    agents: RwLock<InForce>,
+}
+
+struct InForce {
+    installed: Installed,
+    /// Those that were offered once: they may have left something.
+    former: BTreeMap<String, Agent>,
+}
+
+impl AgentsInForce {
+    /// Gives the agents of runs what is theirs.
+    pub(crate) fn new(installed: Installed, grants: Grants) -> Arc<Self> {
+        let former = BTreeMap::new();
+        Arc::new(Self {
+            grants,
+            agents: RwLock::new(InForce { installed, former }),
+        })
+    }
+
+    /// Puts these in the place of those before.
+    pub(crate) fn replace(&self, installed: Installed) {
+        let mut agents = self.agents.write().unwrap_or_else(PoisonError::into_inner);
+        let next = installed.after(&agents.installed);
+        let before = std::mem::replace(&mut agents.installed, next);
+        let before = before.agents.into_iter().map(|(name, one)| (name, one.agent));
+        agents.former.extend(before);
+    }
+
+    pub(crate) fn offered(&self) -> Offered {
+        self.read().installed.offered()
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, InForce> {
+        self.agents.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Agents for AgentsInForce {
     fn find(&self, name: &str) -> Option<Agent> {
-        self.agents.get(name).map(|(_, agent)| agent.clone())
+        self.read().installed.agents.get(name).map(|one| one.agent.clone())
+    }
+
+    fn known(&self, name: &str) -> Option<Agent> {
+        self.find(name).or_else(|| self.read().former.get(name).cloned())
     }
 
     fn grants(&self, job: &Job) -> Pending<BTreeMap<String, String>> {
-        let found = job.run_id.as_deref().zip(self.grants.clone());
+        let found = job.run_id.as_deref().map(|run| (run, self.grants.clone()));
         let found = found.map(|(run, grants)| (grants.runs.find_run(&RunId::trusted(run)), grants));
         Box::pin(async move {
             match found {

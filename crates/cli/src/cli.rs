@@ -346,6 +346,9 @@ pub(crate) enum Audit {
     Verify {
         /// An exported file; the live record when left out.
         file: Option<PathBuf>,
+        /// What the witness was told (`audit.witness`), one checkpoint a line: the record must agree.
+        #[arg(long, value_name = "FILE")]
+        witness: Option<PathBuf>,
         /// Print JSON.
         #[arg(long)]
         json: bool,

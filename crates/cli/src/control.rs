@@ -77,10 +77,12 @@ fn secrets(started: &Started, record: &Arc<Store>) -> Made {
         .read(&started.surroundings)
         .context("no secrets: `github.token` cannot be read")?;
     let api = settings.held("github.api_url").and_then(|held| held.value.as_str());
+    // Every node must make the same values and open what another sealed, and the database must tell neither.
+    let key = |purpose: &str| record.guarded_key(purpose).context("no secrets");
     let vault = RecordVault::new(Keys {
-        values: record.derived_key("values of synchronised secrets"),
-        digests: record.derived_key("digests of secrets that callers bring"),
-        sealing: record.derived_key("secrets on their way"),
+        values: key("values of synchronised secrets")?,
+        digests: key("digests of secrets that callers bring")?,
+        sealing: key("secrets on their way")?,
     });
     let parts = SecretParts {
         github: Arc::new(GithubSecrets::new(api.unwrap_or(GITHUB_API), &token)),

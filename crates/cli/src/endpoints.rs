@@ -2,18 +2,23 @@
 //!
 //! The token is an agent's and the job's alone. It is made when the job begins or is taken up, kept as a
 //! digest, and revoked when nobody here looks after the job any more; what a process that vanished gave out
-//! is revoked by whoever finds it. With the token ends what was begun through it.
+//! is revoked by whoever finds it, unless its agent outlived that process and goes on. With the token ends
+//! what was begun through it.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use countersign_agents::process::runs;
 use countersign_gateway::audit::Pending;
 use countersign_gateway::audit::event::Actor;
 use countersign_gateway::ids::{CredentialId, IdSource, JobId};
 use countersign_gateway::job::driver::Endpoint;
+use countersign_gateway::job::keeping::Jobs as _;
 use countersign_gateway::job::state::Job;
 use countersign_gateway::job::supervise::Endpoints;
+use countersign_gateway::session::credential::Credential;
 use countersign_gateway::spine::Gateway;
 use countersign_store::Store;
 use countersign_store::sqlite::tokens::{LOOK_EVERY, Made, TokenError};
@@ -23,8 +28,8 @@ use crate::whereabouts;
 /// Where agents come back to.
 #[derive(Clone, Debug)]
 pub(crate) enum Door {
-    /// This process, at this address, such as `http://127.0.0.1:7420`.
-    Here(String),
+    /// This process, at this address of it, such as `127.0.0.1:7420`.
+    Here(SocketAddr),
     /// The server of this state directory, while there is one: this process has no door.
     OfServer(PathBuf),
 }
@@ -32,10 +37,16 @@ pub(crate) enum Door {
 impl Door {
     fn url(&self) -> Option<String> {
         let address = match self {
-            Self::Here(address) => address.clone(),
-            Self::OfServer(state_dir) => whereabouts::find(state_dir)?,
+            Self::Here(address) => address.to_string(),
+            Self::OfServer(state_dir) => {
+                let address = whereabouts::find(state_dir)?;
+                let (_, address) = address.split_once("://")?;
+                address.to_owned()
+            }
         };
-        Some(format!("{address}/mcp"))
+        // Also where the server has a certificate: agents do not trust it, and what never leaves this machine
+        // needs none.
+        Some(format!("http://{address}/mcp"))
     }
 }
 
@@ -78,6 +89,18 @@ impl JobEndpoints {
         }
     }
 
+    /// Whether the agent that holds a token outlived whoever looked after its job, and will be taken up.
+    async fn is_outlived(&self, token: &Credential) -> bool {
+        let Some(job) = &token.job else { return false };
+        let goes_on = matches!(self.record.find(&job.job_id).await, Ok(Some(job)) if !job.has_ended());
+        let processes = self.record.processes().await.unwrap_or_default();
+        let of_job = processes.into_iter().filter(|process| process.job_id == job.job_id);
+        goes_on
+            && of_job
+                .map(|process| process.mark)
+                .any(|mark| mark.socket.is_some() && runs(&mark))
+    }
+
     async fn revoke(&self, credential: CredentialId) {
         let id = credential.clone();
         let revoked = self.tokens(move |record, by, ids| record.revoke_token(id.as_str(), by.clone(), ids));
@@ -108,6 +131,23 @@ impl Endpoints for Shared {
         })
     }
 
+    fn keep(&self, job: &Job) -> Pending<bool> {
+        let (it, id) = (self.0.clone(), job.id.clone());
+        Box::pin(async move {
+            let of_job = move |credential: &Credential| {
+                credential.revoked_at.is_none() && credential.job.as_ref().is_some_and(|job| job.job_id == id)
+            };
+            let found = it.tokens(move |record, _, _| Ok(record.tokens()?.into_iter().find(of_job)));
+            let Some(credential) = found.await.flatten() else {
+                return false;
+            };
+            if let Some(job) = &credential.job {
+                it.given().insert(job.job_id.clone(), credential.id);
+            }
+            true
+        })
+    }
+
     fn close(&self, job: &JobId) -> Pending<()> {
         let it = self.0.clone();
         let given = it.given().remove(job);
@@ -124,7 +164,8 @@ impl Endpoints for Shared {
             let strays = it.tokens(|record, _, _| record.stray_job_tokens()).await;
             for stray in strays.unwrap_or_default() {
                 // A job that just ended here is seen to by whoever followed it.
-                if !it.given().values().any(|given| *given == stray.id) {
+                let is_ours = it.given().values().any(|given| *given == stray.id);
+                if !is_ours && !it.is_outlived(&stray).await {
                     it.revoke(stray.id).await;
                 }
             }

@@ -3,8 +3,9 @@
 //! A server leaves its jobs to the next one. A process that serves a client over standard streams may be the
 //! last of its state directory for days: what it looks after ends with it, unless a server is there to go on.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use countersign_gateway::approval::board::Board;
@@ -18,6 +19,7 @@ use countersign_gateway::job::supervise::{Endpoints as _, Supervisor, Supervisor
 use countersign_gateway::limits;
 use countersign_gateway::run::desk::RunDesk;
 use countersign_gateway::session::{Caller, Role, Transport};
+use countersign_gateway::spine::Gateway;
 use countersign_gateway::tools::acts::Toolbox;
 use countersign_gateway::tools::feedback::FeedbackTool;
 use countersign_gateway::tools::jobs::JobTools;
@@ -26,7 +28,7 @@ use countersign_gateway::tools::runs::RunTools;
 use countersign_store::Store;
 use countersign_store::session_files::SessionFiles;
 
-use crate::agents::{Around, Grants, Installed};
+use crate::agents::{AgentsInForce, Around, Grants, Installed};
 use crate::config::Settings;
 use crate::control;
 use crate::endpoints::{Door, JobEndpoints, Shared};
@@ -36,14 +38,13 @@ use crate::{runs, whereabouts};
 /// Time between two looks whether the last job has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Where people and tools bring work, and where this process looks after it: nowhere, where there are no
-/// agents.
+/// Where people and tools bring work, and where this process looks after it, once there are agents.
 pub(crate) struct Workshop {
     pub(crate) desk: Arc<JobDesk>,
     pub(crate) news: Arc<JobNews>,
     pub(crate) runs: Arc<RunDesk>,
-    /// The names of those that can be started here.
-    pub(crate) agents: Vec<String>,
+    /// Those that can be started here; none in a process that starts none.
+    pub(crate) agents: Option<Arc<AgentsInForce>>,
     supervisor: Option<Arc<Supervisor>>,
 }
 
@@ -55,7 +56,7 @@ impl Workshop {
             desk: desk(&started.settings, &joined.record, &joined.board, &redactor),
             news: JobNews::new(joined.record.clone(), joined.board.clone(), Clock::system()),
             runs: runs::desk(&joined.record, &joined.board, &redactor),
-            agents: Vec::new(),
+            agents: None,
             supervisor: None,
         }
     }
@@ -82,26 +83,16 @@ impl Workshop {
         boxes.extend(more);
         boxes.extend(control::toolboxes(started, record));
         control::repair(&boxes);
-        let Some(agents) = installed(started, homes) else {
-            joined.gateway.equip(boxes);
-            return Self {
-                desk,
-                news,
-                runs,
-                agents: Vec::new(),
-                supervisor: None,
-            };
-        };
-        let agents = agents.granting(grants(started, record));
-        let offered = agents.offered();
-        boxes.push(JobTools::new(desk.clone(), offered.clone()));
+        let agents = AgentsInForce::new(found(started, homes), grants(started, record));
+        let tools = JobTools::new(desk.clone(), agents.offered());
+        boxes.push(tools.clone());
         joined.gateway.equip(boxes);
         let supervisor = Supervisor::new(SupervisorParts {
             jobs: record.clone(),
             record: record.clone(),
             files: Arc::new(SessionFiles::below(&started.settings.state_dir)),
             board: joined.board.clone(),
-            agents: Arc::new(agents),
+            agents: agents.clone(),
             endpoints: Arc::new(endpoints),
             judge: joined.gateway.clone(),
             redactor,
@@ -112,14 +103,22 @@ impl Workshop {
                 idle_max: limits::JOB_IDLE_MAX,
             },
         });
-        tokio::spawn(news.clone().run(supervisor.news()));
-        joined.gateway.tell_of_jobs(news.clone());
-        tokio::spawn(supervisor.clone().run());
+        let work = Work {
+            agents: agents.clone(),
+            tools,
+            gateway: joined.gateway.clone(),
+            supervisor: supervisor.clone(),
+            news: news.clone(),
+            homes: homes.to_owned(),
+            has_begun: AtomicBool::new(false),
+        };
+        work.begin();
+        joined.reload.then(move |started| work.take_over(started));
         Self {
             desk,
             news,
             runs,
-            agents: offered.names,
+            agents: Some(agents),
             supervisor: Some(supervisor),
         }
     }
@@ -128,6 +127,15 @@ impl Workshop {
     pub(crate) fn close(&self) {
         if let Some(supervisor) = &self.supervisor {
             supervisor.close();
+        }
+    }
+
+    /// Lets go of the agents whose jobs are over, if that takes no longer than this.
+    pub(crate) async fn settle(&self, patience: Duration) {
+        if let Some(supervisor) = &self.supervisor
+            && tokio::time::timeout(patience, supervisor.settled()).await.is_err()
+        {
+            tracing::warn!("an agent whose job has ended was still ending; the next server looks after it");
         }
     }
 
@@ -158,6 +166,46 @@ impl Workshop {
     }
 }
 
+/// The work on jobs in this process, under a configuration that may be another tomorrow.
+struct Work {
+    agents: Arc<AgentsInForce>,
+    tools: Arc<JobTools>,
+    gateway: Arc<Gateway>,
+    supervisor: Arc<Supervisor>,
+    news: Arc<JobNews>,
+    homes: PathBuf,
+    has_begun: AtomicBool,
+}
+
+impl Work {
+    /// Looks after jobs from the moment on that there is an agent to do them.
+    fn begin(&self) {
+        if self.agents.offered().names.is_empty() || self.has_begun.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        tokio::spawn(self.news.clone().run(self.supervisor.news()));
+        self.gateway.tell_of_jobs(self.news.clone());
+        tokio::spawn(self.supervisor.clone().run());
+    }
+
+    /// The agents of another configuration are those of the jobs that begin from now on. Where they cannot be
+    /// started, those before stay.
+    fn take_over(&self, started: &Started) {
+        let around = around(started, &self.homes);
+        let before = self.agents.offered();
+        match Installed::find(&started.settings, &around) {
+            Ok(installed) => self.agents.replace(installed),
+            Err(error) => return start::say(&format!("warning: the agents stay as they were: {error:#}")),
+        }
+        let offered = self.agents.offered();
+        if offered != before {
+            self.tools.offer(offered);
+            self.gateway.offers_changed();
+        }
+        self.begin();
+    }
+}
+
 /// What answers for the tools that agents have of their own.
 pub(crate) fn prompt(started: &Started) -> Arc<dyn Toolbox> {
     PromptTools::new(started.redactor(), Path::exists)
@@ -178,16 +226,21 @@ pub(crate) fn desk(settings: &Settings, record: &Arc<Store>, board: &Arc<Board>,
 
 /// The agents, where there are any that can be started.
 pub(crate) fn installed(started: &Started, homes: &Path) -> Option<Installed> {
-    let around = Around {
+    Some(found(started, homes)).filter(|agents| !agents.is_empty())
+}
+
+/// The agents that can be started, if only none.
+fn found(started: &Started, homes: &Path) -> Installed {
+    Installed::find(&started.settings, &around(started, homes)).unwrap_or_else(|error| {
+        start::say(&format!("warning: {error:#}"));
+        Installed::none()
+    })
+}
+
+fn around<'a>(started: &'a Started, homes: &'a Path) -> Around<'a> {
+    Around {
         home: started.surroundings.home.as_deref(),
         homes,
-    };
-    match Installed::find(&started.settings, &around) {
-        Ok(agents) => Some(agents).filter(|agents| !agents.is_empty()),
-        Err(error) => {
-            start::say(&format!("warning: {error:#}"));
-            None
-        }
     }
 }
 

@@ -12,6 +12,7 @@ mod runs;
 mod start;
 mod whereabouts;
 mod wiring;
+mod witness;
 
 mod config;
 mod delegations;

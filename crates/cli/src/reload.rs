@@ -1,14 +1,14 @@
 //! Another policy without a new start: on SIGHUP, after a rule was written here, and when another process
 //! of the state directory rang and the files are not as they were.
 //!
-//! What policy decides is taken over; where to listen, limits of transports, tokens of others and patterns
-//! of redaction are read at the start. A configuration that cannot be used changes nothing: the policy in
+//! What policy decides is taken over, and the agents of jobs; where to listen, limits of transports, tokens of
+//! others and patterns of redaction are read at the start. A configuration that cannot be used changes nothing: the policy in
 //! force stays, and the log and the record say why.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use countersign_gateway::approval::board::Board;
@@ -36,7 +36,11 @@ pub(crate) struct Reload {
     seen: Mutex<Vec<Stamp>>,
     /// Those among them that declare tools, with their directories: people edit them by hand.
     tool_files: Mutex<Vec<PathBuf>>,
+    /// What else follows from another configuration.
+    then: OnceLock<Box<Then>>,
 }
+
+type Then = dyn Fn(&Started) + Send + Sync;
 
 pub(crate) struct ReloadParts {
     pub(crate) flags: Flags,
@@ -56,7 +60,14 @@ impl Reload {
             parts,
             seen: Mutex::new(stamps(files)),
             tool_files: Mutex::new(tool_files),
+            then: OnceLock::new(),
         })
+    }
+
+    /// Does this too, with every configuration that is taken over.
+    pub(crate) fn then(&self, then: impl Fn(&Started) + Send + Sync + 'static) {
+        let first = self.then.set(Box::new(then)).is_ok();
+        assert!(first, "one follows from a configuration");
     }
 
     /// Reads the configuration again and puts it in force. The error is for people, and told already.
@@ -121,6 +132,9 @@ impl Reload {
                     .await
                     .clone_from(&started.settings.tool_files.watched);
                 start::warn(&started);
+                if let Some(then) = self.then.get() {
+                    then(&started);
+                }
                 match adopted {
                     Adopted::Now => tracing::info!(
                         digest = self.parts.gateway.policy_digest(),

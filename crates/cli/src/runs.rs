@@ -14,6 +14,7 @@ use countersign_gateway::run::steward::{Planner, Steward, StewardParts, Work};
 use countersign_gateway::spine::Gateway;
 use countersign_store::Store;
 
+use crate::agents::AgentsInForce;
 use crate::config::Settings;
 use crate::jobs::Workshop;
 use crate::start::{BadUsage, Joined};
@@ -57,12 +58,13 @@ pub(crate) fn template(settings: &Settings) -> anyhow::Result<PromptTemplate> {
 /// The policy in force and the agents of this installation.
 struct Plans {
     gateway: Arc<Gateway>,
-    agents: Vec<String>,
+    agents: Option<Arc<AgentsInForce>>,
     template: PromptTemplate,
 }
 
 impl Planner for Plans {
     fn plan(&self, run: &Run) -> Result<Work, Refusal> {
-        self.gateway.assign(run, &self.agents, &self.template)
+        let agents = self.agents.as_ref().map(|agents| agents.offered().names);
+        self.gateway.assign(run, &agents.unwrap_or_default(), &self.template)
     }
 }

@@ -109,7 +109,7 @@ pub(crate) fn journal(record: &Arc<Store>, redactor: &Redactor) -> Journal {
 /// How the record of these settings is opened.
 pub(crate) fn options(settings: &crate::config::Settings, durability: Durability) -> Options {
     let mut options = Options::new(durability, Clock::system());
-    options.witness = settings.audit.witness.as_ref().map(Into::into);
+    options.witness = settings.audit.witness.as_deref().map(crate::witness::at);
     options.on(settings.database.as_ref().map(|(url, _)| url.clone()))
 }
 

@@ -118,9 +118,11 @@ pub const AGENT_EVENT_BYTES_MAX: usize = 256 << 10;
 pub const JOB_RESULT_BYTES_MAX: usize = 1 << 20;
 /// Jobs that wait or run, of one caller and in all, beyond which the answer is `QUEUE_FULL`.
 pub const JOBS_OPEN_PER_CALLER_MAX: usize = 256;
-/// Times that a job is tried again after a failure that may pass, and the first pause before it.
+/// Times that a job is tried again after a failure that may pass, the first pause before
+/// it, and the pause before an agent that died for the first time is started again.
 pub const JOB_RETRIES_MAX: u32 = 3;
 pub const JOB_RETRY_PAUSE: Duration = Duration::from_secs(2);
+pub const JOB_RESTART_PAUSE: Duration = Duration::from_millis(200);
 pub const JOB_RETRY_PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
 /// How long a job rests when its agent's limit is reached and nobody said until when.
 pub const JOB_LIMIT_PAUSE: Duration = Duration::from_secs(15 * 60);

@@ -41,6 +41,16 @@ pub enum FileError {
 /// Proves an exported file. Without `expected_key` the file's own key is believed, and the report
 /// names it for the reader to compare.
 pub fn verify_file(reader: impl BufRead, expected_key: Option<&str>) -> Result<Report, FileError> {
+    verify_against(reader, expected_key, &[])
+}
+
+/// The same, and that the file says what a witness was told. What a witness knows of rows that were pruned since
+/// is passed over.
+pub fn verify_against(
+    reader: impl BufRead,
+    expected_key: Option<&str>,
+    witness: &[Checkpoint],
+) -> Result<Report, FileError> {
     let mut lines = Lines { reader, number: 0 };
     let first = section(&mut lines, expected_key)?;
     let mut others = Vec::new();
@@ -55,6 +65,7 @@ pub fn verify_file(reader: impl BufRead, expected_key: Option<&str>) -> Result<R
         return Err(FileError::Line { line: lines.number });
     }
     prove_ties(&first, &others)?;
+    prove_witnessed(&first, &others, witness)?;
     let mut report = first.report;
     report.others = others.into_iter().map(|section| section.report).collect();
     Ok(report)
@@ -136,6 +147,36 @@ fn prove_ties(first: &Section, others: &[Section]) -> Result<(), Flaw> {
         let hash = usize::try_from(place).ok().and_then(|place| section.hashes.get(place));
         if hash != Some(&head.hash) {
             return Err(Fault::CheckpointMismatch.at(head.seq).of(&head.chain));
+        }
+    }
+    Ok(())
+}
+
+/// No key, row or end may be another than what was told the witness.
+fn prove_witnessed(first: &Section, others: &[Section], witness: &[Checkpoint]) -> Result<(), Flaw> {
+    for told in witness {
+        let named = |flaw: Flaw| if others.is_empty() { flaw } else { flaw.of(&told.chain) };
+        let mut all = std::iter::once(first).chain(others);
+        let Some(section) = all.find(|it| it.start.chain == told.chain) else {
+            let should_reach = told.seq;
+            return Err(Fault::Truncated { should_reach }.at(1).of(&told.chain));
+        };
+        if section.start.owner() != told.public_key {
+            return Err(named(Fault::WitnessKey.at(told.seq)));
+        }
+        if !told.is_signed_by(section.start.owner()) {
+            return Err(named(Fault::BadSignature.at(told.seq)));
+        }
+        let Some(place) = told.seq.checked_sub(section.start.first_seq) else {
+            continue;
+        };
+        match usize::try_from(place).ok().and_then(|place| section.hashes.get(place)) {
+            Some(hash) if *hash == told.hash => {}
+            Some(_) => return Err(named(Fault::CheckpointMismatch.at(told.seq))),
+            None => {
+                let should_reach = told.seq;
+                return Err(named(Fault::Truncated { should_reach }.at(section.report.last_seq + 1)));
+            }
         }
     }
     Ok(())

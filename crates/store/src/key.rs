@@ -12,9 +12,11 @@ use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
 use countersign_gateway::audit::chain;
 
-use crate::{hex, random};
+use crate::{Trouble, hex, random};
 
 pub const FILE_NAME: &str = "record-key";
+/// Where a node of a database keeps what all of them share and the database must not know.
+pub const NODES_FILE_NAME: &str = "nodes-key";
 
 /// Signs checkpoints and exports.
 pub struct Key {
@@ -32,14 +34,43 @@ pub enum KeyError {
     Malformed { path: PathBuf },
 }
 
+/// Why a node cannot have what the nodes guard together.
+#[derive(Debug, thiserror::Error)]
+pub enum GuardedKeyError {
+    #[error(
+        "this node's `{NODES_FILE_NAME}` is not the one of node `{node}`; copy that file from there into this state \
+         directory and start again"
+    )]
+    Other { node: String },
+    #[error("whether this node has the others' `{NODES_FILE_NAME}` cannot be found out: {source}")]
+    Compare { source: Trouble },
+}
+
 impl Key {
     /// Reads the key, or makes one when the directory has none.
     pub fn load_or_create(directory: &Path) -> Result<Self, KeyError> {
-        let path = directory.join(FILE_NAME);
+        Self::load_or(directory.join(FILE_NAME), random::secret)
+    }
+
+    /// What this record guards: a key that the nodes of a database share by a file, and that the database does not know.
+    /// While nobody brings another, it is made of this one, so that a record which moves to a database keeps it.
+    pub(crate) fn guarded(&self) -> Self {
+        Self::from_seed(&self.derived("what nodes share and their database does not know"))
+    }
+
+    /// The same by the file of this node, which is made where there is none.
+    pub(crate) fn guarded_by_file(&self, directory: &Path) -> Result<Self, KeyError> {
+        Self::load_or(directory.join(NODES_FILE_NAME), || {
+            Ok(self.guarded().signing.to_bytes())
+        })
+    }
+
+    fn load_or(path: PathBuf, seed: impl FnOnce() -> io::Result<[u8; 32]>) -> Result<Self, KeyError> {
         match fs::read_to_string(&path) {
             Ok(text) => Self::parse(&text, &path),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                create(&path).map_err(|source| KeyError::Create {
+                let created = seed().and_then(|seed| create(&path, &seed));
+                created.map_err(|source| KeyError::Create {
                     path: path.clone(),
                     source,
                 })?;
@@ -94,8 +125,7 @@ pub(crate) fn is_signed(public: &str, message: &str, signature: &str) -> bool {
 }
 
 /// Writes the whole file under another name first, so that nobody ever reads half a key.
-fn create(path: &Path) -> io::Result<()> {
-    let seed = random::secret()?;
+fn create(path: &Path, seed: &[u8; 32]) -> io::Result<()> {
     let draft = path.with_extension(std::process::id().to_string());
     let mut file = OpenOptions::new()
         .write(true)
@@ -103,7 +133,7 @@ fn create(path: &Path) -> io::Result<()> {
         .truncate(true)
         .mode(0o600)
         .open(&draft)?;
-    file.write_all(hex::encode(&seed).as_bytes())?;
+    file.write_all(hex::encode(seed).as_bytes())?;
     file.write_all(b"\n")?;
     file.sync_all()?;
     let linked = fs::hard_link(&draft, path);

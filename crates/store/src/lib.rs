@@ -15,6 +15,7 @@ pub mod postgres;
 pub mod process;
 pub mod prove;
 mod random;
+mod rows;
 mod run_token;
 
 pub mod session_files;
@@ -22,7 +23,7 @@ pub mod sqlite;
 mod store;
 mod trouble;
 pub mod wake;
-mod witness;
+pub mod witness;
 
 pub use postgres::PgStore;
 pub use sqlite::{Durability, Options, SqliteStore};

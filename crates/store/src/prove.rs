@@ -86,6 +86,8 @@ pub enum Fault {
     StartUnproven,
     /// Another node has signed that this chain's key is another one.
     OtherKey,
+    /// What the witness was told of this row was signed by another key.
+    WitnessKey,
 }
 
 impl fmt::Display for Fault {
@@ -105,6 +107,7 @@ impl fmt::Display for Fault {
             Self::CheckpointMismatch => f.write_str("changed, what was signed here has another hash"),
             Self::CheckpointMissing => f.write_str("missing checkpoint, one is due by here"),
             Self::OtherKey => f.write_str("the chain's key was replaced, another node has signed another one"),
+            Self::WitnessKey => f.write_str("the record's key was replaced, the witness was told by another one"),
             Self::StartUnproven => f.write_str("missing rows before it, and no signed prune covers them"),
         }
     }

@@ -1,17 +1,26 @@
 //! Tokens of runs: they say themselves whose they are and until when, signed with a secret of this state
-//! directory (HS256, in the form of a JSON Web Token).
+//! directory, or of all nodes that share a database (HS256, in the form of a JSON Web Token).
 //!
 //! The signature is no substitute for the store: a token counts only while its row is in force and its run has
 //! not ended. It keeps whoever can write rows, and nothing else, from making tokens of runs.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::CredentialId;
+use countersign_gateway::ids::{CredentialId, IdSource};
+use countersign_gateway::limits;
 use countersign_gateway::run::state::Run;
+use countersign_gateway::session::Role;
+use countersign_gateway::session::credential::{Credential, TokenName};
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
+
+use crate::rows::tokens;
+use crate::sqlite::tokens::Made;
 
 /// What the secret is derived for.
 pub(crate) const PURPOSE: &str = "tokens of runs";
@@ -38,7 +47,7 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    pub(crate) fn of(run: &Run, id: &CredentialId, now: Timestamp, expires: Timestamp) -> Self {
+    fn of(run: &Run, id: &CredentialId, now: Timestamp, expires: Timestamp) -> Self {
         Self {
             sub: format!("run:{}", run.id),
             run_id: run.id.as_str().to_owned(),
@@ -57,7 +66,26 @@ impl Claims {
     }
 }
 
-pub(crate) fn sign(key: &[u8; 32], claims: &Claims) -> String {
+/// A token for the agent of a run that is under way, made now and living so long.
+pub(crate) fn make(
+    key: &[u8; 32],
+    run: &Run,
+    name: &TokenName,
+    (now, lives): (Timestamp, Duration),
+    ids: &IdSource,
+) -> Made {
+    let expires = now.after(lives.min(limits::RUN_TOKEN_TIME_MAX));
+    let credential = Credential {
+        expires_at: Some(expires),
+        run: Some(run.id.as_str().to_owned()),
+        run_context: Some(Arc::new(run.context())),
+        ..tokens::new(Role::Agent, name, now, ids)
+    };
+    let token = sign(key, &Claims::of(run, &credential.id, now, expires));
+    Made { credential, token }
+}
+
+fn sign(key: &[u8; 32], claims: &Claims) -> String {
     let body = serde_json::to_string(claims).expect("claims are plain text and numbers");
     let signed = format!("{}.{}", URL_SAFE_NO_PAD.encode(HEADER), URL_SAFE_NO_PAD.encode(body));
     let signature = mac(key, &signed).finalize().into_bytes();

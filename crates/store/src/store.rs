@@ -41,6 +41,7 @@ use countersign_gateway::tools::secrets::keeping::{KeptSync, SecretSyncs, SyncTa
 use serde_json::Value;
 use tokio::sync::watch;
 
+use crate::key::GuardedKeyError;
 use crate::prove::Report;
 use crate::sqlite::dump::ExportError;
 use crate::sqlite::exchanges::Found;
@@ -51,7 +52,6 @@ use crate::sqlite::verify::{Progress, Range, VerifyError};
 use crate::wake::{Doorbell, Knock};
 use crate::{Options, PgStore, SqliteStore, postgres, sqlite};
 
-#[expect(clippy::large_enum_variant, reason = "a process has one")]
 pub enum Store {
     Sqlite(SqliteStore),
     Postgres(PgStore),
@@ -138,6 +138,8 @@ type Answer<T> = Pending<Result<T, RecordError>>;
 handed_on! {
     /// A secret for one purpose, the same in every process of this state directory.
     fn derived_key(&self, purpose: &str) -> [u8; 32];
+    /// A secret for one purpose that all nodes have and nobody can read from the record. Blocks.
+    fn guarded_key(&self, purpose: &str) -> Result<[u8; 32], GuardedKeyError>;
     /// The public half of the key that signs this record, in hexadecimal.
     fn public_key(&self) -> &str;
     /// Whether a change could be written now; says what is in the way otherwise.

@@ -1,25 +1,39 @@
-//! The witness: a file, usually on another disk or machine, that gets a copy of every checkpoint.
+//! The witness: a file or a service, usually on another disk or machine, that gets a copy of every checkpoint.
 
 use std::collections::VecDeque;
 use std::fs::OpenOptions;
-use std::io::{self, Write};
+use std::io::{self, BufRead, Write};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use crate::checkpoint::Checkpoint;
 
-/// Lines that wait while the file cannot be written; the oldest give way, later ones cover them.
+/// Checkpoints that wait while they cannot be handed over; the oldest give way, later ones cover them.
 const WAITING_MAX: usize = 1_000;
 
+/// Where checkpoints go.
+#[derive(Clone)]
+pub enum WitnessAt {
+    File(PathBuf),
+    Elsewhere(Arc<dyn Courier>),
+}
+
+/// Brings checkpoints to a witness that is no file.
+pub trait Courier: Send + Sync {
+    /// Takes them along without waiting for their arrival. What it cannot take is offered again with the next ones.
+    fn take(&self, checkpoints: &[Checkpoint]) -> io::Result<()>;
+}
+
 pub(crate) struct Witness {
-    path: Option<PathBuf>,
+    at: Option<WitnessAt>,
     waiting: VecDeque<Checkpoint>,
 }
 
 impl Witness {
-    pub(crate) fn new(path: Option<PathBuf>) -> Self {
+    pub(crate) fn new(at: Option<WitnessAt>) -> Self {
         Self {
-            path,
+            at,
             waiting: VecDeque::new(),
         }
     }
@@ -27,28 +41,53 @@ impl Witness {
     /// Hands over checkpoints. The record does not wait for its witness: what cannot be written
     /// now is tried again with the next one.
     pub(crate) fn tell(&mut self, checkpoints: impl IntoIterator<Item = Checkpoint>) {
-        let Some(path) = &self.path else { return };
+        let Some(at) = &self.at else { return };
         self.waiting.extend(checkpoints);
         let surplus = self.waiting.len().saturating_sub(WAITING_MAX);
         self.waiting.drain(..surplus);
         if self.waiting.is_empty() {
             return;
         }
-        let lines: String = self
-            .waiting
-            .iter()
-            .map(|checkpoint| format!("{}\n", checkpoint.to_json()))
-            .collect();
-        match append(path, &lines) {
+        let waiting = self.waiting.make_contiguous();
+        let told = match at {
+            WitnessAt::File(path) => append(path, waiting),
+            WitnessAt::Elsewhere(courier) => courier.take(waiting),
+        };
+        match told {
             Ok(()) => self.waiting.clear(),
-            Err(error) => tracing::warn!(path = %path.display(), %error, "witness not written"),
+            Err(error) => tracing::warn!(%error, "the witness was not told"),
         }
     }
 }
 
 /// One write per call: lines of several processes do not mix.
-fn append(path: &PathBuf, lines: &str) -> io::Result<()> {
+fn append(path: &Path, checkpoints: &[Checkpoint]) -> io::Result<()> {
+    let lines: String = checkpoints
+        .iter()
+        .map(|checkpoint| format!("{}\n", checkpoint.to_json()))
+        .collect();
     let mut file = OpenOptions::new().create(true).append(true).mode(0o600).open(path)?;
     file.write_all(lines.as_bytes())?;
     file.sync_data()
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum WitnessError {
+    #[error("it cannot be read")]
+    Read { source: io::Error },
+    #[error("line {line} is no checkpoint")]
+    Line { line: usize },
+}
+
+/// What a witness was told, line by line.
+pub fn read(reader: impl BufRead) -> Result<Vec<Checkpoint>, WitnessError> {
+    let mut told = Vec::new();
+    for (index, line) in reader.lines().enumerate() {
+        let text = line.map_err(|source| WitnessError::Read { source })?;
+        let checkpoint = serde_json::from_str(&text)
+            .ok()
+            .and_then(|value| Checkpoint::from_json(&value));
+        told.push(checkpoint.ok_or(WitnessError::Line { line: index + 1 })?);
+    }
+    Ok(told)
 }

@@ -6,6 +6,7 @@
 mod questions;
 mod reading;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -57,10 +58,20 @@ impl Acp {
         Launch {
             command: self.command.clone(),
             cwd: terms.cwd.clone(),
-            environment: with_endpoint(terms),
+            environment: self.environment(terms),
             mark: terms.job_id.clone(),
             streams: Streams::Piped,
         }
+    }
+
+    /// What its definition sets wins.
+    fn environment(&self, terms: &Terms) -> BTreeMap<String, String> {
+        let habits = habits(&self.name_of()).iter();
+        let mut environment: BTreeMap<_, _> = habits
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+            .collect();
+        environment.extend(with_endpoint(terms));
+        environment
     }
 
     fn name_of(&self) -> String {
@@ -104,6 +115,22 @@ impl Acp {
             ))),
             Err(_) => Err(DriverError::Silent(limits::PROBE_WAIT)),
         }
+    }
+}
+
+/// What makes an agent ask that would let itself do anything. What it does through us is judged when it reaches
+/// us, and a project's settings, which the agent can write, do not count.
+fn habits(program: &str) -> &'static [(&'static str, &'static str)] {
+    match program {
+        "opencode" => &[
+            (
+                "OPENCODE_PERMISSION",
+                r#"{"*": "ask", "read": "allow", "list": "allow", "glob": "allow", "grep": "allow", "todowrite": "allow", "todoread": "allow", "countersign_*": "allow"}"#,
+            ),
+            ("OPENCODE_DISABLE_PROJECT_CONFIG", "1"),
+            ("OPENCODE_DISABLE_AUTOUPDATE", "1"),
+        ],
+        _ => &[],
     }
 }
 

@@ -144,10 +144,12 @@ impl Follower {
     async fn gone(&mut self) {
         let ending = self.state.server.ending().await;
         self.release().await;
-        let events =
-            self.state
-                .reading()
-                .cut_off(&how_it_ended("the app-server", ending, &self.state.server.last_words()));
+        let end = TurnEnd::Crashed {
+            message: how_it_ended("the app-server", ending, &self.state.server.last_words()),
+            status: ending.status,
+            signal: ending.signal,
+        };
+        let events = self.state.reading().cut_off(end);
         self.state.announce();
         self.tell_all(events).await;
         self.state.end_marked().await;
@@ -158,7 +160,11 @@ impl Follower {
     /// The conversation was stopped; what is still open is over.
     async fn let_go(&mut self) {
         self.release().await;
-        let events = self.state.reading().cut_off("the conversation was stopped");
+        let end = TurnEnd::Failed {
+            message: "the conversation was stopped".to_owned(),
+            retryable: true,
+        };
+        let events = self.state.reading().cut_off(end);
         self.tell_all(events).await;
         if !self.state.server.runs() {
             let ending = self.state.server.ending().await;

@@ -16,14 +16,14 @@ use std::sync::{Arc, Mutex, OnceLock};
 use countersign_gateway::audit::Pending;
 use countersign_gateway::job::driver::{
     AgentDriver, AgentEvent, AgentEventKind, Conversation, DriverError, EventSink, Input, Probed, ProcessMark, Resume,
-    Start, Terms, Words,
+    Start, Taking, Terms, Words,
 };
 use countersign_gateway::policy::effective::{Mode, SandboxMode};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, watch};
 
 use crate::probe;
-use crate::process::{Launcher, MARK, reap};
+use crate::process::{Launcher, MARK, reap, runs};
 use crate::speech::noticed;
 use follow::Follower;
 use line::{CallError, Line, Said};
@@ -356,6 +356,10 @@ impl AgentDriver for CodexAppServer {
                     .await?;
                 return driver.take_up(opened, resume.words, &id, &resume.terms, events).await;
             }
+            if resume.taking == Taking::WhereItRuns {
+                let gone = "the app-server was gone before its conversation was taken up";
+                return Err(DriverError::Process(gone.to_owned()));
+            }
             reap(&resume.terms.job_id, None).await;
             driver.servers.end_unrecorded(&resume.terms.job_id).await;
             let server = driver.servers.take(&resume.terms)?;
@@ -368,6 +372,10 @@ impl AgentDriver for CodexAppServer {
             let (Words::Next(prompt) | Words::IfCutOff(prompt)) = resume.words;
             driver.say(thread.follow(), &prompt).await
         })
+    }
+
+    fn outlives(&self, process: &ProcessMark) -> bool {
+        process.socket.is_some() && runs(process)
     }
 
     fn reap(&self, job_id: String, process: Option<ProcessMark>) -> Pending<()> {

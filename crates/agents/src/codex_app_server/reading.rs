@@ -104,15 +104,12 @@ impl Reading {
         self.questions.remove(question)
     }
 
-    /// The app-server is gone: what was open is not any more.
-    pub(super) fn cut_off(&mut self, message: &str) -> Vec<AgentEvent> {
+    /// The app-server is gone, or let go of: what was open is not any more, and a turn that ran ended so.
+    pub(super) fn cut_off(&mut self, end: TurnEnd) -> Vec<AgentEvent> {
         let open = std::mem::take(&mut self.questions).into_keys();
         let mut events: Vec<AgentEvent> = open.map(|id| noticed(AgentEventKind::ApprovalWithdrawn(id))).collect();
         if self.turn_id.take().is_some() {
-            events.push(noticed(AgentEventKind::TurnEnded(TurnEnd::Failed {
-                message: message.to_owned(),
-                retryable: true,
-            })));
+            events.push(noticed(AgentEventKind::TurnEnded(end)));
         }
         events
     }

@@ -19,7 +19,7 @@ use super::mark;
 use super::tree::{MARK, Tree};
 
 /// What every agent of this server has around it.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Household {
     /// Whom agents run as; `None` keeps our user, which must not be root then.
     pub identity: Option<Identity>,

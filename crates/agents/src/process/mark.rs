@@ -3,7 +3,8 @@
 //! Numbers are used again. Nothing is signalled before both were compared, and the signal goes through a
 //! descriptor of the very process that was compared.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 
 use countersign_gateway::job::driver::ProcessMark;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -22,7 +23,7 @@ pub(crate) struct Stat {
 
 impl Stat {
     pub(crate) fn of(pid: u32) -> Option<Stat> {
-        Stat::read(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        Stat::read(pid, &String::from_utf8_lossy(&told(pid, "stat")?))
     }
 
     /// Reads a line of `/proc/PID/stat`. The name in it may contain anything, also parentheses.
@@ -46,6 +47,17 @@ impl Stat {
     }
 }
 
+/// What `/proc` tells of a process. Its files do not say how long they are, so there is room for most of them
+/// from the start: each is read once, not piece by piece.
+pub(crate) fn told(pid: u32, file: &str) -> Option<Vec<u8>> {
+    let mut text = Vec::with_capacity(8 * 1024);
+    File::open(format!("/proc/{pid}/{file}"))
+        .ok()?
+        .read_to_end(&mut text)
+        .ok()?;
+    Some(text)
+}
+
 /// The mark of a process that runs.
 pub(crate) fn mark_of(pid: u32) -> Option<ProcessMark> {
     Stat::of(pid).map(|stat| ProcessMark {
@@ -56,7 +68,7 @@ pub(crate) fn mark_of(pid: u32) -> Option<ProcessMark> {
 }
 
 /// Whether this very process still runs.
-pub(crate) fn runs(mark: &ProcessMark) -> bool {
+pub fn runs(mark: &ProcessMark) -> bool {
     Stat::of(mark.pid).is_some_and(|stat| stat.started == mark.started && !stat.is_over)
 }
 

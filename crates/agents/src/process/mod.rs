@@ -11,10 +11,10 @@ mod mark;
 mod tree;
 
 pub use launch::{Household, Launcher};
+pub use mark::runs;
 pub use tree::MARK;
 
 pub(crate) use ladder::{end, reap};
 pub(crate) use launch::{Ending, Launch, Place, Process, Streams, with_endpoint};
 pub(crate) use lines::{Line, Lines};
-pub(crate) use mark::runs;
 pub(crate) use tree::{STARTED_FOR, Tree, started_for};

@@ -5,7 +5,6 @@
 //! its environment does, or when its parent or the leader of its session is.
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::time::Duration;
 
 use countersign_gateway::job::driver::ProcessMark;
@@ -101,7 +100,11 @@ impl Tree {
 
     /// Ends all of it but `spared`: told to terminate first, killed after a while.
     pub(crate) async fn end(&self, spared: &BTreeMap<u32, u64>) -> Result<(), Survivors> {
-        for (pid, started) in self.left(spared).await {
+        let found = self.left(spared).await;
+        if found.is_empty() {
+            return Ok(());
+        }
+        for (pid, started) in found {
             mark::signal(pid, started, Signal::TERM);
             // A stopped process would never act on it.
             mark::signal(pid, started, Signal::CONT);
@@ -153,7 +156,7 @@ fn carries(pid: u32, mark: &str) -> bool {
 
 /// What a variable was when a process was started.
 fn variable(pid: u32, name: &str) -> Option<String> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let environment = mark::told(pid, "environ")?;
     let mut entries = environment.split(|byte| *byte == 0).map(String::from_utf8_lossy);
     entries.find_map(|entry| Some(entry.strip_prefix(name)?.strip_prefix('=')?.to_owned()))
 }

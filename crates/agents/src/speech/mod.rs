@@ -90,9 +90,10 @@ pub(crate) fn cut_off(agent: &str, fate: &Fate, ending: Ending, last_words: &str
             message: reason.clone(),
             retryable: true,
         },
-        Fate::Open => TurnEnd::Failed {
+        Fate::Open => TurnEnd::Crashed {
             message: how_it_ended(agent, ending, last_words),
-            retryable: true,
+            status: ending.status,
+            signal: ending.signal,
         },
     };
     noticed(AgentEventKind::TurnEnded(end))

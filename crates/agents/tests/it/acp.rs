@@ -1,5 +1,4 @@
-//! Agents that speak the Agent Client Protocol: the adapter for Codex with a whole conversation, opencode for
-//! its introduction.
+//! Agents that speak the Agent Client Protocol: the adapter for Codex, and opencode, which needs none.
 
 use std::sync::Arc;
 
@@ -11,13 +10,13 @@ use countersign_gateway::policy::effective::SandboxMode;
 
 use crate::codex::configure;
 use crate::house::{Heard, House, eventually, if_cut_off, kill, text};
-use crate::shared::fakes::{Server, responses};
+use crate::shared::fakes::{Server, messages, responses};
 use crate::shared::installed::{self, have};
 use crate::shared::marked::is_sleeping;
 
 struct Scene {
     house: House,
-    _model: Server,
+    model: Server,
     driver: Acp,
     terms: Terms,
 }
@@ -33,7 +32,21 @@ impl Scene {
             Scene {
                 driver: Acp::new(house.launcher(), vec!["codex-acp".to_owned()]),
                 house,
-                _model: model,
+                model,
+                terms,
+            }
+        })
+    }
+
+    /// opencode, which speaks the protocol itself.
+    fn set_opencode() -> Option<Scene> {
+        have("opencode").then(|| {
+            let (house, model) = (House::new(), messages::start());
+            let terms = house.terms(&installed::opencode_environment(&model, &house.path("home")));
+            Scene {
+                driver: Acp::new(house.launcher(), vec!["opencode".to_owned(), "acp".to_owned()]),
+                house,
+                model,
                 terms,
             }
         })
@@ -129,7 +142,7 @@ async fn a_killed_agent_is_told_of_leaves_nothing_and_is_taken_up_again() {
     kill(mark.pid);
     assert!(matches!(
         heard.turn_end().await,
-        TurnEnd::Failed { retryable: true, .. }
+        TurnEnd::Crashed { signal: Some(9), .. }
     ));
     assert_eq!(heard.exited().await, (None, Some(9)));
     scene.house.nothing_is_left().await;
@@ -140,6 +153,48 @@ async fn a_killed_agent_is_told_of_leaves_nothing_and_is_taken_up_again() {
     let talk = scene.driver.resume(resume, sink).await.unwrap();
     assert_eq!(heard.started().await, id);
     assert!(said(&heard.turn_end().await, "back"));
+    talk.stop().await;
+    scene.house.nothing_is_left().await;
+}
+
+#[tokio::test]
+async fn opencode_is_spoken_with_asks_before_it_acts_and_is_taken_up_again() {
+    let Some(scene) = Scene::set_opencode() else { return };
+    let (talk, mut heard) = scene.start("[[say hello]]").await;
+    let mark = heard.spawned().await;
+    let id = heard.started().await;
+    assert!(said(&heard.turn_end().await, "hello"));
+    assert!(heard.usage().is_some_and(|usage| usage.total_tokens >= 107));
+    for (answer, name) in [
+        (AgentAnswer::Allow, "allowed"),
+        (
+            AgentAnswer::Deny {
+                reason: "not today".to_owned(),
+            },
+            "denied",
+        ),
+    ] {
+        talk.send(text(&format!("[[shell touch {name}]]"))).await.unwrap();
+        let question = heard.question().await;
+        let QuestionAbout::Command { command, .. } = &question.about else {
+            panic!("{question:?}");
+        };
+        assert_eq!(command, &format!("touch {name}"));
+        assert!(!scene.terms.cwd.join(name).exists(), "it asks first");
+        talk.answer(&question.id, answer.clone()).await.unwrap();
+        heard.turn_end().await;
+        assert_eq!(scene.terms.cwd.join(name).exists(), answer == AgentAnswer::Allow);
+    }
+    kill(mark.pid);
+    assert_eq!(heard.exited().await, (None, Some(9)));
+    let (sink, mut heard) = Heard::new();
+    let resume = scene
+        .house
+        .resume(&id, Some(mark), if_cut_off("[[say back]]"), &scene.terms);
+    let talk = scene.driver.resume(resume, sink).await.unwrap();
+    assert_eq!(heard.started().await, id);
+    assert!(said(&heard.turn_end().await, "back"));
+    assert!(!scene.model.seen.lock().unwrap().is_empty());
     talk.stop().await;
     scene.house.nothing_is_left().await;
 }

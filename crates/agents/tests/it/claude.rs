@@ -177,7 +177,7 @@ async fn a_killed_agent_is_told_of_leaves_nothing_and_is_taken_up_again() {
     kill(mark.pid);
     assert!(matches!(
         heard.turn_end().await,
-        TurnEnd::Failed { retryable: true, .. }
+        TurnEnd::Crashed { signal: Some(9), .. }
     ));
     assert_eq!(heard.exited().await, (None, Some(9)));
     scene.house.nothing_is_left().await;

@@ -125,7 +125,7 @@ async fn a_killed_turn_is_told_of_leaves_nothing_and_its_conversation_is_taken_u
     kill(mark.pid);
     assert!(matches!(
         heard.turn_end().await,
-        TurnEnd::Failed { retryable: true, .. }
+        TurnEnd::Crashed { signal: Some(9), .. }
     ));
     assert_eq!(heard.exited().await, (None, Some(9)));
     scene.house.nothing_is_left().await;
@@ -155,7 +155,7 @@ async fn a_conversation_that_is_not_there_cannot_be_taken_up() {
         .await
         .unwrap();
     let end = heard.turn_end().await;
-    assert!(matches!(&end, TurnEnd::Failed { .. }), "{end:?}");
+    assert!(matches!(&end, TurnEnd::Crashed { status: Some(1), .. }), "{end:?}");
 }
 
 #[tokio::test]

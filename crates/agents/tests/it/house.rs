@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use countersign_agents::{Household, Launcher};
 use countersign_gateway::job::driver::{
-    AgentEvent, AgentEventKind, AgentQuestion, EventSink, Input, ProcessMark, Resume, Start, Terms, TurnEnd, Words,
+    AgentEvent, AgentEventKind, AgentQuestion, EventSink, Input, ProcessMark, Resume, Start, Taking, Terms, TurnEnd,
+    Words,
 };
 use countersign_gateway::job::guidance::Guidance;
 use countersign_gateway::policy::effective::{Mode, SandboxMode};
@@ -109,6 +110,7 @@ impl House {
             conversation_id: id.to_owned(),
             rollout: None,
             process,
+            taking: Taking::Anyhow,
             words,
             asked: text("[[say from the beginning]]"),
             terms: terms.clone(),

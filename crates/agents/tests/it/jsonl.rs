@@ -274,7 +274,7 @@ async fn a_killed_agent_that_leaves_a_child_with_its_output_is_told_of() {
     kill(mark.pid);
     assert!(matches!(
         heard.turn_end().await,
-        TurnEnd::Failed { retryable: true, .. }
+        TurnEnd::Crashed { signal: Some(9), .. }
     ));
     assert_eq!(heard.exited().await, (None, Some(9)));
     scene.house.nothing_is_left().await;

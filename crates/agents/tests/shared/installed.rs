@@ -58,3 +58,25 @@ pub(crate) fn codex_acp_environment(home: &Path) -> Vec<(&'static str, String)> 
         ("OPENAI_API_KEY", "sk-fake".to_owned()),
     ]
 }
+
+/// The environment that leads opencode to our model, which speaks as Anthropic's does.
+pub(crate) fn opencode_environment(model: &Server, home: &Path) -> Vec<(&'static str, String)> {
+    let model = serde_json::json!({
+        "autoupdate": false, "share": "disabled", "model": "fake/fake-model", "small_model": "fake/fake-model",
+        "enabled_providers": ["fake"],
+        "provider": {"fake": {"npm": "@ai-sdk/anthropic", "name": "Fake",
+            "options": {"baseURL": format!("http://{}/v1", model.address), "apiKey": "sk-fake"},
+            "models": {"fake-model": {"name": "Fake", "tool_call": true, "limit": {"context": 200_000, "output": 8_000}}}}},
+    });
+    vec![
+        ("OPENCODE_CONFIG_CONTENT", model.to_string()),
+        ("OPENCODE_TEST_HOME", home.display().to_string()),
+        ("XDG_DATA_HOME", home.join("data").display().to_string()),
+        ("XDG_CONFIG_HOME", home.join("config").display().to_string()),
+        ("XDG_CACHE_HOME", home.join("cache").display().to_string()),
+        ("XDG_STATE_HOME", home.join("state").display().to_string()),
+        ("OPENCODE_DISABLE_MODELS_FETCH", "1".to_owned()),
+        ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1".to_owned()),
+        ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1".to_owned()),
+    ]
+}

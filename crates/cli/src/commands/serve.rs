@@ -72,7 +72,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         let console = format!("{scheme}://{}", reachable(address));
         let counter = github.counter(&joined.record);
         let labels = counter.iter().map(github::Counter::tools).collect();
-        let workshop = Workshop::open(&started, &joined, &homes, Door::Here(console.clone()), labels).await;
+        let workshop = Workshop::open(&started, &joined, &homes, Door::Here(reachable(address)), labels).await;
         let webhooks = github.receive(counter.as_ref(), &joined, &workshop.runs, settings.run_time);
         let code = joined
             .record
@@ -99,9 +99,9 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
             webhooks,
             ..options(&started, joined, &workshop, tls, fixtures)
         };
-        serve_http(listener, options, shutdown)
-            .await
-            .context("cannot go on serving")
+        let served = serve_http(listener, options, shutdown).await;
+        workshop.settle(grace).await;
+        served.context("cannot go on serving")
     })
 }
 

@@ -7,6 +7,7 @@ use std::io::Read;
 use std::path::Path;
 
 use countersign_gateway::policy::whitelist::{self, RuleText, WhitelistRule};
+use countersign_integrations::http::Endpoint;
 
 use super::keys::{KEYS, Key};
 use super::origin::{Origin, Position, Problem, Source};
@@ -236,11 +237,12 @@ fn examine(entry: &Entry, faults: &mut Faults) {
             }
             unique_names(path, &entry.node, faults);
         }
-        "audit.witness" if entry.node.text().is_some_and(|text| text.contains("://")) => {
-            faults.push((
-                entry.node.at,
-                "`audit.witness` must be a file; addresses are not served yet".to_owned(),
-            ));
+        "audit.witness" => {
+            if let Some(address) = entry.node.text().filter(|text| text.contains("://"))
+                && let Err(error) = Endpoint::parse(address)
+            {
+                faults.push((entry.node.at, format!("`audit.witness` {error}, or a file")));
+            }
         }
         "approval_policy.whitelist" => entry.node.items().iter().for_each(|rule| examples_hold(rule, faults)),
         _ => {}

@@ -71,6 +71,12 @@ impl Bench {
         self
     }
 
+    /// What its environment says under a name.
+    pub(crate) fn variable(&self, name: &str) -> Option<&str> {
+        let found = self.environment.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.as_str())
+    }
+
     /// Writes the operator's configuration.
     pub(crate) fn config(self, yaml: &str) -> Self {
         let directory = self.path("config/countersign");

@@ -46,16 +46,12 @@ fn approved(bench: &Bench, server: &mut Server, tool: &str, arguments: Value) ->
 
 /// The ends of acts in the record, oldest first: event, system, code, and whether it was a repair.
 fn ends(bench: &Bench) -> Vec<String> {
-    let database = bench.database();
-    let query = "SELECT event_type, payload FROM flow_events
+    let query = "SELECT event_type || ' ' || payload FROM flow_events
          WHERE event_type IN ('mcp.tool.applied', 'mcp.tool.failed') ORDER BY seq";
-    let mut statement = database.prepare(query).unwrap();
-    let rows = statement
-        .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?)))
-        .unwrap();
+    let rows = bench.column(query).into_iter();
     rows.map(|row| {
-        let (kind, payload) = row.unwrap();
-        let payload: Value = serde_json::from_str(&payload).unwrap();
+        let (kind, payload) = row.split_once(' ').unwrap();
+        let payload: Value = serde_json::from_str(payload).unwrap();
         let said = |name: &str| payload[name].as_str().unwrap_or_default().to_owned();
         let repair = if payload["repair"] == true { " repair" } else { "" };
         let words = format!(

@@ -14,7 +14,11 @@ const EXECUTOR: &str = "/api/v1/mcp/executor/callback";
 
 /// A bench with one tool file of the operator's.
 fn declaring(tools: &str, more: &str) -> Bench {
-    let bench = Bench::new().config(&format!("tool_files: [\"tools/*.yaml\"]\n{more}"));
+    holding(Bench::new(), tools, more)
+}
+
+fn holding(bench: Bench, tools: &str, more: &str) -> Bench {
+    let bench = bench.config(&format!("tool_files: [\"tools/*.yaml\"]\n{more}"));
     let folder = bench.path("config/countersign/tools");
     fs::create_dir(&folder).unwrap();
     fs::write(folder.join("own.yaml"), tools).unwrap();
@@ -63,35 +67,37 @@ fn names(server: &mut Server) -> Vec<String> {
 
 #[test]
 fn a_declared_program_runs_confined_and_recorded_though_it_is_on_no_list() {
-    let tools = argv(
-        "say",
-        "none",
-        "{text: {type: string}}",
-        "[printf, '%s|', fixed, '{{ args.text }}']",
-        "",
-    );
-    let bench = declaring(&tools, "command_policy: {allowlist: [ls]}\n");
-    let mut server = Server::start(&bench);
-    assert!(names(&mut server).contains(&"say".to_owned()));
-    assert_eq!(server.call("say", json!({"text": "hi there"})).ok(), "fixed|hi there|");
-    assert_eq!(
-        server.call("say", json!({})).ok(),
-        "fixed|",
-        "an element without its argument is left out"
-    );
-    server
-        .call("execute_process", json!({"file": "printf", "args": ["x"]}))
-        .refused("COMMAND_NOT_ALLOWED");
-    let closed =
-        "SELECT count(*) FROM flow_events WHERE event_type = 'command.completed' AND payload ->> '$.tool' = 'say'
-        AND payload ->> '$.command' = 'printf' AND payload ->> '$.status' = 'ok'";
-    assert_eq!(bench.count(closed), 2);
-    assert_eq!(
-        bench.count("SELECT count(*) FROM flow_events WHERE event_type = 'tools.changed'"),
-        1
-    );
-    server.end();
-    bench.prove();
+    Bench::wherever(|bench| {
+        let tools = argv(
+            "say",
+            "none",
+            "{text: {type: string}}",
+            "[printf, '%s|', fixed, '{{ args.text }}']",
+            "",
+        );
+        let bench = holding(bench, &tools, "command_policy: {allowlist: [ls]}\n");
+        let mut server = Server::start(&bench);
+        assert!(names(&mut server).contains(&"say".to_owned()));
+        assert_eq!(server.call("say", json!({"text": "hi there"})).ok(), "fixed|hi there|");
+        assert_eq!(
+            server.call("say", json!({})).ok(),
+            "fixed|",
+            "an element without its argument is left out"
+        );
+        server
+            .call("execute_process", json!({"file": "printf", "args": ["x"]}))
+            .refused("COMMAND_NOT_ALLOWED");
+        let closed =
+            "SELECT count(*) FROM flow_events WHERE event_type = 'command.completed' AND payload ->> '$.tool' = 'say'
+            AND payload ->> '$.command' = 'printf' AND payload ->> '$.status' = 'ok'";
+        assert_eq!(bench.count(closed), 2);
+        assert_eq!(
+            bench.count("SELECT count(*) FROM flow_events WHERE event_type = 'tools.changed'"),
+            1
+        );
+        server.end();
+        bench.prove();
+    });
 }
 
 #[test]
@@ -326,58 +332,60 @@ fn what_a_service_does_not_do_has_failed() {
 
 #[test]
 fn a_service_answers_later_once_and_the_same_call_hears_it_after_a_new_start() {
-    let service = Service::answering("202 Accepted", Value::Null);
-    let more = "listen: 127.0.0.1:0\ncallbacks: {token: callback-s3cret}\nanswer_within_ms: 300\n";
-    let bench = declaring(&http(&service, ", async: true", ""), more);
-    let serving = Serving::start(&bench);
-    let mut server = Server::start(&bench);
-    let (pending, is_error) = call(&mut server, "notify", json!({"text": "hi"}));
-    assert!(!is_error && pending["status"] == "pending", "{pending}");
-    server.end();
-    let body = service.asked()[0].body.clone();
-    let address = body["callback"]["url"].as_str().unwrap();
-    assert!(
-        address.contains(EXECUTOR) && address.contains(pending["request_id"].as_str().unwrap()),
-        "{address}"
-    );
-    let correlation = &body["correlation_id"];
-    let done = json!({"correlation_id": correlation, "status": "success", "result": {"seen": 1}, "tool": "notify"});
-    assert_eq!(serving.post(EXECUTOR, "", &done).0, 401);
-    for (wrong, status) in [
-        (json!({"correlation_id": "another", "status": "success"}), 404),
-        (json!({"correlation_id": correlation, "status": "maybe"}), 400),
-        (
-            json!({"correlation_id": correlation, "status": "success", "tool": "other"}),
-            400,
-        ),
-    ] {
-        assert_eq!(serving.post(EXECUTOR, TOKEN, &wrong).0, status, "{wrong}");
-    }
-    let path = format!("{EXECUTOR}?request_id={}", pending["request_id"].as_str().unwrap());
-    let first = serving.post(&path, TOKEN, &done);
-    assert_eq!(
-        (first.0, &first.1["approval_state"]),
-        (200, &json!("applied")),
-        "{first:?}"
-    );
-    let failed = json!({"correlation_id": correlation, "decision": "failed", "reason": "changed my mind"});
-    for repeated in [&done, &failed] {
-        assert_eq!(serving.post(EXECUTOR, TOKEN, repeated), first, "the first end stands");
-    }
-    let mut server = Server::start(&bench);
-    let (content, is_error) = call(&mut server, "notify", json!({"text": "hi"}));
-    assert!(!is_error && content["result"] == json!({"seen": 1}), "{content}");
-    assert_eq!(service.asked().len(), 1, "the same call was not sent again");
-    assert_eq!(ended(&bench, "applied"), 1);
-    let (again, _) = call(&mut server, "notify", json!({"text": "hi"}));
-    assert_eq!(
-        (&again["status"], service.asked().len()),
-        (&json!("pending"), 2),
-        "what was heard is over"
-    );
-    server.end();
-    serving.stop();
-    bench.prove();
+    Bench::wherever(|bench| {
+        let service = Service::answering("202 Accepted", Value::Null);
+        let more = "listen: 127.0.0.1:0\ncallbacks: {token: callback-s3cret}\nanswer_within_ms: 300\n";
+        let bench = holding(bench, &http(&service, ", async: true", ""), more);
+        let serving = Serving::start(&bench);
+        let mut server = Server::start(&bench);
+        let (pending, is_error) = call(&mut server, "notify", json!({"text": "hi"}));
+        assert!(!is_error && pending["status"] == "pending", "{pending}");
+        server.end();
+        let body = service.asked()[0].body.clone();
+        let address = body["callback"]["url"].as_str().unwrap();
+        assert!(
+            address.contains(EXECUTOR) && address.contains(pending["request_id"].as_str().unwrap()),
+            "{address}"
+        );
+        let correlation = &body["correlation_id"];
+        let done = json!({"correlation_id": correlation, "status": "success", "result": {"seen": 1}, "tool": "notify"});
+        assert_eq!(serving.post(EXECUTOR, "", &done).0, 401);
+        for (wrong, status) in [
+            (json!({"correlation_id": "another", "status": "success"}), 404),
+            (json!({"correlation_id": correlation, "status": "maybe"}), 400),
+            (
+                json!({"correlation_id": correlation, "status": "success", "tool": "other"}),
+                400,
+            ),
+        ] {
+            assert_eq!(serving.post(EXECUTOR, TOKEN, &wrong).0, status, "{wrong}");
+        }
+        let path = format!("{EXECUTOR}?request_id={}", pending["request_id"].as_str().unwrap());
+        let first = serving.post(&path, TOKEN, &done);
+        assert_eq!(
+            (first.0, &first.1["approval_state"]),
+            (200, &json!("applied")),
+            "{first:?}"
+        );
+        let failed = json!({"correlation_id": correlation, "decision": "failed", "reason": "changed my mind"});
+        for repeated in [&done, &failed] {
+            assert_eq!(serving.post(EXECUTOR, TOKEN, repeated), first, "the first end stands");
+        }
+        let mut server = Server::start(&bench);
+        let (content, is_error) = call(&mut server, "notify", json!({"text": "hi"}));
+        assert!(!is_error && content["result"] == json!({"seen": 1}), "{content}");
+        assert_eq!(service.asked().len(), 1, "the same call was not sent again");
+        assert_eq!(ended(&bench, "applied"), 1);
+        let (again, _) = call(&mut server, "notify", json!({"text": "hi"}));
+        assert_eq!(
+            (&again["status"], service.asked().len()),
+            (&json!("pending"), 2),
+            "what was heard is over"
+        );
+        server.end();
+        serving.stop();
+        bench.prove();
+    });
 }
 
 #[test]

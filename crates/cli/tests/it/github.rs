@@ -31,8 +31,7 @@ fn bench(github: &GitHub) -> Bench {
 }
 
 /// The same with an agent of this key.
-fn with_agent(github: &GitHub, key: &str) -> Bench {
-    let bench = Bench::new();
+fn with_agent(bench: Bench, github: &GitHub, key: &str) -> Bench {
     let agent = bench.program("agent.sh", AGENT);
     let more = format!(
         "agents:\n  - name: {key}\n    type: exec\n    command: ['{}']\n    \
@@ -61,12 +60,9 @@ fn events(bench: &Bench, kind: &str) -> i64 {
 
 /// The payloads of a kind of event, oldest first.
 fn told(bench: &Bench, kind: &str) -> Vec<Value> {
-    let database = bench.database();
-    let query = "SELECT payload FROM flow_events WHERE event_type = ?1 ORDER BY seq";
-    let mut statement = database.prepare(query).unwrap();
-    let rows = statement.query_map([kind], |row| row.get::<_, String>(0)).unwrap();
-    rows.map(|payload| serde_json::from_str(&payload.unwrap()).unwrap())
-        .collect()
+    let query = format!("SELECT payload FROM flow_events WHERE event_type = '{kind}' ORDER BY seq");
+    let rows = bench.column(&query).into_iter();
+    rows.map(|payload| serde_json::from_str(&payload).unwrap()).collect()
 }
 
 fn runs(bench: &Bench) -> i64 {
@@ -148,18 +144,20 @@ fn what_somebody_else_does_to_labels_meanwhile_is_kept() {
 
 #[test]
 fn two_processes_that_change_the_same_labels_take_turns() {
-    let github = GitHub::start();
-    github.issue(SHOP, 7, &["a"]);
-    let bench = bench(&github);
-    let (mut one, mut other) = (Server::start(&bench), Server::start(&bench));
-    let change = |add: &str| json!({"issue_number": 7, "remove_labels": ["a"], "add_labels": [add]});
-    let first = one.call_later("github_labels_transition", change("b"));
-    let second = other.call_later("github_labels_transition", change("c"));
-    for answer in [one.answer(first), other.answer(second)] {
-        assert_eq!(answer["result"]["isError"], json!(false), "{answer}");
-    }
-    assert_eq!(github.labels(SHOP, 7), ["b", "c"]);
-    assert_eq!(bench.count("SELECT count(*) FROM leases"), 0);
+    Bench::wherever(|bench| {
+        let github = GitHub::start();
+        github.issue(SHOP, 7, &["a"]);
+        let bench = configured(bench, &github, "");
+        let (mut one, mut other) = (Server::start(&bench), Server::start(&bench));
+        let change = |add: &str| json!({"issue_number": 7, "remove_labels": ["a"], "add_labels": [add]});
+        let first = one.call_later("github_labels_transition", change("b"));
+        let second = other.call_later("github_labels_transition", change("c"));
+        for answer in [one.answer(first), other.answer(second)] {
+            assert_eq!(answer["result"]["isError"], json!(false), "{answer}");
+        }
+        assert_eq!(github.labels(SHOP, 7), ["b", "c"]);
+        assert_eq!(bench.count("SELECT count(*) FROM leases"), 0);
+    });
 }
 
 #[test]
@@ -206,38 +204,40 @@ fn no_secret_below(directory: &Path) {
 
 #[test]
 fn a_delivery_that_comes_five_times_sets_off_one_run() {
-    let github = GitHub::start();
-    github.issue(SHOP, 7, &["run:dev", "bug", "[ai-model-gpt-5]"]);
-    let bench = bench(&github);
-    let serving = Serving::start(&bench);
-    let labeled = github.labeled("d-1", SHOP, 7, "run:dev", "ana");
-    assert_eq!(deliver(&serving, &labeled), (202, "accepted".to_owned()));
-    for _ in 0..4 {
-        assert_eq!(deliver(&serving, &labeled), (200, "duplicate".to_owned()));
-    }
-    until("no run is set off", || events(&bench, "run.enqueued") == 1);
-    until_worked_off(&bench);
-    assert_eq!(runs(&bench), 1);
-    assert_eq!(events(&bench, "webhook.received"), 1);
-    assert_eq!(events(&bench, "webhook.duplicate"), 4);
-    let run =
-        "SELECT count(*) FROM runs WHERE trigger_label = 'run:dev' AND trigger_kind = 'label' AND issue_number = 7
-        AND repository = 'octo/shop' AND project = 'shop' AND agent_key = 'dev' AND requested_by = 'github:ana'";
-    assert_eq!(bench.count(run), 1);
-    let profile = &told(&bench, "run.profile.resolved")[0];
-    assert_eq!(
-        (&profile["model"], &profile["sources"]["model"]),
-        (&json!("gpt-5"), &json!("issue_labels"))
-    );
-    // The same label once more, while the run waits or works, is another delivery of the same wish.
-    let again = github.labeled("d-2", SHOP, 7, "bug", "ana");
-    assert_eq!(deliver(&serving, &again), (200, "ignored".to_owned()));
-    assert_eq!(
-        deliver(&serving, &github.pinged("d-3", SHOP)),
-        (200, "ignored".to_owned())
-    );
-    serving.stop();
-    no_secret_below(&bench.state());
+    Bench::wherever(|bench| {
+        let github = GitHub::start();
+        github.issue(SHOP, 7, &["run:dev", "bug", "[ai-model-gpt-5]"]);
+        let bench = configured(bench, &github, "");
+        let serving = Serving::start(&bench);
+        let labeled = github.labeled("d-1", SHOP, 7, "run:dev", "ana");
+        assert_eq!(deliver(&serving, &labeled), (202, "accepted".to_owned()));
+        for _ in 0..4 {
+            assert_eq!(deliver(&serving, &labeled), (200, "duplicate".to_owned()));
+        }
+        until("no run is set off", || events(&bench, "run.enqueued") == 1);
+        until_worked_off(&bench);
+        assert_eq!(runs(&bench), 1);
+        assert_eq!(events(&bench, "webhook.received"), 1);
+        assert_eq!(events(&bench, "webhook.duplicate"), 4);
+        let run =
+            "SELECT count(*) FROM runs WHERE trigger_label = 'run:dev' AND trigger_kind = 'label' AND issue_number = 7
+            AND repository = 'octo/shop' AND project = 'shop' AND agent_key = 'dev' AND requested_by = 'github:ana'";
+        assert_eq!(bench.count(run), 1);
+        let profile = &told(&bench, "run.profile.resolved")[0];
+        assert_eq!(
+            (&profile["model"], &profile["sources"]["model"]),
+            (&json!("gpt-5"), &json!("issue_labels"))
+        );
+        // The same label once more, while the run waits or works, is another delivery of the same wish.
+        let again = github.labeled("d-2", SHOP, 7, "bug", "ana");
+        assert_eq!(deliver(&serving, &again), (200, "ignored".to_owned()));
+        assert_eq!(
+            deliver(&serving, &github.pinged("d-3", SHOP)),
+            (200, "ignored".to_owned())
+        );
+        serving.stop();
+        no_secret_below(&bench.state());
+    });
 }
 
 #[test]
@@ -302,7 +302,7 @@ fn labels_of_bots_of_ourselves_and_of_strange_repositories_set_off_nothing() {
 fn two_configuration_labels_of_a_group_fail_the_run_before_it_begins() {
     let github = GitHub::start();
     github.issue(SHOP, 7, &["run:dev", "[ai-model-a]", "[ai-model-b]"]);
-    let bench = with_agent(&github, "dev");
+    let bench = with_agent(Bench::new(), &github, "dev");
     let serving = Serving::start(&bench);
     deliver(&serving, &github.labeled("d-1", SHOP, 7, "run:dev", "ana"));
     until("no run fails", || {
@@ -319,36 +319,40 @@ fn two_configuration_labels_of_a_group_fail_the_run_before_it_begins() {
 
 #[test]
 fn a_development_that_went_well_is_put_up_for_review_and_told_of_in_one_comment() {
-    let github = GitHub::start();
-    github.issue(SHOP, 7, &["run:dev", "bug"]);
-    let bench = with_agent(&github, "dev");
-    let serving = Serving::start(&bench);
-    // The answer to the comment is lost, and with it the comment's id.
-    github.next("POST", "/comments", Fault::CutBehind);
-    assert_eq!(
-        deliver(&serving, &github.labeled("d-1", SHOP, 7, "run:dev", "ana")).0,
-        202
-    );
-    until("the run does not end well", || {
-        bench.count("SELECT count(*) FROM runs WHERE status = 'succeeded'") == 1
+    Bench::wherever(|bench| {
+        let github = GitHub::start();
+        github.issue(SHOP, 7, &["run:dev", "bug"]);
+        let bench = with_agent(bench, &github, "dev");
+        let serving = Serving::start(&bench);
+        // The answer to the comment is lost, and with it the comment's id.
+        github.next("POST", "/comments", Fault::CutBehind);
+        assert_eq!(
+            deliver(&serving, &github.labeled("d-1", SHOP, 7, "run:dev", "ana")).0,
+            202
+        );
+        until("the run does not end well", || {
+            bench.count("SELECT count(*) FROM runs WHERE status = 'succeeded'") == 1
+        });
+        until("the labels stay", || {
+            github.labels(SHOP, 7) == ["bug", "state:in-review"]
+        });
+        until("the comment does not say so", || {
+            github
+                .comments(SHOP, 7)
+                .iter()
+                .any(|it| it.body.contains("is succeeded"))
+        });
+        let comments = github.comments(SHOP, 7);
+        assert_eq!(comments.len(), 1, "{comments:?}");
+        assert!(comments[0].body.contains("run:dev:revise"), "{}", comments[0].body);
+        until("it is not recorded", || {
+            events(&bench, "run.service_message.updated") > 0
+        });
+        // Our own change of labels comes back as a delivery, and nothing follows from it.
+        deliver(&serving, &github.labeled("d-2", SHOP, 7, "run:qa", LOGIN));
+        until_worked_off(&bench);
+        assert_eq!(runs(&bench), 1);
+        serving.stop();
+        bench.prove();
     });
-    until("the labels stay", || {
-        github.labels(SHOP, 7) == ["bug", "state:in-review"]
-    });
-    until("the comment does not say so", || {
-        github
-            .comments(SHOP, 7)
-            .iter()
-            .any(|it| it.body.contains("is succeeded"))
-    });
-    let comments = github.comments(SHOP, 7);
-    assert_eq!(comments.len(), 1, "{comments:?}");
-    assert!(comments[0].body.contains("run:dev:revise"), "{}", comments[0].body);
-    until("it is not recorded", || {
-        events(&bench, "run.service_message.updated") > 0
-    });
-    // Our own change of labels comes back as a delivery, and nothing follows from it.
-    deliver(&serving, &github.labeled("d-2", SHOP, 7, "run:qa", LOGIN));
-    until_worked_off(&bench);
-    assert_eq!(runs(&bench), 1);
 }

@@ -4,6 +4,7 @@
 
 mod chance;
 mod codex;
+mod other_agents;
 mod others;
 mod recovery;
 mod returning;
@@ -45,6 +46,12 @@ hang)
     echo $$ >> pids.new
     mv pids.new pids
     wait ;;
+linger)
+    trap '' INT TERM
+    echo $$ > pids.new
+    mv pids.new pids
+    echo '{"event": "TaskComplete", "result": "done"}'
+    while :; do sleep 0.1; done ;;
 fail) exit 3 ;;
 spy) ls "$SPIED" > /dev/null 2>&1 && [ -n "$(ls -A "$SPIED")" ] && result=seen || result=hidden
     echo "{\"event\": \"TaskComplete\", \"result\": \"$result\"}" ;;
@@ -261,6 +268,21 @@ fn a_job_that_takes_too_long_ends_with_all_that_it_started() {
     let pids = processes(&bench);
     until(&bench, &job, "timeout");
     until_gone(&pids);
+}
+
+#[test]
+fn a_server_that_ends_leaves_no_agent_whose_job_has_ended() {
+    let bench = bench();
+    let web = Web::serve(&bench);
+    let job = start(&bench, "linger", &["--agent", "mine"]);
+    until(&bench, &job, "completed");
+    let pids = processes(&bench);
+    assert!(
+        pids.iter().all(|pid| runs(pid)),
+        "it takes no notice of being told to end"
+    );
+    web.stop();
+    assert!(!pids.iter().any(|pid| runs(pid)));
 }
 
 #[test]

@@ -22,6 +22,7 @@ mod client;
 mod outside;
 mod record;
 mod web;
+mod witnessed;
 
 mod execution;
 mod model;

@@ -1,15 +1,16 @@
-//! Reading the record past the product: the database file itself, and a proof of its chain.
+//! Reading the record past the product: the database itself, and a proof of its chain.
 
 use std::time::{Duration, Instant};
 
 use countersign_gateway::clock::Clock;
 use countersign_store::sqlite::verify::Range;
-use countersign_store::{Durability, Options, SqliteStore};
+use countersign_store::{Durability, Options, Store};
 use rusqlite::{Connection, OpenFlags};
 use serde_json::Value;
 
 use crate::bench::Bench;
 use crate::client::{Outcome, PATIENCE};
+use crate::postgres::cluster;
 
 /// S0's states of a request, as events.
 pub(crate) const WHOLE_WAY: [&str; 4] = [
@@ -19,10 +20,32 @@ pub(crate) const WHOLE_WAY: [&str; 4] = [
     "command.completed",
 ];
 
+/// Names the database that the record is in.
+const DATABASE: &str = "COUNTERSIGN_DATABASE";
+
 impl Bench {
+    /// Does the same with the record in a file and, where PostgreSQL is installed, in a database.
+    pub(crate) fn wherever(test: impl Fn(Self)) {
+        test(Self::new());
+        if let Some(bench) = Self::on_postgres() {
+            println!("the record is on PostgreSQL");
+            test(bench);
+        }
+    }
+
+    /// A bench whose record is in a database of its own.
+    pub(crate) fn on_postgres() -> Option<Self> {
+        let database = cluster()?.database();
+        Some(Self::new().env(DATABASE, &database.url))
+    }
+
     pub(crate) fn database(&self) -> Connection {
+        self.open_database().unwrap()
+    }
+
+    fn open_database(&self) -> rusqlite::Result<Connection> {
         let path = self.state().join("record.db");
-        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap()
+        Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
     }
 
     /// The CommandAuditRecords of a request, oldest first.
@@ -63,21 +86,45 @@ impl Bench {
     }
 
     pub(crate) fn count(&self, query: &str) -> i64 {
-        self.database().query_row(query, [], |row| row.get(0)).unwrap()
+        self.column(query)[0].parse().unwrap()
+    }
+
+    /// What a question of one column finds, as text, wherever the record is.
+    #[track_caller]
+    pub(crate) fn column(&self, query: &str) -> Vec<String> {
+        self.try_column(query).unwrap()
+    }
+
+    fn try_column(&self, query: &str) -> Result<Vec<String>, String> {
+        if let Some((cluster, url)) = cluster().zip(self.variable(DATABASE)) {
+            // The same in its words.
+            let query = query.replace("payload ->> '$.", "payload::json ->> '");
+            let found = cluster.run_at(url, &query)?;
+            return Ok(found.lines().map(str::to_owned).collect());
+        }
+        let told = |error: rusqlite::Error| error.to_string();
+        let database = self.open_database().map_err(told)?;
+        let mut statement = database.prepare(query).map_err(told)?;
+        let rows = statement.query_map([], |row| {
+            Ok(match row.get(0)? {
+                rusqlite::types::Value::Integer(number) => number.to_string(),
+                rusqlite::types::Value::Text(text) => text,
+                other => panic!("{other:?} is no text"),
+            })
+        });
+        rows.map_err(told)?.map(|row| row.map_err(told)).collect()
     }
 
     /// The one question that is open, once it is: its id, and what a person sees of it.
     #[track_caller]
     pub(crate) fn question(&self) -> (String, Value) {
-        let query = "SELECT approval_id, details FROM approvals WHERE state = 'pending'";
+        let query = "SELECT approval_id || ' ' || details FROM approvals WHERE state = 'pending'";
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let read = |row: &rusqlite::Row<'_>| Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?));
             // Whoever asks may only just be starting.
-            let found = self.state().join("record.db").exists();
-            let found = found.then(|| self.database().query_row(query, [], read));
-            if let Some(Ok((id, details))) = found {
-                return (id, serde_json::from_str(&details).unwrap());
+            let found = self.try_column(query).unwrap_or_default();
+            if let Some((id, details)) = found.first().and_then(|row| row.split_once(' ')) {
+                return (id.to_owned(), serde_json::from_str(details).unwrap());
             }
             assert!(Instant::now() < deadline, "nothing is asked");
             std::thread::sleep(Duration::from_millis(5));
@@ -104,13 +151,15 @@ impl Bench {
     }
 
     pub(crate) fn approval_state(&self, question: &str) -> String {
-        let query = "SELECT state FROM approvals WHERE approval_id = ?1";
-        self.database().query_row(query, [question], |row| row.get(0)).unwrap()
+        let query = format!("SELECT state FROM approvals WHERE approval_id = '{question}'");
+        self.column(&query).remove(0)
     }
 
     /// Proves the chain; the server must be gone.
     pub(crate) fn prove(&self) {
-        let store = SqliteStore::open(&self.state(), Options::new(Durability::Process, Clock::system())).unwrap();
+        let database = self.variable(DATABASE).map(str::to_owned);
+        let options = Options::new(Durability::Process, Clock::system()).on(database);
+        let store = Store::open(&self.state(), options).unwrap();
         store.verify(Range::ALL, &|_| {}).expect("the chain holds");
     }
 }

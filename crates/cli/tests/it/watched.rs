@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::client::Server;
 use crate::jobs::{bench, shown, until as until_status};
 use crate::rest::office::{Events, Office, Who, token, until};
-use crate::web::Web;
+use crate::web::{Web, legacy};
 
 const OPERATOR: Who<'_> = Who::Role("operator");
 const VIEWER: Who<'_> = Who::Role("viewer");
@@ -298,4 +298,49 @@ fn the_page_of_metrics_tells_what_waits_and_how_jobs_stand() {
         (&json!(1), &json!(1)),
         "{summary}"
     );
+}
+
+#[test]
+fn every_row_of_the_mapping_is_told_on_the_stream_of_the_older_transport() {
+    let bench = bench();
+    let web = Web::serve(&bench);
+    let mut stream = web.stream("GET", "/sse", "", &Value::Null);
+    let endpoint = stream.endpoint();
+    let say = |message: &Value| assert_eq!(web.post(&endpoint, "", message).0, 202);
+    let hello =
+        json!({"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    say(&legacy(0, "initialize", hello));
+    stream.until(|message| message["id"] == 0);
+    say(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
+    for (id, prompt, rows) in [
+        (
+            1,
+            "greet",
+            ["task-started", "agent-message", "task-complete"].as_slice(),
+        ),
+        (2, "fail", &["task-started", "task-error"]),
+        (3, "ask", &["task-started", "approval-required", "task-complete"]),
+    ] {
+        say(&legacy(
+            id,
+            "tools/call",
+            json!({"name": "start-task", "arguments": task(prompt)}),
+        ));
+        let mut job = None;
+        for row in rows {
+            let told = stream.until(|message| message["method"] == PROGRESS);
+            let params = &told["params"];
+            assert_eq!(params["eventType"], *row, "{prompt}: {told}");
+            assert!(
+                params["eventData"].is_object() && params["timestamp"].is_string(),
+                "{told}"
+            );
+            let known = job.get_or_insert(params["jobId"].clone());
+            assert_eq!(*known, params["jobId"], "one job at a time");
+            if *row == "approval-required" {
+                let (question, _) = bench.question();
+                crate::jobs::told(&bench, &["approve", &question, "--reason", "because"]);
+            }
+        }
+    }
 }

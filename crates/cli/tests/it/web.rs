@@ -22,9 +22,15 @@ pub(crate) struct Web {
 
 impl Web {
     pub(crate) fn serve(bench: &Bench) -> Self {
+        Self::serve_with(bench, &["--listen", "127.0.0.1:0"])
+    }
+
+    /// The same with other arguments.
+    pub(crate) fn serve_with(bench: &Bench, arguments: &[&str]) -> Self {
         let mut child = bench
             .command()
-            .args(["serve", "--listen", "127.0.0.1:0"])
+            .arg("serve")
+            .args(arguments)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -34,7 +40,7 @@ impl Web {
             .lines()
             .map_while(Result::ok);
         let address = said.find_map(|line| {
-            let url = line.strip_prefix("serving on http://")?;
+            let (_, url) = line.strip_prefix("serving on ")?.split_once("://")?;
             Some(url.trim_end_matches('/').to_owned())
         });
         let address = address.expect("it says where it listens");
@@ -129,6 +135,17 @@ impl Web {
         );
         socket.write_all((head + &body).as_bytes()).unwrap();
         BufReader::new(socket)
+    }
+
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Lets it read its configuration again.
+    pub(crate) fn hang_up(&self) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
     }
 
     /// Ends it as an operator would.

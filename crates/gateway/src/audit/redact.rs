@@ -15,8 +15,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, Value};
 
-use name::ends_with;
 pub use name::is_secret_name;
+use name::{counts_tokens, ends_with};
 
 /// What stands where a secret stood.
 pub const REPLACEMENT: &str = "[redacted]";
@@ -146,7 +146,9 @@ impl Redactor {
 
     /// The value of one field, by the name that it has.
     pub fn redact_field(&self, name: &str, value: &Value) -> Value {
-        if is_secret_name(name) {
+        if counts_tokens(name) {
+            figures(value)
+        } else if is_secret_name(name) {
             blank(value)
         } else {
             self.redact_json(value)
@@ -397,6 +399,23 @@ fn user_and_password(arg: &str) -> Option<String> {
 /// `1000:1000` is a user and a group.
 fn is_group(password: &str) -> bool {
     password.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// What a field says that counts the tokens of a model, `tokenUsage`: numbers, and nothing that could be one of
+/// the other tokens. Whatever else stands there is taken for a secret.
+fn figures(value: &Value) -> Value {
+    match value {
+        Value::Number(_) => value.clone(),
+        Value::Array(items) => items.iter().map(figures).collect(),
+        Value::Object(fields) => {
+            let figure = |(name, value): (&String, &Value)| {
+                let is_secret = is_secret_name(name) && !counts_tokens(name);
+                (name.clone(), if is_secret { blank(value) } else { figures(value) })
+            };
+            Value::Object(fields.iter().map(figure).collect())
+        }
+        Value::String(_) | Value::Null | Value::Bool(_) => blank(value),
+    }
 }
 
 /// The value of a secret field, however deep it goes; its shape may stay.

@@ -79,7 +79,7 @@ impl LabelDesk {
     pub async fn change(&self, of: &IssueRef, change: &LabelChange, errand: &Errand) -> Result<Relabelled, Refusal> {
         let holder = self.parts.ids.event().to_string();
         self.take_turn(of, change, errand, &holder).await?;
-        let tried = tokio::time::timeout(CHANGE_PATIENCE, self.exchange(of, change)).await;
+        let tried = tokio::time::timeout(CHANGE_PATIENCE, self.exchange(of, change, &holder)).await;
         let outcome = tried.unwrap_or_else(|_| {
             Err(GitHubError {
                 kind: Trouble::Unavailable,
@@ -155,7 +155,7 @@ impl LabelDesk {
         }
     }
 
-    async fn exchange(&self, of: &IssueRef, change: &LabelChange) -> Result<Relabelled, GitHubError> {
+    async fn exchange(&self, of: &IssueRef, change: &LabelChange, holder: &str) -> Result<Relabelled, GitHubError> {
         let github = &self.parts.github;
         let own = github.login().await.unwrap_or(None);
         let mut wanted = change.clone();
@@ -165,7 +165,11 @@ impl LabelDesk {
             let before = github.labels(of).await?;
             first.get_or_insert_with(|| before.clone());
             let target = wanted.applied_to(&before);
-            let after = if same(&target, &before) {
+            let is_different = !same(&target, &before);
+            if is_different {
+                self.still_has_turn(of, holder).await?;
+            }
+            let after = if !is_different {
                 before.clone()
             } else if wanted.remove.is_empty() {
                 github.add_labels(of, wanted.add.clone()).await?
@@ -190,6 +194,22 @@ impl LabelDesk {
             message: format!(
                 "others change the labels of {of} at the same time, again and again; look at them and try again"
             ),
+        })
+    }
+
+    /// Asked right before anything is sent: this machine may have slept since it looked, and another have had its turn.
+    async fn still_has_turn(&self, of: &IssueRef, holder: &str) -> Result<(), GitHubError> {
+        let asked = Change {
+            leases: vec![LeaseChange::Has {
+                name: lease(of),
+                holder: holder.to_owned(),
+            }],
+            ..Change::default()
+        };
+        let written = self.parts.record.commit(asked).await;
+        written.map(drop).map_err(|error| GitHubError {
+            kind: Trouble::Unavailable,
+            message: format!("the labels of {of} were not touched: {error}; look at them and try again"),
         })
     }
 

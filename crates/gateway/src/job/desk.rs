@@ -16,7 +16,7 @@ use super::event::{JobEvent, JobEventType, StoredEvent, presentable};
 use super::files::Files;
 use super::input::JobInput;
 use super::keeping::{Errand, Hold, JobChange, JobFilter, JobSessionChange, Jobs, Note, parts_json};
-use super::lifecycle::{JobStep, SessionStatus, SessionStep};
+use super::lifecycle::{JobStatus, JobStep, SessionStatus, SessionStep};
 use super::session::{JobSession, SessionName};
 use super::state::{Job, Order};
 use super::supervise::course::Ending;
@@ -35,6 +35,8 @@ use looking::{may_act, may_read};
 
 /// Time between two looks at a job that is waited for: not every change of it rings the bell.
 const JOB_POLL: Duration = Duration::from_millis(100);
+/// How long a job may take from the queue to its place when there is one.
+const QUEUE_PATIENCE: Duration = Duration::from_millis(250);
 
 pub struct JobDesk {
     parts: DeskParts,
@@ -326,8 +328,15 @@ impl JobDesk {
         }
     }
 
-    /// The job, once its conversation has an id or it has ended, or as it stands when the time is over.
+    /// The job, once its conversation has an id or it has ended, or as it stands when the time is over. One that
+    /// waits for its turn is not waited for: that may take hours.
     pub async fn begun(&self, caller: &Caller, id: &JobId, patience: Duration) -> Result<Job, Refusal> {
+        let job = self
+            .watch(caller, id, QUEUE_PATIENCE, |job| job.status() != JobStatus::Pending)
+            .await?;
+        if job.status() == JobStatus::Pending {
+            return Ok(job);
+        }
         self.watch(caller, id, patience, |job| {
             job.conversation_id.is_some() || job.has_ended()
         })

@@ -39,6 +39,11 @@ pub trait AgentDriver: Send + Sync + 'static {
     /// still runs, else starts the agent again on what it remembers.
     fn resume(&self, resume: Resume, events: EventSink) -> Pending<Result<Arc<dyn Conversation>, DriverError>>;
 
+    /// Whether a process outlived whoever looked after it, so that a conversation in it is attached to.
+    fn outlives(&self, _process: &ProcessMark) -> bool {
+        false
+    }
+
     /// Ends what a job that nobody looks after any more left running: the process as it was recorded, if it
     /// is still the same and no other job's, and all that carries the job's mark.
     fn reap(&self, job_id: String, process: Option<ProcessMark>) -> Pending<()>;
@@ -77,10 +82,20 @@ pub struct Resume {
     pub rollout: Option<PathBuf>,
     /// The process that it ran in, as it was recorded.
     pub process: Option<ProcessMark>,
+    pub taking: Taking,
     pub words: Words,
     /// What the job was asked, for an agent that was lost before it had kept anything.
     pub asked: Vec<Input>,
     pub terms: Terms,
+}
+
+/// By which process a conversation may be taken up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Taking {
+    /// By the one that it ran in, or by another.
+    Anyhow,
+    /// Only by the one that it ran in, which keeps the way back that it was given; another would have none.
+    WhereItRuns,
 }
 
 /// What a conversation that is taken up is told.
@@ -303,9 +318,20 @@ pub struct Usage {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TurnEnd {
-    Completed { result: Option<String> },
+    Completed {
+        result: Option<String>,
+    },
     Interrupted,
-    Failed { message: String, retryable: bool },
+    Failed {
+        message: String,
+        retryable: bool,
+    },
+    /// Its process was gone in the middle of it.
+    Crashed {
+        message: String,
+        status: Option<i32>,
+        signal: Option<i32>,
+    },
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

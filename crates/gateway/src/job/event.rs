@@ -191,6 +191,10 @@ pub fn of_agent(event: &AgentEvent, redactor: &Redactor) -> Option<(JobEventType
             Type::CodexTaskError,
             json!({"message": message, "retryable": retryable}),
         ),
+        AgentEventKind::TurnEnded(TurnEnd::Crashed { message, .. }) => (
+            Type::CodexTaskError,
+            json!({"message": message, "crashed": true, "retryable": true}),
+        ),
         AgentEventKind::Unknown => (Type::AgentEvent, json!({})),
     };
     if let Value::Object(fields) = &mut data {

@@ -95,6 +95,16 @@ impl Gateway {
         Ok(Adopted::Now)
     }
 
+    /// Says that toolboxes offer other tools than before.
+    pub fn offers_changed(&self) {
+        {
+            let mut policy = self.policy.write().unwrap_or_else(PoisonError::into_inner);
+            // What callers saw is forgotten with it.
+            *policy = Arc::new(InForce::new(policy.policy.clone(), policy.outlook.clone()));
+        }
+        self.lists.send_modify(|count| *count += 1);
+    }
+
     /// The digest of the policy in force.
     pub fn policy_digest(&self) -> String {
         self.in_force().digest.clone()

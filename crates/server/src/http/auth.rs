@@ -17,6 +17,8 @@ pub(super) struct Peer {
     pub(super) address: SocketAddr,
     /// Whether we listen on loopback, and only there.
     pub(super) listener_is_loopback: bool,
+    /// A program of this machine that came without TLS to a listener that has it.
+    pub(super) speaks_plainly: bool,
     pub(super) wire: Arc<Wire>,
 }
 

@@ -16,6 +16,10 @@ use crate::rest;
 use super::auth::Peer;
 use super::{Hold, Server, callback, guard, numbers, refusal, sse, streamable};
 
+/// Where agents come in. Those of jobs run on this machine and need not trust our certificate: what they say
+/// here never leaves the machine, so a listener with TLS takes it plainly too.
+const AGENTS_DOOR: &str = "/mcp";
+
 pub(super) async fn answer(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) -> Response {
     let response = guarded(server, peer, request).await;
     server.host.metrics.request_answered(response.status().as_u16());
@@ -44,8 +48,13 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
         };
         return hardened(response);
     }
+    if peer.speaks_plainly && request.uri().path() != AGENTS_DOOR {
+        let message = "this listener speaks TLS; use an address that begins with `https://`";
+        let refusal = Refusal::new(ErrorCode::Forbidden, message);
+        return hardened(refusal::answer(StatusCode::FORBIDDEN, refusal, &server.host.ids));
+    }
     match request.uri().path() {
-        "/mcp" => {
+        AGENTS_DOOR => {
             let (parts, body) = request.into_parts();
             plain(streamable::handle(server, peer, parts, body).await)
         }

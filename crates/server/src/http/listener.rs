@@ -97,9 +97,10 @@ fn admit(server: &Arc<Server>, connections: &mut JoinSet<()>, stream: TcpStream,
         );
         return;
     };
-    let peer = Peer {
+    let mut peer = Peer {
         address,
         listener_is_loopback: server.is_loopback,
+        speaks_plainly: false,
         wire: Arc::default(),
     };
     let server = Arc::clone(server);
@@ -107,7 +108,9 @@ fn admit(server: &Arc<Server>, connections: &mut JoinSet<()>, stream: TcpStream,
     connections.spawn(async move {
         let _permit = permit;
         let _counted = server.options.gauges.connection();
-        match server.options.tls.as_ref().map(super::tls::Tls::acceptor) {
+        let acceptor = server.options.tls.as_ref().map(super::tls::Tls::acceptor);
+        peer.speaks_plainly = acceptor.is_some() && is_from_here(&stream, address) && speaks_plainly(&stream).await;
+        match acceptor.filter(|_| !peer.speaks_plainly) {
             None => converse(server, peer, stream, stopping).await,
             Some(acceptor) => match tokio::time::timeout(HEAD_PATIENCE, acceptor.accept(stream)).await {
                 Ok(Ok(stream)) => converse(server, peer, stream, stopping).await,
@@ -116,6 +119,20 @@ fn admit(server: &Arc<Server>, connections: &mut JoinSet<()>, stream: TcpStream,
             },
         }
     });
+}
+
+/// Whether a connection never leaves this machine.
+fn is_from_here(stream: &TcpStream, address: SocketAddr) -> bool {
+    let from = address.ip().to_canonical();
+    from.is_loopback() || stream.local_addr().is_ok_and(|own| own.ip().to_canonical() == from)
+}
+
+/// Whether whoever connected begins with something else than TLS does. Nothing is taken off the line.
+async fn speaks_plainly(stream: &TcpStream) -> bool {
+    const HANDSHAKE: u8 = 22;
+    let mut first = [0];
+    let looked = tokio::time::timeout(HEAD_PATIENCE, stream.peek(&mut first)).await;
+    matches!(looked, Ok(Ok(1))) && first[0] != HANDSHAKE
 }
 
 /// All requests of one connection.

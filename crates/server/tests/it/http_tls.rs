@@ -48,10 +48,25 @@ async fn a_certificate_makes_the_listener_private() {
     assert_eq!(reply.status, 200);
     let told = client.ask(Ask::new("GET", "/.well-known/mcp")).await.json();
     assert_eq!(told["transports"][0]["url"], "https://localhost/mcp");
-    // Who does not speak it is turned away, and others are served.
-    let mut plain = web.connect().await;
-    plain.send(&Ask::new("GET", "/healthz")).await;
-    drop(plain);
+    assert_eq!(client.ask(Ask::new("GET", "/healthz")).await.status, 200);
+}
+
+#[tokio::test]
+async fn on_this_machine_agents_alone_are_served_without_tls() {
+    let fake = Arc::new(Fake::default());
+    let mut options = web::options(&fake);
+    options.tls = Some(Tls::load(&data("cert.pem"), &data("key.pem")).unwrap());
+    let web = Web::with(fake, options).await;
+    let mut agent = web.connect().await;
+    assert_eq!(agent.ask(Ask::post(handshake("2025-11-25"))).await.status, 200);
+    for path in ["/", "/healthz", "/sse", "/api/v1/approvals", "/metrics"] {
+        let mut plain = web.connect().await;
+        let refused = plain.ask(Ask::new("GET", path)).await;
+        assert_eq!(refused.status, 403, "{path}");
+        assert!(refused.body.contains("https://"), "{path}: {}", refused.body);
+    }
+    // Others are served meanwhile.
+    let mut client = trusting(&web, "cert.pem").await.unwrap();
     assert_eq!(client.ask(Ask::new("GET", "/healthz")).await.status, 200);
 }
 

@@ -10,6 +10,7 @@ use tokio_postgres::Row;
 
 use super::ledger::Ledger;
 use super::link::Link;
+use super::node::Node;
 use super::trouble::Trouble;
 use super::{PgStore, WRITER_GONE, approvals, trouble};
 use crate::sqlite::acts::{abandoned, read_systems, write_systems};
@@ -25,6 +26,8 @@ const CLOSE: &str = "DELETE FROM open_acts WHERE act_id = $1";
 const LEFT_OPEN: &str = "SELECT act_id, correlation_id, actor_type, actor_id, tool, action, approval_id, run_id,
          systems, opened_at_ms, process
      FROM open_acts ORDER BY opened_at_ms LIMIT 500";
+
+const PROCESS: &str = "SELECT process FROM open_acts WHERE act_id = $1";
 
 impl Ledger<'_> {
     /// False where an act cannot be opened, or is open no longer.
@@ -100,6 +103,14 @@ impl PgStore {
             left.push((act, approval));
         }
         Ok(left)
+    }
+}
+
+/// Whether an act is being done, by a process that lives.
+pub(super) fn is_under_way(link: &Link, node: &Node, act: &str) -> Result<bool, Trouble> {
+    match link.first(PROCESS, &[&act], |row| Ok(row.try_get::<_, String>(0)?))? {
+        Some(process) => node.is_alive(link, &process),
+        None => Ok(false),
     }
 }
 

@@ -5,12 +5,15 @@
 //! lives as long as it says so ([`node`]), and a connection may go at any moment ([`writer`]). Methods that read, prove,
 //! export or prune block: call them off the async threads. Only [`site`] opens connections.
 
-mod absent;
 mod acts;
 mod approvals;
 mod bell;
+mod cells;
+mod databases;
+mod delegations;
 mod dump;
 mod exchanges;
+mod github;
 mod jobs;
 mod ledger;
 mod link;
@@ -22,6 +25,8 @@ mod prune;
 mod query;
 mod readers;
 mod reading;
+mod runs;
+mod secrets;
 mod sessions;
 pub mod site;
 mod snapshot;
@@ -32,8 +37,8 @@ mod verify;
 mod writer;
 
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -50,6 +55,7 @@ pub use trouble::Trouble;
 use writer::Job;
 
 use crate::Options;
+use crate::key::GuardedKeyError;
 
 /// Changes that may wait for the writer.
 const QUEUE_MAX: usize = 1_024;
@@ -61,6 +67,8 @@ pub struct PgStore {
     site: Arc<Site>,
     readers: Arc<Readers>,
     queue: Option<SyncSender<Box<Job>>>,
+    /// Copies of the tokens that somebody looks into.
+    tokens_seen: Mutex<Vec<Weak<Mutex<tokens::Seen>>>>,
     writer: Option<JoinHandle<()>>,
 }
 
@@ -82,6 +90,7 @@ impl PgStore {
             readers: Arc::new(Readers::new(Arc::clone(&site))),
             site,
             queue: Some(queue),
+            tokens_seen: Mutex::default(),
             writer: Some(writer),
         })
     }
@@ -95,6 +104,23 @@ impl PgStore {
     /// has it too, so it seals what clients carry and nothing that the database itself must not tell.
     pub fn shared_key(&self, purpose: &str) -> [u8; 32] {
         self.site.shared.derived(purpose)
+    }
+
+    /// A secret for one purpose that every node has and the database has not: the first node that needs one says whose
+    /// key it is, and all others must have been given it. Blocks.
+    pub fn guarded_key(&self, purpose: &str) -> Result<[u8; 32], GuardedKeyError> {
+        let compared = self.site.connect().and_then(|link| {
+            link.execute(
+                "INSERT INTO nodes_key (is_only, public_key, node) VALUES (true, $1, $2) ON CONFLICT DO NOTHING",
+                &[&self.site.guarded.public(), &self.site.node.name()],
+            )?;
+            let row = link.query_one("SELECT public_key, node FROM nodes_key", &[])?;
+            Ok((row.try_get::<_, String>(0)?, row.try_get::<_, String>(1)?))
+        });
+        match compared.map_err(|source| GuardedKeyError::Compare { source: source.into() })? {
+            (public, _) if public == self.site.guarded.public() => Ok(self.site.guarded.derived(purpose)),
+            (_, node) => Err(GuardedKeyError::Other { node }),
+        }
     }
 
     /// The public half of the key that signs this node's chain, in hexadecimal.

@@ -6,8 +6,9 @@ use std::time::Instant;
 use countersign_gateway::audit::{RecordError, StoredCommand, StoredEnd, StoredOpen};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CorrelationId, CredentialId, RequestId};
+use tokio_postgres::Row;
 
-use super::link::Link;
+use super::link::{Link, Values};
 use super::site::Site;
 use super::trouble::{self, Trouble};
 
@@ -79,6 +80,27 @@ impl Readers {
         request_id: &RequestId,
     ) -> Result<Option<StoredCommand>, RecordError> {
         self.read(|link| command(link, owner, request_id))
+            .map_err(|error| trouble::unavailable(&error))
+    }
+
+    /// The rows of an answer, each read as something.
+    pub(super) fn all<T>(
+        &self,
+        sql: &str,
+        values: Values<'_>,
+        read: impl FnMut(&Row) -> Result<T, Trouble>,
+    ) -> Result<Vec<T>, RecordError> {
+        self.read(|link| link.all(sql, values, read))
+            .map_err(|error| trouble::unavailable(&error))
+    }
+
+    pub(super) fn first<T>(
+        &self,
+        sql: &str,
+        values: Values<'_>,
+        read: impl FnOnce(&Row) -> Result<T, Trouble>,
+    ) -> Result<Option<T>, RecordError> {
+        self.read(|link| link.first(sql, values, read))
             .map_err(|error| trouble::unavailable(&error))
     }
 

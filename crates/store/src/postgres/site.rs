@@ -30,6 +30,8 @@ pub(super) struct Site {
     pub(super) node: Node,
     /// What all nodes of the database derive their common secrets from. It signs nothing of the record.
     pub(super) shared: Key,
+    /// What all nodes share by a file, so that the database does not know it.
+    pub(super) guarded: Key,
     /// Counts what this process wrote.
     pub(super) written: watch::Sender<u64>,
     pub(super) health: Health,
@@ -65,10 +67,12 @@ impl Site {
         let patience = options.busy_timeout + ANSWER_MARGIN;
         let link = exchange.connect(&config, patience).map_err(failed)?;
         migrations::apply(&link)?;
+        let key = Key::load_or_create(directory)?;
         let site = Self {
             config,
             exchange,
-            key: Key::load_or_create(directory)?,
+            guarded: key.guarded_by_file(directory)?,
+            key,
             node: Node::load_or_create(directory)?,
             shared: shared(&link).map_err(failed)?,
             written: watch::Sender::new(0),

@@ -1,36 +1,39 @@
 //! Tokens in the database: made, listed, revoked, and recognised by whoever serves.
 //!
-//! Of a token only the SHA-256 is kept. It is 256 random bits, so nothing slower is needed to keep a
-//! stolen copy of the database from telling it. Making and revoking are events, in one transaction with
-//! the row.
+//! Of a token only the SHA-256 is kept. It is 256 random bits, or signed with the nodes' common secret where it is a
+//! run's ([`run_token`]), so nothing slower is needed to keep a stolen copy of the database from telling it. Making and
+//! revoking are events, in one transaction with the row.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::Duration;
 
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
-use countersign_gateway::audit::payload::Object;
-use countersign_gateway::clock::Timestamp;
+use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::ids::{CredentialId, IdSource};
+use countersign_gateway::job::state::Job;
 use countersign_gateway::session::Role;
 use countersign_gateway::session::credential::{self, Credential, Credentials, TokenName};
-use tokio_postgres::Row;
 
-use super::absent::absent;
 use super::ledger::Ledger;
 use super::link::Link;
 use super::readers::Readers;
 use super::trouble::Trouble;
-use super::{PgStore, sessions, writer};
-use crate::random;
+use super::{PgStore, runs, sessions, writer};
+use crate::rows::tokens::{self, DIGEST, HOLDER, InForce, SELECT, event, is_in_force, recognise, token};
 use crate::sqlite::tokens::{Made, Revoked, TokenError};
 use crate::witness::Witness;
+use crate::{random, run_token};
 
 /// How long a change of another process may go unnoticed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
-const COLUMNS: &str = "id, role, name, created_at_ms, revoked_at_ms, run";
+const LOCK_RUN: &str = "SELECT 1 FROM runs WHERE run_id = $1 FOR SHARE";
+const INSERT: &str = "INSERT INTO tokens (id, role, name, digest, created_at_ms, run, expires_at_ms)
+     SELECT $1, $2, $3, $4, $5, $6, $7
+         WHERE $6::text IS NULL OR NOT EXISTS
+             (SELECT 1 FROM runs WHERE run_id = $6 AND finished_at_ms IS NOT NULL)
+     ON CONFLICT DO NOTHING";
 
 impl PgStore {
     /// Makes a token. Blocks.
@@ -42,45 +45,103 @@ impl PgStore {
         by: Actor,
         ids: &IdSource,
     ) -> Result<Made, TokenError> {
-        if run.is_some() {
-            return Err(absent("tokens of runs"));
-        }
-        let random = random::secret().map_err(|source| TokenError::Random { source })?;
-        let token = credential::token(role, &random);
-        let now = self.site.options.clock.now();
         let credential = Credential {
-            id: ids.credential(),
-            role,
-            name: name.as_str().to_owned(),
-            created_at: now,
-            revoked_at: None,
-            run: None,
-            expires_at: None,
-            run_context: None,
-            job: None,
+            run,
+            ..tokens::new(role, name, self.site.options.clock.now(), ids)
         };
-        let event = event(EventType::TokenCreated, &credential, by, now, ids);
-        let digest = credential::digest(&token);
+        self.make_token(name, credential, by, ids)
+    }
+
+    /// Makes the token of a job's agent, the only one of this job that is in force afterwards. Blocks.
+    pub fn create_job_token(&self, job: &Job, by: &Actor, ids: &IdSource) -> Result<Made, TokenError> {
+        let name = TokenName::of_job(&job.id);
+        match self.revoke_token(name.as_str(), by.clone(), ids) {
+            Ok(_) | Err(TokenError::Unknown(_)) => {}
+            Err(error) => return Err(error),
+        }
+        let credential = tokens::of_job(job, &name, self.site.options.clock.now(), ids);
+        self.make_token(&name, credential, by.clone(), ids)
+    }
+
+    /// Makes a token for the agent of a run: it says whose it is, ends by itself and with its run. Every node knows
+    /// it. Blocks.
+    pub fn create_run_token(
+        &self,
+        name: &TokenName,
+        run: &str,
+        lives: Duration,
+        by: Actor,
+        ids: &IdSource,
+    ) -> Result<Made, TokenError> {
+        let found = self.readers.read(|link| runs::find(link, run)).map_err(unread)?;
+        let run = found.ok_or_else(|| TokenError::UnknownRun(run.to_owned()))?;
+        if run.has_ended() {
+            return Err(TokenError::RunEnded(run.id));
+        }
+        let key = self.shared_key(run_token::PURPOSE);
+        let made = run_token::make(&key, &run, name, (self.site.options.clock.now(), lives), ids);
+        self.keep_token(name, made, by, ids)
+    }
+
+    fn make_token(
+        &self,
+        name: &TokenName,
+        credential: Credential,
+        by: Actor,
+        ids: &IdSource,
+    ) -> Result<Made, TokenError> {
+        let random = random::secret().map_err(|source| TokenError::Random { source })?;
+        let token = credential::token(credential.role, &random);
+        self.keep_token(name, Made { credential, token }, by, ids)
+    }
+
+    fn keep_token(&self, name: &TokenName, made: Made, by: Actor, ids: &IdSource) -> Result<Made, TokenError> {
+        let credential = &made.credential;
+        let event = event(EventType::TokenCreated, credential, by, credential.created_at, ids);
+        let digest = credential::digest(&made.token);
         let written = self.write_token(&event, |link| {
+            // A run that ends at this moment ends before or after this, and then with this token.
+            link.exists(LOCK_RUN, &[&credential.run])?;
             let rows = link.execute(
-                "INSERT INTO tokens (id, role, name, digest, created_at_ms, run) VALUES ($1, $2, $3, $4, $5, $6)
-                 ON CONFLICT DO NOTHING",
+                INSERT,
                 &[
                     &credential.id.as_str(),
-                    &role.as_str(),
+                    &credential.role.as_str(),
                     &credential.name,
                     &digest.as_slice(),
-                    &now.as_millis(),
+                    &credential.created_at.as_millis(),
                     &credential.run,
+                    &credential.expires_at.map(Timestamp::as_millis),
                 ],
             )?;
             Ok(rows == 1)
         })?;
         if written {
-            Ok(Made { credential, token })
+            Ok(made)
         } else {
             Err(TokenError::NameTaken(name.clone()))
         }
+    }
+
+    /// Tokens in force of jobs that no living process looks after, or that have ended. Blocks.
+    pub fn stray_job_tokens(&self) -> Result<Vec<Credential>, TokenError> {
+        let sql = format!("{SELECT} WHERE revoked_at_ms IS NULL AND role = 'agent' AND name LIKE 'job-%'");
+        let found = self.readers.read(|link| {
+            let mut stray = Vec::new();
+            for row in link.query(&sql, &[])? {
+                // A job that has ended has no holder; a token that people named so before that was reserved has no job.
+                let is_held = match row.try_get::<_, Option<String>>(HOLDER)? {
+                    Some(holder) => self.site.node.is_alive(link, &holder)?,
+                    None => false,
+                };
+                let token = token(&row)?;
+                if token.job.is_some() && !is_held {
+                    stray.push(token);
+                }
+            }
+            Ok(stray)
+        });
+        found.map_err(unread)
     }
 
     /// All tokens, the newest last. Blocks.
@@ -115,16 +176,19 @@ impl PgStore {
 
     /// Knows the tokens in force, for whoever serves.
     pub fn credentials(&self) -> Tokens {
-        Tokens::new(&self.readers)
+        let seen = Tokens::new(&self.readers, self.shared_key(run_token::PURPOSE));
+        let mut watched = self.tokens_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.push(Arc::downgrade(&seen.seen));
+        seen
     }
 
     fn find_token(&self, named: &str) -> Result<Option<Credential>, TokenError> {
         let sql = format!(
-            "SELECT {COLUMNS} FROM tokens WHERE id = $1 OR name = $1
-             ORDER BY id <> $1, revoked_at_ms IS NOT NULL, created_at_ms DESC, arrival DESC LIMIT 1"
+            "{SELECT} WHERE id = $1 OR name = $1
+             ORDER BY id <> $1, revoked_at_ms IS NOT NULL, tokens.created_at_ms DESC, tokens.arrival DESC LIMIT 1"
         );
         self.readers
-            .read(|link| link.first(&sql, &[&named], read))
+            .read(|link| link.first(&sql, &[&named], token))
             .map_err(unread)
     }
 
@@ -146,11 +210,20 @@ impl PgStore {
         match written {
             Ok(Some(signed)) => {
                 Witness::new(self.site.options.witness.clone()).tell(signed);
+                self.look_at_tokens();
                 Ok(true)
             }
             Ok(None) => Ok(false),
             Err(source) => Err(TokenError::Write { source: source.into() }),
         }
+    }
+
+    /// What this process changes itself it knows at once: a job's agent comes back sooner than the next look.
+    fn look_at_tokens(&self) {
+        let mut watched = self.tokens_seen.lock().unwrap_or_else(PoisonError::into_inner);
+        watched.retain(|seen| seen.strong_count() > 0);
+        let watched: Vec<_> = watched.iter().filter_map(Weak::upgrade).collect();
+        watched.iter().for_each(|seen| look(&self.readers, seen));
     }
 }
 
@@ -159,55 +232,32 @@ fn unread(source: Trouble) -> TokenError {
 }
 
 pub(super) fn all(link: &Link) -> Result<Vec<Credential>, Trouble> {
-    let sql = format!("SELECT {COLUMNS} FROM tokens ORDER BY created_at_ms, arrival");
-    link.all(&sql, &[], read)
-}
-
-fn event(kind: EventType, credential: &Credential, by: Actor, now: Timestamp, ids: &IdSource) -> Draft {
-    let payload = Object::new()
-        .text("id", credential.id.as_str())
-        .text("role", credential.role.as_str())
-        .text("name", &credential.name)
-        .optional_text("run", credential.run.as_deref())
-        .finish();
-    Draft::new(ids.event(), now, ids.correlation(), by, kind, payload)
-}
-
-fn read(row: &Row) -> Result<Credential, Trouble> {
-    let role =
-        Role::parse(&row.try_get::<_, String>(1)?).ok_or_else(|| Trouble::damaged(1, "a role that is not known"))?;
-    Ok(Credential {
-        id: CredentialId::trusted(row.try_get::<_, String>(0)?),
-        role,
-        name: row.try_get(2)?,
-        created_at: Timestamp::from_millis(row.try_get(3)?),
-        revoked_at: row.try_get::<_, Option<_>>(4)?.map(Timestamp::from_millis),
-        run: row.try_get(5)?,
-        expires_at: None,
-        run_context: None,
-        job: None,
-    })
+    let sql = format!("{SELECT} ORDER BY tokens.created_at_ms, tokens.arrival");
+    link.all(&sql, &[], token)
 }
 
 /// The tokens in force, as this process last saw them.
 ///
 /// A token is recognised without touching the database, whose answer may be a network away. Every quarter of a second
-/// a thread reads one number, which every change of a token counts up; only then are the tokens read anew. While that
-/// cannot be read, whoever was known stays known and nobody else is let in.
+/// a thread reads one number, which every change of a token counts up; only then are the tokens read anew. What this
+/// process changes itself it knows at once. While that cannot be read, whoever was known stays known and nobody else is let in.
 pub struct Tokens {
+    /// What tokens of runs are signed with.
+    key: [u8; 32],
+    clock: Clock,
     seen: Arc<Mutex<Seen>>,
 }
 
 #[derive(Default)]
-struct Seen {
-    /// By the digest of the token.
-    in_force: HashMap<[u8; 32], Credential>,
+pub(super) struct Seen {
+    in_force: InForce,
     version: Option<i64>,
     in_trouble: bool,
 }
 
 impl Tokens {
-    pub(super) fn new(readers: &Arc<Readers>) -> Self {
+    fn new(readers: &Arc<Readers>, key: [u8; 32]) -> Self {
+        let clock = readers.site.options.clock.clone();
         let seen = Arc::new(Mutex::new(Seen::default()));
         look(readers, &seen);
         let (watched, readers) = (Arc::downgrade(&seen), Arc::downgrade(readers));
@@ -217,7 +267,7 @@ impl Tokens {
         if let Err(error) = watching {
             tracing::error!(%error, "changes of tokens will not be noticed");
         }
-        Self { seen }
+        Self { key, clock, seen }
     }
 
     fn seen(&self) -> MutexGuard<'_, Seen> {
@@ -266,16 +316,28 @@ fn look(readers: &Readers, seen: &Mutex<Seen>) {
 
 impl Credentials for Tokens {
     fn authenticate(&self, token: &str) -> Option<Credential> {
-        self.seen().in_force.get(&credential::digest(token)).cloned()
+        recognise(&self.seen().in_force, &self.key, token, self.clock.now())
     }
 
     fn is_in_force(&self, id: &CredentialId) -> bool {
-        self.seen().in_force.values().any(|credential| credential.id == *id)
+        is_in_force(&self.seen().in_force, id, self.clock.now())
     }
 }
 
-fn in_force(link: &Link) -> Result<HashMap<[u8; 32], Credential>, Trouble> {
-    let sql = format!("SELECT {COLUMNS}, digest FROM tokens WHERE revoked_at_ms IS NULL");
-    let found = link.all(&sql, &[], |row| Ok((sessions::bytes(row.try_get(6)?, 6)?, read(row)?)))?;
-    Ok(found.into_iter().collect())
+/// Those that are not revoked. One of a run that is unknown here, or has ended, counts for nothing.
+fn in_force(link: &Link) -> Result<InForce, Trouble> {
+    let sql = format!("{SELECT} WHERE revoked_at_ms IS NULL");
+    let found = link.all(&sql, &[], |row| {
+        Ok((sessions::bytes(row.try_get(DIGEST)?, DIGEST)?, token(row)?))
+    })?;
+    let runs = runs::under_way(link)?;
+    let mut in_force = InForce::with_capacity(found.len());
+    for (digest, mut credential) in found {
+        if let Some(run) = &credential.run {
+            let Some(run) = runs.get(run) else { continue };
+            credential.run_context = Some(Arc::new(run.context()));
+        }
+        in_force.insert(digest, credential);
+    }
+    Ok(in_force)
 }

@@ -17,9 +17,6 @@ pub enum Trouble {
     /// The word for a change whose events are in the record already.
     #[error("an event of this id was written before")]
     WrittenBefore,
-    /// A part of the record that is kept in a file only, so far.
-    #[error("{0} are not kept on PostgreSQL yet")]
-    NotHere(&'static str),
     #[error("column {column} cannot be read: {why}")]
     Damaged { column: usize, why: String },
     #[error("no random numbers can be had from the system")]
@@ -51,7 +48,6 @@ impl Trouble {
             | Self::Stopped
             | Self::NoRow
             | Self::WrittenBefore
-            | Self::NotHere(_)
             | Self::Damaged { .. }
             | Self::Random(_)
             | Self::Unknown
@@ -80,7 +76,7 @@ impl Trouble {
                 None => true,
             },
             Self::TimedOut | Self::Stopped | Self::Unknown | Self::Undone => true,
-            Self::NoRow | Self::WrittenBefore | Self::NotHere(_) | Self::Damaged { .. } | Self::Random(_) => false,
+            Self::NoRow | Self::WrittenBefore | Self::Damaged { .. } | Self::Random(_) => false,
         }
     }
 }

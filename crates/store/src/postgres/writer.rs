@@ -13,7 +13,6 @@ use countersign_gateway::audit::act::ActChange;
 use countersign_gateway::audit::{Change, Committed, RecordError};
 use tokio::sync::oneshot;
 
-use super::absent;
 use super::ledger::{self, Became, Ledger};
 use super::link::{CommitTrouble, Link};
 use super::node::SIGN_EVERY;
@@ -292,17 +291,16 @@ fn resolve(site: &Site, xid: &str) -> Result<(), Trouble> {
 /// Writes one change, or nothing of it when it is refused.
 fn apply(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
     let change = &job.change;
-    if let Some(refusal) = absent::refusal(change) {
-        return Ok(Err(refusal));
-    }
-    let is_plain = change.session.is_none() && change.approvals.is_empty();
-    if is_plain && change.jobs.is_empty() && change.notes.is_empty() && change.act.is_none() {
+    let is_plain = change.session.is_none() && change.approvals.is_empty() && change.runs.is_empty();
+    let is_plain = is_plain && change.leases.is_empty() && change.deliveries.is_empty();
+    let is_plain = is_plain && change.delegations.is_empty();
+    if is_plain && change.jobs.is_empty() && change.notes.is_empty() && !is_of_a_tool(change) {
         return apply_rows(ledger, job);
     }
     // Rare beside commands, so only these pay for being able to take a part back.
     let mark = ledger.save()?;
     let outcome = match moved(ledger, job)? {
-        None => apply_rows(ledger, job)?,
+        None => apply_with_runs(ledger, job)?,
         Some(moved) => match already_written(ledger.link, job)? {
             Some(committed) => Ok(committed),
             None => {
@@ -320,30 +318,77 @@ fn apply(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
     Ok(outcome)
 }
 
-/// Writes sessions, approvals and jobs, each only where it stands as the change expects; tells the first
+/// Whether it says what a tool that is no command does.
+fn is_of_a_tool(change: &Change) -> bool {
+    change.act.is_some() || !change.databases.is_empty() || !change.syncs.is_empty()
+}
+
+/// All the rest, and what follows from it for runs, told behind the change's own events.
+fn apply_with_runs(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
+    let told = ledger.follow_runs(&job.change)?;
+    let mut outcome = apply_rows(ledger, job)?;
+    if let Ok(receipt) = &mut outcome
+        && (receipt.last_event.is_some() || !job.change.only_if_open)
+    {
+        for draft in &told {
+            ledger.append(draft, &draft.timestamp.to_string())?;
+        }
+        receipt.last_seq = ledger.head().seq;
+    }
+    Ok(outcome)
+}
+
+/// Writes sessions, approvals, jobs and runs, each only where it stands as the change expects; tells the first
 /// that does not.
 fn moved(ledger: &Ledger<'_>, job: &Job) -> Result<Option<RecordError>, Trouble> {
-    if let Some(session) = &job.change.session
+    let change = &job.change;
+    if let Some(taken) = ledger.write_leases(&change.leases)? {
+        return Ok(Some(taken));
+    }
+    if let Some(known) = ledger.write_deliveries(&change.deliveries)? {
+        return Ok(Some(known));
+    }
+    if let Some(session) = &change.session
         && !ledger.write_session(session)?
     {
         return Ok(Some(RecordError::SessionMoved));
     }
-    for approval in &job.change.approvals {
+    for approval in &change.approvals {
         if !ledger.write_approval(approval)? {
             return Ok(Some(RecordError::ApprovalMoved));
         }
     }
-    if let Some(act @ ActChange::Open(_)) = &job.change.act
+    for delegation in &change.delegations {
+        if !ledger.write_delegation(delegation)? {
+            return Ok(Some(RecordError::DelegationMoved));
+        }
+    }
+    if let Some(act @ ActChange::Open(_)) = &change.act
         && !ledger.write_act(act)?
     {
         return Ok(Some(RecordError::ApprovalMoved));
     }
-    for change in &job.change.jobs {
-        if let Some(refused) = ledger.write_job(change)? {
+    for job in &change.jobs {
+        if let Some(refused) = ledger.write_job(job)? {
             return Ok(Some(refused));
         }
     }
-    for note in &job.change.notes {
+    for run in &change.runs {
+        if !ledger.write_run(run)? {
+            return Ok(Some(RecordError::RunMoved));
+        }
+    }
+    for database in &change.databases {
+        if !ledger.write_database(database)? {
+            return Ok(Some(RecordError::TargetMoved));
+        }
+    }
+    for sync in &change.syncs {
+        if !ledger.write_sync(sync)? {
+            return Ok(Some(RecordError::TargetMoved));
+        }
+    }
+    for note in &change.notes {
         if !ledger.add_note(note)? {
             return Ok(Some(RecordError::JobMoved));
         }
@@ -351,7 +396,7 @@ fn moved(ledger: &Ledger<'_>, job: &Job) -> Result<Option<RecordError>, Trouble>
     Ok(None)
 }
 
-/// All but sessions, approvals and jobs. A change that came before is found by its first event: all of it was written
+/// All but sessions, approvals, jobs and runs. A change that came before is found by its first event: all of it was written
 /// then. That is looked up only where something is in the way; else the events' own key refuses the second.
 fn apply_rows(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
     if let Some(open) = &job.change.open
@@ -386,6 +431,9 @@ fn apply_rows(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
     ledger.write_beats(&job.change.beats)?;
     ledger.write_gone(&job.change.gone)?;
     ledger.write_filed(&job.change.filed)?;
+    ledger.write_links(&job.change.links)?;
+    ledger.write_reviews(&job.change.reviews)?;
+    ledger.write_messages(&job.change.messages)?;
     for (draft, timestamp) in job.change.events.iter().zip(&job.timestamps) {
         ledger.append(draft, timestamp)?;
     }

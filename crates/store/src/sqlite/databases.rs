@@ -1,16 +1,13 @@
 //! S4's `project_databases`: each change over the version it was made from.
 
 use countersign_gateway::audit::{Pending, RecordError};
-use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{CorrelationId, EventId};
-use countersign_gateway::tools::database::keeping::{DatabaseChange, Databases, Hold, Kept, ProjectDatabase};
-use rusqlite::{Connection, Params, Row, params};
+use countersign_gateway::tools::database::keeping::{DatabaseChange, Databases, Kept};
+use rusqlite::{Connection, Params, params};
 
 use super::ledger::Ledger;
 use super::{SqliteStore, acts, trouble};
+use crate::rows::control::{DATABASE_COLUMNS, database};
 
-const COLUMNS: &str = "database_name, project_id, environment, hold, mark, version, act_id, correlation_id, \
-     created_at_ms, updated_at_ms";
 const INSERT: &str = "INSERT INTO project_databases (database_name, project_id, environment, hold, mark, version,
          act_id, correlation_id, created_at_ms, updated_at_ms)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
@@ -72,10 +69,10 @@ impl Databases for SqliteStore {
 }
 
 fn select(connection: &Connection, rest: &str, values: impl Params) -> rusqlite::Result<Vec<Kept>> {
-    let sql = format!("SELECT {COLUMNS} FROM project_databases {rest}");
+    let sql = format!("SELECT {DATABASE_COLUMNS} FROM project_databases {rest}");
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement
-        .query_map(values, read)?
+        .query_map(values, |row| database(row))?
         .collect::<rusqlite::Result<Vec<_>>>()?;
     rows.into_iter()
         .map(|database| {
@@ -83,21 +80,4 @@ fn select(connection: &Connection, rest: &str, values: impl Params) -> rusqlite:
             Ok(Kept { database, is_under_way })
         })
         .collect()
-}
-
-fn read(row: &Row<'_>) -> rusqlite::Result<ProjectDatabase> {
-    let hold: String = row.get(3)?;
-    Ok(ProjectDatabase {
-        name: row.get(0)?,
-        project: row.get(1)?,
-        environment: row.get(2)?,
-        // The table holds no other words.
-        hold: Hold::parse(&hold).unwrap_or(Hold::Creating),
-        mark: row.get(4)?,
-        version: row.get::<_, i64>(5)?.cast_unsigned(),
-        act: EventId::trusted(row.get::<_, String>(6)?),
-        correlation_id: CorrelationId::trusted(row.get::<_, String>(7)?),
-        created_at: Timestamp::from_millis(row.get(8)?),
-        updated_at: Timestamp::from_millis(row.get(9)?),
-    })
 }

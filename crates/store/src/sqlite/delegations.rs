@@ -3,16 +3,16 @@
 
 use countersign_gateway::audit::{Pending, RecordError};
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::delegation::{Delegation, DelegationChange, Delegations, Finished, Outcome};
+use countersign_gateway::delegation::{Delegation, DelegationChange, Delegations};
 use countersign_gateway::ids::{CorrelationId, CredentialId, DelegationId};
-use rusqlite::{Params, Row, params};
+use rusqlite::{Params, params};
 
 use super::ledger::Ledger;
 use super::readers::Readers;
 use super::{SqliteStore, trouble};
+use crate::rows::at_most;
+use crate::rows::delegations::{COLUMNS, delegation, ending};
 
-const COLUMNS: &str = "delegation_id, version, correlation_id, owner, binding, tool, created_at_ms, deadline_ms, \
-     outcome, detail, ended_at_ms, told";
 const INSERT: &str = "INSERT INTO delegated_executions (delegation_id, version, correlation_id, owner, binding, tool,
          created_at_ms, deadline_ms, outcome, detail, ended_at_ms, told)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT DO NOTHING";
@@ -56,48 +56,17 @@ impl Ledger<'_> {
     }
 }
 
-fn ending(delegation: &Delegation) -> (Option<&'static str>, Option<String>, Option<i64>) {
-    let Some(Finished { outcome, at }) = &delegation.end else {
-        return (None, None, None);
-    };
-    let detail = match outcome {
-        Outcome::Applied(result) => Some(result.to_string()),
-        Outcome::Failed(reason) => Some(reason.clone()),
-        Outcome::TimedOut => None,
-    };
-    (Some(outcome.word()), detail, Some(at.as_millis()))
-}
-
 impl Readers {
     fn delegations(&self, rest: &str, values: impl Params) -> Result<Vec<Delegation>, RecordError> {
         let sql = format!("SELECT {COLUMNS} FROM delegated_executions {rest}");
-        self.read(|connection| connection.prepare_cached(&sql)?.query_map(values, read)?.collect())
-            .map_err(|error| trouble::unavailable(&error))
+        self.read(|connection| {
+            connection
+                .prepare_cached(&sql)?
+                .query_map(values, |row| delegation(row))?
+                .collect()
+        })
+        .map_err(|error| trouble::unavailable(&error))
     }
-}
-
-fn read(row: &Row<'_>) -> rusqlite::Result<Delegation> {
-    let text = |index: usize| row.get::<_, String>(index);
-    let (outcome, detail) = (row.get::<_, Option<String>>(8)?, row.get::<_, Option<String>>(9)?);
-    let detail = detail.unwrap_or_default();
-    let outcome = outcome.map(|word| match word.as_str() {
-        "applied" => Outcome::Applied(serde_json::from_str(&detail).unwrap_or_default()),
-        "failed" => Outcome::Failed(detail),
-        _ => Outcome::TimedOut,
-    });
-    let ended_at = row.get::<_, Option<i64>>(10)?.map(Timestamp::from_millis);
-    Ok(Delegation {
-        id: DelegationId::trusted(text(0)?),
-        version: row.get::<_, i64>(1)?.cast_unsigned(),
-        correlation_id: CorrelationId::trusted(text(2)?),
-        owner: CredentialId::trusted(text(3)?),
-        binding: text(4)?,
-        tool: text(5)?,
-        created_at: Timestamp::from_millis(row.get(6)?),
-        deadline: Timestamp::from_millis(row.get(7)?),
-        end: outcome.zip(ended_at).map(|(outcome, at)| Finished { outcome, at }),
-        told: row.get(11)?,
-    })
 }
 
 impl Delegations for SqliteStore {
@@ -126,8 +95,7 @@ impl Delegations for SqliteStore {
     fn overdue(&self, now: Timestamp, limit: usize) -> Pending<Result<Vec<Delegation>, RecordError>> {
         self.read(move |readers| {
             let rest = "WHERE outcome IS NULL AND deadline_ms <= ?1 ORDER BY deadline_ms LIMIT ?2";
-            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            readers.delegations(rest, params![now.as_millis(), limit])
+            readers.delegations(rest, [now.as_millis(), at_most(limit)])
         })
     }
 }

@@ -2,20 +2,21 @@
 
 use countersign_gateway::audit::{Pending, RecordError};
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::github::delivery::{Deliveries, Delivery, DeliveryChange, DeliveryState, Task};
+use countersign_gateway::github::delivery::{Deliveries, Delivery, DeliveryChange};
 use countersign_gateway::github::message::{KeptMessage, Messages, Untold};
-use countersign_gateway::ids::{CorrelationId, RunId};
 use countersign_gateway::lease::LeaseChange;
-use rusqlite::{OptionalExtension as _, Row, params};
+use rusqlite::{OptionalExtension as _, params};
 
 use super::SqliteStore;
 use super::ledger::Ledger;
-use super::runs::{RUN_COLUMNS, read_run};
 use crate::process::Process;
+use crate::rows::at_most;
+use crate::rows::github::{COLUMNS, delivery, select_untold, untold};
 
 const TAKE: &str = "INSERT INTO leases (name, holder, until_ms) VALUES (?1, ?2, ?4)
      ON CONFLICT (name) DO UPDATE SET holder = excluded.holder, until_ms = excluded.until_ms
      WHERE leases.until_ms <= ?3 OR leases.holder = excluded.holder";
+const HAS: &str = "SELECT 1 FROM leases WHERE name = ?1 AND holder = ?2";
 const RETURN: &str = "DELETE FROM leases WHERE name = ?1 AND holder = ?2";
 const HOLDER: &str = "SELECT holder FROM leases WHERE name = ?1";
 const INSERT_DELIVERY: &str =
@@ -38,7 +39,7 @@ impl Ledger<'_> {
     pub(super) fn write_leases(&self, changes: &[LeaseChange]) -> rusqlite::Result<Option<RecordError>> {
         let here = |holder: &str| format!("{} {holder}", self.process());
         for change in changes {
-            match change {
+            let (name, has_it) = match change {
                 LeaseChange::Take {
                     name,
                     holder,
@@ -48,13 +49,16 @@ impl Ledger<'_> {
                     let holder = here(holder);
                     self.end_dead_lease(name)?;
                     let row = params![name, holder, now.as_millis(), now.after(*time).as_millis()];
-                    if self.statement(TAKE)?.execute(row)? != 1 {
-                        return Ok(Some(RecordError::LeaseTaken(name.clone())));
-                    }
+                    (name, self.statement(TAKE)?.execute(row)? == 1)
                 }
+                LeaseChange::Has { name, holder } => (name, self.statement(HAS)?.exists([name, &here(holder)])?),
                 LeaseChange::Return { name, holder } => {
                     self.statement(RETURN)?.execute([name, &here(holder)])?;
+                    (name, true)
                 }
+            };
+            if !has_it {
+                return Ok(Some(RecordError::LeaseTaken(name.clone())));
             }
         }
         Ok(None)
@@ -123,14 +127,11 @@ impl Ledger<'_> {
 impl Deliveries for SqliteStore {
     fn pending_deliveries(&self, now: Timestamp, limit: usize) -> Pending<Result<Vec<Delivery>, RecordError>> {
         self.read(move |readers| {
-            let sql = "SELECT delivery_id, version, event, correlation_id, task, tries, not_before_ms, received_at_ms
-                 FROM webhook_deliveries WHERE state = 'pending' AND not_before_ms <= ?1
-                 ORDER BY received_at_ms, delivery_id LIMIT ?2";
-            readers.all(
-                sql,
-                params![now.as_millis(), i64::try_from(limit).unwrap_or(i64::MAX)],
-                delivery,
-            )
+            let sql = format!(
+                "SELECT {COLUMNS} FROM webhook_deliveries WHERE state = 'pending' AND not_before_ms <= ?1
+                 ORDER BY received_at_ms, delivery_id LIMIT ?2"
+            );
+            readers.all(&sql, [now.as_millis(), at_most(limit)], |row| delivery(row))
         })
     }
 }
@@ -138,56 +139,11 @@ impl Deliveries for SqliteStore {
 impl Messages for SqliteStore {
     fn untold(&self, now: Timestamp, limit: usize) -> Pending<Result<Vec<Untold>, RecordError>> {
         self.read(move |readers| {
-            let columns: Vec<String> = RUN_COLUMNS
-                .split(',')
-                .map(|name| format!("runs.{}", name.trim()))
-                .collect();
             let sql = format!(
-                "SELECT {}, m.run_id, m.comment_id, m.run_version, m.text, m.labels_done, m.tries, m.not_before_ms
-                 FROM runs LEFT JOIN run_messages AS m ON m.run_id = runs.run_id
-                 WHERE runs.issue_number IS NOT NULL AND runs.repository IS NOT NULL
-                     AND (m.run_id IS NULL OR m.run_version < runs.version
-                         OR m.labels_done = 0 AND runs.finished_at_ms IS NOT NULL)
-                     AND (m.run_id IS NULL OR m.not_before_ms <= ?1)
-                 ORDER BY runs.updated_at_ms LIMIT ?2",
-                columns.join(", ")
+                "{} AND (m.run_id IS NULL OR m.not_before_ms <= ?1) ORDER BY runs.updated_at_ms LIMIT ?2",
+                select_untold()
             );
-            let behind = columns.len();
-            readers.all(
-                &sql,
-                params![now.as_millis(), i64::try_from(limit).unwrap_or(i64::MAX)],
-                |row| Ok((read_run(row)?, message(row, behind)?)),
-            )
+            readers.all(&sql, [now.as_millis(), at_most(limit)], |row| untold(row))
         })
     }
-}
-
-fn delivery(row: &Row<'_>) -> rusqlite::Result<Delivery> {
-    let task: String = row.get(4)?;
-    Ok(Delivery {
-        id: row.get(0)?,
-        version: row.get::<_, i64>(1)?.cast_unsigned(),
-        event: row.get(2)?,
-        correlation_id: CorrelationId::trusted(row.get::<_, String>(3)?),
-        state: DeliveryState::Pending,
-        task: serde_json::from_str(&task).ok().and_then(|task| Task::from_json(&task)),
-        tries: row.get(5)?,
-        not_before: Timestamp::from_millis(row.get(6)?),
-        received_at: Timestamp::from_millis(row.get(7)?),
-    })
-}
-
-fn message(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<KeptMessage>> {
-    let Some(run_id) = row.get::<_, Option<String>>(at)? else {
-        return Ok(None);
-    };
-    Ok(Some(KeptMessage {
-        run_id: RunId::trusted(run_id),
-        comment_id: row.get::<_, Option<i64>>(at + 1)?.map(i64::cast_unsigned),
-        run_version: row.get::<_, i64>(at + 2)?.cast_unsigned(),
-        text: row.get(at + 3)?,
-        labels_done: row.get(at + 4)?,
-        tries: row.get(at + 5)?,
-        not_before: Timestamp::from_millis(row.get(at + 6)?),
-    }))
 }

@@ -89,6 +89,10 @@ impl<'c> Ledger<'c> {
         self.site.process.as_str()
     }
 
+    pub(super) fn connection(&self) -> &'c Connection {
+        self.connection
+    }
+
     pub(super) fn statement(&self, text: &'static str) -> rusqlite::Result<CachedStatement<'c>> {
         self.connection.prepare_cached(text)
     }

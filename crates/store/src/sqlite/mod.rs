@@ -6,6 +6,7 @@
 
 pub(crate) mod acts;
 mod approvals;
+mod cells;
 mod databases;
 mod delegations;
 pub mod dump;
@@ -35,7 +36,7 @@ mod writer;
 
 pub(crate) use trouble::sentence;
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
@@ -48,11 +49,14 @@ use countersign_gateway::ids::{CredentialId, RequestId, SessionId};
 use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState};
 use tokio::sync::oneshot;
 
+use crate::witness::WitnessAt;
 use express::{Express, Tried};
 use ledger::{Ledger, Turn};
 use readers::Readers;
 use site::{OpenError, Site};
 use writer::{Job, Message};
+
+use crate::key::GuardedKeyError;
 
 /// The one chain of a SQLite record.
 pub const CHAIN: &str = "main";
@@ -78,8 +82,8 @@ pub struct Options {
     pub durability: Durability,
     pub clock: Clock,
     pub busy_timeout: Duration,
-    /// A file that gets a copy of every checkpoint.
-    pub witness: Option<PathBuf>,
+    /// Who gets a copy of every checkpoint.
+    pub witness: Option<WitnessAt>,
     /// The address of a PostgreSQL database to keep the record in, instead of a file.
     pub database: Option<String>,
 }
@@ -140,6 +144,11 @@ impl SqliteStore {
     /// A secret for one purpose, the same in every process of this state directory.
     pub fn derived_key(&self, purpose: &str) -> [u8; 32] {
         self.site.key.derived(purpose)
+    }
+
+    /// The same for what must never be read from the record itself.
+    pub fn guarded_key(&self, purpose: &str) -> Result<[u8; 32], GuardedKeyError> {
+        Ok(self.site.key.guarded().derived(purpose))
     }
 
     /// The public half of the key that signs this record, in hexadecimal.

@@ -6,7 +6,6 @@
 mod reading;
 
 pub(super) use reading::find;
-pub(super) use reading::{COLUMNS as RUN_COLUMNS, run as read_run};
 
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::Change;
@@ -14,17 +13,16 @@ use countersign_gateway::audit::event::{Draft, EventType};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{ConversationId, IdSource, JobId};
 use countersign_gateway::job::keeping::JobChange;
-use countersign_gateway::job::lifecycle::{JobStatus, SubState};
+use countersign_gateway::job::lifecycle::SubState;
 use countersign_gateway::run::keeping::{Link, ReviewChange, RunChange};
 use countersign_gateway::run::lifecycle::WaitState;
 use countersign_gateway::run::state::Run;
 use countersign_gateway::run::{telling, view};
 use rusqlite::{OptionalExtension as _, params};
 use serde_json::json;
-use sha2::{Digest as _, Sha256};
 
 use super::ledger::Ledger;
-use crate::hex;
+use crate::rows::runs::{checksum, remaining, session_json, session_status};
 
 const INSERT: &str = "INSERT INTO runs (run_id, version, correlation_id, project, repository, agent_key, trigger_kind,
          trigger_label, runtime, namespace, issue_number, pull_request_number, labels, title, instructions,
@@ -46,8 +44,7 @@ const ADVANCE: &str = "UPDATE runs SET version = ?3, pull_request_number = ?4, s
                  AND other.issue_number = runs.issue_number))";
 /// All that is still learned of a run that has ended.
 const NAME_PULL_REQUEST: &str = "UPDATE runs SET version = ?3, pull_request_number = ?4, updated_at_ms = ?5
-     WHERE run_id = ?1 AND version = ?2 AND status = ?6 AND finished_at_ms IS NOT NULL AND pull_request_number IS NULL
-         AND ?4 IS NOT NULL";
+     WHERE run_id = ?1 AND version = ?2 AND status = ?6 AND finished_at_ms IS NOT NULL AND pull_request_number IS NULL";
 const SESSION_OF_PULL_REQUEST: &str = "UPDATE agent_sessions SET pr_number = ?2, pr_url = ?3
      WHERE run_id = ?1 AND pr_number IS NOT ?2";
 const END_TOKENS: &str = "UPDATE tokens SET revoked_at_ms = ?2 WHERE run = ?1 AND revoked_at_ms IS NULL";
@@ -208,13 +205,6 @@ impl Ledger<'_> {
 
     fn write_agent_session(&self, run: &Run, change: &JobChange) -> rusqlite::Result<()> {
         let job = &change.job;
-        let status = match job.status() {
-            JobStatus::Pending | JobStatus::Running => "running",
-            JobStatus::Completed => "succeeded",
-            JobStatus::Failed if job.metrics.start_time.is_none() => "failed_precondition",
-            JobStatus::Failed | JobStatus::Timeout => "failed",
-            JobStatus::Cancelled => "cancelled",
-        };
         let kept = self
             .statement(SESSION_OF)?
             .query_row([job.session_id.as_str()], |row| {
@@ -231,8 +221,6 @@ impl Ledger<'_> {
             .query_row([run.id.as_str()], |row| row.get::<_, Option<String>>(0))
             .optional()?
             .flatten();
-        let config: serde_json::Value = serde_json::from_str(&config).unwrap_or_default();
-        let told = json!({"job": job.to_json(), "config": config});
         self.statement(SESSION)?.execute(params![
             run.id.as_str(),
             run.correlation_id.as_str(),
@@ -243,9 +231,9 @@ impl Ledger<'_> {
             run.trigger_kind.as_str(),
             run.agent_key,
             change.usage.as_ref().and_then(|usage| usage.model.clone()),
-            status,
+            session_status(job),
             job.conversation_id.as_ref().map(ConversationId::as_str),
-            told.to_string(),
+            session_json(job, &config),
             rollout,
             version,
             checksum(before, change),
@@ -313,11 +301,14 @@ impl Ledger<'_> {
     }
 
     fn name_pull_request(&self, run: &Run, from: u64) -> rusqlite::Result<usize> {
+        let Some(number) = run.pull_request_number else {
+            return Ok(0);
+        };
         self.statement(NAME_PULL_REQUEST)?.execute(params![
             run.id.as_str(),
             from.cast_signed(),
             run.version.cast_signed(),
-            run.pull_request_number.map(u64::cast_signed),
+            number.cast_signed(),
             run.updated_at.as_millis(),
             run.status.as_str(),
         ])
@@ -325,22 +316,6 @@ impl Ledger<'_> {
 
     /// A run as this transaction sees it.
     fn run(&self, id: &str) -> rusqlite::Result<Option<Run>> {
-        self.statement(reading::FIND)?.query_row([id], reading::run).optional()
+        find(self.connection(), id)
     }
-}
-
-fn remaining(run: &Run) -> i64 {
-    i64::try_from(run.timer.remaining.as_millis()).unwrap_or(i64::MAX)
-}
-
-/// The digest over all events so far and these.
-fn checksum(before: Option<String>, change: &JobChange) -> Option<String> {
-    change.events.iter().fold(before, |before, event| {
-        let mut digest = Sha256::new();
-        digest.update(before.unwrap_or_default());
-        digest.update(event.event_id.as_str());
-        digest.update(event.kind.as_str());
-        digest.update(event.data.to_string());
-        Some(hex::encode(&digest.finalize()))
-    })
 }

@@ -1,20 +1,14 @@
 //! Secrets on their way: each change over the version it was made from, values only sealed.
 
 use countersign_gateway::audit::{Pending, RecordError};
-use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{CorrelationId, EventId};
-use countersign_gateway::tools::secrets::keeping::{
-    GithubScope, KeptSync, SecretSync, SecretSyncs, SyncChange, SyncState, SyncTarget, ValuePolicy,
-};
-use rusqlite::{Connection, Params, Row, params};
+use countersign_gateway::tools::secrets::keeping::{KeptSync, SecretSyncs, SyncChange, SyncTarget};
+use rusqlite::{Connection, Params, params};
 
 use super::ledger::Ledger;
 use super::readers::Readers;
 use super::{SqliteStore, acts, trouble};
+use crate::rows::control::{SYNC_COLUMNS, sync};
 
-const COLUMNS: &str = "sync_id, version, state, project_id, idempotency_key, digest, repository, environment, \
-     github_scope, github_secret, namespace, kubernetes_secret, kubernetes_key, policy, sealed_value, at_github, \
-     at_kubernetes, act_id, correlation_id, approval_id, created_at_ms, updated_at_ms";
 const INSERT: &str = "INSERT INTO secret_syncs (sync_id, version, state, project_id, idempotency_key, digest,
          repository, environment, github_scope, github_secret, namespace, kubernetes_secret, kubernetes_key, policy,
          sealed_value, at_github, at_kubernetes, act_id, correlation_id, approval_id, created_at_ms, updated_at_ms)
@@ -122,10 +116,10 @@ impl SecretSyncs for SqliteStore {
 }
 
 fn select(connection: &Connection, rest: &str, values: impl Params) -> rusqlite::Result<Vec<KeptSync>> {
-    let sql = format!("SELECT {COLUMNS} FROM secret_syncs {rest}");
+    let sql = format!("SELECT {SYNC_COLUMNS} FROM secret_syncs {rest}");
     let mut statement = connection.prepare_cached(&sql)?;
     let rows = statement
-        .query_map(values, read)?
+        .query_map(values, |row| sync(row))?
         .collect::<rusqlite::Result<Vec<_>>>()?;
     rows.into_iter()
         .map(|sync| {
@@ -133,35 +127,4 @@ fn select(connection: &Connection, rest: &str, values: impl Params) -> rusqlite:
             Ok(KeptSync { sync, is_under_way })
         })
         .collect()
-}
-
-/// The table holds no other words than these.
-fn read(row: &Row<'_>) -> rusqlite::Result<SecretSync> {
-    let text = |at: usize| row.get::<_, String>(at);
-    Ok(SecretSync {
-        id: text(0)?,
-        version: row.get::<_, i64>(1)?.cast_unsigned(),
-        state: SyncState::parse(&text(2)?).unwrap_or(SyncState::GivenUp),
-        project: text(3)?,
-        idempotency_key: row.get(4)?,
-        digest: text(5)?,
-        target: SyncTarget {
-            repository: text(6)?,
-            environment: text(7)?,
-            scope: GithubScope::parse(&text(8)?).unwrap_or(GithubScope::Environment),
-            github_secret: text(9)?,
-            namespace: text(10)?,
-            kubernetes_secret: text(11)?,
-            kubernetes_key: text(12)?,
-        },
-        policy: ValuePolicy::parse(&text(13)?).unwrap_or(ValuePolicy::Provided),
-        sealed: row.get(14)?,
-        is_at_github: row.get(15)?,
-        is_at_kubernetes: row.get(16)?,
-        act: EventId::trusted(text(17)?),
-        correlation_id: CorrelationId::trusted(text(18)?),
-        approval: row.get(19)?,
-        created_at: Timestamp::from_millis(row.get(20)?),
-        updated_at: Timestamp::from_millis(row.get(21)?),
-    })
 }

@@ -4,36 +4,29 @@
 //! where it is a run's ([`run_token`]), so nothing slower is needed to keep a stolen copy of the database from
 //! telling it. Making and revoking are events, in one transaction with the row.
 
-use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
-use countersign_gateway::audit::payload::Object;
 use countersign_gateway::clock::{Clock, Timestamp};
-use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, JobId, RunId};
+use countersign_gateway::ids::{CredentialId, IdSource, RunId};
 use countersign_gateway::job::state::Job;
-use countersign_gateway::limits;
+use countersign_gateway::session::Role;
 use countersign_gateway::session::credential::{self, Credential, Credentials, TokenName};
-use countersign_gateway::session::{JobContext, Role};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::ledger::{Ledger, Turn};
 use super::readers::Readers;
 use super::{SqliteStore, runs};
 use crate::process::Process;
-use crate::run_token::{self, Claims};
+use crate::rows::tokens::{self, DIGEST, HOLDER, InForce, SELECT, event, is_in_force, recognise, token};
 use crate::witness::Witness;
-use crate::{Trouble, random};
+use crate::{Trouble, random, run_token};
 
 /// How long a change of another process may go unnoticed.
 pub const LOOK_EVERY: Duration = Duration::from_millis(250);
-
-/// A token of a job has the job's name; what ties the job's acts together is looked up with it.
-const SELECT: &str = "SELECT id, role, name, tokens.created_at_ms, revoked_at_ms, run, jobs.job_id, jobs.correlation_id, \
-    jobs.holder, digest, expires_at_ms FROM tokens LEFT JOIN jobs ON role = 'agent' AND name = 'job-' || jobs.job_id";
 
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
@@ -78,7 +71,12 @@ impl SqliteStore {
         by: Actor,
         ids: &IdSource,
     ) -> Result<Made, TokenError> {
-        self.make_token(role, name, run, None, by, ids)
+        let now = self.site.options.clock.now();
+        let credential = Credential {
+            run,
+            ..tokens::new(role, name, now, ids)
+        };
+        self.make_token(name, credential, by, ids)
     }
 
     /// Makes the token of a job's agent, the only one of this job that is in force afterwards. Blocks.
@@ -88,38 +86,9 @@ impl SqliteStore {
             Ok(_) | Err(TokenError::Unknown(_)) => {}
             Err(error) => return Err(error),
         }
-        let context = JobContext {
-            job_id: job.id.clone(),
-            correlation_id: job.correlation_id.clone(),
-        };
-        let run = job.run_id.clone();
-        self.make_token(Role::Agent, &name, run, Some(Arc::new(context)), by.clone(), ids)
-    }
-
-    fn make_token(
-        &self,
-        role: Role,
-        name: &TokenName,
-        run: Option<String>,
-        job: Option<Arc<JobContext>>,
-        by: Actor,
-        ids: &IdSource,
-    ) -> Result<Made, TokenError> {
-        let random = random::secret().map_err(|source| TokenError::Random { source })?;
-        let token = credential::token(role, &random);
         let now = self.site.options.clock.now();
-        let credential = Credential {
-            id: ids.credential(),
-            role,
-            name: name.as_str().to_owned(),
-            created_at: now,
-            revoked_at: None,
-            expires_at: None,
-            run,
-            run_context: None,
-            job,
-        };
-        self.keep_token(name, Made { credential, token }, by, ids)
+        let credential = tokens::of_job(job, &name, now, ids);
+        self.make_token(&name, credential, by.clone(), ids)
     }
 
     /// Makes a token for the agent of a run: it says whose it is, ends by itself and with its run. Blocks.
@@ -137,22 +106,20 @@ impl SqliteStore {
         if run.has_ended() {
             return Err(TokenError::RunEnded(run.id));
         }
-        let now = self.site.options.clock.now();
-        let expires = now.after(lives.min(limits::RUN_TOKEN_TIME_MAX));
-        let id = ids.credential();
-        let claims = Claims::of(&run, &id, now, expires);
-        let token = run_token::sign(&self.derived_key(run_token::PURPOSE), &claims);
-        let credential = Credential {
-            id,
-            role: Role::Agent,
-            name: name.as_str().to_owned(),
-            created_at: now,
-            revoked_at: None,
-            expires_at: Some(expires),
-            run: Some(run.id.as_str().to_owned()),
-            run_context: Some(Arc::new(run.context())),
-            job: None,
-        };
+        let key = self.derived_key(run_token::PURPOSE);
+        let made = run_token::make(&key, &run, name, (self.site.options.clock.now(), lives), ids);
+        self.keep_token(name, made, by, ids)
+    }
+
+    fn make_token(
+        &self,
+        name: &TokenName,
+        credential: Credential,
+        by: Actor,
+        ids: &IdSource,
+    ) -> Result<Made, TokenError> {
+        let random = random::secret().map_err(|source| TokenError::Random { source })?;
+        let token = credential::token(credential.role, &random);
         self.keep_token(name, Made { credential, token }, by, ids)
     }
 
@@ -225,7 +192,7 @@ impl SqliteStore {
                 .prepare(&format!(
                     "{SELECT} WHERE revoked_at_ms IS NULL AND role = 'agent' AND name LIKE 'job-%'"
                 ))?
-                .query_map([], |row| Ok((row.get::<_, Option<String>>(8)?, read(row)?)))?
+                .query_map([], |row| Ok((row.get::<_, Option<String>>(HOLDER)?, token(row)?)))?
                 .collect::<rusqlite::Result<Vec<_>>>()
         });
         let mut found = found.map_err(|source| TokenError::Read { source: source.into() })?;
@@ -242,7 +209,7 @@ impl SqliteStore {
             clock: self.site.options.clock.clone(),
             changed: Arc::clone(&self.tokens_changed),
             seen: Mutex::new(Seen {
-                in_force: HashMap::new(),
+                in_force: InForce::new(),
                 version: None,
                 looked: None,
                 changed: 0,
@@ -259,7 +226,7 @@ impl SqliteStore {
                         "{SELECT} WHERE id = ?1 OR name = ?1
                          ORDER BY id <> ?1, revoked_at_ms IS NOT NULL, tokens.created_at_ms DESC LIMIT 1"
                     ))?
-                    .query_row([named], read)
+                    .query_row([named], |row| token(row))
                     .optional()
             })
             .map_err(|source| TokenError::Read { source: source.into() })
@@ -302,54 +269,8 @@ impl SqliteStore {
 pub(super) fn all(connection: &Connection) -> rusqlite::Result<Vec<Credential>> {
     connection
         .prepare(&format!("{SELECT} ORDER BY tokens.created_at_ms, tokens.rowid"))?
-        .query_map([], read)?
+        .query_map([], |row| token(row))?
         .collect()
-}
-
-fn event(kind: EventType, credential: &Credential, by: Actor, now: Timestamp, ids: &IdSource) -> Draft {
-    let payload = Object::new()
-        .text("id", credential.id.as_str())
-        .text("role", credential.role.as_str())
-        .text("name", &credential.name)
-        .optional_text("run", credential.run.as_deref())
-        .optional_text("job_id", credential.job.as_ref().map(|job| job.job_id.as_str()))
-        .optional_text("expires_at", credential.expires_at.map(|at| at.to_string()).as_deref())
-        .finish();
-    // A token of a job or a run is a part of its story.
-    let of_job = credential.job.as_ref().map(|job| job.correlation_id.clone());
-    let of_run = || {
-        credential
-            .run_context
-            .as_ref()
-            .and_then(|run| run.correlation_id.clone())
-    };
-    let correlation = of_job.or_else(of_run).unwrap_or_else(|| ids.correlation());
-    Draft::new(ids.event(), now, correlation, by, kind, payload)
-}
-
-fn read(row: &Row<'_>) -> rusqlite::Result<Credential> {
-    let role = Role::parse(&row.get::<_, String>(1)?)
-        .ok_or_else(|| rusqlite::Error::InvalidColumnType(1, "role".to_owned(), rusqlite::types::Type::Text))?;
-    Ok(Credential {
-        id: CredentialId::trusted(row.get::<_, String>(0)?),
-        role,
-        name: row.get(2)?,
-        created_at: Timestamp::from_millis(row.get(3)?),
-        revoked_at: row.get::<_, Option<_>>(4)?.map(Timestamp::from_millis),
-        run: row.get(5)?,
-        expires_at: row.get::<_, Option<_>>(10)?.map(Timestamp::from_millis),
-        run_context: None,
-        job: job(row)?,
-    })
-}
-
-fn job(row: &Row<'_>) -> rusqlite::Result<Option<Arc<JobContext>>> {
-    let (job_id, correlation_id): (Option<String>, Option<String>) = (row.get(6)?, row.get(7)?);
-    let job = job_id.zip(correlation_id).map(|(job_id, correlation_id)| JobContext {
-        job_id: JobId::trusted(job_id),
-        correlation_id: CorrelationId::trusted(correlation_id),
-    });
-    Ok(job.map(Arc::new))
 }
 
 /// The tokens in force, as this process last saw them.
@@ -370,7 +291,7 @@ pub struct Tokens {
 
 struct Seen {
     /// By the digest of the token.
-    in_force: HashMap<[u8; 32], Credential>,
+    in_force: InForce,
     version: Option<i64>,
     looked: Option<Instant>,
     /// As far as our own changes were counted then.
@@ -423,34 +344,21 @@ impl Tokens {
 
 impl Credentials for Tokens {
     fn authenticate(&self, token: &str) -> Option<Credential> {
-        let now = self.clock.now();
-        let claims = match run_token::is_signed(token) {
-            true => Some(run_token::verify(&self.key, token, now)?),
-            false => None,
-        };
-        let found = self.seen().in_force.get(&credential::digest(token)).cloned()?;
-        // What it says and what is kept of it must be the same.
-        let is_its_own = claims.is_none_or(|claims| {
-            claims.jti == found.id.as_str() && Some(claims.run_id.as_str()) == found.run.as_deref()
-        });
-        (is_its_own && !found.has_expired(now)).then_some(found)
+        recognise(&self.seen().in_force, &self.key, token, self.clock.now())
     }
 
     fn is_in_force(&self, id: &CredentialId) -> bool {
-        let now = self.clock.now();
-        let seen = self.seen();
-        let found = seen.in_force.values().find(|credential| credential.id == *id);
-        found.is_some_and(|credential| !credential.has_expired(now))
+        is_in_force(&self.seen().in_force, id, self.clock.now())
     }
 }
 
 /// Those that are not revoked. One of a run that is unknown here, or has ended, counts for nothing.
-fn in_force(connection: &Connection) -> rusqlite::Result<HashMap<[u8; 32], Credential>> {
+fn in_force(connection: &Connection) -> rusqlite::Result<InForce> {
     let found = connection
         .prepare(&format!("{SELECT} WHERE revoked_at_ms IS NULL"))?
-        .query_map([], |row| Ok((row.get::<_, [u8; 32]>(9)?, read(row)?)))?
+        .query_map([], |row| Ok((row.get::<_, [u8; 32]>(DIGEST)?, token(row)?)))?
         .collect::<rusqlite::Result<Vec<_>>>()?;
-    let mut in_force = HashMap::with_capacity(found.len());
+    let mut in_force = InForce::with_capacity(found.len());
     for (digest, mut credential) in found {
         if let Some(run) = &credential.run {
             let Some(run) = runs::find(connection, run)?.filter(|run| !run.has_ended()) else {

@@ -1,7 +1,7 @@
 //! Every behaviour, on PostgreSQL.
 
 /// What the tests of behaviour find under this name.
-mod bench {
+pub(crate) mod bench {
     pub(crate) use crate::bench::*;
 
     pub(crate) type Bench = crate::bench::Bench<Postgres>;
@@ -9,4 +9,4 @@ mod bench {
 
 #[allow(clippy::duplicate_mod, reason = "one suite, every backend")]
 #[path = "behaviour/mod.rs"]
-mod behaviour;
+pub(crate) mod behaviour;

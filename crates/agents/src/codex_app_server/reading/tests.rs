@@ -184,6 +184,6 @@ fn a_lost_app_server_ends_the_turn_once_and_withdraws_its_questions() {
         "item/commandExecution/requestApproval",
         json!({"threadId": "t", "itemId": "i", "command": "ls"}),
     );
-    assert_eq!(reading.cut_off("gone").len(), 2);
-    assert_eq!(reading.cut_off("gone"), []);
+    assert_eq!(reading.cut_off(TurnEnd::Interrupted).len(), 2);
+    assert_eq!(reading.cut_off(TurnEnd::Interrupted), []);
 }

@@ -32,7 +32,8 @@ fn answer(request: Request, reply: &mut Reply) {
         let error = json!({"type": "error", "error": {"type": "rate_limit_error", "message": "the limit is reached"}});
         return reply.json_with(429, &headers, &error);
     }
-    let call = (results == 0).then(|| tool_use(&mark)).flatten();
+    let shell = shell_of(&request.body);
+    let call = (results == 0).then(|| tool_use(&mark, shell)).flatten();
     let text = match (&call, results) {
         (None, 0) => mark.argument.clone(),
         _ => format!("done after {results} result(s)"),
@@ -119,10 +120,20 @@ fn read(body: &Value) -> (Mark, usize) {
     (Mark::in_text(&last), results)
 }
 
-fn tool_use(mark: &Mark) -> Option<Value> {
+/// The shell of whoever asks: agents spell its name as they like.
+fn shell_of(body: &Value) -> &str {
+    let tools = body["tools"].as_array().into_iter().flatten();
+    let names = tools.filter_map(|tool| tool["name"].as_str());
+    names
+        .into_iter()
+        .find(|name| name.eq_ignore_ascii_case("bash"))
+        .unwrap_or("Bash")
+}
+
+fn tool_use(mark: &Mark, shell: &str) -> Option<Value> {
     let (name, input) = match mark.name.as_str() {
         "shell" => (
-            "Bash",
+            shell,
             json!({"command": mark.argument, "description": "asked by the test"}),
         ),
         "write" => {

@@ -36,9 +36,9 @@ pub(crate) fn run(flags: &Flags, audit: &Audit) -> anyhow::Result<ExitCode> {
             tail::run(flags, form, *last as usize, until)?;
         }
         Audit::Query(asked) => query::run(flags, asked)?,
-        Audit::Verify { file, json } => {
+        Audit::Verify { file, witness, json } => {
             let form = Form::of(*json);
-            return verify::run(flags, file.as_deref(), form);
+            return verify::run(flags, file.as_deref(), witness.as_deref(), form);
         }
         Audit::Export { output } => export::run(flags, output.as_deref())?,
         Audit::Prune { before, json } => prune::run(flags, before, Form::of(*json))?,

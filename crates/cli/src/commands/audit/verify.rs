@@ -1,16 +1,18 @@
 //! `audit verify`: proves the live record, or an exported file with no server and no state directory.
 
 use std::fs::File;
-use std::io::{self, BufReader, IsTerminal as _, Write as _};
+use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
-use countersign_store::export::{FileError, verify_file};
+use countersign_store::checkpoint::Checkpoint;
+use countersign_store::export::{FileError, verify_against};
 use countersign_store::prove::{Flaw, Report};
 use countersign_store::sqlite::verify::{Progress, Range, VerifyError};
+use countersign_store::witness;
 use serde_json::json;
 
 use super::{Form, Reading};
@@ -28,11 +30,17 @@ enum Proof {
     },
 }
 
-pub(super) fn run(flags: &Flags, file: Option<&Path>, form: Form) -> anyhow::Result<ExitCode> {
+pub(super) fn run(flags: &Flags, file: Option<&Path>, witness: Option<&Path>, form: Form) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
+    let told = witness.map(told).transpose()?;
     let (subject, proof) = match file {
-        None => ("the record".to_owned(), live(flags)?),
-        Some(path) => (format!("`{}`", path.display()), exported(path)?),
+        None => ("the record".to_owned(), live(flags, told.as_deref())?),
+        Some(path) => {
+            let unread = || format!("cannot read `{}`", path.display());
+            let file = BufReader::new(File::open(path).with_context(unread)?);
+            let proof = exported(file, None, &told.unwrap_or_default()).with_context(unread)?;
+            (format!("`{}`", path.display()), proof)
+        }
     };
     let mut page = Page::stdout();
     match form {
@@ -46,25 +54,55 @@ pub(super) fn run(flags: &Flags, file: Option<&Path>, form: Form) -> anyhow::Res
     })
 }
 
-fn live(flags: &Flags) -> anyhow::Result<Proof> {
+/// What the witness was told.
+fn told(path: &Path) -> anyhow::Result<Vec<Checkpoint>> {
+    let unread = || format!("cannot read the witness `{}`", path.display());
+    let file = File::open(path).with_context(unread)?;
+    witness::read(BufReader::new(file)).with_context(unread)
+}
+
+fn live(flags: &Flags, witness: Option<&[Checkpoint]>) -> anyhow::Result<Proof> {
     let record = Reading::open(flags)?;
     let meter = Meter::new();
     let proved = record.verify(Range::ALL, &|progress| meter.show(progress));
     meter.clear();
     match proved {
-        Ok(report) => Ok(Proof::Sound(report)),
+        Ok(report) => match witness {
+            Some(witness) => witnessed(&record, witness),
+            None => Ok(Proof::Sound(report)),
+        },
         Err(VerifyError::Flawed(flaw)) => Ok(unsound(&flaw)),
         Err(error @ VerifyError::Read { .. }) => Err(error.into()),
     }
 }
 
-fn exported(path: &Path) -> anyhow::Result<Proof> {
-    let unread = || format!("cannot read `{}`", path.display());
-    let file = File::open(path).with_context(unread)?;
-    match verify_file(BufReader::new(file), None) {
+/// Holds the live record, as it would be exported now, against what the witness was told.
+fn witnessed(record: &Reading, witness: &[Checkpoint]) -> anyhow::Result<Proof> {
+    let (reader, writer) = io::pipe().context("cannot make a pipe")?;
+    std::thread::scope(|scope| {
+        // It ends early, and is not asked why, when the first flaw is found.
+        let exporting = scope.spawn(move || {
+            let mut writer = BufWriter::new(writer);
+            record.export(&mut writer)?;
+            writer.flush()?;
+            anyhow::Ok(())
+        });
+        let proof = exported(BufReader::new(reader), Some(record.public_key()), witness)?;
+        let ended = exporting
+            .join()
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        match proof {
+            Proof::Sound(_) => ended.map(|()| proof),
+            Proof::Unsound { .. } => Ok(proof),
+        }
+    })
+}
+
+fn exported(reader: impl BufRead, key: Option<&str>, witness: &[Checkpoint]) -> anyhow::Result<Proof> {
+    match verify_against(reader, key, witness) {
         Ok(report) => Ok(Proof::Sound(report)),
         Err(FileError::Flawed(flaw)) => Ok(unsound(&flaw)),
-        Err(error @ FileError::Read { .. }) => Err(error).with_context(unread),
+        Err(error @ FileError::Read { .. }) => Err(error.into()),
         Err(error) => Ok(Proof::Unsound {
             row: None,
             problem: error.to_string(),

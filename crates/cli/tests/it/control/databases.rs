@@ -13,7 +13,11 @@ const TOOL: &str = "database.lifecycle";
 
 /// A bench with a server of databases. The name of a database is the test's own: all tests share one cluster.
 fn bench(home: &Database) -> Bench {
-    Bench::new().config(&format!("database_lifecycle: {{url: '{}'}}\n", home.url))
+    serving(Bench::new(), home)
+}
+
+fn serving(bench: Bench, home: &Database) -> Bench {
+    bench.config(&format!("database_lifecycle: {{url: '{}'}}\n", home.url))
 }
 
 fn wanted(action: &str, name: &str) -> Value {
@@ -45,58 +49,60 @@ fn force(bench: &Bench, statement: &str) {
 #[test]
 fn a_database_is_made_and_dropped_by_approval_and_described_without() {
     let Some(cluster) = cluster() else { return };
-    let home = cluster.database();
-    let bench = bench(&home);
-    let name = own(&home, "Shop-1");
-    let mut server = Server::start(&bench);
+    Bench::wherever(|bench| {
+        let home = cluster.database();
+        let bench = serving(bench, &home);
+        let name = own(&home, "Shop-1");
+        let mut server = Server::start(&bench);
 
-    let id = server.call_later(TOOL, wanted("create", &name));
-    let (question, details) = approve(&bench);
-    assert_eq!(details["command"], format!("create database {name} of default in dev"));
-    let (made, is_error) = heard(&mut server, id);
-    assert!(!is_error, "{made}");
-    let mut expected = json!({
-        "status": "ok", "request_id": question, "approval_state": "applied", "environment": "dev", "message": "applied",
-        "action": "create", "database_name": name, "applied": true, "exists": true, "owned_by_project": true,
-        "owner_project_id": "default", "dry_run": false,
+        let id = server.call_later(TOOL, wanted("create", &name));
+        let (question, details) = approve(&bench);
+        assert_eq!(details["command"], format!("create database {name} of default in dev"));
+        let (made, is_error) = heard(&mut server, id);
+        assert!(!is_error, "{made}");
+        let mut expected = json!({
+            "status": "ok", "request_id": question, "approval_state": "applied", "environment": "dev", "message": "applied",
+            "action": "create", "database_name": name, "applied": true, "exists": true, "owned_by_project": true,
+            "owner_project_id": "default", "dry_run": false,
+        });
+        assert_eq!(made, expected);
+        assert!(exists(cluster, &home, &name));
+        assert_eq!(bench.approval_state(&question), "applied");
+
+        // Looking asks nobody, and the same again finds nothing to do.
+        let (described, _) = act(&mut server, TOOL, wanted("describe", &name));
+        for (field, value) in [
+            ("request_id", Value::Null),
+            ("approval_state", Value::Null),
+            ("message", json!("described")),
+            ("action", json!("describe")),
+            ("applied", json!(false)),
+        ] {
+            expected[field] = value;
+        }
+        assert_eq!(described, expected);
+        let (again, _) = act(&mut server, TOOL, wanted("create", &name));
+        assert_eq!(
+            (&again["message"], &again["applied"]),
+            (&json!("idempotent_replay"), &json!(false))
+        );
+
+        let mut dry = wanted("delete", &name);
+        dry["dry_run"] = json!(true);
+        let (dry, _) = act(&mut server, TOOL, dry);
+        assert_eq!((&dry["message"], &dry["dry_run"]), (&json!("dry_run"), &json!(true)));
+        assert!(exists(cluster, &home, &name));
+
+        let (dropped, is_error) = approved(&bench, &mut server, TOOL, wanted("delete", &name));
+        assert!(!is_error, "{dropped}");
+        assert_eq!((&dropped["applied"], &dropped["exists"]), (&json!(true), &json!(false)));
+        assert!(!exists(cluster, &home, &name));
+        assert_eq!((ends(&bench), rows(&bench)), (vec!["applied".to_owned(); 2], 0));
+        let (gone, _) = act(&mut server, TOOL, wanted("delete", &name));
+        assert_eq!(gone["error_code"], "NOT_FOUND");
+        server.end();
+        bench.prove();
     });
-    assert_eq!(made, expected);
-    assert!(exists(cluster, &home, &name));
-    assert_eq!(bench.approval_state(&question), "applied");
-
-    // Looking asks nobody, and the same again finds nothing to do.
-    let (described, _) = act(&mut server, TOOL, wanted("describe", &name));
-    for (field, value) in [
-        ("request_id", Value::Null),
-        ("approval_state", Value::Null),
-        ("message", json!("described")),
-        ("action", json!("describe")),
-        ("applied", json!(false)),
-    ] {
-        expected[field] = value;
-    }
-    assert_eq!(described, expected);
-    let (again, _) = act(&mut server, TOOL, wanted("create", &name));
-    assert_eq!(
-        (&again["message"], &again["applied"]),
-        (&json!("idempotent_replay"), &json!(false))
-    );
-
-    let mut dry = wanted("delete", &name);
-    dry["dry_run"] = json!(true);
-    let (dry, _) = act(&mut server, TOOL, dry);
-    assert_eq!((&dry["message"], &dry["dry_run"]), (&json!("dry_run"), &json!(true)));
-    assert!(exists(cluster, &home, &name));
-
-    let (dropped, is_error) = approved(&bench, &mut server, TOOL, wanted("delete", &name));
-    assert!(!is_error, "{dropped}");
-    assert_eq!((&dropped["applied"], &dropped["exists"]), (&json!(true), &json!(false)));
-    assert!(!exists(cluster, &home, &name));
-    assert_eq!((ends(&bench), rows(&bench)), (vec!["applied".to_owned(); 2], 0));
-    let (gone, _) = act(&mut server, TOOL, wanted("delete", &name));
-    assert_eq!(gone["error_code"], "NOT_FOUND");
-    server.end();
-    bench.prove();
 }
 
 #[test]

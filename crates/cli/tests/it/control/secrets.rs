@@ -28,10 +28,13 @@ struct World {
 
 impl World {
     fn new() -> Self {
+        Self::around(Bench::new())
+    }
+
+    fn around(bench: Bench) -> Self {
         let (github, kubernetes) = (GitHub::start(), Kubernetes::start());
         github.environment(SHOP, "dev");
         kubernetes.namespace("shop-dev");
-        let bench = Bench::new();
         let kubeconfig = kubernetes.kubeconfig(&bench.dir("cluster"));
         let bench = bench.config(&format!(
             "github: {{api_url: '{}', token: {TOKEN}}}\nkubernetes: {{kubeconfig: '{}'}}\n",
@@ -90,66 +93,68 @@ fn found_below(folder: &Path, text: &str) -> Option<String> {
 
 #[test]
 fn a_given_value_is_in_both_systems_and_nowhere_else() {
-    let world = World::new();
-    let bench = &world.bench;
-    let mut server = Server::start(bench);
-    let arguments = with(wanted("provided"), "secret_value", VALUE);
-    // Refused first, with the value in hand: the arguments are wrong, the answer must not repeat them.
-    let (refused, _) = act(&mut server, TOOL, with(arguments.clone(), "repository", "nowhere"));
-    assert_eq!(refused["error_code"], "INVALID_ARGUMENTS");
-    // Then a failure on the way.
-    world
-        .kubernetes
-        .next("PATCH", "/database", Fault::status(500, "not now"));
-    let (failed, _) = approved(bench, &mut server, TOOL, arguments.clone());
-    assert_eq!(failed["error_code"], "UPSTREAM_ERROR", "{failed}");
-    assert_eq!(found_below(&bench.state(), VALUE), None, "sealed while it waits");
-    let id = server.call_later(TOOL, arguments);
-    let (question, details) = approve(bench);
-    let (done, is_error) = heard(&mut server, id);
-    assert!(!is_error, "{done}");
-    assert_eq!(
-        done,
-        json!({
-            "status": "ok", "request_id": question, "approval_state": "applied", "environment": "dev",
-            "message": "applied", "github_secret": NAME, "kubernetes_ref": "shop-dev/database#value",
-            "policy": "provided", "idempotency_key": null, "reused": false, "dry_run": false,
-        })
-    );
-    assert_eq!(details["github"], "octo/shop (dev) DB_PASSWORD");
-    assert_eq!(details["kubernetes"], "shop-dev/database#value");
-    assert_eq!(world.at_github().as_deref(), Some(VALUE.as_bytes()));
-    assert_eq!(world.at_kubernetes().as_deref(), Some(VALUE.as_bytes()));
+    Bench::wherever(|bench| {
+        let world = World::around(bench);
+        let bench = &world.bench;
+        let mut server = Server::start(bench);
+        let arguments = with(wanted("provided"), "secret_value", VALUE);
+        // Refused first, with the value in hand: the arguments are wrong, the answer must not repeat them.
+        let (refused, _) = act(&mut server, TOOL, with(arguments.clone(), "repository", "nowhere"));
+        assert_eq!(refused["error_code"], "INVALID_ARGUMENTS");
+        // Then a failure on the way.
+        world
+            .kubernetes
+            .next("PATCH", "/database", Fault::status(500, "not now"));
+        let (failed, _) = approved(bench, &mut server, TOOL, arguments.clone());
+        assert_eq!(failed["error_code"], "UPSTREAM_ERROR", "{failed}");
+        assert_eq!(found_below(&bench.state(), VALUE), None, "sealed while it waits");
+        let id = server.call_later(TOOL, arguments);
+        let (question, details) = approve(bench);
+        let (done, is_error) = heard(&mut server, id);
+        assert!(!is_error, "{done}");
+        assert_eq!(
+            done,
+            json!({
+                "status": "ok", "request_id": question, "approval_state": "applied", "environment": "dev",
+                "message": "applied", "github_secret": NAME, "kubernetes_ref": "shop-dev/database#value",
+                "policy": "provided", "idempotency_key": null, "reused": false, "dry_run": false,
+            })
+        );
+        assert_eq!(details["github"], "octo/shop (dev) DB_PASSWORD");
+        assert_eq!(details["kubernetes"], "shop-dev/database#value");
+        assert_eq!(world.at_github().as_deref(), Some(VALUE.as_bytes()));
+        assert_eq!(world.at_kubernetes().as_deref(), Some(VALUE.as_bytes()));
 
-    let told = [&refused, &failed, &done, &details].map(Value::to_string).join("\n");
-    let shown = |arguments: &[&str]| {
-        let output = bench.command().args(arguments).output().unwrap();
-        assert!(output.status.success(), "{arguments:?}: {output:?}");
-        format!(
-            "{}{}",
-            String::from_utf8_lossy(&output.stdout),
-            String::from_utf8_lossy(&output.stderr)
-        )
-    };
-    let record = shown(&["audit", "query", "--kind", "event", "--json"]);
-    assert!(record.contains(TOOL) && record.contains("[redacted]"));
-    let exported = shown(&["audit", "export"]);
-    let approvals = shown(&["approvals", "show", &question, "--json"]);
-    assert_eq!(
-        found_below(&bench.state(), VALUE),
-        None,
-        "database and log, while they are in use"
-    );
-    server.end();
-    for text in [told, record, exported, approvals, server.stderr()] {
-        assert!(!text.contains(VALUE), "{text}");
-    }
-    assert_eq!(found_below(&bench.state(), VALUE), None);
-    assert_eq!(
-        bench.count("SELECT count(*) FROM secret_syncs WHERE sealed_value IS NOT NULL"),
-        0
-    );
-    bench.prove();
+        let told = [&refused, &failed, &done, &details].map(Value::to_string).join("\n");
+        let shown = |arguments: &[&str]| {
+            let output = bench.command().args(arguments).output().unwrap();
+            assert!(output.status.success(), "{arguments:?}: {output:?}");
+            format!(
+                "{}{}",
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr)
+            )
+        };
+        let record = shown(&["audit", "query", "--kind", "event", "--json"]);
+        assert!(record.contains(TOOL) && record.contains("[redacted]"));
+        let exported = shown(&["audit", "export"]);
+        let approvals = shown(&["approvals", "show", &question, "--json"]);
+        assert_eq!(
+            found_below(&bench.state(), VALUE),
+            None,
+            "database and log, while they are in use"
+        );
+        server.end();
+        for text in [told, record, exported, approvals, server.stderr()] {
+            assert!(!text.contains(VALUE), "{text}");
+        }
+        assert_eq!(found_below(&bench.state(), VALUE), None);
+        assert_eq!(
+            bench.count("SELECT count(*) FROM secret_syncs WHERE sealed_value IS NOT NULL"),
+            0
+        );
+        bench.prove();
+    });
 }
 
 #[test]
@@ -186,6 +191,41 @@ fn a_failure_half_way_ends_with_the_same_value_in_both_when_the_call_is_repeated
     approved(&world.bench, &mut server, TOOL, wanted("random"));
     assert_ne!(world.at_github(), Some(first));
     assert_eq!(world.at_github(), world.at_kubernetes());
+}
+
+#[test]
+fn what_one_node_left_half_way_another_finishes_with_the_same_value() {
+    let Some(bench) = Bench::on_postgres() else { return };
+    let mut world = World::around(bench);
+    let mut server = Server::start(&world.bench);
+    world
+        .kubernetes
+        .next("PATCH", "/database", Fault::status(500, "not now"));
+    let (failed, _) = approved(&world.bench, &mut server, TOOL, wanted("random"));
+    assert_eq!(failed["error_code"], "UPSTREAM_ERROR", "{failed}");
+    let first = world.at_github().expect("GitHub has it");
+    server.end();
+
+    let key = world.bench.state().join("nodes-key");
+    let other = world.bench.path("other-state");
+    fs::create_dir(&other).unwrap();
+    world.bench = world.bench.env("COUNTERSIGN_STATE_DIR", &other);
+    let mut server = Server::start(&world.bench);
+    let id = server.request("tools/list", json!({}));
+    let listed = server.answer(id).to_string();
+    assert!(!listed.contains(TOOL), "a node without the key cannot do it right");
+    server.end();
+    assert!(server.stderr().contains("`nodes-key`"), "{}", server.stderr());
+
+    fs::copy(key, other.join("nodes-key")).unwrap();
+    let mut server = Server::start(&world.bench);
+    let (done, is_error) = approved(&world.bench, &mut server, TOOL, wanted("random"));
+    assert!(!is_error, "{done}");
+    assert_eq!(
+        (world.at_github(), world.at_kubernetes()),
+        (Some(first.clone()), Some(first))
+    );
+    assert_eq!(world.writes(), 1);
 }
 
 #[test]

@@ -126,7 +126,7 @@ fn an_issue_that_is_deleted_takes_back_what_waits_for_it_and_sets_off_nothing_mo
 fn what_somebody_else_does_to_labels_while_a_run_is_put_up_for_review_is_kept() {
     let github = GitHub::start();
     github.issue(SHOP, 7, &["run:dev", "stale"]);
-    let bench = with_agent(&github, "dev");
+    let bench = with_agent(Bench::new(), &github, "dev");
     let serving = Serving::start(&bench);
     github.meanwhile("PUT", "/labels", |github| {
         github.label_by("ana", SHOP, 7, &["urgent"], &["stale"]);

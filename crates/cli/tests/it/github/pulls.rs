@@ -73,7 +73,7 @@ fn a_pull_request_that_is_told_of_behind_the_end_of_its_run_is_put_up_for_review
     let github = GitHub::start();
     github.issue(SHOP, 7, &["run:dev"]);
     github.pull_request(SHOP, 8, "Fixes #7", &[]);
-    let bench = with_agent(&github, "dev");
+    let bench = with_agent(Bench::new(), &github, "dev");
     let serving = Serving::start(&bench);
     deliver(&serving, &github.labeled("d-1", SHOP, 7, "run:dev", "ana"));
     until("the labels stay", || github.labels(SHOP, 7) == ["state:in-review"]);
@@ -113,7 +113,7 @@ fn a_pull_request_that_is_told_of_behind_the_end_of_its_run_is_put_up_for_review
 fn a_reviewer_is_asked_for_with_a_label_of_the_pull_request() {
     let github = GitHub::start();
     github.pull_request(SHOP, 8, "no issue", &["need:reviewer", "run:dev"]);
-    let bench = with_agent(&github, "reviewer");
+    let bench = with_agent(Bench::new(), &github, "reviewer");
     let serving = Serving::start(&bench);
     let by_bot = github.pulled("p-0", SHOP, 8, "labeled", SHOP, "agent[bot]");
     assert_eq!(deliver(&serving, &by_bot), (200, "ignored".to_owned()));

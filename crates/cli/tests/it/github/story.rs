@@ -120,7 +120,7 @@ fn two_reviews(github: &GitHub, bench: &Bench, web: &Web) {
 #[test]
 fn every_event_of_the_minimal_set_is_written_by_a_real_path_with_all_its_fields() {
     let github = GitHub::start();
-    let bench = with_agent(&github, "dev");
+    let bench = with_agent(Bench::new(), &github, "dev");
     let web = Web::serve(&bench);
     a_development(&github, &bench, &web);
     let correlation = an_operation(&github, &bench, &web);

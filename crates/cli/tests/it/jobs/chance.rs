@@ -42,7 +42,7 @@ fn play(dice: &mut Dice) {
     ][dice.roll(4) as usize];
     let more = match player {
         Player::CodexExec => "approval_policy: {mode: never}\n",
-        Player::CodexAppServer | Player::Claude | Player::Acp => "",
+        Player::CodexAppServer | Player::Claude | Player::Acp | Player::Opencode => "",
     };
     println!("{player:?} {prompt}");
     let Some(mut stage) = Stage::set_with(player, more) else {

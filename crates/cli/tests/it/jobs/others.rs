@@ -104,3 +104,21 @@ fn an_agent_behind_the_client_protocol_asks_is_answered_and_interrupted() {
     assert_eq!(ended["output"]["error"]["code"], json!("CANCELLED"));
     stage.close(&ended);
 }
+
+#[test]
+fn what_opencode_wants_to_run_is_decided_at_the_terminal() {
+    let Some(mut stage) = Stage::set(Player::Opencode) else {
+        return;
+    };
+    let mut last = json!(null);
+    for (answer, name) in [("approve", "allowed"), ("deny", "denied")] {
+        let job = stage.start(&format!("[[shell touch {name}]]"));
+        // It takes its time to begin.
+        stage.until(&job, "running");
+        let details = stage.decide(answer);
+        assert_eq!(details["command"], format!("touch {name}"), "{details}");
+        last = stage.until_ended(&job);
+        assert_eq!(stage.bench.work().join(name).exists(), answer == "approve", "{last}");
+    }
+    stage.close(&last);
+}

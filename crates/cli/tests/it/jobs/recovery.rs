@@ -78,8 +78,15 @@ fn a_lost_agent_is_taken_up_where_it_was() {
             let Some((stage, job)) = cut(player, moment, Victim::Agent) else {
                 return;
             };
+            eventually("the loss is recorded", || stage.recorded("job.process.crashed") > 0);
+            let crashes = stage.recorded("job.process.crashed");
             let lines = ends(stage, &job);
             assert_eq!(count(&lines, "session-recovering"), 1, "{lines:?}");
+            let kinds: Vec<_> = lines.iter().filter_map(|line| line["type"].as_str()).collect();
+            let crashed = kinds.iter().position(|kind| *kind == "process-crashed");
+            let restarted = kinds.iter().position(|kind| *kind == "process-restarted");
+            assert!(crashed.is_some() && crashed < restarted, "{kinds:?}");
+            assert_eq!((crashes, count(&lines, "process-crashed")), (1, 1), "{kinds:?}");
         }
     }
 }

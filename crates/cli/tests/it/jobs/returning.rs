@@ -2,12 +2,14 @@
 //! decided by people, and ends with the job.
 
 use std::fs;
+use std::path::Path;
 
 use serde_json::{Value, json};
 
 use super::stage::{Player, Stage, eventually};
 use super::{shown, start, told, until, until_gone};
 use crate::bench::Bench;
+use crate::client::Server;
 use crate::web::{Web, legacy};
 
 /// An agent that writes down what it was given, and waits.
@@ -19,7 +21,10 @@ sleep 300
 "#;
 
 fn keeper(more: &str) -> Bench {
-    let bench = Bench::new();
+    keeping(Bench::new(), more)
+}
+
+fn keeping(bench: Bench, more: &str) -> Bench {
     let agent = bench.program("keeper.sh", KEEPER);
     let config = format!(
         "agents:\n  - name: mine\n    command: ['{}']\n    \
@@ -151,30 +156,32 @@ fn what_a_real_agent_does_through_us_is_approved_and_recorded_with_its_job() {
 
 #[test]
 fn a_jobs_token_is_the_jobs_alone_and_ends_with_it() {
-    let bench = keeper("");
-    let web = Web::serve(&bench);
-    let job = start(&bench, "keep", &[]);
-    let (url, token) = given(&bench);
-    assert!(url.starts_with("http://127.0.0.1:") && url.ends_with("/mcp"), "{url}");
-    let (status, answer) = call(&web, &token, "execute_process", json!({"file": "ls", "args": []}));
-    assert_eq!(status, 200, "{answer}");
-    assert_eq!(answer["result"]["structuredContent"]["status"], "ok", "{answer}");
-    // Agents that start agents would never end.
-    let (_, refused) = call(&web, &token, "start-task", json!({"agent": "mine", "prompt": "x"}));
-    assert_eq!(refused["error"]["data"]["errorCode"], "UNKNOWN_TOOL", "{refused}");
-    told(&bench, &["jobs", "interrupt", &job]);
-    until(&bench, &job, "cancelled");
-    eventually("the token is revoked", || tokens_in_force(&bench) == 0);
-    eventually("the token is refused", || {
-        call(&web, &token, "execute_process", json!({"file": "ls"})).0 == 401
+    Bench::wherever(|bench| {
+        let bench = keeping(bench, "");
+        let web = Web::serve(&bench);
+        let job = start(&bench, "keep", &[]);
+        let (url, token) = given(&bench);
+        assert!(url.starts_with("http://127.0.0.1:") && url.ends_with("/mcp"), "{url}");
+        let (status, answer) = call(&web, &token, "execute_process", json!({"file": "ls", "args": []}));
+        assert_eq!(status, 200, "{answer}");
+        assert_eq!(answer["result"]["structuredContent"]["status"], "ok", "{answer}");
+        // Agents that start agents would never end.
+        let (_, refused) = call(&web, &token, "start-task", json!({"agent": "mine", "prompt": "x"}));
+        assert_eq!(refused["error"]["data"]["errorCode"], "UNKNOWN_TOOL", "{refused}");
+        told(&bench, &["jobs", "interrupt", &job]);
+        until(&bench, &job, "cancelled");
+        eventually("the token is revoked", || tokens_in_force(&bench) == 0);
+        eventually("the token is refused", || {
+            call(&web, &token, "execute_process", json!({"file": "ls"})).0 == 401
+        });
+        for file in fs::read_dir(bench.state()).unwrap().flatten() {
+            let kept = fs::read(file.path()).unwrap_or_default();
+            let is_there = kept.windows(token.len()).any(|part| part == token.as_bytes());
+            assert!(!is_there, "the token itself is kept in {:?}", file.path());
+        }
+        web.stop();
+        bench.prove();
     });
-    for file in fs::read_dir(bench.state()).unwrap().flatten() {
-        let kept = fs::read(file.path()).unwrap_or_default();
-        let is_there = kept.windows(token.len()).any(|part| part == token.as_bytes());
-        assert!(!is_there, "the token itself is kept in {:?}", file.path());
-    }
-    web.stop();
-    bench.prove();
 }
 
 #[test]
@@ -261,21 +268,112 @@ fn an_interrupted_job_takes_its_commands_and_questions_with_it() {
 
 #[test]
 fn a_token_that_a_killed_server_gave_is_refused_by_the_next_and_the_job_gets_another() {
-    let bench = keeper("");
-    let mut web = Web::serve(&bench);
-    let job = start(&bench, "keep", &[]);
-    let (_, old) = given(&bench);
-    until(&bench, &job, "running");
-    web.kill();
-    let web = Web::serve(&bench);
-    assert_eq!(call(&web, &old, "execute_process", json!({"file": "ls"})).0, 401);
-    let (_, new) = given(&bench);
-    assert_ne!(new, old);
-    assert_eq!(call(&web, &new, "execute_process", json!({"file": "ls"})).0, 200);
-    assert_eq!(tokens_in_force(&bench), 1);
-    told(&bench, &["jobs", "interrupt", &job]);
-    until(&bench, &job, "cancelled");
-    eventually("none stays in force", || tokens_in_force(&bench) == 0);
+    Bench::wherever(|bench| {
+        let bench = keeping(bench, "");
+        let mut web = Web::serve(&bench);
+        let job = start(&bench, "keep", &[]);
+        let (_, old) = given(&bench);
+        until(&bench, &job, "running");
+        web.kill();
+        let web = Web::serve(&bench);
+        assert_eq!(call(&web, &old, "execute_process", json!({"file": "ls"})).0, 401);
+        let (_, new) = given(&bench);
+        assert_ne!(new, old);
+        assert_eq!(call(&web, &new, "execute_process", json!({"file": "ls"})).0, 200);
+        assert_eq!(tokens_in_force(&bench), 1);
+        told(&bench, &["jobs", "interrupt", &job]);
+        until(&bench, &job, "cancelled");
+        eventually("none stays in force", || tokens_in_force(&bench) == 0);
+    });
+}
+
+/// A certificate that no agent trusts.
+fn with_tls() -> String {
+    let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../server/tests/data");
+    let file = |name: &str| data.join(name).display().to_string();
+    format!("tls: {{cert: '{}', key: '{}'}}\n", file("cert.pem"), file("key.pem"))
+}
+
+/// What one agent does through us is run and recorded with its job.
+fn comes_back(player: Player, tool: &str, more: &str) {
+    let Some(mut stage) = Stage::set_with(player, &format!("approval_policy: {{mode: never}}\n{more}")) else {
+        return;
+    };
+    let job = stage.start(&format!(r#"[[tool {tool} {{"file": "touch", "args": ["made"]}}]]"#));
+    let ended = stage.until(&job, "completed");
+    assert!(stage.bench.work().join("made").exists(), "{player:?}: {ended}");
+    let query = "SELECT correlation_id FROM jobs";
+    let correlation: String = stage.bench.database().query_row(query, [], |row| row.get(0)).unwrap();
+    let kinds = story(&stage.bench, &correlation);
+    for kind in ["job.started", "command.received", "command.completed", "job.completed"] {
+        assert!(
+            kinds.iter().any(|it| it == kind),
+            "{player:?}: {kind} is missing: {kinds:?}"
+        );
+    }
+    stage.close(&ended);
+}
+
+#[test]
+fn agents_of_every_driver_come_back_to_us() {
+    comes_back(Player::CodexExec, "mcp__countersign/execute_process", "");
+    comes_back(Player::Acp, "mcp__countersign/execute_process", "");
+    comes_back(Player::Opencode, "countersign_execute_process", "");
+}
+
+#[test]
+fn agents_come_back_to_a_server_whose_certificate_they_do_not_trust() {
+    comes_back(Player::Claude, "mcp__countersign__execute_process", &with_tls());
+    comes_back(Player::CodexAppServer, "mcp__countersign/execute_process", &with_tls());
+}
+
+#[test]
+fn a_job_of_a_process_without_a_door_comes_back_through_the_server_beside_it() {
+    for more in [String::new(), with_tls()] {
+        let bench = keeper(&more);
+        // It knows no agents, so the job is looked after by the other.
+        let alone = bench.file("alone.yaml", format!("command_policy: {{path: /nonexistent}}\n{more}"));
+        let arguments = ["--listen", "127.0.0.1:0", "--config", alone.to_str().unwrap()];
+        let web = Web::serve_with(&bench, &arguments);
+        let mut client = Server::start(&bench);
+        let id = client.call_later("start-task", json!({"agent": "mine", "prompt": "keep"}));
+        let accepted = client.answer(id)["result"]["structuredContent"].clone();
+        let job = accepted["jobId"].as_str().unwrap().to_owned();
+        let (url, token) = given(&bench);
+        assert_eq!(url, format!("http://{}/mcp", web.address()));
+        let (status, answer) = call(&web, &token, "command_status", json!({"request_id": "none"}));
+        assert_eq!(status, 200, "{answer}");
+        assert!(answer.to_string().contains("NOT_FOUND"), "{answer}");
+        told(&bench, &["jobs", "interrupt", &job]);
+        until(&bench, &job, "cancelled");
+        eventually("the token is refused", || {
+            call(&web, &token, "command_status", json!({"request_id": "none"})).0 == 401
+        });
+        client.end();
+        web.stop();
+        bench.prove();
+    }
+}
+
+#[test]
+fn an_agent_that_outlives_its_server_comes_back_to_the_next_with_the_token_that_it_has() {
+    let Some(mut stage) = Stage::set_with(Player::CodexAppServer, "approval_policy: {mode: never}\n") else {
+        return;
+    };
+    let job = stage.start("[[slow 80]]");
+    stage.until(&job, "running");
+    eventually("the model is asked", || !stage.model.seen.lock().unwrap().is_empty());
+    let address = stage.address();
+    stage.kill_server();
+    stage.serve_on(&address);
+    eventually("it is taken up", || stage.recorded("job.session.recovered") == 1);
+    let word = r#"[[tool mcp__countersign/execute_process {"file": "touch", "args": ["made"]}]]"#;
+    told(&stage.bench, &["jobs", "send", &job, word]);
+    let ended = stage.until(&job, "completed");
+    assert!(stage.bench.work().join("made").exists(), "{ended}");
+    assert_eq!(stage.recorded("token.created"), 1, "it has the token of its first life");
+    eventually("the token ends with the job", || tokens_in_force(&stage.bench) == 0);
+    stage.close(&ended);
 }
 
 /// Processes that sleep for exactly this long.

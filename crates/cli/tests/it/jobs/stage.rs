@@ -23,6 +23,8 @@ pub(super) enum Player {
     Claude,
     /// Codex behind an adapter for the Agent Client Protocol.
     Acp,
+    /// An agent that speaks that protocol itself.
+    Opencode,
 }
 
 impl Player {
@@ -31,6 +33,15 @@ impl Player {
             Player::CodexAppServer | Player::CodexExec => "codex",
             Player::Claude => "claude",
             Player::Acp => "codex-acp",
+            Player::Opencode => "opencode",
+        }
+    }
+
+    /// What stands behind the program.
+    fn arguments(self) -> &'static str {
+        match self {
+            Player::Opencode => ", acp",
+            Player::CodexAppServer | Player::CodexExec | Player::Claude | Player::Acp => "",
         }
     }
 
@@ -39,7 +50,7 @@ impl Player {
             Player::CodexAppServer => "codex-app-server",
             Player::CodexExec => "codex-exec",
             Player::Claude => "claude-stream",
-            Player::Acp => "acp",
+            Player::Acp | Player::Opencode => "acp",
         }
     }
 }
@@ -67,15 +78,16 @@ impl Stage {
         let home = room(&bench, "agent-home");
         let temporary = room(&bench, "agent-tmp");
         let model = match player {
-            Player::Claude => messages::start(),
+            Player::Claude | Player::Opencode => messages::start(),
             Player::CodexAppServer | Player::CodexExec | Player::Acp => responses::start(),
         };
         let environment = match player {
             Player::Claude => installed::claude_environment(&model, &home),
             Player::Acp => installed::codex_acp_environment(&home),
+            Player::Opencode => installed::opencode_environment(&model, &home),
             Player::CodexAppServer | Player::CodexExec => vec![("CODEX_HOME", home.display().to_string())],
         };
-        if player != Player::Claude {
+        if !matches!(player, Player::Claude | Player::Opencode) {
             fs::write(home.join("config.toml"), installed::codex_configuration(&model)).unwrap();
         }
         let environment = environment
@@ -84,9 +96,10 @@ impl Stage {
             .chain([("TMPDIR", temporary.display().to_string())])
             .map(|(name, value)| format!("{name}: '{value}'"));
         let config = format!(
-            "agents:\n  - name: codex\n    driver: {}\n    command: ['{}']\n    env: {{{}}}\n{more}",
+            "agents:\n  - name: codex\n    driver: {}\n    command: ['{}'{}]\n    env: {{{}}}\n{more}",
             player.driver(),
             installed::program(player.program()).display(),
+            player.arguments(),
             environment.collect::<Vec<_>>().join(", ")
         );
         let mut stage = Stage {
@@ -102,9 +115,19 @@ impl Stage {
 
     /// A server, as after a restart.
     pub(super) fn serve(&mut self) {
-        let web = Web::serve(&self.bench);
+        self.serve_on("127.0.0.1:0");
+    }
+
+    /// A server where another was.
+    pub(super) fn serve_on(&mut self, address: &str) {
+        let web = Web::serve_with(&self.bench, &["--listen", address]);
         self.session = web.session(json!({}));
         self.web = Some(web);
+    }
+
+    /// Where the server listens.
+    pub(super) fn address(&self) -> String {
+        self.web.as_ref().unwrap().address().to_owned()
     }
 
     /// Ends the server the hard way.

@@ -23,6 +23,18 @@ pub fn is_secret_name(name: &str) -> bool {
     found || before.eq_ignore_ascii_case("auth")
 }
 
+/// Whether a field of this name tells how many tokens a model took, as `tokenUsage` and `token_usage` do. It is
+/// a secret's name all the same: only its numbers are harmless.
+pub(super) fn counts_tokens(name: &str) -> bool {
+    let mut words = Words(name);
+    let mut is = |list: &[&str]| {
+        words
+            .next()
+            .is_some_and(|word| list.iter().any(|it| word.eq_ignore_ascii_case(it)))
+    };
+    is(&["token", "tokens"]) && is(&["usage"]) && Words(name).count() == 2
+}
+
 const SECRET_WORDS: &[&str] = &[
     "secrets",
     "credential",

@@ -331,3 +331,39 @@ fn secrets_among_a_calls_variables_are_known_and_others_are_not() {
         "[redacted] and [redacted], ultramarine, aXb*c+d"
     );
 }
+
+#[test]
+fn how_many_tokens_a_model_took_is_no_secret() {
+    let counts = json!({"total": {"totalTokens": 107, "inputTokens": 100}, "last": [{"outputTokens": 7}],
+        "modelContextWindow": null});
+    for name in ["tokenUsage", "token_usage", "TokenUsage", "tokens-usage"] {
+        let said = json!({"params": {(name): counts}});
+        assert_eq!(plain().redact_json(&said), said, "{name}");
+    }
+    for name in ["token", "usageToken", "token_usage_key", "myTokenUsage", "secretUsage"] {
+        let redacted = plain().redact_json(&json!({(name): {"total": 107}}));
+        assert!(!redacted.to_string().contains("107"), "{name}: {redacted}");
+    }
+}
+
+#[test]
+fn nothing_but_numbers_survives_where_tokens_are_counted() {
+    let mut dice = Dice(0xc0de);
+    for round in 0..5_000 {
+        let secret = dice.letters(24);
+        let pin = 1_000_000_000 + dice.roll(1_000_000_000);
+        let hidden = match dice.roll(5) {
+            0 => json!(secret),
+            1 => json!([1, secret]),
+            2 => json!({"total": secret}),
+            3 => json!({"total": {"note": [secret]}, "n": 2}),
+            _ => json!({"last": {"accessToken": secret, "password": pin}}),
+        };
+        let name = ["tokenUsage", "token_usage"][dice.roll(2)];
+        let said = json!({"raw": {"method": "thread/tokenUsage/updated", (name): {"count": 42, "more": hidden}}});
+        let redacted = plain().redact_json(&said).to_string();
+        assert!(!redacted.contains(&secret), "round {round}: {redacted}");
+        assert!(!redacted.contains(&pin.to_string()), "round {round}: {redacted}");
+        assert!(redacted.contains("42"), "round {round}: {redacted}");
+    }
+}

@@ -38,7 +38,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// What is taken up at once.
 const AT_ONCE: usize = 32;
 /// For how long a thing is kept from other processes. Where working on it takes longer, both may do it, and
-/// one of them writes it down.
+/// the one that still has it writes it down.
 const LEASE_TIME: Duration = Duration::from_secs(20);
 /// Time before the second try; it doubles up to the longest.
 const RETRY_FIRST: Duration = Duration::from_secs(1);
@@ -60,6 +60,8 @@ pub trait Policies: Send + Sync + 'static {
 
 pub struct Clerk {
     parts: ClerkParts,
+    /// What leases know it by. Random: a process id may be another's on another node.
+    holder: String,
 }
 
 pub struct ClerkParts {
@@ -139,7 +141,8 @@ enum Outcome {
 
 impl Clerk {
     pub fn new(parts: ClerkParts) -> Arc<Self> {
-        Arc::new(Self { parts })
+        let holder = format!("clerk:{}", parts.ids.event());
+        Arc::new(Self { parts, holder })
     }
 
     /// Works for as long as the process lives.
@@ -254,7 +257,7 @@ impl Clerk {
         let change = Change {
             leases: vec![LeaseChange::Take {
                 name: name.to_owned(),
-                holder: self.holder(),
+                holder: self.holder.clone(),
                 now: self.now(),
                 time: LEASE_TIME,
             }],
@@ -267,17 +270,13 @@ impl Clerk {
         let change = Change {
             leases: vec![LeaseChange::Return {
                 name: name.to_owned(),
-                holder: self.holder(),
+                holder: self.holder.clone(),
             }],
             ..Change::default()
         };
         if let Err(error) = self.parts.record.commit(change).await {
             tracing::debug!(%error, name, "a lease was not given back; it ends by itself");
         }
-    }
-
-    fn holder(&self) -> String {
-        format!("clerk:{}", std::process::id())
     }
 
     /// The runs of an issue or a pull request, the newest first.

@@ -8,6 +8,8 @@ use crate::github::labels::LabelChange;
 use crate::github::message::{KeptMessage, marker, render};
 use crate::github::vocabulary::{DISCUSSION, IN_REVIEW, Trigger};
 use crate::github::{IssueRef, Repository, Trouble};
+use crate::ids::RunId;
+use crate::lease::LeaseChange;
 use crate::run::lifecycle::RunStatus;
 use crate::run::state::Run;
 
@@ -27,7 +29,7 @@ impl Clerk {
             Vec::new()
         });
         for (run, kept) in untold {
-            let name = format!("message:{}", run.id);
+            let name = lease(&run.id);
             if !self.take_lease(&name).await {
                 continue;
             }
@@ -159,12 +161,21 @@ impl Clerk {
         Ok(())
     }
 
+    /// Writes down what GitHub shows, unless somebody else has told of the run meanwhile: theirs is newer.
     async fn keep(&self, next: KeptMessage, events: Vec<crate::audit::event::Draft>) -> Result<(), RecordError> {
         let change = Change {
             events,
+            leases: vec![LeaseChange::Has {
+                name: lease(&next.run_id),
+                holder: self.holder.clone(),
+            }],
             messages: vec![next],
             ..Change::default()
         };
         self.parts.record.commit(change).await.map(drop)
     }
+}
+
+fn lease(run: &RunId) -> String {
+    format!("message:{run}")
 }

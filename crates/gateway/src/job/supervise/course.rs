@@ -89,10 +89,14 @@ pub fn after_turn(end: &TurnEnd, behind: Behind) -> Next {
             result: result.clone(),
             error: None,
         }),
-        (TurnEnd::Completed { .. } | TurnEnd::Interrupted | TurnEnd::Failed { .. }, Wish::TimeOut) => {
-            Next::End(Ending::timed_out())
+        (
+            TurnEnd::Completed { .. } | TurnEnd::Interrupted | TurnEnd::Failed { .. } | TurnEnd::Crashed { .. },
+            Wish::TimeOut,
+        ) => Next::End(Ending::timed_out()),
+        (TurnEnd::Interrupted | TurnEnd::Failed { .. } | TurnEnd::Crashed { .. }, Wish::Interrupt) => {
+            Next::End(Ending::cancelled())
         }
-        (TurnEnd::Interrupted | TurnEnd::Failed { .. }, Wish::Interrupt) => Next::End(Ending::cancelled()),
+        (TurnEnd::Crashed { message, .. }, Wish::None) => after_loss(message, behind),
         (TurnEnd::Interrupted, Wish::None) => once_more("the agent broke off its turn", behind),
         (TurnEnd::Failed { message, retryable }, Wish::None) => match (retryable, behind.limited_until) {
             (_, Some(until)) => Next::PauseUntil {
@@ -112,6 +116,11 @@ pub fn after_loss(how: &str, behind: Behind) -> Next {
         (Wish::Interrupt, _) => Next::End(Ending::cancelled()),
         (Wish::None, Some(until)) => Next::PauseUntil {
             until,
+            why: how.to_owned(),
+        },
+        // What killed a process once has mostly passed; whoever dies again waits as after any failure.
+        (Wish::None, None) if behind.retries == 0 => Next::TryAgain {
+            pause: limits::JOB_RESTART_PAUSE,
             why: how.to_owned(),
         },
         (Wish::None, None) => once_more(how, behind),
@@ -194,6 +203,14 @@ mod tests {
         }
     }
 
+    fn crashed() -> TurnEnd {
+        TurnEnd::Crashed {
+            message: "gone".to_owned(),
+            status: None,
+            signal: Some(9),
+        }
+    }
+
     fn step(next: &Next) -> Option<JobStep> {
         match next {
             Next::End(ending) => Some(ending.step),
@@ -213,6 +230,9 @@ mod tests {
             (failed(true), Wish::None, None),
             (failed(false), Wish::None, Some(JobStep::Fail)),
             (failed(true), Wish::Interrupt, Some(JobStep::Cancel)),
+            (crashed(), Wish::None, None),
+            (crashed(), Wish::Interrupt, Some(JobStep::Cancel)),
+            (crashed(), Wish::TimeOut, Some(JobStep::TimeOut)),
         ] {
             let next = after_turn(&end, behind(wish, 0));
             assert_eq!(step(&next), expected, "{end:?} {wish:?}");
@@ -239,6 +259,23 @@ mod tests {
         let last = after_turn(&failed(true), behind(Wish::None, limits::JOB_RETRIES_MAX));
         assert_eq!(step(&last), Some(JobStep::Fail));
         assert_eq!(pause_before(60), limits::JOB_RETRY_PAUSE_MAX);
+    }
+
+    #[test]
+    fn an_agent_that_is_gone_is_started_again_soon_once_and_later_after_growing_pauses() {
+        let pauses =
+            (0..limits::JOB_RETRIES_MAX).map(|retries| match after_loss("gone", behind(Wish::None, retries)) {
+                Next::TryAgain { pause, .. } => pause,
+                other => panic!("{other:?}"),
+            });
+        let expected = [
+            limits::JOB_RESTART_PAUSE,
+            limits::JOB_RETRY_PAUSE * 2,
+            limits::JOB_RETRY_PAUSE * 4,
+        ];
+        assert_eq!(pauses.collect::<Vec<_>>(), expected);
+        let last = after_loss("gone", behind(Wish::None, limits::JOB_RETRIES_MAX));
+        assert_eq!(step(&last), Some(JobStep::Fail));
     }
 
     #[test]

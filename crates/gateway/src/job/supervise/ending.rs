@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::super::event::{JobEvent, JobEventType};
+use super::super::event::JobEventType;
 use super::super::keeping::{Errand, GoneProcess, Hold, Note};
 use super::super::lifecycle::{JobStep, SessionStatus, SessionStep, SubState};
 use super::super::state::Job;
@@ -22,7 +22,7 @@ impl Follower {
     pub(super) async fn conclude(&mut self, next: Next, writing: Writing) -> Result<Option<Next>, Lost> {
         match &next {
             Next::End(ending) if ending.step == JobStep::Complete => {
-                let ended = self.ended(ending, writing.events.clone());
+                let ended = self.ended(ending, &writing);
                 match self.write(ended).await {
                     Ok(()) => Ok(Some(next)),
                     // A message came at the last moment: it is the next turn.
@@ -35,7 +35,7 @@ impl Follower {
                 }
             }
             Next::End(ending) => {
-                let ended = self.ended(ending, writing.events);
+                let ended = self.ended(ending, &writing);
                 self.write(ended).await?;
                 Ok(Some(next))
             }
@@ -58,8 +58,9 @@ impl Follower {
         Ok(notes.iter().any(waits))
     }
 
-    /// The job's end, with the session at rest, or ended where nobody can come back to it.
-    fn ended(&self, ending: &Ending, events: Vec<JobEvent>) -> Writing {
+    /// The job's end behind what is written with it, with the session at rest, or ended where nobody can come
+    /// back to it.
+    fn ended(&self, ending: &Ending, before: &Writing) -> Writing {
         let supervisor = &self.supervisor;
         let now = supervisor.parts.clock.now();
         let mut job = self
@@ -72,7 +73,8 @@ impl Follower {
         });
         job.error.clone_from(&ending.error);
         let mut writing = Writing::of(job.clone());
-        writing.events = events;
+        writing.events.clone_from(&before.events);
+        writing.drafts.clone_from(&before.drafts);
         writing.hold = Hold::Release;
         let step = match self.session.status() {
             SessionStatus::Active => Some(SessionStep::Rest),
@@ -102,7 +104,7 @@ impl Follower {
         }
         match next {
             Next::End(ending) => {
-                let ended = self.ended(&ending, Vec::new());
+                let ended = self.ended(&ending, &Writing::of(self.job.clone()));
                 self.write(ended).await
             }
             Next::TryAgain { pause, why } => {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::super::driver::{AgentEvent, AgentEventKind, Item, ItemKind, ItemPhase, ProcessMark, Usage};
+use super::super::driver::{AgentEvent, AgentEventKind, Item, ItemKind, ItemPhase, ProcessMark, TurnEnd, Usage};
 use super::super::event::{JobEventType, of_agent};
 use super::super::lifecycle::{JobStatus, JobStep, SessionStatus, SessionStep, SubState};
 use super::News;
@@ -57,17 +57,19 @@ impl Follower {
             AgentEventKind::ApprovalWithdrawn(id) => self.withdrawn(id).await,
             AgentEventKind::TurnEnded(end) => {
                 let next = course::after_turn(end, self.behind());
+                if let TurnEnd::Crashed {
+                    message,
+                    status,
+                    signal,
+                } = end
+                {
+                    self.crashed(&mut writing, (*status, *signal), message);
+                }
                 return self.conclude(next, writing).await;
             }
             AgentEventKind::Exited { status, signal } => {
                 let how = course::exit_words(*status, *signal);
-                let crashed = EventType::JobProcessCrashed;
-                let mark = self.session.process.as_ref();
-                writing
-                    .drafts
-                    .push(self.supervisor.process_draft(&self.job, crashed, mark, Some(&how)));
-                let data = json!({"status": status, "signal": signal, "reason": how});
-                writing.events.push(self.event(JobEventType::ProcessCrashed, data));
+                self.crashed(&mut writing, (*status, *signal), &how);
                 self.write(writing).await?;
                 return Ok(Some(course::after_loss(&how, self.behind())));
             }
@@ -83,6 +85,15 @@ impl Follower {
             | AgentEventKind::Unknown => self.write(writing).await?,
         }
         Ok(None)
+    }
+
+    /// The agent's process went away by itself, in front of what that did to its turn.
+    fn crashed(&self, writing: &mut Writing, (status, signal): (Option<i32>, Option<i32>), how: &str) {
+        let (kind, mark) = (EventType::JobProcessCrashed, self.session.process.as_ref());
+        let draft = self.supervisor.process_draft(&self.job, kind, mark, Some(how));
+        writing.drafts.push(draft);
+        let data = json!({"status": status, "signal": signal, "reason": how});
+        writing.events.insert(0, self.event(JobEventType::ProcessCrashed, data));
     }
 
     /// A process runs for the job; it is on record before anything is said to it.

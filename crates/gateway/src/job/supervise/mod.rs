@@ -42,12 +42,20 @@ pub(crate) use writing::told;
 
 /// How soon a job is looked at again when nobody says that something happened.
 const LOOK_EVERY: Duration = Duration::from_millis(1_000);
+/// Time between two looks at agents that are let go of while the server ends.
+const LET_GO_POLL: Duration = Duration::from_millis(10);
 /// News that a slow listener may lag behind before it misses some.
 const NEWS_KEPT: usize = 1_024;
 
 /// Port: the agents of this installation.
 pub trait Agents: Send + Sync + 'static {
+    /// For a job that begins or is taken up.
     fn find(&self, name: &str) -> Option<Agent>;
+
+    /// For what a job left, also of an agent that is offered no more.
+    fn known(&self, name: &str) -> Option<Agent> {
+        self.find(name)
+    }
 
     /// Variables that a job's agent is given besides its own, by the run that it works in.
     fn grants(&self, job: &Job) -> Pending<BTreeMap<String, String>>;
@@ -59,11 +67,15 @@ pub trait Endpoints: Send + Sync + 'static {
     /// was given is good for nothing from now on.
     fn open(&self, job: &Job) -> Pending<Option<Endpoint>>;
 
+    /// What an earlier life of the job was given stays good: its agent outlived whoever looked after it, and
+    /// knows no other. False where there is nothing to keep.
+    fn keep(&self, job: &Job) -> Pending<bool>;
+
     /// This process looks after the job no more: what its agent was given here ends, with all that was
     /// begun through it.
     fn close(&self, job: &JobId) -> Pending<()>;
 
-    /// Closes what was given to jobs that nobody looks after: their process is gone.
+    /// Closes what was given to jobs that nobody looks after, unless an agent of theirs outlived that.
     fn sweep(&self) -> Pending<()>;
 }
 
@@ -73,6 +85,10 @@ pub struct NoWayBack;
 impl Endpoints for NoWayBack {
     fn open(&self, _job: &Job) -> Pending<Option<Endpoint>> {
         Box::pin(async { None })
+    }
+
+    fn keep(&self, _job: &Job) -> Pending<bool> {
+        Box::pin(async { false })
     }
 
     fn close(&self, _job: &JobId) -> Pending<()> {
@@ -198,6 +214,26 @@ impl Supervisor {
     /// The jobs that are followed here.
     pub fn held(&self) -> Vec<JobId> {
         self.lock().held.keys().cloned().collect()
+    }
+
+    /// Waits until the agents of jobs that have ended, or rest, are let go of: what the record says is over leaves
+    /// no process behind.
+    pub async fn settled(&self) {
+        while self.is_letting_go().await {
+            tokio::time::sleep(LET_GO_POLL).await;
+        }
+    }
+
+    async fn is_letting_go(&self) -> bool {
+        for id in self.held() {
+            let found = self.parts.jobs.find(&id).await;
+            if let Ok(Some(job)) = found
+                && (job.has_ended() || job.not_before.is_some())
+            {
+                return true;
+            }
+        }
+        false
     }
 
     /// Shows that we live, and frees what the dead left.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::super::driver::{Conversation, DriverError, EventSink, Input, Resume, Start, Terms, Words};
+use super::super::driver::{Conversation, DriverError, EventSink, Input, Resume, Start, Taking, Terms, Words};
 use super::super::effort::Effort;
 use super::super::event::JobEventType;
 use super::super::guidance::Guidance;
@@ -20,8 +20,9 @@ const GO_ON: &str = "Your work was cut off, and what you were doing may be half 
 
 impl Follower {
     pub(super) async fn starting(&self, sink: EventSink) -> Starting {
-        let terms = self.terms().await;
         let driver = &self.agent.driver;
+        let taking = self.taking().await;
+        let terms = self.terms(taking).await;
         if !terms.guidance.is_empty() && !driver.takes_guidance() {
             let message = format!(
                 "`{}` takes no instructions or settings beside the prompt",
@@ -50,11 +51,23 @@ impl Follower {
             conversation_id: conversation.as_str().to_owned(),
             rollout: self.session.rollout.as_ref().map(Into::into),
             process: self.session.process.clone(),
+            taking,
             words,
             asked: vec![Input::Text(self.job.input.prompt.clone())],
             terms,
         };
         driver.resume(resume, sink)
+    }
+
+    /// An agent that still runs keeps the way back that it has: it would not hear of another.
+    async fn taking(&self) -> Taking {
+        let process = self.session.process.as_ref();
+        let runs = process.is_some_and(|process| self.agent.driver.outlives(process));
+        if runs && self.session.conversation_id.is_some() && self.supervisor.parts.endpoints.keep(&self.job).await {
+            Taking::WhereItRuns
+        } else {
+            Taking::Anyhow
+        }
     }
 
     /// What an agent is told that goes on, with what was said to it and perhaps never reached it.
@@ -78,7 +91,7 @@ impl Follower {
         words
     }
 
-    async fn terms(&self) -> Terms {
+    async fn terms(&self, taking: Taking) -> Terms {
         let config = &self.session.config;
         let text = |name: &str| config[name].as_str();
         let mode = match &config["approvalPolicy"] {
@@ -97,7 +110,10 @@ impl Follower {
                 .and_then(SandboxMode::parse)
                 .unwrap_or(SandboxMode::ReadOnly),
             environment: self.environment().await,
-            endpoint: self.supervisor.parts.endpoints.open(&self.job).await,
+            endpoint: match taking {
+                Taking::Anyhow => self.supervisor.parts.endpoints.open(&self.job).await,
+                Taking::WhereItRuns => None,
+            },
             guidance: Guidance::from_json(&config["guidance"]),
         }
     }

@@ -39,7 +39,7 @@ impl Supervisor {
         let missed = i64::try_from(limits::JOB_BEAT_MISSED.as_millis()).unwrap_or(i64::MAX);
         let silent_since = crate::clock::Timestamp::from_millis(now.as_millis().saturating_sub(missed));
         for abandoned in self.parts.jobs.abandoned(silent_since).await? {
-            if self.holds(&abandoned.job.id) || self.parts.agents.find(&abandoned.job.agent).is_none() {
+            if self.holds(&abandoned.job.id) || self.parts.agents.known(&abandoned.job.agent).is_none() {
                 continue;
             }
             let hold = Hold::Free { silent_since };
@@ -135,7 +135,7 @@ impl Supervisor {
             if job.as_ref().is_some_and(|job| !job.has_ended()) || self.holds(&process.job_id) {
                 continue;
             }
-            let Some(agent) = self.parts.agents.find(&process.agent) else {
+            let Some(agent) = self.parts.agents.known(&process.agent) else {
                 continue;
             };
             agent
@@ -160,7 +160,7 @@ impl Supervisor {
             return;
         };
         let process = processes.into_iter().find(|process| process.job_id == job.id);
-        if let Some(agent) = self.parts.agents.find(&job.agent) {
+        if let Some(agent) = self.parts.agents.known(&job.agent) {
             let mark = process.map(|process| process.mark);
             agent.driver.reap(job.id.as_str().to_owned(), mark).await;
         }

@@ -10,7 +10,7 @@ pub mod schema;
 mod starting;
 mod talking;
 
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use serde_json::{Map, Value, json};
 
@@ -21,7 +21,7 @@ use crate::job::state::Job;
 use crate::tools::acts::{Act, Asked, Toolbox};
 
 /// Agents that can be started here, by their names; the first is the one for whoever names none.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Offered {
     pub names: Vec<String>,
     /// The one that `start-codex-task` starts.
@@ -30,27 +30,39 @@ pub struct Offered {
 
 pub struct JobTools {
     desk: Arc<JobDesk>,
-    offered: Offered,
+    offered: RwLock<Offered>,
 }
 
 impl JobTools {
     pub fn new(desk: Arc<JobDesk>, offered: Offered) -> Arc<Self> {
-        Arc::new(Self { desk, offered })
+        Arc::new(Self {
+            desk,
+            offered: RwLock::new(offered),
+        })
+    }
+
+    /// Offers these agents from now on; whoever listed the tools is told by the gateway.
+    pub fn offer(&self, offered: Offered) {
+        *self.offered.write().unwrap_or_else(PoisonError::into_inner) = offered;
+    }
+
+    fn offered(&self) -> Offered {
+        self.offered.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
 impl Toolbox for JobTools {
     fn definitions(&self) -> Vec<ToolDefinition> {
-        schema::definitions(&self.offered)
+        schema::definitions(&self.offered())
     }
 
     fn read(&self, asked: &Asked<'_>) -> Result<Box<dyn Act>, Refusal> {
-        let desk = self.desk.clone();
-        match (asked.call.tool.as_str(), &self.offered.codex) {
+        let (desk, offered) = (self.desk.clone(), self.offered());
+        match (asked.call.tool.as_str(), &offered.codex) {
             ("start-codex-task", Some(codex)) => starting::codex_task(desk, codex, asked),
             ("codex", Some(codex)) => dropin::codex(desk, codex, asked),
             ("codex-reply", Some(_)) => dropin::reply(desk, asked),
-            ("start-task", _) => starting::task(desk, &self.offered, asked),
+            ("start-task", _) => starting::task(desk, &offered, asked),
             ("send-message", _) => talking::send(desk, asked),
             ("interrupt-task", _) => talking::interrupt(desk, asked),
             ("job-status", _) => looking::status(desk, asked),

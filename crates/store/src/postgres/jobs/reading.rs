@@ -25,26 +25,6 @@ const SESSION_COLUMNS: &str = "session_id, version, status, conversation_id, nam
      created_at_ms, rollout, pid, pid_started, socket, config";
 
 impl Readers {
-    fn all<T>(
-        &self,
-        sql: &str,
-        values: Values<'_>,
-        read: impl FnMut(&Row) -> Result<T, Trouble>,
-    ) -> Result<Vec<T>, RecordError> {
-        self.read(|link| link.all(sql, values, read))
-            .map_err(|error| trouble::unavailable(&error))
-    }
-
-    fn first<T>(
-        &self,
-        sql: &str,
-        values: Values<'_>,
-        read: impl FnOnce(&Row) -> Result<T, Trouble>,
-    ) -> Result<Option<T>, RecordError> {
-        self.read(|link| link.first(sql, values, read))
-            .map_err(|error| trouble::unavailable(&error))
-    }
-
     fn jobs(&self, rest: &str, values: Values<'_>) -> Result<Vec<Job>, RecordError> {
         self.all(&format!("SELECT {COLUMNS} FROM jobs {rest}"), values, job)
     }

@@ -1,5 +1,5 @@
 //! The database's shape over time, on PostgreSQL: each step applied once. Numbers and names are those
-//! of SQLite up to the jobs; what came later there comes here piece by piece.
+//! of SQLite up to the jobs; what came later there came here in an order of its own.
 //!
 //! To add one, write the next `.sql` file here as well and append it to the list; a step that has shipped is never
 //! edited. Nodes may start at once: one applies the steps, the others wait for it.
@@ -15,6 +15,12 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("0005_jobs.sql"),
     include_str!("0006_runs.sql"),
     include_str!("0007_acts.sql"),
+    include_str!("0008_runs.sql"),
+    include_str!("0009_github.sql"),
+    include_str!("0010_control.sql"),
+    include_str!("0011_delegated_executions.sql"),
+    include_str!("0012_nodes_key.sql"),
+    include_str!("0013_retention_of_runs.sql"),
 ];
 
 /// Any number that nobody else uses as a lock.

@@ -1,8 +1,14 @@
 //! An exported file proves itself, and stops doing so when it is touched.
 
-use countersign_store::Store;
-use countersign_store::export::{FileError, verify_file};
+use std::fs;
+
+use countersign_gateway::audit::chain::Hash;
+use countersign_store::checkpoint::{Checkpoint, Kind};
+use countersign_store::export::{FileError, verify_against, verify_file};
+use countersign_store::key::Key;
 use countersign_store::prove::{Fault, Report};
+use countersign_store::witness::{self, WitnessAt, WitnessError};
+use countersign_store::{Options, Store};
 
 use super::super::bench::{Bench, fill, later, verify};
 
@@ -162,4 +168,58 @@ fn lines_that_do_not_belong_are_refused() {
         let refused = read(&lines.join("\n"));
         assert!(matches!(refused, Err(FileError::Line { .. })), "{refused:?}");
     }
+}
+
+#[test]
+fn a_record_that_was_made_anew_contradicts_its_witness() {
+    let bench = Bench::new();
+    let file = bench.path().join("witness.jsonl");
+    let options = Options {
+        witness: Some(WitnessAt::File(file.clone())),
+        ..bench.options()
+    };
+    let store = Store::open(bench.path(), options).unwrap();
+    fill(&bench, &store, 20);
+    drop(store);
+    let told = witness::read(fs::read(&file).unwrap().as_slice()).unwrap();
+    assert_eq!(told.len(), 1);
+    let store = bench.open();
+    fill(&bench, &store, 10);
+    let sound = exported(&store);
+    assert_eq!(verify_against(sound.as_bytes(), None, &told).unwrap().rows, 30);
+    // What was pruned since is not held against it.
+    store.prune(later(), &bench.ids).unwrap();
+    assert!(verify_against(exported(&store).as_bytes(), None, &told).is_ok());
+
+    let fault = |told: &[Checkpoint]| match verify_against(sound.as_bytes(), None, told) {
+        Err(FileError::Flawed(flaw)) => flaw.fault,
+        other => panic!("{other:?}"),
+    };
+    // The owner of the key writes another history, a shorter one, or takes another key.
+    let other = Bench::new();
+    fill(&other, &other.open(), 20);
+    let anew = exported(&other.open());
+    assert!(matches!(
+        verify_against(anew.as_bytes(), None, &told),
+        Err(FileError::Flawed(flaw)) if flaw.fault == Fault::WitnessKey
+    ));
+    let key = Key::from_seed(&[9; 32]);
+    let signed = |seq, hash| {
+        let mut forged = Checkpoint::sign(&key, Kind::Stop, &told[0].chain, seq, hash, String::new());
+        forged.public_key.clone_from(&told[0].public_key);
+        forged
+    };
+    assert_eq!(fault(&[signed(20, told[0].hash)]), Fault::BadSignature);
+    let ours = |seq, hash| {
+        let key = Key::load_or_create(bench.path()).unwrap();
+        Checkpoint::sign(&key, Kind::Stop, &told[0].chain, seq, hash, String::new())
+    };
+    assert_eq!(fault(&[ours(20, Hash::from_bytes([1; 32]))]), Fault::CheckpointMismatch);
+    assert_eq!(fault(&[ours(99, told[0].hash)]), Fault::Truncated { should_reach: 99 });
+}
+
+#[test]
+fn a_witness_file_with_anything_else_in_it_is_refused_by_line() {
+    let refused = witness::read("{}\n".as_bytes());
+    assert!(matches!(refused, Err(WitnessError::Line { line: 1 })), "{refused:?}");
 }

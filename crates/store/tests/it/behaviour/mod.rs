@@ -1,9 +1,13 @@
 //! What the gateway expects of a store, whatever keeps the record.
 
+mod acts;
 mod approvals;
+mod control;
 mod crash;
+mod delegations;
 mod exchanges;
 mod export;
+mod github;
 mod jobs;
 mod logins;
 mod port;
@@ -11,6 +15,9 @@ mod prune;
 mod query;
 mod questions;
 mod reading;
+mod retention;
+mod run_tokens;
+pub(crate) mod runs;
 mod sessions;
 mod supervise;
 mod sweep;

@@ -102,3 +102,34 @@ fn plain_sql_may_delete_at_or_below_the_prune_only() {
     bench.run("DELETE FROM flow_events WHERE seq = 5").unwrap_err();
     assert_eq!(store.query_events(&Filter::everything()).unwrap().len(), 7);
 }
+
+#[test]
+fn what_has_ended_goes_with_its_time_and_what_has_not_stays() {
+    let bench = Bench::new();
+    let store = bench.open();
+    for statement in [
+        "INSERT INTO webhook_deliveries VALUES ('old', 2, 'issues', 'c', 'done', NULL, 0, 0, 0),
+             ('open', 1, 'issues', 'c', 'pending', '{}', 0, 0, 0)",
+        "INSERT INTO delegated_executions VALUES ('old', 2, 'c', 'o', 'b', 't', 0, 1, 'applied', '{}', 1, true),
+             ('open', 1, 'c', 'o', 'b', 't', 0, 1, NULL, NULL, NULL, false)",
+        "INSERT INTO secret_syncs VALUES
+             ('old', 2, 'applied', 'p', 'k', 'd', 'r', 'e', 'repository', 's', 'n', 'ks', 'kk', 'random', NULL, true,
+                 true, 'a', 'c', NULL, 0, 0),
+             ('open', 1, 'left', 'p', 'l', 'd', 'r', 'e', 'repository', 's', 'n', 'ks', 'kk', 'random', NULL, true,
+                 false, 'a', 'c', NULL, 0, 0)",
+        "INSERT INTO run_messages VALUES ('no run', NULL, 1, 'text', true, 0, 0)",
+    ] {
+        bench.run(statement).unwrap();
+    }
+    store.prune(noon(), &bench.ids).unwrap();
+    let left = |what: &str| bench.run(&format!("SELECT {what}")).unwrap();
+    for (table, id) in [
+        ("webhook_deliveries", "delivery_id"),
+        ("delegated_executions", "delegation_id"),
+        ("secret_syncs", "sync_id"),
+    ] {
+        assert_eq!(left(&format!("count(*) FROM {table}")), "1", "{table}");
+        assert_eq!(left(&format!("{id} FROM {table}")), "open");
+    }
+    assert_eq!(left("count(*) FROM run_messages"), "0");
+}

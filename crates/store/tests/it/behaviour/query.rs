@@ -6,6 +6,7 @@ use countersign_gateway::audit::event::{ApprovalState, EventType};
 use countersign_gateway::audit::reading::{Filter, Pick};
 use countersign_gateway::clock::Timestamp;
 use countersign_store::checkpoint::Checkpoint;
+use countersign_store::witness::WitnessAt;
 use countersign_store::{Options, Store};
 use serde_json::json;
 
@@ -207,7 +208,7 @@ fn checkpoints_go_to_the_witness_as_lines() {
     let bench = Bench::new();
     let witness = bench.path().join("witness.jsonl");
     let options = || Options {
-        witness: Some(witness.clone()),
+        witness: Some(WitnessAt::File(witness.clone())),
         ..bench.options()
     };
     let store = Store::open(bench.path(), options()).unwrap();

@@ -26,12 +26,11 @@ use countersign_gateway::run::state::{Run, RunOrder};
 use countersign_gateway::run::steward::{Planner, Steward, StewardParts, Work};
 use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState};
 use countersign_store::session_files::SessionFiles;
-use countersign_store::{Durability, Options, Store};
+use countersign_store::{Durability, Store};
 use serde_json::json;
 
+use super::super::super::bench::{Bench, block_on, commit, noon, options_at, verify};
 use super::{find, told};
-use crate::bench::{block_on, commit, noon, verify};
-use crate::on_sqlite::bench::Bench;
 
 /// A record that dies at its n-th commit, before or after it is written.
 struct Mortal {
@@ -116,7 +115,7 @@ impl House {
     fn new() -> Self {
         let bench = Bench::new();
         let clock = Clock::fixed(noon());
-        let options = Options::new(Durability::Process, clock.clone());
+        let options = options_at(bench.path(), Durability::Process, clock.clone());
         let store = Arc::new(Store::open(bench.path(), options).unwrap());
         Self { bench, store, clock }
     }

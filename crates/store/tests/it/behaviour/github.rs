@@ -19,52 +19,105 @@ use countersign_gateway::run::lifecycle::RunStep;
 use countersign_store::Store;
 use serde_json::json;
 
-use crate::bench::{block_on, commit, noon};
-use crate::on_sqlite::bench::Bench;
-use crate::runs::{run, told};
+use super::super::bench::{Bench, block_on, commit, noon};
+use super::runs::{run, told};
 
-fn take(store: &Store, holder: &str, seconds: u64) -> Result<(), RecordError> {
+const NAME: &str = "labels:octo/shop#7";
+
+fn take(store: &Store, holder: &str) -> Result<(), RecordError> {
     let change = Change {
         leases: vec![LeaseChange::Take {
-            name: "labels:octo/shop#7".to_owned(),
+            name: NAME.to_owned(),
             holder: holder.to_owned(),
-            now: noon().after(Duration::from_secs(seconds)),
-            time: Duration::from_secs(30),
+            now: noon(),
+            time: Duration::from_secs(3_600),
         }],
         ..Change::default()
     };
     commit(store, change).map(drop)
 }
 
-#[test]
-fn a_lease_is_one_holders_until_it_is_given_back_or_ends() {
-    let bench = Bench::new();
-    let (store, other) = (bench.open(), bench.open());
-    take(&store, "one", 0).unwrap();
-    assert!(matches!(take(&other, "two", 29), Err(RecordError::LeaseTaken(_))));
-    // Its holder may have it longer.
-    take(&store, "one", 20).unwrap();
-    assert!(take(&other, "two", 49).is_err());
-    take(&other, "two", 50).unwrap();
-    // Whoever lost it cannot give it back for another.
-    let back = |holder: &str| Change {
+fn give_back(store: &Store, holder: &str) {
+    let change = Change {
         leases: vec![LeaseChange::Return {
-            name: "labels:octo/shop#7".to_owned(),
+            name: NAME.to_owned(),
             holder: holder.to_owned(),
         }],
         ..Change::default()
     };
-    commit(&store, back("one")).unwrap();
-    assert!(take(&store, "one", 60).is_err());
-    commit(&other, back("two")).unwrap();
-    take(&store, "one", 60).unwrap();
+    commit(store, change).unwrap();
+}
+
+/// As if the time of every lease were over.
+fn let_time_pass(bench: &Bench) {
+    bench.run("UPDATE leases SET until_ms = 1").unwrap();
+}
+
+#[test]
+fn a_lease_is_one_holders_until_it_is_given_back_or_ends() {
+    let bench = Bench::new();
+    let (store, other) = (bench.open(), bench.open());
+    take(&store, "one").unwrap();
+    assert!(matches!(take(&other, "two"), Err(RecordError::LeaseTaken(_))));
+    let_time_pass(&bench);
+    // Its holder may have it longer.
+    take(&store, "one").unwrap();
+    assert!(take(&other, "two").is_err());
+    let_time_pass(&bench);
+    take(&other, "two").unwrap();
+    // Whoever lost it cannot give it back for another.
+    give_back(&store, "one");
+    assert!(take(&store, "one").is_err());
+    give_back(&other, "two");
+    take(&store, "one").unwrap();
+}
+
+#[test]
+fn racing_holders_of_one_lease_leave_one() {
+    let bench = Bench::new();
+    let stores = [Arc::new(bench.open()), Arc::new(bench.open())];
+    for round in 0..4 {
+        let threads: Vec<_> = (0..8)
+            .map(|number| {
+                let store = stores[number % 2].clone();
+                std::thread::spawn(move || take(&store, &format!("holder-{round}-{number}")).is_ok())
+            })
+            .collect();
+        let taken = threads.into_iter().map(|thread| thread.join().unwrap());
+        assert_eq!(taken.filter(|taken| *taken).count(), 1);
+        let_time_pass(&bench);
+    }
+}
+
+#[test]
+fn whoever_slept_past_their_lease_writes_nothing_once_another_had_it() {
+    let bench = Bench::new();
+    let (store, other) = (bench.open(), bench.open());
+    let done = |holder: &str| Change {
+        events: vec![bench.draft(&json!({"by": holder}))],
+        leases: vec![LeaseChange::Has {
+            name: NAME.to_owned(),
+            holder: holder.to_owned(),
+        }],
+        ..Change::default()
+    };
+    let lost = |outcome| matches!(outcome, Err(RecordError::LeaseTaken(_)));
+    take(&store, "one").unwrap();
+    commit(&store, done("one")).unwrap();
+    let_time_pass(&bench);
+    commit(&store, done("one")).expect("nobody else began, so what was done may be told");
+    take(&other, "two").unwrap();
+    assert!(lost(commit(&store, done("one"))), "another has it");
+    give_back(&other, "two");
+    assert!(lost(commit(&store, done("one"))), "another has had it since");
+    assert_eq!(told(&store, EventType::CommandReceived).len(), 2, "nothing of it");
 }
 
 #[test]
 fn events_that_need_a_lease_are_not_written_without_it() {
     let bench = Bench::new();
     let store = bench.open();
-    take(&store, "one", 0).unwrap();
+    take(&store, "one").unwrap();
     let event = Draft::new(
         bench.ids.event(),
         noon(),
@@ -164,7 +217,7 @@ fn a_delivery_is_taken_once_and_worked_off_once() {
     commit(&store, end.clone()).unwrap();
     assert!(commit(&store, end).is_err(), "it is done");
     assert!(commit(&store, new(&one)).is_err(), "it came before");
-    let past = bench.sql().execute("UPDATE webhook_deliveries SET tries = 9", []);
+    let past = bench.run("UPDATE webhook_deliveries SET tries = 9");
     assert!(past.is_err(), "the database itself says so");
 }
 
@@ -194,11 +247,7 @@ fn a_delivery_ends_with_the_run_that_it_sets_off_or_not_at_all() {
         ..Change::default()
     };
     assert!(commit(&store, again).is_err());
-    let runs: i64 = bench
-        .sql()
-        .query_row("SELECT count(*) FROM runs", [], |row| row.get(0))
-        .unwrap();
-    assert_eq!(runs, 1);
+    assert_eq!(bench.run("SELECT count(*) FROM runs").unwrap(), "1");
 }
 
 #[test]

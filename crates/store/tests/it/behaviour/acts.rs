@@ -11,8 +11,7 @@ use countersign_gateway::ids::{ApprovalId, CorrelationId};
 use countersign_store::Store;
 use serde_json::{Value, json};
 
-use crate::bench::{agent, block_on, commit, later, noon, owner, verify};
-use crate::on_sqlite::bench::Bench;
+use super::super::bench::{Bench, agent, block_on, commit, later, noon, owner, verify};
 
 /// A question that was answered with yes.
 fn approved(bench: &Bench, store: &Store) -> ApprovalRequest {

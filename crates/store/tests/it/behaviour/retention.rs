@@ -1,19 +1,15 @@
-//! How long runs and what belongs to them are kept, what is still learned of a run that has ended, and what
-//! becomes of the leases of a process that is gone.
+//! How long runs and what belongs to them are kept, and what is still learned of a run that has ended.
 
 use std::time::Duration;
 
-use countersign_gateway::audit::Change;
-use countersign_gateway::lease::LeaseChange;
 use countersign_gateway::run::keeping::{Link, LinkEnd, LinkKind, LinkType, RunChange, RunFilter, Runs as _};
 use countersign_gateway::run::lifecycle::RunStep;
 use countersign_gateway::run::state::Run;
 use countersign_store::Store;
 use serde_json::Map;
 
-use crate::bench::{block_on, commit, noon, verify};
-use crate::on_sqlite::bench::Bench;
-use crate::runs::{enqueue, run, step};
+use super::super::bench::{Bench, block_on, commit, noon, verify};
+use super::runs::{enqueue, run, step};
 
 fn link(source: (LinkKind, &str), target: (LinkKind, &str)) -> Link {
     let end = |(kind, id): (LinkKind, &str)| LinkEnd {
@@ -53,23 +49,20 @@ fn ended_runs_are_pruned_with_what_they_alone_are_linked_with_and_open_ones_stay
     ];
     commit(&store, change).unwrap();
     bench
-        .sql()
-        .execute_batch(
+        .run(
             "INSERT INTO agent_sessions (run_id, correlation_id, trigger_kind, agent_key, status, session_json,
                  snapshot_version, timeout_guard_disabled, created_at_ms, updated_at_ms)
-             VALUES ('old', 'c-old', 'label', 'dev', 'succeeded', '{}', 1, 0, 1, 1),
-                 ('open', 'c-open', 'label', 'dev', 'running', '{}', 1, 0, 1, 1)",
+             VALUES ('old', 'c-old', 'label', 'dev', 'succeeded', '{}', 1, FALSE, 1, 1),
+                 ('open', 'c-open', 'label', 'dev', 'running', '{}', 1, FALSE, 1, 1)",
         )
         .unwrap();
-    let kept = |table: &str| -> i64 {
-        let sql = format!("SELECT count(*) FROM {table}");
-        bench.sql().query_row(&sql, [], |row| row.get(0)).unwrap()
-    };
+    let kept = |table: &str| bench.run(&format!("SELECT count(*) FROM {table}")).unwrap();
+    let kept = || ["runs", "agent_sessions", "links"].map(kept).join(" ");
     store.prune(noon(), &bench.ids).unwrap();
-    assert_eq!((kept("runs"), kept("agent_sessions"), kept("links")), (2, 2, 4));
+    assert_eq!(kept(), "2 2 4");
     let later = noon().after(Duration::from_secs(86_400 * 400));
     store.prune(later, &bench.ids).unwrap();
-    assert_eq!((kept("runs"), kept("agent_sessions"), kept("links")), (1, 1, 2));
+    assert_eq!(kept(), "1 1 2");
     assert!(block_on(store.find_run(&open.id)).unwrap().is_some());
     verify(&store).unwrap();
 }
@@ -104,25 +97,4 @@ fn the_pull_request_of_a_run_that_has_ended_is_learned_once_and_nothing_else() {
     };
     let found = block_on(store.list_runs(of)).unwrap();
     assert_eq!((found.len(), found[0].status), (1, it.status));
-}
-
-#[test]
-fn a_lease_of_a_process_that_is_gone_is_nobodys() {
-    let bench = Bench::new();
-    let store = bench.open();
-    let take = |holder: &str| Change {
-        leases: vec![LeaseChange::Take {
-            name: "delivery:d-1".to_owned(),
-            holder: holder.to_owned(),
-            now: noon(),
-            time: Duration::from_secs(20),
-        }],
-        ..bench.note(1)
-    };
-    commit(&store, take("one")).unwrap();
-    assert!(commit(&store, take("two")).is_err(), "its process lives");
-    let gone = "UPDATE leases SET holder = 'another-boot/1/1 one'";
-    bench.sql().execute(gone, []).unwrap();
-    commit(&store, take("two")).unwrap();
-    assert!(commit(&store, take("one")).is_err());
 }

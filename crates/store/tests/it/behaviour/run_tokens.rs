@@ -1,4 +1,4 @@
-//! Tokens of runs and of jobs, which only a record in a file has so far.
+//! Tokens of runs and of jobs.
 
 use std::time::Duration;
 
@@ -8,6 +8,8 @@ use countersign_gateway::audit::Change;
 use countersign_gateway::audit::event::{Actor, ActorType, EventType};
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
+use countersign_gateway::job::keeping::{Hold, JobChange, JobSessionChange};
+use countersign_gateway::job::lifecycle::JobStep;
 use countersign_gateway::run::keeping::RunChange;
 use countersign_gateway::run::lifecycle::RunStep;
 use countersign_gateway::run::state::Run;
@@ -15,11 +17,10 @@ use countersign_gateway::run::telling;
 use countersign_gateway::session::credential::TokenName;
 use countersign_gateway::session::{Role, Transport};
 use countersign_store::sqlite::tokens::{Made, TokenError};
-use countersign_store::{Durability, Options, Store};
+use countersign_store::{Durability, Store};
 
-use crate::bench::{commit, noon};
-use crate::on_sqlite::behaviour::tokens::comes_to_be;
-use crate::on_sqlite::bench::Bench;
+use super::super::bench::{Bench, commit, noon, options_at, verify};
+use super::tokens::comes_to_be;
 
 fn ada() -> Actor {
     Actor {
@@ -29,7 +30,7 @@ fn ada() -> Actor {
 }
 
 fn run(store: &Store, bench: &Bench) -> Run {
-    let run = crate::runs::run("r1", "run:dev", Some(12));
+    let run = super::runs::run("r1", "run:dev", Some(12));
     let event = telling::draft(
         &run,
         bench.ids.event(),
@@ -97,7 +98,11 @@ fn a_runs_token_says_whose_it_is_and_carries_the_run() {
 fn a_runs_token_ends_with_its_run_by_itself_and_by_hand() {
     let bench = Bench::new();
     let clock = Clock::fixed(noon());
-    let store = Store::open(bench.path(), Options::new(Durability::Process, clock.clone())).unwrap();
+    let store = Store::open(
+        bench.path(),
+        options_at(bench.path(), Durability::Process, clock.clone()),
+    )
+    .unwrap();
     let run = run(&store, &bench);
     let known = store.credentials();
     let brief = run_token(&store, "brief", Duration::from_secs(60)).unwrap();
@@ -139,13 +144,45 @@ fn a_row_alone_makes_no_token_of_a_run() {
     let made = run_token(&store, "a", Duration::from_secs(60)).unwrap();
     let forged = made.token.rsplit_once('.').unwrap().0.to_owned() + ".AAAA";
     let digest = countersign_gateway::session::credential::digest(&forged);
-    bench
-        .sql()
-        .execute(
-            "INSERT INTO tokens (id, role, name, digest, created_at_ms, run) VALUES ('tok_x', 'agent', 'x', ?1, 0, 'r1')",
-            [digest],
-        )
-        .unwrap();
+    let digest = bench.bytes(&digest.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    let row = format!(
+        "INSERT INTO tokens (id, role, name, digest, created_at_ms, run) VALUES ('tok_x', 'agent', 'x', {digest}, 0, 'r1')"
+    );
+    bench.run(&row).unwrap();
     assert!(store.credentials().authenticate(&forged).is_none());
     assert!(store.credentials().authenticate(&made.token).is_some());
+}
+
+#[test]
+fn a_jobs_agent_is_known_at_once_and_by_its_last_token_only() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let run = run(&store, &bench);
+    let (job, session) = super::runs::job_of(&run);
+    let mut begun = JobChange::new(job.clone());
+    begun.session = Some(JobSessionChange { session, from: None });
+    let change = |job: JobChange| Change {
+        events: vec![bench.draft(&serde_json::json!({}))],
+        jobs: vec![job],
+        ..Change::default()
+    };
+    commit(&store, change(begun)).unwrap();
+    let known = store.credentials();
+    let first = store.create_job_token(&job, &ada(), &bench.ids).unwrap();
+    let found = known.authenticate(&first.token).expect("it comes back at once");
+    let caller = found.caller(Transport::StreamableHttp);
+    assert_eq!(caller.job.unwrap().job_id, job.id);
+    assert_eq!(caller.run.as_deref(), Some(&run.context()));
+    let second = store.create_job_token(&job, &ada(), &bench.ids).unwrap();
+    assert!(known.authenticate(&first.token).is_none());
+    assert!(known.authenticate(&second.token).is_some());
+    let stray = || store.stray_job_tokens().unwrap();
+    assert_eq!(stray().len(), 1, "nobody looks after the job");
+    let mut taken = JobChange::over(1, job.step(JobStep::Start, noon()).unwrap());
+    taken.hold = Hold::Take { places: 1 };
+    commit(&store, change(taken)).unwrap();
+    assert_eq!(stray(), []);
+    end(&store, &bench, &run);
+    comes_to_be(|| known.authenticate(&second.token).is_none());
+    verify(&store).unwrap();
 }

@@ -26,8 +26,7 @@ use countersign_gateway::run::state::{Run, RunOrder};
 use countersign_store::Store;
 use serde_json::{Value, json};
 
-use crate::bench::{agent, block_on, commit, noon, owner, verify};
-use crate::on_sqlite::bench::Bench;
+use super::super::bench::{Bench, agent, block_on, commit, noon, owner, verify};
 
 pub(crate) fn run(name: &str, label: &str, issue: Option<u64>) -> Run {
     let order = RunOrder {
@@ -196,11 +195,7 @@ fn racing_enqueues_of_one_label_leave_one_run_and_racing_starts_start_one() {
         )
     };
     assert_eq!(started, 1);
-    let sql = bench.sql();
-    let forced = sql.execute(
-        "UPDATE runs SET status = 'running' WHERE issue_number = 20 AND status = 'pending'",
-        [],
-    );
+    let forced = bench.run("UPDATE runs SET status = 'running' WHERE issue_number = 20 AND status = 'pending'");
     assert!(forced.is_err(), "nor by somebody with a SQL prompt");
 }
 
@@ -210,7 +205,6 @@ fn the_database_guards_the_arrows_and_what_a_run_is_about() {
     let store = bench.open();
     let it = run("r1", "run:dev", Some(12));
     enqueue(&bench, &store, &it).unwrap();
-    let sql = bench.sql();
     for statement in [
         "UPDATE runs SET status = 'succeeded', finished_at_ms = 1",
         "UPDATE runs SET trigger_label = 'run:ops'",
@@ -218,7 +212,7 @@ fn the_database_guards_the_arrows_and_what_a_run_is_about() {
         "UPDATE runs SET runtime = 'code-only'",
         "UPDATE runs SET issue_number = 0",
     ] {
-        assert!(sql.execute(statement, []).is_err(), "{statement}");
+        assert!(bench.run(statement).is_err(), "{statement}");
     }
     let stale = RunChange::over(7, it.after(RunStep::Start, noon()).unwrap());
     let refused = commit(&store, change(&bench, EventType::RunStarted, stale));
@@ -230,7 +224,7 @@ fn the_database_guards_the_arrows_and_what_a_run_is_about() {
     );
 }
 
-fn question(name: &str, run: &Run, seconds: u64) -> ApprovalRequest {
+pub(crate) fn question(name: &str, run: &Run, seconds: u64) -> ApprovalRequest {
     let mut approval = ApprovalRequest::new(
         ApprovalId::trusted(name),
         ApprovalType::ToolCall,
@@ -244,11 +238,11 @@ fn question(name: &str, run: &Run, seconds: u64) -> ApprovalRequest {
     approval
 }
 
-fn ask(bench: &Bench, store: &Store, approval: &ApprovalRequest) {
+pub(crate) fn ask(bench: &Bench, store: &Store, approval: &ApprovalRequest) {
     write(bench, store, EventType::ApprovalRequested, approval, None);
 }
 
-fn answer(bench: &Bench, store: &Store, approval: &ApprovalRequest, step: ApprovalStep, seconds: u64) {
+pub(crate) fn answer(bench: &Bench, store: &Store, approval: &ApprovalRequest, step: ApprovalStep, seconds: u64) {
     let next = approval.clone().step(step, at(seconds)).unwrap();
     write(bench, store, EventType::ApprovalApproved, &next, Some(approval.version));
 }
@@ -333,13 +327,12 @@ fn links_are_kept_once_and_found_from_either_end() {
         );
     }
     enqueue(&bench, &store, &run("r1", "run:dev", Some(12))).unwrap();
-    let sql = bench.sql();
     for statement in ["UPDATE links SET target_id = 'x'", "DELETE FROM links"] {
-        assert!(sql.execute(statement, []).is_err(), "{statement}");
+        assert!(bench.run(statement).is_err(), "{statement}");
     }
 }
 
-fn job_of(it: &Run) -> (Job, JobSession) {
+pub(crate) fn job_of(it: &Run) -> (Job, JobSession) {
     let order = Order {
         request_id: "7".to_owned(),
         correlation_id: it.correlation_id.clone(),

@@ -1,0 +1,38 @@
+//! Rows of PostgreSQL, as [`crate::rows`] reads them.
+
+use tokio_postgres::Row;
+
+use super::trouble::Trouble;
+use crate::rows::Cells;
+
+impl Cells for Row {
+    type Error = Trouble;
+
+    fn text(&self, column: usize) -> Result<String, Trouble> {
+        Ok(self.try_get(column)?)
+    }
+
+    fn any_text(&self, column: usize) -> Result<Option<String>, Trouble> {
+        Ok(self.try_get(column)?)
+    }
+
+    fn whole(&self, column: usize) -> Result<i64, Trouble> {
+        Ok(self.try_get(column)?)
+    }
+
+    fn any_whole(&self, column: usize) -> Result<Option<i64>, Trouble> {
+        Ok(self.try_get(column)?)
+    }
+
+    fn flag(&self, column: usize) -> Result<bool, Trouble> {
+        Ok(self.try_get(column)?)
+    }
+
+    fn any_bytes(&self, column: usize) -> Result<Option<Vec<u8>>, Trouble> {
+        Ok(self.try_get(column)?)
+    }
+
+    fn damaged(column: usize) -> Trouble {
+        Trouble::damaged(column, "a word that is not known")
+    }
+}

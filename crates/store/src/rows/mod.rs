@@ -1,0 +1,48 @@
+//! Rows as they are read back, whichever database they come from.
+//!
+//! Both databases keep the same columns in the same order, so what a row means is said here once. How it is asked for
+//! and written stays with each database: their languages differ just enough.
+
+pub(crate) mod control;
+pub(crate) mod delegations;
+pub(crate) mod github;
+pub(crate) mod runs;
+pub(crate) mod tokens;
+
+use countersign_gateway::clock::Timestamp;
+
+/// One row, read by the places of its columns.
+pub(crate) trait Cells {
+    type Error;
+
+    fn text(&self, column: usize) -> Result<String, Self::Error>;
+    fn any_text(&self, column: usize) -> Result<Option<String>, Self::Error>;
+    fn whole(&self, column: usize) -> Result<i64, Self::Error>;
+    fn any_whole(&self, column: usize) -> Result<Option<i64>, Self::Error>;
+    fn flag(&self, column: usize) -> Result<bool, Self::Error>;
+    fn any_bytes(&self, column: usize) -> Result<Option<Vec<u8>>, Self::Error>;
+
+    /// A word that is none of ours where only ours may stand.
+    fn damaged(column: usize) -> Self::Error;
+
+    fn count(&self, column: usize) -> Result<u64, Self::Error> {
+        Ok(self.whole(column)?.cast_unsigned())
+    }
+
+    fn any_count(&self, column: usize) -> Result<Option<u64>, Self::Error> {
+        Ok(self.any_whole(column)?.map(i64::cast_unsigned))
+    }
+
+    fn time(&self, column: usize) -> Result<Timestamp, Self::Error> {
+        Ok(Timestamp::from_millis(self.whole(column)?))
+    }
+
+    fn any_time(&self, column: usize) -> Result<Option<Timestamp>, Self::Error> {
+        Ok(self.any_whole(column)?.map(Timestamp::from_millis))
+    }
+}
+
+/// A limit as a database takes it.
+pub(crate) fn at_most(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
