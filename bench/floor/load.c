@@ -3,7 +3,7 @@
  *     load PORT CONNECTIONS REQUESTS < template
  *
  * The template is a whole HTTP/1.1 request. A run of ten `@` in it becomes a number that no other request
- * of this run has, so that a server which remembers request ids sees new ones. Answers must be 200 or
+ * has, of this run or of one before, so that a server which remembers request ids sees new ones. Answers must be 200 or
  * 202 and say their length, or be chunked. Prints one line of JSON.
  */
 #define _GNU_SOURCE
@@ -31,7 +31,7 @@ struct connection {
 static char template[TEMPLATE_MAX];
 static size_t template_length;
 static char *number_at;
-static unsigned long next_number = 1000000000;
+static unsigned long next_number;
 
 static void die(const char *what)
 {
@@ -103,6 +103,8 @@ int main(int argc, char **argv)
         die("arguments");
     for (ssize_t count; (count = read(0, template + template_length, sizeof template - 1 - template_length)) > 0;)
         template_length += count;
+    /* Microseconds: a run sends fewer requests than pass, so the next begins behind its last. */
+    next_number = 1000000000 + (unsigned long)(now() * 1e6) % 8000000000UL;
     number_at = strstr(template, "@@@@@@@@@@");
 
     double *took = calloc(wanted, sizeof *took);

@@ -1,5 +1,6 @@
 //! What can be typed: commands, options and their help.
 
+mod db;
 mod jobs;
 mod runs;
 
@@ -8,6 +9,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::Flags;
+pub(crate) use db::Db;
 pub(crate) use jobs::{JobStart, Jobs};
 pub(crate) use runs::{RunStart, Runs};
 
@@ -88,6 +90,9 @@ pub(crate) enum Command {
     /// Read, prove, export and prune the record.
     #[command(subcommand)]
     Audit(Audit),
+    /// Look after the database: how it is, bring it up to date, move it to PostgreSQL.
+    #[command(subcommand)]
+    Db(Db),
     /// Sum up jobs, approvals and errors of a period, from the record.
     #[command(
         after_help = "T is a time such as `2026-11-15T10:00:00Z`, or how long ago it was, such as `24h` or `7d`.\n\n\

@@ -2,6 +2,7 @@
 //!
 //! Nothing is connected here. Clients are made when the first act needs them, and an idle server pays for none.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -9,12 +10,14 @@ use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::tools::acts::Toolbox;
 use countersign_gateway::tools::database::{DatabaseParts, DatabaseTool};
+use countersign_gateway::tools::secrets::keeping::Vault;
 use countersign_gateway::tools::secrets::{SecretParts, SecretTool};
 use countersign_integrations::github_secrets::GithubSecrets;
 use countersign_integrations::kubernetes::KubernetesSecrets;
 use countersign_integrations::postgres::Server;
 use countersign_integrations::vault::{Keys, RecordVault};
 use countersign_store::Store;
+use countersign_store::key::GuardedKeyError;
 
 use crate::start::{self, Started};
 
@@ -77,23 +80,39 @@ fn secrets(started: &Started, record: &Arc<Store>) -> Made {
         .read(&started.surroundings)
         .context("no secrets: `github.token` cannot be read")?;
     let api = settings.held("github.api_url").and_then(|held| held.value.as_str());
-    // Every node must make the same values and open what another sealed, and the database must tell neither.
-    let key = |purpose: &str| record.guarded_key(purpose).context("no secrets");
-    let vault = RecordVault::new(Keys {
-        values: key("values of synchronised secrets")?,
-        digests: key("digests of secrets that callers bring")?,
-        sealing: key("secrets on their way")?,
-    });
     let parts = SecretParts {
         github: Arc::new(GithubSecrets::new(api.unwrap_or(GITHUB_API), &token)),
         kubernetes: Arc::new(KubernetesSecrets::new(kubeconfig.as_ref())),
-        vault: Arc::new(vault),
+        vault: vault(record).context("no secrets")?,
         syncs: record.clone(),
         record: record.clone(),
         clock: Clock::system(),
         ids: IdSource::random(),
     };
     Ok(Some(SecretTool::new(parts)))
+}
+
+/// Keeps the values and the digests of secrets. Every node must make the same values and open what another sealed, and
+/// the database must tell neither.
+fn vault(record: &Store) -> Result<Arc<dyn Vault>, GuardedKeyError> {
+    vault_of(|purpose| record.guarded_key(purpose))
+}
+
+/// Tells by digests whether two requests bring the same secrets. A node without the common key compares its own only:
+/// what another node took on is then another request.
+pub(crate) fn digests(record: &Store) -> Arc<dyn Vault> {
+    vault(record).unwrap_or_else(|_| {
+        let own: Result<_, Infallible> = vault_of(|purpose| Ok(record.derived_key(purpose)));
+        own.unwrap_or_else(|never| match never {})
+    })
+}
+
+fn vault_of<E>(key: impl Fn(&str) -> Result<[u8; 32], E>) -> Result<Arc<dyn Vault>, E> {
+    Ok(Arc::new(RecordVault::new(Keys {
+        values: key("values of synchronised secrets")?,
+        digests: key("digests of secrets that callers bring")?,
+        sealing: key("secrets on their way")?,
+    })))
 }
 
 /// The names in a comma list, each once.

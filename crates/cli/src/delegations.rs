@@ -11,8 +11,8 @@ use countersign_gateway::ids::IdSource;
 use countersign_integrations::courier::HttpCourier;
 use countersign_server::http::EXECUTOR_CALLBACK;
 
-use crate::approvers;
 use crate::start::{Joined, Started};
+use crate::{approvers, control};
 
 /// How often a process that stays looks for acts whose time is over.
 const LOOK: Duration = Duration::from_secs(60);
@@ -26,6 +26,7 @@ pub(crate) fn open(started: &Started, joined: &Joined, listening: Option<SocketA
         board: joined.board.clone(),
         courier: Arc::new(HttpCourier::default()),
         redactor: started.redactor(),
+        vault: control::digests(&joined.record),
         clock: Clock::system(),
         ids: IdSource::random(),
         callback_url: format!("{}{EXECUTOR_CALLBACK}", approvers::base(&started.settings, listening)),

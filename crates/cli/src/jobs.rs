@@ -123,10 +123,24 @@ impl Workshop {
         }
     }
 
-    /// Takes no more jobs; those at work are found by the next server.
-    pub(crate) fn close(&self) {
-        if let Some(supervisor) = &self.supervisor {
-            supervisor.close();
+    /// Takes no more jobs. Those at work are found by the next server, or handed on where other nodes are there to
+    /// take them.
+    pub(crate) fn close(&self, record: &Store) {
+        self.desk.stop_waiting();
+        match &self.supervisor {
+            Some(supervisor) if record.is_shared() => supervisor.hand_on(),
+            Some(supervisor) => supervisor.close(),
+            None => {}
+        }
+    }
+
+    /// Waits until what is handed on is out of our hands.
+    pub(crate) async fn handed_on(&self, record: &Store, grace: Duration) {
+        let Some(supervisor) = self.supervisor.as_ref().filter(|_| record.is_shared()) else {
+            return;
+        };
+        if tokio::time::timeout(grace, free(supervisor)).await.is_err() {
+            start::say("countersign: an agent did not end in time; this node's next server ends it");
         }
     }
 
@@ -155,12 +169,10 @@ impl Workshop {
                 tracing::debug!(reason = refusal.message, "a job was not interrupted");
             }
         }
-        let ended = async {
-            while !supervisor.held().is_empty() {
-                tokio::time::sleep(LOOK).await;
-            }
-        };
-        if tokio::time::timeout(settings.shutdown_grace, ended).await.is_err() {
+        if tokio::time::timeout(settings.shutdown_grace, free(supervisor))
+            .await
+            .is_err()
+        {
             start::say("countersign: an agent did not end in time; the next server ends it");
         }
     }
@@ -203,6 +215,13 @@ impl Work {
             self.gateway.offers_changed();
         }
         self.begin();
+    }
+}
+
+/// Resolves when nothing is looked after here any more.
+async fn free(supervisor: &Supervisor) {
+    while !supervisor.held().is_empty() {
+        tokio::time::sleep(LOOK).await;
     }
 }
 

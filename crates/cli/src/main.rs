@@ -86,6 +86,7 @@ fn run(cli: &Cli) -> anyhow::Result<ExitCode> {
         Command::Sessions(sessions) => commands::sessions::run(&flags, sessions)?,
         Command::Tokens(tokens) => commands::tokens::run(&flags, tokens)?,
         Command::Audit(audit) => return commands::audit::run(&flags, audit),
+        Command::Db(db) => commands::db::run(&flags, db)?,
         Command::Metrics(metrics) => commands::metrics::run(&flags, metrics)?,
         Command::Policy(policy) => commands::policy::run(&flags, policy)?,
         Command::Config(command) => commands::config::run(&flags, command)?,

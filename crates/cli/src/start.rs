@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
+use countersign_exec::forget_homes;
 use countersign_gateway::approval::Approver;
 use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
@@ -35,6 +36,8 @@ use crate::telemetry::{self, Telemetry};
 use crate::wiring::{self, Launchpad, Parts};
 
 const HOUR: Duration = Duration::from_secs(3_600);
+/// Time between two looks for what other nodes left open when they died.
+const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// Settings and the policy they came to.
 pub(crate) struct Started {
@@ -131,17 +134,24 @@ impl Started {
     }
 
     /// Does what a record needs from time to time, for as long as this process serves: closes what
-    /// crashed processes left open, and removes what is older than it must be kept.
-    pub(crate) fn keep_house(&self, record: &Arc<Store>) {
+    /// crashed processes left open, and removes what is older than it must be kept, homes of commands too.
+    pub(crate) fn keep_house(&self, record: &Arc<Store>, homes: PathBuf) {
+        if record.is_shared() {
+            tokio::spawn(sweep_behind_others(record.clone()));
+        }
         let (record, days) = (record.clone(), self.settings.command.audit_retention_days);
+        let kept = HOUR * 24 * days;
         tokio::spawn(async move {
             let mut hours = tokio::time::interval(HOUR);
             hours.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
             // The first tick comes at once, and starting has just closed what was left open.
             hours.tick().await;
             loop {
-                let record = record.clone();
+                let (record, homes) = (record.clone(), homes.clone());
                 let done = tokio::task::spawn_blocking(move || {
+                    if let Err(error) = forget_homes(&homes, kept) {
+                        tracing::warn!(%error, "homes that nobody uses any more could not be removed");
+                    }
                     let (now, ids) = (Clock::system().now(), IdSource::random());
                     let swept = record
                         .sweep_abandoned(now, &ids)
@@ -179,7 +189,7 @@ impl Started {
         let record = self.record().await?;
         let redactor = self.redactor();
         self.record_policy(&record, &redactor).await?;
-        self.keep_house(&record);
+        self.keep_house(&record, launchpad.directories.homes.clone());
         let sessions = wiring::sessions(&record, &redactor);
         let credentials = wiring::credentials(&record);
         let journal = wiring::journal(&record, &redactor);
@@ -190,6 +200,7 @@ impl Started {
             settings: SpineSettings {
                 answer_within,
                 output_limit: self.settings.output_limit_bytes,
+                acts_end_within: self.settings.shutdown_grace,
             },
             board: board.clone(),
             redactor: redactor.clone(),
@@ -288,6 +299,19 @@ impl Started {
                 .chain(self.settings.tool_files.secrets.iter().cloned())
                 .collect(),
         })
+    }
+}
+
+/// Closes what processes of other nodes left open, soon after they died: they may never come back to do it.
+async fn sweep_behind_others(record: Arc<Store>) {
+    loop {
+        tokio::time::sleep(SWEEP_EVERY).await;
+        let record = record.clone();
+        let swept =
+            tokio::task::spawn_blocking(move || record.sweep_abandoned(Clock::system().now(), &IdSource::random()));
+        if let Ok(Err(error)) = swept.await {
+            tracing::warn!(%error, "what other nodes left open could not be looked for, trying again");
+        }
     }
 }
 

@@ -23,6 +23,9 @@ use crate::start::BadUsage;
 
 /// Where spans of calls are made; everything else stays out of the traces.
 const SPANS: &str = "countersign_gateway::spine";
+/// It logs whole answers of a cluster that it does not understand, as warnings, and Secrets are among them. What went
+/// wrong is told without them by whoever asked.
+const TELLS_SECRETS: &str = "kube_client::client";
 /// How long a collector may take; spans wait in memory meanwhile, and the oldest are dropped first.
 const COLLECTOR_PATIENCE: Duration = Duration::from_secs(5);
 /// A collector's answer is a status and a few words.
@@ -63,9 +66,10 @@ pub(crate) fn begin(otlp_endpoint: Option<&str>) -> anyhow::Result<Telemetry> {
 
 fn log_lines() -> Box<dyn Layer<Registry> + Send + Sync> {
     let wanted = std::env::var("COUNTERSIGN_LOG").unwrap_or_else(|_| "warn".to_owned());
-    let filter = wanted
+    let filter: Targets = wanted
         .parse()
         .unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
+    let filter = filter.with_target(TELLS_SECRETS, LevelFilter::OFF);
     let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     if std::env::var("COUNTERSIGN_LOG_FORMAT").is_ok_and(|format| format == "json") {
         return lines.json().flatten_event(true).with_filter(filter).boxed();

@@ -14,6 +14,9 @@ use serde_json::Value;
 pub(crate) struct Page {
     out: BufWriter<StdoutLock<'static>>,
     coloured: bool,
+    is_terminal: bool,
+    /// A line is shown that the next one takes the place of.
+    has_passing: bool,
 }
 
 /// What a word means to the reader.
@@ -50,13 +53,36 @@ impl Page {
         let stdout = io::stdout();
         let coloured = stdout.is_terminal() && wants_colour(|name| std::env::var_os(name));
         Self {
+            is_terminal: stdout.is_terminal(),
             out: BufWriter::new(stdout.lock()),
             coloured,
+            has_passing: false,
         }
     }
 
     pub(crate) fn line(&mut self, text: impl fmt::Display) -> anyhow::Result<()> {
         told(writeln!(self.out, "{text}"))
+    }
+
+    /// Shows a line that the next one takes the place of, to a person who looks on.
+    pub(crate) fn passing(&mut self, text: &str) -> anyhow::Result<()> {
+        if !self.is_terminal {
+            return Ok(());
+        }
+        let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+        let columns = size.map_or(80, |size| usize::from(size.ws_col.max(20)));
+        let text = self.paint(Tone::Quiet, &shortened(text, columns.saturating_sub(1)));
+        told(write!(self.out, "\r\x1b[K{text}"))?;
+        self.has_passing = true;
+        self.flush()
+    }
+
+    /// Takes away what was only passing.
+    pub(crate) fn wipe(&mut self) -> anyhow::Result<()> {
+        if std::mem::replace(&mut self.has_passing, false) {
+            told(write!(self.out, "\r\x1b[K"))?;
+        }
+        Ok(())
     }
 
     pub(crate) fn json(&mut self, value: &Value) -> anyhow::Result<()> {

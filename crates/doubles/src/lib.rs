@@ -8,4 +8,5 @@
 pub mod github;
 pub mod kubernetes;
 
+pub mod disguise;
 pub mod http;

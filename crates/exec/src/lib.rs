@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod executor;
+mod homes;
 mod pool;
 mod profile;
 mod running;
@@ -20,6 +21,7 @@ mod machine;
 /// this machine offers.
 pub use countersign_sandbox::{Zygote, ZygoteError, probe};
 pub use executor::SandboxExecutor;
+pub use homes::forget_homes;
 pub use identity::{AgentUser, of_agents as user_of_agents};
 pub use machine::Machine;
 pub use pool::Directories;

@@ -16,6 +16,8 @@ use countersign_sandbox::{Identity, Profile, Zygote, ZygoteError};
 use sha2::{Digest, Sha256};
 use tokio::net::UnixStream;
 
+use crate::homes::Inhabited;
+
 /// Keepers that wait for work, over all profiles.
 const IDLE_MAX: usize = 16;
 /// How long a keeper that is not needed at once stays away.
@@ -50,6 +52,8 @@ pub(crate) struct Keeper {
     pub(crate) home: PathBuf,
     pub(crate) tmp: PathBuf,
     profile: Arc<Profile>,
+    /// None where the home cannot be looked at; nobody can remove it then either.
+    _inhabited: Option<Inhabited>,
 }
 
 /// The keepers of one profile that wait, oldest first.
@@ -168,6 +172,7 @@ impl Pool {
         let home = self.directories.homes.join(home_name(&profile));
         private_directory(&tmp, profile.identity.as_ref())?;
         private_directory(&home, profile.identity.as_ref())?;
+        let inhabited = Inhabited::enter(&home).ok();
         let complete = Profile {
             home: Some(home.clone()),
             tmp: Some(tmp.clone()),
@@ -180,6 +185,7 @@ impl Pool {
         Ok(Keeper {
             socket,
             report: handle.report,
+            _inhabited: inhabited,
             home,
             tmp,
             profile: Arc::new(profile),
@@ -240,7 +246,7 @@ fn private_directory(path: &Path, identity: Option<&Identity>) -> Result<(), Sta
 /// Removes what a command left in its temporary directory, also what it made unreadable. A directory's
 /// directories are lifted out of it before it goes: a tree may be deeper than the stack, than a path
 /// may be long, and than files may be open.
-fn empty(path: &Path) -> io::Result<()> {
+pub(crate) fn empty(path: &Path) -> io::Result<()> {
     let mut directories = Vec::new();
     for entry in fs::read_dir(path)? {
         let entry = entry?;

@@ -68,7 +68,12 @@ impl Commands {
 
     /// Forgets a command that ended in no way worth telling again.
     pub fn forget(&self, owner: &CredentialId, live: &Arc<Live>) {
-        self.lock().running.remove(&(owner.clone(), live.request_id.clone()));
+        let key = (owner.clone(), live.request_id.clone());
+        let mut inner = self.lock();
+        // Another life of the same request may have taken its place.
+        if inner.running.get(&key).is_some_and(|known| Arc::ptr_eq(known, live)) {
+            inner.running.remove(&key);
+        }
     }
 
     /// A command of this content that waits for an answer; attended from now on.

@@ -87,6 +87,24 @@ pub struct BadRequestId;
 impl RequestId {
     pub const LENGTH_MAX: usize = 128;
 
+    /// The one id of a session's request, by the client's id of it and its content. Those of a session stand together
+    /// in an index.
+    pub fn of(session: &SessionId, rpc_id: &str, content: &[u8; 32], attempt: u8) -> Self {
+        let near = Sha256::digest(session.0.as_bytes());
+        let own = Sha256::new()
+            .chain_update(session.0.as_bytes())
+            .chain_update([0])
+            .chain_update(rpc_id.as_bytes())
+            .chain_update([0])
+            .chain_update(content)
+            .chain_update([attempt])
+            .finalize();
+        let mut bytes = [0; 16];
+        bytes[..6].copy_from_slice(&near[..6]);
+        bytes[6..].copy_from_slice(&own[..10]);
+        Self(ulid::Ulid::from_bytes(bytes).to_string())
+    }
+
     /// Checks an id that came from a caller.
     pub fn parse(text: &str) -> Result<Self, BadRequestId> {
         let fits = !text.is_empty() && text.len() <= Self::LENGTH_MAX;
@@ -197,6 +215,22 @@ mod tests {
         assert_eq!(mark, session.mark());
         assert_eq!(mark.len(), "sha256:".len() + 32);
         assert!(!mark.contains(session.as_str()) && !session.as_str().contains(&mark[7..15]));
+    }
+
+    #[test]
+    fn a_request_of_a_session_has_one_id_and_any_other_has_another() {
+        let (session, other) = (SessionId::trusted("s1"), SessionId::trusted("s2"));
+        let id = RequestId::of(&session, "1", &[0; 32], 0);
+        assert_eq!(id, RequestId::of(&session, "1", &[0; 32], 0));
+        assert_eq!(RequestId::parse(id.as_str()), Ok(id.clone()));
+        let others = [
+            RequestId::of(&other, "1", &[0; 32], 0),
+            RequestId::of(&session, "2", &[0; 32], 0),
+            RequestId::of(&session, "\"1\"", &[0; 32], 0),
+            RequestId::of(&session, "1", &[1; 32], 0),
+            RequestId::of(&session, "1", &[0; 32], 1),
+        ];
+        assert!(others.iter().all(|other| *other != id));
     }
 
     #[test]

@@ -134,6 +134,11 @@ pub const METRICS_EVERY: Duration = Duration::from_secs(3_600);
 /// Jobs, or events of one, that are read in one go.
 pub const JOBS_AT_ONCE: usize = 256;
 pub const JOB_EVENTS_AT_ONCE: usize = 1_000;
+/// How much of a message is shown while it is written, and how often at most.
+pub const UNFINISHED_BYTES_MAX: usize = 64 << 10;
+/// As much of its end is told to a caller who waits.
+pub const UNFINISHED_CHARS_TOLD: usize = 200;
+pub const UNFINISHED_EVERY: Duration = Duration::from_millis(250);
 /// How long an agent may take to end a turn that was interrupted before its conversation is stopped.
 pub const INTERRUPT_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a run may work when nobody says, and at most.

@@ -80,6 +80,18 @@ pub struct Origin {
     pub rpc_id: Option<String>,
     /// Digest of the request's content, where the session remembers its ids beyond this process.
     pub remembered: Option<[u8; 32]>,
+    /// Whether its client is known to use an id for several requests: then the same words may be another request.
+    pub reuses_ids: bool,
+}
+
+impl Origin {
+    /// The request, as every process calls it that it may come to: sent to two of them, it is done by one. It has another
+    /// id for each time that it is tried after the record says it was refused for want of a record.
+    pub(crate) fn request_id(&self, attempt: u8) -> Option<RequestId> {
+        let (session, rpc_id) = (self.session.as_ref()?, self.rpc_id.as_ref()?);
+        let content = self.remembered.filter(|_| !self.reuses_ids)?;
+        Some(RequestId::of(session, rpc_id, &content, attempt))
+    }
 }
 
 /// S2's McpRequestEnvelope, of a message that went no further.

@@ -79,8 +79,12 @@ pub struct Gateway {
     is_warm: AtomicBool,
     /// Held for reading while a call is looked up before it enters.
     lookups: tokio::sync::RwLock<()>,
+    /// Held for reading by each act that is being done.
+    acts: Arc<tokio::sync::RwLock<()>>,
     /// The tools that are no commands.
     toolboxes: OnceLock<Vec<Arc<dyn Toolbox>>>,
+    /// This process is about to stop.
+    stopping: watch::Sender<bool>,
     /// Where acts go that services outside perform.
     delegations: OnceLock<Arc<DelegationDesk>>,
     /// Counts the policies under which tools are listed otherwise.
@@ -106,6 +110,8 @@ pub struct Ports {
 pub struct Settings {
     pub answer_within: Duration,
     pub output_limit: usize,
+    /// How long acts under way may go on when the server stops.
+    pub acts_end_within: Duration,
 }
 
 /// What policy says of a request, and the question that the same request asked before.
@@ -171,7 +177,9 @@ impl Gateway {
             turns: Arc::new(Semaphore::new(limits::COMMANDS_RUNNING_MAX)),
             is_warm: AtomicBool::new(false),
             lookups: tokio::sync::RwLock::new(()),
+            acts: Arc::default(),
             toolboxes: OnceLock::new(),
+            stopping: watch::Sender::new(false),
             delegations: OnceLock::new(),
             lists: watch::Sender::new(0),
             news: OnceLock::new(),
@@ -195,6 +203,18 @@ impl Gateway {
     pub fn delegate(&self, desk: Arc<DelegationDesk>) {
         let first = self.delegations.set(desk).is_ok();
         assert!(first, "a gateway has one desk");
+    }
+
+    /// This process is about to stop: whoever waits for a person hears at once that the question is open, rather
+    /// than when the time to stop is over.
+    pub fn stop_waiting(&self) {
+        self.stopping.send_replace(true);
+    }
+
+    /// Resolves when this process is about to stop.
+    async fn stops(&self) {
+        // The other end is ours as well, so this cannot end in another way.
+        let _ = self.stopping.subscribe().wait_for(|stops| *stops).await;
     }
 
     fn toolboxes(&self) -> &[Arc<dyn Toolbox>] {
@@ -283,6 +303,7 @@ impl Gateway {
         let (cleared, approval) = match self.settle(&admitted, &mut trace, verdict, asking, &live).await {
             Settled::Cleared(cleared, approval) => (cleared, approval),
             Settled::Refused(refusal) => return self.refuse(&admitted, trace, &audit, &live, refusal).await,
+            Settled::Unrecorded(error) => return self.unwritten(&admitted, &live, &error),
             Settled::Parked => return,
             Settled::Joined(other) => return self.follow(&admitted, &live, &request, &other).await,
             Settled::Elsewhere => return self.follow_elsewhere(&admitted, &live).await,
@@ -308,7 +329,7 @@ impl Gateway {
         };
         let plan = (in_force.policy.approval.mode == Mode::OnFailure).then(|| cleared.plan().clone());
         let mut ended = self.run(&admitted, cleared, &mut trace, opening, approval, &live).await;
-        if ended.how == How::NotRecorded(RecordError::ApprovalMoved) {
+        if let How::NotRecorded(RecordError::ApprovalMoved | RecordError::RequestIdTaken(_)) = ended.how {
             return self.follow_elsewhere(&admitted, &live).await;
         }
         if let Some(plan) = plan
@@ -537,6 +558,7 @@ impl Service for Arc<Gateway> {
             for live in running {
                 live.ended().await;
             }
+            gateway.acts_ended().await;
         })
     }
 }

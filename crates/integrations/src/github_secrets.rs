@@ -3,7 +3,6 @@
 //! The client is made when the first secret is put: until then nothing of it is in memory.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -16,7 +15,7 @@ use octocrab::Octocrab;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
-const PATIENCE: Duration = Duration::from_secs(30);
+use crate::keeper;
 
 /// GitHub, as far as it keeps secrets.
 pub struct GithubSecrets {
@@ -44,13 +43,7 @@ impl GithubSecrets {
 impl SecretKeeper for GithubSecrets {
     fn put(&self, target: &SyncTarget, value: SecretValue) -> Pending<Result<(), KeeperError>> {
         let (inner, target) = (self.inner.clone(), target.clone());
-        Box::pin(async move {
-            let done = tokio::time::timeout(PATIENCE, inner.put(&target, &value)).await;
-            done.unwrap_or_else(|_| {
-                let late = format!("no answer within {} s", PATIENCE.as_secs());
-                Err(KeeperError::Unreachable(late))
-            })
-        })
+        Box::pin(async move { keeper::in_time(inner.put(&target, &value)).await })
     }
 }
 
@@ -112,21 +105,11 @@ type Answered =
 
 /// The status and the body; an empty one is null.
 async fn exchange(answered: Answered) -> Result<(u16, Value), KeeperError> {
-    let lost = |error: octocrab::Error| KeeperError::Unreachable(format!("no answer: {}", cause(&error)));
+    let lost = |error: octocrab::Error| keeper::lost(&error);
     let response = answered.map_err(lost)?;
     let status = response.status().as_u16();
     let body = response.into_body().collect().await.map_err(lost)?.to_bytes();
     Ok((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
-}
-
-/// The first cause that says something; what octocrab prints of an error is a backtrace.
-fn cause(error: &octocrab::Error) -> String {
-    let mut last: &dyn std::error::Error = error;
-    while let Some(source) = last.source() {
-        last = source;
-    }
-    let text = last.to_string();
-    text.lines().next().unwrap_or_default().to_owned()
 }
 
 /// What GitHub said. It is passed on: the value left us sealed, so it cannot be repeated.

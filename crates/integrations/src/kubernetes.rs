@@ -9,7 +9,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -22,8 +21,9 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+use crate::keeper;
+
 pub const FIELD_MANAGER: &str = "countersign";
-const PATIENCE: Duration = Duration::from_secs(30);
 /// How often a Secret that changes under our hands is read anew.
 const TRIES: usize = 3;
 
@@ -51,13 +51,7 @@ impl KubernetesSecrets {
 impl SecretKeeper for KubernetesSecrets {
     fn put(&self, target: &SyncTarget, value: SecretValue) -> Pending<Result<(), KeeperError>> {
         let (inner, target) = (self.inner.clone(), target.clone());
-        Box::pin(async move {
-            let done = tokio::time::timeout(PATIENCE, inner.put(&target, &value)).await;
-            done.unwrap_or_else(|_| {
-                let late = format!("no answer within {} s", PATIENCE.as_secs());
-                Err(KeeperError::Unreachable(late))
-            })
-        })
+        Box::pin(async move { keeper::in_time(inner.put(&target, &value)).await })
     }
 }
 
@@ -147,12 +141,6 @@ fn spoken(error: &kube::Error) -> KeeperError {
                 _ => KeeperError::Refused(text),
             }
         }
-        other => {
-            let mut last: &dyn std::error::Error = other;
-            while let Some(source) = last.source() {
-                last = source;
-            }
-            KeeperError::Unreachable(format!("no answer: {last}"))
-        }
+        other => keeper::lost(other),
     }
 }

@@ -6,6 +6,7 @@ pub mod courier;
 pub mod github;
 pub mod github_secrets;
 pub mod http;
+mod keeper;
 pub mod kubernetes;
 pub mod postgres;
 pub mod vault;

@@ -3,7 +3,8 @@
 //!
 //!     cargo run --release -p countersign-store --example record_bench -- [--json] [--process] [--rows=N,N…] [DIR]
 //!
-//! DIR decides which disk is measured; the numbers mean little on a memory file system.
+//! DIR decides which disk is measured; the numbers mean little on a memory file system. With `--database=URL` the record is
+//! in an empty PostgreSQL database; only appending is measured then, by one node, two and three.
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
@@ -16,7 +17,7 @@ use countersign_gateway::audit::{Change, Record};
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
 use countersign_store::sqlite::verify::Range;
-use countersign_store::{Durability, Options, SqliteStore};
+use countersign_store::{Durability, Options, Store};
 use serde_json::{Value, json};
 
 const SLOT: Duration = Duration::from_millis(1_500);
@@ -29,22 +30,31 @@ fn main() -> Outcome<()> {
     let mut as_json = false;
     let mut sizes = vec![1_000, 10_000, 100_000];
     let mut place = std::env::temp_dir();
+    let mut database = None;
     for argument in std::env::args().skip(1) {
         match argument.as_str() {
             "--json" => as_json = true,
             "--process" => durability = Durability::Process,
-            other => match other.strip_prefix("--rows=") {
-                Some(list) => sizes = list.split(',').map(str::parse).collect::<Result<_, _>>()?,
-                None => place = other.into(),
+            other => match other.split_once('=') {
+                Some(("--rows", list)) => sizes = list.split(',').map(str::parse).collect::<Result<_, _>>()?,
+                Some(("--database", url)) => database = Some(url.to_owned()),
+                _ => place = other.into(),
             },
         }
     }
-    let options = Options::new(durability, Clock::system());
+    let options = Options::new(durability, Clock::system()).on(database);
     let mut results = vec![memory(&place, &options)?];
     for callers in [1, 8, 64] {
         results.push(appends(&place, &options, callers, 1)?);
     }
-    results.push(appends(&place, &options, 2, 2)?);
+    if options.database.is_some() {
+        for nodes in [2, 3] {
+            results.push(appends(&place, &options, 64 * nodes, nodes)?);
+        }
+        sizes.clear();
+    } else {
+        results.push(appends(&place, &options, 2, 2)?);
+    }
     for rows in sizes {
         results.extend(at_size(&place, &options, rows)?);
     }
@@ -64,7 +74,7 @@ fn main() -> Outcome<()> {
 /// leave their traces.
 fn memory(place: &Path, options: &Options) -> Outcome<Value> {
     let directory = tempfile::tempdir_in(place)?;
-    let store = SqliteStore::open(directory.path(), options.clone())?;
+    let store = Store::open(directory.path(), options.clone())?;
     let status = std::fs::read_to_string("/proc/self/status")?;
     drop(store);
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -73,17 +83,21 @@ fn memory(place: &Path, options: &Options) -> Outcome<Value> {
 }
 
 /// One event per append, each acknowledged before the caller sends the next. Several stores on one
-/// file contend as several processes do.
+/// file contend as several processes do; on one database each is a node.
 fn appends(place: &Path, options: &Options, callers: usize, stores: usize) -> Outcome<Value> {
     let directory = tempfile::tempdir_in(place)?;
     let stores = (0..stores)
-        .map(|_| SqliteStore::open(directory.path(), options.clone()).map(Arc::new))
+        .map(|number| {
+            let is_node = options.database.is_some();
+            let own = is_node.then(|| directory.path().join(number.to_string()));
+            Store::open(own.as_deref().unwrap_or(directory.path()), options.clone()).map(Arc::new)
+        })
         .collect::<Result<Vec<_>, _>>()?;
     let latencies = call_all(&stores, callers)?;
     Ok(summary("append", callers, stores.len(), latencies))
 }
 
-fn call_all(stores: &[Arc<SqliteStore>], callers: usize) -> Outcome<Vec<Duration>> {
+fn call_all(stores: &[Arc<Store>], callers: usize) -> Outcome<Vec<Duration>> {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     runtime.block_on(async {
         let tasks: Vec<_> = (0..callers)
@@ -114,7 +128,7 @@ fn call_all(stores: &[Arc<SqliteStore>], callers: usize) -> Outcome<Vec<Duration
 /// Fills a record, proves it, appends to it and opens it again.
 fn at_size(place: &Path, options: &Options, rows: usize) -> Outcome<Vec<Value>> {
     let directory = tempfile::tempdir_in(place)?;
-    let store = SqliteStore::open(directory.path(), options.clone())?;
+    let store = Store::open(directory.path(), options.clone())?;
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let ids = IdSource::random();
     let start = Instant::now();
@@ -141,7 +155,7 @@ fn at_size(place: &Path, options: &Options, rows: usize) -> Outcome<Vec<Value>> 
     let mut opened = Vec::new();
     for _ in 0..30 {
         let start = Instant::now();
-        let store = SqliteStore::open(directory.path(), options.clone())?;
+        let store = Store::open(directory.path(), options.clone())?;
         opened.push(start.elapsed());
         drop(store);
     }

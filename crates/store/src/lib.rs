@@ -7,10 +7,12 @@
 #![forbid(unsafe_code)]
 
 pub mod checkpoint;
+pub mod db;
 pub mod export;
 mod health;
 mod hex;
 pub mod key;
+mod moved;
 pub mod postgres;
 pub mod process;
 pub mod prove;

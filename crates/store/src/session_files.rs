@@ -21,6 +21,7 @@ const EVENTS: &str = "events.jsonl";
 const CONFIG: &str = "config.json";
 const ROLLOUT: &str = "rollout-ref.txt";
 const METRICS: &str = "metrics.json";
+const WRITING: &str = "writing.txt";
 
 /// The folders of all sessions of a state directory.
 #[derive(Clone)]
@@ -207,6 +208,40 @@ impl Files for SessionFiles {
     fn metrics(&self, folder: &str, metrics: Value) -> Pending<Result<(), FilesError>> {
         let folder = folder.to_owned();
         self.blocking(move |files| files.replace(&folder, METRICS, &format!("{metrics:#}\n")))
+    }
+
+    fn write_unfinished(&self, folder: &str, text: Option<String>) -> Pending<Result<(), FilesError>> {
+        let folder = folder.to_owned();
+        self.blocking(move |files| {
+            let directory = files.root.join(&folder);
+            let (path, fresh) = (directory.join(WRITING), directory.join(format!(".{WRITING}.new")));
+            let work = || -> io::Result<()> {
+                let Some(text) = text else {
+                    return match fs::remove_file(&path) {
+                        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                        Ok(()) | Err(_) => Ok(()),
+                    };
+                };
+                let mut options = OpenOptions::new();
+                let mut file = options
+                    .write(true)
+                    .create(true)
+                    .truncate(true)
+                    .mode(0o600)
+                    .open(&fresh)?;
+                file.write_all(text.as_bytes())?;
+                fs::rename(&fresh, &path)
+            };
+            work().map_err(|error| write(&path, &error))
+        })
+    }
+
+    fn unfinished(&self, folder: &str) -> Pending<Option<String>> {
+        let path = self.root.join(folder).join(WRITING);
+        Box::pin(async move {
+            let read = tokio::task::spawn_blocking(move || fs::read_to_string(path).ok());
+            read.await.ok().flatten()
+        })
     }
 }
 

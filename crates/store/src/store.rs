@@ -25,7 +25,7 @@ use countersign_gateway::ids::{
 };
 use countersign_gateway::job::driver::Usage;
 use countersign_gateway::job::event::StoredEvent;
-use countersign_gateway::job::keeping::{AbandonedJob, AgentProcess, JobFilter, Jobs, Note};
+use countersign_gateway::job::keeping::{AbandonedJob, AgentProcess, JobFilter, Jobs, Note, Place};
 use countersign_gateway::job::lifecycle::JobStatus;
 use countersign_gateway::job::session::JobSession;
 use countersign_gateway::job::state::Job;
@@ -73,6 +73,11 @@ impl Store {
             Some(url) => Self::Postgres(PgStore::open(directory, &url, options)?),
             None => Self::Sqlite(SqliteStore::open(directory, options)?),
         })
+    }
+
+    /// Whether other nodes may work on the same record.
+    pub fn is_shared(&self) -> bool {
+        matches!(self, Self::Postgres(_))
     }
 
     /// A bell with an ear, for a process that stays. Must be called where an event loop runs.
@@ -233,6 +238,8 @@ handed_on! {
 handed_on! {
     port Jobs
     fn holder(&self) -> String;
+    fn mark(&self, job: &JobId) -> String;
+    fn place(&self, job: &JobId) -> Answer<Place>;
     fn find(&self, id: &JobId) -> Answer<Option<Job>>;
     fn list(&self, filter: JobFilter) -> Answer<Vec<Job>>;
     fn open_of(&self, owner: &CredentialId) -> Answer<usize>;

@@ -7,6 +7,7 @@ pub(crate) mod stdio;
 
 pub(crate) mod approvals;
 pub(crate) mod audit;
+pub(crate) mod db;
 pub(crate) mod jobs;
 pub(crate) mod metrics;
 pub(crate) mod policy;

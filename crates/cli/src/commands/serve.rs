@@ -83,13 +83,15 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         let _whereabouts = Whereabouts::tell(&settings.state_dir, &console)?;
         runs::look_after(&joined, &workshop, template);
         let workshop = Arc::new(workshop);
-        let at_work = Arc::clone(&workshop);
+        let (at_work, gateway) = (Arc::clone(&workshop), Arc::clone(&joined.gateway));
         let (record, grace) = (Arc::clone(&joined.record), settings.shutdown_grace);
+        let kept = Arc::clone(&record);
         let shutdown = async move {
             shutdown.await;
-            // Agents at work are left to the next server.
-            at_work.close();
-            record.stop_within(grace);
+            // Agents at work are left to the next server, or to other nodes.
+            at_work.close(&kept);
+            gateway.stop_waiting();
+            kept.stop_within(grace);
         };
         start::say(&format!("serving on {scheme}://{address}/"));
         start::say(&invitation(&console, &code));
@@ -100,6 +102,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
             ..options(&started, joined, &workshop, tls, fixtures)
         };
         let served = serve_http(listener, options, shutdown).await;
+        workshop.handed_on(&record, grace).await;
         workshop.settle(grace).await;
         served.context("cannot go on serving")
     })

@@ -6,12 +6,13 @@
 
 use std::path::PathBuf;
 
+use countersign_store::postgres::address;
 use serde_json::json;
 
 use super::file::Entry;
 use super::keys;
 use super::merge::{Effective, Hand};
-use super::origin::{Origin, Problem, Source, Warning};
+use super::origin::{Origin, Problem, Problems, Source, Warning};
 use super::shape::{self, Bases};
 use super::surroundings::{Flags, Surroundings};
 use super::tree::Node;
@@ -71,7 +72,7 @@ pub(super) fn apply(
         sources.push(Source::Flag("--listen".to_owned()).to_string());
     }
     Outside {
-        database: database(surroundings, flags),
+        database: database(surroundings, flags, problems),
         cwd_roots,
         sources,
     }
@@ -183,11 +184,30 @@ fn listen(
 }
 
 /// The address of the database for these flags and this environment.
-pub(crate) fn find_database(surroundings: &Surroundings, flags: &Flags) -> Option<String> {
-    database(surroundings, flags).map(|(url, _)| url)
+pub(crate) fn find_database(surroundings: &Surroundings, flags: &Flags) -> Result<Option<String>, Problems> {
+    let mut problems = Vec::new();
+    let found = database(surroundings, flags, &mut problems);
+    if problems.is_empty() {
+        Ok(found.map(|(url, _)| url))
+    } else {
+        Err(Problems(problems))
+    }
 }
 
-fn database(surroundings: &Surroundings, flags: &Flags) -> Option<(String, Origin)> {
+/// Understood before anything starts; otherwise the record might be looked for in a file.
+fn database(surroundings: &Surroundings, flags: &Flags, problems: &mut Vec<Problem>) -> Option<(String, Origin)> {
+    let (url, origin) = named_database(surroundings, flags)?;
+    if let Err(error) = address::check(&url) {
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        problems.push(Problem {
+            origin: origin.clone(),
+            message: format!("{error}{}", cause.unwrap_or_default()),
+        });
+    }
+    Some((url, origin))
+}
+
+fn named_database(surroundings: &Surroundings, flags: &Flags) -> Option<(String, Origin)> {
     let flag = flags
         .database
         .clone()

@@ -2,7 +2,12 @@
 //! Kubernetes that hold everybody to what those have published.
 
 mod databases;
+mod nowhere;
+mod proxy;
+mod races;
 mod secrets;
+mod stopping;
+mod world;
 
 use serde_json::Value;
 

@@ -50,12 +50,12 @@ fn call(server: &mut Server, tool: &str, arguments: Value) -> (Value, bool) {
     (result["structuredContent"].clone(), result["isError"] == true)
 }
 
-/// How often the record says that the work of a service ended so.
+/// How often the record says that the work of a service ended so; it says nothing else of how it ended.
 fn ended(bench: &Bench, how: &str) -> i64 {
-    let told = "payload ->> '$.delegation_id' IS NOT NULL";
-    bench.count(&format!(
-        "SELECT count(*) FROM flow_events WHERE event_type = 'mcp.tool.{how}' AND {told}"
-    ))
+    let all = format!("SELECT count(*) FROM flow_events WHERE event_type = 'mcp.tool.{how}'");
+    let told = format!("{all} AND payload ->> '$.delegation_id' IS NOT NULL AND payload ->> '$.system' = 'executor'");
+    assert_eq!(bench.count(&all), bench.count(&told));
+    bench.count(&told)
 }
 
 fn names(server: &mut Server) -> Vec<String> {
@@ -497,5 +497,57 @@ fn an_executor_answers_a_question_by_its_result() {
     );
     server.end();
     serving.stop();
+    bench.prove();
+}
+
+#[test]
+fn what_a_tool_only_takes_in_is_told_to_its_service_and_to_nobody_else() {
+    let pin = "7391";
+    let password = "n0body may read/this";
+    let echo = json!({"status": "success", "result": {"got": format!("{password} it was")}});
+    let service = Service::answering("200 OK", echo);
+    let tools = format!(
+        "tools:\n- name: unlock\n  description: opens a door\n  approval: required\n  timeout_ms: 20000\n  \
+         input_schema: {{type: object, properties: {{door: {{type: string}}, pin: {{type: string, writeOnly: true}}, \
+         by: {{type: object, properties: {{words: {{type: string, format: password}}}}}}}}}}\n  \
+         executor: {{type: http, url: \"http://{}/doors/{{{{ args.pin }}}}\", spec: {{with: \"{{{{ args.by }}}}\"}}}}\n",
+        service.address
+    );
+    let bench = declaring(&tools, "").env("COUNTERSIGN_LOG", "trace");
+    let mut server = Server::start(&bench);
+    let arguments = json!({"door": "front", "pin": pin, "by": {"words": password}});
+    let id = server.call_later("unlock", arguments.clone());
+    let (question, details) = bench.question();
+    assert_eq!(
+        details["arguments"],
+        json!({"door": "front", "pin": "[redacted]", "by": {"words": "[redacted]"}})
+    );
+    let approved = bench.command().args(["approve", &question]).output().unwrap();
+    assert!(approved.status.success(), "{approved:?}");
+    let answer = server.answer(id);
+    let content = &answer["result"]["structuredContent"];
+    assert_eq!(content["result"], json!({"got": "[redacted] it was"}), "{answer}");
+    let asked = &service.asked()[0];
+    assert_eq!(
+        (asked.path.as_str(), &asked.body["arguments"]),
+        ("/doors/7391", &arguments)
+    );
+    // Another pin is another question.
+    let mut other = arguments;
+    other["pin"] = json!("7392");
+    let details = server.asked(&bench, "unlock", other);
+    assert!(!details.to_string().contains("7392"), "{details}");
+    server.end();
+    let said = server.stderr();
+    for column in ["details", "arguments_digest"] {
+        let query =
+            format!("SELECT count(*) FROM approvals WHERE {column} LIKE '%{pin}%' OR {column} LIKE '%read/this%'");
+        assert_eq!(bench.count(&query), 0, "{column}");
+    }
+    let payloads = "SELECT count(*) FROM flow_events WHERE payload LIKE '%\"7391\"%' OR payload LIKE '%/7391%'
+         OR payload LIKE '%read/this%'";
+    assert_eq!(bench.count(payloads), 0);
+    let results = "SELECT count(*) FROM delegated_executions WHERE detail LIKE '%read/this%'";
+    assert_eq!((bench.count(results), said.contains(password)), (0, false));
     bench.prove();
 }

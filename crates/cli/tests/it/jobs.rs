@@ -414,3 +414,45 @@ fn a_project_adds_no_agents() {
     server.end();
     assert!(server.stderr().contains("agents"), "the operator is told");
 }
+
+#[test]
+fn whoever_waits_hears_at_once_that_the_server_stops() {
+    let bench = with_agent(Bench::new(), "shutdown_grace_ms: 60000\n");
+    let web = Web::serve(&bench);
+    let session = web.session(json!({}));
+    let accepted = call(
+        &web,
+        &session,
+        9,
+        "start-task",
+        json!({"agent": "mine", "prompt": "hang"}),
+    );
+    let job = accepted["jobId"].as_str().unwrap().to_owned();
+    until(&bench, &job, "running");
+    let pids = processes(&bench);
+    let touch = json!({"name": "execute_process", "arguments": {"file": "touch", "args": ["made"]}});
+    let wait = json!({"name": "job-status", "arguments": {"jobId": job, "wait_ms": 45_000}});
+    let mut waiting: Vec<_> = [touch, wait]
+        .into_iter()
+        .zip(1..)
+        .map(|(params, id)| web.stream("POST", "/mcp", &session, &legacy(id, "tools/call", params)))
+        .collect();
+    bench.question();
+    let began = Instant::now();
+    web.stop();
+    let heard: Vec<Value> = waiting
+        .iter_mut()
+        .map(|it| it.until(|message| message["id"].is_i64()))
+        .collect();
+    assert!(
+        began.elapsed() < Duration::from_secs(30),
+        "it takes far less than it may"
+    );
+    assert!(heard[0].to_string().contains("APPROVAL_PENDING"), "{heard:?}");
+    let status = &heard[1]["result"]["structuredContent"]["job"]["status"];
+    assert_eq!(status, "running", "{heard:?}");
+    // The next server goes on, and ends it.
+    let _web = Web::serve(&bench);
+    told(&bench, &["jobs", "interrupt", &job]);
+    until_gone(&pids);
+}

@@ -66,3 +66,5 @@ mod github;
 mod rest;
 
 mod control;
+
+mod nodes;

@@ -96,7 +96,10 @@ impl Bench {
     }
 
     fn try_column(&self, query: &str) -> Result<Vec<String>, String> {
-        if let Some((cluster, url)) = cluster().zip(self.variable(DATABASE)) {
+        // No server of databases is started for a test that needs none.
+        if let Some(url) = self.variable(DATABASE)
+            && let Some(cluster) = cluster()
+        {
             // The same in its words.
             let query = query.replace("payload ->> '$.", "payload::json ->> '");
             let found = cluster.run_at(url, &query)?;

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
 
 use serde_json::{Value, json};
 
@@ -17,7 +18,8 @@ pub(crate) fn legacy(id: i64, method: &str, params: Value) -> Value {
 
 pub(crate) struct Web {
     child: Child,
-    address: String,
+    pub(crate) address: String,
+    said: Arc<Mutex<String>>,
 }
 
 impl Web {
@@ -27,10 +29,12 @@ impl Web {
 
     /// The same with other arguments.
     pub(crate) fn serve_with(bench: &Bench, arguments: &[&str]) -> Self {
-        let mut child = bench
-            .command()
-            .arg("serve")
-            .args(arguments)
+        Self::of(bench.command().arg("serve").args(arguments))
+    }
+
+    /// A server by a command that starts it.
+    pub(crate) fn of(command: &mut Command) -> Self {
+        let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
@@ -39,14 +43,31 @@ impl Web {
         let mut said = BufReader::new(child.stderr.take().unwrap())
             .lines()
             .map_while(Result::ok);
+        let mut before = String::new();
         let address = said.find_map(|line| {
+            before += &format!("{line}\n");
             let (_, url) = line.strip_prefix("serving on ")?.split_once("://")?;
             Some(url.trim_end_matches('/').to_owned())
         });
-        let address = address.expect("it says where it listens");
+        let address = address.unwrap_or_else(|| panic!("it does not say where it listens: {before}"));
+        let kept = Arc::new(Mutex::new(before));
+        let heard = Arc::clone(&kept);
         // Whoever writes to a pipe that nobody reads comes to a halt.
-        std::thread::spawn(move || said.for_each(drop));
-        Self { child, address }
+        std::thread::spawn(move || said.for_each(|line| *heard.lock().unwrap() += &format!("{line}\n")));
+        Self {
+            child,
+            address,
+            said: kept,
+        }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it said on standard error so far.
+    pub(crate) fn said(&self) -> String {
+        self.said.lock().unwrap().clone()
     }
 
     /// Where agents reach it.
@@ -187,6 +208,11 @@ impl Stream {
                 }
             }
         }
+    }
+
+    /// The first line of the answer.
+    pub(crate) fn head(&mut self) -> String {
+        self.line()
     }
 
     /// Where messages go, as the first event of the older transport says.

@@ -4,10 +4,12 @@
 
 mod approvals;
 mod audit;
+mod backup;
 mod config;
 mod connect;
 mod damage;
 mod database;
+mod db;
 mod demo;
 mod doctor;
 mod help;

@@ -171,7 +171,7 @@ fn a_tool_that_is_unknown_or_disabled_is_told_apart() {
         .run(&["policy", "explain", "--tool", "database.lifecycle", "--", "delete"])
         .failed(
             2,
-            "countersign: `delete` is neither NAME=VALUE nor a JSON object; this tool runs no commands\n",
+            "countersign: `delete` is neither NAME=VALUE nor a JSON object, which is how this tool's arguments are written\n",
         );
     stage
         .run(&["policy", "explain"])
@@ -182,6 +182,56 @@ fn a_tool_that_is_unknown_or_disabled_is_told_apart() {
             2,
             "countersign: `execute_command` takes the whole line as one argument, not 2; quote it\n",
         );
+}
+
+#[test]
+fn a_call_of_a_tool_from_a_file_is_explained_by_what_its_file_says() {
+    let stage = Stage::new();
+    let operator = stage.operator("approval_policy: {mode: never}\ntool_files: [tools.yaml]\n");
+    let tools = "tools:
+- name: say
+  description: says it
+  approval: required
+  timeout_ms: 20000
+  input_schema: {type: object, properties: {text: {type: string}, times: {type: integer}}, required: [text]}
+  executor: {type: argv, command: [printf, '%s', '{{ args.text }}']}
+- name: notify
+  description: tells a service
+  approval: none
+  timeout_ms: 20000
+  input_schema: {type: object, properties: {text: {type: string}}}
+  executor: {type: http, url: 'http://127.0.0.1:9/x', method: POST}
+";
+    std::fs::write(operator.with_file_name("tools.yaml"), tools).unwrap();
+    let explain = |words: &[&str]| stage.json(&[&["policy", "explain", "--json", "--tool"], words].concat());
+    let asks = explain(&["say", "--", "text=a b", "times=3"]);
+    assert_eq!(
+        (&asks["verdict"], &asks["rule"], &asks["programs"]),
+        (&json!("ask"), &json!("declared tool say"), &json!(["/usr/bin/printf"])),
+        "{asks}"
+    );
+    assert!(
+        asks["source"].as_str().unwrap().contains("tools.yaml, line 2"),
+        "{asks}"
+    );
+    let whole = explain(&["say", "--", r#"{"text": "a b", "times": 3}"#]);
+    assert_eq!(whole["verdict"], "ask");
+    for wrong in [
+        ["text=x", "times=often"].as_slice(),
+        &["times=3"],
+        &["text=x", "other=1"],
+    ] {
+        let refused = explain(&[&["say", "--"], wrong].concat());
+        assert_eq!(refused["error_code"], "INVALID_ARGUMENTS", "{wrong:?}");
+    }
+    let told = explain(&["notify", "--", "text=x"]);
+    assert_eq!(
+        (&told["verdict"], &told["rule"]),
+        (&json!("allow"), &json!("declared tool notify"))
+    );
+    // Nobody offered it to this run.
+    let hidden = explain(&["database.lifecycle", "--label", "run:dev", "--", "action=delete"]);
+    assert_eq!(hidden["error_code"], "UNKNOWN_TOOL", "{hidden}");
 }
 
 const RUNS: &str = "\

@@ -1,5 +1,6 @@
 //! House rules as tests: crate edges, file headers, where `unsafe` may live, licences, documentation.
 
+mod deployment;
 mod documentation;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -16,6 +16,8 @@ pub enum Fault {
     CutBehind,
     /// It takes so long.
     Slow(Duration),
+    /// It is done at once, and that is said after so long.
+    SlowBehind(Duration),
     /// Somebody else acts first.
     Meanwhile(Box<dyn FnOnce() + Send>),
 }

@@ -183,6 +183,11 @@ impl World {
                 std::thread::sleep(pause);
                 Some(self.served(request))
             }
+            Some(Fault::SlowBehind(pause)) => {
+                let answer = self.served(request);
+                std::thread::sleep(pause);
+                Some(answer)
+            }
         };
         self.asked.lock().unwrap().push(Asked {
             method: request.method.clone(),

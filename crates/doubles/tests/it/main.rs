@@ -1,6 +1,8 @@
 //! The stand-in itself: it keeps to what GitHub has published, and behaves where that says nothing.
 #![allow(clippy::unwrap_used, reason = "a test says what it found by failing")]
 
+mod kubernetes;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use countersign_doubles::github::deliveries::signature;

@@ -2,7 +2,8 @@
 //!
 //! An act that changes something is open from the moment before it is done until its end is in the record.
 //! Each system that it acts upon leaves one event, `mcp.tool.applied` or `mcp.tool.failed`; what a crash left
-//! open the sweeper ends with `ABANDONED`.
+//! open the sweeper ends with `ABANDONED`. A service outside tells through the end of its delegation, which may
+//! come long after the call was answered, and nobody tells in its place.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,6 +16,9 @@ use crate::clock::{Clock, Timestamp};
 use crate::error::{ErrorCode, Refusal};
 use crate::ids::{ApprovalId, CorrelationId, EventId, IdSource};
 use crate::limits;
+
+/// The system of an act that was given to a service outside.
+pub const EXECUTOR: &str = "executor";
 
 /// An act whose end is not recorded yet.
 #[derive(Clone, PartialEq, Debug)]
@@ -84,6 +88,15 @@ impl<'a> Ending<'a> {
 }
 
 impl OpenAct {
+    /// The parts of it whose ends are told by whoever closes it: the systems that have not told by themselves,
+    /// or the whole of an act upon one only.
+    pub fn untold<'a>(&'a self, has_told: impl Fn(&str) -> bool + 'a) -> impl Iterator<Item = Option<&'a str>> {
+        let whole = self.systems.is_empty().then_some(None);
+        let left = self.systems.iter().map(String::as_str);
+        let left = left.filter(move |system| *system != EXECUTOR && !has_told(system));
+        whole.into_iter().chain(left.map(Some))
+    }
+
     /// The event of an end, whole or in one system. The reason must be free of secrets.
     pub fn ended(&self, system: Option<&str>, ending: Ending<'_>, by: Actor, now: Timestamp, ids: &IdSource) -> Draft {
         let payload = Object::new()
@@ -168,13 +181,9 @@ impl ActJournal {
     /// What closes the act: the events of whatever did not tell by itself.
     pub fn closing(&self, ending: Ending<'_>) -> Change {
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let left = self.open.systems.iter().filter(|system| !told.contains(*system));
-        let mut events: Vec<_> = left.map(|system| self.event(Some(system), ending)).collect();
-        if self.open.systems.is_empty() {
-            events.push(self.event(None, ending));
-        }
+        let untold = self.open.untold(|system| told.contains(system));
         Change {
-            events,
+            events: untold.map(|system| self.event(system, ending)).collect(),
             act: Some(ActChange::Close {
                 act: self.open.id.clone(),
             }),

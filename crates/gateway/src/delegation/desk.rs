@@ -12,6 +12,7 @@ use super::{
 };
 use crate::approval::board::Board;
 use crate::approval::callback::{Callback, CallbackError, Meant, Route, Word};
+use crate::audit::act::EXECUTOR;
 use crate::audit::event::{Actor, Draft, EventType};
 use crate::audit::payload::{Object, Payload};
 use crate::audit::redact::Redactor;
@@ -21,6 +22,7 @@ use crate::error::{ErrorCode, Refusal};
 use crate::ids::{CorrelationId, CredentialId, DelegationId, IdSource};
 use crate::limits;
 use crate::tools::declared::DeclaredTool;
+use crate::tools::secrets::keeping::{SecretValue, Vault};
 
 pub struct DelegationDesk {
     parts: DeskParts,
@@ -33,12 +35,23 @@ pub struct DeskParts {
     pub board: Arc<Board>,
     pub courier: Arc<dyn Courier>,
     pub redactor: Redactor,
+    /// Makes digests of secrets that callers bring.
+    pub vault: Arc<dyn Vault>,
     pub clock: Clock,
     pub ids: IdSource,
     /// Where services call back.
     pub callback_url: String,
     /// How long a call waits before it is told to look again.
     pub answer_within: Duration,
+}
+
+/// What a service is sent an order for.
+pub(crate) struct Sent {
+    pub(crate) tool: Arc<DeclaredTool>,
+    pub(crate) id: DelegationId,
+    pub(crate) answers_later: bool,
+    /// What the order holds and nobody else may see, should the service repeat it.
+    pub(crate) secrets: Vec<String>,
 }
 
 /// How long an answer that nobody came for is kept for whoever makes the same call again.
@@ -67,16 +80,29 @@ impl DelegationDesk {
         asked.map_or(most, |asked| asked.min(most))
     }
 
+    /// What a value is known again by, without telling it.
+    pub(crate) fn keyed(&self, value: &Value) -> String {
+        self.parts.vault.digest(&SecretValue::new(value.to_string()))
+    }
+
     /// Sends what is written already, and goes on without whoever asked.
-    pub(crate) fn send(self: &Arc<Self>, tool: Arc<DeclaredTool>, id: DelegationId, order: Order, answers_later: bool) {
+    pub(crate) fn send(self: &Arc<Self>, sent: Sent, order: Order) {
         let desk = self.clone();
+        let Sent {
+            tool,
+            id,
+            answers_later,
+            secrets,
+        } = sent;
+        let redactor = self.parts.redactor.hiding(secrets.iter().map(String::as_str));
+        let redactor = redactor.unwrap_or_else(|| self.parts.redactor.clone());
         tokio::spawn(async move {
             let _turn = tool.usage.turn().await;
             let sent = desk.parts.courier.send(order).await;
             let outcome = match sent {
                 Ok(reply) => match read_answer(&reply, answers_later) {
-                    Said::Done(result) => Outcome::Applied(desk.parts.redactor.redact_json(&result)),
-                    Said::Failed(reason) => Outcome::Failed(reason),
+                    Said::Done(result) => Outcome::Applied(redactor.redact_json(&result)),
+                    Said::Failed(reason) => Outcome::Failed(redactor.redact_text(&reason).into_owned()),
                     Said::Later => return,
                 },
                 // It may be at work, and will say so.
@@ -84,7 +110,7 @@ impl DelegationDesk {
                     tracing::warn!(reason, "a service did not say whether it has what it was sent");
                     return;
                 }
-                Err(trouble) => Outcome::Failed(trouble.to_string()),
+                Err(trouble) => Outcome::Failed(redactor.redact_text(&trouble.to_string()).into_owned()),
             };
             let by = Actor::system("executor");
             if let Err(error) = desk.finish(&id, outcome, &by).await {
@@ -146,6 +172,7 @@ impl DelegationDesk {
         };
         let object = Object::new()
             .text("tool", &delegation.tool)
+            .text("system", EXECUTOR)
             .text("delegation_id", delegation.id.as_str())
             .text("credential", delegation.owner.as_str())
             .text("status", outcome.map_or("pending", Outcome::word));

@@ -1,6 +1,5 @@
 //! A command while it runs: its output so far, its end when it comes, and the way to cancel it.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
@@ -38,8 +37,6 @@ pub struct Live {
     attended: watch::Sender<usize>,
     /// The question it waits for.
     question: watch::Sender<Option<ApprovalId>>,
-    /// Somebody was asked about it at some time.
-    was_asked: AtomicBool,
     end: watch::Sender<Option<Arc<CommandResult>>>,
 }
 
@@ -68,7 +65,6 @@ impl Live {
             cancel: watch::Sender::new(false),
             attended: watch::Sender::new(0),
             question: watch::Sender::new(None),
-            was_asked: AtomicBool::new(false),
             end: watch::Sender::new(None),
         }
     }
@@ -89,6 +85,7 @@ impl Live {
             session,
             rpc_id,
             remembered,
+            reuses_ids: _,
         } = &self.origin;
         Some(Asked {
             session: session.clone()?,
@@ -147,7 +144,6 @@ impl Live {
 
     /// It waits for an answer, or no longer does.
     pub(crate) fn waits_for(&self, question: Option<ApprovalId>) {
-        self.was_asked.fetch_or(question.is_some(), Ordering::Relaxed);
         self.question.send_replace(question);
     }
 
@@ -167,10 +163,6 @@ impl Live {
             // The sender lives as long as `self`, so this cannot fail while we wait.
             let _ = question.changed().await;
         }
-    }
-
-    pub(crate) fn was_asked(&self) -> bool {
-        self.was_asked.load(Ordering::Relaxed)
     }
 
     pub fn cancel(&self) {

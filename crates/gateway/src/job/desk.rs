@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::driver::Input;
 use super::event::{JobEvent, JobEventType, StoredEvent, presentable};
@@ -40,6 +41,8 @@ const QUEUE_PATIENCE: Duration = Duration::from_millis(250);
 
 pub struct JobDesk {
     parts: DeskParts,
+    /// This process is about to stop.
+    stopping: watch::Sender<bool>,
 }
 
 pub struct DeskParts {
@@ -81,7 +84,15 @@ impl From<RecordError> for NotStarted {
 
 impl JobDesk {
     pub fn new(parts: DeskParts) -> Arc<Self> {
-        Arc::new(Self { parts })
+        Arc::new(Self {
+            parts,
+            stopping: watch::Sender::new(false),
+        })
+    }
+
+    /// This process is about to stop: whoever waits for a job hears at once how it stands.
+    pub fn stop_waiting(&self) {
+        self.stopping.send_replace(true);
     }
 
     /// Accepts a job. It is durable, and in the queue, when this returns.
@@ -314,17 +325,23 @@ impl JobDesk {
         patience: Duration,
         enough: impl Fn(&Job) -> bool,
     ) -> Result<Job, Refusal> {
-        let mut changes = self.parts.board.changes();
+        let (mut changes, mut stopping) = (self.parts.board.changes(), self.stopping.subscribe());
         let deadline = tokio::time::Instant::now() + patience;
         loop {
             changes.mark_unchanged();
             let job = self.find(caller, id).await?;
             let now = tokio::time::Instant::now();
-            if enough(&job) || now >= deadline {
+            if enough(&job) || now >= deadline || *stopping.borrow() {
                 return Ok(job);
             }
             let nap = (deadline - now).min(JOB_POLL);
-            let _ = tokio::time::timeout(nap, changes.changed()).await;
+            let _ = tokio::time::timeout(nap, async {
+                tokio::select! {
+                    _ = changes.changed() => {}
+                    _ = stopping.changed() => {}
+                }
+            })
+            .await;
         }
     }
 

@@ -110,7 +110,7 @@ pub enum Words {
 /// Under which a conversation runs.
 #[derive(Clone, Debug)]
 pub struct Terms {
-    /// Our job's id; it marks every process of it.
+    /// What marks every process of our job: its id, with the node's name where there are several.
     pub job_id: String,
     /// Who started it. An agent that serves many jobs in one process is shared by jobs of one caller,
     /// directory, sandbox and environment only.

@@ -1,7 +1,8 @@
 //! Port: the files of a session, for people and scripts (S1): `config.json`, `events.jsonl`,
 //! `rollout-ref.txt`, `metrics.json`.
 //!
-//! The database is the truth. Whatever a crash left of a file, it is brought back to what is kept.
+//! The database is the truth. Whatever a crash left of a file, it is brought back to what is kept. Only a message
+//! that is still being written stands in a file alone, for whoever watches, and for as long as it is written.
 
 use std::path::PathBuf;
 
@@ -31,6 +32,13 @@ pub trait Files: Send + Sync + 'static {
 
     /// Replaces `metrics.json`.
     fn metrics(&self, folder: &str, metrics: Value) -> Pending<Result<(), FilesError>>;
+
+    /// Replaces `writing.txt`, the message that the agent is at; it goes with none. Nothing is lost with it, so
+    /// nobody waits until it is safe.
+    fn write_unfinished(&self, folder: &str, text: Option<String>) -> Pending<Result<(), FilesError>>;
+
+    /// The message that the agent is at, as far as it is told.
+    fn unfinished(&self, folder: &str) -> Pending<Option<String>>;
 }
 
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

@@ -17,6 +17,13 @@ pub trait Jobs: Send + Sync + 'static {
     /// What this process is called as the holder of a job.
     fn holder(&self) -> String;
 
+    /// What the processes of a job are known by on this node. Another node may have had the job before, and nodes may
+    /// share a machine: neither must take the other's processes for its own.
+    fn mark(&self, job: &JobId) -> String;
+
+    /// Where a job is looked after.
+    fn place(&self, job: &JobId) -> Pending<Result<Place, RecordError>>;
+
     fn find(&self, id: &JobId) -> Pending<Result<Option<Job>, RecordError>>;
 
     /// The latest that are asked for; the newest last.
@@ -76,6 +83,18 @@ pub struct JobFilter {
     /// In any of these states; empty for all.
     pub statuses: Vec<JobStatus>,
     pub limit: usize,
+}
+
+/// Where a job is looked after, as seen from one process.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Place {
+    /// By this very process.
+    Here,
+    /// On this node, which has its agent too; or nowhere, where there is but one node.
+    ThisNode,
+    /// What served it on this node serves nobody.
+    OtherNode,
+    Nowhere,
 }
 
 /// A job that nobody looks after any more.

@@ -127,7 +127,7 @@ impl JobNews {
                     }
                     self.stir();
                 }
-                Ok(News::Text { .. }) => {}
+                Ok(News::Text { .. }) => self.stir(),
                 Err(broadcast::error::RecvError::Lagged(_)) => self.stir(),
                 Err(broadcast::error::RecvError::Closed) => return,
             }

@@ -5,6 +5,7 @@
 //! same call, repeated, learns the answer, and a yes is used once.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
@@ -125,6 +126,9 @@ impl Gateway {
             cleared,
             approval,
             requested,
+            redactor: self
+                .redactor_of_act(call)
+                .unwrap_or_else(|| self.ports.redactor.clone()),
         };
         self.perform(act, leave).await
     }
@@ -192,7 +196,7 @@ impl Gateway {
                 return Err(Refusal::new(ErrorCode::Cancelled, "the call was cancelled while its question was open"));
             }
             () = self.consult_about(caller, call, &approval.id) => unreachable!("it never resolves"),
-            () = tokio::time::sleep(patience) => {
+            () = self.unless_stopping(patience) => {
                 let pending = Refusal::new(ErrorCode::ApprovalPending, waits(&approval.id));
                 return Err(pending.with("approval_id", approval.id.as_str()));
             }
@@ -206,6 +210,14 @@ impl Gateway {
         let cleared = clear_act(question, &binding, &settled, admitted)
             .map_err(|error| Refusal::new(ErrorCode::ApprovalDenied, error.to_string()))?;
         Ok((cleared, Box::new(settled)))
+    }
+
+    /// As long as this, or until this process is about to stop.
+    async fn unless_stopping(&self, patience: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(patience) => {}
+            () = self.stops() => {}
+        }
     }
 
     /// Whether the answer to an earlier call of the same words is this call's answer as well: one that is
@@ -253,8 +265,10 @@ impl Gateway {
         request.binding.clone_from(&binding.digest);
         request.arguments_digest.clone_from(&binding.arguments);
         request.policy_digest.clone_from(&binding.policy);
-        let mut shown = ports
-            .redactor
+        let own = self.redactor_of_act(call);
+        let mut shown = own
+            .as_ref()
+            .unwrap_or(&ports.redactor)
             .redact_json(details)
             .as_object()
             .cloned()
@@ -291,7 +305,9 @@ impl Gateway {
         in_force: &InForce,
     ) -> Object {
         let rule = verdict.rule();
-        let details = self.ports.redactor.redact_json(&Value::Object(act.details()));
+        let own = self.redactor_of_act(call);
+        let redactor = own.as_ref().unwrap_or(&self.ports.redactor);
+        let details = redactor.redact_json(&Value::Object(act.details()));
         Object::new()
             .text("tool", &call.tool)
             .optional_text("action", act.action())

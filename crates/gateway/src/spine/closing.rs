@@ -8,6 +8,7 @@ use serde_json::json;
 use super::asking::unrecorded;
 use super::{Gateway, not_run};
 use crate::audit::command::{CommandAuditRecord, End};
+use crate::audit::event::ApprovalState;
 use crate::audit::trace::Trace;
 use crate::audit::{Change, CloseCommand, Committed, RecordError};
 use crate::call::Step;
@@ -24,7 +25,7 @@ const CLOSE_RETRY: Duration = Duration::from_millis(50);
 impl Gateway {
     /// Ends a call that never ran.
     pub(super) async fn refuse(
-        &self,
+        self: &Arc<Self>,
         admitted: &Admitted,
         trace: Trace,
         audit: &CommandAuditRecord,
@@ -41,23 +42,17 @@ impl Gateway {
     /// Writes the closing event and publishes the result. When the record cannot be closed the
     /// caller hears that instead: an answer is never ahead of the record.
     pub(super) async fn close(
-        &self,
+        self: &Arc<Self>,
         admitted: &Admitted,
         mut trace: Trace,
         audit: &CommandAuditRecord,
         live: &Arc<Live>,
         ended: Ended,
     ) {
-        let mut result = self.result(live, &ended);
         if let How::NotRecorded(error) = &ended.how {
-            result.error = Some(unrecorded(error).into());
-            if live.was_asked() {
-                // It lies in the store as before, and the same call may go on with it.
-                live.finish(result);
-                return self.commands.forget(&admitted.caller().credential, live);
-            }
-            return self.publish(admitted, live, result);
+            return self.unwritten(admitted, live, error);
         }
+        let mut result = self.result(live, &ended);
         let audit_id = self.ports.ids.event();
         let at = self.ports.clock.now();
         let message = result
@@ -82,14 +77,12 @@ impl Gateway {
         let change = Change {
             events: trace.take(),
             close: Some(close),
-            // A question may have been taken back, and its command closed, by another process.
-            only_if_open: live.was_asked(),
+            // Another process may have closed it: its question was taken back there, or this one was taken for dead.
+            only_if_open: true,
             ..Change::default()
         };
-        let closed = self.commit_patiently(change).await;
-        if let Ok(Committed { last_event: None, .. }) = closed
-            && live.was_asked()
-        {
+        let closed = self.commit_patiently(change.clone()).await;
+        if let Ok(Committed { last_event: None, .. }) = closed {
             return self.follow_elsewhere(admitted, live).await;
         }
         if let Err(error) = closed {
@@ -101,8 +94,66 @@ impl Gateway {
                 request_id: live.request_id.clone(),
                 ..CommandResult::refused(live.request_id.clone(), at, refusal)
             };
+            // Whoever asks again learns from the record what it came to, once that can be written.
+            live.finish(result);
+            self.commands.forget(&admitted.caller().credential, live);
+            return self.close_later(change);
         }
         self.publish(admitted, live, result);
+    }
+
+    /// Nothing ran, because nothing could be written. A question of it lies in the store as before; the same call goes on
+    /// with that, or begins anew.
+    pub(super) fn unwritten(self: &Arc<Self>, admitted: &Admitted, live: &Arc<Live>, error: &RecordError) {
+        live.finish(self.refused(live.request_id.clone(), unrecorded(error)));
+        self.commands.forget(&admitted.caller().credential, live);
+        if let RecordError::Unavailable(_) = error {
+            let unrun = self
+                .clone()
+                .close_unrun(admitted.clone(), live.clone(), unrecorded(error));
+            tokio::spawn(unrun);
+        }
+    }
+
+    /// It may have been written after all, and only the answer was lost. Then it is open, nothing runs, and nobody else
+    /// closes it while this process lives.
+    async fn close_unrun(self: Arc<Self>, admitted: Admitted, live: Arc<Live>, refusal: Refusal) {
+        let owner = &admitted.caller().credential;
+        let stored = loop {
+            tokio::time::sleep(crate::limits::RECORD_CLOSE_PATIENCE).await;
+            match self.ports.record.command(owner, &live.request_id).await {
+                Ok(Some(stored)) => break stored,
+                Ok(None) => return,
+                Err(_) => {}
+            }
+        };
+        let open = stored.open.as_ref();
+        // The same request may have been opened by another process, or goes on here.
+        if open.is_none_or(|open| open.correlation_id != live.correlation_id)
+            || self.commands.find(owner, &live.request_id).is_some()
+        {
+            return;
+        }
+        let question = self.ports.board.of_command(owner, &live.request_id).await;
+        if !matches!(&question, Ok(question) if question.as_ref().is_none_or(|it| it.state() == ApprovalState::Applied))
+        {
+            return;
+        }
+        if let Some((change, _)) = self.closing_stored(&admitted, &stored, refusal) {
+            self.close_later(change);
+        }
+    }
+
+    /// Closes a record that could not be closed in time, for as long as this process lives: nobody else closes what a
+    /// living process opened.
+    pub(super) fn close_later(&self, change: Change) {
+        let record = self.ports.record.clone();
+        tokio::spawn(async move {
+            while let Err(RecordError::Unavailable(reason)) = record.commit(change.clone()).await {
+                tracing::warn!(%reason, "a record cannot be closed, trying again");
+                tokio::time::sleep(crate::limits::RECORD_CLOSE_PATIENCE).await;
+            }
+        });
     }
 
     pub(super) async fn commit_patiently(&self, change: Change) -> Result<Committed, RecordError> {

@@ -185,7 +185,7 @@ impl Gateway {
 
     /// Knows what a call brought along that its tool's schema says is only ever written; else as
     /// [`Self::redactor_of`].
-    fn redactor_of_act(&self, call: &ToolCall) -> Option<Redactor> {
+    pub(super) fn redactor_of_act(&self, call: &ToolCall) -> Option<Redactor> {
         let names = self.write_only(&call.tool);
         let given: Vec<&str> = names
             .iter()
@@ -200,7 +200,8 @@ impl Gateway {
     /// Knows the secrets in a call's `env`, which the command may print; none where there are none.
     pub(super) fn redactor_of(&self, call: &ToolCall) -> Option<Redactor> {
         if let Some(tool) = self.in_force().policy.tools.declared().find(&call.tool) {
-            return self.ports.redactor.hiding(tool.secrets(&call.arguments));
+            let secrets = tool.secrets(&call.arguments);
+            return self.ports.redactor.hiding(secrets.iter().map(String::as_str));
         }
         let variables = call.arguments.get("env")?.as_object()?.iter();
         let texts = variables.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
@@ -223,6 +224,9 @@ impl Gateway {
 
     /// The arguments without what is only ever written.
     fn shown_arguments(&self, call: &ToolCall) -> Map<String, Value> {
+        if let Some(tool) = self.in_force().policy.tools.declared().find(&call.tool) {
+            return tool.masked(&call.arguments).0;
+        }
         let mut shown = call.arguments.clone();
         for name in self.write_only(&call.tool) {
             if let Some(value) = shown.get_mut(&name) {

@@ -23,7 +23,7 @@ use crate::tools::exec::request::{CommandRequest, StatusRequest};
 use crate::tools::exec::result::CommandResult;
 
 /// How often a command that runs in another process is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 impl Gateway {
     /// Waits for the command that was a moment faster, and takes its result.
@@ -35,6 +35,8 @@ impl Gateway {
         other: &ApprovalRequest,
     ) {
         let owner = &admitted.caller().credential;
+        // The same request came to another process, which asked: it goes on here under the same id.
+        self.commands.forget(owner, live);
         let Some(first) = self.resumed(admitted, request, other) else {
             let refusal = Refusal::new(ErrorCode::QueueFull, "too many calls are in flight; try again");
             live.finish(CommandResult::refused(
@@ -120,8 +122,21 @@ impl Gateway {
     pub(super) async fn follow_elsewhere(&self, admitted: &Admitted, live: &Arc<Live>) {
         let owner = &admitted.caller().credential;
         live.waits_for(None);
+        let parked = self.ports.board.of_command(owner, &live.request_id).await;
+        if let Ok(Some(question)) = parked
+            && parks(&question)
+            && question.state() != ApprovalState::Applied
+            && board::refusal(&question).is_none()
+        {
+            let refusal = super::submitting::asked_otherwise(&live.request_id, &question.id);
+            live.finish(self.refused(live.request_id.clone(), refusal));
+            return self.commands.forget(owner, live);
+        }
         let result = loop {
             match self.ports.record.command(owner, &live.request_id).await {
+                Ok(Some(stored)) if stored.digest != live.digest => {
+                    break self.refused(live.request_id.clone(), super::looking::conflict(&live.request_id));
+                }
                 Ok(Some(stored)) => {
                     if let Some(result) = CommandResult::restored(&stored, None) {
                         break result;
@@ -192,7 +207,9 @@ impl Gateway {
         stored: &StoredCommand,
     ) -> Result<Option<CommandResult>, RecordError> {
         let owner = &admitted.caller().credential;
-        let Some(open) = &stored.open else { return Ok(None) };
+        if stored.open.is_none() {
+            return Ok(None);
+        }
         let question = self.ports.board.of_command(owner, &stored.request_id).await?;
         let Some(question) = question.filter(parks) else {
             return Ok(None);
@@ -206,6 +223,25 @@ impl Gateway {
         let Some(refusal) = withdrawn.as_ref().and_then(board::refusal) else {
             return Ok(None);
         };
+        let Some((change, result)) = self.closing_stored(admitted, stored, refusal) else {
+            return Ok(None);
+        };
+        let receipt = self.ports.record.commit(change).await?;
+        if receipt.last_event.is_some() {
+            return Ok(Some(result));
+        }
+        let stored = self.ports.record.command(owner, &stored.request_id).await?;
+        Ok(stored.and_then(|stored| CommandResult::restored(&stored, None)))
+    }
+
+    /// How a command ends that lies open in the store and never ran; none when it is not open.
+    pub(super) fn closing_stored(
+        &self,
+        admitted: &Admitted,
+        stored: &StoredCommand,
+        refusal: Refusal,
+    ) -> Option<(Change, CommandResult)> {
+        let (open, caller) = (stored.open.as_ref()?, admitted.caller());
         let now = self.ports.clock.now();
         let audit_id = self.ports.ids.event();
         let payload = closed_later(&open.abandoned, &audit_id, now, Some(&refusal));
@@ -219,12 +255,12 @@ impl Gateway {
                 audit_id,
                 now,
                 open.correlation_id.clone(),
-                actor.clone(),
+                caller.actor.clone(),
                 EventType::CommandCompleted,
                 &payload,
             )],
             close: Some(CloseCommand {
-                owner: owner.clone(),
+                owner: caller.credential.clone(),
                 request_id: stored.request_id.clone(),
                 digest: stored.digest.clone(),
                 opened_at: stored.opened_at,
@@ -237,12 +273,7 @@ impl Gateway {
             only_if_open: true,
             ..Change::default()
         };
-        let receipt = self.ports.record.commit(change).await?;
-        if receipt.last_event.is_some() {
-            return Ok(Some(result));
-        }
-        let stored = self.ports.record.command(owner, &stored.request_id).await?;
-        Ok(stored.and_then(|stored| CommandResult::restored(&stored, None)))
+        Some((change, result))
     }
 }
 

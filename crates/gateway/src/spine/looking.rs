@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::Gateway;
 use super::asking::unrecorded;
-use super::joining::parks;
+use super::joining::{LOOK_EVERY, parks};
 use crate::approval::request::ApprovalRequest;
 use crate::audit::StoredCommand;
 use crate::audit::command::CommandAuditRecord;
@@ -123,12 +123,20 @@ impl Gateway {
                 |result| result.answer(),
             );
         }
-        let result = match self.ports.record.command(owner, &command).await {
-            Ok(Some(stored)) => self.stored(admitted, &stored, None).await,
-            Ok(None) => self.refused(command.clone(), unknown(&command)),
-            Err(error) => self.refused(command, unrecorded(&error)),
-        };
-        result.answer()
+        let deadline = tokio::time::Instant::now() + patience.min(self.settings.answer_within);
+        loop {
+            let stored = match self.ports.record.command(owner, &command).await {
+                Ok(Some(stored)) => stored,
+                Ok(None) => return self.refused(command.clone(), unknown(&command)).answer(),
+                Err(error) => return self.refused(command, unrecorded(&error)).answer(),
+            };
+            let result = self.stored(admitted, &stored, None).await;
+            // It runs in another process, perhaps on another node; nobody tells us when it ends.
+            if result.status != Status::Running || tokio::time::Instant::now() + LOOK_EVERY > deadline {
+                return result.answer();
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
     }
 
     /// The answer a request id already has: from this process, or from the record.

@@ -1,11 +1,13 @@
 //! An act that is no command, from its leave to its end in the record.
 //!
 //! It is opened before anything is done and ended before its caller hears. It goes on when the caller does
-//! not wait for it any longer: half an act is worse than one that nobody hears of.
+//! not wait for it any longer: half an act is worse than one that nobody hears of. A server that stops lets
+//! acts under way end, for as long as it has time, and begins no more.
 
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use tokio::sync::OwnedRwLockReadGuard;
 
 use super::Gateway;
 use super::asking::unrecorded;
@@ -15,6 +17,7 @@ use crate::approval::request::{ApprovalChange, ApprovalRequest};
 use crate::audit::act::{ActChange, ActJournal, Ending, JournalParts, OpenAct};
 use crate::audit::event::{Draft, EventType};
 use crate::audit::payload::Object;
+use crate::audit::redact::Redactor;
 use crate::audit::{Change, RecordError};
 use crate::delegation::{Delegation, DelegationChange};
 use crate::error::{ErrorCode, Refusal};
@@ -27,6 +30,8 @@ pub(super) struct Leave {
     /// The question that was answered with yes.
     pub(super) approval: Option<Box<ApprovalRequest>>,
     pub(super) requested: Object,
+    /// Knows what the call brought along.
+    pub(super) redactor: Redactor,
 }
 
 type Fields = Map<String, Value>;
@@ -42,7 +47,10 @@ impl Gateway {
             cleared,
             approval,
             requested,
+            redactor,
         } = leave;
+        // An approval that was given is not used: the same call uses it at the next server.
+        let under_way = self.begin_act().ok_or_else(stopping)?;
         if let Err(refusal) = act.begins() {
             self.give_up(&cleared, approval.as_deref(), &refusal.message).await;
             return Err(refusal);
@@ -73,7 +81,7 @@ impl Gateway {
         }
         let parts = JournalParts {
             record: self.ports.record.clone(),
-            redactor: self.ports.redactor.clone(),
+            redactor,
             clock: self.ports.clock.clone(),
             ids: self.ports.ids.clone(),
         };
@@ -82,9 +90,26 @@ impl Gateway {
         let ended = tokio::spawn(async move {
             let performed = tokio::spawn(async move { act.perform(cleared).await }).await;
             let outcome = performed.unwrap_or_else(|_| Err(broken()));
-            gateway.end(&journal, approval, outcome).await
+            let ended = gateway.end(&journal, approval, outcome).await;
+            drop(under_way);
+            ended
         });
         ended.await.unwrap_or_else(|_| Err(broken()))
+    }
+
+    /// Counts an act among those under way, for as long as this is held; none where the server stops.
+    fn begin_act(&self) -> Option<OwnedRwLockReadGuard<()>> {
+        let begun = self.acts.clone().try_read_owned().ok();
+        begun.filter(|_| !self.commands.is_closing())
+    }
+
+    /// Waits for the acts under way; none begins after them. What does not end in time is put right by the next
+    /// server.
+    pub(super) async fn acts_ended(&self) {
+        let ended = tokio::time::timeout(self.settings.acts_end_within, self.acts.write()).await;
+        if ended.is_err() {
+            tracing::warn!("acts did not end in time; the next server puts right what they left");
+        }
     }
 
     /// An approval that was given for nothing is over: it must not let a later act go.
@@ -133,7 +158,10 @@ impl Gateway {
         if closed == Err(RecordError::ApprovalMoved) {
             // Somebody gave the approval up meanwhile; the act was done, and that is what counts.
             closing.approvals.clear();
-            closed = self.commit_patiently(closing).await;
+            closed = self.commit_patiently(closing.clone()).await;
+        }
+        if let Err(RecordError::Unavailable(_)) = closed {
+            self.close_later(closing);
         }
         match (closed, &outcome) {
             (Ok(_), _) => {
@@ -166,6 +194,13 @@ fn ended_as(approval: ApprovalRequest, step: ApprovalStep, now: crate::clock::Ti
 pub(super) fn used() -> Refusal {
     let message = "the same call uses this approval at this moment, or has used it; call again to ask anew";
     Refusal::new(ErrorCode::Conflict, message)
+}
+
+fn stopping() -> Refusal {
+    Refusal::new(
+        ErrorCode::Cancelled,
+        "the server is stopping; call again when it is back",
+    )
 }
 
 /// Only a mistake of ours ends an act so.

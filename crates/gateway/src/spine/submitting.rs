@@ -1,6 +1,7 @@
 //! A call to one of the command tools: what it becomes, and how long its caller waits.
 
 use std::sync::Arc;
+use std::time::Duration;
 use std::time::Instant;
 
 use tracing::Instrument as _;
@@ -14,7 +15,7 @@ use crate::clock::Timestamp;
 use crate::commands::NotEntered;
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::live::Live;
-use crate::ids::RequestId;
+use crate::ids::{ApprovalId, RequestId};
 use crate::limits;
 use crate::policy::decide::Verdict;
 use crate::policy::effective::Mode;
@@ -22,6 +23,11 @@ use crate::service::{Answer, ToolCall};
 use crate::session::{Admitted, Caller};
 use crate::tools::exec::request::{self, CommandRequest, CommandTool};
 use crate::tools::exec::result::CommandResult;
+
+/// Time between two looks whether a person is asked by now.
+const LOOK: Duration = Duration::from_millis(100);
+/// How often a request is tried again that the record calls unrecorded.
+const ATTEMPTS_MAX: u8 = 8;
 
 impl Gateway {
     /// A call to one of the command tools, answered as its tool promises.
@@ -32,7 +38,17 @@ impl Gateway {
         call: ToolCall,
         started: Timestamp,
     ) -> Answer {
-        let answer = self.submit_command(admitted, tool.clone(), call, started).await;
+        let mut attempt = 0;
+        let answer = loop {
+            let answer = self
+                .clone()
+                .submit_command(admitted.clone(), tool.clone(), call.clone(), started, attempt)
+                .await;
+            attempt += 1;
+            if !is_worth_another(&answer, &call) || attempt > ATTEMPTS_MAX {
+                break answer;
+            }
+        };
         match tool {
             CommandTool::Declared(tool) => tool.presented(answer),
             CommandTool::ExecuteCommand | CommandTool::ExecuteProcess | CommandTool::RunCommand => answer,
@@ -45,12 +61,14 @@ impl Gateway {
         tool: CommandTool,
         call: ToolCall,
         started: Timestamp,
+        attempt: u8,
     ) -> Answer {
         let request = match request::read(tool.clone(), &call.arguments) {
             Ok(request) => request,
             Err(refusal) => return self.refuse_unreadable(&admitted, &tool, &call, refusal).await,
         };
-        let request_id = request.request_id.clone().unwrap_or_else(|| self.ports.ids.request());
+        let named = request.request_id.clone().or_else(|| call.origin.request_id(attempt));
+        let request_id = named.unwrap_or_else(|| self.ports.ids.request());
         let live = Live::new(
             request_id,
             request.digest.clone(),
@@ -180,12 +198,8 @@ impl Gateway {
         if let Some(waits) = waits
             && held.as_ref().is_none_or(|held| held.id != waits.id)
         {
-            let message = format!(
-                "request id `{}` belongs to a call that was asked about under another policy or in another place \
-                 (approval `{}`), and that answer does not count here; cancel it, or choose another id",
-                live.request_id, waits.id
-            );
-            return Err(Considering::Refused(live, Refusal::new(ErrorCode::Conflict, message)));
+            let refusal = asked_otherwise(&live.request_id, &waits.id);
+            return Err(Considering::Refused(live, refusal));
         }
         let live = match &held {
             Some(held) => self.live_of(held, request, call.progress.clone()),
@@ -206,6 +220,7 @@ impl Gateway {
         let (answer, reached) = tokio::select! {
             result = live.ended() => (result.answer(), Reached::End),
             () = self.patience(live, call) => (self.running(live).answer(), Reached::Patience),
+            () = self.stops_at_question(live) => (self.running(live).answer(), Reached::Patience),
             () = self.consult(caller, live, call) => (self.running(live).answer(), Reached::Question),
             () = cancel.cancelled() => {
                 live.cancel();
@@ -253,6 +268,15 @@ impl Gateway {
         }
     }
 
+    /// Resolves when this process is about to stop while a person is asked about the command. One that runs has
+    /// until the end of the grace.
+    async fn stops_at_question(&self, live: &Live) {
+        self.stops().await;
+        while live.question().is_none() {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// What is to be said of a command that has not ended.
     pub(super) fn running(&self, live: &Live) -> CommandResult {
         if let Some(question) = live.question() {
@@ -275,6 +299,22 @@ impl Gateway {
             page: None,
         }
     }
+}
+
+/// Whether the record tells of this request that nothing was run because nothing could be written. It can now.
+fn is_worth_another(answer: &Answer, call: &ToolCall) -> bool {
+    let facts = &answer.structured;
+    let was_unrecorded = facts["error_code"] == ErrorCode::AuditUnavailable.name();
+    was_unrecorded && facts["audit_id"].is_string() && call.origin.request_id(0).is_some()
+}
+
+/// The same words, asked about under other circumstances: what is answered there does not count here.
+pub(super) fn asked_otherwise(request_id: &RequestId, question: &ApprovalId) -> Refusal {
+    let message = format!(
+        "request id `{request_id}` belongs to a call that was asked about under another policy or in another place \
+         (approval `{question}`), and that answer does not count here; cancel it, or choose another id"
+    );
+    Refusal::new(ErrorCode::Conflict, message)
 }
 
 /// How far waiting for a command came.

@@ -45,11 +45,13 @@ pub(super) enum Settled {
     /// It may run, by the approval where one was needed.
     Cleared(Box<Cleared>, Option<Box<ApprovalRequest>>),
     Refused(Refusal),
+    /// Nobody could be asked: the question was not written, or nobody knows whether it was.
+    Unrecorded(RecordError),
     /// It waits in the store.
     Parked,
     /// The same question was asked at the same moment by another call.
     Joined(Box<ApprovalRequest>),
-    /// Another process has let the act go.
+    /// Another process has let the act go, or has the very request.
     Elsewhere,
 }
 
@@ -99,7 +101,8 @@ impl Gateway {
                 match self.post(trace, opened, asking.opening.take()).await {
                     Ok(approval) => approval.id,
                     Err(RecordError::ApprovalMoved) => return self.asked_meanwhile(admitted, &binding).await,
-                    Err(error) => return Settled::Refused(unrecorded(&error)),
+                    Err(RecordError::RequestIdTaken(_)) => return Settled::Elsewhere,
+                    Err(error) => return Settled::Unrecorded(error),
                 }
             }
         };

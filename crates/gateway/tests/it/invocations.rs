@@ -47,6 +47,7 @@ fn origin(rpc_id: usize) -> Origin {
         session: Some(SessionId::trusted("the-session")),
         rpc_id: Some(rpc_id.to_string()),
         remembered: None,
+        reuses_ids: false,
     }
 }
 

@@ -350,6 +350,7 @@ impl Stage {
             let settings = Settings {
                 answer_within: self.answer_within,
                 output_limit: 1 << 10,
+                acts_end_within: Duration::from_secs(10),
             };
             Gateway::new(self.policy.clone(), settings, ports)
         })

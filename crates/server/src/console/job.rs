@@ -82,6 +82,8 @@ struct Parts {
     questions: Vec<Waiting>,
     error: Option<Html>,
     entries: Vec<Entry>,
+    /// The message that the agent is at.
+    writing: Option<Html>,
     is_cut: bool,
     changes: Vec<Change>,
     added: usize,
@@ -149,6 +151,10 @@ async fn parts(console: &Console, reader: &Reader, whole: &WholeJob, wanted: &Wa
     entries.retain(|entry| entry.seq > wanted.after);
     let is_cut = is_long || entries.len() > ENTRIES_MAX;
     entries.drain(..entries.len().saturating_sub(ENTRIES_MAX));
+    let unfinished = match job.has_ended() {
+        false => console.office.jobs.unfinished(&whole.session).await,
+        true => None,
+    };
     let diff = events
         .iter()
         .rfind(|stored| stored.event.kind == JobEventType::AgentDiff);
@@ -175,6 +181,7 @@ async fn parts(console: &Console, reader: &Reader, whole: &WholeJob, wanted: &Wa
         questions: questions(console, job).await?,
         error: job.error.as_ref().map(|error| shown(&error.message)),
         entries,
+        writing: unfinished.map(|text| text::lines(&text, TEXT_CHARS_SHOWN)),
         is_cut,
         added: changes.iter().map(|change| change.added).sum(),
         removed: changes.iter().map(|change| change.removed).sum(),

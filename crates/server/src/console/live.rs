@@ -124,8 +124,8 @@ struct Seen {
     /// Any change of any question moves one of its versions.
     versions: u64,
     head: u64,
-    /// The followed job's version, and its session's last event.
-    job: (u64, u64),
+    /// The followed job's version, its session's last event, and how much of a message is written.
+    job: (u64, u64, usize),
 }
 
 /// What is new since it was last told; a sign of life where nothing is.
@@ -154,7 +154,7 @@ async fn since(console: &Console, follows: &Follows, told: &mut Option<Seen>) ->
 async fn look(console: &Console, follows: &Follows, before: Option<&Seen>) -> Result<Seen, RecordError> {
     let job = match &follows.job {
         Some((caller, id)) => job(console, caller, id, before.map_or(0, |seen| seen.job.1)).await,
-        None => (0, 0),
+        None => (0, 0, 0),
     };
     let open = console.office.board.list(ApprovalFilter::open()).await?;
     Ok(Seen {
@@ -170,10 +170,10 @@ async fn look(console: &Console, follows: &Follows, before: Option<&Seen>) -> Re
 }
 
 /// How far a job is; one that cannot be looked at stands still.
-async fn job(console: &Console, caller: &Caller, id: &JobId, mut after: u64) -> (u64, u64) {
+async fn job(console: &Console, caller: &Caller, id: &JobId, mut after: u64) -> (u64, u64, usize) {
     let desk = &console.office.jobs;
-    let Ok(job) = desk.find(caller, id).await else {
-        return (0, after);
+    let (Ok(job), Ok(session)) = (desk.find(caller, id).await, desk.session(caller, id).await) else {
+        return (0, after, 0);
     };
     while let Ok((_, next)) = desk.logs(caller, id, after, JOB_EVENTS_AT_ONCE).await {
         if next == after {
@@ -181,5 +181,6 @@ async fn job(console: &Console, caller: &Caller, id: &JobId, mut after: u64) -> 
         }
         after = next;
     }
-    (job.version, after)
+    let unfinished = desk.unfinished(&session).await;
+    (job.version, after, unfinished.map_or(0, |text| text.len()))
 }

@@ -60,7 +60,7 @@ impl Connection {
             }
         };
         let shared = self.shared();
-        let origin = shared.origin(&request.id, asked.as_ref());
+        let origin = shared.origin(&request.id, asked.as_ref(), state.memory.reuses_ids());
         let (handle, cancel) = Cancel::new();
         let conversation = Arc::new(Conversation::new(client, token, &shared.questions, outlet));
         let occasion = Occasion::First;
@@ -203,6 +203,10 @@ impl Shared {
         match &**outcome {
             // The client is told to repeat the call, which may well be under the same id.
             Ok(Said::Answer(answer)) if answer.structured["status"] == Status::Pending.as_str() => Kept::Nothing,
+            // Nothing was done for want of a record, and the client is told to try again.
+            Ok(Said::Answer(answer)) if answer.structured["error_code"] == ErrorCode::AuditUnavailable.name() => {
+                Kept::Nothing
+            }
             Ok(Said::Answer(answer)) if self.link.lasts() => {
                 answer.command.clone().map_or(Kept::Nothing, Kept::InRecord)
             }
@@ -211,13 +215,14 @@ impl Shared {
         }
     }
 
-    fn origin(&self, id: &Id, asked: Option<&Asked>) -> Origin {
+    fn origin(&self, id: &Id, asked: Option<&Asked>, reuses_ids: bool) -> Origin {
         // A modern request has no session, whatever connection it came on.
         let session = asked.and_then(|_| self.link.session().cloned());
         Origin {
             remembered: asked.filter(|_| self.link.lasts()).map(|asked| asked.digest),
             session,
             rpc_id: Some(id.to_json()),
+            reuses_ids,
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use countersign_gateway::approval::Bell;
 use countersign_gateway::audit::Pending;
 use tokio::sync::{Notify, mpsc};
-use tokio_postgres::{AsyncMessage, Client, NoTls};
+use tokio_postgres::{AsyncMessage, Client};
 
 use super::PgStore;
 use super::readers::Readers;
@@ -71,7 +71,7 @@ impl Bell for Knock {
 /// Rings and listens over one connection, and over a new one when that is lost, until the bell is taken down.
 async fn listen(site: Arc<Site>, mut rings: mpsc::UnboundedReceiver<()>, heard: Arc<Notify>) {
     loop {
-        match site.config().connect(NoTls).await {
+        match site.address.config.connect(site.address.tls.clone()).await {
             Ok((client, mut connection)) => {
                 let (own, ear) = (site.node.process().to_owned(), Arc::clone(&heard));
                 let hearing = tokio::spawn(async move {

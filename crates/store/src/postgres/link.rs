@@ -14,9 +14,10 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
-use tokio_postgres::types::ToSql;
-use tokio_postgres::{Client, Config, NoTls, Row, Statement};
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Row, Statement};
 
+use super::address::Address;
 use super::trouble::Trouble;
 
 /// Statements that a connection keeps prepared.
@@ -49,11 +50,11 @@ impl Exchange {
         self.handle.spawn(work);
     }
 
-    pub(super) fn connect(&self, config: &Config, patience: Duration) -> Result<Link, Trouble> {
-        let config = config.clone();
+    pub(super) fn connect(&self, address: &Address, patience: Duration) -> Result<Link, Trouble> {
+        let (config, tls) = (address.config.clone(), address.tls.clone());
         let (answer, connected) = oneshot::channel();
         self.handle.spawn(async move {
-            match config.connect(NoTls).await {
+            match config.connect(tls).await {
                 Ok((client, connection)) => {
                     let _ = answer.send(Ok(client));
                     if let Err(error) = connection.await {
@@ -91,6 +92,13 @@ impl Link {
     pub(super) fn query(&self, sql: &str, values: Values<'_>) -> Result<Vec<Row>, Trouble> {
         let statement = self.prepare(sql)?;
         Ok(wait(self.client.query(&statement, values), self.patience)??)
+    }
+
+    /// Asks a question that is put together for once: it is not kept, and planned for the very texts that it names. A
+    /// statement that is kept is soon planned for all values alike, and a rare one is then looked for everywhere.
+    pub(super) fn query_once(&self, sql: &str, texts: &[String]) -> Result<Vec<Row>, Trouble> {
+        let values: Vec<_> = texts.iter().map(|text| (text as _, Type::TEXT)).collect();
+        Ok(wait(self.client.query_typed(sql, &values), self.patience)??)
     }
 
     /// The rows of an answer, each read as something.

@@ -6,9 +6,12 @@
 //! export or prune block: call them off the async threads. Only [`site`] opens connections.
 
 mod acts;
+pub mod address;
 mod approvals;
 mod bell;
 mod cells;
+pub(crate) mod condition;
+pub mod copy;
 mod databases;
 mod delegations;
 mod dump;
@@ -31,6 +34,7 @@ mod sessions;
 pub mod site;
 mod snapshot;
 mod sweep;
+pub mod tls;
 pub mod tokens;
 mod trouble;
 mod verify;

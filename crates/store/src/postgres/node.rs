@@ -14,12 +14,12 @@ use super::trouble::Trouble;
 use crate::process::Process;
 use crate::{hex, random};
 
-const FILE_NAME: &str = "record-node";
+pub(super) const FILE_NAME: &str = "record-node";
 
 /// How often a process says that it lives.
 pub(super) const SIGN_EVERY: Duration = Duration::from_secs(2);
 /// How long a process of another node counts as alive without a sign.
-const SILENT_FOR: &str = "20 seconds";
+pub(super) const SILENT_FOR: &str = "20 seconds";
 
 /// A node, with this process on it.
 pub(super) struct Node {
@@ -50,6 +50,16 @@ impl Node {
         &self.process
     }
 
+    /// Whether a process is one of this node.
+    pub(super) fn is_of(&self, process: &str) -> bool {
+        self.own(process).is_some()
+    }
+
+    /// A process of this node, as the system knows it.
+    fn own<'p>(&self, process: &'p str) -> Option<&'p str> {
+        process.strip_prefix(&self.name)?.strip_prefix('/')
+    }
+
     /// Says that this process lives.
     pub(super) fn sign(&self, link: &Link) -> Result<(), Trouble> {
         link.execute(
@@ -60,13 +70,21 @@ impl Node {
         .map(drop)
     }
 
-    /// The last thing a process says. Signs of those that are long gone go with it.
+    /// The last thing a process says.
     pub(super) fn sign_off(&self, link: &Link) -> Result<(), Trouble> {
-        link.execute(
-            "DELETE FROM processes WHERE process = $1 OR seen_at < clock_timestamp() - interval '1 day'",
-            &[&self.process],
+        link.execute("DELETE FROM processes WHERE process = $1", &[&self.process])
+            .map(drop)
+    }
+
+    /// Forgets processes that are long gone, and agents of nodes that none is left of: a node that comes back sooner
+    /// finds in these what it left running.
+    pub(super) fn forget_gone(link: &Link) -> Result<(), Trouble> {
+        link.batch(
+            "DELETE FROM processes WHERE seen_at < clock_timestamp() - interval '1 day';
+             DELETE FROM agent_processes WHERE NOT EXISTS (SELECT 1 FROM processes
+                     WHERE processes.node = agent_processes.node)
+                 AND created_at_ms < extract(epoch FROM clock_timestamp() - interval '1 day') * 1000",
         )
-        .map(drop)
     }
 
     /// Whether a process lives: on this node the system tells, elsewhere its signs of life do.
@@ -74,7 +92,7 @@ impl Node {
         if process == self.process {
             return Ok(true);
         }
-        if let Some(own) = process.strip_prefix(&self.name).and_then(|rest| rest.strip_prefix('/')) {
+        if let Some(own) = self.own(process) {
             return Ok(Process::is_alive(own));
         }
         link.exists(
@@ -86,14 +104,38 @@ impl Node {
     }
 }
 
+/// The name of a state directory's node, if it has one.
+pub(super) fn named(directory: &Path) -> Result<Option<String>, NodeError> {
+    let path = directory.join(FILE_NAME);
+    read(&path).map_err(|source| NodeError { path, source })
+}
+
+/// Gives the node of a state directory this name, unless it has one.
+pub(super) fn name_it(directory: &Path, name: &str) -> Result<(), NodeError> {
+    let path = directory.join(FILE_NAME);
+    keep(&path, name).map_err(|source| NodeError { path, source })
+}
+
 fn name(path: &Path) -> io::Result<String> {
-    match fs::read_to_string(path) {
-        Ok(text) if !text.trim().is_empty() => return Ok(text.trim().to_owned()),
-        Ok(_) => return Err(io::Error::other("the file is empty")),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-        Err(error) => return Err(error),
+    if let Some(name) = read(path)? {
+        return Ok(name);
     }
-    let name = format!("node-{}", &hex::encode(&random::secret()?)[..16]);
+    keep(path, &format!("node-{}", &hex::encode(&random::secret()?)[..16]))?;
+    // Two processes may start at once: the file that stands now is the one to use.
+    fs::read_to_string(path).map(|text| text.trim().to_owned())
+}
+
+fn read(path: &Path) -> io::Result<Option<String>> {
+    match fs::read_to_string(path) {
+        Ok(text) if !text.trim().is_empty() => Ok(Some(text.trim().to_owned())),
+        Ok(_) => Err(io::Error::other("the file is empty")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes the whole file under another name first, so that nobody ever reads half a name.
+fn keep(path: &Path, name: &str) -> io::Result<()> {
     let draft = path.with_extension(std::process::id().to_string());
     let mut file = OpenOptions::new()
         .write(true)
@@ -104,11 +146,10 @@ fn name(path: &Path) -> io::Result<String> {
     file.write_all(name.as_bytes())?;
     file.write_all(b"\n")?;
     file.sync_all()?;
-    // Two processes may start at once: the file that stands now is the one to use.
     let linked = fs::hard_link(&draft, path);
     fs::remove_file(&draft)?;
     match linked {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => fs::read_to_string(path).map(|text| text.trim().to_owned()),
+        _ => Ok(()),
     }
 }

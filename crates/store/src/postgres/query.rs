@@ -4,7 +4,6 @@ use countersign_gateway::audit::reading::{Filter, Pick};
 use countersign_gateway::audit::row::Row;
 use countersign_gateway::clock::Timestamp;
 use serde_json::Value;
-use tokio_postgres::types::ToSql;
 
 use super::ledger::hash;
 use super::link::Link;
@@ -167,8 +166,8 @@ impl Question {
             self.conditions.join(" AND "),
             i64::try_from(filter.limit).unwrap_or(i64::MAX),
         );
-        let values: Vec<&(dyn ToSql + Sync)> = self.values.iter().map(|value| value as _).collect();
-        let mut rows = link.all(&sql, &values, read_row)?;
+        let found = link.query_once(&sql, &self.values)?;
+        let mut rows = found.iter().map(read_row).collect::<Result<Vec<_>, _>>()?;
         if let Some(mut room) = filter.bytes_max {
             // Cut off where the answer would grow too large; the first is there whatever its size.
             let fitting = rows.iter().enumerate().take_while(|(place, row)| {

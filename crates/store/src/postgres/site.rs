@@ -5,25 +5,24 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio_postgres::Config;
 
+use super::address::{Address, AddressError};
 use super::link::{Exchange, Link};
 use super::migrations::{self, MigrateError};
 use super::node::{Node, NodeError};
 use super::sessions;
+use super::tls::TlsError;
 use super::trouble::Trouble;
 use crate::health::Health;
 use crate::key::{Key, KeyError};
 use crate::sqlite::site as state_directory;
-use crate::{Durability, Options, random};
+use crate::{Options, random};
 
 /// How much longer than for a lock an answer is waited for.
 const ANSWER_MARGIN: Duration = Duration::from_secs(5);
-/// After so long without a word the system looks whether the other end is still there.
-const KEEPALIVE_IDLE: Duration = Duration::from_secs(15);
 
 pub(super) struct Site {
-    config: Config,
+    pub(super) address: Address,
     pub(super) exchange: Exchange,
     pub(super) options: Options,
     pub(super) key: Key,
@@ -41,8 +40,10 @@ pub(super) struct Site {
 pub enum OpenError {
     #[error(transparent)]
     Directory(#[from] state_directory::OpenError),
-    #[error("the address of the database cannot be read")]
-    Address { source: tokio_postgres::Error },
+    #[error(transparent)]
+    Address(#[from] AddressError),
+    #[error("the connection to the database cannot be secured")]
+    Tls(#[source] TlsError),
     #[error("the database cannot be opened")]
     Connect { source: Trouble },
     #[error(transparent)]
@@ -61,15 +62,15 @@ impl Site {
     /// Prepares directory, key and database, and gives the connection that writes.
     pub(super) fn prepare(directory: &Path, url: &str, options: Options) -> Result<(Self, Link), OpenError> {
         state_directory::close_directory(directory)?;
-        let config = configured(url, &options).map_err(|source| OpenError::Address { source })?;
+        let address = Address::of(url, &options)?;
         let exchange = Exchange::start().map_err(|source| OpenError::Thread { source })?;
         let failed = |source| OpenError::Connect { source };
         let patience = options.busy_timeout + ANSWER_MARGIN;
-        let link = exchange.connect(&config, patience).map_err(failed)?;
+        let link = exchange.connect(&address, patience).map_err(failed)?;
         migrations::apply(&link)?;
         let key = Key::load_or_create(directory)?;
         let site = Self {
-            config,
+            address,
             exchange,
             guarded: key.guarded_by_file(directory)?,
             key,
@@ -83,13 +84,9 @@ impl Site {
         Ok((site, link))
     }
 
-    pub(super) fn config(&self) -> &Config {
-        &self.config
-    }
-
     pub(super) fn connect(&self) -> Result<Link, Trouble> {
         let patience = self.health.patience(self.options.busy_timeout + ANSWER_MARGIN);
-        self.exchange.connect(&self.config, patience)
+        self.exchange.connect(&self.address, patience)
     }
 
     /// Whoever follows the record looks again.
@@ -130,28 +127,4 @@ fn shared(link: &Link) -> Result<Key, Trouble> {
     )?;
     let kept = link.query_one("SELECT secret FROM shared_secret", &[])?;
     Ok(Key::from_seed(&sessions::bytes(kept.try_get(0)?, 0)?))
-}
-
-pub(super) fn configured(url: &str, options: &Options) -> Result<Config, tokio_postgres::Error> {
-    let mut config: Config = url.parse()?;
-    let synchronous = match options.durability {
-        Durability::Power => "on",
-        Durability::Process => "off",
-    };
-    let given = config
-        .get_options()
-        .map(|given| format!("{given} "))
-        .unwrap_or_default();
-    config.options(format!(
-        "{given}-c lock_timeout={} -c synchronous_commit={synchronous} -c standard_conforming_strings=on",
-        options.busy_timeout.as_millis(),
-    ));
-    if config.get_application_name().is_none() {
-        config.application_name("countersign");
-    }
-    if config.get_connect_timeout().is_none() {
-        config.connect_timeout(options.busy_timeout);
-    }
-    config.keepalives_idle(KEEPALIVE_IDLE);
-    Ok(config)
 }

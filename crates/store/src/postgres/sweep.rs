@@ -8,6 +8,7 @@ use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, RequestId};
 use countersign_gateway::limits;
 
+use super::node::Node;
 use super::{PgStore, WRITER_GONE, approvals, sessions, trouble};
 use crate::sqlite::sweep::Orphan;
 
@@ -16,6 +17,8 @@ impl PgStore {
     /// commands. A command that waits for an answer is not abandoned: it lies here until somebody decides
     /// and its caller comes back. Cheap when none is open. Blocks.
     pub fn sweep_abandoned(&self, now: Timestamp, ids: &IdSource) -> Result<usize, RecordError> {
+        let forgotten = self.readers.read(Node::forget_gone);
+        forgotten.map_err(|error| trouble::unavailable(&error))?;
         self.sweep_sessions(now, ids)?;
         self.sweep_acts(now, ids)?;
         let mut waiting = Vec::new();

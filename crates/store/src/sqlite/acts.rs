@@ -102,10 +102,7 @@ impl SqliteStore {
 /// The end of an act whose process is gone: one event for each system that has not told how it went there.
 pub(crate) fn abandoned(act: &OpenAct, approval: Option<ApprovalRequest>, now: Timestamp, ids: &IdSource) -> Change {
     let event = |system: Option<&str>| act.ended(system, Ending::ABANDONED, Actor::system("sweeper"), now, ids);
-    let mut events: Vec<_> = act.systems.iter().map(|system| event(Some(system))).collect();
-    if events.is_empty() {
-        events.push(event(None));
-    }
+    let events = act.untold(|_| false).map(event).collect();
     let given = approval.filter(|approval| approval.state() == ApprovalState::Approved);
     let failed = given.and_then(|approval| {
         let from = Some(approval.version);

@@ -6,7 +6,9 @@
 
 pub(crate) mod acts;
 mod approvals;
+pub(crate) mod backup;
 mod cells;
+pub(crate) mod condition;
 mod databases;
 mod delegations;
 pub mod dump;
@@ -27,6 +29,7 @@ mod secrets;
 mod sessions;
 pub mod site;
 mod snapshot;
+pub mod source;
 mod spans;
 pub(crate) mod sweep;
 pub mod tokens;

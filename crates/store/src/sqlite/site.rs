@@ -19,6 +19,7 @@ use super::migrations::{self, MigrateError};
 use super::{Durability, Options, trouble};
 use crate::health::Health;
 use crate::key::{Key, KeyError};
+use crate::moved;
 use crate::process::Process;
 
 pub const FILE_NAME: &str = "record.db";
@@ -66,12 +67,21 @@ pub enum OpenError {
     Key(#[from] KeyError),
     #[error("the writer of the record cannot be started")]
     Thread { source: io::Error },
+    #[error(
+        "the record of `{path}` was moved to {to}; name that by `--database`, or remove the file `{mark}` there to go on with the record as it was"
+    )]
+    Moved {
+        path: PathBuf,
+        to: String,
+        mark: &'static str,
+    },
 }
 
 impl Site {
     /// Prepares directory, key and database, and gives the connection that writes.
     pub(super) fn prepare(directory: &Path, options: Options) -> Result<(Self, Connection), OpenError> {
         close_directory(directory)?;
+        refuse_moved(directory)?;
         let database = directory.join(FILE_NAME);
         create_file(&database, directory).map_err(|source| OpenError::File {
             path: database.clone(),
@@ -163,6 +173,20 @@ fn use_wal(connection: &Connection, patience: Duration) -> rusqlite::Result<()> 
             Err(error) => return Err(error),
             Ok(_) => return Ok(()),
         }
+    }
+}
+
+/// Two continuations of one chain would contradict each other.
+fn refuse_moved(directory: &Path) -> Result<(), OpenError> {
+    let path = directory.to_owned();
+    match moved::to(directory) {
+        Ok(None) => Ok(()),
+        Ok(Some(to)) => Err(OpenError::Moved {
+            path,
+            to,
+            mark: moved::FILE_NAME,
+        }),
+        Err(source) => Err(OpenError::Directory { path, source }),
     }
 }
 

@@ -7,10 +7,13 @@ mod cluster;
 mod files;
 mod leases;
 mod migrations;
+mod moving;
 mod nodes;
 mod on_postgres;
 mod on_sqlite;
+mod plans;
 #[path = "../../../../tests/support/postgres.rs"]
 mod postgres;
+mod secured;
 mod shared;
 mod trouble;

@@ -252,6 +252,25 @@ fn what_a_living_process_of_another_node_does_is_left_alone_and_a_silent_one_is_
 }
 
 #[test]
+fn agents_of_a_node_that_never_came_back_are_forgotten_after_a_day() {
+    let Some(bench) = bench() else { return };
+    let store = open(bench.path());
+    let own = chain(bench.path());
+    let (now, day) = ("extract(epoch FROM now()) * 1000", 86_400_000);
+    let long_ago = format!("{now} - {}", 2 * day);
+    let recently = format!("{now} - {}", day / 2);
+    for (node, since) in [("gone", &long_ago), ("away", &recently), (own.as_str(), &long_ago)] {
+        let insert = format!("INSERT INTO agent_processes VALUES ('{node}', 7, 99, 's', 'j', 'a', NULL, {since})");
+        bench.run(&insert).unwrap();
+    }
+    store.sweep_abandoned(later(), &bench.ids).unwrap();
+    let left = bench.run("SELECT node FROM agent_processes ORDER BY node").unwrap();
+    let mut expected = vec!["away", own.as_str()];
+    expected.sort_unstable();
+    assert_eq!(left.lines().collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn a_connection_that_was_cut_is_made_anew() {
     let Some(bench) = bench() else { return };
     let (cluster, database) = bench.postgres().unwrap();

@@ -12,7 +12,7 @@ mod verify;
 
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
@@ -68,7 +68,7 @@ pub(crate) struct Reading(ManuallyDrop<Store>);
 impl Reading {
     pub(crate) fn open(flags: &Flags) -> anyhow::Result<Self> {
         let directory = existing_record(flags)?;
-        let database = config::find_database(&Surroundings::of_this_process()?, flags);
+        let database = config::find_database(&Surroundings::of_this_process()?, flags).map_err(BadConfiguration)?;
         let options = Options::new(Durability::Process, Clock::system()).on(database);
         let store = Store::open(&directory, options).context("cannot open the record")?;
         Ok(Self(ManuallyDrop::new(store)))
@@ -83,31 +83,39 @@ impl Deref for Reading {
     }
 }
 
-/// The state directory, if it holds a record. Opening would make what is missing, so it is asked first.
+/// The state directory, if it holds a record or a node of one. Opening would make what is missing, so it is asked first.
 pub(crate) fn existing_record(flags: &Flags) -> anyhow::Result<PathBuf> {
     let surroundings = Surroundings::of_this_process()?;
-    let directory = config::find_state_dir(&surroundings, flags).map_err(BadConfiguration)?;
-    let is_there = |name: &str| {
-        let looked = directory.join(name).try_exists();
-        looked.with_context(|| format!("cannot look into the state directory `{}`", directory.display()))
-    };
-    if config::find_database(&surroundings, flags).is_some() {
-        anyhow::ensure!(
-            is_there(key::FILE_NAME)?,
-            "`{}` is no node of the database yet; a server with this `--state-dir` makes it one",
-            directory.display()
-        );
-        return Ok(directory);
+    let database = config::find_database(&surroundings, flags).map_err(BadConfiguration)?;
+    if database.is_none() {
+        return record_file(flags);
     }
+    let directory = config::find_state_dir(&surroundings, flags).map_err(BadConfiguration)?;
     anyhow::ensure!(
-        is_there(site::FILE_NAME)?,
+        is_there(&directory, key::FILE_NAME)?,
+        "`{}` is no node of the database yet; a server with this `--state-dir` makes it one",
+        directory.display()
+    );
+    Ok(directory)
+}
+
+/// The state directory, if it holds a record in a file, whatever database is named besides.
+pub(crate) fn record_file(flags: &Flags) -> anyhow::Result<PathBuf> {
+    let directory = config::find_state_dir(&Surroundings::of_this_process()?, flags).map_err(BadConfiguration)?;
+    anyhow::ensure!(
+        is_there(&directory, site::FILE_NAME)?,
         "there is no record in `{}`; `countersign exec` or a server starts one, `--state-dir` names another place",
         directory.display()
     );
     anyhow::ensure!(
-        is_there(key::FILE_NAME)?,
+        is_there(&directory, key::FILE_NAME)?,
         "the signing key `{}` is gone; put it back, for without it the record cannot be proved",
         directory.join(key::FILE_NAME).display()
     );
     Ok(directory)
+}
+
+fn is_there(directory: &Path, name: &str) -> anyhow::Result<bool> {
+    let looked = directory.join(name).try_exists();
+    looked.with_context(|| format!("cannot look into the state directory `{}`", directory.display()))
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use countersign_gateway::error::Refusal;
 use countersign_gateway::job::event::{JobEvent, JobEventType, StoredEvent};
 use countersign_gateway::limits;
 
@@ -28,6 +29,8 @@ pub(super) fn run(flags: &Flags, id: &str, until: Until, form: Form) -> anyhow::
     let mut page = Page::stdout();
     start::runtime()?.block_on(async {
         let job = window.named(id).await?.id;
+        let refused = |refusal: Refusal| anyhow::anyhow!(refusal.message);
+        let session = window.desk.session(&window.person, &job).await.map_err(refused)?;
         let mut after = 0;
         loop {
             // Asked before its events are read: those of a job that has ended are all there.
@@ -35,9 +38,12 @@ pub(super) fn run(flags: &Flags, id: &str, until: Until, form: Form) -> anyhow::
             let read = window
                 .desk
                 .logs(&window.person, &job, after, limits::JOB_EVENTS_AT_ONCE);
-            let (events, next) = read.await.map_err(|refusal| anyhow::anyhow!(refusal.message))?;
+            let (events, next) = read.await.map_err(refused)?;
             let is_whole = next == after;
             after = next;
+            if !events.is_empty() {
+                page.wipe()?;
+            }
             for stored in &events {
                 print(&mut page, stored, form)?;
             }
@@ -46,7 +52,15 @@ pub(super) fn run(flags: &Flags, id: &str, until: Until, form: Form) -> anyhow::
                 (false, _) => {}
                 (true, Until::Now) => return Ok(()),
                 (true, Until::Ended) if has_ended => return Ok(()),
-                (true, Until::Ended) => tokio::time::sleep(POLL).await,
+                (true, Until::Ended) => {
+                    // What the agent is at, which is a line of its own once it is whole.
+                    match window.desk.unfinished(&session).await.filter(|_| form == Form::Text) {
+                        Some(unfinished) => page.passing(&format!("… {}", clean(end_of(&unfinished))))?,
+                        None => page.wipe()?,
+                    }
+                    page.flush()?;
+                    tokio::time::sleep(POLL).await;
+                }
             }
         }
     })
@@ -61,6 +75,12 @@ fn print(page: &mut Page, stored: &StoredEvent, form: Form) -> anyhow::Result<()
     let kind = page.paint(tone(event.kind), event.kind.as_str());
     let gap = " ".repeat(KIND_CHARS.saturating_sub(event.kind.as_str().len()));
     page.line(format!("{time}  {kind}{gap}  {}", words(event)).trim_end())
+}
+
+/// The line that is being written.
+fn end_of(unfinished: &str) -> &str {
+    let mut lines = unfinished.lines().map(str::trim);
+    lines.rfind(|line| !line.is_empty()).unwrap_or_default()
 }
 
 /// What an event says to a person, in a line.

@@ -29,7 +29,10 @@ pub(super) fn run(flags: &Flags, asked: &Explain) -> anyhow::Result<()> {
     let arguments = match arguments {
         Some(arguments) => arguments,
         // What an unknown tool takes is unknown as well.
-        None if policy.tools.knows(&asked.tool) => tool::arguments(&asked.argv)?,
+        None if policy.tools.knows(&asked.tool) => {
+            let declared = policy.tools.declared().find(&asked.tool);
+            tool::arguments(&asked.argv, declared.map(|tool| tool.input.written()))?
+        }
         None => Map::new(),
     };
     let call = Supposed {

@@ -1,78 +1,19 @@
 //! `secret.sync.github_k8s`: one value in both systems, whatever breaks off in between, and nowhere else.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use countersign_doubles::github::faults::Fault;
-use countersign_doubles::github::{GitHub, TOKEN};
-use countersign_doubles::kubernetes::Kubernetes;
 use serde_json::{Value, json};
 
+use super::world::{NAME, SHOP, TOOL, World, wanted, with};
 use super::{act, approve, approved, ends, heard};
 use crate::bench::Bench;
 use crate::client::Server;
 use crate::outside::until;
 
-const TOOL: &str = "secret.sync.github_k8s";
-const SHOP: &str = "octo/shop";
-const NAME: &str = "DB_PASSWORD";
 const VALUE: &str = "pl3ase-tell-nobody-at-all";
-
-struct World {
-    github: GitHub,
-    kubernetes: Kubernetes,
-    kubeconfig: PathBuf,
-    bench: Bench,
-}
-
-impl World {
-    fn new() -> Self {
-        Self::around(Bench::new())
-    }
-
-    fn around(bench: Bench) -> Self {
-        let (github, kubernetes) = (GitHub::start(), Kubernetes::start());
-        github.environment(SHOP, "dev");
-        kubernetes.namespace("shop-dev");
-        let kubeconfig = kubernetes.kubeconfig(&bench.dir("cluster"));
-        let bench = bench.config(&format!(
-            "github: {{api_url: '{}', token: {TOKEN}}}\nkubernetes: {{kubeconfig: '{}'}}\n",
-            github.url(),
-            kubeconfig.display()
-        ));
-        Self {
-            github,
-            kubernetes,
-            kubeconfig,
-            bench,
-        }
-    }
-
-    fn at_github(&self) -> Option<Vec<u8>> {
-        self.github.secret(SHOP, Some("dev"), NAME)
-    }
-
-    fn writes(&self) -> usize {
-        self.github.secret_writes(SHOP, Some("dev"), NAME)
-    }
-
-    fn at_kubernetes(&self) -> Option<Vec<u8>> {
-        self.kubernetes.secret("shop-dev", "database", "value")
-    }
-}
-
-fn wanted(policy: &str) -> Value {
-    json!({
-        "repository": SHOP, "environment": "dev", "github_secret_name": NAME, "kubernetes_namespace": "shop-dev",
-        "kubernetes_secret_name": "database", "policy": policy,
-    })
-}
-
-fn with(mut arguments: Value, name: &str, value: &str) -> Value {
-    arguments[name] = json!(value);
-    arguments
-}
 
 /// Whether some file below a folder holds these bytes.
 fn found_below(folder: &Path, text: &str) -> Option<String> {

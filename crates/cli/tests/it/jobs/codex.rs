@@ -1,5 +1,10 @@
 //! Codex behind the whole product: by its app-server, and one process a turn.
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
 use serde_json::json;
 
 use super::stage::{Player, Stage, count, eventually};
@@ -212,5 +217,54 @@ fn an_interrupt_ends_codex_without_questions_and_its_commands() {
     eventually("a command runs", || stage.sleeping() > 0);
     stage.interrupt(&job);
     let ended = stage.until(&job, "cancelled");
+    stage.close(&ended);
+}
+
+#[test]
+fn a_message_is_seen_while_it_is_written_and_kept_once() {
+    let Some(mut stage) = Stage::set(Player::CodexAppServer) else {
+        return;
+    };
+    let job = stage.start("[[slow 60]]");
+    let shown = stage.until(&job, "running");
+    let file = Path::new(shown["session"]["sessionDir"].as_str().unwrap()).join("writing.txt");
+    eventually("its beginning is there", || {
+        fs::read_to_string(&file).is_ok_and(|text| text.starts_with("part 0. part 1. "))
+    });
+    assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
+    // Somebody at a terminal sees it grow.
+    let command = stage.bench.command();
+    let line = format!("{} jobs logs -f {job}", command.get_program().to_str().unwrap());
+    let terminal = Command::new("script")
+        .args(["-qec", &line, "/dev/null"])
+        .env_clear()
+        .envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("SHELL", "/bin/sh")
+        .current_dir(stage.bench.work())
+        .stdin(Stdio::null())
+        .output();
+    let screen = String::from_utf8_lossy(&terminal.unwrap().stdout).into_owned();
+    assert!(screen.contains("… part 0. part 1."), "{screen}");
+    let ended = stage.until(&job, "completed");
+    assert!(!file.exists(), "it is kept nowhere but in the message");
+    let lines = stage.close(&ended);
+    let messages = lines.iter().filter(|line| line.to_string().contains("part 5. "));
+    let kinds: Vec<_> = messages.map(|line| line["type"].as_str().unwrap()).collect();
+    assert_eq!(
+        kinds.iter().filter(|kind| **kind == "codex-agent-message").count(),
+        1,
+        "{kinds:?}"
+    );
+}
+
+#[test]
+fn a_caller_who_waits_hears_what_is_being_written() {
+    let Some(mut stage) = Stage::set(Player::CodexAppServer) else {
+        return;
+    };
+    let job = stage.start("[[slow 60]]");
+    let said = stage.wait_aloud(&job);
+    assert!(said.iter().any(|it| it.starts_with("writing: part 0.")), "{said:?}");
+    let ended = stage.until(&job, "completed");
     stage.close(&ended);
 }

@@ -4,6 +4,8 @@
 use serde_json::Value;
 
 use super::stage::{Player, Stage, count, eventually, kill};
+use crate::bench::Bench;
+use crate::web::Web;
 
 const NEVER: &str = "approval_policy: {mode: never}\n";
 
@@ -202,4 +204,42 @@ fn a_question_of_a_lost_agent_is_taken_back() {
             stage.close(&ended);
         }
     }
+}
+
+#[test]
+fn a_job_that_rests_at_a_limit_outlives_its_server_and_goes_on_when_the_limit_is_reset() {
+    let Some(mut stage) = Stage::set(Player::CodexAppServer) else {
+        return;
+    };
+    let job = stage.start("[[limit 8]]");
+    let rests = |stage: &Stage| super::shown(&stage.bench, &["jobs", "show", &job, "--json"])["subState"].clone();
+    eventually("the job rests", || rests(&stage) == "paused_limit");
+    stage.kill_server();
+    stage.serve();
+    let lines = ends(stage, &job);
+    assert_eq!(count(&lines, "agent-limit"), 1, "{lines:?}");
+}
+
+#[test]
+fn a_job_in_the_queue_outlives_its_server_and_has_its_turn_once() {
+    let bench = super::with_agent(Bench::new(), "jobs: {maxProcesses: 1}\n");
+    let mut web = Web::serve(&bench);
+    let first = super::start(&bench, "work", &[]);
+    super::until(&bench, &first, "running");
+    let second = super::start(&bench, "greet", &[]);
+    web.kill();
+    let web = Web::serve(&bench);
+    // The first is taken up, and ends; then there is a place.
+    assert_eq!(
+        super::until(&bench, &first, "completed")["output"]["result"],
+        "taken up"
+    );
+    let ended = super::until(&bench, &second, "completed");
+    assert_eq!(ended["output"]["result"], "greeted");
+    let kinds = super::until_filed(&ended, "job-completed");
+    for kind in ["job-created", "job-started", "process-started", "job-completed"] {
+        assert_eq!(kinds.iter().filter(|it| *it == kind).count(), 1, "{kind}: {kinds:?}");
+    }
+    web.stop();
+    bench.prove();
 }

@@ -143,6 +143,26 @@ impl Stage {
         super::call(self.web.as_ref().unwrap(), &self.session, self.calls, tool, arguments)
     }
 
+    /// Waits for a job through its tool; gives what was told on the way.
+    pub(super) fn wait_aloud(&self, job: &str) -> Vec<String> {
+        let params = json!({"name": "job-status", "arguments": {"jobId": job, "wait_ms": 30_000},
+            "_meta": {"progressToken": "p"}});
+        let message = crate::web::legacy(99, "tools/call", params);
+        let mut stream = self
+            .web
+            .as_ref()
+            .unwrap()
+            .stream("POST", "/mcp", &self.session, &message);
+        let mut said = Vec::new();
+        loop {
+            let heard = stream.until(|message| message["id"] == 99 || message["method"] == "notifications/progress");
+            if heard["id"] == 99 {
+                return said;
+            }
+            said.extend(heard["params"]["message"].as_str().map(str::to_owned));
+        }
+    }
+
     /// Starts a task through its tool.
     #[track_caller]
     pub(super) fn start(&mut self, prompt: &str) -> String {

@@ -75,6 +75,11 @@ impl Office {
     /// A server with a token for each role.
     pub(crate) fn open(bench: &Bench) -> Self {
         let tokens = ROLES.map(|role| (role.to_owned(), token(bench, role, role)));
+        Self::open_again(bench, tokens.to_vec())
+    }
+
+    /// A server that comes after another one, with that one's tokens.
+    pub(crate) fn open_again(bench: &Bench, tokens: Vec<(String, String)>) -> Self {
         let mut child = bench
             .command()
             .args(["serve", "--listen", "127.0.0.1:0"])
@@ -101,7 +106,7 @@ impl Office {
             child,
             address,
             document: Value::Null,
-            tokens: tokens.to_vec(),
+            tokens,
             stderr: Some(stderr),
         };
         office.document = office
@@ -112,6 +117,15 @@ impl Office {
 
     pub(crate) fn document(&self) -> &Value {
         &self.document
+    }
+
+    /// The roles and their tokens.
+    pub(crate) fn tokens(&self) -> Vec<(String, String)> {
+        self.tokens.clone()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Host and port.
@@ -230,12 +244,21 @@ impl Office {
     }
 
     /// Stops it as an operator would; a panic on the way is a failure.
-    pub(crate) fn close(mut self) {
+    /// Gives all that it said.
+    pub(crate) fn close(mut self) -> String {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
         let status = self.child.wait().unwrap();
         let said = self.stderr.take().unwrap().join().unwrap();
         assert!(status.success() && !said.contains("panicked"), "{status}: {said}");
+        said
+    }
+
+    /// Ends it the hard way; gives all that it said.
+    pub(crate) fn kill(mut self) -> String {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.stderr.take().unwrap().join().unwrap()
     }
 }
 

@@ -127,6 +127,11 @@ impl JobDesk {
         })
     }
 
+    /// The message that a session's agent is at; none where it writes none.
+    pub async fn unfinished(&self, session: &JobSession) -> Option<String> {
+        self.parts.files.unfinished(&session.folder()).await
+    }
+
     /// What the conversations of these jobs used so far, in their order.
     pub async fn usages(&self, jobs: &[Job]) -> Result<Vec<Usage>, Refusal> {
         let mut usages = Vec::with_capacity(jobs.len());
@@ -163,11 +168,13 @@ impl JobDesk {
         let Some(progress) = progress else {
             return self.wait(caller, id, patience).await;
         };
+        let session = self.session(caller, id).await?;
         let mut telling = Telling {
             progress,
             since: self.parts.clock.now(),
             after: 0,
             quiet_since: Instant::now(),
+            unfinished: None,
         };
         let deadline = Instant::now() + patience;
         loop {
@@ -175,7 +182,8 @@ impl JobDesk {
             // Looked at before its events are read: those of a job that has ended are all there.
             let job = self.wait(caller, id, left.min(TELL_EVERY)).await?;
             self.tell(caller, &job, &mut telling).await?;
-            if job.has_ended() || Instant::now() >= deadline {
+            telling.writes(self.unfinished(&session).await);
+            if job.has_ended() || Instant::now() >= deadline || *self.stopping.borrow() {
                 return Ok(job);
             }
         }
@@ -208,6 +216,7 @@ struct Telling<'a> {
     since: Timestamp,
     after: u64,
     quiet_since: Instant,
+    unfinished: Option<String>,
 }
 
 impl Telling<'_> {
@@ -220,6 +229,18 @@ impl Telling<'_> {
         if !words.is_empty() {
             self.report(&words);
         }
+    }
+
+    /// The end of the message that the agent is at.
+    fn writes(&mut self, message: Option<String>) {
+        if let Some(text) = message.as_deref().filter(|_| message != self.unfinished) {
+            let skipped = text.chars().count().saturating_sub(limits::UNFINISHED_CHARS_TOLD);
+            let end: String = text.chars().skip(skipped).collect();
+            if !end.trim().is_empty() {
+                self.report(&format!("writing: {}", end.trim()));
+            }
+        }
+        self.unfinished = message;
     }
 
     fn report(&mut self, message: &str) {

@@ -38,6 +38,10 @@ pub enum Next {
         pause: Duration,
         why: String,
     },
+    /// By another process, at once.
+    HandOn {
+        why: String,
+    },
     /// Once more when the limit is reset.
     PauseUntil {
         until: Timestamp,
@@ -214,7 +218,7 @@ mod tests {
     fn step(next: &Next) -> Option<JobStep> {
         match next {
             Next::End(ending) => Some(ending.step),
-            Next::TryAgain { .. } | Next::PauseUntil { .. } => None,
+            Next::TryAgain { .. } | Next::HandOn { .. } | Next::PauseUntil { .. } => None,
         }
     }
 

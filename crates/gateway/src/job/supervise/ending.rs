@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::super::event::JobEventType;
-use super::super::keeping::{Errand, GoneProcess, Hold, Note};
+use super::super::keeping::{Errand, GoneProcess, Hold, Note, Place};
 use super::super::lifecycle::{JobStep, SessionStatus, SessionStep, SubState};
 use super::super::state::Job;
 use super::Supervisor;
@@ -39,7 +39,7 @@ impl Follower {
                 self.write(ended).await?;
                 Ok(Some(next))
             }
-            Next::TryAgain { .. } | Next::PauseUntil { .. } => {
+            Next::TryAgain { .. } | Next::HandOn { .. } | Next::PauseUntil { .. } => {
                 self.write(writing).await?;
                 Ok(Some(next))
             }
@@ -113,6 +113,12 @@ impl Follower {
                 job.sub_state = Some(SubState::Recovering);
                 self.rest(job, Vec::new(), &why).await
             }
+            Next::HandOn { why } => {
+                let mut job = self.resting(self.supervisor.parts.clock.now());
+                job.sub_state = Some(SubState::Recovering);
+                self.stop_agent(None).await;
+                self.rest(job, Vec::new(), &why).await
+            }
             Next::PauseUntil { until, why } => {
                 let mut job = self.resting(until);
                 job.sub_state = Some(SubState::PausedLimit);
@@ -152,6 +158,27 @@ impl Follower {
     /// Lets go of the agent: its process ends, its questions are taken back, its file is whole.
     pub(super) async fn leave(&mut self, starting: Option<Starting>) {
         self.withdraw_all("the job no longer waits for this").await;
+        self.forget_unfinished().await;
+        self.stop_agent(starting).await;
+        // Not before the agent is gone: it would take the closed door for a failure.
+        self.supervisor.parts.endpoints.close(&self.job.id).await;
+        if self.job.has_ended() {
+            self.supervisor.file_up(&self.session, true).await;
+        }
+    }
+
+    /// Somebody else has the job. Where that is on this node, its agent is theirs as well; where it is not, nobody here
+    /// needs the agent, and nothing it does is written down.
+    pub(super) async fn give_up(&mut self, starting: Option<Starting>) {
+        let place = self.supervisor.parts.jobs.place(&self.job.id).await;
+        match place {
+            Ok(Place::ThisNode) => {}
+            Ok(Place::Here | Place::OtherNode | Place::Nowhere) | Err(_) => self.stop_agent(starting).await,
+        }
+        self.supervisor.parts.endpoints.close(&self.job.id).await;
+    }
+
+    async fn stop_agent(&mut self, starting: Option<Starting>) {
         let conversation = match (self.conversation.take(), starting) {
             // It was over before it was taken up. Its driver holds a process for us by now, and only a
             // conversation can let go of that.
@@ -164,7 +191,7 @@ impl Follower {
         match conversation {
             Some(conversation) => conversation.stop().await,
             None => {
-                let (job, process) = (self.job.id.as_str().to_owned(), self.process.clone());
+                let (job, process) = (self.supervisor.parts.jobs.mark(&self.job.id), self.process.clone());
                 self.agent.driver.reap(job, process).await;
             }
         }
@@ -172,10 +199,18 @@ impl Follower {
         if let Err(error) = gone {
             tracing::warn!(%error, "that an agent's process is gone could not be recorded; it is looked for again");
         }
-        // Not before the agent is gone: it would take the closed door for a failure.
-        self.supervisor.parts.endpoints.close(&self.job.id).await;
-        if self.job.has_ended() {
-            self.supervisor.file_up(&self.session, true).await;
+    }
+
+    /// Back into the queue after the record was away: nobody looks after the job, though this process lives.
+    pub(super) async fn put_back(&mut self, error: &RecordError) {
+        let deadline = tokio::time::Instant::now() + limits::JOB_BEAT_MISSED;
+        while !self.job.has_ended() && tokio::time::Instant::now() < deadline {
+            let mut job = self.resting(self.supervisor.parts.clock.now());
+            job.sub_state = Some(SubState::Recovering);
+            match self.rest(job, Vec::new(), &error.to_string()).await {
+                Ok(()) | Err(Lost::Moved) => return,
+                Err(Lost::Unrecorded(_)) => {}
+            }
         }
     }
 

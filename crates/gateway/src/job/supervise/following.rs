@@ -16,6 +16,7 @@ use super::super::lifecycle::SubState;
 use super::super::session::JobSession;
 use super::super::state::Job;
 use super::course::{self, Behind, Next, Wish};
+use super::unfinished::Unfinished;
 use super::writing::{Lost, Writing};
 use super::{Agent, LOOK_EVERY, Supervisor, opening};
 use crate::approval::request::ApprovalRequest;
@@ -52,6 +53,8 @@ pub(super) struct Follower {
     /// Commands that failed in this job.
     pub(super) failed: BTreeSet<String>,
     pub(super) limited_until: Option<Timestamp>,
+    /// The message that it is at.
+    pub(super) unfinished: Unfinished,
     pub(super) heard_at: Timestamp,
     pub(super) interrupted_at: Option<Timestamp>,
     /// Something may have been said to the job.
@@ -79,6 +82,7 @@ impl Follower {
             usage: Usage::default(),
             failed: BTreeSet::new(),
             limited_until: None,
+            unfinished: Unfinished::default(),
             heard_at,
             interrupted_at: None,
             look_for_notes: true,
@@ -102,14 +106,14 @@ impl Follower {
         };
         match outcome {
             Ok(()) => self.leave(starting).await,
-            // Whoever has the job now has its agent too.
             Err(Lost::Moved) => {
                 tracing::info!(job = %self.job.id, "another process looks after this job now");
-                self.supervisor.parts.endpoints.close(&self.job.id).await;
+                self.give_up(starting).await;
             }
             Err(Lost::Unrecorded(error)) => {
                 tracing::error!(job = %self.job.id, %error, "an agent is stopped: what it does cannot be recorded");
                 self.leave(starting).await;
+                self.put_back(&error).await;
             }
         }
     }
@@ -117,7 +121,8 @@ impl Follower {
     /// What earlier lives of this job left.
     async fn look_back(&mut self) -> Result<(), Lost> {
         let parts = &self.supervisor.parts;
-        self.usage = parts.jobs.usage(&self.session.id).await.map_err(Lost::Unrecorded)?;
+        let read = self.supervisor.read(|| parts.jobs.usage(&self.session.id)).await;
+        self.usage = read.map_err(Lost::Unrecorded)?;
         let open = parts
             .board
             .list(crate::approval::ApprovalFilter::open())
@@ -133,6 +138,7 @@ impl Follower {
             .map(|approval| approval.id)
             .collect();
         self.supervisor.file_up(&self.session, false).await;
+        self.remove_unfinished().await;
         Ok(())
     }
 
@@ -145,6 +151,7 @@ impl Follower {
                 return Ok(next);
             }
             if std::mem::take(&mut self.look_for_notes) {
+                self.check_hold().await?;
                 self.hand_over().await?;
                 self.look_at_calls().await?;
             }
@@ -174,7 +181,10 @@ impl Follower {
                         self.note_warning(&format!("the agent did not take what was said to it: {error}")).await?;
                     }
                 }
-                _ = tokio::time::timeout(LOOK_EVERY, changes.changed()) => self.look_for_notes = true,
+                _ = tokio::time::timeout(LOOK_EVERY, changes.changed()) => {
+                    self.look_for_notes = true;
+                    self.show_unfinished().await;
+                }
             }
         }
     }
@@ -196,6 +206,10 @@ impl Follower {
         if let Some(since) = self.interrupted_at {
             let over = now.since(since) >= limits::INTERRUPT_PATIENCE || self.conversation.is_none();
             return Ok(over.then(|| course::after_loss("it did not end when it was told to", self.behind())));
+        }
+        if self.supervisor.hands_on() {
+            let why = "the node that looked after the job stops".to_owned();
+            return Ok(Some(Next::HandOn { why }));
         }
         if self.job.clock.is_over(now) {
             self.end_turn(now, Vec::new()).await?;
@@ -252,9 +266,22 @@ impl Follower {
         }
     }
 
+    /// Whether the job is still ours. Its holder alone writes it, so another version is another holder's: this process
+    /// slept, or was cut off, for longer than others wait for a sign of life.
+    async fn check_hold(&self) -> Result<(), Lost> {
+        let parts = &self.supervisor.parts;
+        let kept = self.supervisor.read(|| parts.jobs.find(&self.job.id)).await;
+        let kept = kept.map_err(Lost::Unrecorded)?;
+        match kept {
+            Some(kept) if kept.version == self.job.version => Ok(()),
+            Some(_) | None => Err(Lost::Moved),
+        }
+    }
+
     /// Hands over what was said to the job since, in whichever process.
     async fn hand_over(&mut self) -> Result<(), Lost> {
-        let notes = self.supervisor.parts.jobs.notes(&self.job.id).await;
+        let parts = &self.supervisor.parts;
+        let notes = self.supervisor.read(|| parts.jobs.notes(&self.job.id)).await;
         let notes = notes.map_err(Lost::Unrecorded)?;
         for note in notes.into_iter().filter(|note| !note.delivered) {
             let now = self.supervisor.parts.clock.now();

@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::super::driver::{AgentEvent, AgentEventKind, Item, ItemKind, ItemPhase, ProcessMark, TurnEnd, Usage};
 use super::super::event::{JobEventType, of_agent};
 use super::super::lifecycle::{JobStatus, JobStep, SessionStatus, SessionStep, SubState};
-use super::News;
 use super::course::{self, Ending, Next};
 use super::following::Follower;
 use super::writing::{Lost, Writing};
@@ -36,8 +35,8 @@ impl Follower {
                 return self.started(conversation_id, rollout, model.clone(), writing).await;
             }
             AgentEventKind::TextDelta(text) => {
-                let (job_id, text) = (self.job.id.clone(), text.as_str().into());
-                let _ = self.supervisor.news.send(News::Text { job_id, text });
+                self.unfinished.add(text);
+                self.show_unfinished().await;
             }
             AgentEventKind::Item(item) => {
                 self.remember_failure(item);
@@ -56,6 +55,7 @@ impl Follower {
             AgentEventKind::ApprovalRequested(question) => self.ask(question).await?,
             AgentEventKind::ApprovalWithdrawn(id) => self.withdrawn(id).await,
             AgentEventKind::TurnEnded(end) => {
+                self.forget_unfinished().await;
                 let next = course::after_turn(end, self.behind());
                 if let TurnEnd::Crashed {
                     message,
@@ -77,6 +77,7 @@ impl Follower {
                 // It goes on, so no limit holds it.
                 self.limited_until = None;
                 self.write(writing).await?;
+                self.forget_unfinished().await;
             }
             AgentEventKind::TurnStarted { .. }
             | AgentEventKind::Diff(_)

@@ -14,6 +14,7 @@ mod hearing;
 mod opening;
 pub mod queue;
 mod recovery;
+mod unfinished;
 mod writing;
 
 use std::collections::{BTreeMap, HashMap};
@@ -139,7 +140,7 @@ pub struct SupervisorSettings {
 #[derive(Clone, Debug)]
 pub enum News {
     Event(Arc<JobEvent>),
-    /// A piece of a message that is still being written; it is kept nowhere.
+    /// A message that is still being written, as far as it is; it is kept nowhere.
     Text {
         job_id: JobId,
         text: Arc<str>,
@@ -158,6 +159,8 @@ struct Places {
     held: HashMap<JobId, Held>,
     served_last: Option<CredentialId>,
     is_closing: bool,
+    /// Those that run here are to be left to other nodes.
+    hands_on: bool,
 }
 
 struct Held {
@@ -209,6 +212,21 @@ impl Supervisor {
     /// Takes no more jobs. Those that run are left as they are, for the next process to go on with.
     pub fn close(&self) {
         self.lock().is_closing = true;
+    }
+
+    /// Takes no more jobs, and leaves those that run to other nodes: each agent is ended, then its job is free. What the
+    /// next process of this node could go on with, another node would begin a second time.
+    pub fn hand_on(&self) {
+        {
+            let mut state = self.lock();
+            state.is_closing = true;
+            state.hands_on = true;
+        }
+        self.parts.board.announce();
+    }
+
+    fn hands_on(&self) -> bool {
+        self.lock().hands_on
     }
 
     /// The jobs that are followed here.

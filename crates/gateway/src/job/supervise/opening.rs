@@ -33,7 +33,7 @@ impl Follower {
         let Some(conversation) = &self.session.conversation_id else {
             // An earlier try may have left a process that nobody can speak with.
             if self.job.sub_state.is_some() || self.session.process.is_some() {
-                let job = self.job.id.as_str().to_owned();
+                let job = self.supervisor.parts.jobs.mark(&self.job.id);
                 driver.reap(job, self.session.process.clone()).await;
             }
             let prompt = vec![Input::Text(self.job.input.prompt.clone())];
@@ -99,7 +99,7 @@ impl Follower {
             other => other["mode"].as_str().and_then(Mode::parse),
         };
         Terms {
-            job_id: self.job.id.as_str().to_owned(),
+            job_id: self.supervisor.parts.jobs.mark(&self.job.id),
             caller: self.job.owner.as_str().to_owned(),
             cwd: text("cwd").unwrap_or("/").into(),
             model: self.job.input.model.clone(),

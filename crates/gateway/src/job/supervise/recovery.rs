@@ -1,7 +1,7 @@
 //! What a process that vanished left: its jobs, its agents' processes, files that lack the end.
 
 use super::super::event::JobEventType;
-use super::super::keeping::{AbandonedJob, Beat, GoneProcess, Hold, JobChange, JobSessionChange};
+use super::super::keeping::{AbandonedJob, Beat, GoneProcess, Hold, JobChange, JobSessionChange, Place};
 use super::super::lifecycle::{SessionStatus, SessionStep, SubState};
 use super::super::state::Job;
 use super::Supervisor;
@@ -128,11 +128,16 @@ impl Supervisor {
         .await
     }
 
-    /// Ends processes that serve a job which has ended. What serves a job that goes on is left to it.
+    /// Ends processes that serve a job which has ended, or goes on at another node. What serves a job that goes on here
+    /// is left to it.
     pub(super) async fn reap(&self) -> Result<(), RecordError> {
         for process in self.parts.jobs.processes().await? {
             let job = self.parts.jobs.find(&process.job_id).await?;
-            if job.as_ref().is_some_and(|job| !job.has_ended()) || self.holds(&process.job_id) {
+            if self.holds(&process.job_id) {
+                continue;
+            }
+            let goes_on = job.as_ref().is_some_and(|job| !job.has_ended());
+            if goes_on && self.parts.jobs.place(&process.job_id).await? != Place::OtherNode {
                 continue;
             }
             let Some(agent) = self.parts.agents.known(&process.agent) else {
@@ -140,7 +145,7 @@ impl Supervisor {
             };
             agent
                 .driver
-                .reap(process.job_id.as_str().to_owned(), Some(process.mark.clone()))
+                .reap(self.parts.jobs.mark(&process.job_id), Some(process.mark.clone()))
                 .await;
             let gone = GoneProcess {
                 mark: process.mark,
@@ -162,7 +167,7 @@ impl Supervisor {
         let process = processes.into_iter().find(|process| process.job_id == job.id);
         if let Some(agent) = self.parts.agents.known(&job.agent) {
             let mark = process.map(|process| process.mark);
-            agent.driver.reap(job.id.as_str().to_owned(), mark).await;
+            agent.driver.reap(self.parts.jobs.mark(&job.id), mark).await;
         }
     }
 

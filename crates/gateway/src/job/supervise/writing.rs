@@ -14,7 +14,7 @@ use super::{News, Supervisor};
 use crate::approval::request::ApprovalChange;
 use crate::audit::event::{Actor, Draft, EventType};
 use crate::audit::payload::{Object, Payload};
-use crate::audit::{Change, RecordError};
+use crate::audit::{Change, Pending, RecordError};
 use crate::ids::NoteId;
 use crate::limits;
 
@@ -65,6 +65,22 @@ impl Supervisor {
                     tokio::time::sleep(std::time::Duration::from_millis(100)).await;
                 }
                 outcome => return outcome.map(drop),
+            }
+        }
+    }
+
+    /// Reads, trying again for as long.
+    pub(super) async fn read<T>(
+        &self,
+        ask: impl Fn() -> Pending<Result<T, RecordError>> + Send,
+    ) -> Result<T, RecordError> {
+        let deadline = tokio::time::Instant::now() + limits::RECORD_CLOSE_PATIENCE;
+        loop {
+            match ask().await {
+                Err(RecordError::Unavailable(_)) if tokio::time::Instant::now() < deadline => {
+                    tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+                }
+                outcome => return outcome,
             }
         }
     }

@@ -76,10 +76,15 @@ impl Layers {
             let replaces = |by: &MatrixEntry| by.entry.policy.approval.is_some() && by.replaces(entry, tool);
             !self.matrix.iter().any(replaces)
         };
-        let defaults: Vec<Entry> = self.defaults.iter().filter(untouched).cloned().collect();
-        let mut outcome = said(LayerKind::BuiltIn, &defaults, tool, &|pattern| {
+        let defaults = self.defaults.iter().filter(untouched).cloned();
+        let (own, declared): (Vec<Entry>, Vec<Entry>) = defaults.partition(|entry| entry.source == matrix::SOURCE);
+        let mut outcome = said(LayerKind::BuiltIn, &own, tool, &|pattern| {
             format!("built-in matrix {pattern}")
         });
+        // What a file says of its own tool stands where the matrix speaks of ours.
+        outcome.join(&said(LayerKind::BuiltIn, &declared, tool, &|pattern| {
+            format!("declared tool {pattern}")
+        }));
         let matrix: Vec<Entry> = self.matrix.iter().map(|entry| entry.entry.clone()).collect();
         outcome.join(&said(LayerKind::Matrix, &matrix, tool, &|pattern| {
             format!("tools {pattern}")

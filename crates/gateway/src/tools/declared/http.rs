@@ -9,8 +9,9 @@ use serde_json::{Map, Value, json};
 use super::DeclaredTool;
 use super::template::{Document, TemplateError, Text};
 use crate::approval::ClearedAct;
+use crate::audit::act::EXECUTOR;
 use crate::audit::{Pending, chain};
-use crate::delegation::desk::DelegationDesk;
+use crate::delegation::desk::{DelegationDesk, Sent};
 use crate::delegation::{Delegation, Order};
 use crate::error::{ErrorCode, Refusal};
 use crate::ids::{CorrelationId, CredentialId, DelegationId};
@@ -199,6 +200,27 @@ impl DeclaredTool {
     }
 }
 
+/// What may be seen of a call.
+struct Seen {
+    arguments: Map<String, Value>,
+    url: String,
+    spec: Value,
+    /// The texts that may not.
+    secrets: Vec<String>,
+}
+
+impl Seen {
+    fn of(tool: &DeclaredTool, http: &Http, arguments: &Map<String, Value>) -> Result<Self, Refusal> {
+        let (shown, _) = tool.masked(arguments);
+        Ok(Self {
+            url: http.url.fill(&shown)?,
+            spec: http.spec.fill(&shown),
+            secrets: tool.secrets(arguments),
+            arguments: shown,
+        })
+    }
+}
+
 /// A call of such a tool.
 pub struct HttpAct {
     tool: Arc<DeclaredTool>,
@@ -206,6 +228,9 @@ pub struct HttpAct {
     id: DelegationId,
     owner: CredentialId,
     arguments: Map<String, Value>,
+    seen: Seen,
+    /// What the caller must be known again by: secrets among it by a keyed digest.
+    bound: Value,
     url: String,
     headers: Vec<(String, String)>,
     answers_later: bool,
@@ -231,7 +256,14 @@ impl HttpAct {
             }
             headers.push((name.clone(), value));
         }
+        let seen = Seen::of(tool, http, &arguments)?;
+        let bound = match seen.secrets.is_empty() {
+            true => Value::Object(arguments.clone()),
+            false => json!({"seen": seen.arguments, "keyed": desk.keyed(&Value::Object(arguments.clone()))}),
+        };
         Ok(Self {
+            seen,
+            bound,
             url: http.url.fill(&arguments)?,
             spec: http.spec.fill(&arguments),
             tool: tool.clone(),
@@ -248,7 +280,7 @@ impl HttpAct {
 
     fn binding(&self, owner: &CredentialId) -> String {
         chain::digest(&json!({
-            "tool": self.tool.name(), "declared": self.tool.digest, "arguments": self.arguments,
+            "tool": self.tool.name(), "declared": self.tool.digest, "arguments": self.bound,
             "owner": owner.as_str(),
         }))
     }
@@ -282,13 +314,21 @@ impl HttpAct {
 impl Act for HttpAct {
     fn details(&self) -> Map<String, Value> {
         let mut details = Map::new();
-        details.insert("arguments".to_owned(), Value::Object(self.arguments.clone()));
+        details.insert("arguments".to_owned(), Value::Object(self.seen.arguments.clone()));
         details.insert("method".to_owned(), json!(self.method.as_str()));
-        details.insert("url".to_owned(), json!(self.url));
-        if !self.spec.is_null() {
-            details.insert("spec".to_owned(), self.spec.clone());
+        details.insert("url".to_owned(), json!(self.seen.url));
+        if !self.seen.spec.is_null() {
+            details.insert("spec".to_owned(), self.seen.spec.clone());
         }
         details
+    }
+
+    fn bound_arguments(&self, _given: &Map<String, Value>) -> Value {
+        self.bound.clone()
+    }
+
+    fn systems(&self) -> &'static [&'static str] {
+        &[EXECUTOR]
     }
 
     fn begins(&self) -> Result<(), Refusal> {
@@ -336,8 +376,13 @@ impl Act for HttpAct {
             body: self.method.has_body().then_some(body),
             patience: self.tool.timeout,
         };
-        self.desk
-            .send(self.tool.clone(), self.id.clone(), order, self.answers_later);
+        let sent = Sent {
+            tool: self.tool.clone(),
+            id: self.id.clone(),
+            answers_later: self.answers_later,
+            secrets: self.seen.secrets.clone(),
+        };
+        self.desk.send(sent, order);
         Box::pin(async move { self.desk.told(&self.tool, &self.id, self.patience).await })
     }
 }

@@ -6,6 +6,7 @@
 //! Reading the files is the binary's business.
 
 mod argv;
+mod hiding;
 mod http;
 pub mod schema;
 pub mod template;
@@ -19,7 +20,6 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::audit::chain;
-use crate::audit::redact::is_secret_name;
 use crate::catalog::definition::ToolDefinition;
 use crate::error::{ErrorCode, Refusal};
 use crate::policy::effective::ToolApproval;
@@ -119,17 +119,15 @@ impl DeclaredTool {
         }
     }
 
-    /// The values that must not be seen in the record: those of properties that are written and never read,
-    /// and of names that say so themselves.
-    pub(crate) fn secrets<'a>(&'a self, given: &'a Map<String, Value>) -> impl Iterator<Item = &'a str> {
-        let secret = |name: &String| {
-            let described = &self.input.written()["properties"][name];
-            described["writeOnly"] == true || described["format"] == "password" || is_secret_name(name)
-        };
-        given
-            .iter()
-            .filter(move |(name, _)| secret(name))
-            .filter_map(|(_, value)| value.as_str())
+    /// The arguments as they may be seen, and what was taken out of them.
+    pub(crate) fn masked(&self, given: &Map<String, Value>) -> (Map<String, Value>, Vec<Value>) {
+        hiding::masked(self.input.written(), given)
+    }
+
+    /// The texts that must not be seen in the record.
+    pub(crate) fn secrets(&self, given: &Map<String, Value>) -> Vec<String> {
+        let (_, taken) = self.masked(given);
+        taken.iter().flat_map(hiding::texts).collect()
     }
 
     /// What policy knows of it before anybody configures more.

@@ -143,12 +143,9 @@ impl SecretValue {
         &self.0
     }
 
-    /// A text in which it does not occur.
+    /// A text in which it does not occur, in none of the forms that it travels in.
     pub fn hidden_in(&self, text: &str) -> String {
-        if self.0.is_empty() {
-            return text.to_owned();
-        }
-        text.replace(&self.0, crate::audit::redact::REPLACEMENT)
+        super::hiding::hidden(&self.0, text)
     }
 }
 

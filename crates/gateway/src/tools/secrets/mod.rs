@@ -4,6 +4,7 @@
 //! that a retry after a failure half way ends with the same value in both ([`syncing`]). The value itself is
 //! told to the two systems and to nobody else.
 
+mod hiding;
 pub mod keeping;
 mod reading;
 pub mod schema;

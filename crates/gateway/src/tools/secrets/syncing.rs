@@ -325,7 +325,10 @@ fn refusal(system: &str, error: &KeeperError, value: &SecretValue) -> Refusal {
         KeeperError::Refused(_) => (ErrorCode::UpstreamError, ""),
         KeeperError::Conflict(_) => (ErrorCode::Conflict, ""),
     };
-    let message = value.hidden_in(&format!("{system}: {error}{advice}"));
+    // Shortened when the value is out of it: half a value would not be known.
+    let said = value.hidden_in(&error.to_string());
+    let said: String = said.chars().take(limits::REASON_CHARS_MAX).collect();
+    let message = format!("{system}: {said}{advice}");
     Refusal::new(code, message).with("system", system)
 }
 

@@ -47,6 +47,7 @@ async function bring() {
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     add([...page.querySelectorAll("[data-talk] > li")]);
     stand(page.querySelector("[data-standing]"));
+    place.querySelector("[data-writing]").replaceWith(page.querySelector("[data-writing]"));
     const diff = place.querySelector("[data-diff]");
     const next = page.querySelector("[data-diff]");
     if (diff.textContent !== next.textContent) diff.replaceWith(next);

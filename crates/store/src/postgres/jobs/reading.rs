@@ -7,7 +7,9 @@ use countersign_gateway::ids::{ConversationId, CorrelationId, CredentialId, Even
 use countersign_gateway::job::driver::{ProcessMark, Usage};
 use countersign_gateway::job::event::{JobEvent, JobEventType, StoredEvent};
 use countersign_gateway::job::input::JobInput;
-use countersign_gateway::job::keeping::{AbandonedJob, AgentProcess, Errand, JobFilter, Jobs, Note, mark, parts_from};
+use countersign_gateway::job::keeping::{
+    AbandonedJob, AgentProcess, Errand, JobFilter, Jobs, Note, Place, mark, parts_from,
+};
 use countersign_gateway::job::lifecycle::{JobStatus, SessionStatus, SubState};
 use countersign_gateway::job::session::{JobSession, SessionName};
 use countersign_gateway::job::state::{ErrorDetails, Job, JobClock, JobMetrics, Order};
@@ -15,6 +17,7 @@ use tokio_postgres::Row;
 
 use super::super::PgStore;
 use super::super::link::Values;
+use super::super::node::SILENT_FOR;
 use super::super::readers::Readers;
 use super::super::trouble::{self, Trouble};
 
@@ -22,7 +25,9 @@ const COLUMNS: &str = "job_id, version, status, sub_state, request_id, correlati
      agent, owner, actor_type, actor_id, run_id, input, result, error, created_at_ms, updated_at_ms, started_at_ms, \
      ended_at_ms, approval_count, approval_ms, remaining_ms, clock_since_ms, retries, not_before_ms, holder, seen_at_ms";
 const SESSION_COLUMNS: &str = "session_id, version, status, conversation_id, name, job_id, agent, owner, \
-     created_at_ms, rollout, pid, pid_started, socket, config";
+     created_at_ms, rollout, pid, pid_started, socket, config, (SELECT node FROM agent_processes AS known \
+     WHERE known.session_id = job_sessions.session_id AND known.pid = job_sessions.pid \
+     AND known.started = job_sessions.pid_started LIMIT 1)";
 
 impl Readers {
     fn jobs(&self, rest: &str, values: Values<'_>) -> Result<Vec<Job>, RecordError> {
@@ -30,10 +35,18 @@ impl Readers {
     }
 
     fn sessions_of_jobs(&self, rest: &str, values: Values<'_>) -> Result<Vec<JobSession>, RecordError> {
+        let own = self.site.node.name();
         self.all(
             &format!("SELECT {SESSION_COLUMNS} FROM job_sessions {rest}"),
             values,
-            session,
+            |row| {
+                let mut session = session(row)?;
+                // The same number means another process on every node.
+                if row.try_get::<_, Option<&str>>(14)?.is_some_and(|node| node != own) {
+                    session.process = None;
+                }
+                Ok(session)
+            },
         )
     }
 
@@ -65,6 +78,25 @@ impl Readers {
 impl Jobs for PgStore {
     fn holder(&self) -> String {
         self.site.node.process().to_owned()
+    }
+
+    fn mark(&self, job: &JobId) -> String {
+        format!("{}_{}", job.as_str(), self.site.node.name())
+    }
+
+    fn place(&self, job: &JobId) -> Pending<Result<Place, RecordError>> {
+        let job = job.clone();
+        self.read(move |readers| {
+            let sql = "SELECT holder FROM jobs WHERE job_id = $1";
+            let found = readers.first(sql, &[&job.as_str()], |row| Ok(row.try_get::<_, Option<String>>(0)?))?;
+            let node = &readers.site.node;
+            Ok(match found.flatten() {
+                None => Place::Nowhere,
+                Some(holder) if holder == node.process() => Place::Here,
+                Some(holder) if node.is_of(&holder) => Place::ThisNode,
+                Some(_) => Place::OtherNode,
+            })
+        })
     }
 
     fn find(&self, id: &JobId) -> Pending<Result<Option<Job>, RecordError>> {
@@ -118,14 +150,17 @@ impl Jobs for PgStore {
 
     fn waiting(&self, now: Timestamp, limit: usize) -> Pending<Result<Vec<Job>, RecordError>> {
         self.read(move |readers| {
-            readers.jobs(
+            // What a silent node had at work stands in nobody's way.
+            let rest = format!(
                 "WHERE status IN ('pending', 'running') AND holder IS NULL
                      AND (not_before_ms IS NULL OR not_before_ms <= $1)
                      AND NOT EXISTS (SELECT 1 FROM agent_processes
-                         WHERE agent_processes.session_id = jobs.session_id AND agent_processes.job_id <> jobs.job_id)
-                 ORDER BY created_at_ms, arrival LIMIT $2",
-                &[&now.as_millis(), &i64::try_from(limit).unwrap_or(i64::MAX)],
-            )
+                         WHERE agent_processes.session_id = jobs.session_id AND agent_processes.job_id <> jobs.job_id
+                             AND EXISTS (SELECT 1 FROM processes WHERE processes.node = agent_processes.node
+                                 AND seen_at > clock_timestamp() - interval '{SILENT_FOR}'))
+                 ORDER BY created_at_ms, arrival LIMIT $2"
+            );
+            readers.jobs(&rest, &[&now.as_millis(), &i64::try_from(limit).unwrap_or(i64::MAX)])
         })
     }
 

@@ -7,7 +7,9 @@ use countersign_gateway::ids::{ConversationId, CorrelationId, CredentialId, Even
 use countersign_gateway::job::driver::{ProcessMark, Usage};
 use countersign_gateway::job::event::{JobEvent, JobEventType, StoredEvent};
 use countersign_gateway::job::input::JobInput;
-use countersign_gateway::job::keeping::{AbandonedJob, AgentProcess, Errand, JobFilter, Jobs, Note, mark, parts_from};
+use countersign_gateway::job::keeping::{
+    AbandonedJob, AgentProcess, Errand, JobFilter, Jobs, Note, Place, mark, parts_from,
+};
 use countersign_gateway::job::lifecycle::{JobStatus, SessionStatus, SubState};
 use countersign_gateway::job::session::{JobSession, SessionName};
 use countersign_gateway::job::state::{ErrorDetails, Job, JobClock, JobMetrics, Order};
@@ -57,6 +59,20 @@ impl Readers {
 impl Jobs for SqliteStore {
     fn holder(&self) -> String {
         self.site.process.as_str().to_owned()
+    }
+
+    fn mark(&self, job: &JobId) -> String {
+        job.as_str().to_owned()
+    }
+
+    fn place(&self, job: &JobId) -> Pending<Result<Place, RecordError>> {
+        let (job, own) = (job.clone(), self.holder());
+        self.read(move |readers| {
+            let sql = "SELECT holder FROM jobs WHERE job_id = ?1 AND holder IS NOT NULL";
+            let holder = readers.first(sql, [job.as_str()], |row| row.get::<_, String>(0))?;
+            let is_ours = holder.is_some_and(|holder| holder == own);
+            Ok(if is_ours { Place::Here } else { Place::ThisNode })
+        })
     }
 
     fn find(&self, id: &JobId) -> Pending<Result<Option<Job>, RecordError>> {

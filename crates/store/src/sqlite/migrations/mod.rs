@@ -49,11 +49,19 @@ pub(super) fn apply(connection: &mut Connection) -> Result<(), MigrateError> {
     transaction.commit().map_err(failed)
 }
 
+/// The number of the last step that this program knows.
+pub(super) fn known() -> usize {
+    STEPS.len()
+}
+
+/// The number of the last step applied, also by a newer program.
+pub(super) fn found(connection: &Connection) -> rusqlite::Result<usize> {
+    let found = connection.pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))?;
+    Ok(usize::try_from(found).unwrap_or(usize::MAX))
+}
+
 fn version(connection: &Connection) -> Result<usize, MigrateError> {
-    let found = connection
-        .pragma_query_value(None, "user_version", |row| row.get::<_, i64>(0))
-        .map_err(|source| MigrateError::Read { source })?;
-    let found = usize::try_from(found).unwrap_or(usize::MAX);
+    let found = found(connection).map_err(|source| MigrateError::Read { source })?;
     if found > STEPS.len() {
         return Err(MigrateError::Newer {
             found,

@@ -140,6 +140,7 @@ pub(super) fn gateway(life: &Life, workspace: &Path, mode: Mode) -> Arc<Gateway>
     let settings = Settings {
         answer_within: Duration::from_millis(200),
         output_limit: 1 << 10,
+        acts_end_within: Duration::from_secs(10),
     };
     let gateway = Gateway::new(policy(workspace, mode), settings, ports);
     let offered = Offered {

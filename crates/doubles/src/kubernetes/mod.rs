@@ -1,8 +1,12 @@
 //! Kubernetes, as far as we use it: Secrets in namespaces, read, deleted and written by server-side apply, with the
 //! fields that each manager keeps; and what `kubectl` asks before it does the same.
 //!
-//! Every Secret that comes in or goes out must be one by the types that are generated from the API description
-//! which Kubernetes publishes: a field that they do not know, or that has another shape, is a broken contract.
+//! What comes in and goes out is held against the API description that Kubernetes publishes ([`contract`]); what
+//! applying means is by its published rules ([`apply`]).
+
+mod apply;
+mod contract;
+mod shapes;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,8 +14,11 @@ use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use k8s_openapi::api::core::v1::Secret;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
+
+use apply::{Applied, Stored};
+use contract::Contract;
+use shapes::status;
 
 use crate::github::faults::{Fault, Script};
 use crate::http::{self, Request, Response};
@@ -35,23 +42,24 @@ struct World {
     /// Methods of what came in, answered or not.
     asked: Vec<String>,
     script: Script,
+    contract: Contract,
     broken: Vec<String>,
-}
-
-#[derive(Clone, Default)]
-struct Stored {
-    data: BTreeMap<String, String>,
-    version: u64,
-    /// Which keys each manager applied.
-    managers: BTreeMap<String, BTreeSet<String>>,
 }
 
 impl Kubernetes {
     pub fn start() -> Self {
-        let world = Arc::new(Mutex::new(World::default()));
+        let world = Arc::new(Mutex::new(World {
+            contract: Contract::installed(),
+            ..World::default()
+        }));
         let served = world.clone();
         let address = http::serve(move |request| answer(&served, request));
         Self { address, world }
+    }
+
+    /// Host and port.
+    pub fn address(&self) -> &str {
+        &self.address
     }
 
     /// Writes a kubeconfig that leads here.
@@ -81,7 +89,7 @@ impl Kubernetes {
     pub fn secret(&self, namespace: &str, name: &str, key: &str) -> Option<Vec<u8>> {
         let world = self.world();
         let stored = world.secrets.get(&(namespace.to_owned(), name.to_owned()))?;
-        STANDARD.decode(stored.data.get(key)?).ok()
+        STANDARD.decode(stored.datum(key)?).ok()
     }
 
     /// What somebody else applies.
@@ -89,17 +97,9 @@ impl Kubernetes {
         let mut world = self.world();
         world.version += 1;
         let version = world.version;
-        let stored = world
-            .secrets
-            .entry((namespace.to_owned(), name.to_owned()))
-            .or_default();
-        stored.data.insert(key.to_owned(), STANDARD.encode(value));
-        stored.version = version;
-        stored
-            .managers
-            .entry(manager.to_owned())
-            .or_default()
-            .insert(key.to_owned());
+        let key_of = (namespace.to_owned(), name.to_owned());
+        let stored = world.secrets.entry(key_of).or_default();
+        stored.put(manager, key, &STANDARD.encode(value), version);
     }
 
     /// How many applies changed or confirmed something.
@@ -139,6 +139,8 @@ fn answer(world: &Mutex<World>, request: &Request) -> Option<Response> {
     };
     match fault {
         None => Some(world.lock().unwrap().serve(request)),
+        // Something in between answers what no API server would.
+        Some(Fault::Answer(response)) if !response.body.is_object() => Some(response),
         Some(Fault::Answer(response)) => {
             let message = response.body["message"].as_str().unwrap_or("scripted").to_owned();
             Some(status(response.status, "ServiceUnavailable", &message))
@@ -151,6 +153,11 @@ fn answer(world: &Mutex<World>, request: &Request) -> Option<Response> {
         Some(Fault::Slow(pause)) => {
             std::thread::sleep(pause);
             Some(world.lock().unwrap().serve(request))
+        }
+        Some(Fault::SlowBehind(pause)) => {
+            let answer = world.lock().unwrap().serve(request);
+            std::thread::sleep(pause);
+            Some(answer)
         }
         Some(Fault::Meanwhile(act)) => {
             act();
@@ -170,21 +177,16 @@ impl World {
         }
         let parts: Vec<&str> = request.path.trim_matches('/').split('/').collect();
         let response = match (request.method.as_str(), parts.as_slice()) {
-            ("GET", ["version"]) => Response::new(200, json!({"major": "1", "minor": "33", "gitVersion": "v1.33.0"})),
-            ("GET", ["api"]) => Response::new(
-                200,
-                json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
-            ),
-            ("GET", ["apis"]) => Response::new(200, json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": []})),
-            ("GET", ["api", "v1"]) => Response::new(200, resources()),
+            ("GET", ["version"]) => Response::new(200, shapes::version()),
+            ("GET", ["api"]) => Response::new(200, shapes::versions()),
+            ("GET", ["apis"]) => Response::new(200, shapes::groups()),
+            ("GET", ["api", "v1"]) => Response::new(200, shapes::resources()),
             (method, ["api", "v1", "namespaces", namespace, "secrets", name]) => {
                 self.secret(method, namespace, name, request)
             }
             _ => status(404, "NotFound", "the server could not find the requested resource"),
         };
-        if response.body["kind"] == "Secret" {
-            self.check("answer", &response.body);
-        }
+        self.check("answer", &response.body);
         response
     }
 
@@ -198,7 +200,7 @@ impl World {
         let key = (namespace.to_owned(), name.to_owned());
         match method {
             "GET" => match self.secrets.get(&key) {
-                Some(stored) => Response::new(200, shown(namespace, name, stored)),
+                Some(stored) => Response::new(200, shapes::secret(namespace, name, stored)),
                 None => status(404, "NotFound", &format!("secrets \"{name}\" not found")),
             },
             "DELETE" => match self.secrets.remove(&key) {
@@ -217,14 +219,16 @@ impl World {
         }
     }
 
-    /// Server-side apply, by its published rules: a field that another manager keeps with another value is a
-    /// conflict unless forced, and what a manager no longer names is taken away if nobody else keeps it.
     fn apply(&mut self, key: &(String, String), request: &Request) -> Response {
         let (namespace, name) = key;
         if request.header("content-type") != Some("application/apply-patch+yaml") {
             return status(415, "UnsupportedMediaType", "only server-side apply is taken here");
         }
-        let Some(manager) = request.query("fieldManager").map(str::to_owned) else {
+        let known = ["fieldManager", "force", "dryRun", "fieldValidation", "pretty"];
+        for (unknown, _) in request.query.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
+            self.broken.push(format!("apply has no parameter `{unknown}`"));
+        }
+        let Some(manager) = request.query("fieldManager").filter(|manager| !manager.is_empty()) else {
             return status(
                 422,
                 "Invalid",
@@ -235,111 +239,37 @@ impl World {
             return status(404, "NotFound", &format!("namespaces \"{namespace}\" not found"));
         }
         let wanted = request.json();
-        self.check("request", &wanted);
-        let is_it = wanted["kind"] == "Secret" && wanted["apiVersion"] == "v1" && wanted["metadata"]["name"] == **name;
+        let is_it = wanted["kind"] == "Secret"
+            && wanted["apiVersion"] == "v1"
+            && wanted["metadata"]["name"] == **name
+            && wanted["metadata"]["namespace"]
+                .as_str()
+                .is_none_or(|own| own == namespace);
         if !is_it {
             return status(400, "BadRequest", "the body is not the Secret of this address");
         }
-        let fields: BTreeMap<String, String> = wanted["data"]
-            .as_object()
-            .into_iter()
-            .flatten()
-            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
-            .collect();
-        let before = self.secrets.get(key).cloned();
-        if let Some(version) = wanted["metadata"]["resourceVersion"].as_str()
-            && before.as_ref().map(|stored| stored.version.to_string()).as_deref() != Some(version)
-        {
-            let text = format!(
-                "Operation cannot be fulfilled on secrets \"{name}\": the object has been modified; please apply your changes to the latest version and try again"
-            );
-            return status(409, "Conflict", &text);
-        }
-        let mut stored = before.clone().unwrap_or_default();
         let is_forced = request.query("force") == Some("true");
-        for (field, value) in &fields {
-            let others = stored
-                .managers
-                .iter()
-                .filter(|(known, kept)| **known != manager && kept.contains(field));
-            let others: Vec<String> = others.map(|(known, _)| known.clone()).collect();
-            if stored.data.get(field) != Some(value) && !others.is_empty() {
-                if !is_forced {
-                    let text = format!(
-                        "Apply failed with 1 conflict: conflict with \"{}\": .data.{field}",
-                        others[0]
-                    );
-                    return status(409, "Conflict", &text);
+        let before = self.secrets.get(key);
+        let is_new = before.is_none();
+        match apply::apply(before, name, manager, &wanted, is_forced, self.version + 1) {
+            Err(refused) => refused,
+            Ok(Applied { stored, has_changed }) => {
+                // What was refused may have been wrong: that is what the refusal says.
+                self.check("request", &wanted);
+                let body = shapes::secret(namespace, name, &stored);
+                if request.query("dryRun") != Some("All") {
+                    self.version += u64::from(has_changed);
+                    self.applies += 1;
+                    self.secrets.insert(key.clone(), stored);
                 }
-                for other in others {
-                    stored.managers.entry(other).or_default().remove(field);
-                }
+                Response::new(if is_new { 201 } else { 200 }, body)
             }
         }
-        let names: BTreeSet<String> = fields.keys().cloned().collect();
-        let dropped = stored.managers.insert(manager, names.clone()).unwrap_or_default();
-        for field in dropped.difference(&names) {
-            if !stored.managers.values().any(|kept| kept.contains(field)) {
-                stored.data.remove(field);
-            }
-        }
-        stored.data.extend(fields);
-        self.version += 1;
-        stored.version = self.version;
-        self.applies += 1;
-        let body = shown(namespace, name, &stored);
-        self.secrets.insert(key.clone(), stored);
-        Response::new(if before.is_some() { 200 } else { 201 }, body)
     }
 
-    /// Reads it by the published types and writes it again: whatever they do not know is missing then.
-    fn check(&mut self, what: &str, secret: &Value) {
-        let read = serde_json::from_value::<Secret>(secret.clone());
-        let written = read
-            .map_err(|error| error.to_string())
-            .map(|read| serde_json::to_value(read).unwrap());
-        if written.as_ref() != Ok(secret) {
-            self.broken.push(format!("{what}: {secret} is read as {written:?}"));
+    fn check(&mut self, what: &str, object: &Value) {
+        if let Err(problem) = self.contract.check(object) {
+            self.broken.push(format!("{what}: {problem}"));
         }
     }
-}
-
-fn shown(namespace: &str, name: &str, stored: &Stored) -> Value {
-    let managed: Vec<Value> = stored
-        .managers
-        .iter()
-        .map(|(manager, keys)| {
-            let fields: Map<String, Value> = keys.iter().map(|key| (format!("f:{key}"), json!({}))).collect();
-            json!({
-                "manager": manager, "operation": "Apply", "apiVersion": "v1", "time": "2026-01-01T00:00:00Z",
-                "fieldsType": "FieldsV1", "fieldsV1": {"f:data": fields},
-            })
-        })
-        .collect();
-    json!({
-        "apiVersion": "v1", "kind": "Secret", "type": "Opaque", "data": stored.data,
-        "metadata": {
-            "name": name, "namespace": namespace, "uid": "00000000-0000-4000-8000-000000000000",
-            "resourceVersion": stored.version.to_string(), "creationTimestamp": "2026-01-01T00:00:00Z",
-            "managedFields": managed,
-        },
-    })
-}
-
-fn resources() -> Value {
-    json!({
-        "kind": "APIResourceList", "groupVersion": "v1",
-        "resources": [{
-            "name": "secrets", "singularName": "secret", "namespaced": true, "kind": "Secret",
-            "verbs": ["delete", "get", "patch"],
-        }],
-    })
-}
-
-fn status(code: u16, reason: &str, message: &str) -> Response {
-    let body = json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": message, "reason": reason, "code": code,
-    });
-    Response::new(code, body)
 }
