@@ -461,6 +461,17 @@ export async function operators_speak_to_agents_and_call_them_back_and_nobody_el
   await ana.locator("[data-talk]").getByText("You said: take care").waitFor();
 }
 
+async function startRun(site, order) {
+  const started = await fetch(`${site.url}/api/v1/runs`, {
+    method: "POST",
+    headers: { authorization: `Bearer ${site.tokens.ana}`, "content-type": "application/json" },
+    body: JSON.stringify(order),
+  });
+  const said = await started.json();
+  assert.equal(started.status, 202, JSON.stringify(said));
+  return said.run_id;
+}
+
 export async function a_run_is_traced_from_its_issue_to_the_job_that_does_it(browser, site) {
   const page = await browser.window(site, { viewport: { width: 1280, height: 900 } });
   await logIn(page, site.tokens.ana, "/runs");
@@ -469,19 +480,14 @@ export async function a_run_is_traced_from_its_issue_to_the_job_that_does_it(bro
     repository: "example/shop", issue_number: 12, label: "run:dev", agent_key: "painter",
     title: `Fix the total ${HOSTILE}`, instructions: "Fix the total of the cart: 0.1 + 0.2 must be 0.3.",
   };
-  const started = await fetch(`${site.url}/api/v1/runs`, {
-    method: "POST",
-    headers: { authorization: `Bearer ${site.tokens.ana}`, "content-type": "application/json" },
-    body: JSON.stringify(order),
-  });
-  const said = await started.json();
-  assert.equal(started.status, 202, JSON.stringify(said));
+  await startRun(site, order);
   // The page hears of it by itself.
-  await page.locator("tbody tr").filter({ hasText: "example/shop#12" }).filter({ hasText: /running|waits/ }).waitFor();
+  await page.locator("tbody tr").filter({ hasText: "example/shop#12" }).waitFor();
   await page.locator("tbody tr a").first().click();
   await page.getByRole("heading", { name: /Fix the total/ }).waitFor();
   const issue = page.getByRole("link", { name: "example/shop#12" });
   assert.equal(await issue.getAttribute("href"), "https://github.com/example/shop/issues/12");
+  await page.locator(".timeline").getByText("run.started").first().waitFor();
   assert.match(await page.locator(".timeline").textContent(), /run\.enqueued[^]*run\.started/);
   assert.equal(await page.evaluate(() => globalThis.hit), undefined);
   const address = new URL(page.url()).pathname;
@@ -496,11 +502,21 @@ export async function a_run_is_traced_from_its_issue_to_the_job_that_does_it(bro
   }
   await page.locator("dd", { hasText: "does its work" }).getByRole("link").click();
   await page.getByRole("heading", { name: "Job", exact: true }).waitFor();
+}
 
+export async function a_run_is_called_back_by_an_operator_and_every_open_page_sees_it(browser, site) {
+  // Its agent comes from outside, so it goes on until somebody says otherwise.
+  const run = await startRun(site, { repository: "example/shop", issue_number: 13, label: "run:qa", agent_key: "visitor" });
+  const address = `/runs/${run}`;
+  const page = await browser.window(site, { viewport: { width: 1280, height: 900 } });
+  await logIn(page, site.tokens.ana, "/runs");
+  await page.locator("tbody tr").filter({ hasText: "example/shop#13" }).filter({ hasText: "running" }).waitFor();
   const vic = await browser.window(site, { viewport: { width: 1280, height: 900 } });
   await logIn(vic, site.tokens.vic, address);
-  await vic.getByRole("heading", { name: /Fix the total/ }).waitFor();
+  await vic.locator("[data-standing]").getByText("running", { exact: true }).waitFor();
   assert.equal(await vic.getByRole("button", { name: "Cancel" }).count(), 0);
+  const forbidden = await vic.evaluate(async (path) => (await fetch(path, { method: "POST" })).status, `${address}/cancel`);
+  assert.equal(forbidden, 403);
   await page.goto(address);
   await page.getByRole("button", { name: "Cancel" }).click();
   // Both pages see it, one of them without having done anything.

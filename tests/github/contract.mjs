@@ -13,6 +13,8 @@ const SECRETS = "/repos/{owner}/{repo}/actions/secrets";
 const ENVIRONMENT = "/repos/{owner}/{repo}/environments/{environment_name}";
 const OPERATIONS = {
   "/user": ["get"],
+  "/repos/{owner}/{repo}/collaborators/{username}/permission": ["get"],
+  "/repos/{owner}/{repo}/pulls/{pull_number}/files": ["get"],
   [ISSUE]: ["get"],
   [`${ISSUE}/labels`]: ["get", "post", "put", "delete"],
   [`${ISSUE}/events`]: ["get"],
@@ -24,7 +26,10 @@ const OPERATIONS = {
   [`${ENVIRONMENT}/secrets/public-key`]: ["get"],
   [`${ENVIRONMENT}/secrets/{secret_name}`]: ["get", "put", "delete"],
 };
-const DELIVERIES = ["issues$labeled", "pull_request_review$submitted", "ping$event"];
+const DELIVERIES = [
+  "issues$labeled", "issues$unlabeled", "issues$deleted", "pull_request_review$submitted", "pull_request$labeled",
+  "pull_request$opened", "pull_request$closed", "ping$event",
+];
 
 const read = (path) => JSON.parse(readFileSync(path, "utf8"));
 const write = (name, value) => writeFileSync(join(to, name), JSON.stringify(value));

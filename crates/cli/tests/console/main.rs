@@ -110,3 +110,8 @@ fn the_record_tells_the_story_and_proves_itself() {
 fn a_run_is_traced_from_its_issue_to_the_job_that_does_it() {
     Site::with_agent().case("a_run_is_traced_from_its_issue_to_the_job_that_does_it");
 }
+
+#[test]
+fn a_run_is_called_back_by_an_operator_and_every_open_page_sees_it() {
+    Site::with_agent().case("a_run_is_called_back_by_an_operator_and_every_open_page_sees_it");
+}

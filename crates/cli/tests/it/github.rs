@@ -1,7 +1,10 @@
 //! GitHub and the real binary: labels that tools change, deliveries that set off runs, reviews that lead to a
 //! revise or to a question, and the one comment of each run.
 
+mod order;
+mod pulls;
 mod reviews;
+mod story;
 
 use std::fs;
 use std::path::Path;

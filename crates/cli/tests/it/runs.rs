@@ -55,7 +55,7 @@ fn told(bench: &Bench, arguments: &[&str]) -> String {
 }
 
 #[track_caller]
-fn shown(bench: &Bench, arguments: &[&str]) -> Value {
+pub(crate) fn shown(bench: &Bench, arguments: &[&str]) -> Value {
     serde_json::from_str(&told(bench, arguments)).unwrap()
 }
 
@@ -109,7 +109,7 @@ fn story(bench: &Bench, run: &Value) -> Vec<String> {
 }
 
 /// A token of the run's agent.
-fn token(bench: &Bench, run: &Value, name: &str) -> String {
+pub(crate) fn token(bench: &Bench, run: &Value, name: &str) -> String {
     let made = shown(
         bench,
         &[
@@ -127,18 +127,18 @@ fn token(bench: &Bench, run: &Value, name: &str) -> String {
     made["token"].as_str().unwrap().to_owned()
 }
 
-fn bearer(token: &str) -> String {
+pub(crate) fn bearer(token: &str) -> String {
     format!("Authorization: Bearer {token}\r\n")
 }
 
 /// A client that comes with a run's token.
-struct Agent<'a> {
+pub(crate) struct Agent<'a> {
     web: &'a Web,
     headers: String,
 }
 
 impl<'a> Agent<'a> {
-    fn come(web: &'a Web, token: &str) -> Self {
+    pub(crate) fn come(web: &'a Web, token: &str) -> Self {
         let hello =
             json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
         let session = web.session_with(&bearer(token), &hello);
@@ -161,7 +161,7 @@ impl<'a> Agent<'a> {
             .collect()
     }
 
-    fn call(&self, tool: &str, arguments: Value) -> Value {
+    pub(crate) fn call(&self, tool: &str, arguments: Value) -> Value {
         self.ask("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 }

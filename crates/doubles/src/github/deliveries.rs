@@ -61,6 +61,47 @@ impl GitHub {
         checked("issues$labeled", "issues", id, payload)
     }
 
+    /// Somebody has taken a label off an issue of this GitHub.
+    pub fn unlabeled(&self, id: &str, repository: &str, number: u64, label: &str, sender: &str) -> Delivery {
+        let mut payload = self.labeled(id, repository, number, label, sender).payload;
+        payload["action"] = json!("unlabeled");
+        checked("issues$unlabeled", "issues", id, payload)
+    }
+
+    /// Somebody has deleted an issue of this GitHub.
+    pub fn deleted(&self, id: &str, repository: &str, number: u64, sender: &str) -> Delivery {
+        let mut payload = self.labeled(id, repository, number, "x", sender).payload;
+        payload["action"] = json!("deleted");
+        payload.as_object_mut().unwrap().remove("label");
+        checked("issues$deleted", "issues", id, payload)
+    }
+
+    /// A pull request of this GitHub was `opened`, `closed`, or `labeled` with `need:reviewer`; from a branch of
+    /// the repository `from`.
+    pub fn pulled(&self, id: &str, repository: &str, number: u64, action: &str, from: &str, sender: &str) -> Delivery {
+        let mut payload = example(include_str!("pull_request_opened.json"), repository);
+        payload["action"] = json!(action);
+        payload["number"] = json!(number);
+        payload["sender"] = shapes::user(sender);
+        let pull = &mut payload["pull_request"];
+        pull["number"] = json!(number);
+        let known = self
+            .state()
+            .issue(repository, number)
+            .and_then(|issue| issue.body.clone());
+        pull["body"] = json!(known);
+        pull["labels"] = json!(shapes::labels(repository, &self.labels(repository, number)));
+        pull["head"]["repo"]["full_name"] = json!(from);
+        if action == "closed" {
+            pull["state"] = json!("closed");
+            pull["closed_at"] = pull["created_at"].clone();
+        }
+        if action == "labeled" {
+            payload["label"] = shapes::label(repository, "need:reviewer");
+        }
+        checked(&format!("pull_request${action}"), "pull_request", id, payload)
+    }
+
     /// Somebody has reviewed a pull request of this GitHub: `approved`, `commented`, `changes_requested`.
     pub fn reviewed(&self, id: &str, repository: &str, number: u64, verdict: &str, sender: &str) -> Delivery {
         let mut payload = example(include_str!("review_submitted.json"), repository);

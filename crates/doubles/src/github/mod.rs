@@ -80,6 +80,22 @@ impl GitHub {
         self.state().create(repository, number, Some(body), labels);
     }
 
+    /// What a pull request changes.
+    pub fn change_files(&self, repository: &str, number: u64, files: &[&str]) {
+        self.state().change_files(repository, number, files);
+    }
+
+    /// An issue is there no more.
+    pub fn delete_issue(&self, repository: &str, number: u64) {
+        self.state().delete(repository, number);
+    }
+
+    /// What somebody may do from now on: `admin`, `write`, `read` or `none`. Whoever is not named may write.
+    pub fn permit(&self, login: &str, permission: &str) {
+        let mut state = self.state();
+        state.permissions.insert(login.to_owned(), permission.to_owned());
+    }
+
     /// The labels of an issue or a pull request, in the order of their names.
     pub fn labels(&self, repository: &str, number: u64) -> Vec<String> {
         self.state().labels(repository, number)

@@ -32,6 +32,19 @@ fn of_repository(state: &mut State, method: &str, repository: &str, rest: &[&str
             }
             Ok(_) | Err(_) => missing(),
         },
+        ("GET", ["collaborators", login, "permission"]) => {
+            Response::new(200, shapes::permission(login, state.permission(login)))
+        }
+        ("GET", ["pulls", number, "files"]) => {
+            let found = number.parse().ok().and_then(|number| state.issue(repository, number));
+            match found.filter(|issue| issue.is_pull_request) {
+                Some(issue) => paged(
+                    issue.files.iter().map(|path| shapes::file(repository, path)).collect(),
+                    request,
+                ),
+                None => missing(),
+            }
+        }
         (_, ["actions", "secrets", rest @ ..]) => secrets(state, method, repository, None, rest, request),
         (_, ["environments", environment, rest @ ..]) => {
             let known = (repository.to_owned(), (*environment).to_owned());

@@ -122,6 +122,21 @@ pub(super) fn environment(repository: &str, name: &str) -> Value {
     })
 }
 
+pub(super) fn permission(login: &str, permission: &str) -> Value {
+    let mut user = user(login);
+    user["role_name"] = json!(permission);
+    json!({"permission": permission, "role_name": permission, "user": user})
+}
+
+pub(super) fn file(repository: &str, path: &str) -> Value {
+    let place = format!("{SITE}/{repository}/blob/main/{path}");
+    json!({
+        "sha": "bbcd538c8e72b8c175046e27cc8f907076331401", "filename": path, "status": "added", "additions": 1,
+        "deletions": 0, "changes": 1, "blob_url": place, "raw_url": place,
+        "contents_url": format!("{API}/repos/{repository}/contents/{path}"),
+    })
+}
+
 pub(super) fn secret(name: &str) -> Value {
     json!({"name": name.to_uppercase(), "created_at": MOMENT, "updated_at": MOMENT})
 }

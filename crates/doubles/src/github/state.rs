@@ -12,6 +12,8 @@ pub(super) struct State {
     pub(super) comments: Vec<Comment>,
     pub(super) events: Vec<LabelEvent>,
     pub(super) environments: BTreeSet<(String, String)>,
+    /// What somebody may do, where it is not to write.
+    pub(super) permissions: BTreeMap<String, String>,
     /// By repository and environment.
     pub(super) safes: BTreeMap<(String, Option<String>), Safe>,
     next_id: u64,
@@ -22,6 +24,8 @@ pub(super) struct Issue {
     pub(super) labels: Vec<String>,
     pub(super) body: Option<String>,
     pub(super) is_pull_request: bool,
+    /// The paths of what a pull request changes.
+    pub(super) files: Vec<String>,
 }
 
 /// A comment of an issue or a pull request.
@@ -53,6 +57,7 @@ impl State {
             labels: labels.iter().map(|label| (*label).to_owned()).collect(),
             body: body.map(str::to_owned),
             is_pull_request: body.is_some(),
+            files: Vec::new(),
         };
         self.issues.insert((repository.to_owned(), number), issue);
     }
@@ -64,6 +69,20 @@ impl State {
 
     pub(super) fn issue(&self, repository: &str, number: u64) -> Option<&Issue> {
         self.issues.get(&(repository.to_owned(), number))
+    }
+
+    pub(super) fn delete(&mut self, repository: &str, number: u64) {
+        self.issues.remove(&(repository.to_owned(), number));
+    }
+
+    pub(super) fn change_files(&mut self, repository: &str, number: u64, files: &[&str]) {
+        if let Some(issue) = self.issues.get_mut(&(repository.to_owned(), number)) {
+            issue.files = files.iter().map(|file| (*file).to_owned()).collect();
+        }
+    }
+
+    pub(super) fn permission(&self, login: &str) -> &str {
+        self.permissions.get(login).map_or("write", String::as_str)
     }
 
     pub(super) fn labels(&self, repository: &str, number: u64) -> Vec<String> {

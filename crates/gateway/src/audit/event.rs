@@ -64,6 +64,7 @@ names! {
         RunStageResolved "run.revise.stage_resolved",
         RunStageAmbiguous "run.revise.stage_ambiguous",
         RunPullRequestMissing "run.revise.pr_not_found",
+        RunPullRequestLinked "run.pull_request.linked",
         RunProfileResolved "run.profile.resolved",
         RunServiceMessage "run.service_message.updated",
         WebhookReceived "webhook.received",

@@ -29,7 +29,7 @@ use crate::github::message::KeptMessage;
 use crate::ids::{CredentialId, EventId, RequestId, SessionId};
 use crate::job::keeping::{Beat, Filed, GoneProcess, JobChange, Note};
 use crate::lease::LeaseChange;
-use crate::run::keeping::{Link, RunChange};
+use crate::run::keeping::{Link, ReviewChange, RunChange};
 use crate::session::lifetime::{KeptSession, Session, SessionState, Touched};
 use crate::tools::database::keeping::DatabaseChange;
 use crate::tools::secrets::keeping::SyncChange;
@@ -100,6 +100,8 @@ pub struct Change {
     pub runs: Vec<RunChange>,
     /// Acts of services outside that began or ended; all of them, or nothing of the change.
     pub delegations: Vec<DelegationChange>,
+    /// Runs whose work waits for the owner's review, or no longer does.
+    pub reviews: Vec<ReviewChange>,
     /// What belongs together from now on; what was linked so before stays as it is.
     pub links: Vec<Link>,
     /// Leases that are taken or given back; all of them, or nothing of the change.

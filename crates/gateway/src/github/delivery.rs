@@ -5,6 +5,7 @@
 
 use serde_json::{Value, json};
 
+use super::vocabulary::NEED_REVIEWER;
 use super::{IssueRef, Repository};
 use crate::audit::{Pending, RecordError};
 use crate::clock::Timestamp;
@@ -15,21 +16,42 @@ use crate::limits;
 /// What a delivery asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Task {
-    /// Somebody put a `run:*` label on an issue.
+    /// Somebody put a label on that sets off a run.
     Label(LabelTask),
+    /// What set off a run is gone: its label was taken off, or its issue deleted.
+    Withdrawal(WithdrawalTask),
+    /// A pull request is there, or was changed.
+    PullRequest(PullRequestTask),
     /// Somebody asked for changes to a pull request.
     Review(ReviewTask),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LabelTask {
+    /// The issue, or for [`NEED_REVIEWER`] the pull request.
     pub issue: IssueRef,
     pub title: String,
     pub body: String,
     pub label: String,
-    /// All labels of the issue.
-    pub labels: Vec<String>,
     pub sender: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WithdrawalTask {
+    pub issue: IssueRef,
+    /// None where all of them went with the issue.
+    pub label: Option<String>,
+    pub sender: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PullRequestTask {
+    pub pull_request: IssueRef,
+    /// Its own text, which may name the issue that it closes.
+    pub body: String,
+    pub sender: String,
+    /// Nobody needs to review it any longer.
+    pub is_closed: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,6 +82,10 @@ pub fn read(event: &str, payload: &Value) -> Result<Meaning, String> {
     match (event, action) {
         ("ping", _) => Ok(Meaning::Nothing("it is a ping")),
         ("issues", "labeled") => labeled(payload),
+        ("issues", "unlabeled") => unlabeled(payload),
+        ("issues", "deleted") => deleted(payload),
+        ("pull_request", "labeled") => reviewer_wanted(payload),
+        ("pull_request", "opened" | "edited" | "reopened" | "synchronize" | "closed") => pull_request(payload, action),
         ("pull_request_review", "submitted") => reviewed(payload),
         _ => Ok(Meaning::Nothing("nothing follows from this kind of event")),
     }
@@ -78,8 +104,65 @@ fn labeled(payload: &Value) -> Result<Meaning, String> {
         title: optional(payload, "/issue/title"),
         body: optional(payload, "/issue/body"),
         label,
-        labels: names(&payload["issue"]["labels"]),
         sender: text(payload, "/sender/login")?,
+    })))
+}
+
+/// On a pull request one label alone sets off a run; stages there only say what it belongs to.
+fn reviewer_wanted(payload: &Value) -> Result<Meaning, String> {
+    let label = text(payload, "/label/name")?;
+    if label != NEED_REVIEWER {
+        return Ok(Meaning::Nothing("the label sets off no run"));
+    }
+    if is_bot(payload) {
+        return Ok(Meaning::Nothing("a bot put the label on"));
+    }
+    Ok(Meaning::Task(Task::Label(LabelTask {
+        issue: reference(payload, "/pull_request/number")?,
+        title: optional(payload, "/pull_request/title"),
+        body: optional(payload, "/pull_request/body"),
+        label,
+        sender: text(payload, "/sender/login")?,
+    })))
+}
+
+fn unlabeled(payload: &Value) -> Result<Meaning, String> {
+    let label = text(payload, "/label/name")?;
+    if !label.starts_with("run:") {
+        return Ok(Meaning::Nothing("the label sets off no run"));
+    }
+    withdrawn(payload, Some(label))
+}
+
+fn deleted(payload: &Value) -> Result<Meaning, String> {
+    withdrawn(payload, None)
+}
+
+fn withdrawn(payload: &Value, label: Option<String>) -> Result<Meaning, String> {
+    if is_bot(payload) {
+        return Ok(Meaning::Nothing("a bot took the label off"));
+    }
+    Ok(Meaning::Task(Task::Withdrawal(WithdrawalTask {
+        issue: reference(payload, "/issue/number")?,
+        label,
+        sender: text(payload, "/sender/login")?,
+    })))
+}
+
+/// Bots open pull requests too: agents do. Who could push a branch to the repository may; a fork is anybody's.
+fn pull_request(payload: &Value, action: &str) -> Result<Meaning, String> {
+    let of = reference(payload, "/pull_request/number")?;
+    let from = payload
+        .pointer("/pull_request/head/repo/full_name")
+        .and_then(Value::as_str);
+    if !from.is_some_and(|from| from.eq_ignore_ascii_case(of.repository.as_str())) {
+        return Ok(Meaning::Nothing("the pull request comes from a fork"));
+    }
+    Ok(Meaning::Task(Task::PullRequest(PullRequestTask {
+        pull_request: of,
+        body: optional(payload, "/pull_request/body"),
+        sender: text(payload, "/sender/login")?,
+        is_closed: action == "closed",
     })))
 }
 
@@ -132,12 +215,6 @@ fn optional(payload: &Value, place: &str) -> String {
     found.chars().take(limits::RUN_INSTRUCTIONS_CHARS_MAX).collect()
 }
 
-fn names(labels: &Value) -> Vec<String> {
-    let all = labels.as_array().into_iter().flatten();
-    all.filter_map(|label| label["name"].as_str().map(str::to_owned))
-        .collect()
-}
-
 fn dotted(place: &str) -> String {
     place.trim_start_matches('/').replace('/', ".")
 }
@@ -147,8 +224,16 @@ impl Task {
         match self {
             Self::Label(task) => json!({
                 "kind": "label", "repository": task.issue.repository.as_str(), "number": task.issue.number,
-                "title": task.title, "body": task.body, "label": task.label, "labels": task.labels,
-                "sender": task.sender,
+                "title": task.title, "body": task.body, "label": task.label, "sender": task.sender,
+            }),
+            Self::Withdrawal(task) => json!({
+                "kind": "withdrawal", "repository": task.issue.repository.as_str(), "number": task.issue.number,
+                "label": task.label, "sender": task.sender,
+            }),
+            Self::PullRequest(task) => json!({
+                "kind": "pull_request", "repository": task.pull_request.repository.as_str(),
+                "number": task.pull_request.number, "body": task.body, "sender": task.sender,
+                "is_closed": task.is_closed,
             }),
             Self::Review(task) => json!({
                 "kind": "review", "repository": task.pull_request.repository.as_str(),
@@ -171,12 +256,18 @@ impl Task {
                 title: text("title")?,
                 body: text("body")?,
                 label: text("label")?,
-                labels: kept["labels"]
-                    .as_array()?
-                    .iter()
-                    .filter_map(|label| Some(label.as_str()?.to_owned()))
-                    .collect(),
                 sender: text("sender")?,
+            })),
+            "withdrawal" => Some(Self::Withdrawal(WithdrawalTask {
+                issue: of,
+                label: text("label"),
+                sender: text("sender")?,
+            })),
+            "pull_request" => Some(Self::PullRequest(PullRequestTask {
+                pull_request: of,
+                body: text("body")?,
+                sender: text("sender")?,
+                is_closed: kept["is_closed"].as_bool()?,
             })),
             "review" => Some(Self::Review(ReviewTask {
                 pull_request: of,
@@ -254,8 +345,8 @@ mod tests {
         };
         assert_eq!(task.issue.to_string(), "octo/shop#7");
         assert_eq!(
-            (task.label.as_str(), task.labels.len(), task.body.as_str()),
-            ("run:dev", 2, "")
+            (task.label.as_str(), task.title.as_str(), task.body.as_str()),
+            ("run:dev", "T", "")
         );
         for (label, sender, kind) in [
             ("bug", "ana", "User"),
@@ -283,6 +374,58 @@ mod tests {
             let read = read("pull_request_review", &review(verdict));
             assert!(matches!(read, Ok(Meaning::Nothing(_))), "{verdict}");
         }
+    }
+
+    #[test]
+    fn a_label_that_is_taken_off_and_an_issue_that_is_deleted_withdraw_what_they_asked_for() {
+        let mut payload = labeled("run:dev", "ana", "User");
+        for (action, label) in [("unlabeled", Some("run:dev")), ("deleted", None)] {
+            payload["action"] = json!(action);
+            let Ok(Meaning::Task(Task::Withdrawal(task))) = read("issues", &payload) else {
+                panic!("no task of {action}");
+            };
+            assert_eq!((task.label.as_deref(), task.issue.number), (label, 7));
+        }
+        payload["action"] = json!("unlabeled");
+        payload["label"]["name"] = json!("bug");
+        assert!(matches!(read("issues", &payload), Ok(Meaning::Nothing(_))));
+    }
+
+    fn pull(action: &str, from: &Value) -> Value {
+        json!({
+            "action": action, "label": {"name": "need:reviewer"}, "repository": {"full_name": "octo/shop"},
+            "pull_request": {"number": 8, "title": "T", "body": "Closes #7", "head": {"repo": from}},
+            "sender": {"login": "agent[bot]", "type": "Bot"},
+        })
+    }
+
+    #[test]
+    fn a_pull_request_of_the_repository_itself_is_a_task_and_one_of_a_fork_is_none() {
+        let own = json!({"full_name": "octo/shop"});
+        for (action, is_closed) in [("opened", false), ("edited", false), ("closed", true)] {
+            let Ok(Meaning::Task(Task::PullRequest(task))) = read("pull_request", &pull(action, &own)) else {
+                panic!("no task of {action}");
+            };
+            assert_eq!((task.is_closed, task.body.as_str()), (is_closed, "Closes #7"));
+        }
+        for from in [json!({"full_name": "mallory/shop"}), Value::Null] {
+            let read = read("pull_request", &pull("opened", &from));
+            assert!(matches!(read, Ok(Meaning::Nothing(_))), "{from}: {read:?}");
+        }
+    }
+
+    #[test]
+    fn a_person_asks_for_a_reviewer_on_a_pull_request_and_a_bot_does_not() {
+        let mut payload = pull("labeled", &Value::Null);
+        let by_bot = read("pull_request", &payload);
+        assert!(matches!(by_bot, Ok(Meaning::Nothing(_))), "{by_bot:?}");
+        payload["sender"] = json!({"login": "ana", "type": "User"});
+        let Ok(Meaning::Task(Task::Label(task))) = read("pull_request", &payload) else {
+            panic!("no task");
+        };
+        assert_eq!((task.label.as_str(), task.issue.number), ("need:reviewer", 8));
+        payload["label"]["name"] = json!("run:dev");
+        assert!(matches!(read("pull_request", &payload), Ok(Meaning::Nothing(_))));
     }
 
     #[test]
@@ -317,7 +460,25 @@ mod tests {
             question: Some(ApprovalId::trusted("q")),
             chosen_issue: Some(7),
         });
-        for task in [label, review] {
+        let repository = Repository::parse("octo/shop").unwrap();
+        let of = |number| IssueRef {
+            repository: repository.clone(),
+            number,
+        };
+        let withdrawal = |label: Option<&str>| {
+            Task::Withdrawal(WithdrawalTask {
+                issue: of(7),
+                label: label.map(str::to_owned),
+                sender: "ana".to_owned(),
+            })
+        };
+        let pull = Task::PullRequest(PullRequestTask {
+            pull_request: of(8),
+            body: "Closes #7".to_owned(),
+            sender: "ana".to_owned(),
+            is_closed: true,
+        });
+        for task in [label, review, withdrawal(Some("run:dev")), withdrawal(None), pull] {
             assert_eq!(Task::from_json(&task.to_json()), Some(task));
         }
         assert_eq!(Task::from_json(&json!({"kind": "other"})), None);

@@ -72,12 +72,27 @@ pub struct LabelEvent {
     pub added: bool,
 }
 
+/// What somebody may do with a repository, from nothing up.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Permission {
+    None,
+    Read,
+    Write,
+    Admin,
+}
+
 /// Port: GitHub with the control token. Limits and passing trouble are dealt with behind it, within bounds.
 pub trait GitHub: Send + Sync + 'static {
     /// Whose token it is; none where GitHub does not say, as of an app's token.
     fn login(&self) -> Pending<Result<Option<String>, GitHubError>>;
 
+    /// What somebody may do with a repository.
+    fn permission(&self, of: &Repository, login: &str) -> Pending<Result<Permission, GitHubError>>;
+
     fn issue(&self, of: &IssueRef) -> Pending<Result<IssueFacts, GitHubError>>;
+
+    /// The paths of the files that a pull request changes.
+    fn changed_files(&self, pull_request: &IssueRef) -> Pending<Result<Vec<String>, GitHubError>>;
 
     fn labels(&self, of: &IssueRef) -> Pending<Result<Vec<String>, GitHubError>>;
 

@@ -93,7 +93,10 @@ impl Reception {
         let told = || told(&incoming);
         let sender = incoming.payload["sender"]["login"].as_str().unwrap_or("github");
         let by = Actor {
-            kind: ActorType::Human,
+            kind: match incoming.payload["sender"]["type"] == "User" {
+                true => ActorType::Human,
+                false => ActorType::Agent,
+            },
             id: format!("github:{}", brief(sender)),
         };
         let (received, state, task, events) = match meaning {

@@ -121,6 +121,15 @@ impl RunDesk {
         self.end(by, id, RunStep::Cancel, reason).await
     }
 
+    /// Calls back a run that was read while it waited; false where it has moved on since.
+    pub async fn call_back_waiting(&self, by: &Actor, run: &Run, reason: &str) -> Result<bool, Refusal> {
+        match self.step(by, run, RunStep::Cancel, reason).await {
+            Ok(_) => Ok(true),
+            Err(StepError::Moved) => Ok(false),
+            Err(StepError::Refused(refusal)) => Err(refusal),
+        }
+    }
+
     /// Ends a run, well or not.
     pub async fn end(&self, by: &Actor, id: &RunId, step: RunStep, reason: &str) -> Result<Run, Refusal> {
         for _ in 0..limits::DECISION_TRIES_MAX {

@@ -60,6 +60,15 @@ impl RunChange {
     }
 }
 
+/// What a run made waits for the owner's review, or no longer does. The run itself has ended, so that this is told of
+/// its agent's session, which a revise goes on from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReviewChange {
+    pub run_id: RunId,
+    pub waits: bool,
+    pub now: crate::clock::Timestamp,
+}
+
 /// One end of a link.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LinkEnd {

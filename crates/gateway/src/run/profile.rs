@@ -4,6 +4,7 @@
 use serde_json::{Value, json};
 
 use super::lifecycle::Runtime;
+use crate::github::vocabulary::NEED_REVIEWER;
 use crate::policy::tools::Layers;
 
 /// Whose work a stage is, where no policy says otherwise.
@@ -102,6 +103,9 @@ pub fn stage(label: &str) -> Option<&str> {
 }
 
 fn usual(label: Option<&str>) -> &'static str {
+    if label == Some(NEED_REVIEWER) {
+        return "reviewer";
+    }
     let stage = label.and_then(stage);
     let known = STAGES.iter().find(|(name, _)| Some(*name) == stage);
     known.map_or(ANY, |(_, key)| key)
@@ -172,6 +176,7 @@ mod tests {
         for (label, key) in [
             (Some("run:qa:revise"), "qa"),
             (Some("run:arch"), "sa"),
+            (Some("need:reviewer"), "reviewer"),
             (Some("run:nonsense"), "dev"),
             (None, "dev"),
         ] {

@@ -1,6 +1,6 @@
 //! What the record says of runs.
 
-use super::lifecycle::{Runtime, TriggerKind};
+use super::lifecycle::{Runtime, TriggerKind, WaitState};
 use super::state::Run;
 use crate::audit::event::{Actor, ActorType, Draft, EventType};
 use crate::audit::payload::{Object, Payload};
@@ -44,6 +44,19 @@ pub fn clock(run: &Run, id: EventId, now: Timestamp, kind: EventType, wait_state
         .optional_text("deadline", deadline.as_deref())
         .finish();
     draft(run, id, now, Actor::system("timer"), kind, payload)
+}
+
+/// The event of a run whose work waits for the owner's review, or no longer does. No clock runs meanwhile.
+pub fn review(run: &Run, id: EventId, now: Timestamp, waits: bool, by: Actor) -> Draft {
+    let kind = match waits {
+        true => EventType::WaitPaused,
+        false => EventType::WaitResumed,
+    };
+    let payload = told(run)
+        .text("clock", "session")
+        .text("wait_state", WaitState::OwnerReview.as_str())
+        .finish();
+    draft(run, id, now, by, kind, payload)
 }
 
 /// The event of a run whose agent has begun to listen.

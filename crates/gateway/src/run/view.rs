@@ -21,7 +21,7 @@ pub fn item(run: &Run) -> Value {
         "issue_number": run.issue_number,
         "issue_url": url(run, "issues", run.issue_number),
         "pull_request_number": run.pull_request_number,
-        "pull_request_url": url(run, "pull", run.pull_request_number),
+        "pull_request_url": pull_request_url(run),
         "trigger_kind": run.trigger_kind.as_str(),
         "trigger_label": run.trigger_label,
         "status": run.status.as_str(),
@@ -104,6 +104,11 @@ pub fn agent_session(session: &AgentSession) -> Value {
     });
     without_nulls(&mut shown);
     shown
+}
+
+/// Where a run's pull request can be looked at.
+pub fn pull_request_url(run: &Run) -> Option<String> {
+    url(run, "pull", run.pull_request_number)
 }
 
 fn url(run: &Run, what: &str, number: Option<u64>) -> Option<String> {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use countersign_gateway::audit::Pending;
 use countersign_gateway::clock::Clock;
-use countersign_gateway::github::{GitHub, GitHubError, IssueFacts, IssueRef, LabelEvent, Repository, Trouble};
+use countersign_gateway::github::{
+    GitHub, GitHubError, IssueFacts, IssueRef, LabelEvent, Permission, Repository, Trouble,
+};
 use hyper::header::{HeaderMap, LINK};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -41,6 +43,44 @@ impl GitHub for RestGitHub {
     fn login(&self) -> Pending<Result<Option<String>, GitHubError>> {
         let parts = self.0.clone();
         Box::pin(async move { parts.login.get_or_try_init(|| parts.who()).await.cloned() })
+    }
+
+    fn permission(&self, of: &Repository, login: &str) -> Pending<Result<Permission, GitHubError>> {
+        let (parts, login) = (self.0.clone(), login.to_owned());
+        let path = format!("/repos/{}/collaborators/{login}/permission", of.as_str());
+        Box::pin(async move {
+            // It goes into an address, and GitHub gives nobody another name.
+            if login.is_empty()
+                || !login
+                    .bytes()
+                    .all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+            {
+                return Ok(Permission::None);
+            }
+            let said = match parts.client.get(&path).await {
+                Ok(answer) => answer.body["permission"].as_str().map(str::to_owned),
+                Err(error) if error.kind == Trouble::NotFound => None,
+                Err(error) => return Err(error),
+            };
+            // GitHub tells finer roles as the next of these below them.
+            Ok(match said.as_deref() {
+                Some("admin") => Permission::Admin,
+                Some("write") => Permission::Write,
+                Some("read") => Permission::Read,
+                Some(_) | None => Permission::None,
+            })
+        })
+    }
+
+    fn changed_files(&self, pull_request: &IssueRef) -> Pending<Result<Vec<String>, GitHubError>> {
+        let parts = self.0.clone();
+        let repository = pull_request.repository.as_str();
+        let path = format!("/repos/{repository}/pulls/{}/files", pull_request.number);
+        Box::pin(async move {
+            let files = parts.all(&path).await?;
+            let name = |file: &Value| file["filename"].as_str().map(str::to_owned);
+            Ok(files.iter().filter_map(name).collect())
+        })
     }
 
     fn issue(&self, of: &IssueRef) -> Pending<Result<IssueFacts, GitHubError>> {

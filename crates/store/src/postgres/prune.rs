@@ -121,6 +121,7 @@ fn delete_others(link: &Link, before: Timestamp) -> Result<u64, Trouble> {
         &[&before],
     )?;
     prune_jobs(link, before)?;
+    prune_runs(link, before)?;
     for old in [
         // An idempotency key is remembered as long as what was done under it.
         "DELETE FROM secret_syncs WHERE state IN ('applied', 'given-up') AND updated_at_ms < $1",
@@ -134,6 +135,30 @@ fn delete_others(link: &Link, before: Timestamp) -> Result<u64, Trouble> {
         &[],
     )?;
     Ok(commands)
+}
+
+/// A run that has ended takes along what is kept of its agent and what it alone is linked with.
+fn prune_runs(link: &Link, before: i64) -> Result<(), Trouble> {
+    link.execute(
+        "DELETE FROM runs WHERE finished_at_ms < $1 AND NOT EXISTS
+             (SELECT 1 FROM jobs WHERE jobs.run_id = runs.run_id AND jobs.ended_at_ms IS NULL)",
+        &[&before],
+    )?;
+    for of_nobody in [
+        "DELETE FROM agent_sessions WHERE NOT EXISTS (SELECT 1 FROM runs WHERE runs.run_id = agent_sessions.run_id)",
+        "DELETE FROM links
+             WHERE source_type = 'run' AND NOT EXISTS (SELECT 1 FROM runs WHERE run_id = source_id COLLATE \"C\")
+                 OR target_type = 'run' AND NOT EXISTS (SELECT 1 FROM runs WHERE run_id = target_id COLLATE \"C\")",
+    ] {
+        link.execute(of_nobody, &[])?;
+    }
+    link.execute(
+        "DELETE FROM links WHERE created_at_ms < $1 AND source_type <> 'run' AND target_type <> 'run'
+             AND NOT EXISTS (SELECT 1 FROM links AS of_run WHERE of_run.source_type = 'run'
+                 AND of_run.target_type = links.source_type AND of_run.target_id = links.source_id)",
+        &[&before],
+    )?;
+    Ok(())
 }
 
 /// A session goes with the last of its jobs, and takes what its agent said along. What was used stays.

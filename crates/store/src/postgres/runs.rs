@@ -15,10 +15,10 @@ use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{ConversationId, IdSource, JobId};
 use countersign_gateway::job::keeping::JobChange;
 use countersign_gateway::job::lifecycle::SubState;
-use countersign_gateway::run::keeping::{Link, RunChange};
+use countersign_gateway::run::keeping::{Link, ReviewChange, RunChange};
 use countersign_gateway::run::lifecycle::WaitState;
 use countersign_gateway::run::state::Run;
-use countersign_gateway::run::telling;
+use countersign_gateway::run::{telling, view};
 use serde_json::{Value, json};
 
 use super::ledger::Ledger;
@@ -44,6 +44,11 @@ const ADVANCE: &str = "UPDATE runs SET version = $3, pull_request_number = $4, s
          AND NOT ($5 = 'running' AND EXISTS (SELECT 1 FROM runs AS other
              WHERE other.run_id <> $1 AND other.status = 'running' AND other.repository = runs.repository
                  AND other.issue_number = runs.issue_number))";
+/// All that is still learned of a run that has ended.
+const NAME_PULL_REQUEST: &str = "UPDATE runs SET version = $3, pull_request_number = $4, updated_at_ms = $5
+     WHERE run_id = $1 AND version = $2 AND status = $6 AND finished_at_ms IS NOT NULL AND pull_request_number IS NULL";
+const SESSION_OF_PULL_REQUEST: &str = "UPDATE agent_sessions SET pr_number = $2, pr_url = $3
+     WHERE run_id = $1 AND pr_number IS DISTINCT FROM $2";
 const END_TOKENS: &str = "UPDATE tokens SET revoked_at_ms = $2 WHERE run = $1 AND revoked_at_ms IS NULL";
 const COUNT_TOKENS: &str = "UPDATE tokens_version SET version = version + 1
      WHERE EXISTS (SELECT 1 FROM tokens WHERE run = $1 AND revoked_at_ms IS NULL)";
@@ -64,9 +69,12 @@ const SESSION: &str = "INSERT INTO agent_sessions (run_id, correlation_id, proje
          session_id = excluded.session_id, session_json = excluded.session_json,
          codex_cli_session_path = excluded.codex_cli_session_path, snapshot_version = excluded.snapshot_version,
          snapshot_checksum = excluded.snapshot_checksum, snapshot_updated_at_ms = excluded.snapshot_updated_at_ms,
-         wait_state = excluded.wait_state, timeout_guard_disabled = excluded.timeout_guard_disabled,
+         wait_state = coalesce(excluded.wait_state, nullif(nullif(agent_sessions.wait_state, 'mcp'), 'backpressure')),
+         timeout_guard_disabled = excluded.timeout_guard_disabled,
          last_heartbeat_at_ms = excluded.last_heartbeat_at_ms, started_at_ms = excluded.started_at_ms,
          finished_at_ms = excluded.finished_at_ms, updated_at_ms = excluded.updated_at_ms";
+const SESSION_REVIEWED: &str = "UPDATE agent_sessions SET wait_state = $2, updated_at_ms = $3
+     WHERE run_id = $1 AND (wait_state IS NULL OR wait_state = 'owner_review')";
 const SESSION_WAITS: &str = "UPDATE agent_sessions SET wait_state = $2, timeout_guard_disabled = $3,
          updated_at_ms = $4
      WHERE run_id = $1";
@@ -77,8 +85,17 @@ impl Ledger<'_> {
         let run = &change.run;
         let written = match change.from {
             None => self.insert_run(run)?,
-            Some(from) => self.advance_run(run, from)?,
+            Some(from) => match self.advance_run(run, from)? {
+                0 => self.name_pull_request(run, from)?,
+                advanced => advanced,
+            },
         };
+        if let (1, Some(number)) = (written, run.pull_request_number) {
+            self.link.execute(
+                SESSION_OF_PULL_REQUEST,
+                &[&run.id.as_str(), &number.cast_signed(), &view::pull_request_url(run)],
+            )?;
+        }
         if written == 1 && change.from.is_some() {
             // Whoever keeps a copy of its tokens keeps one of the run.
             self.link.execute(COUNT_TOKENS, &[&run.id.as_str()])?;
@@ -88,6 +105,17 @@ impl Ledger<'_> {
             self.link.execute(END_TOKENS, &[&run.id.as_str(), &ended])?;
         }
         Ok(written == 1)
+    }
+
+    pub(super) fn write_reviews(&self, changes: &[ReviewChange]) -> Result<(), Trouble> {
+        for change in changes {
+            let state = change.waits.then_some(WaitState::OwnerReview.as_str());
+            self.link.execute(
+                SESSION_REVIEWED,
+                &[&change.run_id.as_str(), &state, &change.now.as_millis()],
+            )?;
+        }
+        Ok(())
     }
 
     pub(super) fn write_links(&self, links: &[Link]) -> Result<(), Trouble> {
@@ -254,6 +282,23 @@ impl Ledger<'_> {
                 &run.updated_at.as_millis(),
                 &time(run.started_at),
                 &time(run.finished_at),
+            ],
+        )
+    }
+
+    fn name_pull_request(&self, run: &Run, from: u64) -> Result<u64, Trouble> {
+        let Some(number) = run.pull_request_number else {
+            return Ok(0);
+        };
+        self.link.execute(
+            NAME_PULL_REQUEST,
+            &[
+                &run.id.as_str(),
+                &from.cast_signed(),
+                &run.version.cast_signed(),
+                &number.cast_signed(),
+                &run.updated_at.as_millis(),
+                &run.status.as_str(),
             ],
         )
     }

@@ -5,10 +5,11 @@ use countersign_gateway::clock::Timestamp;
 use countersign_gateway::github::delivery::{Deliveries, Delivery, DeliveryChange};
 use countersign_gateway::github::message::{KeptMessage, Messages, Untold};
 use countersign_gateway::lease::LeaseChange;
-use rusqlite::params;
+use rusqlite::{OptionalExtension as _, params};
 
 use super::SqliteStore;
 use super::ledger::Ledger;
+use crate::process::Process;
 use crate::rows::at_most;
 use crate::rows::github::{COLUMNS, delivery, select_untold, untold};
 
@@ -17,6 +18,7 @@ const TAKE: &str = "INSERT INTO leases (name, holder, until_ms) VALUES (?1, ?2, 
      WHERE leases.until_ms <= ?3 OR leases.holder = excluded.holder";
 const HAS: &str = "SELECT 1 FROM leases WHERE name = ?1 AND holder = ?2";
 const RETURN: &str = "DELETE FROM leases WHERE name = ?1 AND holder = ?2";
+const HOLDER: &str = "SELECT holder FROM leases WHERE name = ?1";
 const INSERT_DELIVERY: &str =
     "INSERT INTO webhook_deliveries (delivery_id, version, event, correlation_id, state, task,
          tries, not_before_ms, received_at_ms)
@@ -32,8 +34,10 @@ const KEEP_MESSAGE: &str = "INSERT INTO run_messages (run_id, comment_id, run_ve
          not_before_ms = excluded.not_before_ms";
 
 impl Ledger<'_> {
-    /// Tells the first lease that somebody else has.
+    /// Tells the first lease that somebody else has. Who holds one is kept with their process: one whose process
+    /// is gone holds nothing.
     pub(super) fn write_leases(&self, changes: &[LeaseChange]) -> rusqlite::Result<Option<RecordError>> {
+        let here = |holder: &str| format!("{} {holder}", self.process());
         for change in changes {
             let (name, has_it) = match change {
                 LeaseChange::Take {
@@ -42,12 +46,14 @@ impl Ledger<'_> {
                     now,
                     time,
                 } => {
+                    let holder = here(holder);
+                    self.end_dead_lease(name)?;
                     let row = params![name, holder, now.as_millis(), now.after(*time).as_millis()];
                     (name, self.statement(TAKE)?.execute(row)? == 1)
                 }
-                LeaseChange::Has { name, holder } => (name, self.statement(HAS)?.exists([name, holder])?),
+                LeaseChange::Has { name, holder } => (name, self.statement(HAS)?.exists([name, &here(holder)])?),
                 LeaseChange::Return { name, holder } => {
-                    self.statement(RETURN)?.execute([name, holder])?;
+                    self.statement(RETURN)?.execute([name, &here(holder)])?;
                     (name, true)
                 }
             };
@@ -56,6 +62,17 @@ impl Ledger<'_> {
             }
         }
         Ok(None)
+    }
+
+    fn end_dead_lease(&self, name: &str) -> rusqlite::Result<()> {
+        let mut statement = self.statement(HOLDER)?;
+        let held = statement.query_row([name], |row| row.get::<_, String>(0)).optional()?;
+        let Some(holder) = held else { return Ok(()) };
+        let process = holder.split_once(' ').map_or("", |(process, _)| process);
+        if !Process::is_alive(process) {
+            self.statement(RETURN)?.execute([name, &holder])?;
+        }
+        Ok(())
     }
 
     /// Tells the first delivery that came before, or that has moved on.

@@ -158,6 +158,7 @@ fn delete(connection: &Connection, up_to: u64, before: Timestamp) -> rusqlite::R
         [before.as_millis()],
     )?;
     prune_jobs(connection, before)?;
+    prune_runs(connection, before)?;
     connection.execute(
         "DELETE FROM webhook_deliveries WHERE state <> 'pending' AND received_at_ms < ?1",
         [before.as_millis()],
@@ -167,6 +168,32 @@ fn delete(connection: &Connection, up_to: u64, before: Timestamp) -> rusqlite::R
         [],
     )?;
     Ok(pruned)
+}
+
+/// A run that has ended takes along what is kept of its agent and what it alone is linked with.
+fn prune_runs(connection: &Connection, before: Timestamp) -> rusqlite::Result<()> {
+    let before = before.as_millis();
+    connection.execute(
+        "DELETE FROM runs WHERE finished_at_ms < ?1 AND NOT EXISTS
+             (SELECT 1 FROM jobs WHERE jobs.run_id = runs.run_id AND jobs.ended_at_ms IS NULL)",
+        [before],
+    )?;
+    let is_gone = "NOT IN (SELECT run_id FROM runs)";
+    connection.execute(&format!("DELETE FROM agent_sessions WHERE run_id {is_gone}"), [])?;
+    connection.execute(
+        &format!(
+            "DELETE FROM links WHERE source_type = 'run' AND source_id {is_gone}
+                 OR target_type = 'run' AND target_id {is_gone}"
+        ),
+        [],
+    )?;
+    connection.execute(
+        "DELETE FROM links WHERE created_at_ms < ?1 AND source_type <> 'run' AND target_type <> 'run'
+             AND NOT EXISTS (SELECT 1 FROM links AS of_run WHERE of_run.source_type = 'run'
+                 AND of_run.target_type = links.source_type AND of_run.target_id = links.source_id)",
+        [before],
+    )?;
+    Ok(())
 }
 
 /// A session goes with the last of its jobs, and takes what its agent said along. What was used stays.

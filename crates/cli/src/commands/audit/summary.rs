@@ -109,6 +109,7 @@ fn summary(row: &Row, payload: &Value) -> String {
         | EventType::RunCanceled
         | EventType::RunAgentReady
         | EventType::RunStatusReported
+        | EventType::RunPullRequestLinked
         | EventType::RunProfileResolved
         | EventType::RunServiceMessage => words(&[of("trigger_label"), of("agent_key"), of("status"), of("reason")]),
         EventType::RunChangesRequested

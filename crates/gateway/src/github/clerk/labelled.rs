@@ -1,4 +1,4 @@
-//! A `run:*` label becomes a run.
+//! A `run:*` label of an issue, or `need:reviewer` of a pull request, becomes a run.
 
 use std::collections::BTreeSet;
 
@@ -6,11 +6,11 @@ use super::{Clerk, Outcome, Undone, ended, unserved};
 use crate::audit::event::{Actor, ActorType, EventType};
 use crate::audit::payload::{Object, Payload};
 use crate::audit::{Change, RecordError};
-use crate::github::IssueRef;
 use crate::github::delivery::{Delivery, DeliveryState, LabelTask};
 use crate::github::labels::LabelChange;
 use crate::github::resolver::{self, ResolvedProfile};
-use crate::github::vocabulary::{NEED_INPUT, Trigger, TwoOfAGroup};
+use crate::github::vocabulary::{DISCUSSION, NEED_INPUT, NEED_REVIEWER, Trigger, TwoOfAGroup};
+use crate::github::{IssueRef, Trouble};
 use crate::run::keeping::RunChange;
 use crate::run::lifecycle::{RunStep, TriggerKind, recorded_as};
 use crate::run::profile::{Asked, Profile};
@@ -39,32 +39,44 @@ impl Clerk {
             return Ok(Outcome::Nothing(unserved(repository)));
         }
         let trigger = Trigger::of(&task.label);
-        if trigger.is_none() && !self.parts.policies.names_label(&task.label) {
+        let is_review = task.label == NEED_REVIEWER;
+        if trigger.is_none() && !is_review && !self.parts.policies.names_label(&task.label) {
             return Ok(Outcome::Nothing(format!(
                 "`{}` is no stage, and policy does not name it",
                 task.label
             )));
         }
-        let own = self.parts.github.login().await?;
-        if own.is_some_and(|own| own.eq_ignore_ascii_case(&task.sender)) {
-            return Ok(Outcome::Nothing(
-                "this server's own account put the label on".to_owned(),
-            ));
+        if let Some(why) = self.unheard(&task.issue.repository, &task.sender).await? {
+            return Ok(Outcome::Nothing(why));
+        }
+        // Deliveries come late and in any order; what is so now counts.
+        let labels = match self.parts.github.issue(&task.issue).await {
+            Ok(facts) => facts.labels,
+            Err(error) if error.kind == Trouble::NotFound => {
+                return Ok(Outcome::Nothing(format!("{} is not there any more", task.issue)));
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if !labels.iter().any(|label| label.eq_ignore_ascii_case(&task.label)) {
+            return Ok(Outcome::Nothing(format!("`{}` has been taken off again", task.label)));
         }
         let history = self.runs_of(repository, Some(task.issue.number), None).await?;
-        let pull_request = history.iter().find_map(|run| run.pull_request_number);
+        let pull_request = match is_review {
+            true => Some(task.issue.number),
+            false => history.iter().find_map(|run| run.pull_request_number),
+        };
         if trigger.is_some_and(|it| it.is_revise && it.stage == "dev") && pull_request.is_none() {
             return self.nothing_to_revise(delivery, task).await;
         }
         let pull_request_labels = match pull_request {
-            Some(number) => {
+            Some(number) if number != task.issue.number => {
                 let of = IssueRef {
                     number,
                     ..task.issue.clone()
                 };
                 self.parts.github.labels(&of).await?
             }
-            None => Vec::new(),
+            Some(_) | None => Vec::new(),
         };
         let setting = Setting {
             target: &task.issue,
@@ -75,7 +87,7 @@ impl Clerk {
             title: &task.title,
             instructions: &task.body,
             sender: &task.sender,
-            issue_labels: &task.labels,
+            issue_labels: &labels,
             pull_request_labels: &pull_request_labels,
             last_run: history.first(),
         };
@@ -161,6 +173,7 @@ impl Clerk {
             .optional_text("namespace", profile.namespace.as_deref())
             .optional_text("model", resolved.labels.model.as_deref())
             .optional_text("reasoning_effort", resolved.labels.reasoning.as_deref())
+            .optional_text("mode", run.labels.contains(DISCUSSION).then_some("discussion"))
             .part("sources", &Payload::from(&sources))
             .text("delivery_id", delivery);
         self.event(&run.correlation_id, EventType::RunProfileResolved, payload)

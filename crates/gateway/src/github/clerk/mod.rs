@@ -5,8 +5,11 @@
 //! when, there is one run, and the end is the same. Two processes do not work on the same thing at once.
 
 mod labelled;
+mod pulled;
 mod reviewed;
+mod reviewing;
 mod telling;
+mod withdrawn;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +18,7 @@ use super::delivery::{Deliveries, Delivery, DeliveryChange, DeliveryState, Task}
 use super::labels::{Errand, LabelDesk};
 use super::message::Messages;
 use super::reception::Reception;
-use super::{GitHub, GitHubError, Trouble};
+use super::{GitHub, GitHubError, Permission, Repository, Trouble};
 use crate::approval::board::Board;
 use crate::audit::event::{Actor, Draft, EventType};
 use crate::audit::payload::Object;
@@ -173,6 +176,8 @@ impl Clerk {
             }
             let outcome = match &delivery.task {
                 Some(Task::Label(task)) => self.labelled(&delivery, task).await,
+                Some(Task::Withdrawal(task)) => self.withdrawn(&delivery, task).await,
+                Some(Task::PullRequest(task)) => self.pulled(&delivery, task).await,
                 Some(Task::Review(task)) => self.reviewed(&delivery, task).await,
                 None => Ok(Outcome::Nothing("its task could not be read".to_owned())),
             };
@@ -188,11 +193,22 @@ impl Clerk {
         }
     }
 
+    /// Why somebody is not listened to; none where they are. Work is for those to ask for who could do it
+    /// themselves: GitHub also lets people label and review who may not write.
+    async fn unheard(&self, repository: &Repository, sender: &str) -> Result<Option<String>, Undone> {
+        let own = self.parts.github.login().await?;
+        if own.is_some_and(|own| own.eq_ignore_ascii_case(sender)) {
+            return Ok(Some("this server's own account did it".to_owned()));
+        }
+        let may = self.parts.github.permission(repository, sender).await?;
+        Ok((may < Permission::Write).then(|| format!("`{sender}` may not write to `{}`", repository.as_str())))
+    }
+
     /// Whether its question is still open.
     async fn waits(&self, delivery: &Delivery) -> bool {
         let question = match &delivery.task {
             Some(Task::Review(task)) => task.question.as_ref(),
-            Some(Task::Label(_)) | None => None,
+            Some(Task::Label(_) | Task::Withdrawal(_) | Task::PullRequest(_)) | None => None,
         };
         let Some(question) = question else { return false };
         let found = self.parts.board.find(question).await;

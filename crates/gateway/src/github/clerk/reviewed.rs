@@ -37,6 +37,10 @@ impl Clerk {
         if !self.parts.policies.serves(repository) {
             return Ok(Outcome::Nothing(unserved(repository)));
         }
+        // On a public repository anybody may review, and what a review says is what an agent is told.
+        if let Some(why) = self.unheard(&task.pull_request.repository, &task.sender).await? {
+            return Ok(Outcome::Nothing(why));
+        }
         let answer = match &task.question {
             None => None,
             Some(question) => match self.answered(question).await? {
@@ -129,6 +133,9 @@ impl Clerk {
         step: Step,
         issue: Option<u64>,
     ) -> Result<Outcome, Undone> {
+        if let Some(reviewed) = &gathered.last_run {
+            self.note_review(reviewed, false).await?;
+        }
         let label = revise(stage);
         let target = IssueRef {
             number: issue.unwrap_or(task.pull_request.number),

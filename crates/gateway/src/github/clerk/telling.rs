@@ -6,7 +6,7 @@ use crate::audit::payload::Object;
 use crate::audit::{Change, RecordError};
 use crate::github::labels::LabelChange;
 use crate::github::message::{KeptMessage, marker, render};
-use crate::github::vocabulary::{IN_REVIEW, Trigger};
+use crate::github::vocabulary::{DISCUSSION, IN_REVIEW, Trigger};
 use crate::github::{IssueRef, Repository, Trouble};
 use crate::ids::RunId;
 use crate::lease::LeaseChange;
@@ -140,7 +140,8 @@ impl Clerk {
         else {
             return Ok(());
         };
-        let is_dev = Trigger::of(label).is_some_and(|trigger| trigger.stage == "dev");
+        let is_talk = run.labels.contains(DISCUSSION);
+        let is_dev = Trigger::of(label).is_some_and(|trigger| trigger.stage == "dev") && !is_talk;
         let review = || if is_dev { vec![IN_REVIEW.to_owned()] } else { Vec::new() };
         let errand = self.errand(&run.correlation_id, Some(run), "run.finished");
         let change = LabelChange {
@@ -155,6 +156,7 @@ impl Clerk {
                 ..LabelChange::default()
             };
             self.parts.labels.change(&pull_request, &change, &errand).await?;
+            self.note_review(run, true).await?;
         }
         Ok(())
     }

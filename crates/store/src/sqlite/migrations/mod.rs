@@ -15,6 +15,7 @@ const STEPS: &[&str] = &[
     include_str!("0007_github.sql"),
     include_str!("0008_acts.sql"),
     include_str!("0009_delegated_executions.sql"),
+    include_str!("0011_retention_of_runs.sql"),
 ];
 
 #[derive(Debug, thiserror::Error)]

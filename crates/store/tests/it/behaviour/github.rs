@@ -155,7 +155,6 @@ fn delivery(id: &str) -> Delivery {
             title: "é".to_owned(),
             body: String::new(),
             label: "run:dev".to_owned(),
-            labels: vec!["run:dev".to_owned()],
             sender: "ana".to_owned(),
         })),
         tries: 0,

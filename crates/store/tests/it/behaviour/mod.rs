@@ -15,6 +15,7 @@ mod prune;
 mod query;
 mod questions;
 mod reading;
+mod retention;
 mod run_tokens;
 pub(crate) mod runs;
 mod sessions;

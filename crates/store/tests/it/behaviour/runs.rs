@@ -326,6 +326,7 @@ fn links_are_kept_once_and_found_from_either_end() {
             std::slice::from_ref(&link)
         );
     }
+    enqueue(&bench, &store, &run("r1", "run:dev", Some(12))).unwrap();
     for statement in ["UPDATE links SET target_id = 'x'", "DELETE FROM links"] {
         assert!(bench.run(statement).is_err(), "{statement}");
     }
