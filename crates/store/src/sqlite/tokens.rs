@@ -25,8 +25,10 @@ use crate::rows::tokens::{self, DIGEST, HOLDER, InForce, SELECT, event, is_in_fo
 use crate::witness::Witness;
 use crate::{Trouble, random, run_token};
 
-/// How long a change of another process may go unnoticed.
+/// How long a token that another process revoked may still be taken for one in force.
 pub const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Time between two looks for tokens that nobody knows, so that whoever guesses does not keep the database busy.
+const LOOK_FOR_NEW: Duration = Duration::from_millis(5);
 
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
@@ -275,10 +277,9 @@ pub(super) fn all(connection: &Connection) -> rusqlite::Result<Vec<Credential>> 
 
 /// The tokens in force, as this process last saw them.
 ///
-/// A token is recognised without touching the database. At most every quarter of a second one number
-/// is read, which every change of a token counts up; only then are the tokens read anew. What this process
-/// changes itself it knows at once. While that
-/// cannot be read, whoever was known stays known and nobody else is let in.
+/// A token is recognised without touching the database. Every quarter of a second, and before a token is refused, one
+/// number is read, which every change of a token counts up; only then are the tokens read anew. What this process
+/// changes itself it knows at once. While that cannot be read, whoever was known stays known and nobody else is let in.
 pub struct Tokens {
     readers: Arc<Readers>,
     /// What tokens of runs are signed with.
@@ -300,14 +301,12 @@ struct Seen {
 }
 
 impl Tokens {
-    /// The tokens as they stood a moment ago at most.
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    /// The tokens as they stood at most so long ago.
+    fn seen(&self, age_max: Duration) -> MutexGuard<'_, Seen> {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();
         let changed = self.changed.load(Ordering::Acquire);
-        let is_old = seen
-            .looked
-            .is_none_or(|looked| now.duration_since(looked) >= LOOK_EVERY);
+        let is_old = seen.looked.is_none_or(|looked| now.duration_since(looked) >= age_max);
         if is_old || seen.changed != changed {
             seen.looked = Some(now);
             seen.changed = changed;
@@ -344,11 +343,12 @@ impl Tokens {
 
 impl Credentials for Tokens {
     fn authenticate(&self, token: &str) -> Option<Credential> {
-        recognise(&self.seen().in_force, &self.key, token, self.clock.now())
+        let known = |age_max| recognise(&self.seen(age_max).in_force, &self.key, token, self.clock.now());
+        known(LOOK_EVERY).or_else(|| known(LOOK_FOR_NEW))
     }
 
     fn is_in_force(&self, id: &CredentialId) -> bool {
-        is_in_force(&self.seen().in_force, id, self.clock.now())
+        is_in_force(&self.seen(LOOK_EVERY).in_force, id, self.clock.now())
     }
 }
 

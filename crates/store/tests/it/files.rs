@@ -106,6 +106,20 @@ fn a_database_of_a_newer_program_is_refused() {
 }
 
 #[test]
+fn a_token_that_another_process_has_just_made_is_not_refused() {
+    let bench = Bench::new();
+    let (serving, beside) = (bench.open(), bench.open());
+    let credentials = serving.credentials();
+    for name in ["one", "two", "three"] {
+        assert_eq!(credentials.authenticate("cs_agent_nobody"), None);
+        let made = make(&beside, Role::Agent, name);
+        // A little longer than whoever guesses is made to wait, and shorter than the next look.
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(credentials.authenticate(&made.token).is_some(), "{name}");
+    }
+}
+
+#[test]
 fn a_store_that_cannot_be_read_lets_nobody_new_in() {
     let bench = Bench::new();
     let serving = bench.open();
