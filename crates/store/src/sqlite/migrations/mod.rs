@@ -15,7 +15,8 @@ const STEPS: &[&str] = &[
     include_str!("0007_github.sql"),
     include_str!("0008_acts.sql"),
     include_str!("0009_delegated_executions.sql"),
-    include_str!("0011_retention_of_runs.sql"),
+    include_str!("0010_retention_of_runs.sql"),
+    include_str!("0011_held_jobs.sql"),
 ];
 
 #[derive(Debug, thiserror::Error)]
