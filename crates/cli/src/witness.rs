@@ -19,6 +19,7 @@ const ON_THEIR_WAY_MAX: usize = 1_000;
 /// How long one request may take.
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE_FIRST: Duration = Duration::from_millis(500);
+const PAUSE_SHORT: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 /// How long a process that ends stays for what is on its way.
 const LAST_PATIENCE: Duration = Duration::from_secs(2);
@@ -103,9 +104,6 @@ async fn carry(endpoint: &Endpoint, letters: &Receiver<Vec<u8>>, is_closing: &At
         let mut pause = PAUSE_FIRST;
         while let Err(problem) = deliver(&dialer, endpoint, letter.clone()).await {
             tracing::warn!(problem, "the witness was not told");
-            if is_closing.load(Ordering::Relaxed) {
-                return;
-            }
             rest(pause, is_closing).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
@@ -121,10 +119,13 @@ async fn deliver(dialer: &Dialer, endpoint: &Endpoint, letter: Vec<u8>) -> Resul
     Err(format!("it answered {}", reply.status))
 }
 
-/// A pause that ends early when the process does.
+/// A pause that ends early when the process does, which then leaves no time for long ones.
 async fn rest(pause: Duration, is_closing: &AtomicBool) {
     let until = tokio::time::Instant::now() + pause;
-    while tokio::time::Instant::now() < until && !is_closing.load(Ordering::Relaxed) {
-        tokio::time::sleep(Duration::from_millis(50)).await;
+    loop {
+        tokio::time::sleep(PAUSE_SHORT).await;
+        if tokio::time::Instant::now() >= until || is_closing.load(Ordering::Relaxed) {
+            return;
+        }
     }
 }
