@@ -76,7 +76,7 @@ fn memory_that_runs_out_is_reported() {
 #[test]
 fn a_command_goes_before_its_keeper_when_memory_runs_out() {
     let name = "limits::a_command_goes_before_its_keeper_when_memory_runs_out";
-    in_settings(name, ROOT, |setting| {
+    in_settings(name, &[Setting::Root], |setting| {
         let server = Server::start(setting);
         let mut profile = server.profile();
         profile.limits.memory_bytes = Some(256 << 20);
