@@ -56,18 +56,26 @@ impl RunDesk {
 
     /// Sets a run off. It is durable, and waits for its turn, when this returns.
     pub async fn enqueue(&self, by: &Actor, order: RunOrder, profile: Option<&Profile>) -> Result<Enqueued, Refusal> {
-        let (run, mut change) = self.enqueuing(by, order)?;
-        if let Some(profile) = profile {
-            change.events.push(self.profile_event(&run, profile));
-        }
-        match self.parts.record.commit(change).await {
-            Ok(_) => {
-                self.parts.board.announce();
-                Ok(Enqueued::New(run))
+        for _ in 0..limits::DECISION_TRIES_MAX {
+            let (run, mut change) = self.enqueuing(by, order.clone())?;
+            if let Some(profile) = profile {
+                change.events.push(self.profile_event(&run, profile));
             }
-            Err(RecordError::RunMoved) => self.waiting_like(&run).await.map(Enqueued::Waiting),
-            Err(error) => Err(unrecorded(&error)),
+            match self.parts.record.commit(change).await {
+                Ok(_) => {
+                    self.parts.board.announce();
+                    return Ok(Enqueued::New(run));
+                }
+                // The one that waited may have had its turn since; then there is room for this one.
+                Err(RecordError::RunMoved) => {
+                    if let Some(waiting) = self.waiting_like(&run).await? {
+                        return Ok(Enqueued::Waiting(waiting));
+                    }
+                }
+                Err(error) => return Err(unrecorded(&error)),
+            }
         }
+        Err(crowded())
     }
 
     /// A new run with what opens it, to be committed together with what set it off. Refused by the store with
@@ -206,7 +214,7 @@ impl RunDesk {
     }
 
     /// The run that waits in the place of this one.
-    async fn waiting_like(&self, run: &Run) -> Result<Run, Refusal> {
+    async fn waiting_like(&self, run: &Run) -> Result<Option<Run>, Refusal> {
         let filter = RunFilter {
             repository: run.repository.clone(),
             issue_number: run.issue_number,
@@ -215,8 +223,7 @@ impl RunDesk {
             ..RunFilter::default()
         };
         let waiting = self.list(filter).await?;
-        let same = waiting.into_iter().find(|it| it.trigger_label == run.trigger_label);
-        same.ok_or_else(crowded)
+        Ok(waiting.into_iter().find(|it| it.trigger_label == run.trigger_label))
     }
 
     /// What may be kept of an order: without secrets, and no longer than anybody reads.
