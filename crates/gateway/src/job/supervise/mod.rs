@@ -205,7 +205,20 @@ impl Supervisor {
             if let Err(error) = self.dispatch().await {
                 tracing::warn!(%error, "jobs cannot be given their turns, trying again");
             }
-            let _ = tokio::time::timeout(LOOK_EVERY, changes.changed()).await;
+            let nap = self.nap().await;
+            let _ = tokio::time::timeout(nap, changes.changed()).await;
+        }
+    }
+
+    /// How long there is nothing to look at: until a job that rests is due, and never long.
+    async fn nap(&self) -> Duration {
+        let now = self.parts.clock.now();
+        match self.parts.jobs.next_wake(now).await {
+            Ok(Some(due)) => {
+                let left = due.as_millis().saturating_sub(now.as_millis());
+                Duration::from_millis(u64::try_from(left).unwrap_or(0)).min(LOOK_EVERY)
+            }
+            Ok(None) | Err(_) => LOOK_EVERY,
         }
     }
 
