@@ -432,7 +432,8 @@ fn whoever_waits_hears_at_once_that_the_server_stops() {
     let pids = processes(&bench);
     let touch = json!({"name": "execute_process", "arguments": {"file": "touch", "args": ["made"]}});
     let wait = json!({"name": "job-status", "arguments": {"jobId": job, "wait_ms": 45_000}});
-    let mut waiting: Vec<_> = [touch, wait]
+    // The one that shows nothing of itself first: it has arrived by the time the other asks.
+    let mut waiting: Vec<_> = [wait, touch]
         .into_iter()
         .zip(1..)
         .map(|(params, id)| web.stream("POST", "/mcp", &session, &legacy(id, "tools/call", params)))
@@ -448,8 +449,8 @@ fn whoever_waits_hears_at_once_that_the_server_stops() {
         began.elapsed() < Duration::from_secs(30),
         "it takes far less than it may"
     );
-    assert!(heard[0].to_string().contains("APPROVAL_PENDING"), "{heard:?}");
-    let status = &heard[1]["result"]["structuredContent"]["job"]["status"];
+    assert!(heard[1].to_string().contains("APPROVAL_PENDING"), "{heard:?}");
+    let status = &heard[0]["result"]["structuredContent"]["job"]["status"];
     assert_eq!(status, "running", "{heard:?}");
     // The next server goes on, and ends it.
     let _web = Web::serve(&bench);
