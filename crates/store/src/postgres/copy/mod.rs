@@ -81,7 +81,7 @@ pub enum CopyError {
         "this state directory is the node `{name}` of a database already; if that database is no longer used, move the file `{path}` away and copy again"
     )]
     OtherNode { name: String, path: PathBuf },
-    #[error("the database cannot be opened")]
+    #[error(transparent)]
     Target(#[from] site::OpenError),
     #[error(transparent)]
     Migrate(#[from] MigrateError),
