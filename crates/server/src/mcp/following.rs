@@ -228,7 +228,14 @@ impl Shared {
 
     pub(super) fn render(&self, id: &Id, era: Era, outcome: &Outcome, occasion: Occasion) -> Outgoing {
         match outcome {
-            Ok(Said::Answer(answer)) => Outgoing::answer(wire::answer(id, answer, era, occasion)),
+            Ok(Said::Answer(answer)) => {
+                let occasion = if answer.is_repeat {
+                    Occasion::Duplicate
+                } else {
+                    occasion
+                };
+                Outgoing::answer(wire::answer(id, answer, era, occasion))
+            }
             Ok(Said::Result(result)) => {
                 let result = wire::marked(wire::completed(result.clone(), era), occasion);
                 Outgoing::answer(wire::result(id, &result))
