@@ -62,7 +62,8 @@ impl Connection {
         let shared = self.shared();
         let origin = shared.origin(&request.id, asked.as_ref(), state.memory.reuses_ids());
         let (handle, cancel) = Cancel::new();
-        let conversation = Arc::new(Conversation::new(client, token, &shared.questions, outlet));
+        let conversation = Conversation::new(client, token, &shared.questions, outlet);
+        let conversation = Arc::new(conversation.beside(state.standing.clone()));
         let occasion = Occasion::First;
         let open = Open::count(shared, &mut state);
         let called = Called::of(&shared.host, &request);
