@@ -57,7 +57,7 @@ pub(super) struct State {
     /// Requests whose answers have not left yet; at least as many as calls run.
     pub(super) open: usize,
     /// Where to say what belongs to no request.
-    standing: Option<Weak<dyn Outlet>>,
+    pub(super) standing: Option<Weak<dyn Outlet>>,
     watching: Option<Watching>,
 }
 
