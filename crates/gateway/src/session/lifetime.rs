@@ -178,6 +178,8 @@ pub struct KeptRequest {
     pub digest: [u8; 32],
     /// The command it became; its result is read back from the record.
     pub command: RequestId,
+    /// Whether it waits for an answer of somebody: sent again it is to go on, not to be told what it was told before.
+    pub waits: bool,
 }
 
 /// Sessions that outlive this process. Every change is an event of the record, in one transaction
