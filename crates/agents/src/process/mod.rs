@@ -4,12 +4,14 @@
 //! not inherited. It is *piped*, when it speaks over its streams and ends with us, or *detached*, when it
 //! listens on a socket and outlives us.
 
+mod caller;
 mod ladder;
 mod launch;
 mod lines;
 mod mark;
 mod tree;
 
+pub use caller::may_be_an_agent;
 pub use launch::{Household, Launcher};
 pub use mark::runs;
 pub use tree::MARK;
