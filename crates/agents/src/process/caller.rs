@@ -106,7 +106,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 }
 
 /// Whom a process makes files and sockets as.
-fn user_of(pid: u32) -> Option<u32> {
+pub(crate) fn user_of(pid: u32) -> Option<u32> {
     let status = mark::told(pid, "status")?;
     let status = String::from_utf8_lossy(&status);
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
