@@ -22,6 +22,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("0012_nodes_key.sql"),
     include_str!("0013_retention_of_runs.sql"),
     include_str!("0014_held_jobs.sql"),
+    include_str!("0018_what_acts_confide.sql"),
 ];
 
 /// Any number that nobody else uses as a lock.
