@@ -15,6 +15,6 @@ pub use mark::runs;
 pub use tree::MARK;
 
 pub(crate) use ladder::{end, reap};
-pub(crate) use launch::{Ending, Launch, Place, Process, Streams, with_endpoint};
+pub(crate) use launch::{Ending, Launch, Place, Process, Streams, still, with_endpoint};
 pub(crate) use lines::{Line, Lines};
 pub(crate) use tree::{STARTED_FOR, Tree, started_for};
