@@ -404,6 +404,10 @@ impl Record for Script {
         })
     }
 
+    fn is_end_wanted(&self, _: &CredentialId, _: &RequestId) -> Pending<Result<bool, RecordError>> {
+        Box::pin(async { Ok(false) })
+    }
+
     fn session(&self, _: &SessionId) -> Pending<Result<Option<KeptSession>, RecordError>> {
         Box::pin(async { Ok(None) })
     }
