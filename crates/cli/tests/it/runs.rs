@@ -26,7 +26,7 @@ case $1 in
 esac
 "#;
 
-fn bench() -> Bench {
+pub(crate) fn bench() -> Bench {
     let bench = Bench::new();
     let agent = bench.program("agent.sh", AGENT);
     let config = format!(

@@ -60,6 +60,9 @@ pub trait Record: Send + Sync + 'static {
     /// Finds what became of the act that a request of this owner asked for.
     fn act(&self, owner: &CredentialId, request_id: &RequestId) -> Pending<Result<Option<StoredAct>, RecordError>>;
 
+    /// Whether somebody asked for the end of an open command, here or in another process.
+    fn is_end_wanted(&self, owner: &CredentialId, request_id: &RequestId) -> Pending<Result<bool, RecordError>>;
+
     /// A session by its id, in whatever state, with the last requests it must know again.
     fn session(&self, id: &SessionId) -> Pending<Result<Option<KeptSession>, RecordError>>;
 
@@ -85,6 +88,9 @@ pub struct Change {
     pub open: Option<OpenCommand>,
     /// A command that has ended.
     pub close: Option<CloseCommand>,
+    /// An open command whose caller wants it ended by whichever process works on it; of one that has ended it says
+    /// nothing.
+    pub end_wanted: Option<(CredentialId, RequestId)>,
     /// A session that began or took a step.
     pub session: Option<SessionChange>,
     /// Sessions that were used. One that has ended stays as it is.

@@ -447,6 +447,9 @@ fn apply_rows(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
             }));
         }
     }
+    if let Some((owner, request_id)) = &job.change.end_wanted {
+        ledger.want_end(owner, request_id)?;
+    }
     ledger.touch_sessions(&job.change.touched)?;
     ledger.write_beats(&job.change.beats)?;
     ledger.write_gone(&job.change.gone)?;
