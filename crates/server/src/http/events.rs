@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
 use crate::limits::{KEEP_ALIVE_EVERY, PROBE_EVERY, RETRY_AFTER};
-use crate::mcp::dispatch::Connection;
+use crate::mcp::connection::Connection;
 use crate::metrics::{Counted, Gauges};
 
 use super::Server;

@@ -25,7 +25,7 @@ use countersign_gateway::session::{Caller, Transport};
 use tokio::time::Instant;
 
 use crate::limits::SESSION_ID_CHARS_MAX;
-use crate::mcp::dispatch::Connection;
+use crate::mcp::connection::Connection;
 use crate::mcp::host::{Host, Link};
 use crate::mcp::outlet::{Outgoing, Outlet};
 use crate::mcp::revision::Legacy;

@@ -17,7 +17,7 @@ use hyper::body::Incoming as HttpBody;
 use serde_json::Value;
 
 use crate::limits::STREAM_AFTER;
-use crate::mcp::dispatch::Connection;
+use crate::mcp::connection::Connection;
 use crate::mcp::host::Link;
 use crate::mcp::jsonrpc::{self, Incoming, Message};
 use crate::mcp::outlet::Outgoing;
