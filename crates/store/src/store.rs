@@ -100,7 +100,7 @@ impl Store {
     /// A secret for one purpose that every process of the record has, on whichever node.
     pub fn shared_key(&self, purpose: &str) -> [u8; 32] {
         match self {
-            Self::Sqlite(store) => store.derived_key(purpose),
+            Self::Sqlite(store) => store.shared_key(purpose),
             Self::Postgres(store) => store.shared_key(purpose),
         }
     }

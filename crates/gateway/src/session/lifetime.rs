@@ -179,6 +179,8 @@ pub struct KeptRequest {
     /// The command it became; its result is read back from the record. None for another act: the same request made
     /// again is answered with what that came to.
     pub command: Option<RequestId>,
+    /// Whether it waits for an answer of somebody: sent again it is to go on, not to be told what it was told before.
+    pub waits: bool,
 }
 
 /// Sessions that outlive this process. Every change is an event of the record, in one transaction

@@ -29,6 +29,7 @@ use crate::mcp::connection::Connection;
 use crate::mcp::host::{Host, Link};
 use crate::mcp::outlet::{Outgoing, Outlet};
 use crate::mcp::revision::Legacy;
+use crate::mcp::subject::Subject;
 use crate::metrics::{Counted, Gauges};
 
 use super::exchange::Exchange;
@@ -338,6 +339,7 @@ impl Registry {
 
     fn live(&self, id: SessionId, credential: CredentialId, connection: Connection) -> Arc<Live> {
         let now = self.host.clock.now().as_millis();
+        let session = Subject::session(&id);
         let live = Arc::new(Live {
             id,
             connection,
@@ -345,7 +347,7 @@ impl Registry {
             used: AtomicI64::new(now),
             noted: AtomicI64::new(now),
             looked_at: AtomicI64::new(now),
-            back: Back::Streams(Mutex::new(Log::new(now.unsigned_abs(), &self.budget))),
+            back: Back::Streams(Mutex::new(Log::new(now.unsigned_abs(), session, &self.budget))),
             _counted: self.gauges.session(),
         });
         let standing: Arc<dyn Outlet> = Arc::clone(&live) as Arc<dyn Outlet>;

@@ -109,8 +109,12 @@ impl Memory {
             rpc_id,
             digest,
             command,
+            waits,
         } in requests
         {
+            if waits {
+                continue;
+            }
             let id = serde_json::from_str::<Value>(&rpc_id).ok().map(Id::try_from);
             let Some(Ok(id)) = id else {
                 continue;

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use countersign_gateway::error::ErrorCode;
 
+use super::subject::Subject;
+
 /// A message for a client, with what a transport must know of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Outgoing {
@@ -59,6 +61,9 @@ pub(crate) trait Outlet: Send + Sync + 'static {
     fn carries_questions(&self) -> bool {
         true
     }
+
+    /// Says which request of a session is answered here.
+    fn is_about(&self, _subject: Subject) {}
 
     /// May end the stream a client reads now, where what follows can be fetched later.
     fn let_go(&self) {}

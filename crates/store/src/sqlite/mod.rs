@@ -60,7 +60,7 @@ use readers::Readers;
 use site::{OpenError, Site};
 use writer::{Job, Message};
 
-use crate::key::GuardedKeyError;
+use crate::key::{GuardedKeyError, Key};
 
 /// The one chain of a SQLite record.
 pub const CHAIN: &str = "main";
@@ -148,6 +148,11 @@ impl SqliteStore {
     /// A secret for one purpose, the same in every process of this state directory.
     pub fn derived_key(&self, purpose: &str) -> [u8; 32] {
         self.site.key.derived(purpose)
+    }
+
+    /// The same for what clients carry, also to the nodes of a database that this record moves to.
+    pub fn shared_key(&self, purpose: &str) -> [u8; 32] {
+        Key::from_seed(&self.site.key.shared_seed()).derived(purpose)
     }
 
     /// The same for what must never be read from the record itself.

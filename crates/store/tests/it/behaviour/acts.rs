@@ -189,6 +189,7 @@ fn a_session_knows_the_requests_of_its_acts_again() {
         rpc_id: "7".to_owned(),
         digest: [7; 32],
         command: None,
+        waits: false,
     };
     assert_eq!(kept.requests, [request]);
 }
