@@ -21,7 +21,8 @@ use super::Server;
 use super::auth::Peer;
 use super::exchange::Exchange;
 use super::line::Underway;
-use super::registry::{Live, Registry};
+use super::live::Live;
+use super::registry::Registry;
 use super::replay::{Place, Ticket};
 
 const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";

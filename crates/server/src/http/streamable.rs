@@ -28,8 +28,8 @@ use super::events::{self, Carrier, Source};
 use super::exchange::{Exchange, First};
 use super::headers::{self, Accepts};
 use super::line::Wire;
+use super::live::Live;
 use super::refusal::{self, Refused};
-use super::registry::Live;
 use super::replay::{Log, Place, StreamNumber};
 use super::{Server, body, resuming};
 
