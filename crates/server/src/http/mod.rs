@@ -23,6 +23,7 @@ mod streamable;
 
 mod events;
 mod exchange;
+mod live;
 mod registry;
 mod replay;
 mod resuming;

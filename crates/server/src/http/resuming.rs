@@ -9,7 +9,7 @@ use std::sync::Arc;
 use countersign_gateway::error::{ErrorCode, Refusal};
 
 use super::exchange::Exchange;
-use super::registry::Live;
+use super::live::Live;
 use super::replay::{ENDED, Foreign, Place, STANDALONE, Ticket};
 use crate::mcp::subject::Subject;
 
