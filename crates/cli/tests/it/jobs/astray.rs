@@ -1,6 +1,7 @@
 //! Agents of jobs that try to be somebody else: to leave their token at home and come in as anybody of this machine does, or to
 //! be started otherwise than their definition says.
 
+use std::fs;
 use std::process::Command;
 
 use serde_json::json;
@@ -67,6 +68,33 @@ fn an_agent_that_leaves_its_token_at_home_is_nobody() {
             "SELECT count(*) FROM flow_events WHERE payload LIKE '%come with the token that they were given%'";
         assert!(bench.count(refused) > 0, "it is in the record");
         bench.prove();
+    });
+}
+
+#[test]
+fn an_agent_does_not_work_where_it_must_not_look() {
+    let looking = r#"#!/bin/bash
+echo "{\"event\": \"TaskComplete\", \"result\": \"sees $(ls -A . .. | tr '\n' ' ')\"}"
+"#;
+    Bench::each(|bench| {
+        let agent = bench.program("agent.sh", looking);
+        let workspace = bench.path("");
+        let bench = bench.config(&format!(
+            "workspace_root: '{}'\nagents:\n  - name: mine\n    command: ['{}']\n    \
+             eventParsing: {{format: jsonl, lineDelimited: true, eventTypeField: event}}\n",
+            workspace.display(),
+            agent.display(),
+        ));
+        let web = Web::serve(&bench);
+        let session = web.session(json!({}));
+        // The state directory, what is in it, and the operator's configuration.
+        for (at, place) in ["state", "state/sessions", "config/countersign"].iter().enumerate() {
+            fs::create_dir_all(bench.path(place)).unwrap();
+            let task = json!({"agent": "mine", "prompt": "look", "cwd": bench.path(place)});
+            let refused = super::call(&web, &session, i64::try_from(at).unwrap() + 1, "start-task", task);
+            assert_eq!(refused["error_code"], "CWD_NOT_ALLOWED", "{place}: {refused}");
+        }
+        web.stop();
     });
 }
 
