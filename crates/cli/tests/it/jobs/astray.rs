@@ -99,6 +99,41 @@ echo "{\"event\": \"TaskComplete\", \"result\": \"sees $(ls -A . .. | tr '\n' ' 
 }
 
 #[test]
+fn agents_that_take_every_stream_leave_those_of_people_alone() {
+    let bench = super::bench();
+    let web = Web::serve(&bench);
+    let session = web.session(json!({}));
+    let accepted = super::call(
+        &web,
+        &session,
+        1,
+        "start-task",
+        json!({"agent": "mine", "prompt": "work"}),
+    );
+    let events = format!("/api/v1/jobs/{}/events", accepted["jobId"].as_str().unwrap());
+    let follow = |path: &str, headers: &str| {
+        let mut stream = web.stream("GET", path, headers, &json!(null));
+        (stream.head(), stream)
+    };
+    let mut taken = Vec::new();
+    let refused = loop {
+        let (head, stream) = follow(&events, "");
+        if !head.contains(" 200 ") {
+            break head;
+        }
+        taken.push(stream);
+    };
+    assert!(refused.contains(" 503 ") || refused.contains(" 429 "), "{refused}");
+    let viewer = crate::rest::office::token(&bench, "viewer", "watcher");
+    let bearer = format!("Authorization: Bearer {viewer}\r\n");
+    for path in ["/api/v1/events", &events] {
+        let (head, _stream) = follow(path, &bearer);
+        assert!(head.contains(" 200 "), "{path}: {head}");
+    }
+    bench.file("go", "");
+}
+
+#[test]
 fn a_prompt_is_never_an_option_of_its_agent() {
     let told = r#"#!/bin/bash
 case $2 in
