@@ -37,6 +37,9 @@ pub struct Confinement {
     pub identity: Option<Identity>,
     /// Not to be seen by it. All paths are absolute and canonical; a missing one needs no cover.
     pub hidden: Vec<PathBuf>,
+    /// Not to be written to by it, absolute and canonical as well. Only mounts can do that; where none can be made it is
+    /// not started.
+    pub read_only: Vec<PathBuf>,
     /// Names its cgroup: letters, digits, `-` and `_`.
     pub mark: String,
 }
@@ -65,6 +68,12 @@ pub enum AgentError {
         path.display()
     )]
     Exposed { path: PathBuf, reason: String },
+    #[error(
+        "the agent could write to `{}`: no mount namespace can be had ({reason}); allow unprivileged user namespaces, \
+         or run the server as root",
+        path.display()
+    )]
+    Writable { path: PathBuf, reason: String },
     #[error("cannot prepare the agent's confinement")]
     Prepare(#[source] io::Error),
 }
@@ -105,7 +114,8 @@ pub fn prepare(command: &mut Command, confinement: &Confinement) -> Result<Prepa
     if confinement.mark.is_empty() || !confinement.mark.bytes().all(is_plain) {
         return Err(AgentError::Mark(confinement.mark.clone()));
     }
-    if let Some(path) = confinement.hidden.iter().find(|path| !path.is_absolute()) {
+    let mut named = confinement.hidden.iter().chain(&confinement.read_only);
+    if let Some(path) = named.find(|path| !path.is_absolute()) {
         return Err(AgentError::RelativePath(path.clone()));
     }
     let hidden: Vec<PathBuf> = confinement
@@ -114,7 +124,7 @@ pub fn prepare(command: &mut Command, confinement: &Confinement) -> Result<Prepa
         .filter(|path| path.exists())
         .cloned()
         .collect();
-    let plan = cover::plan(hidden, identity.is_some())?;
+    let plan = cover::plan(hidden, confinement.read_only.clone(), identity.is_some())?;
     arrange(command, &confinement.mark, identity, plan)
 }
 
@@ -303,6 +313,7 @@ mod tests {
                 groups: Vec::new(),
             }),
             hidden: Vec::new(),
+            read_only: Vec::new(),
             mark: mark.to_owned(),
         };
         for mark in ["", "..", "a/b", "a b"] {
@@ -347,6 +358,7 @@ mod tests {
                 groups: Vec::new(),
             }),
             hidden: Vec::new(),
+            read_only: Vec::new(),
             mark: "a".to_owned(),
         };
         assert!(matches!(

@@ -152,7 +152,7 @@ impl<'a> Agent<'a> {
         self.web.post("/mcp", &self.headers, &legacy(1, method, params)).1
     }
 
-    fn tools(&self) -> Vec<String> {
+    pub(crate) fn tools(&self) -> Vec<String> {
         let listed = self.ask("tools/list", json!({}));
         let tools = listed["result"]["tools"].as_array().unwrap();
         tools

@@ -24,6 +24,7 @@ fn confinement(mark: &str, hidden: Vec<PathBuf>) -> Confinement {
             groups: Vec::new(),
         }),
         hidden,
+        read_only: Vec::new(),
         mark: mark.to_owned(),
     }
 }
@@ -96,6 +97,44 @@ fn what_is_hidden_cannot_be_read_and_all_else_can() {
     assert_ne!(held.cover, Cover::Nothing);
     assert_eq!(said(&output).trim(), "not hidden", "{held:?}");
     assert_eq!(fs::read_to_string(state.join("key")).unwrap(), "the secret");
+}
+
+#[test]
+fn what_is_closed_to_writing_is_read_and_not_written_by_whichever_way() {
+    let (base, place) = open_secret();
+    for path in [base.path(), &place] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let beside = base.path().join("beside");
+    let mut still = confinement(&mark("still"), Vec::new());
+    still.read_only = vec![place.clone()];
+    let mut command = Command::new("/bin/sh");
+    let line = format!(
+        "cat key; echo 1 >here; echo 2 >{0}/there; unshare -rm sh -c 'mount -o remount,rw {0}; umount {0}; echo 3 >{0}/after'; \
+         rm -f key; echo 4 >{1}",
+        place.display(),
+        beside.display()
+    );
+    // It is there before its mounts are.
+    command
+        .args(["-c", &line])
+        .env_clear()
+        .stdin(Stdio::null())
+        .current_dir(&place);
+    match agent::prepare(&mut command, &still) {
+        // A machine without mount namespaces starts no such agent.
+        Err(agent::AgentError::Writable { .. }) => return,
+        prepared => assert_eq!(prepared.unwrap().held().cover, Cover::Mounts),
+    }
+    let output = command.output().unwrap();
+    agent::forget(&still.mark);
+    assert_eq!(said(&output), "the secret", "{output:?}");
+    let left: Vec<_> = fs::read_dir(&place)
+        .unwrap()
+        .map(|it| it.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["key"]);
+    assert_eq!(fs::read_to_string(beside).unwrap(), "4\n");
 }
 
 #[test]

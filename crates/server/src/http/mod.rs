@@ -25,6 +25,7 @@ mod events;
 mod exchange;
 mod registry;
 mod replay;
+mod resuming;
 mod upkeep;
 
 mod describe;

@@ -108,7 +108,7 @@ impl SqliteStore {
         if run.has_ended() {
             return Err(TokenError::RunEnded(run.id));
         }
-        let key = self.derived_key(run_token::PURPOSE);
+        let key = self.shared_key(run_token::PURPOSE);
         let made = run_token::make(&key, &run, name, (self.site.options.clock.now(), lives), ids);
         self.keep_token(name, made, by, ids)
     }
@@ -207,7 +207,7 @@ impl SqliteStore {
     pub fn credentials(&self) -> Tokens {
         Tokens {
             readers: Arc::clone(&self.readers),
-            key: self.derived_key(run_token::PURPOSE),
+            key: self.shared_key(run_token::PURPOSE),
             clock: self.site.options.clock.clone(),
             changed: Arc::clone(&self.tokens_changed),
             seen: Mutex::new(Seen {

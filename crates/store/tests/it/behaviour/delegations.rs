@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use countersign_gateway::audit::{Change, RecordError};
-use countersign_gateway::delegation::{Delegation, DelegationChange, Delegations, Outcome};
+use countersign_gateway::delegation::{Confided, Delegation, DelegationChange, Delegations, Outcome};
 use countersign_gateway::ids::{CorrelationId, DelegationId};
 use countersign_store::Store;
 use serde_json::json;
@@ -22,6 +22,7 @@ fn delegation(id: &str) -> Delegation {
         deadline: noon().after(Duration::from_secs(60)),
         end: None,
         told: false,
+        confided: Confided::Sealed(vec![0, 1, 255]),
     }
 }
 
