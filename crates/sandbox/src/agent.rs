@@ -90,6 +90,7 @@ enum Step {
     User,
     Privileges,
     Landlock,
+    Directory,
 }
 
 /// A command that will confine itself. Kept until it was spawned.
@@ -151,6 +152,7 @@ fn arrange(
         None => crate::landlock::own_signals_only().map_err(AgentError::Prepare)?,
     };
     let child = Child {
+        directory: command.get_current_dir().map(Path::to_owned),
         signals,
         identity,
         entries,
@@ -185,6 +187,7 @@ impl Prepared {
                 6 => "changing the user",
                 7 => "giving up privileges",
                 8 => "restricting itself by landlock",
+                9 => "going back to its directory",
                 _ => "starting it",
             },
             Ok(_) | Err(_) => "starting it",
@@ -252,6 +255,8 @@ fn leaf_members(leaf: &Path) -> Vec<i32> {
 
 /// What the child needs between fork and execution; all of it was made before.
 struct Child {
+    /// Where it works. It is there before anything is covered, and goes there anew by its path.
+    directory: Option<PathBuf>,
     /// What keeps its signals to itself, where that can be had.
     signals: Option<OwnedFd>,
     identity: Option<Identity>,
@@ -269,6 +274,10 @@ impl Child {
         if let Some(spaces) = self.plan.namespaces() {
             self.step(Step::Namespace, spaces.enter())?;
             self.step(Step::Cover, self.plan.mount())?;
+            // From below a cover everything beside could be read that the cover hides.
+            if let Some(directory) = &self.directory {
+                self.step(Step::Directory, std::env::set_current_dir(directory))?;
+            }
         }
         if let Some(identity) = &self.identity {
             self.step(Step::Groups, sys::set_groups(identity.gid, &identity.groups))?;

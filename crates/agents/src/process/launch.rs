@@ -131,6 +131,24 @@ impl Launcher {
         }
     }
 
+    /// What agents must not see is no place to work in.
+    fn refuse_hidden(&self, cwd: &Path) -> Result<(), DriverError> {
+        let canonical = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let place = canonical(cwd);
+        match self
+            .household
+            .hidden
+            .iter()
+            .any(|hidden| place.starts_with(canonical(hidden)))
+        {
+            true => Err(DriverError::Process(format!(
+                "`{}` is hidden from agents; let it work elsewhere",
+                cwd.display()
+            ))),
+            false => Ok(()),
+        }
+    }
+
     /// Where a program is, by its name or path.
     pub(crate) fn find(&self, program: &str) -> Option<PathBuf> {
         let is_program = |path: &Path| {
@@ -199,6 +217,7 @@ impl Launcher {
         let found = self
             .find(program)
             .ok_or_else(|| failed(format!("`{program}` is no program on `{}`", self.household.path)))?;
+        self.refuse_hidden(&launch.cwd)?;
         let mut command = Command::new(found);
         command
             .args(arguments)

@@ -150,6 +150,27 @@ fn the_cover_cannot_be_taken_off() {
 }
 
 #[test]
+fn a_directory_that_is_hidden_is_not_worked_in() {
+    let (_base, state) = open_secret();
+    let below = state.join("below");
+    fs::create_dir(&below).unwrap();
+    fs::write(below.join("key"), "the secret").unwrap();
+    fs::set_permissions(&below, fs::Permissions::from_mode(0o755)).unwrap();
+    for directory in [&state, &below] {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "cat key ../key ../below/key below/key; ls . .."]);
+        command.env_clear().stdin(Stdio::null()).current_dir(directory);
+        let confinement = confinement(&mark("below"), vec![state.clone()]);
+        let _prepared = agent::prepare(&mut command, &confinement).unwrap();
+        let output = command.output();
+        agent::forget(&confinement.mark);
+        // What is not there under the cover cannot be gone to.
+        let said = output.as_ref().map(said).unwrap_or_default();
+        assert!(!said.contains("secret") && !said.contains("key"), "{said}");
+    }
+}
+
+#[test]
 fn an_agent_signals_what_it_started_and_nobody_else() {
     if countersign_sandbox::landlock_abi() < 6 {
         println!("this kernel cannot tell whose signals are whose");
