@@ -3,7 +3,8 @@
 //! An agent is not confined like a command. It needs the network, its own home and its own sandbox, and what
 //! it does is the business of its protocol and of the policy behind it. What it never gets is root, our
 //! descriptors, or a look at the paths that are *hidden*: a mount namespace covers them, so that the agent's
-//! own sandbox can still make mounts inside; where none can be had, Landlock does, and then it cannot.
+//! own sandbox can still make mounts inside; where none can be had, Landlock does, and then it cannot. Its signals reach
+//! what it started and nobody else, where the kernel can tell (Linux 6.12).
 //!
 //! An agent may outlive us, so nobody keeps it: its processes are found again by the cgroup that carries its
 //! *mark*, also by a later server.
@@ -12,7 +13,7 @@ mod cover;
 
 use std::fs::{self, File};
 use std::io::{self, PipeReader, PipeWriter, Read};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -25,6 +26,9 @@ pub use cover::Cover;
 
 /// More processes than a busy agent has, and far fewer than a machine bears.
 const PROCESSES_MAX: u32 = 4096;
+
+/// What the names of agents' cgroups begin with, before the mark.
+const AGENT: &str = "agent-";
 
 /// What an agent is started with.
 #[derive(Debug, Clone)]
@@ -141,7 +145,13 @@ fn arrange(
         cover: plan.cover(),
         cgroup_missing,
     };
+    // The rules that hide paths hold signals back as well.
+    let signals = match plan.rules() {
+        Some(_) => None,
+        None => crate::landlock::own_signals_only().map_err(AgentError::Prepare)?,
+    };
     let child = Child {
+        signals,
         identity,
         entries,
         plan,
@@ -192,6 +202,17 @@ pub fn members(mark: &str) -> Vec<i32> {
     all
 }
 
+/// Processes in the cgroups of agents of any mark but this one, made by whichever server.
+pub fn members_of_any(but: Option<&str>) -> Vec<i32> {
+    let spared = but.map(leaf_name);
+    let is_agents = |name: &str| name.starts_with(AGENT) && Some(name) != spared.as_deref();
+    let leaves = Cgroups::of_this_process().leaves(is_agents);
+    let mut all: Vec<i32> = leaves.iter().flat_map(|leaf| leaf_members(leaf)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 /// Removes the cgroups of this mark once nobody is left in them.
 pub fn forget(mark: &str) {
     for leaf in Cgroups::of_this_process().leaves_named(&leaf_name(mark)) {
@@ -200,7 +221,7 @@ pub fn forget(mark: &str) {
 }
 
 fn leaf_name(mark: &str) -> String {
-    format!("agent-{mark}")
+    format!("{AGENT}{mark}")
 }
 
 fn is_plain(byte: u8) -> bool {
@@ -231,6 +252,8 @@ fn leaf_members(leaf: &Path) -> Vec<i32> {
 
 /// What the child needs between fork and execution; all of it was made before.
 struct Child {
+    /// What keeps its signals to itself, where that can be had.
+    signals: Option<OwnedFd>,
     identity: Option<Identity>,
     entries: Vec<File>,
     plan: cover::Plan,
@@ -254,7 +277,7 @@ impl Child {
         }
         self.step(Step::Privileges, sys::set_no_new_privs())?;
         self.step(Step::Privileges, sys::close_on_exec_all())?;
-        if let Some(rules) = self.plan.rules() {
+        if let Some(rules) = self.plan.rules().or(self.signals.as_ref()) {
             self.step(Step::Landlock, crate::landlock::restrict_self(rules))?;
         }
         Ok(())

@@ -134,6 +134,15 @@ fn queries(store: &Store, turns: usize) -> Outcome<Value> {
         true,
     )?;
     ask(
+        "all of a command by its request id",
+        &|at| Filter {
+            request_id: Some(format!("r-{}", at / 4)),
+            limit,
+            ..Filter::everything()
+        },
+        false,
+    )?;
+    ask(
         "a page behind a place",
         &|at| Filter {
             after: Some(at),

@@ -67,7 +67,7 @@ impl Jsonl {
 impl Recipe for Turn {
     fn turn(&self, message: &[Input]) -> Result<(Launch, Box<dyn Speech>), DriverError> {
         let mut command = self.definition.command.clone();
-        command.push(as_text(message)?);
+        command.push(as_argument(as_text(message)?));
         let mut terms = self.terms.clone();
         // What a run grants is more particular than what a definition says; from one that keeps still it takes away.
         if !terms.keeps_still {
@@ -116,6 +116,16 @@ impl Recipe for Turn {
             let terms = self.terms.clone();
             tokio::spawn(health::watch(self.launcher.clone(), health, terms, talk.clone()));
         }
+    }
+}
+
+/// A prompt is never an option: whoever writes one does not choose how the agent is started. To a model the blank means
+/// nothing.
+fn as_argument(prompt: String) -> String {
+    if prompt.starts_with('-') {
+        format!(" {prompt}")
+    } else {
+        prompt
     }
 }
 

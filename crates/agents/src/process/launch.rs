@@ -16,6 +16,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 
 use super::mark;
+use super::place::{Place, ROOMS, SOCKETS};
 use super::tree::{MARK, Tree};
 
 /// What every agent of this server has around it.
@@ -35,9 +36,6 @@ pub struct Household {
     /// the hidden, and is best on the file system of `/tmp`, where agents put sockets.
     pub runtime: PathBuf,
 }
-
-const ROOMS: &str = "rooms";
-const SOCKETS: &str = "sockets";
 
 /// Starts agents.
 #[derive(Clone, Debug)]
@@ -275,24 +273,6 @@ impl Ending {
     pub(crate) async fn of(mut ending: watch::Receiver<Option<Ending>>) -> Ending {
         let found = ending.wait_for(Option::is_some).await;
         found.ok().and_then(|found| *found).unwrap_or(Ending::UNKNOWN)
-    }
-}
-
-/// Where the socket of a process is.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    /// A directory of the agent's user.
-    pub(crate) room: PathBuf,
-    /// Where we listen to it; hidden from agents.
-    pub(crate) socket: PathBuf,
-}
-
-impl Place {
-    fn of(runtime: &Path, name: &str) -> Place {
-        Place {
-            room: runtime.join(ROOMS).join(name),
-            socket: runtime.join(SOCKETS).join(name),
-        }
     }
 }
 

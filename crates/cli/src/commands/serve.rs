@@ -27,6 +27,7 @@ use crate::delegations;
 use crate::endpoints::Door;
 use crate::github;
 use crate::jobs::Workshop;
+use crate::kin::Kin;
 use crate::runs;
 use crate::start::{self, BadUsage, Joined, Started};
 use crate::whereabouts::Whereabouts;
@@ -134,6 +135,10 @@ pub(crate) fn options(
     let settings = &started.settings;
     let limits = &settings.limits;
     let seal_key = wiring::seal_key(&joined.record);
+    let kin = Kin {
+        record: joined.record.clone(),
+        credentials: joined.credentials.clone(),
+    };
     let rules = OperatorsFile::new(StandingParts {
         flags: started.flags.clone(),
         surroundings: started.surroundings.clone(),
@@ -173,6 +178,7 @@ pub(crate) fn options(
         service: Arc::new(joined.gateway),
         sessions: joined.sessions,
         credentials: joined.credentials,
+        kinship: Some(Arc::new(kin)),
         anonymous: match settings.anonymous_agents {
             true => Anonymous::AgentsOnLoopback,
             false => Anonymous::Nobody,

@@ -5,5 +5,6 @@ mod faults;
 mod field;
 mod jobs;
 mod sessions;
+mod streams;
 mod timers;
 mod upgrades;

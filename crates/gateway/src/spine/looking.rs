@@ -131,8 +131,9 @@ impl Gateway {
                 Err(error) => return self.refused(command, unrecorded(&error)).answer(),
             };
             let result = self.stored(admitted, &stored, None).await;
-            // It runs in another process, perhaps on another node; nobody tells us when it ends.
-            if result.status != Status::Running || tokio::time::Instant::now() + LOOK_EVERY > deadline {
+            // It runs in another process, perhaps on another node, or waits there; nobody tells us when it ends.
+            let goes_on = matches!(result.status, Status::Running | Status::Pending);
+            if !goes_on || tokio::time::Instant::now() + LOOK_EVERY > deadline {
                 return result.answer();
             }
             tokio::time::sleep(LOOK_EVERY).await;

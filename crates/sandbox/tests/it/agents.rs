@@ -150,6 +150,33 @@ fn the_cover_cannot_be_taken_off() {
 }
 
 #[test]
+fn an_agent_signals_what_it_started_and_nobody_else() {
+    if countersign_sandbox::landlock_abi() < 6 {
+        println!("this kernel cannot tell whose signals are whose");
+        return;
+    }
+    let (_base, state) = open_secret();
+    // A neighbour of the agent's own user.
+    let mut neighbour = Command::new("sleep");
+    neighbour.arg("300");
+    if is_root() {
+        use std::os::unix::process::CommandExt;
+        neighbour.uid(NOBODY).gid(NOBODY);
+    }
+    let mut neighbour = neighbour.spawn().unwrap();
+    let line = format!(
+        "kill -0 {} || echo refused; sleep 300 & kill $! && echo own",
+        neighbour.id()
+    );
+    for hidden in [Vec::new(), vec![state]] {
+        let (held, output) = run(&line, &confinement(&mark("signals"), hidden));
+        assert_eq!(said(&output), "refused\nown\n", "{held:?}");
+    }
+    neighbour.kill().unwrap();
+    neighbour.wait().unwrap();
+}
+
+#[test]
 fn a_path_that_is_not_there_needs_no_cover() {
     let (held, _) = run(
         "true",

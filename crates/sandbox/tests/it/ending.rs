@@ -177,11 +177,7 @@ fn killed_server(setting: Setting) {
     });
     let cgroups = || -> Vec<String> {
         let own = format!("countersign-{}-", server_pid(&pids()));
-        ["memory", "pids", "cpu"]
-            .iter()
-            .flat_map(|controller| walk(&Path::new("/sys/fs/cgroup").join(controller), 3))
-            .filter(|path| path.contains(&own))
-            .collect()
+        leaves(&own)
     };
     assert_eq!(cgroups().is_empty(), !setting.is_root());
     server.kill().unwrap();
@@ -192,6 +188,13 @@ fn killed_server(setting: Setting) {
     });
     assert_eq!(cgroups(), Vec::<String>::new());
     assert!(!temp_base.exists());
+}
+
+/// Every cgroup, of either version, whose name holds this.
+fn leaves(name: &str) -> Vec<String> {
+    let mut found = walk(Path::new("/sys/fs/cgroup"), 4);
+    found.retain(|path| path.contains(name));
+    found
 }
 
 fn server_pid(pids: &str) -> String {
@@ -270,16 +273,10 @@ fn a_finished_zygote_leaves_no_cgroup_and_no_temporary_files() {
             let keeper = server.keeper(&server.profile());
             sh(&keeper, &server.workspace, "true").succeeded();
             let own = format!("countersign-{}-{}-", std::process::id(), server.zygote.pid());
-            let leaves = || {
-                walk(Path::new("/sys/fs/cgroup/pids"), 2)
-                    .into_iter()
-                    .filter(|path| path.contains(&own))
-                    .count()
-            };
-            assert_eq!(leaves() > 0, setting.is_root());
+            assert_eq!(leaves(&own).is_empty(), !setting.is_root());
             drop(keeper);
             server.zygote.finish().unwrap();
-            assert_eq!(leaves(), 0);
+            assert_eq!(leaves(&own), Vec::<String>::new());
         },
     );
 }

@@ -11,6 +11,7 @@ mod attacks;
 mod ending;
 mod exec_list;
 mod files;
+mod kernel;
 mod launching;
 mod limits;
 mod runner;

@@ -84,7 +84,10 @@ impl Server {
                 file_bytes: Some(1 << 30),
                 open_files: 256,
             },
-            require: vec![Layer::Landlock, Layer::Seccomp, Layer::NoNewPrivs, Layer::Rlimits],
+            require: [Layer::Landlock, Layer::Seccomp, Layer::NoNewPrivs, Layer::Rlimits]
+                .into_iter()
+                .filter(|layer| !crate::kernel::lacks(*layer))
+                .collect(),
         }
     }
 

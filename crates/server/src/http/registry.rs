@@ -29,6 +29,7 @@ use crate::mcp::dispatch::Connection;
 use crate::mcp::host::{Host, Link};
 use crate::mcp::outlet::{Outgoing, Outlet};
 use crate::mcp::revision::Legacy;
+use crate::mcp::subject::Subject;
 use crate::metrics::{Counted, Gauges};
 
 use super::exchange::Exchange;
@@ -338,6 +339,7 @@ impl Registry {
 
     fn live(&self, id: SessionId, credential: CredentialId, connection: Connection) -> Arc<Live> {
         let now = self.host.clock.now().as_millis();
+        let session = Subject::session(&id);
         let live = Arc::new(Live {
             id,
             connection,
@@ -345,7 +347,7 @@ impl Registry {
             used: AtomicI64::new(now),
             noted: AtomicI64::new(now),
             looked_at: AtomicI64::new(now),
-            back: Back::Streams(Mutex::new(Log::new(now.unsigned_abs(), &self.budget))),
+            back: Back::Streams(Mutex::new(Log::new(now.unsigned_abs(), session, &self.budget))),
             _counted: self.gauges.session(),
         });
         let standing: Arc<dyn Outlet> = Arc::clone(&live) as Arc<dyn Outlet>;
@@ -480,6 +482,10 @@ impl Outlet for Live {
     fn offer(&self, message: Outgoing) -> bool {
         self.log()
             .is_some_and(|mut log| log.is_read(STANDALONE) && log.say(STANDALONE, &message, Instant::now()))
+    }
+
+    fn carries_questions(&self) -> bool {
+        self.log().is_some_and(|log| log.is_read(STANDALONE))
     }
 }
 

@@ -12,7 +12,7 @@ use countersign_gateway::ids::RequestId;
 use countersign_gateway::job::news::{JobTold, PROGRESS};
 use countersign_gateway::service::RefusedEnvelope;
 use countersign_gateway::session::Caller;
-use countersign_gateway::session::lifetime::{ClientInfo, KeptSession, Session, SessionStep, Touched};
+use countersign_gateway::session::lifetime::{ClientInfo, KeptRequest, KeptSession, Session, SessionStep, Touched};
 use serde_json::{Map, Value, json};
 use tokio::sync::Notify;
 
@@ -28,6 +28,7 @@ use super::outlet::{Batch, Outgoing, Outlet, Reply};
 use super::questions::Questions;
 use super::revision::{Era, Legacy};
 use super::session::{Agreed, Watcher, Watching, watch};
+use super::subject::Subject;
 use super::wire::{self, Occasion};
 use super::{job, methods, modern};
 use crate::limits::{ANSWERS_AWAITED_MAX, BATCH_MAX, REFUSALS_AWAITED_MAX};
@@ -57,7 +58,7 @@ pub(super) struct State {
     /// Requests whose answers have not left yet; at least as many as calls run.
     pub(super) open: usize,
     /// Where to say what belongs to no request.
-    standing: Option<Weak<dyn Outlet>>,
+    pub(super) standing: Option<Weak<dyn Outlet>>,
     watching: Option<Watching>,
 }
 
@@ -337,6 +338,9 @@ impl Connection {
             let refusal = Refusal::new(ErrorCode::InvalidRequest, "this session is initialized already");
             return self.refuse(Envelope::of(&request), Some(era), refusal, reply);
         }
+        if let Some(session) = self.0.link.session().filter(|_| request.method == "tools/call") {
+            outlet.is_about(Subject::asked(session, &asked));
+        }
         let reused_ids = state.memory.reuses_ids();
         let judgement = state.memory.judge(&asked);
         if self.0.link.lasts() && !reused_ids && state.memory.reuses_ids() {
@@ -350,7 +354,18 @@ impl Connection {
                 drop(state);
                 return reply.send(self.0.render(&request.id, era, &outcome, Occasion::Duplicate));
             }
-            Judgement::Recall(command) => return self.recall(state, request.id, era, command, reply),
+            Judgement::Recall(command) => {
+                return self.recall(
+                    state,
+                    request.id,
+                    era,
+                    command,
+                    Recipient {
+                        reply,
+                        occasion: Occasion::Duplicate,
+                    },
+                );
+            }
             Judgement::Forgotten => again("this request was answered before and its result is no longer kept"),
             Judgement::Conflict => again("this request id was used before for another request; use each id once"),
         };
@@ -505,8 +520,33 @@ impl Connection {
         debug_assert!(joined.is_ok(), "the memory says running, the calls say not");
     }
 
+    /// The command of this session that a stream is about, from the store: it may have come to another process.
+    pub(crate) async fn asked_before(&self, subject: Subject) -> Result<Option<KeptRequest>, Refusal> {
+        let Some(session) = self.0.link.session() else {
+            return Ok(None);
+        };
+        let kept = self.0.host.sessions.find(session).await?;
+        let requests = kept.map_or_else(Vec::new, |kept| kept.requests);
+        // Of another act only the same request, made again, can be told what it came to.
+        let is_meant = |request: &KeptRequest| request.command.is_some() && Subject::kept(session, request) == subject;
+        Ok(requests.into_iter().rev().find(is_meant))
+    }
+
+    /// Says what became of such a request, once it is known. It is the first answer that this client reads.
+    pub(crate) fn tell_end_of(&self, request: &KeptRequest, outlet: &Arc<dyn Outlet>) {
+        let id = serde_json::from_str::<Value>(&request.rpc_id).ok().map(Id::try_from);
+        let state = self.0.state();
+        let era = state.agreed.as_ref().map(|agreed| agreed.client.era);
+        let (Some(Ok(id)), Some(era), Some(command)) = (id, era, request.command.clone()) else {
+            return;
+        };
+        let reply = Reply::to(outlet);
+        let occasion = Occasion::First;
+        self.recall(state, id, era, command, Recipient { reply, occasion });
+    }
+
     /// Answers a request that was made before with what the record has of it.
-    fn recall(&self, mut state: MutexGuard<'_, State>, id: Id, era: Era, command: RequestId, reply: Reply) {
+    fn recall(&self, mut state: MutexGuard<'_, State>, id: Id, era: Era, command: RequestId, to: Recipient) {
         let open = Open::count(&self.0, &mut state);
         drop(state);
         let shared = Arc::clone(&self.0);
@@ -518,7 +558,7 @@ impl Connection {
                 .recall(shared.caller.clone(), command, Duration::MAX)
                 .await;
             let outcome = recalled.map(job::Said::Answer);
-            reply.send(shared.render(&id, era, &outcome, Occasion::Duplicate));
+            to.reply.send(shared.render(&id, era, &outcome, to.occasion));
         });
     }
 

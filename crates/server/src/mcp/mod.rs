@@ -44,6 +44,7 @@ mod fixtures;
 pub(crate) mod jsonrpc;
 mod memory;
 pub(crate) mod outlet;
+pub(crate) mod subject;
 pub(crate) mod wire;
 
 #[cfg(test)]
