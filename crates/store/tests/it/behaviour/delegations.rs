@@ -60,6 +60,11 @@ fn an_act_of_a_service_ends_once_and_waits_until_somebody_has_heard_of_it() {
         "nor over the version at which it ended"
     );
     assert_eq!(find().as_ref(), Some(&applied));
+    assert_eq!(
+        applied.confided,
+        Confided::Erased,
+        "what it confided is kept no longer than needed"
+    );
     let untold = || block_on(Delegations::untold(&store, &owner(), "binding")).unwrap();
     assert_eq!(untold().as_ref(), Some(&applied));
     let heard = applied.clone().heard();
