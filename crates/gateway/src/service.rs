@@ -7,13 +7,14 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use crate::approval::client::ClientUser;
-use crate::audit::Pending;
+use crate::audit::{Asked, Pending};
 use crate::catalog::definition::ToolDefinition;
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal};
 use crate::ids::{CorrelationId, RequestId, SessionId};
 use crate::job::event::JobEvent;
 use crate::job::news::JobListener;
+use crate::limits;
 use crate::session::{Caller, Transport};
 
 /// The gateway, as transports use it.
@@ -47,6 +48,11 @@ pub trait Service: Send + Sync + 'static {
     /// The answer that a command of this caller has by now, for a client that asks again after the
     /// connection, or this server, was replaced, or that polls. Waits for its end no longer than `patience`.
     fn recall(&self, caller: Caller, command: RequestId, patience: Duration) -> Pending<Result<Answer, Refusal>>;
+
+    /// Ends a command of this caller, in whichever process it runs. Resolves when it has ended, or soon will.
+    fn cancel_command(&self, _caller: Caller, _command: RequestId) -> Pending<()> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// Writes down a message that was refused before it could become a call. Resolves when that is
     /// durable, or has failed: a refusal is answered either way.
@@ -92,6 +98,16 @@ impl Origin {
         let content = self.remembered.filter(|_| !self.reuses_ids)?;
         Some(RequestId::of(session, rpc_id, &content, attempt))
     }
+
+    /// What its session knows it again by after a restart.
+    pub(crate) fn asked(&self) -> Option<Asked> {
+        let rpc_id = self.rpc_id.clone();
+        Some(Asked {
+            session: self.session.clone()?,
+            rpc_id: rpc_id.filter(|id| id.len() <= limits::RPC_ID_BYTES_REMEMBERED)?,
+            digest: self.remembered?,
+        })
+    }
 }
 
 /// S2's McpRequestEnvelope, of a message that went no further.
@@ -129,6 +145,8 @@ pub struct Answer {
     pub is_error: bool,
     /// The command this call became; asked again, the same answer is found under it.
     pub command: Option<RequestId>,
+    /// Nothing was done: this is what the same request came to before.
+    pub is_repeat: bool,
 }
 
 /// Tells a call that its client no longer wants it.

@@ -58,6 +58,12 @@ impl Key {
         Self::from_seed(&self.derived("what nodes share and their database does not know"))
     }
 
+    /// The seed of what every process of this record has and its clients carry: a record that moves to a database takes it
+    /// along, so that what was signed before the move still counts.
+    pub(crate) fn shared_seed(&self) -> [u8; 32] {
+        self.derived("what nodes share and their database knows")
+    }
+
     /// The same by the file of this node, which is made where there is none.
     pub(crate) fn guarded_by_file(&self, directory: &Path) -> Result<Self, KeyError> {
         Self::load_or(directory.join(NODES_FILE_NAME), || {

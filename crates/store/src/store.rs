@@ -11,6 +11,7 @@ use std::time::Duration;
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::approval::{ApprovalFilter, Approvals, Bell};
 use countersign_gateway::audit::event::Actor;
+use countersign_gateway::audit::outcome::StoredAct;
 use countersign_gateway::audit::reading::{Entity, Filter, Placed, Proved, Records};
 use countersign_gateway::audit::row::Row;
 use countersign_gateway::audit::summary::{MetricsSummary, Period};
@@ -99,7 +100,7 @@ impl Store {
     /// A secret for one purpose that every process of the record has, on whichever node.
     pub fn shared_key(&self, purpose: &str) -> [u8; 32] {
         match self {
-            Self::Sqlite(store) => store.derived_key(purpose),
+            Self::Sqlite(store) => store.shared_key(purpose),
             Self::Postgres(store) => store.shared_key(purpose),
         }
     }
@@ -202,6 +203,8 @@ handed_on! {
     fn commit(&self, change: Change) -> Answer<Committed>;
     fn commit_alone(&self, change: Change) -> Answer<Committed>;
     fn command(&self, owner: &CredentialId, request_id: &RequestId) -> Answer<Option<StoredCommand>>;
+    fn act(&self, owner: &CredentialId, request_id: &RequestId) -> Answer<Option<StoredAct>>;
+    fn is_end_wanted(&self, owner: &CredentialId, request_id: &RequestId) -> Answer<bool>;
     fn session(&self, id: &SessionId) -> Answer<Option<KeptSession>>;
     fn sessions(&self, state: Option<SessionState>, limit: usize) -> Answer<Vec<Session>>;
     fn ended_sessions(&self, among: Vec<SessionId>) -> Answer<Vec<SessionId>>;

@@ -5,20 +5,23 @@
 //! be handed on to a session's replay log, which outlives the response.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use countersign_gateway::error::ErrorCode;
 
 use crate::limits::OUTBOX_BYTES_MAX;
 use crate::mcp::outlet::{Kind, Outgoing, Outlet};
+use crate::mcp::subject::Subject;
 
 use super::line::Wire;
-use super::registry::Live;
+use super::live::Live;
 use super::replay::StreamNumber;
 
 pub(super) struct Exchange {
     state: Mutex<State>,
+    /// The request that is answered here, where it is one of a session.
+    subject: OnceLock<Subject>,
     /// What to do about a client that does not read.
     wire: Option<Arc<Wire>>,
 }
@@ -64,7 +67,16 @@ impl Exchange {
 
     fn with(wire: Option<Arc<Wire>>) -> Arc<Self> {
         let state = Mutex::new(State::Held(Held::default()));
-        Arc::new(Self { state, wire })
+        Arc::new(Self {
+            state,
+            subject: OnceLock::new(),
+            wire,
+        })
+    }
+
+    /// The first request of a session that is answered here.
+    pub(super) fn subject(&self) -> Option<Subject> {
+        self.subject.get().copied()
     }
 
     pub(super) fn is_gone(&self) -> bool {
@@ -263,6 +275,10 @@ impl Outlet for OfOneRequest {
 
     fn carries_questions(&self) -> bool {
         self.streams
+    }
+
+    fn is_about(&self, subject: Subject) {
+        let _ = self.exchange.subject.set(subject);
     }
 
     fn let_go(&self) {

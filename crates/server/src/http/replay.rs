@@ -3,7 +3,8 @@
 //! Every event of a session is in one bounded log, and whoever carries a stream reads from there: a
 //! response that is cut and one that resumes it see the same events, each once. Event ids name the log,
 //! the stream and the place in it, so an id of another session or of an earlier life of this one fits
-//! nowhere.
+//! nowhere here. They also say what the stream is about, so that another process can find the answer in
+//! the record ([`resuming`](super::resuming)).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::limits::{REPLAY_AGE_MAX, REPLAY_BYTES_ALL_MAX, REPLAY_BYTES_MAX, REPLAY_EVENTS_MAX};
 use crate::mcp::outlet::{Kind, Outgoing};
+use crate::mcp::subject::Subject;
 
 use super::events;
 
@@ -24,6 +26,12 @@ pub(super) struct StreamNumber(u32);
 
 /// The stream that belongs to no request.
 pub(super) const STANDALONE: StreamNumber = StreamNumber(0);
+
+/// A stream that no log has any more: whoever reads it is done.
+pub(super) const ENDED: StreamNumber = StreamNumber(u32::MAX);
+
+/// Ends the id of an answer.
+const ANSWERED: &str = "a";
 
 /// A place in a stream: the last event that was seen there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,8 +45,10 @@ pub(super) struct Place {
 pub(super) struct Budget(AtomicUsize);
 
 pub(super) struct Log {
-    /// Tells this log from others the session had before.
+    /// Tells this log from others the session had before, or has elsewhere.
     epoch: u64,
+    /// What the stream beside all requests is about.
+    session: Subject,
     events: VecDeque<Event>,
     bytes: usize,
     streams: BTreeMap<StreamNumber, Stream>,
@@ -59,8 +69,13 @@ struct Event {
 
 #[derive(Default)]
 struct Stream {
-    /// Number of the last event.
+    /// The request it answers; none where it answers several.
+    subject: Option<Subject>,
+    /// Whether that request was not heard on this stream, but on one of another log.
+    is_taken_up: bool,
+    /// Number of the last event, and of the answer.
     last: u32,
+    answer: Option<u32>,
     /// Number of the newest event that had to arrive and is no longer here.
     lost: u32,
     ended_at: Option<Instant>,
@@ -77,9 +92,10 @@ struct Reader {
 pub(super) struct Ticket(u64);
 
 impl Log {
-    pub(super) fn new(epoch: u64, budget: &Arc<Budget>) -> Self {
+    pub(super) fn new(epoch: u64, session: Subject, budget: &Arc<Budget>) -> Self {
         Self {
             epoch,
+            session,
             events: VecDeque::new(),
             bytes: 0,
             streams: BTreeMap::new(),
@@ -90,17 +106,41 @@ impl Log {
         }
     }
 
-    /// A new stream, for one request.
-    pub(super) fn begin(&mut self) -> StreamNumber {
+    /// A new stream, for one request or several.
+    pub(super) fn begin(&mut self, subject: Option<Subject>) -> StreamNumber {
+        self.enter(Stream {
+            subject,
+            ..Stream::default()
+        })
+    }
+
+    /// The stream on which the answer to a request of another log is told, and whether it is a new one.
+    pub(super) fn take_up(&mut self, subject: Subject) -> (StreamNumber, bool) {
+        let is_it = |stream: &Stream| stream.is_taken_up && stream.subject == Some(subject);
+        if let Some((number, _)) = self.streams.iter().find(|(_, stream)| is_it(stream)) {
+            return (*number, false);
+        }
+        let number = self.enter(Stream {
+            subject: Some(subject),
+            is_taken_up: true,
+            ..Stream::default()
+        });
+        (number, true)
+    }
+
+    fn enter(&mut self, stream: Stream) -> StreamNumber {
         self.last_stream += 1;
         let number = StreamNumber(self.last_stream);
-        self.streams.insert(number, Stream::default());
+        self.streams.insert(number, stream);
         number
     }
 
     /// The stream beside all requests.
     pub(super) fn standalone(&mut self) -> StreamNumber {
-        self.streams.entry(STANDALONE).or_default();
+        self.streams.entry(STANDALONE).or_insert_with(|| Stream {
+            subject: Some(self.session),
+            ..Stream::default()
+        });
         STANDALONE
     }
 
@@ -108,7 +148,8 @@ impl Log {
     pub(super) fn prime(&mut self, stream: StreamNumber) -> Option<String> {
         let entry = self.streams.get_mut(&stream)?;
         entry.last += 1;
-        Some(id(self.epoch, stream, entry.last))
+        let number = entry.last;
+        Some(entry.id(self.epoch, stream, number))
     }
 
     /// How far a stream has come; what comes later is new.
@@ -118,15 +159,13 @@ impl Log {
 
     /// The place an event id names, if everything after it is still here.
     pub(super) fn locate(&self, event_id: &str) -> Option<Place> {
-        let mut parts = event_id.split('-');
-        let (epoch, stream, seen) = (parts.next()?, parts.next()?, parts.next()?);
-        let epoch = u64::from_str_radix(epoch, 16).ok()?;
-        let stream = StreamNumber(stream.parse().ok()?);
-        let seen = seen.parse().ok()?;
+        let mut parts = event_id.split('-').skip(1);
+        let stream = StreamNumber(parts.next()?.parse().ok()?);
+        let seen = parts.next()?.parse().ok()?;
         let known = self.streams.get(&stream)?;
-        let whole = epoch == self.epoch && seen <= known.last && seen >= known.lost;
+        let whole = seen <= known.last && seen >= known.lost;
         // Only the id as we wrote it is ours.
-        (whole && id(self.epoch, stream, seen) == event_id).then_some(Place { stream, seen })
+        (whole && known.id(self.epoch, stream, seen) == event_id).then_some(Place { stream, seen })
     }
 
     /// Lets one reader in, and the reader before it go.
@@ -175,6 +214,9 @@ impl Log {
         entry.last += 1;
         let number = entry.last;
         let optional = message.kind == Kind::Notification;
+        if let Kind::Answer(_) = message.kind {
+            entry.answer = Some(number);
+        }
         if entry.reader.is_none() && self.budget.is_spent() {
             // There is no room to keep it, and nobody to give it to.
             if !optional {
@@ -182,7 +224,7 @@ impl Log {
             }
             return false;
         }
-        let frame = events::frame(Some(&id(self.epoch, stream, number)), &message.bytes);
+        let frame = events::frame(Some(&entry.id(self.epoch, stream, number)), &message.bytes);
         self.bytes += frame.len();
         self.budget.add(frame.len());
         self.events.push_back(Event {
@@ -316,8 +358,45 @@ impl Budget {
     }
 }
 
-fn id(epoch: u64, stream: StreamNumber, number: u32) -> String {
-    format!("{epoch:x}-{}-{number}", stream.0)
+impl Stream {
+    /// What an event of this stream goes by: `log-stream-number-subject`, and whether it was the answer.
+    fn id(&self, epoch: u64, stream: StreamNumber, number: u32) -> String {
+        let place = format!("{epoch:x}-{}-{number}", stream.0);
+        match self.subject {
+            Some(subject) if self.answer == Some(number) => format!("{place}-{subject}-{ANSWERED}"),
+            Some(subject) => format!("{place}-{subject}"),
+            None => place,
+        }
+    }
+}
+
+/// An event id of a log that is not here.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Foreign {
+    pub(super) subject: Subject,
+    pub(super) is_standalone: bool,
+    /// Whether the answer had been read when the stream was cut.
+    pub(super) is_answered: bool,
+}
+
+impl Foreign {
+    pub(super) fn read(event_id: &str) -> Option<Self> {
+        let mut parts = event_id.split('-');
+        u64::from_str_radix(parts.next()?, 16).ok()?;
+        let stream = StreamNumber(parts.next()?.parse().ok()?);
+        let _: u32 = parts.next()?.parse().ok()?;
+        let subject = Subject::parse(parts.next()?)?;
+        let is_answered = match (parts.next(), parts.next()) {
+            (None, _) => false,
+            (Some(ANSWERED), None) => true,
+            (Some(_), _) => return None,
+        };
+        Some(Self {
+            subject,
+            is_standalone: stream == STANDALONE,
+            is_answered,
+        })
+    }
 }
 
 fn wake(reader: Option<Reader>) {

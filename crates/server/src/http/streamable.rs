@@ -17,7 +17,7 @@ use hyper::body::Incoming as HttpBody;
 use serde_json::Value;
 
 use crate::limits::STREAM_AFTER;
-use crate::mcp::dispatch::Connection;
+use crate::mcp::connection::Connection;
 use crate::mcp::host::Link;
 use crate::mcp::jsonrpc::{self, Incoming, Message};
 use crate::mcp::outlet::Outgoing;
@@ -28,10 +28,10 @@ use super::events::{self, Carrier, Source};
 use super::exchange::{Exchange, First};
 use super::headers::{self, Accepts};
 use super::line::Wire;
+use super::live::Live;
 use super::refusal::{self, Refused};
-use super::registry::Live;
 use super::replay::{Log, Place, StreamNumber};
-use super::{Server, body};
+use super::{Server, body, resuming};
 
 pub(super) async fn handle(server: &Arc<Server>, peer: &Peer, parts: Parts, body: HttpBody) -> Response {
     let carrier = Carrier::new(server, peer);
@@ -181,6 +181,8 @@ impl Post<'_> {
             }
         };
         let asks = asks(&incoming);
+        // The answers to a batch cannot be found one by one.
+        let is_one = matches!(incoming, Incoming::One(_));
         let exchange = begin(&live.connection, incoming, accepts);
         let waiting = Waiting {
             exchange: &exchange,
@@ -191,7 +193,8 @@ impl Post<'_> {
         if let Some(answer) = whole(&exchange, first, accepts, asks, refusal::status) {
             return answer;
         }
-        stream(self.carrier, &live, |log| log.begin(), Some(&exchange))
+        let subject = exchange.subject().filter(|_| is_one);
+        stream(self.carrier, &live, |log| log.begin(subject), Some(&exchange))
     }
 
     /// Begins a session. It is known once the answer says so.
@@ -234,19 +237,15 @@ impl Post<'_> {
         let Some(last) = self.headers.get(headers::LAST_EVENT) else {
             return stream(self.carrier, &live, Log::standalone, None);
         };
-        let resumed = live.log().and_then(|mut log| {
-            let place = log.locate(last.to_str().ok()?)?;
-            Some((place, log.attach(place.stream)))
-        });
-        match resumed {
-            Some((place, ticket)) => {
+        // Bytes that are no text are no id of ours either.
+        match resuming::take_up(&live, last.to_str().unwrap_or_default()).await {
+            Ok((place, ticket)) => {
                 let source = Source::Log { live, place, ticket };
                 events::response(None, source, self.carrier)
             }
-            None => {
-                let message = "this session has no such event any more; what it led to is in the results of its calls";
-                let refusal = Refusal::new(ErrorCode::InvalidRequest, message);
-                self.refuse(StatusCode::BAD_REQUEST, refusal).await
+            Err(refusal) => {
+                let status = refusal::status(refusal.code).max(StatusCode::BAD_REQUEST);
+                self.refuse(status, refusal).await
             }
         }
     }

@@ -11,8 +11,9 @@ use serde_json::Value;
 
 use super::call::{CallKey, Recipient, Running};
 use super::client::Client;
+use super::connection::{Connection, Shared, State};
 use super::conversation::Conversation;
-use super::dispatch::{Connection, Envelope, Shared, State, too_many};
+use super::dispatch::{Envelope, too_many};
 use super::host::Host;
 use super::job::{Job, Outcome, Said, Talk};
 use super::jsonrpc::{Id, Request};
@@ -59,10 +60,11 @@ impl Connection {
                 return self.refuse(Envelope::of(&request), Some(era), refusal, reply);
             }
         };
-        let shared = self.shared();
+        let shared = &self.0;
         let origin = shared.origin(&request.id, asked.as_ref(), state.memory.reuses_ids());
         let (handle, cancel) = Cancel::new();
-        let conversation = Arc::new(Conversation::new(client, token, &shared.questions, outlet));
+        let conversation = Conversation::new(client, token, &shared.questions, outlet);
+        let conversation = Arc::new(conversation.beside(state.standing.clone()));
         let occasion = Occasion::First;
         let open = Open::count(shared, &mut state);
         let called = Called::of(&shared.host, &request);
@@ -228,7 +230,14 @@ impl Shared {
 
     pub(super) fn render(&self, id: &Id, era: Era, outcome: &Outcome, occasion: Occasion) -> Outgoing {
         match outcome {
-            Ok(Said::Answer(answer)) => Outgoing::answer(wire::answer(id, answer, era, occasion)),
+            Ok(Said::Answer(answer)) => {
+                let occasion = if answer.is_repeat {
+                    Occasion::Duplicate
+                } else {
+                    occasion
+                };
+                Outgoing::answer(wire::answer(id, answer, era, occasion))
+            }
             Ok(Said::Result(result)) => {
                 let result = wire::marked(wire::completed(result.clone(), era), occasion);
                 Outgoing::answer(wire::result(id, &result))

@@ -8,6 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use countersign_gateway::error::ErrorCode;
 
+use super::subject::Subject;
+
 /// A message for a client, with what a transport must know of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Outgoing {
@@ -55,10 +57,13 @@ pub(crate) trait Outlet: Send + Sync + 'static {
     /// Takes a message that may be dropped when the client reads too slowly. False if it was.
     fn offer(&self, message: Outgoing) -> bool;
 
-    /// Whether something but the answer reaches the client.
+    /// Whether a question would reach the client: something but an answer is read there, now.
     fn carries_questions(&self) -> bool {
         true
     }
+
+    /// Says which request of a session is answered here.
+    fn is_about(&self, _subject: Subject) {}
 
     /// May end the stream a client reads now, where what follows can be fetched later.
     fn let_go(&self) {}

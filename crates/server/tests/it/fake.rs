@@ -136,6 +136,7 @@ impl Service for Shared {
                     fake.commands.lock().unwrap().insert(id.to_string(), status);
                     Ok(Answer {
                         command: Some(id.clone()),
+                        is_repeat: false,
                         ..command(&id.to_string(), status)
                     })
                 }
@@ -209,6 +210,7 @@ fn said(structured: serde_json::Value) -> Answer {
         structured,
         is_error: false,
         command: None,
+        is_repeat: false,
     }
 }
 
@@ -305,5 +307,9 @@ impl Credentials for Shared {
 
     fn is_in_force(&self, id: &CredentialId) -> bool {
         self.0.tokens.lock().unwrap().values().any(|token| token.id == *id)
+    }
+
+    fn any_of_job(&self) -> bool {
+        self.0.tokens.lock().unwrap().values().any(|token| token.job.is_some())
     }
 }

@@ -1,7 +1,8 @@
 //! Leases, deliveries of GitHub's, and the comments of runs, as they are kept.
 //!
 //! How long a lease lasts is told by the database's clock alone: a node whose own is wrong, or that slept, must not
-//! have one longer than the others believe.
+//! have one longer than the others believe. What this node's own dead processes had is free at once, since here the
+//! system tells that they are gone.
 
 use std::time::Duration;
 
@@ -23,6 +24,7 @@ const TAKE: &str = "INSERT INTO leases (name, holder, until_ms) VALUES ($1, $2, 
 /// Locks it too: nobody takes it before what was done under it is written.
 const HAS: &str = "SELECT 1 FROM leases WHERE name = $1 AND holder = $2 FOR UPDATE";
 const RETURN: &str = "DELETE FROM leases WHERE name = $1 AND holder = $2";
+const HOLDER: &str = "SELECT holder FROM leases WHERE name = $1";
 const INSERT_DELIVERY: &str =
     "INSERT INTO webhook_deliveries (delivery_id, version, event, correlation_id, state, task,
          tries, not_before_ms, received_at_ms)
@@ -38,16 +40,19 @@ const KEEP_MESSAGE: &str = "INSERT INTO run_messages (run_id, comment_id, run_ve
          not_before_ms = excluded.not_before_ms";
 
 impl Ledger<'_> {
-    /// Tells the first lease that somebody else has.
+    /// Tells the first lease that somebody else has. Who holds one is kept with their process.
     pub(super) fn write_leases(&self, changes: &[LeaseChange]) -> Result<Option<RecordError>, Trouble> {
+        let here = |holder: &str| format!("{} {holder}", self.process());
         for change in changes {
             let (name, has_it) = match change {
                 LeaseChange::Take { name, holder, time, .. } => {
-                    (name, self.link.execute(TAKE, &[name, holder, &millis(*time)])? == 1)
+                    self.end_own_dead_lease(name)?;
+                    let taken = self.link.execute(TAKE, &[name, &here(holder), &millis(*time)])?;
+                    (name, taken == 1)
                 }
-                LeaseChange::Has { name, holder } => (name, self.link.exists(HAS, &[name, holder])?),
+                LeaseChange::Has { name, holder } => (name, self.link.exists(HAS, &[name, &here(holder)])?),
                 LeaseChange::Return { name, holder } => {
-                    self.link.execute(RETURN, &[name, holder])?;
+                    self.link.execute(RETURN, &[name, &here(holder)])?;
                     (name, true)
                 }
             };
@@ -56,6 +61,20 @@ impl Ledger<'_> {
             }
         }
         Ok(None)
+    }
+
+    /// Takes back what a process of this node had that is gone. Of other nodes' processes nobody can tell before the
+    /// lease is over: one that is silent may still be at it.
+    fn end_own_dead_lease(&self, name: &str) -> Result<(), Trouble> {
+        let held = self
+            .link
+            .first(HOLDER, &[&name], |row| Ok(row.try_get::<_, String>(0)?))?;
+        let Some(holder) = held else { return Ok(()) };
+        let process = holder.split_once(' ').map_or("", |(process, _)| process);
+        if self.site.node.has_lost(process) {
+            self.link.execute(RETURN, &[&name, &holder])?;
+        }
+        Ok(())
     }
 
     /// Tells the first delivery that came before, or that has moved on.

@@ -46,6 +46,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use countersign_gateway::audit::outcome::StoredAct;
 use countersign_gateway::audit::{Change, Committed, Pending, Record, RecordError, StoredCommand};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CredentialId, RequestId, SessionId};
@@ -194,6 +195,20 @@ impl Record for PgStore {
     ) -> Pending<Result<Option<StoredCommand>, RecordError>> {
         let (owner, request_id) = (owner.clone(), request_id.clone());
         self.read(move |readers| readers.command(&owner, &request_id))
+    }
+
+    fn act(&self, owner: &CredentialId, request_id: &RequestId) -> Pending<Result<Option<StoredAct>, RecordError>> {
+        let (owner, request_id) = (owner.clone(), request_id.clone());
+        self.read(move |readers| readers.act(&owner, &request_id))
+    }
+
+    fn is_end_wanted(&self, owner: &CredentialId, request_id: &RequestId) -> Pending<Result<bool, RecordError>> {
+        let (owner, request_id) = (owner.clone(), request_id.clone());
+        self.read(move |readers| {
+            let sql = "SELECT end_wanted FROM open_commands WHERE owner = $1 AND request_id = $2";
+            let found = readers.first(sql, &[&owner.as_str(), &request_id.as_str()], |row| Ok(row.try_get(0)?))?;
+            Ok(found.unwrap_or(false))
+        })
     }
 
     fn session(&self, id: &SessionId) -> Pending<Result<Option<KeptSession>, RecordError>> {

@@ -60,6 +60,11 @@ impl Node {
         process.strip_prefix(&self.name)?.strip_prefix('/')
     }
 
+    /// Whether a process was one of this node and is gone.
+    pub(super) fn has_lost(&self, process: &str) -> bool {
+        self.own(process).is_some_and(|own| !Process::is_alive(own))
+    }
+
     /// Says that this process lives.
     pub(super) fn sign(&self, link: &Link) -> Result<(), Trouble> {
         link.execute(

@@ -188,21 +188,23 @@ impl Readers {
     }
 }
 
-/// The last requests of a session that became commands, oldest first. Without those that wait for an answer:
-/// sent again they are to go on, not to be told what they were told before.
+/// The last requests of a session that acted, oldest first.
 fn requests(link: &Link, id: &SessionId) -> Result<Vec<KeptRequest>, Trouble> {
-    let sql = "SELECT rpc_id, rpc_digest, request_id, opened_at_ms FROM commands WHERE session_id = $1
-         UNION ALL SELECT rpc_id, rpc_digest, request_id, opened_at_ms FROM open_commands WHERE session_id = $1
-             AND NOT EXISTS (SELECT 1 FROM approvals WHERE approvals.owner = open_commands.owner
+    let sql = "SELECT rpc_id, rpc_digest, request_id, opened_at_ms, false FROM commands WHERE session_id = $1
+         UNION ALL SELECT rpc_id, rpc_digest, request_id, opened_at_ms,
+             EXISTS (SELECT 1 FROM approvals WHERE approvals.owner = open_commands.owner
                  AND approvals.request_id = open_commands.request_id AND parks
                  AND state NOT IN ('applied', 'failed'))
+             FROM open_commands WHERE session_id = $1
+         UNION ALL SELECT rpc_id, rpc_digest, NULL, opened_at_ms, false FROM asked_acts WHERE session_id = $1
          ORDER BY opened_at_ms DESC, request_id DESC LIMIT $2";
     let mut requests = link.all(sql, &[&id.as_str(), &bound(limits::REQUESTS_REMEMBERED)], |row| {
         let digest: &[u8] = row.try_get(1)?;
         Ok(KeptRequest {
             rpc_id: row.try_get(0)?,
             digest: bytes(digest, 1)?,
-            command: RequestId::trusted(row.try_get::<_, String>(2)?),
+            command: row.try_get::<_, Option<String>>(2)?.map(RequestId::trusted),
+            waits: row.try_get(4)?,
         })
     })?;
     requests.reverse();

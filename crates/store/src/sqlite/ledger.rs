@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use countersign_gateway::audit::chain::{Columns, Hash, link};
 use countersign_gateway::audit::event::Draft;
 use countersign_gateway::audit::{CloseCommand, OpenCommand};
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::{CredentialId, RequestId};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::site::Site;
@@ -59,6 +61,7 @@ const OPENED_AS: &str = "SELECT digest, session_id, rpc_id, rpc_digest FROM open
 const CLOSE_COMMAND: &str = "INSERT INTO commands (owner, request_id, digest, correlation_id, opened_at_ms,
          closed_at_ms, result, stdout, stderr, session_id, rpc_id, rpc_digest)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT DO NOTHING";
+const WANT_END: &str = "UPDATE open_commands SET end_wanted = 1 WHERE owner = ?1 AND request_id = ?2";
 const NO_LONGER_OPEN: &str = "DELETE FROM open_commands WHERE owner = ?1 AND request_id = ?2";
 const IS_WRITTEN: &str = "SELECT 1 FROM flow_events WHERE correlation_id = ?1 AND event_id = ?2";
 const FIND_EVENT: &str = "SELECT seq FROM flow_events
@@ -82,6 +85,10 @@ impl<'c> Ledger<'c> {
             connection,
             signed: Vec::new(),
         }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.site.options.clock.now()
     }
 
     /// Who writes here.
@@ -245,6 +252,13 @@ impl<'c> Ledger<'c> {
             rpc_digest,
         ])?;
         Ok(rows == 1)
+    }
+
+    /// The process that works on a command looks for this.
+    pub(super) fn want_end(&self, owner: &CredentialId, request_id: &RequestId) -> rusqlite::Result<()> {
+        self.statement(WANT_END)?
+            .execute([owner.as_str(), request_id.as_str()])?;
+        Ok(())
     }
 
     /// False when the command had ended before: the first end stands. One of other content changes nothing

@@ -46,6 +46,7 @@ use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use countersign_gateway::audit::outcome::StoredAct;
 use countersign_gateway::audit::{Change, Committed, Pending, Record, RecordError, StoredCommand};
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::ids::{CredentialId, RequestId, SessionId};
@@ -59,7 +60,7 @@ use readers::Readers;
 use site::{OpenError, Site};
 use writer::{Job, Message};
 
-use crate::key::GuardedKeyError;
+use crate::key::{GuardedKeyError, Key};
 
 /// The one chain of a SQLite record.
 pub const CHAIN: &str = "main";
@@ -147,6 +148,11 @@ impl SqliteStore {
     /// A secret for one purpose, the same in every process of this state directory.
     pub fn derived_key(&self, purpose: &str) -> [u8; 32] {
         self.site.key.derived(purpose)
+    }
+
+    /// The same for what clients carry, also to the nodes of a database that this record moves to.
+    pub fn shared_key(&self, purpose: &str) -> [u8; 32] {
+        Key::from_seed(&self.site.key.shared_seed()).derived(purpose)
     }
 
     /// The same for what must never be read from the record itself.
@@ -248,6 +254,20 @@ impl Record for SqliteStore {
     ) -> Pending<Result<Option<StoredCommand>, RecordError>> {
         let (owner, request_id) = (owner.clone(), request_id.clone());
         self.read(move |readers| readers.command(&owner, &request_id))
+    }
+
+    fn act(&self, owner: &CredentialId, request_id: &RequestId) -> Pending<Result<Option<StoredAct>, RecordError>> {
+        let (owner, request_id) = (owner.clone(), request_id.clone());
+        self.read(move |readers| readers.act(&owner, &request_id))
+    }
+
+    fn is_end_wanted(&self, owner: &CredentialId, request_id: &RequestId) -> Pending<Result<bool, RecordError>> {
+        let (owner, request_id) = (owner.clone(), request_id.clone());
+        self.read(move |readers| {
+            let sql = "SELECT end_wanted FROM open_commands WHERE owner = ?1 AND request_id = ?2";
+            let found = readers.first(sql, [owner.as_str(), request_id.as_str()], |row| row.get(0))?;
+            Ok(found.unwrap_or(false))
+        })
     }
 
     fn session(&self, id: &SessionId) -> Pending<Result<Option<KeptSession>, RecordError>> {

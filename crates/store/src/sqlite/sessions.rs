@@ -207,23 +207,25 @@ impl Readers {
     }
 }
 
-/// The last requests of a session that became commands, oldest first. Without those that wait for an answer:
-/// sent again they are to go on, not to be told what they were told before.
+/// The last requests of a session that acted, oldest first.
 fn requests(connection: &Connection, id: &SessionId) -> rusqlite::Result<Vec<KeptRequest>> {
     let mut requests = connection
         .prepare(
-            "SELECT rpc_id, rpc_digest, request_id, opened_at_ms FROM commands WHERE session_id = ?1
-             UNION ALL SELECT rpc_id, rpc_digest, request_id, opened_at_ms FROM open_commands WHERE session_id = ?1
-                 AND NOT EXISTS (SELECT 1 FROM approvals WHERE approvals.owner = open_commands.owner
+            "SELECT rpc_id, rpc_digest, request_id, opened_at_ms, 0 FROM commands WHERE session_id = ?1
+             UNION ALL SELECT rpc_id, rpc_digest, request_id, opened_at_ms,
+                 EXISTS (SELECT 1 FROM approvals WHERE approvals.owner = open_commands.owner
                      AND approvals.request_id = open_commands.request_id AND parks = 1
                      AND state NOT IN ('applied', 'failed'))
+                 FROM open_commands WHERE session_id = ?1
+             UNION ALL SELECT rpc_id, rpc_digest, NULL, opened_at_ms, 0 FROM asked_acts WHERE session_id = ?1
              ORDER BY opened_at_ms DESC, request_id DESC LIMIT ?2",
         )?
         .query_map(params![id.as_str(), bound(limits::REQUESTS_REMEMBERED)], |row| {
             Ok(KeptRequest {
                 rpc_id: row.get(0)?,
                 digest: row.get(1)?,
-                command: RequestId::trusted(row.get::<_, String>(2)?),
+                command: row.get::<_, Option<String>>(2)?.map(RequestId::trusted),
+                waits: row.get(4)?,
             })
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;

@@ -21,7 +21,7 @@ use super::ledger::{Ledger, Turn};
 use super::readers::Readers;
 use super::{SqliteStore, runs};
 use crate::process::Process;
-use crate::rows::tokens::{self, DIGEST, HOLDER, InForce, SELECT, event, is_in_force, recognise, token};
+use crate::rows::tokens::{self, DIGEST, HOLDER, InForce, SELECT, any_of_job, event, is_in_force, recognise, token};
 use crate::witness::Witness;
 use crate::{Trouble, random, run_token};
 
@@ -108,7 +108,7 @@ impl SqliteStore {
         if run.has_ended() {
             return Err(TokenError::RunEnded(run.id));
         }
-        let key = self.derived_key(run_token::PURPOSE);
+        let key = self.shared_key(run_token::PURPOSE);
         let made = run_token::make(&key, &run, name, (self.site.options.clock.now(), lives), ids);
         self.keep_token(name, made, by, ids)
     }
@@ -207,7 +207,7 @@ impl SqliteStore {
     pub fn credentials(&self) -> Tokens {
         Tokens {
             readers: Arc::clone(&self.readers),
-            key: self.derived_key(run_token::PURPOSE),
+            key: self.shared_key(run_token::PURPOSE),
             clock: self.site.options.clock.clone(),
             changed: Arc::clone(&self.tokens_changed),
             seen: Mutex::new(Seen {
@@ -349,6 +349,10 @@ impl Credentials for Tokens {
 
     fn is_in_force(&self, id: &CredentialId) -> bool {
         is_in_force(&self.seen(LOOK_EVERY).in_force, id, self.clock.now())
+    }
+
+    fn any_of_job(&self) -> bool {
+        any_of_job(&self.seen(LOOK_EVERY).in_force)
     }
 }
 

@@ -11,6 +11,7 @@ use crate::on_sqlite::bench::Bench;
 
 /// Takes everything back that came with later steps, which leaves a database of the first.
 const WITHOUT_LATER_STEPS: &str = "
+    DROP TABLE asked_acts;
     DROP TABLE delegated_executions;
     DROP TABLE open_acts;
     DROP TABLE secret_syncs;
@@ -39,6 +40,7 @@ const WITHOUT_LATER_STEPS: &str = "
     ALTER TABLE open_commands DROP COLUMN session_id;
     ALTER TABLE open_commands DROP COLUMN rpc_id;
     ALTER TABLE open_commands DROP COLUMN rpc_digest;
+    ALTER TABLE open_commands DROP COLUMN end_wanted;
     PRAGMA user_version = 1;";
 
 /// What a database is made of, in a form that compares.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use countersign_gateway::audit::Record as _;
 use countersign_gateway::ids::RequestId;
@@ -93,6 +94,10 @@ const ROWS: &[(&str, &str)] = &[
         "INSERT INTO open_acts VALUES ('act1', 'c', 'agent', 'local', 't', NULL, NULL, NULL, '[]', 1, 'boot/1/1')",
     ),
     (
+        "asked_acts",
+        "INSERT INTO asked_acts VALUES ('local', 'r1', 'act0', 's1', '1', x'0001', 1, 2, '{}')",
+    ),
+    (
         "project_databases",
         "INSERT INTO project_databases VALUES ('db1', 'p', 'dev', 'owned', 'm', 1, 'act', 'c', 1, 1)",
     ),
@@ -103,7 +108,7 @@ const ROWS: &[(&str, &str)] = &[
     ),
     (
         "delegated_executions",
-        "INSERT INTO delegated_executions VALUES ('x1', 1, 'c', 'local', 'b', 't', 1, 2, NULL, NULL, NULL, 0)",
+        "INSERT INTO delegated_executions VALUES ('x1', 1, 'c', 'local', 'b', 't', 1, 2, NULL, NULL, NULL, 0, x'00ff')",
     ),
 ];
 
@@ -194,6 +199,32 @@ fn a_moved_record_is_whole_and_its_chain_goes_on() {
     let report = verify(&store).unwrap();
     assert_eq!((report.chain.as_str(), report.others.len()), ("main", 0));
     assert!(report.last_seq > last + 1, "{report:?}");
+}
+
+#[test]
+fn what_was_signed_before_a_move_counts_after_it_on_every_node() {
+    let Some(cluster) = cluster() else { return };
+    let database = cluster.database();
+    let bench = source();
+    let in_file = bench.open();
+    let name = TokenName::parse("agent-of-run1").unwrap();
+    let made = in_file
+        .create_run_token(&name, "run1", Duration::from_secs(3_600), agent(), &bench.ids)
+        .unwrap();
+    let sealed = in_file.shared_key("what clients carry");
+    drop(in_file);
+    // A database that a node looked at before has a secret of its own already.
+    db::migrate(bench.path(), Some(&database.socket_url)).unwrap();
+    let own = "INSERT INTO shared_secret (is_only, secret) VALUES (true, decode(repeat('ab', 32), 'hex'))";
+    cluster.run(&database, own).unwrap();
+    copy(bench.path(), &database).unwrap();
+    let other = tempfile::tempdir().unwrap();
+    for state in [bench.path(), other.path()] {
+        let store = open_in(state, &database);
+        let caller = store.credentials().authenticate(&made.token).expect("it is in force");
+        assert_eq!(caller.run.as_deref(), Some("run1"));
+        assert_eq!(store.shared_key("what clients carry"), sealed);
+    }
 }
 
 #[test]

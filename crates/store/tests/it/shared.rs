@@ -110,6 +110,25 @@ fn of_nodes_that_want_a_lease_at_once_one_has_it() {
 }
 
 #[test]
+fn a_lease_of_a_process_that_is_gone_is_free_to_its_own_node_at_once_and_to_others_when_it_is_over() {
+    let Some((bench, _other, [own, other])) = nodes() else {
+        return;
+    };
+    take(&own, "one", noon()).unwrap();
+    assert!(take(&own, "two", noon()).is_err(), "its process lives");
+    // The node was killed and has come back: the same state directory, another process.
+    bench
+        .run("UPDATE leases SET holder = regexp_replace(holder, '/.* ', '/another-boot/1/1 ')")
+        .unwrap();
+    assert!(take(&other, "three", noon()).is_err(), "who is silent may be at it");
+    take(&own, "two", noon()).unwrap();
+    assert!(take(&other, "three", noon()).is_err());
+    bench.run("UPDATE leases SET until_ms = 1").unwrap();
+    take(&other, "three", noon()).unwrap();
+    assert!(take(&own, "two", noon()).is_err());
+}
+
+#[test]
 fn a_node_whose_clock_is_wrong_takes_no_lease_away_and_has_none_for_longer() {
     let Some(bench) = Some(Bench::new()).filter(|bench| bench.postgres().is_some()) else {
         return;

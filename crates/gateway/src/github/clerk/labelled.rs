@@ -2,14 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use super::{Clerk, Outcome, Undone, ended, unserved};
-use crate::audit::event::{Actor, ActorType, EventType};
+use super::{Clerk, Outcome, Undone, ended, person, unserved};
+use crate::audit::event::EventType;
 use crate::audit::payload::{Object, Payload};
 use crate::audit::{Change, RecordError};
 use crate::github::delivery::{Delivery, DeliveryState, LabelTask};
 use crate::github::labels::LabelChange;
 use crate::github::resolver::{self, ResolvedProfile};
-use crate::github::vocabulary::{DISCUSSION, NEED_INPUT, NEED_REVIEWER, Trigger, TwoOfAGroup};
+use crate::github::vocabulary::{NEED_INPUT, NEED_REVIEWER, Trigger, TwoOfAGroup};
 use crate::github::{IssueRef, Trouble};
 use crate::run::keeping::RunChange;
 use crate::run::lifecycle::{RunStep, TriggerKind, recorded_as};
@@ -111,10 +111,7 @@ impl Clerk {
             .last_run
             .map_or(Vec::new(), |run| run.labels.iter().cloned().collect());
         let resolved = resolver::profile(setting.issue_labels, setting.pull_request_labels, &last);
-        let by = Actor {
-            kind: ActorType::Human,
-            id: format!("github:{}", setting.sender),
-        };
+        let by = person(setting.sender);
         let order = RunOrder {
             project: profile.project.clone(),
             repository: Some(repository.to_owned()),
@@ -173,7 +170,7 @@ impl Clerk {
             .optional_text("namespace", profile.namespace.as_deref())
             .optional_text("model", resolved.labels.model.as_deref())
             .optional_text("reasoning_effort", resolved.labels.reasoning.as_deref())
-            .optional_text("mode", run.labels.contains(DISCUSSION).then_some("discussion"))
+            .optional_text("mode", run.is_talk().then_some("discussion"))
             .part("sources", &Payload::from(&sources))
             .text("delivery_id", delivery);
         self.event(&run.correlation_id, EventType::RunProfileResolved, payload)

@@ -12,7 +12,7 @@ use crate::approval::ClearedAct;
 use crate::audit::act::EXECUTOR;
 use crate::audit::{Pending, chain};
 use crate::delegation::desk::{DelegationDesk, Sent};
-use crate::delegation::{Delegation, Order};
+use crate::delegation::{Confided, Delegation, Order};
 use crate::error::{ErrorCode, Refusal};
 use crate::ids::{CorrelationId, CredentialId, DelegationId};
 use crate::tools::acts::{Act, Asked};
@@ -237,6 +237,7 @@ pub struct HttpAct {
     method: Method,
     spec: Value,
     patience: Duration,
+    confided: Confided,
 }
 
 impl HttpAct {
@@ -257,18 +258,20 @@ impl HttpAct {
             headers.push((name.clone(), value));
         }
         let seen = Seen::of(tool, http, &arguments)?;
+        let id = desk.fresh();
         let bound = match seen.secrets.is_empty() {
             true => Value::Object(arguments.clone()),
             false => json!({"seen": seen.arguments, "keyed": desk.keyed(&Value::Object(arguments.clone()))}),
         };
         Ok(Self {
+            confided: desk.confiding(&id, &seen.secrets)?,
+            id,
             seen,
             bound,
             url: http.url.fill(&arguments)?,
             spec: http.spec.fill(&arguments),
             tool: tool.clone(),
             desk: desk.clone(),
-            id: desk.fresh(),
             owner: asked.caller.credential.clone(),
             headers,
             answers_later: http.answers_later,
@@ -349,6 +352,7 @@ impl Act for HttpAct {
             deadline: now.after(self.tool.timeout),
             end: None,
             told: false,
+            confided: self.confided.clone(),
         })
     }
 
@@ -360,6 +364,26 @@ impl Act for HttpAct {
                 Ok(Some(id)) => desk.told(&tool, &id, patience).await.map(Some),
                 // Nobody is asked about what could not begin.
                 Ok(None) => tool.usage.has_room(tool.name(), desk.clock().now()).map(|()| None),
+                Err(error) => Err(Refusal::new(ErrorCode::AuditUnavailable, error.to_string())),
+            }
+        })
+    }
+
+    fn resume(&self, came_to: Result<Map<String, Value>, Refusal>) -> Pending<Result<Map<String, Value>, Refusal>> {
+        let (desk, tool, patience) = (self.desk.clone(), self.tool.clone(), self.patience);
+        let (owner, binding, answers_later) = (self.owner.clone(), self.binding(&self.owner), self.answers_later);
+        Box::pin(async move {
+            let promised = match &came_to {
+                Ok(answered) => desk.promised(answered).await,
+                // This server stopped, and the service may answer all the same.
+                Err(refusal) if refusal.code == ErrorCode::Abandoned && answers_later => {
+                    desk.before(&owner, &binding).await
+                }
+                Err(_) => Ok(None),
+            };
+            match promised {
+                Ok(Some(id)) => desk.told(&tool, &id, patience).await,
+                Ok(None) => came_to,
                 Err(error) => Err(Refusal::new(ErrorCode::AuditUnavailable, error.to_string())),
             }
         })

@@ -154,6 +154,7 @@ pub fn copy(
         source: &source,
         link: &link,
         plan: Plan::make(&source, &link, &names)?,
+        shared: key.shared_seed(),
         progress,
     };
     let was_there = is_there(&link, head, key.public())?;
@@ -205,6 +206,8 @@ struct Work<'a> {
     source: &'a Source,
     link: &'a Link,
     plan: Plan,
+    /// What clients carry was signed with secrets made of this.
+    shared: [u8; 32],
     progress: &'a dyn Fn(CopyProgress),
 }
 
@@ -219,6 +222,12 @@ impl Work<'_> {
                 return Err(CopyError::Differs { table: table.table });
             }
         }
+        // Nothing in an empty database was signed with the one that it may have.
+        self.link.execute(
+            "INSERT INTO shared_secret (is_only, secret) VALUES (true, $1)
+             ON CONFLICT (is_only) DO UPDATE SET secret = excluded.secret",
+            &[&self.shared.as_slice()],
+        )?;
         // Before the commit: a server that starts between the two would make itself another name.
         node::name_it(directory, CHAIN)?;
         self.link.batch("COMMIT").map_err(|error| {

@@ -337,32 +337,86 @@ fn lists_are_by_owner_and_status_and_what_waits_is_in_order() {
     assert_eq!(names(&block_on(store.waiting(until, 9)).unwrap()), ["b", "c"]);
 }
 
-#[test]
-fn a_conversation_that_is_still_served_has_no_second_writer() {
-    let bench = Bench::new();
-    let store = bench.open();
+/// A session whose first job has ended while its agent is not stopped yet, and whose next job waits.
+fn served(bench: &Bench, store: &Store) -> GoneProcess {
     let first = job("j1", "local");
-    start(&bench, &store, &first);
+    start(bench, store, &first);
     let mark = ProcessMark {
         pid: 7,
         started: 99,
         socket: None,
     };
-    let running = step(&bench, &store, &first, JobStep::Start).unwrap();
+    let running = step(bench, store, &first, JobStep::Start).unwrap();
     let mut change = JobChange::over(running.version, running.changed(noon()));
     change.process = Some(mark.clone());
     let served = change.job.clone();
-    commit(&store, with(&bench, EventType::JobProcessStarted, change)).unwrap();
-    step(&bench, &store, &served, JobStep::Complete).unwrap();
-    // The next job of the same session, while the agent is being stopped.
+    commit(store, with(bench, EventType::JobProcessStarted, change)).unwrap();
+    step(bench, store, &served, JobStep::Complete).unwrap();
     let mut next = job("j2", "local");
     next.session_id = first.session_id.clone();
-    commit(&store, with(&bench, EventType::JobCreated, JobChange::new(next))).unwrap();
-    assert!(block_on(store.waiting(noon(), 9)).unwrap().is_empty());
-    let gone = GoneProcess {
+    commit(store, with(bench, EventType::JobCreated, JobChange::new(next))).unwrap();
+    GoneProcess {
         mark,
         session: first.session_id,
+    }
+}
+
+#[test]
+fn what_a_silent_node_had_at_work_stands_in_nobodys_way() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let gone = served(&bench, &store);
+    let waits = || {
+        let waiting = block_on(store.waiting(noon(), 9)).unwrap();
+        !names(&waiting).is_empty()
     };
+    assert!(!waits(), "its agent is known to run");
+    if bench.postgres().is_some() {
+        let other = "UPDATE agent_processes SET node = 'other';
+             INSERT INTO processes (process, node, seen_at) VALUES ('other/boot/1/1', 'other', clock_timestamp())";
+        for (what, statement, expected) in [
+            ("a node that gives signs of life", other, false),
+            (
+                "one that is silent, but not for long enough",
+                "UPDATE processes SET seen_at = clock_timestamp() - interval '10 seconds' WHERE node = 'other'",
+                false,
+            ),
+            (
+                "one that is taken for dead",
+                "UPDATE processes SET seen_at = clock_timestamp() - interval '30 seconds' WHERE node = 'other'",
+                true,
+            ),
+            (
+                "one that has another process",
+                "INSERT INTO processes (process, node, seen_at) VALUES ('other/boot/2/2', 'other', clock_timestamp())",
+                false,
+            ),
+            (
+                "one that nothing is known of",
+                "DELETE FROM processes WHERE node = 'other'",
+                true,
+            ),
+        ] {
+            bench.run(statement).unwrap();
+            assert_eq!(waits(), expected, "{what}");
+        }
+        return;
+    }
+    // Whoever shares a file is on this machine, where nobody is taken for dead who is not.
+    let change = Change {
+        gone: vec![gone],
+        ..Change::default()
+    };
+    commit(&store, change).unwrap();
+    assert!(waits());
+}
+
+#[test]
+fn a_conversation_that_is_still_served_has_no_second_writer() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let gone = served(&bench, &store);
+    assert!(block_on(store.waiting(noon(), 9)).unwrap().is_empty());
     let change = Change {
         gone: vec![gone],
         ..Change::default()
