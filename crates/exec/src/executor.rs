@@ -106,7 +106,7 @@ impl Inner {
         let mut attempts = 0;
         loop {
             let Prepared { mut keeper, pipes } = prepared;
-            let layers = profile::layers(&keeper.report.layers);
+            let layers = keeper.layers.clone();
             let Followed { how, reply, emptied } =
                 running::follow(&mut keeper.line, pipes, &self.spare, &plan, live).await;
             attempts += 1;

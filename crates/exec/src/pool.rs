@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use countersign_gateway::policy::effective::Layer;
 use countersign_sandbox::{Identity, Profile, Zygote, ZygoteError, directory};
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
@@ -21,6 +22,7 @@ use tokio::net::unix::pipe;
 
 use crate::emptying::empty;
 use crate::homes::Inhabited;
+use crate::profile;
 use crate::running::Emptied;
 
 /// Keepers that wait for work, over all profiles.
@@ -54,6 +56,8 @@ pub(crate) enum StartError {
 pub(crate) struct Keeper {
     pub(crate) line: Line,
     pub(crate) report: countersign_sandbox::KeeperReport,
+    /// The layers of the report, in the gateway's words.
+    pub(crate) layers: Vec<Layer>,
     pub(crate) home: PathBuf,
     pub(crate) tmp: PathBuf,
     /// The same, opened: after each call it is looked into.
@@ -135,11 +139,11 @@ impl Pool {
     /// the streams of the last call are closed.
     pub(crate) fn give_back_soon(self: &Arc<Self>, keeper: Keeper, emptied: Option<Emptied>) {
         let pool = self.clone();
-        let another_waits = self
-            .idle()
-            .get(&keeper.profile)
-            .is_some_and(|idle| !idle.keepers.is_empty());
         tokio::spawn(async move {
+            let another_waits = pool
+                .idle()
+                .get(&keeper.profile)
+                .is_some_and(|idle| !idle.keepers.is_empty());
             if another_waits {
                 tokio::time::sleep(REST).await;
             } else {
@@ -218,6 +222,7 @@ impl Pool {
         let handle = self.zygote.keeper(&complete).map_err(StartError::Keeper)?;
         Ok(Keeper {
             line: Line::new(handle.socket).map_err(StartError::Socket)?,
+            layers: profile::layers(&handle.report.layers),
             report: handle.report,
             _inhabited: inhabited,
             home,
