@@ -49,6 +49,11 @@ pub trait Service: Send + Sync + 'static {
     /// connection, or this server, was replaced, or that polls. Waits for its end no longer than `patience`.
     fn recall(&self, caller: Caller, command: RequestId, patience: Duration) -> Pending<Result<Answer, Refusal>>;
 
+    /// Ends a command of this caller, in whichever process it runs. Resolves when it has ended, or soon will.
+    fn cancel_command(&self, _caller: Caller, _command: RequestId) -> Pending<()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// Writes down a message that was refused before it could become a call. Resolves when that is
     /// durable, or has failed: a refusal is answered either way.
     fn refused(&self, envelope: RefusedEnvelope) -> Pending<()>;

@@ -328,8 +328,11 @@ impl Gateway {
             }
             turns = self.turns_for(&request) => turns,
         };
-        let plan = (in_force.policy.approval.mode == Mode::OnFailure).then(|| cleared.plan().clone());
-        let mut ended = self.run(&admitted, cleared, &mut trace, opening, approval, &live).await;
+        let asks_again =
+            in_force.policy.approval.mode == Mode::OnFailure && !in_force.policy.context(admitted.caller()).is_talk();
+        let plan = asks_again.then(|| cleared.plan().clone());
+        let run = self.run(&admitted, cleared, &mut trace, opening, approval, &live);
+        let mut ended = self.heeding(&admitted, &live, run).await;
         if let How::NotRecorded(RecordError::ApprovalMoved | RecordError::RequestIdTaken(_)) = ended.how {
             return self.follow_elsewhere(&admitted, &live).await;
         }
@@ -346,7 +349,8 @@ impl Gateway {
             if let Settled::Cleared(cleared, approval) = self.ask(&admitted, &mut trace, question, asking, &live).await
             {
                 live.restart();
-                ended = self.run(&admitted, cleared, &mut trace, None, approval, &live).await;
+                let run = self.run(&admitted, cleared, &mut trace, None, approval, &live);
+                ended = self.heeding(&admitted, &live, run).await;
             }
         }
         self.close(&admitted, trace, &audit, &live, ended).await;
@@ -543,6 +547,15 @@ impl Service for Arc<Gateway> {
         Box::pin(async move {
             let admitted = session::admit(caller)?;
             Ok(Gateway::recall(&gateway, &admitted, command, patience).await)
+        })
+    }
+
+    fn cancel_command(&self, caller: Caller, command: RequestId) -> Pending<()> {
+        let gateway = self.clone();
+        Box::pin(async move {
+            if let Ok(admitted) = session::admit(caller) {
+                Gateway::cancel_one(&gateway, &admitted, &command).await;
+            }
         })
     }
 

@@ -37,6 +37,9 @@ pub struct Confinement {
     pub identity: Option<Identity>,
     /// Not to be seen by it. All paths are absolute and canonical; a missing one needs no cover.
     pub hidden: Vec<PathBuf>,
+    /// Not to be written to by it, absolute and canonical as well. Only mounts can do that; where none can be made it is
+    /// not started.
+    pub read_only: Vec<PathBuf>,
     /// Names its cgroup: letters, digits, `-` and `_`.
     pub mark: String,
 }
@@ -65,6 +68,12 @@ pub enum AgentError {
         path.display()
     )]
     Exposed { path: PathBuf, reason: String },
+    #[error(
+        "the agent could write to `{}`: no mount namespace can be had ({reason}); allow unprivileged user namespaces, \
+         or run the server as root",
+        path.display()
+    )]
+    Writable { path: PathBuf, reason: String },
     #[error("cannot prepare the agent's confinement")]
     Prepare(#[source] io::Error),
 }
@@ -81,6 +90,7 @@ enum Step {
     User,
     Privileges,
     Landlock,
+    Directory,
 }
 
 /// A command that will confine itself. Kept until it was spawned.
@@ -104,7 +114,8 @@ pub fn prepare(command: &mut Command, confinement: &Confinement) -> Result<Prepa
     if confinement.mark.is_empty() || !confinement.mark.bytes().all(is_plain) {
         return Err(AgentError::Mark(confinement.mark.clone()));
     }
-    if let Some(path) = confinement.hidden.iter().find(|path| !path.is_absolute()) {
+    let mut named = confinement.hidden.iter().chain(&confinement.read_only);
+    if let Some(path) = named.find(|path| !path.is_absolute()) {
         return Err(AgentError::RelativePath(path.clone()));
     }
     let hidden: Vec<PathBuf> = confinement
@@ -113,7 +124,7 @@ pub fn prepare(command: &mut Command, confinement: &Confinement) -> Result<Prepa
         .filter(|path| path.exists())
         .cloned()
         .collect();
-    let plan = cover::plan(hidden, identity.is_some())?;
+    let plan = cover::plan(hidden, confinement.read_only.clone(), identity.is_some())?;
     arrange(command, &confinement.mark, identity, plan)
 }
 
@@ -141,6 +152,7 @@ fn arrange(
         None => crate::landlock::own_signals_only().map_err(AgentError::Prepare)?,
     };
     let child = Child {
+        directory: command.get_current_dir().map(Path::to_owned),
         signals,
         identity,
         entries,
@@ -175,6 +187,7 @@ impl Prepared {
                 6 => "changing the user",
                 7 => "giving up privileges",
                 8 => "restricting itself by landlock",
+                9 => "going back to its directory",
                 _ => "starting it",
             },
             Ok(_) | Err(_) => "starting it",
@@ -242,6 +255,8 @@ fn leaf_members(leaf: &Path) -> Vec<i32> {
 
 /// What the child needs between fork and execution; all of it was made before.
 struct Child {
+    /// Where it works. It is there before anything is covered, and goes there anew by its path.
+    directory: Option<PathBuf>,
     /// What keeps its signals to itself, where that can be had.
     signals: Option<OwnedFd>,
     identity: Option<Identity>,
@@ -259,6 +274,10 @@ impl Child {
         if let Some(spaces) = self.plan.namespaces() {
             self.step(Step::Namespace, spaces.enter())?;
             self.step(Step::Cover, self.plan.mount())?;
+            // From below a cover everything beside could be read that the cover hides.
+            if let Some(directory) = &self.directory {
+                self.step(Step::Directory, std::env::set_current_dir(directory))?;
+            }
         }
         if let Some(identity) = &self.identity {
             self.step(Step::Groups, sys::set_groups(identity.gid, &identity.groups))?;
@@ -294,6 +313,7 @@ mod tests {
                 groups: Vec::new(),
             }),
             hidden: Vec::new(),
+            read_only: Vec::new(),
             mark: mark.to_owned(),
         };
         for mark in ["", "..", "a/b", "a b"] {
@@ -338,6 +358,7 @@ mod tests {
                 groups: Vec::new(),
             }),
             hidden: Vec::new(),
+            read_only: Vec::new(),
             mark: "a".to_owned(),
         };
         assert!(matches!(

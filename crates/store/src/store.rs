@@ -204,6 +204,7 @@ handed_on! {
     fn commit_alone(&self, change: Change) -> Answer<Committed>;
     fn command(&self, owner: &CredentialId, request_id: &RequestId) -> Answer<Option<StoredCommand>>;
     fn act(&self, owner: &CredentialId, request_id: &RequestId) -> Answer<Option<StoredAct>>;
+    fn is_end_wanted(&self, owner: &CredentialId, request_id: &RequestId) -> Answer<bool>;
     fn session(&self, id: &SessionId) -> Answer<Option<KeptSession>>;
     fn sessions(&self, state: Option<SessionState>, limit: usize) -> Answer<Vec<Session>>;
     fn ended_sessions(&self, among: Vec<SessionId>) -> Answer<Vec<SessionId>>;

@@ -34,6 +34,7 @@ pub(super) struct Key {
     caller: String,
     cwd: PathBuf,
     sandbox: SandboxMode,
+    keeps_still: bool,
     environment: BTreeMap<String, String>,
 }
 
@@ -43,6 +44,7 @@ impl Key {
             caller: terms.caller.clone(),
             cwd: terms.cwd.clone(),
             sandbox: terms.sandbox,
+            keeps_still: terms.keeps_still,
             environment: terms.environment.clone(),
         }
     }
@@ -204,6 +206,7 @@ impl Servers {
             environment,
             mark: name.clone(),
             streams: Streams::Detached { errors: place.errors() },
+            still: process::still(terms),
         })?;
         Ok(Server {
             mark: ProcessMark {

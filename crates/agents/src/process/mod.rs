@@ -19,7 +19,7 @@ pub use tree::MARK;
 
 pub(crate) use caller::user_of;
 pub(crate) use ladder::{end, reap};
-pub(crate) use launch::{Ending, Launch, Process, Streams, with_endpoint};
+pub(crate) use launch::{Ending, Launch, Process, Streams, still, with_endpoint};
 pub(crate) use lines::{Line, Lines};
 pub(crate) use place::Place;
 pub(crate) use tree::{STARTED_FOR, Tree, started_for};

@@ -1,6 +1,7 @@
 //! GitHub and the real binary: labels that tools change, deliveries that set off runs, reviews that lead to a
 //! revise or to a question, and the one comment of each run.
 
+mod discussion;
 mod order;
 mod pulls;
 mod reviews;
@@ -18,8 +19,8 @@ use crate::bench::Bench;
 use crate::client::Server;
 use crate::outside::{Serving, until};
 
-const SHOP: &str = "octo/shop";
-const SECRET: &str = "webhook-s3cret-of-this-test";
+pub(crate) const SHOP: &str = "octo/shop";
+pub(crate) const SECRET: &str = "webhook-s3cret-of-this-test";
 const WEBHOOKS: &str = "/api/v1/webhooks/github";
 
 /// An agent that does its work at once.
@@ -31,7 +32,7 @@ fn bench(github: &GitHub) -> Bench {
 }
 
 /// The same with an agent of this key.
-fn with_agent(bench: Bench, github: &GitHub, key: &str) -> Bench {
+pub(crate) fn with_agent(bench: Bench, github: &GitHub, key: &str) -> Bench {
     let agent = bench.program("agent.sh", AGENT);
     let more = format!(
         "agents:\n  - name: {key}\n    type: exec\n    command: ['{}']\n    \

@@ -30,7 +30,7 @@ use crate::github::message::KeptMessage;
 use crate::ids::{CredentialId, EventId, RequestId, SessionId};
 use crate::job::keeping::{Beat, Filed, GoneProcess, JobChange, Note};
 use crate::lease::LeaseChange;
-use crate::run::keeping::{Link, ReviewChange, RunChange};
+use crate::run::keeping::{HeadChange, Link, ReviewChange, RunChange};
 use crate::session::lifetime::{KeptSession, Session, SessionState, Touched};
 use crate::tools::database::keeping::DatabaseChange;
 use crate::tools::secrets::keeping::SyncChange;
@@ -60,6 +60,9 @@ pub trait Record: Send + Sync + 'static {
     /// Finds what became of the act that a request of this owner asked for.
     fn act(&self, owner: &CredentialId, request_id: &RequestId) -> Pending<Result<Option<StoredAct>, RecordError>>;
 
+    /// Whether somebody asked for the end of an open command, here or in another process.
+    fn is_end_wanted(&self, owner: &CredentialId, request_id: &RequestId) -> Pending<Result<bool, RecordError>>;
+
     /// A session by its id, in whatever state, with the last requests it must know again.
     fn session(&self, id: &SessionId) -> Pending<Result<Option<KeptSession>, RecordError>>;
 
@@ -85,6 +88,9 @@ pub struct Change {
     pub open: Option<OpenCommand>,
     /// A command that has ended.
     pub close: Option<CloseCommand>,
+    /// An open command whose caller wants it ended by whichever process works on it; of one that has ended it says
+    /// nothing.
+    pub end_wanted: Option<(CredentialId, RequestId)>,
     /// A session that began or took a step.
     pub session: Option<SessionChange>,
     /// Sessions that were used. One that has ended stays as it is.
@@ -107,6 +113,7 @@ pub struct Change {
     pub delegations: Vec<DelegationChange>,
     /// Runs whose work waits for the owner's review, or no longer does.
     pub reviews: Vec<ReviewChange>,
+    pub heads: Vec<HeadChange>,
     /// What belongs together from now on; what was linked so before stays as it is.
     pub links: Vec<Link>,
     /// Leases that are taken or given back; all of them, or nothing of the change.

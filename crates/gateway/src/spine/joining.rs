@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::waiting::waits;
@@ -16,6 +17,7 @@ use crate::audit::{Change, CloseCommand, Pending, RecordError, StoredCommand};
 use crate::commands::NotEntered;
 use crate::error::{ErrorCode, Refusal};
 use crate::execution::live::Live;
+use crate::ids::{CredentialId, RequestId};
 use crate::policy::decide::Verdict;
 use crate::service::{Origin, Progress};
 use crate::session::Admitted;
@@ -24,6 +26,9 @@ use crate::tools::exec::result::CommandResult;
 
 /// How often a command that runs in another process is looked at.
 pub(super) const LOOK_EVERY: Duration = Duration::from_millis(200);
+
+/// How often a command that takes its time looks whether another process was asked to end it.
+const HEED_EVERY: Duration = Duration::from_secs(1);
 
 impl Gateway {
     /// Waits for the command that was a moment faster, and takes its result.
@@ -232,6 +237,54 @@ impl Gateway {
         }
         let stored = self.ports.record.command(owner, &stored.request_id).await?;
         Ok(stored.and_then(|stored| CommandResult::restored(&stored, None)))
+    }
+
+    /// Says that the end of a command is wanted, and waits for the process that works on it as long as a client would.
+    pub(super) async fn cancel_elsewhere(
+        &self,
+        admitted: &Admitted,
+        request_id: &RequestId,
+    ) -> Result<CommandResult, RecordError> {
+        let owner = &admitted.caller().credential;
+        let change = Change {
+            end_wanted: Some((owner.clone(), request_id.clone())),
+            ..Change::default()
+        };
+        self.ports.record.commit(change).await?;
+        let deadline = Instant::now() + self.settings.answer_within;
+        loop {
+            let stored = self.ports.record.command(owner, request_id).await?;
+            let Some(stored) = stored else {
+                return Ok(self.refused(request_id.clone(), super::looking::unknown(request_id)));
+            };
+            match CommandResult::restored(&stored, None) {
+                Some(result) => return Ok(result),
+                None if Instant::now() + LOOK_EVERY > deadline => return Ok(self.elsewhere(&stored)),
+                None => tokio::time::sleep(LOOK_EVERY).await,
+            }
+        }
+    }
+
+    /// Does the work of a command, and ends it when its caller asked another process to.
+    pub(super) async fn heeding<T>(&self, admitted: &Admitted, live: &Live, work: impl Future<Output = T>) -> T {
+        let mut work = std::pin::pin!(work);
+        tokio::select! {
+            biased;
+            done = &mut work => return done,
+            () = self.end_wanted(&admitted.caller().credential, live) => live.cancel(),
+        }
+        work.await
+    }
+
+    async fn end_wanted(&self, owner: &CredentialId, live: &Live) {
+        loop {
+            tokio::time::sleep(HEED_EVERY).await;
+            match self.ports.record.is_end_wanted(owner, &live.request_id).await {
+                Ok(true) => return,
+                Ok(false) => {}
+                Err(error) => tracing::warn!(%error, "whether a command's end is wanted cannot be read"),
+            }
+        }
     }
 
     /// How a command ends that lies open in the store and never ran; none when it is not open.

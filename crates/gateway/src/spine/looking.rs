@@ -8,12 +8,12 @@ use super::Gateway;
 use super::asking::unrecorded;
 use super::joining::{LOOK_EVERY, parks};
 use crate::approval::request::ApprovalRequest;
-use crate::audit::StoredCommand;
 use crate::audit::command::CommandAuditRecord;
 use crate::audit::event::ApprovalState;
 use crate::audit::payload::Object;
 use crate::audit::redact::Redactor;
 use crate::audit::trace::Trace;
+use crate::audit::{RecordError, StoredCommand};
 use crate::call::Step;
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::live::Live;
@@ -87,27 +87,40 @@ impl Gateway {
             Ok(request_id) => request_id,
             Err(refusal) => return self.refused(self.ports.ids.request(), refusal).answer(),
         };
+        self.cancel_one(admitted, &request_id).await.answer()
+    }
+
+    /// Ends a command and gives what it came to.
+    pub(super) async fn cancel_one(&self, admitted: &Admitted, request_id: &RequestId) -> CommandResult {
+        if let Some(live) = self.commands.find(&admitted.caller().credential, request_id) {
+            live.cancel();
+            let end = live.ended().await;
+            return CommandResult::clone(&end);
+        }
+        let cancelled = self.cancel_kept(admitted, request_id).await;
+        cancelled.unwrap_or_else(|error| self.refused(request_id.clone(), unrecorded(&error)))
+    }
+
+    /// The same for one that is not at work here: it waits in the store, or another process works on it.
+    async fn cancel_kept(&self, admitted: &Admitted, request_id: &RequestId) -> Result<CommandResult, RecordError> {
         let owner = &admitted.caller().credential;
-        if let Some(live) = self.commands.find(owner, &request_id) {
-            live.cancel();
-            return live.ended().await.answer();
-        }
-        let stored = self.ports.record.command(owner, &request_id).await;
+        let stored = self.ports.record.command(owner, request_id).await?;
         // A call just ahead of this one may have entered meanwhile.
-        if let Some(live) = self.commands.find(owner, &request_id) {
+        if let Some(live) = self.commands.find(owner, request_id) {
             live.cancel();
-            return live.ended().await.answer();
+            let end = live.ended().await;
+            return Ok(CommandResult::clone(&end));
         }
-        let result = match stored {
-            Ok(Some(stored)) => match self.cancel_stored(admitted, &stored).await {
-                Ok(Some(result)) => result,
-                Ok(None) => self.stored(admitted, &stored, None).await,
-                Err(error) => self.refused(request_id.clone(), unrecorded(&error)),
-            },
-            Ok(None) => self.refused(request_id.clone(), unknown(&request_id)),
-            Err(error) => self.refused(request_id.clone(), unrecorded(&error)),
+        let Some(stored) = stored else {
+            return Ok(self.refused(request_id.clone(), unknown(request_id)));
         };
-        result.answer()
+        if let Some(result) = self.cancel_stored(admitted, &stored).await? {
+            return Ok(result);
+        }
+        if stored.open.is_none() {
+            return Ok(self.stored(admitted, &stored, None).await);
+        }
+        self.cancel_elsewhere(admitted, request_id).await
     }
 
     /// What became of a command, for a client that asks again; waits for it like its own call would.

@@ -429,6 +429,10 @@ impl Record for Script {
         Box::pin(async move { Ok(found) })
     }
 
+    fn is_end_wanted(&self, _: &CredentialId, _: &RequestId) -> Pending<Result<bool, RecordError>> {
+        Box::pin(async { Ok(false) })
+    }
+
     fn session(&self, _: &SessionId) -> Pending<Result<Option<KeptSession>, RecordError>> {
         Box::pin(async { Ok(None) })
     }

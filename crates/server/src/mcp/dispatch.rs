@@ -117,6 +117,9 @@ impl Connection {
             let reason = params.get("reason").and_then(Value::as_str);
             tracing::debug!(?id, reason, "the client cancelled a request");
             let released = self.0.state().calls.cancel(&id);
+            if released.is_empty() {
+                self.cancel_elsewhere(&id);
+            }
             drop(released);
         }
     }
@@ -273,6 +276,25 @@ impl Connection {
         }
         let joined = state.calls.join(key, Recipient { reply, occasion });
         debug_assert!(joined.is_ok(), "the memory says running, the calls say not");
+    }
+
+    /// Ends a request that may have come to another process of this session.
+    fn cancel_elsewhere(&self, id: &Id) {
+        let Some(session) = self.0.link.session().filter(|_| self.0.link.lasts()) else {
+            return;
+        };
+        let (shared, id) = (Arc::clone(&self.0), id.to_json());
+        let found = shared.host.sessions.find(session);
+        tokio::spawn(async move {
+            let requests = match found.await {
+                Ok(kept) => kept.map_or_else(Vec::new, |kept| kept.requests),
+                Err(refusal) => return tracing::warn!(reason = refusal.message, "a request could not be cancelled"),
+            };
+            let meant = requests.into_iter().rev().find(|request| request.rpc_id == id);
+            if let Some(command) = meant.and_then(|request| request.command) {
+                shared.host.service.cancel_command(shared.caller.clone(), command).await;
+            }
+        });
     }
 
     /// The command of this session that a stream is about, from the store: it may have come to another process.

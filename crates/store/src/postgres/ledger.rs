@@ -8,6 +8,7 @@ use countersign_gateway::audit::chain::{Columns, Hash, link};
 use countersign_gateway::audit::event::Draft;
 use countersign_gateway::audit::{CloseCommand, OpenCommand};
 use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::{CredentialId, RequestId};
 
 use super::link::{CommitTrouble, Link};
 use super::site::Site;
@@ -93,6 +94,7 @@ const OPENED_AS: &str = "SELECT digest, session_id, rpc_id, rpc_digest FROM open
 const CLOSE_COMMAND: &str = "INSERT INTO commands (owner, request_id, digest, correlation_id, opened_at_ms,
          closed_at_ms, result, stdout, stderr, session_id, rpc_id, rpc_digest)
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING";
+const WANT_END: &str = "UPDATE open_commands SET end_wanted = true WHERE owner = $1 AND request_id = $2";
 const NO_LONGER_OPEN: &str = "DELETE FROM open_commands WHERE owner = $1 AND request_id = $2";
 const IS_WRITTEN: &str = "SELECT 1 FROM flow_events WHERE correlation_id = $1 AND event_id = $2";
 const FIND_EVENT: &str = "SELECT seq FROM flow_events
@@ -305,6 +307,13 @@ impl<'l> Ledger<'l> {
             return Ok(false);
         }
         Ok(true)
+    }
+
+    /// The process that works on a command looks for this.
+    pub(super) fn want_end(&self, owner: &CredentialId, request_id: &RequestId) -> Result<(), Trouble> {
+        self.link
+            .execute(WANT_END, &[&owner.as_str(), &request_id.as_str()])
+            .map(drop)
     }
 
     /// False when the command had ended before: the first end stands. One of other content changes nothing

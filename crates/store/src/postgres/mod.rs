@@ -202,6 +202,15 @@ impl Record for PgStore {
         self.read(move |readers| readers.act(&owner, &request_id))
     }
 
+    fn is_end_wanted(&self, owner: &CredentialId, request_id: &RequestId) -> Pending<Result<bool, RecordError>> {
+        let (owner, request_id) = (owner.clone(), request_id.clone());
+        self.read(move |readers| {
+            let sql = "SELECT end_wanted FROM open_commands WHERE owner = $1 AND request_id = $2";
+            let found = readers.first(sql, &[&owner.as_str(), &request_id.as_str()], |row| Ok(row.try_get(0)?))?;
+            Ok(found.unwrap_or(false))
+        })
+    }
+
     fn session(&self, id: &SessionId) -> Pending<Result<Option<KeptSession>, RecordError>> {
         let id = id.clone();
         self.read(move |readers| readers.session(&id))

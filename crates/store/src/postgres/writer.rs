@@ -447,12 +447,16 @@ fn apply_rows(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
             }));
         }
     }
+    if let Some((owner, request_id)) = &job.change.end_wanted {
+        ledger.want_end(owner, request_id)?;
+    }
     ledger.touch_sessions(&job.change.touched)?;
     ledger.write_beats(&job.change.beats)?;
     ledger.write_gone(&job.change.gone)?;
     ledger.write_filed(&job.change.filed)?;
     ledger.write_links(&job.change.links)?;
     ledger.write_reviews(&job.change.reviews)?;
+    ledger.write_heads(&job.change.heads)?;
     ledger.write_messages(&job.change.messages)?;
     for (draft, timestamp) in job.change.events.iter().zip(&job.timestamps) {
         ledger.append(draft, timestamp)?;

@@ -11,6 +11,7 @@ use countersign_gateway::audit::chain::{Columns, Hash, link};
 use countersign_gateway::audit::event::Draft;
 use countersign_gateway::audit::{CloseCommand, OpenCommand};
 use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::{CredentialId, RequestId};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::site::Site;
@@ -60,6 +61,7 @@ const OPENED_AS: &str = "SELECT digest, session_id, rpc_id, rpc_digest FROM open
 const CLOSE_COMMAND: &str = "INSERT INTO commands (owner, request_id, digest, correlation_id, opened_at_ms,
          closed_at_ms, result, stdout, stderr, session_id, rpc_id, rpc_digest)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT DO NOTHING";
+const WANT_END: &str = "UPDATE open_commands SET end_wanted = 1 WHERE owner = ?1 AND request_id = ?2";
 const NO_LONGER_OPEN: &str = "DELETE FROM open_commands WHERE owner = ?1 AND request_id = ?2";
 const IS_WRITTEN: &str = "SELECT 1 FROM flow_events WHERE correlation_id = ?1 AND event_id = ?2";
 const FIND_EVENT: &str = "SELECT seq FROM flow_events
@@ -252,6 +254,13 @@ impl<'c> Ledger<'c> {
         Ok(rows == 1)
     }
 
+    /// The process that works on a command looks for this.
+    pub(super) fn want_end(&self, owner: &CredentialId, request_id: &RequestId) -> rusqlite::Result<()> {
+        self.statement(WANT_END)?
+            .execute([owner.as_str(), request_id.as_str()])?;
+        Ok(())
+    }
+
     /// False when the command had ended before: the first end stands. One of other content changes nothing
     /// either.
     pub(super) fn close_command(&mut self, close: &CloseCommand) -> rusqlite::Result<bool> {
@@ -307,5 +316,40 @@ impl<'c> Ledger<'c> {
             .query_row(key, |row| row.get::<_, i64>(0))
             .optional()?;
         Ok(seq.map(i64::cast_unsigned))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::migrations;
+    use super::*;
+
+    #[test]
+    fn nothing_that_every_command_asks_goes_through_a_table() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrations::apply(&mut connection).unwrap();
+        let asked = [
+            HEAD,
+            MOVE_HEAD,
+            INSERT_EVENT,
+            INSERT_SPAN,
+            HAS_ENDED,
+            OPEN_COMMAND,
+            OPENED_AS,
+            CLOSE_COMMAND,
+            NO_LONGER_OPEN,
+            IS_WRITTEN,
+            FIND_EVENT,
+        ];
+        for statement in asked {
+            let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
+            let values = vec![rusqlite::types::Null; plan.parameter_count()];
+            let steps = plan.query_map(rusqlite::params_from_iter(values), |row| row.get::<_, String>(3));
+            let steps: Vec<_> = steps.unwrap().map(Result::unwrap).collect();
+            assert!(
+                steps.iter().all(|step| step.starts_with("SEARCH")),
+                "{statement}: {steps:?}"
+            );
+        }
     }
 }

@@ -40,6 +40,7 @@ const WITHOUT_LATER_STEPS: &str = "
     ALTER TABLE open_commands DROP COLUMN session_id;
     ALTER TABLE open_commands DROP COLUMN rpc_id;
     ALTER TABLE open_commands DROP COLUMN rpc_digest;
+    ALTER TABLE open_commands DROP COLUMN end_wanted;
     PRAGMA user_version = 1;";
 
 /// What a database is made of, in a form that compares.

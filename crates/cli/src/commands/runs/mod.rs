@@ -22,8 +22,7 @@ use countersign_gateway::run::manual::{ManualOrder, ManualRuns, Profiles};
 use countersign_gateway::run::profile::{Asked, Profile};
 use countersign_gateway::run::state::Run;
 use countersign_gateway::run::{map, view};
-use countersign_store::wake::Knock;
-use countersign_store::{Durability, Options, Store};
+use countersign_store::{Durability, Store};
 
 use crate::cli::{RunStart, Runs};
 use crate::commands::audit::{self, Form};
@@ -82,11 +81,11 @@ impl Window {
     }
 
     fn of(started: &Started, durability: Durability) -> anyhow::Result<Self> {
-        let options = Options::new(durability, Clock::system());
+        let options = wiring::options(&started.settings, durability);
         let directory = &started.settings.state_dir;
         let store = Arc::new(Store::open(directory, options).context("cannot open the record")?);
         let redactor = started.redactor();
-        let board = wiring::board(&store, &redactor, Arc::new(Knock::on(directory)), Vec::new());
+        let board = wiring::board(&store, &redactor, store.knock(directory), Vec::new());
         let desk = runs::desk(&store, &board, &redactor);
         Ok(Self { store, desk, board })
     }

@@ -1,6 +1,7 @@
 //! Agents of jobs that try to be somebody else: to leave their token at home and come in as anybody of this machine does, or to
 //! be started otherwise than their definition says.
 
+use std::fs;
 use std::process::Command;
 
 use serde_json::json;
@@ -68,6 +69,68 @@ fn an_agent_that_leaves_its_token_at_home_is_nobody() {
         assert!(bench.count(refused) > 0, "it is in the record");
         bench.prove();
     });
+}
+
+#[test]
+fn an_agent_does_not_work_where_it_must_not_look() {
+    let looking = r#"#!/bin/bash
+echo "{\"event\": \"TaskComplete\", \"result\": \"sees $(ls -A . .. | tr '\n' ' ')\"}"
+"#;
+    Bench::each(|bench| {
+        let agent = bench.program("agent.sh", looking);
+        let workspace = bench.path("");
+        let bench = bench.config(&format!(
+            "workspace_root: '{}'\nagents:\n  - name: mine\n    command: ['{}']\n    \
+             eventParsing: {{format: jsonl, lineDelimited: true, eventTypeField: event}}\n",
+            workspace.display(),
+            agent.display(),
+        ));
+        let web = Web::serve(&bench);
+        let session = web.session(json!({}));
+        // The state directory, what is in it, and the operator's configuration.
+        for (at, place) in ["state", "state/sessions", "config/countersign"].iter().enumerate() {
+            fs::create_dir_all(bench.path(place)).unwrap();
+            let task = json!({"agent": "mine", "prompt": "look", "cwd": bench.path(place)});
+            let refused = super::call(&web, &session, i64::try_from(at).unwrap() + 1, "start-task", task);
+            assert_eq!(refused["error_code"], "CWD_NOT_ALLOWED", "{place}: {refused}");
+        }
+        web.stop();
+    });
+}
+
+#[test]
+fn agents_that_take_every_stream_leave_those_of_people_alone() {
+    let bench = super::bench();
+    let web = Web::serve(&bench);
+    let session = web.session(json!({}));
+    let accepted = super::call(
+        &web,
+        &session,
+        1,
+        "start-task",
+        json!({"agent": "mine", "prompt": "work"}),
+    );
+    let events = format!("/api/v1/jobs/{}/events", accepted["jobId"].as_str().unwrap());
+    let follow = |path: &str, headers: &str| {
+        let mut stream = web.stream("GET", path, headers, &json!(null));
+        (stream.head(), stream)
+    };
+    let mut taken = Vec::new();
+    let refused = loop {
+        let (head, stream) = follow(&events, "");
+        if !head.contains(" 200 ") {
+            break head;
+        }
+        taken.push(stream);
+    };
+    assert!(refused.contains(" 503 ") || refused.contains(" 429 "), "{refused}");
+    let viewer = crate::rest::office::token(&bench, "viewer", "watcher");
+    let bearer = format!("Authorization: Bearer {viewer}\r\n");
+    for path in ["/api/v1/events", &events] {
+        let (head, _stream) = follow(path, &bearer);
+        assert!(head.contains(" 200 "), "{path}: {head}");
+    }
+    bench.file("go", "");
 }
 
 #[test]

@@ -74,7 +74,7 @@ struct Client<'f> {
 
 fn play(mut field: Field, seed: u64) {
     let addresses: Addresses = Mutex::new(Vec::new());
-    let operator = token(&field);
+    let operator = field.token("operator", "o");
     look_up(&field, &addresses);
     let is_over = AtomicBool::new(false);
     let sessions: Vec<String> = (0..CLIENTS)
@@ -126,12 +126,6 @@ fn dice(seed: u64, salt: u64) -> Dice {
 
 fn look_up(field: &Field, addresses: &Addresses) {
     *addresses.lock().unwrap() = (0..NODES).map(|node| Some(field.web(node).address.clone())).collect();
-}
-
-fn token(field: &Field) -> String {
-    let made = field.told(0, &["tokens", "create", "--role", "operator", "--name", "o", "--json"]);
-    let made: Value = serde_json::from_str(&made).unwrap();
-    format!("Authorization: Bearer {}\r\n", made["token"].as_str().unwrap())
 }
 
 /// One thing that goes wrong, from its beginning to its end.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::bench::{Bench, is_root};
 use crate::client::PATIENCE;
+use crate::outside::send;
 use crate::postgres::{Cluster, Database};
 use crate::web::{Web, legacy};
 
@@ -161,6 +162,21 @@ impl Field {
         self.web(node).session(json!({}))
     }
 
+    /// The header of a new token of this role.
+    #[track_caller]
+    pub(super) fn token(&self, role: &str, name: &str) -> String {
+        let made = self.told(A, &["tokens", "create", "--role", role, "--name", name, "--json"]);
+        let made: Value = serde_json::from_str(&made).unwrap();
+        let header = format!("Authorization: Bearer {}\r\n", made["token"].as_str().unwrap());
+        // A token reaches a running server within a second.
+        for web in self.nodes.iter().flatten() {
+            eventually("the token is known", || {
+                send(&web.address, "GET", "/api/v1/sessions", &header, "").0 != 401
+            });
+        }
+        header
+    }
+
     /// Calls a tool at a node and gives what it answered.
     #[track_caller]
     pub(super) fn call(&self, node: usize, session: &str, id: i64, tool: &str, arguments: Value) -> Value {
@@ -225,6 +241,8 @@ impl Drop for Field {
         }
         let jobs = "SELECT job_id, status, sub_state, version, holder, retries, error FROM jobs ORDER BY created_at_ms";
         println!("jobs:\n{}", self.cluster.run(&self.database, jobs).unwrap_or_default());
+        let runs = "SELECT run_id, status, job_id, reason FROM runs";
+        println!("runs:\n{}", self.cluster.run(&self.database, runs).unwrap_or_default());
         let open = "SELECT * FROM open_commands";
         println!("open:\n{}", self.cluster.run(&self.database, open).unwrap_or_default());
     }

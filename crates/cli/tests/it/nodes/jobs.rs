@@ -146,3 +146,25 @@ fn what_is_said_at_one_node_reaches_a_job_at_another_and_its_news_come_back() {
     }
     field.prove();
 }
+
+#[test]
+fn a_node_that_was_killed_takes_its_own_job_up_again_without_waiting_to_be_taken_for_dead() {
+    let Some(mut field) = field() else { return };
+    let job = begun_at(&mut field, "work");
+    field.kill(A);
+    let silent = "SELECT count(*) FROM processes WHERE seen_at < clock_timestamp() - interval '20 seconds'";
+    field.serve(A);
+    eventually("it is recovered", || {
+        field.events(&job).iter().any(|kind| kind == "session-recovering")
+    });
+    assert_eq!(
+        field.count(silent),
+        0,
+        "nobody was silent for long enough to be taken for dead"
+    );
+    let ended = field.until_job(&job, "the job ends", |job| job["status"] == "completed");
+    assert_eq!(ended["output"]["result"], "taken up", "{ended}");
+    began_and_ended_once(&field, &job);
+    eventually("nothing of it runs", || lives(&job).is_empty());
+    field.prove();
+}

@@ -184,12 +184,7 @@ fn a_stream_is_taken_up_by_its_own_session_and_credential_only() {
     let Some(field) = Field::of(2, Bench::configured("sh, sleep", "")) else {
         return;
     };
-    let token = |name: &str| {
-        let made = field.told(A, &["tokens", "create", "--role", "agent", "--name", name, "--json"]);
-        let made: Value = serde_json::from_str(&made).unwrap();
-        format!("Authorization: Bearer {}\r\n", made["token"].as_str().unwrap())
-    };
-    let (ana, ben) = (token("ana"), token("ben"));
+    let (ana, ben) = (field.token("agent", "ana"), field.token("agent", "ben"));
     let hello =
         json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
     let session = field.web(A).session_with(&ana, &hello);

@@ -53,6 +53,7 @@ on_every_backend! {
     a_taken_request_id_is_refused_and_writes_nothing
     a_refused_change_does_not_fail_its_neighbours
     a_command_is_found_open_and_then_closed
+    the_end_of_a_command_is_wanted_while_it_is_open
     a_refusal_opens_and_closes_at_once
     a_close_without_an_opening_is_kept
     the_first_end_of_a_command_stands
@@ -152,6 +153,26 @@ fn a_command_is_found_open_and_then_closed(fixture: &dyn Fixture) {
     assert_eq!(find().unwrap().end, Some(end));
     let stranger = countersign_gateway::ids::CredentialId::trusted("stranger");
     assert_eq!(block_on(record.command(&stranger, &id)).unwrap(), None);
+}
+
+fn the_end_of_a_command_is_wanted_while_it_is_open(fixture: &dyn Fixture) {
+    let (bench, record) = (fixture.bench(), fixture.open());
+    let is_wanted = |id: &str| block_on(record.is_end_wanted(&owner(), &RequestId::trusted(id))).unwrap();
+    let want = |id: &str| {
+        let change = Change {
+            end_wanted: Some((owner(), RequestId::trusted(id))),
+            ..Change::default()
+        };
+        block_on(record.commit(change)).unwrap();
+    };
+    for id in ["r1", "r2"] {
+        block_on(record.commit(bench.opening(id, "d"))).unwrap();
+    }
+    want("r1");
+    want("never");
+    assert_eq!(["r1", "r2", "never"].map(is_wanted), [true, false, false]);
+    block_on(record.commit(bench.closing("r1", "d", "failed"))).unwrap();
+    assert!(!is_wanted("r1"));
 }
 
 fn a_refusal_opens_and_closes_at_once(fixture: &dyn Fixture) {

@@ -68,6 +68,10 @@ impl Record for Mortal {
         self.inner.act(owner, id)
     }
 
+    fn is_end_wanted(&self, owner: &CredentialId, id: &RequestId) -> Pending<Result<bool, RecordError>> {
+        self.inner.is_end_wanted(owner, id)
+    }
+
     fn session(&self, id: &SessionId) -> Pending<Result<Option<KeptSession>, RecordError>> {
         Record::session(&*self.inner, id)
     }

@@ -583,6 +583,10 @@ impl Record for Mortal {
         self.store.act(owner, id)
     }
 
+    fn is_end_wanted(&self, owner: &CredentialId, id: &RequestId) -> Pending<Result<bool, RecordError>> {
+        self.store.is_end_wanted(owner, id)
+    }
+
     fn session(&self, id: &SessionId) -> Pending<Result<Option<KeptSession>, RecordError>> {
         Record::session(&*self.store, id)
     }
