@@ -39,7 +39,7 @@ pub struct OpenAct {
     pub systems: Vec<String>,
     pub opened_at: Timestamp,
     /// The request for which it is done once; none where nobody could send it again.
-    pub asked: Option<AskedAct>,
+    pub asked: Option<Box<AskedAct>>,
 }
 
 /// An approval as it stands while its act is done.

@@ -28,7 +28,7 @@ use crate::tools::acts::Act;
 pub(super) struct Leave {
     pub(super) tool: String,
     /// The request for which it is done once.
-    pub(super) asked: Option<AskedAct>,
+    pub(super) asked: Option<Box<AskedAct>>,
     pub(super) cleared: ClearedAct,
     /// The question that was answered with yes.
     pub(super) approval: Option<Box<ApprovalRequest>>,

@@ -20,12 +20,12 @@ type Fields = Map<String, Value>;
 
 impl Gateway {
     /// What an act of this call is known by, where its session could send it again.
-    pub(super) fn asked_act(caller: &Caller, call: &ToolCall) -> Option<AskedAct> {
-        Some(AskedAct {
+    pub(super) fn asked_act(caller: &Caller, call: &ToolCall) -> Option<Box<AskedAct>> {
+        Some(Box::new(AskedAct {
             owner: caller.credential.clone(),
             request_id: call.origin.request_id(0)?,
             asked: call.origin.asked(),
-        })
+        }))
     }
 
     /// What the same request came to before; none where it is new. Waits for whoever is still at it, as long as a

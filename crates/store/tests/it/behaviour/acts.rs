@@ -70,7 +70,7 @@ fn opening(bench: &Bench, approval: Option<&ApprovalRequest>, systems: &[&str]) 
 /// An act that a request of a session asks for.
 fn asked(bench: &Bench, request: &str) -> (OpenAct, Change) {
     let (mut act, mut change) = opening(bench, None, &[]);
-    act.asked = Some(AskedAct {
+    act.asked = Some(Box::new(AskedAct {
         owner: owner(),
         request_id: RequestId::trusted(request),
         asked: Some(Asked {
@@ -78,7 +78,7 @@ fn asked(bench: &Bench, request: &str) -> (OpenAct, Change) {
             rpc_id: "7".to_owned(),
             digest: [7; 32],
         }),
-    });
+    }));
     change.act = Some(ActChange::Open(act.clone()));
     (act, change)
 }
