@@ -45,6 +45,7 @@ impl Service for Fake {
                         structured,
                         is_error: false,
                         command: None,
+                        is_repeat: false,
                     })
                 }
                 "wait" => {
@@ -56,6 +57,7 @@ impl Service for Fake {
                     structured: json!({"status": "running"}),
                     is_error: false,
                     command: Some(RequestId::trusted("long")),
+                    is_repeat: false,
                 }),
                 _ => Err(Refusal::new(ErrorCode::UnknownTool, "there is no such tool")),
             }

@@ -18,7 +18,7 @@ use countersign_sandbox::{Body, Launch, Options, Profile, ProfileError, Reply, Z
 
 use crate::pool::{Directories, Keeper, Pool, StartError};
 use crate::runner::{ProgramRef, Script};
-use crate::running::{self, Pipes};
+use crate::running::{self, Followed, Pipes, Spare};
 use crate::{environment, identity, profile, runner};
 
 /// Runs plans through keepers.
@@ -28,6 +28,7 @@ pub struct SandboxExecutor {
 
 struct Inner {
     pool: Arc<Pool>,
+    spare: Spare,
     server_uid: u32,
 }
 
@@ -46,6 +47,7 @@ impl SandboxExecutor {
         Self {
             inner: Arc::new(Inner {
                 pool: Arc::new(Pool::new(zygote, directories)),
+                spare: Spare::default(),
                 server_uid,
             }),
         }
@@ -66,6 +68,7 @@ impl Executor for SandboxExecutor {
                 && let Ok(keeper) = inner.pool.take(profile).await
             {
                 inner.pool.give_back(keeper);
+                inner.spare.refill();
             }
         })
     }
@@ -104,11 +107,12 @@ impl Inner {
         loop {
             let Prepared { mut keeper, pipes } = prepared;
             let layers = profile::layers(&keeper.report.layers);
-            let (how, reply) = running::follow(&mut keeper.line, pipes, &plan, live).await;
+            let Followed { how, reply, emptied } =
+                running::follow(&mut keeper.line, pipes, &self.spare, &plan, live).await;
             attempts += 1;
             match reply {
                 Some(Reply::Exited(_) | Reply::LaunchFailed { .. } | Reply::Aborted) => {
-                    self.pool.give_back_soon(keeper)
+                    self.pool.give_back_soon(keeper, emptied);
                 }
                 // Made for a directory that was replaced since; nothing ran, and a new one fits.
                 Some(Reply::Stale) if attempts < STALE_RETRIES => {
@@ -145,14 +149,14 @@ impl Inner {
             if let Some(refusal) = profile::refuse_exposed(&plan.place.root, &keeper.report.exposed) {
                 return Err(refusal);
             }
-            let pipes = Pipes::new(plan.input.is_some()).map_err(|error| {
+            let pipes = self.spare.take(plan.input.is_some()).map_err(|error| {
                 Refusal::new(
                     ErrorCode::CommandExecutionFailed,
                     format!("cannot make pipes for the command: {error}"),
                 )
             })?;
             match send(&keeper, plan, &pipes) {
-                Ok(()) => return Ok(Prepared { keeper, pipes: pipes.0 }),
+                Ok(()) => return Ok(Prepared { keeper, pipes }),
                 Err(error) => last = Some(error),
             }
         }
@@ -172,7 +176,7 @@ impl Inner {
 
 struct Prepared {
     keeper: Keeper,
-    pipes: running::OurEnds,
+    pipes: Pipes,
 }
 
 fn unavailable(error: &StartError) -> Refusal {

@@ -20,6 +20,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
 use crate::homes::Inhabited;
+use crate::running::Emptied;
 
 /// Keepers that wait for work, over all profiles.
 const IDLE_MAX: usize = 16;
@@ -129,8 +130,9 @@ impl Pool {
     }
 
     /// Takes a keeper back once the call's own answer is on its way. While another waits this one is not needed
-    /// at once, and a client that asks again right away need not wait until its directory was looked through.
-    pub(crate) fn give_back_soon(self: &Arc<Self>, keeper: Keeper) {
+    /// at once, and a client that asks again right away need not wait until its directory was looked through, nor until
+    /// the streams of the last call are closed.
+    pub(crate) fn give_back_soon(self: &Arc<Self>, keeper: Keeper, emptied: Option<Emptied>) {
         let pool = self.clone();
         let another_waits = self
             .idle()
@@ -142,6 +144,7 @@ impl Pool {
             } else {
                 tokio::task::yield_now().await;
             }
+            drop(emptied);
             pool.give_back(keeper);
         });
     }

@@ -10,17 +10,13 @@ use sandbox::{Identity, Limits, Mode, Profile};
 
 /// Existing parts of the workspace that commands may read but not change: they steer programs that
 /// others run there later.
-const PROTECTED: [&str; 5] = [
-    ".git/hooks",
-    ".git/config",
-    ".git/config.worktree",
-    ".git/commondir",
-    ".countersign",
-];
+const PROTECTED: &str = ".countersign";
+/// The same in a repository.
+const PROTECTED_OF_GIT: [&str; 4] = ["hooks", "config", "config.worktree", "commondir"];
 
 /// Parts of a repository that would do the same if they came into being: `commondir` names another
 /// directory to take configuration and hooks from.
-const BARRED: [&str; 2] = [".git/hooks", ".git/commondir"];
+const BARRED_OF_GIT: [&str; 2] = ["hooks", "commondir"];
 
 /// The largest file a command may write.
 const FILE_BYTES_MAX: u64 = 16 << 30;
@@ -37,6 +33,7 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
             programs,
         } => !holds_programs(&root, programs),
     };
+    let (protected, barred) = steering(&root);
     Profile {
         mode: match plan.sandbox {
             SandboxMode::ReadOnly => Mode::ReadOnly,
@@ -48,8 +45,8 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
             Network::Allow => sandbox::Network::Allow,
         },
         identity,
-        protected: protected(&root),
-        barred: barred(&root),
+        protected,
+        barred,
         masked: plan.hidden.iter().filter(|path| path.exists()).cloned().collect(),
         roots: vec![root],
         read_paths: plan.read_paths.iter().filter(|path| path.exists()).cloned().collect(),
@@ -72,27 +69,33 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
     }
 }
 
-fn protected(root: &Path) -> Vec<PathBuf> {
-    let mut paths: Vec<_> = PROTECTED
-        .iter()
-        .map(|name| root.join(name))
+/// What is protected below a root, and what is barred from coming into being. Looked at before every command, so
+/// where there is no repository nothing in one is looked for.
+fn steering(root: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+    let mut protected: Vec<_> = Some(root.join(PROTECTED))
+        .into_iter()
         .filter(|path| path.exists())
         .collect();
-    // In a linked worktree or a submodule a file says where the repository is.
-    paths.extend(Some(root.join(".git")).filter(|path| path.is_file()));
-    paths
-}
-
-fn barred(root: &Path) -> Vec<PathBuf> {
-    // Without a configuration there is no repository yet, and making one is a command's right.
-    if !root.join(".git/config").is_file() {
-        return Vec::new();
+    let git = root.join(".git");
+    match git.metadata() {
+        Ok(found) if found.is_dir() => {
+            let parts = PROTECTED_OF_GIT.iter().map(|name| git.join(name));
+            protected.extend(parts.filter(|path| path.exists()));
+        }
+        // In a linked worktree or a submodule a file says where the repository is.
+        Ok(found) if found.is_file() => {
+            protected.push(git);
+            return (protected, Vec::new());
+        }
+        Ok(_) | Err(_) => return (protected, Vec::new()),
     }
-    BARRED
-        .iter()
-        .map(|name| root.join(name))
-        .filter(|path| path.symlink_metadata().is_err())
-        .collect()
+    // Without a configuration there is no repository yet, and making one is a command's right.
+    if !git.join("config").is_file() {
+        return (protected, Vec::new());
+    }
+    let barred = BARRED_OF_GIT.iter().map(|name| git.join(name));
+    let missing = barred.filter(|path| path.symlink_metadata().is_err());
+    (protected, missing.collect())
 }
 
 /// Whether a root has something in it that must be executable: a listed program, or the machine's own
@@ -132,4 +135,48 @@ pub(crate) fn refuse_exposed(root: &Path, exposed: &[PathBuf]) -> Option<Refusal
         path.display()
     );
     Some(Refusal::new(ErrorCode::CwdNotAllowed, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn names(root: &Path, paths: &[PathBuf]) -> Vec<String> {
+        let name = |path: &PathBuf| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
+        let mut names: Vec<_> = paths.iter().map(name).collect();
+        names.sort_unstable();
+        names
+    }
+
+    #[test]
+    fn what_steers_others_is_found_in_every_kind_of_workspace() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        let found = || {
+            let (protected, barred) = steering(root);
+            (names(root, &protected), names(root, &barred))
+        };
+        let none = Vec::<String>::new();
+        assert_eq!(found(), (none.clone(), none.clone()));
+        fs::create_dir(root.join(".countersign")).unwrap();
+        fs::create_dir_all(root.join(".git/hooks")).unwrap();
+        let begun = vec![".countersign".to_owned(), ".git/hooks".to_owned()];
+        assert_eq!(found(), (begun, none.clone()));
+        fs::write(root.join(".git/config"), "").unwrap();
+        fs::write(root.join(".git/config.worktree"), "").unwrap();
+        fs::remove_dir(root.join(".git/hooks")).unwrap();
+        let protected = [".countersign", ".git/config", ".git/config.worktree"].map(str::to_owned);
+        let barred = [".git/commondir", ".git/hooks"].map(str::to_owned);
+        assert_eq!(found(), (protected.to_vec(), barred.to_vec()));
+        // A link to a repository elsewhere is one too.
+        fs::rename(root.join(".git"), root.join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", root.join(".git")).unwrap();
+        assert_eq!(found(), (protected.to_vec(), barred.to_vec()));
+        fs::remove_file(root.join(".git")).unwrap();
+        fs::write(root.join(".git"), "gitdir: elsewhere").unwrap();
+        let linked = vec![".countersign".to_owned(), ".git".to_owned()];
+        assert_eq!(found(), (linked, none));
+    }
 }

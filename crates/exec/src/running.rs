@@ -3,6 +3,7 @@
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::pin;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use countersign_gateway::error::{ErrorCode, Refusal};
@@ -30,26 +31,24 @@ const READ_BYTES: usize = 64 << 10;
 const READS_MAX: usize = 32;
 
 /// The three streams of a command: the ends that travel, and ours.
-pub(crate) struct Pipes(pub(crate) OurEnds, [OwnedFd; 3]);
+pub(crate) struct Pipes {
+    ours: OurEnds,
+    theirs: [OwnedFd; 3],
+}
 
-pub(crate) struct OurEnds {
+struct OurEnds {
     stdin: Option<pipe::Sender>,
     stdout: Output,
     stderr: Output,
 }
 
 impl Pipes {
-    pub(crate) fn new(with_input: bool) -> io::Result<Self> {
-        let (stdin, their_stdin) = if with_input {
-            let (reader, writer) = io::pipe()?;
-            (Some(pipe::Sender::from_owned_fd(writer.into())?), reader.into())
-        } else {
-            (None, crate::executor::null()?)
-        };
+    /// For a command without input.
+    fn new() -> io::Result<Self> {
         let (stdout, their_stdout) = streams::output()?;
         let (stderr, their_stderr) = streams::output()?;
         let ours = OurEnds {
-            stdin,
+            stdin: None,
             stdout: Output {
                 stream: Stream::Stdout,
                 from: stdout,
@@ -59,24 +58,78 @@ impl Pipes {
                 from: stderr,
             },
         };
-        Ok(Self(ours, [their_stdin, their_stdout.into(), their_stderr.into()]))
+        let theirs = [crate::executor::null()?, their_stdout.into(), their_stderr.into()];
+        Ok(Self { ours, theirs })
+    }
+
+    /// The same for a command with input.
+    fn fed(mut self) -> io::Result<Self> {
+        let (reader, writer) = io::pipe()?;
+        self.ours.stdin = Some(pipe::Sender::from_owned_fd(writer.into())?);
+        self.theirs[0] = reader.into();
+        Ok(self)
     }
 
     pub(crate) fn theirs(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        self.1.iter().map(AsFd::as_fd)
+        self.theirs.iter().map(AsFd::as_fd)
     }
 }
 
-/// Lets the prepared command go and follows it to its end.
-pub(crate) async fn follow(line: &mut Line, ends: OurEnds, plan: &Plan, live: &Live) -> (How, Option<Reply>) {
-    if wire::send_control(line.as_fd(), wire::GO).is_err() {
-        return (lost(), None);
+/// Streams for the next command, made while this one runs: then nobody waits for that.
+#[derive(Default)]
+pub(crate) struct Spare(Mutex<Option<Pipes>>);
+
+impl Spare {
+    pub(crate) fn take(&self, with_input: bool) -> io::Result<Pipes> {
+        let spare = self.pipes().take();
+        let pipes = spare.map_or_else(Pipes::new, Ok)?;
+        if with_input { pipes.fed() } else { Ok(pipes) }
     }
+
+    /// What fails here is tried again, and told, when it is needed.
+    pub(crate) fn refill(&self) {
+        let mut spare = self.pipes();
+        if spare.is_none() {
+            *spare = Pipes::new().ok();
+        }
+    }
+
+    fn pipes(&self) -> std::sync::MutexGuard<'_, Option<Pipes>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How a command ended, and the ends of its streams, if they are still open: to close them can wait.
+pub(crate) struct Followed {
+    pub(crate) how: How,
+    pub(crate) reply: Option<Reply>,
+    pub(crate) emptied: Option<Emptied>,
+}
+
+/// Streams from which everything was read.
+pub(crate) struct Emptied {
+    _stdout: Output,
+    _stderr: Output,
+}
+
+/// Lets the prepared command go and follows it to its end.
+pub(crate) async fn follow(line: &mut Line, pipes: Pipes, spare: &Spare, plan: &Plan, live: &Live) -> Followed {
+    let ended = |(how, reply)| Followed {
+        how,
+        reply,
+        emptied: None,
+    };
+    if wire::send_control(line.as_fd(), wire::GO).is_err() {
+        return ended((lost(), None));
+    }
+    let Pipes { ours, theirs } = pipes;
+    drop(theirs);
+    spare.refill();
     let OurEnds {
         stdin,
         mut stdout,
         mut stderr,
-    } = ends;
+    } = ours;
     let mut feed = pin!(feed(stdin, plan.input.as_deref()));
     let mut end = pin!(supervise(line, plan.timeout, live));
     let mut fed = plan.input.is_none();
@@ -92,14 +145,19 @@ pub(crate) async fn follow(line: &mut Line, ends: OurEnds, plan: &Plan, live: &L
         let all = stdout.take_rest(live) & stderr.take_rest(live);
         if !all {
             drain(pump_both(stdout, stderr, live)).await;
+            return ended((how, reply));
         }
-        return (how, reply);
+        let emptied = Some(Emptied {
+            _stdout: stdout,
+            _stderr: stderr,
+        });
+        return Followed { how, reply, emptied };
     }
     let mut pump = pin!(pump_both(stdout, stderr, live));
     let mut pumped = false;
-    let (how, reply) = loop {
+    let told = loop {
         tokio::select! {
-            ended = &mut end => break ended,
+            told = &mut end => break told,
             () = &mut pump, if !pumped => pumped = true,
             () = &mut feed, if !fed => fed = true,
         }
@@ -107,7 +165,7 @@ pub(crate) async fn follow(line: &mut Line, ends: OurEnds, plan: &Plan, live: &L
     if !pumped {
         drain(pump).await;
     }
-    (how, reply)
+    ended(told)
 }
 
 /// The tree is gone, so the pipes have an end; the bound is for a kernel that disagrees.

@@ -7,13 +7,14 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use crate::approval::client::ClientUser;
-use crate::audit::Pending;
+use crate::audit::{Asked, Pending};
 use crate::catalog::definition::ToolDefinition;
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal};
 use crate::ids::{CorrelationId, RequestId, SessionId};
 use crate::job::event::JobEvent;
 use crate::job::news::JobListener;
+use crate::limits;
 use crate::session::{Caller, Transport};
 
 /// The gateway, as transports use it.
@@ -97,6 +98,16 @@ impl Origin {
         let content = self.remembered.filter(|_| !self.reuses_ids)?;
         Some(RequestId::of(session, rpc_id, &content, attempt))
     }
+
+    /// What its session knows it again by after a restart.
+    pub(crate) fn asked(&self) -> Option<Asked> {
+        let rpc_id = self.rpc_id.clone();
+        Some(Asked {
+            session: self.session.clone()?,
+            rpc_id: rpc_id.filter(|id| id.len() <= limits::RPC_ID_BYTES_REMEMBERED)?,
+            digest: self.remembered?,
+        })
+    }
 }
 
 /// S2's McpRequestEnvelope, of a message that went no further.
@@ -134,6 +145,8 @@ pub struct Answer {
     pub is_error: bool,
     /// The command this call became; asked again, the same answer is found under it.
     pub command: Option<RequestId>,
+    /// Nothing was done: this is what the same request came to before.
+    pub is_repeat: bool,
 }
 
 /// Tells a call that its client no longer wants it.

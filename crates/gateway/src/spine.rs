@@ -20,6 +20,7 @@ mod invocations;
 mod joining;
 mod looking;
 mod performing;
+mod repeating;
 mod submitting;
 mod verdicts;
 mod waiting;

@@ -113,6 +113,7 @@ impl Service for Echo {
             text,
             is_error,
             command: None,
+            is_repeat: false,
         })))
     }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::approval::{ApprovalFilter, Approvals, Bell};
 use countersign_gateway::audit::event::Actor;
+use countersign_gateway::audit::outcome::StoredAct;
 use countersign_gateway::audit::reading::{Entity, Filter, Placed, Proved, Records};
 use countersign_gateway::audit::row::Row;
 use countersign_gateway::audit::summary::{MetricsSummary, Period};
@@ -202,6 +203,7 @@ handed_on! {
     fn commit(&self, change: Change) -> Answer<Committed>;
     fn commit_alone(&self, change: Change) -> Answer<Committed>;
     fn command(&self, owner: &CredentialId, request_id: &RequestId) -> Answer<Option<StoredCommand>>;
+    fn act(&self, owner: &CredentialId, request_id: &RequestId) -> Answer<Option<StoredAct>>;
     fn is_end_wanted(&self, owner: &CredentialId, request_id: &RequestId) -> Answer<bool>;
     fn session(&self, id: &SessionId) -> Answer<Option<KeptSession>>;
     fn sessions(&self, state: Option<SessionState>, limit: usize) -> Answer<Vec<Session>>;

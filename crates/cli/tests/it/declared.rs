@@ -9,15 +9,15 @@ use crate::bench::Bench;
 use crate::client::Server;
 use crate::outside::{Service, Serving, until};
 
-const TOKEN: &str = "X-Codex-MCP-Token: callback-s3cret\r\n";
-const EXECUTOR: &str = "/api/v1/mcp/executor/callback";
+pub(crate) const TOKEN: &str = "X-Codex-MCP-Token: callback-s3cret\r\n";
+pub(crate) const EXECUTOR: &str = "/api/v1/mcp/executor/callback";
 
 /// A bench with one tool file of the operator's.
 fn declaring(tools: &str, more: &str) -> Bench {
     holding(Bench::new(), tools, more)
 }
 
-fn holding(bench: Bench, tools: &str, more: &str) -> Bench {
+pub(crate) fn holding(bench: Bench, tools: &str, more: &str) -> Bench {
     let bench = bench.config(&format!("tool_files: [\"tools/*.yaml\"]\n{more}"));
     let folder = bench.path("config/countersign/tools");
     fs::create_dir(&folder).unwrap();
@@ -32,7 +32,7 @@ fn argv(name: &str, approval: &str, properties: &str, command: &str, more: &str)
     )
 }
 
-fn http(service: &Service, fields: &str, more: &str) -> String {
+pub(crate) fn http(service: &Service, fields: &str, more: &str) -> String {
     format!(
         "tools:\n- name: notify\n  description: tells a service\n  approval: none\n  timeout_ms: 20000\n  \
          input_schema: {{type: object, properties: {{text: {{type: string}}, n: {{type: integer}}}}}}\n  \

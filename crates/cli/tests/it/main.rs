@@ -56,6 +56,7 @@ mod declared;
 mod invocations;
 mod jobs;
 mod questions;
+mod repeated;
 mod rounds;
 mod runs;
 mod unrecorded;

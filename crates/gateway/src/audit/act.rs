@@ -8,7 +8,10 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde_json::{Map, Value};
+
 use super::event::{Actor, ApprovalState, Draft, EventType};
+use super::outcome::{AskedAct, KeptOutcome};
 use super::payload::{Object, Payload};
 use super::redact::Redactor;
 use super::{Change, Record, RecordError};
@@ -35,6 +38,8 @@ pub struct OpenAct {
     /// The systems that have not told how it went there; empty for an act upon one only.
     pub systems: Vec<String>,
     pub opened_at: Timestamp,
+    /// The request for which it is done once; none where nobody could send it again.
+    pub asked: Option<AskedAct>,
 }
 
 /// An approval as it stands while its act is done.
@@ -47,12 +52,13 @@ pub struct UsedApproval {
 /// What happens to an open act.
 #[derive(Clone, PartialEq, Debug)]
 pub enum ActChange {
-    /// Refused where its approval is used already, or given no longer.
+    /// Refused where its approval is used already, or given no longer, and where its request came before.
     Open(OpenAct),
     /// One of its systems told how it went there.
     Told { act: EventId, system: String },
-    /// It has ended.
-    Close { act: EventId },
+    /// It has ended. What is kept answers its request from now on; where nothing is, it was never done, and the same
+    /// request may do it yet.
+    Close { act: EventId, kept: Option<KeptOutcome> },
 }
 
 /// How an act went, or a part of it.
@@ -76,6 +82,14 @@ impl<'a> Ending<'a> {
                 code: refusal.code,
                 reason: &refusal.message,
             },
+        }
+    }
+
+    /// What answers the request of an act that nobody is there to tell of.
+    pub fn kept(&self) -> Option<KeptOutcome> {
+        match self {
+            Self::Applied => None,
+            Self::Failed { code, reason } => Some(KeptOutcome::failed(*code, reason)),
         }
     }
 
@@ -178,14 +192,22 @@ impl ActJournal {
         Ok(())
     }
 
+    /// What answers its request from now on; nothing where nobody could send that again.
+    pub fn kept(&self, outcome: &Result<Map<String, Value>, Refusal>) -> Option<KeptOutcome> {
+        self.open.asked.as_ref()?;
+        Some(KeptOutcome::of(outcome, &self.parts.redactor))
+    }
+
     /// What closes the act: the events of whatever did not tell by itself.
-    pub fn closing(&self, ending: Ending<'_>) -> Change {
+    pub fn closing<T>(&self, outcome: &Result<T, Refusal>, kept: Option<KeptOutcome>) -> Change {
+        let ending = Ending::of(outcome);
         let told = self.told.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let untold = self.open.untold(|system| told.contains(system));
         Change {
             events: untold.map(|system| self.event(system, ending)).collect(),
             act: Some(ActChange::Close {
                 act: self.open.id.clone(),
+                kept,
             }),
             ..Change::default()
         }

@@ -11,6 +11,7 @@ pub mod command;
 pub mod envelope;
 pub mod event;
 pub mod invocation;
+pub mod outcome;
 pub mod payload;
 pub mod reading;
 pub mod redact;
@@ -33,6 +34,7 @@ use crate::run::keeping::{Link, ReviewChange, RunChange};
 use crate::session::lifetime::{KeptSession, Session, SessionState, Touched};
 use crate::tools::database::keeping::DatabaseChange;
 use crate::tools::secrets::keeping::SyncChange;
+use outcome::StoredAct;
 
 pub type Pending<T> = Pin<Box<dyn Future<Output = T> + Send + 'static>>;
 
@@ -54,6 +56,9 @@ pub trait Record: Send + Sync + 'static {
         owner: &CredentialId,
         request_id: &RequestId,
     ) -> Pending<Result<Option<StoredCommand>, RecordError>>;
+
+    /// Finds what became of the act that a request of this owner asked for.
+    fn act(&self, owner: &CredentialId, request_id: &RequestId) -> Pending<Result<Option<StoredAct>, RecordError>>;
 
     /// Whether somebody asked for the end of an open command, here or in another process.
     fn is_end_wanted(&self, owner: &CredentialId, request_id: &RequestId) -> Pending<Result<bool, RecordError>>;
@@ -136,7 +141,7 @@ pub struct SessionChange {
     pub from: Option<SessionState>,
 }
 
-/// The request of a lasting session that a command came in, kept so that the session knows it again
+/// The request of a lasting session that a command or an act came in, kept so that the session knows it again
 /// after a restart.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Asked {

@@ -212,6 +212,16 @@ impl DelegationDesk {
         Ok(found.filter(is_young).map(|it| it.id))
     }
 
+    /// The act whose end a caller was promised by this answer; none where the answer was the end.
+    pub(crate) async fn promised(&self, answered: &Map<String, Value>) -> Result<Option<DelegationId>, RecordError> {
+        let Some(id) = answered.get("request_id").and_then(Value::as_str) else {
+            return Ok(None);
+        };
+        let id = DelegationId::trusted(id);
+        let found = self.parts.delegations.find_delegation(&id).await?;
+        Ok(found.filter(|it| pending(it) == *answered).map(|it| it.id))
+    }
+
     /// Waits for the end as long as a client will, and tells it, or what to do to hear it later.
     pub(crate) async fn told(
         &self,

@@ -10,7 +10,6 @@ use crate::audit::Asked;
 use crate::audit::redact::Redactor;
 use crate::clock::Timestamp;
 use crate::ids::{ApprovalId, CorrelationId, RequestId};
-use crate::limits;
 use crate::service::{Origin, Progress};
 use crate::tools::exec::request::{PageRequest, Stream};
 use crate::tools::exec::result::{CommandResult, StreamResult};
@@ -81,19 +80,7 @@ impl Live {
 
     /// What the session must know again after a restart.
     pub(crate) fn asked(&self) -> Option<Asked> {
-        let Origin {
-            session,
-            rpc_id,
-            remembered,
-            reuses_ids: _,
-        } = &self.origin;
-        Some(Asked {
-            session: session.clone()?,
-            rpc_id: rpc_id
-                .clone()
-                .filter(|id| id.len() <= limits::RPC_ID_BYTES_REMEMBERED)?,
-            digest: (*remembered)?,
-        })
+        self.origin.asked()
     }
 
     /// Takes output of the running command.

@@ -24,6 +24,8 @@ pub enum Task {
     PullRequest(PullRequestTask),
     /// Somebody asked for changes to a pull request.
     Review(ReviewTask),
+    /// Somebody is content with a pull request.
+    Approval(ApprovalTask),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -66,6 +68,12 @@ pub struct ReviewTask {
     /// The question that waits for an answer, and what answers said so far.
     pub question: Option<ApprovalId>,
     pub chosen_issue: Option<u64>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ApprovalTask {
+    pub pull_request: IssueRef,
+    pub sender: String,
 }
 
 /// What a delivery comes to.
@@ -167,12 +175,18 @@ fn pull_request(payload: &Value, action: &str) -> Result<Meaning, String> {
 }
 
 fn reviewed(payload: &Value) -> Result<Meaning, String> {
-    let verdict = text(payload, "/review/state")?;
-    if !verdict.eq_ignore_ascii_case("changes_requested") {
-        return Ok(Meaning::Nothing("the review asks for no changes"));
+    let verdict = text(payload, "/review/state")?.to_ascii_lowercase();
+    if !["changes_requested", "approved"].contains(&verdict.as_str()) {
+        return Ok(Meaning::Nothing("the review neither asks for changes nor approves"));
     }
     if is_bot(payload) {
         return Ok(Meaning::Nothing("a bot wrote the review"));
+    }
+    if verdict == "approved" {
+        return Ok(Meaning::Task(Task::Approval(ApprovalTask {
+            pull_request: reference(payload, "/pull_request/number")?,
+            sender: text(payload, "/sender/login")?,
+        })));
     }
     Ok(Meaning::Task(Task::Review(ReviewTask {
         pull_request: reference(payload, "/pull_request/number")?,
@@ -241,6 +255,10 @@ impl Task {
                 "sender": task.sender, "question": task.question.as_ref().map(ApprovalId::as_str),
                 "chosen_issue": task.chosen_issue,
             }),
+            Self::Approval(task) => json!({
+                "kind": "approval", "repository": task.pull_request.repository.as_str(),
+                "number": task.pull_request.number, "sender": task.sender,
+            }),
         }
     }
 
@@ -277,6 +295,10 @@ impl Task {
                 sender: text("sender")?,
                 question: text("question").map(ApprovalId::trusted),
                 chosen_issue: kept["chosen_issue"].as_u64(),
+            })),
+            "approval" => Some(Self::Approval(ApprovalTask {
+                pull_request: of,
+                sender: text("sender")?,
             })),
             _ => None,
         }
@@ -360,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_review_that_asks_for_changes_is_a_task() {
+    fn a_review_that_asks_for_changes_or_approves_is_a_task_and_a_comment_is_none() {
         let review = |verdict: &str| {
             json!({
                 "action": "submitted", "review": {"state": verdict, "body": "again"},
@@ -370,9 +392,13 @@ mod tests {
         };
         let asked = read("pull_request_review", &review("changes_requested"));
         assert!(matches!(asked, Ok(Meaning::Task(Task::Review(_)))), "{asked:?}");
-        for verdict in ["approved", "commented"] {
-            let read = read("pull_request_review", &review(verdict));
-            assert!(matches!(read, Ok(Meaning::Nothing(_))), "{verdict}");
+        let approved = read("pull_request_review", &review("approved"));
+        assert!(matches!(approved, Ok(Meaning::Task(Task::Approval(_)))), "{approved:?}");
+        let mut by_bot = review("approved");
+        by_bot["sender"]["type"] = json!("Bot");
+        for nothing in [review("commented"), by_bot] {
+            let read = read("pull_request_review", &nothing);
+            assert!(matches!(read, Ok(Meaning::Nothing(_))), "{nothing}");
         }
     }
 
@@ -478,7 +504,18 @@ mod tests {
             sender: "ana".to_owned(),
             is_closed: true,
         });
-        for task in [label, review, withdrawal(Some("run:dev")), withdrawal(None), pull] {
+        let approval = Task::Approval(ApprovalTask {
+            pull_request: of(8),
+            sender: "ana".to_owned(),
+        });
+        for task in [
+            label,
+            review,
+            withdrawal(Some("run:dev")),
+            withdrawal(None),
+            pull,
+            approval,
+        ] {
             assert_eq!(Task::from_json(&task.to_json()), Some(task));
         }
         assert_eq!(Task::from_json(&json!({"kind": "other"})), None);

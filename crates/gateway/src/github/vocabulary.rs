@@ -23,6 +23,7 @@ pub const NEED_INPUT: &str = "need:input";
 /// Sets off a reviewer's run, on a pull request.
 pub const NEED_REVIEWER: &str = "need:reviewer";
 pub const IN_REVIEW: &str = "state:in-review";
+pub const APPROVED: &str = "state:approved";
 /// What is run for an issue with this label is talk: nothing is changed, and nothing is put up for review.
 pub const DISCUSSION: &str = "mode:discussion";
 

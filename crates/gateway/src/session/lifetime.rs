@@ -165,7 +165,7 @@ impl Session {
 #[derive(Clone, PartialEq, Debug)]
 pub struct KeptSession {
     pub session: Session,
-    /// Its last calls that ran a command, oldest first.
+    /// Its last calls that acted, oldest first.
     pub requests: Vec<KeptRequest>,
 }
 
@@ -176,8 +176,9 @@ pub struct KeptRequest {
     pub rpc_id: String,
     /// Digest of its content.
     pub digest: [u8; 32],
-    /// The command it became; its result is read back from the record.
-    pub command: RequestId,
+    /// The command it became; its result is read back from the record. None for another act: the same request made
+    /// again is answered with what that came to.
+    pub command: Option<RequestId>,
     /// Whether it waits for an answer of somebody: sent again it is to go on, not to be told what it was told before.
     pub waits: bool,
 }

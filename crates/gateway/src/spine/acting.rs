@@ -10,7 +10,8 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::asking::unrecorded;
-use super::performing::{Leave, used};
+use super::performing::{Leave, Performed, used};
+use super::repeating::given_up;
 use super::waiting::{full, waits};
 use super::{Gateway, InForce};
 use crate::approval::binding::{self, Binding};
@@ -47,8 +48,12 @@ impl Gateway {
         call: &ToolCall,
         started: Timestamp,
     ) -> Answer {
-        let mut correlation = admitted.caller().correlation(&self.ports.ids);
-        let outcome = self.conduct_act(admitted, tool, call, &mut correlation).await;
+        let mut course = Course {
+            correlation: admitted.caller().correlation(&self.ports.ids),
+            is_repeat: false,
+        };
+        let outcome = self.conduct_act(admitted, tool, call, &mut course).await;
+        let Course { correlation, is_repeat } = course;
         let toolbox = self.toolbox_of(tool);
         let form = toolbox.map_or(Form::Yaml, Toolbox::form);
         let answer = match outcome {
@@ -61,6 +66,7 @@ impl Gateway {
             Ok(()) => answer,
             Err(error) => refused(&unrecorded(&error), toolbox),
         };
+        let answer = Answer { is_repeat, ..answer };
         match form {
             Form::Yaml => answer,
             Form::Json => Answer {
@@ -75,7 +81,7 @@ impl Gateway {
         admitted: &Admitted,
         tool: &Tool,
         call: &ToolCall,
-        correlation: &mut CorrelationId,
+        course: &mut Course,
     ) -> Result<Map<String, Value>, Refusal> {
         let in_force = self.in_force();
         let act = self.read_act(
@@ -97,6 +103,14 @@ impl Gateway {
             let verdict = acts::decide(&in_force.policy, &context, &used, act.wants_more().as_deref());
             acts::judged(verdict, act.judgement())
         };
+        // Looking is done again, unless somebody had to be asked for it.
+        if (!act.only_looks() || matches!(verdict, ActVerdict::Ask(_)))
+            && let Some(came_to) = self.came_to(admitted.caller(), call, &*act).await?
+        {
+            course.is_repeat = true;
+            return came_to;
+        }
+        let correlation = &mut course.correlation;
         self.verdicts.count(verdict.word());
         let requested = self.requested(admitted, call, &*act, &verdict, &in_force);
         let may_be_done = !matches!(verdict, ActVerdict::Deny(_));
@@ -123,6 +137,7 @@ impl Gateway {
         };
         let leave = Leave {
             tool: call.tool.clone(),
+            asked: Self::asked_act(admitted.caller(), call),
             cleared,
             approval,
             requested,
@@ -130,7 +145,13 @@ impl Gateway {
                 .redactor_of_act(call)
                 .unwrap_or_else(|| self.ports.redactor.clone()),
         };
-        self.perform(act, leave).await
+        let act = match self.perform(act, leave).await {
+            Performed::Ended(outcome) => return outcome,
+            Performed::Elsewhere(act) => act,
+        };
+        course.is_repeat = true;
+        let came_to = self.came_to(admitted.caller(), call, &*act).await?;
+        came_to.unwrap_or_else(|| Err(given_up()))
     }
 
     /// Asks, and waits as long as a client will. What was asked before is not asked again.
@@ -347,6 +368,13 @@ impl Gateway {
     }
 }
 
+/// What is learned of an act while it is conducted.
+struct Course {
+    correlation: CorrelationId,
+    /// It was done before, for the same request.
+    is_repeat: bool,
+}
+
 impl Judge for Gateway {
     fn judge(&self, _job: &Job, session: &JobSession, question: &AgentQuestion, has_failed: bool) -> Judged {
         let in_force = self.in_force();
@@ -381,6 +409,7 @@ fn answered(fields: Map<String, Value>, form: Form) -> Answer {
         structured,
         is_error: false,
         command: None,
+        is_repeat: false,
     }
 }
 
@@ -410,5 +439,6 @@ fn refused(refusal: &Refusal, toolbox: Option<&dyn Toolbox>) -> Answer {
         structured,
         is_error: true,
         command: None,
+        is_repeat: false,
     }
 }

@@ -14,8 +14,9 @@ use super::asking::unrecorded;
 use crate::approval::ClearedAct;
 use crate::approval::lifecycle::ApprovalStep;
 use crate::approval::request::{ApprovalChange, ApprovalRequest};
-use crate::audit::act::{ActChange, ActJournal, Ending, JournalParts, OpenAct};
+use crate::audit::act::{ActChange, ActJournal, JournalParts, OpenAct};
 use crate::audit::event::{Draft, EventType};
+use crate::audit::outcome::AskedAct;
 use crate::audit::payload::Object;
 use crate::audit::redact::Redactor;
 use crate::audit::{Change, RecordError};
@@ -26,6 +27,8 @@ use crate::tools::acts::Act;
 /// An act that may be done, with what the record says of it before.
 pub(super) struct Leave {
     pub(super) tool: String,
+    /// The request for which it is done once.
+    pub(super) asked: Option<AskedAct>,
     pub(super) cleared: ClearedAct,
     /// The question that was answered with yes.
     pub(super) approval: Option<Box<ApprovalRequest>>,
@@ -34,29 +37,58 @@ pub(super) struct Leave {
     pub(super) redactor: Redactor,
 }
 
+/// What became of an act that might be done.
+pub(super) enum Performed {
+    Ended(Result<Fields, Refusal>),
+    /// The same request is being done by another process, or was: this one did nothing.
+    Elsewhere(Box<dyn Act>),
+}
+
+/// Why an act was not opened.
+enum Unopened {
+    Refused(Refusal),
+    Elsewhere,
+}
+
 type Fields = Map<String, Value>;
 
 impl Gateway {
     /// Opens an act, does it and ends it.
-    pub(super) async fn perform(self: &Arc<Self>, act: Box<dyn Act>, leave: Leave) -> Result<Fields, Refusal> {
+    pub(super) async fn perform(self: &Arc<Self>, act: Box<dyn Act>, mut leave: Leave) -> Performed {
         if act.only_looks() && leave.approval.is_none() {
-            return act.perform(leave.cleared).await;
+            return Performed::Ended(act.perform(leave.cleared).await);
         }
-        let Leave {
-            tool,
-            cleared,
-            approval,
-            requested,
-            redactor,
-        } = leave;
         // An approval that was given is not used: the same call uses it at the next server.
-        let under_way = self.begin_act().ok_or_else(stopping)?;
+        let Some(under_way) = self.begin_act() else {
+            return Performed::Ended(Err(stopping()));
+        };
+        let journal = match self.open(&*act, &mut leave).await {
+            Ok(journal) => journal,
+            Err(Unopened::Refused(refusal)) => return Performed::Ended(Err(refusal)),
+            Err(Unopened::Elsewhere) => return Performed::Elsewhere(act),
+        };
+        let Leave { cleared, approval, .. } = leave;
+        let (gateway, cleared) = (self.clone(), cleared.opened(journal.clone()));
+        let ended = tokio::spawn(async move {
+            let performed = tokio::spawn(async move { act.perform(cleared).await }).await;
+            let outcome = performed.unwrap_or_else(|_| Err(broken()));
+            let ended = gateway.end(&journal, approval, outcome).await;
+            drop(under_way);
+            ended
+        });
+        Performed::Ended(ended.await.unwrap_or_else(|_| Err(broken())))
+    }
+
+    /// Writes down that an act is done from now on.
+    async fn open(&self, act: &dyn Act, leave: &mut Leave) -> Result<ActJournal, Unopened> {
+        let cleared = &leave.cleared;
         if let Err(refusal) = act.begins() {
-            self.give_up(&cleared, approval.as_deref(), &refusal.message).await;
-            return Err(refusal);
+            self.give_up(cleared, leave.approval.as_deref(), &refusal.message).await;
+            return Err(Unopened::Refused(refusal));
         }
-        let open = self.opening_of(&*act, tool, &cleared);
+        let open = self.opening_of(act, leave);
         let approval_id = cleared.approval().map(|id| id.as_str());
+        let requested = std::mem::take(&mut leave.requested);
         let event = Draft::new(
             open.id.clone(),
             open.opened_at,
@@ -71,30 +103,36 @@ impl Gateway {
         let opening = Change {
             events: vec![event],
             act: Some(ActChange::Open(open.clone())),
-            delegations: act.delegation(&cleared).map(begun).into_iter().collect(),
+            delegations: act.delegation(cleared).map(begun).into_iter().collect(),
             ..Change::default()
         };
-        match self.commit(opening).await {
-            Ok(_) => {}
-            Err(RecordError::ApprovalMoved) => return Err(self::used()),
-            Err(error) => return Err(unrecorded(&error)),
-        }
         let parts = JournalParts {
             record: self.ports.record.clone(),
-            redactor,
+            redactor: leave.redactor.clone(),
             clock: self.ports.clock.clone(),
             ids: self.ports.ids.clone(),
         };
         let journal = ActJournal::new(parts, open);
-        let (gateway, cleared) = (self.clone(), cleared.opened(journal.clone()));
-        let ended = tokio::spawn(async move {
-            let performed = tokio::spawn(async move { act.perform(cleared).await }).await;
-            let outcome = performed.unwrap_or_else(|_| Err(broken()));
-            let ended = gateway.end(&journal, approval, outcome).await;
-            drop(under_way);
-            ended
-        });
-        ended.await.unwrap_or_else(|_| Err(broken()))
+        match self.commit(opening).await {
+            Ok(_) => Ok(journal),
+            Err(RecordError::RequestIdTaken(_)) => Err(Unopened::Elsewhere),
+            Err(RecordError::ApprovalMoved) => Err(Unopened::Refused(self::used())),
+            Err(error) => {
+                let refusal = unrecorded(&error);
+                if let RecordError::Unavailable(_) = error {
+                    self.close_unopened(&journal, &refusal);
+                }
+                Err(Unopened::Refused(refusal))
+            }
+        }
+    }
+
+    /// It may have been written after all, and only the answer was lost. Then it is open, nothing is done, and nobody
+    /// else closes it while this process lives. The same request may do it yet.
+    fn close_unopened(&self, journal: &ActJournal, refusal: &Refusal) {
+        let mut closing = journal.closing::<()>(&Err(refusal.clone()), None);
+        closing.only_if_open = true;
+        self.close_later(closing);
     }
 
     /// Counts an act among those under way, for as long as this is held; none where the server stops.
@@ -121,19 +159,21 @@ impl Gateway {
         }
     }
 
-    fn opening_of(&self, act: &dyn Act, tool: String, cleared: &ClearedAct) -> OpenAct {
+    fn opening_of(&self, act: &dyn Act, leave: &Leave) -> OpenAct {
+        let cleared = &leave.cleared;
         let caller = cleared.caller();
         let run = caller.run.as_ref().and_then(|run| run.run_id.as_ref());
         OpenAct {
             id: self.ports.ids.event(),
             correlation_id: cleared.correlation_id().clone(),
             actor: caller.actor.clone(),
-            tool,
+            tool: leave.tool.clone(),
             action: act.action().map(str::to_owned),
             approval: cleared.used_approval().cloned(),
             run_id: run.map(|id| id.as_str().to_owned()),
             systems: act.systems().iter().map(|system| (*system).to_owned()).collect(),
             opened_at: self.ports.clock.now(),
+            asked: leave.asked.clone(),
         }
     }
 
@@ -144,7 +184,7 @@ impl Gateway {
         approval: Option<Box<ApprovalRequest>>,
         outcome: Result<Fields, Refusal>,
     ) -> Result<Fields, Refusal> {
-        let mut closing = journal.closing(Ending::of(&outcome));
+        let mut closing = journal.closing(&outcome, journal.kept(&outcome));
         let step = match &outcome {
             Ok(_) => ApprovalStep::Apply,
             Err(_) => ApprovalStep::Fail,

@@ -136,6 +136,11 @@ pub trait Act: Send + Sync + 'static {
         Box::pin(async { Ok(None) })
     }
 
+    /// Goes on with what the same request came to before, where that was not its end. Nothing is done again.
+    fn resume(&self, came_to: Result<Map<String, Value>, Refusal>) -> Pending<Result<Map<String, Value>, Refusal>> {
+        Box::pin(async { came_to })
+    }
+
     /// Does it. The fields of the tool's result.
     fn perform(self: Box<Self>, cleared: ClearedAct) -> Pending<Result<Map<String, Value>, Refusal>>;
 }

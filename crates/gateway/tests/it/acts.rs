@@ -113,13 +113,13 @@ impl Act for Put {
     }
 }
 
-fn equipped(stage: &Stage) -> Arc<Mutex<Vec<String>>> {
+pub(crate) fn equipped(stage: &Stage) -> Arc<Mutex<Vec<String>>> {
     let done: Arc<Mutex<Vec<String>>> = Arc::default();
     stage.gateway().equip(vec![Arc::new(Box3 { done: done.clone() })]);
     done
 }
 
-fn done(list: &Arc<Mutex<Vec<String>>>) -> Vec<String> {
+pub(crate) fn done(list: &Arc<Mutex<Vec<String>>>) -> Vec<String> {
     list.lock().unwrap().clone()
 }
 

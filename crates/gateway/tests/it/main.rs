@@ -8,6 +8,7 @@ mod callbacks;
 mod consulting;
 mod invocations;
 mod policy;
+mod repeated;
 mod stage;
 
 use std::time::Duration;

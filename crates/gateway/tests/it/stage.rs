@@ -8,7 +8,9 @@ use std::time::Duration;
 use countersign_gateway::approval::board::{Board, BoardParts};
 use countersign_gateway::approval::request::{ApprovalRequest, Ballot};
 use countersign_gateway::approval::{Alone, ApprovalFilter, Approvals, Approver, Cleared};
+use countersign_gateway::audit::act::ActChange;
 use countersign_gateway::audit::event::{ApprovalState, Draft};
+use countersign_gateway::audit::outcome::StoredAct;
 use countersign_gateway::audit::redact::{Config, Redactor};
 use countersign_gateway::audit::{
     Change, Committed, Pending, Record, RecordError, StoredCommand, StoredEnd, StoredOpen,
@@ -289,6 +291,17 @@ impl Stage {
         tool: &str,
         arguments: Value,
     ) -> Result<Value, Refusal> {
+        Ok(self.answer_to(caller, origin, tool, arguments).await?.structured)
+    }
+
+    /// The whole answer to a call.
+    pub(crate) async fn answer_to(
+        &self,
+        caller: Caller,
+        origin: Origin,
+        tool: &str,
+        arguments: Value,
+    ) -> Result<Answer, Refusal> {
         let call = ToolCall {
             tool: tool.to_owned(),
             arguments: arguments.as_object().expect("an object").clone(),
@@ -298,7 +311,7 @@ impl Stage {
             answer_within: None,
             user: None,
         };
-        Ok(self.gateway().handle(caller, call).await?.structured)
+        self.gateway().handle(caller, call).await
     }
 
     /// A call by someone who waits no longer than this.
@@ -372,6 +385,13 @@ impl Record for Script {
         if !self.advance(&change) {
             return Box::pin(async { Err(RecordError::ApprovalMoved) });
         }
+        if let Some(ActChange::Open(open)) = &change.act
+            && let Some(asked) = &open.asked
+            && self.act_of(&asked.owner, &asked.request_id).is_some()
+        {
+            let taken = RecordError::RequestIdTaken(asked.request_id.clone());
+            return Box::pin(async { Err(taken) });
+        }
         if let Some(close) = change.close.as_ref().filter(|_| change.only_if_open)
             && self.closed(&close.owner, &close.request_id).is_some()
         {
@@ -402,6 +422,11 @@ impl Record for Script {
                 last_event,
             })
         })
+    }
+
+    fn act(&self, owner: &CredentialId, request_id: &RequestId) -> Pending<Result<Option<StoredAct>, RecordError>> {
+        let found = self.act_of(owner, request_id);
+        Box::pin(async move { Ok(found) })
     }
 
     fn is_end_wanted(&self, _: &CredentialId, _: &RequestId) -> Pending<Result<bool, RecordError>> {
@@ -472,6 +497,24 @@ impl Script {
             }),
             end: None,
         })
+    }
+
+    /// What became of the act of a request.
+    fn act_of(&self, owner: &CredentialId, request_id: &RequestId) -> Option<StoredAct> {
+        let changes = self.changes.lock().unwrap();
+        let acts = || changes.iter().filter_map(|change| change.act.as_ref());
+        let opened = acts().find_map(|act| match act {
+            ActChange::Open(open) => {
+                let asked = open.asked.as_ref()?;
+                ((&asked.owner, &asked.request_id) == (owner, request_id)).then(|| open.id.clone())
+            }
+            ActChange::Told { .. } | ActChange::Close { .. } => None,
+        })?;
+        let ended = acts().find_map(|act| match act {
+            ActChange::Close { act, kept } if *act == opened => Some(kept.clone()?),
+            ActChange::Open(_) | ActChange::Told { .. } | ActChange::Close { .. } => None,
+        });
+        Some(ended.map_or(StoredAct::Open, StoredAct::Ended))
     }
 
     /// The store's compare-and-set.

@@ -483,6 +483,10 @@ impl Outlet for Live {
         self.log()
             .is_some_and(|mut log| log.is_read(STANDALONE) && log.say(STANDALONE, &message, Instant::now()))
     }
+
+    fn carries_questions(&self) -> bool {
+        self.log().is_some_and(|log| log.is_read(STANDALONE))
+    }
 }
 
 fn locked(log: &Mutex<Log>) -> MutexGuard<'_, Log> {

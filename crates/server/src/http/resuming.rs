@@ -22,11 +22,10 @@ pub(super) async fn take_up(live: &Arc<Live>, event_id: &str) -> Result<(Place, 
     if foreign.is_standalone {
         return beside_all(live, foreign.subject).ok_or_else(unknown);
     }
-    let request = live
-        .connection
-        .asked_before(foreign.subject)
-        .await?
-        .ok_or_else(unknown)?;
+    let asked = live.connection.asked_before(foreign.subject).await?;
+    let request = asked.ok_or_else(unknown)?;
+    // What became of another act is told to whoever makes the same request again.
+    let command = request.command.as_ref().ok_or_else(unknown)?;
     let mut log = live.log().ok_or_else(unknown)?;
     let (stream, is_new) = if foreign.is_answered {
         // It has read all there is.
@@ -39,7 +38,7 @@ pub(super) async fn take_up(live: &Arc<Live>, event_id: &str) -> Result<(Place, 
     if is_new {
         let exchange = Exchange::new();
         exchange.hand_on(live, stream);
-        live.connection.tell_end_of(&request, &exchange.outlet(true));
+        live.connection.tell_end_of(&request, command, &exchange.outlet(true));
     }
     Ok((Place { stream, seen: 0 }, ticket))
 }

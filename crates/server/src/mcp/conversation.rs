@@ -2,9 +2,10 @@
 //!
 //! All of it leaves where the call's answer will, and nothing after the answer. Progress numbers only
 //! grow. Questions are for clients of the legacy era; a modern one is asked by an answer of its own
-//! (`rounds`).
+//! (`rounds`). Where the answer is to be plain JSON a question would never be read there: it is asked on the
+//! stream beside the requests, if the client holds one open, and else not at all.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use countersign_gateway::error::{ErrorCode, Refusal};
@@ -26,6 +27,8 @@ pub(crate) struct Conversation {
     token: Option<Id>,
     questions: Arc<Questions>,
     key: ConversationKey,
+    /// The stream beside the requests, where there can be one.
+    beside: Option<Weak<dyn Outlet>>,
     stage: Mutex<Stage>,
 }
 
@@ -46,11 +49,18 @@ impl Conversation {
             token,
             key: questions.conversation(),
             questions: Arc::clone(questions),
+            beside: None,
             stage: Mutex::new(Stage::Open {
                 progress: None,
                 outlet: Arc::clone(outlet),
             }),
         }
+    }
+
+    /// Questions may also go this way.
+    #[must_use]
+    pub(crate) fn beside(self, beside: Option<Weak<dyn Outlet>>) -> Self {
+        Self { beside, ..self }
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -64,10 +74,19 @@ impl Conversation {
 
     /// Whether the client would hear a question.
     pub(crate) fn can_ask(&self) -> bool {
-        match &*self.stage() {
-            Stage::Open { outlet, .. } => outlet.carries_questions(),
-            Stage::Closed => false,
-        }
+        self.way_to_ask(&self.stage()).is_ok()
+    }
+
+    /// Where the client would read a question.
+    fn way_to_ask(&self, stage: &Stage) -> Result<Arc<dyn Outlet>, Refusal> {
+        let own = match stage {
+            Stage::Open { outlet, .. } => Arc::clone(outlet),
+            Stage::Closed => return Err(gone()),
+        };
+        let beside = || self.beside.as_ref().and_then(Weak::upgrade);
+        let is_read = |outlet: &Arc<dyn Outlet>| outlet.carries_questions();
+        let way = Some(own).filter(is_read).or_else(|| beside().filter(is_read));
+        way.ok_or_else(unheard)
     }
 
     /// Nothing is sent after this returns, and nobody waits for the client any more.
@@ -128,12 +147,16 @@ impl Conversation {
         }
         let open = self.questions.open(self.key, id)?;
         let asked = wire::request(&open.id, question.method(), question.params());
-        match &*self.stage() {
-            Stage::Open { outlet, .. } => outlet.send(Outgoing::question(asked)),
-            Stage::Closed => return Err(gone()),
-        }
+        let way = {
+            // Held while sending, so that no question comes after the answer.
+            let stage = self.stage();
+            let way = self.way_to_ask(&stage)?;
+            way.send(Outgoing::question(asked));
+            way
+        };
         let mut waiting = Waiting {
             conversation: self,
+            way,
             open,
         };
         let told = tokio::time::timeout(patience, &mut waiting.open.told).await;
@@ -192,17 +215,27 @@ impl Progress for Conversation {
 /// Someone who waits for an answer. Who gives up tells the client that it need not answer any more.
 struct Waiting<'a> {
     conversation: &'a Conversation,
+    way: Arc<dyn Outlet>,
     open: OpenQuestion,
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if self.open.withdraw() {
+        if self.open.withdraw()
+            && let Stage::Open { .. } = &*self.conversation.stage()
+        {
             let params = json!({"requestId": self.open.id, "reason": "nobody waits for the answer any more"});
-            self.conversation
-                .notify(wire::notification("notifications/cancelled", &params));
+            let withdrawn = wire::notification("notifications/cancelled", &params);
+            self.way.offer(Outgoing::notification(withdrawn));
         }
     }
+}
+
+/// The client takes nothing but the answer.
+fn unheard() -> Refusal {
+    let message = "the client cannot be asked: this request takes plain JSON only, and the session has no stream open; \
+                   accept `text/event-stream` as well, or open a stream by GET, and call again";
+    Refusal::new(ErrorCode::MissingClientCapability, message)
 }
 
 fn gone() -> Refusal {

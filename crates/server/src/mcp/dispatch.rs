@@ -58,7 +58,7 @@ pub(super) struct State {
     /// Requests whose answers have not left yet; at least as many as calls run.
     pub(super) open: usize,
     /// Where to say what belongs to no request.
-    standing: Option<Weak<dyn Outlet>>,
+    pub(super) standing: Option<Weak<dyn Outlet>>,
     watching: Option<Watching>,
 }
 
@@ -535,9 +535,10 @@ impl Connection {
                 Ok(kept) => kept.map_or_else(Vec::new, |kept| kept.requests),
                 Err(refusal) => return tracing::warn!(reason = refusal.message, "a request could not be cancelled"),
             };
-            if let Some(meant) = requests.into_iter().rev().find(|request| request.rpc_id == id) {
+            let meant = requests.into_iter().rev().find(|request| request.rpc_id == id);
+            if let Some(command) = meant.and_then(|request| request.command) {
                 let caller = shared.caller.clone();
-                shared.host.service.cancel_command(caller, meant.command).await;
+                shared.host.service.cancel_command(caller, command).await;
             }
         });
     }
@@ -553,8 +554,9 @@ impl Connection {
         Ok(requests.into_iter().rev().find(is_meant))
     }
 
-    /// Says what became of such a request, once it is known. It is the first answer that this client reads.
-    pub(crate) fn tell_end_of(&self, request: &KeptRequest, outlet: &Arc<dyn Outlet>) {
+    /// Says what became of the command of such a request, once it is known. It is the first answer that this client
+    /// reads.
+    pub(crate) fn tell_end_of(&self, request: &KeptRequest, command: &RequestId, outlet: &Arc<dyn Outlet>) {
         let id = serde_json::from_str::<Value>(&request.rpc_id).ok().map(Id::try_from);
         let state = self.0.state();
         let era = state.agreed.as_ref().map(|agreed| agreed.client.era);
@@ -563,7 +565,7 @@ impl Connection {
         };
         let reply = Reply::to(outlet);
         let occasion = Occasion::First;
-        self.recall(state, id, era, request.command.clone(), Recipient { reply, occasion });
+        self.recall(state, id, era, command.clone(), Recipient { reply, occasion });
     }
 
     /// Answers a request that was made before with what the record has of it.

@@ -62,7 +62,8 @@ impl Connection {
         let shared = self.shared();
         let origin = shared.origin(&request.id, asked.as_ref(), state.memory.reuses_ids());
         let (handle, cancel) = Cancel::new();
-        let conversation = Arc::new(Conversation::new(client, token, &shared.questions, outlet));
+        let conversation = Conversation::new(client, token, &shared.questions, outlet);
+        let conversation = Arc::new(conversation.beside(state.standing.clone()));
         let occasion = Occasion::First;
         let open = Open::count(shared, &mut state);
         let called = Called::of(&shared.host, &request);
@@ -228,7 +229,14 @@ impl Shared {
 
     pub(super) fn render(&self, id: &Id, era: Era, outcome: &Outcome, occasion: Occasion) -> Outgoing {
         match outcome {
-            Ok(Said::Answer(answer)) => Outgoing::answer(wire::answer(id, answer, era, occasion)),
+            Ok(Said::Answer(answer)) => {
+                let occasion = if answer.is_repeat {
+                    Occasion::Duplicate
+                } else {
+                    occasion
+                };
+                Outgoing::answer(wire::answer(id, answer, era, occasion))
+            }
             Ok(Said::Result(result)) => {
                 let result = wire::marked(wire::completed(result.clone(), era), occasion);
                 Outgoing::answer(wire::result(id, &result))

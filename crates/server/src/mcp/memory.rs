@@ -52,7 +52,7 @@ pub(crate) struct Memory {
 }
 
 enum State {
-    /// Not a call, or one that has no effect: doing it again is harmless.
+    /// Doing it again is harmless: it is no call, it has no effect, or the gateway knows it again.
     Harmless,
     Running(CallKey),
     Ended {
@@ -121,7 +121,7 @@ impl Memory {
             };
             let asked = Asked { id, digest };
             memory.reuses_ids |= memory.ids.contains_key(&asked.id) && !memory.requests.contains_key(&asked);
-            memory.remember(asked, State::Recorded(command));
+            memory.remember(asked, command.map_or(State::Harmless, State::Recorded));
         }
         memory.reuses_ids |= reuses_ids;
         memory

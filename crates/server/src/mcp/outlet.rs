@@ -57,7 +57,7 @@ pub(crate) trait Outlet: Send + Sync + 'static {
     /// Takes a message that may be dropped when the client reads too slowly. False if it was.
     fn offer(&self, message: Outgoing) -> bool;
 
-    /// Whether something but the answer reaches the client.
+    /// Whether a question would reach the client: something but an answer is read there, now.
     fn carries_questions(&self) -> bool {
         true
     }

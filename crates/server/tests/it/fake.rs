@@ -136,6 +136,7 @@ impl Service for Shared {
                     fake.commands.lock().unwrap().insert(id.to_string(), status);
                     Ok(Answer {
                         command: Some(id.clone()),
+                        is_repeat: false,
                         ..command(&id.to_string(), status)
                     })
                 }
@@ -209,6 +210,7 @@ fn said(structured: serde_json::Value) -> Answer {
         structured,
         is_error: false,
         command: None,
+        is_repeat: false,
     }
 }
 

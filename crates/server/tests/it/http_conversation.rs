@@ -98,6 +98,55 @@ async fn deleting_the_session_ends_a_call_that_waits_for_its_client() {
     web.stop().await;
 }
 
+/// The stream beside the requests of a session.
+async fn beside(web: &Web, session: &str) -> Client<TcpStream> {
+    let mut client = web.connect().await;
+    let listen = Ask::new("GET", "/mcp").header("Accept", "text/event-stream");
+    client.send(&listen.session(session)).await;
+    assert_eq!(client.head().await.status, 200);
+    client
+}
+
+/// A call that asks, of a client that takes plain JSON for an answer.
+fn plain(session: &str) -> Ask {
+    let message = call(1, "test_elicitation", json!({"message": "who?"}));
+    Ask::post(message).session(session).header("Accept", "application/json")
+}
+
+#[tokio::test]
+async fn a_call_that_takes_plain_json_asks_on_the_stream_beside_it() {
+    let web = start().await;
+    let session = session(&web).await;
+    let mut stream = beside(&web, &session).await;
+    let mut client = web.connect().await;
+    client.send(&plain(&session)).await;
+    let question = next(&mut stream).await.expect("a question");
+    assert_eq!(question["method"], "elicitation/create");
+    web.ask(Ask::post(decline(&question)).session(&session)).await;
+    let reply = client.reply().await;
+    assert_eq!((reply.status, reply.is_stream()), (200, false));
+    let text = reply.json()["result"]["content"][0]["text"].to_string();
+    assert!(text.contains("decline"), "{text}");
+    // A question of a client that reads the stream of its call comes there, as before.
+    let (_, question) = asked(&web, &session).await;
+    web.ask(Ask::post(decline(&question)).session(&session)).await;
+    web.stop().await;
+}
+
+#[tokio::test]
+async fn a_call_that_takes_plain_json_and_has_no_stream_beside_it_hears_that_nobody_can_be_asked() {
+    let web = start().await;
+    let session = session(&web).await;
+    // Streams of other sessions are not its own.
+    let other = self::session(&web).await;
+    let _of_another = beside(&web, &other).await;
+    let reply = web.ask(plain(&session)).await;
+    assert_eq!(reply.error(), (-32021, "MISSING_CLIENT_CAPABILITY".to_owned()));
+    let message = reply.json()["error"]["message"].to_string();
+    assert!(message.contains("text/event-stream"), "{message}");
+    web.stop().await;
+}
+
 #[tokio::test]
 async fn a_subscription_is_a_stream_until_its_client_goes() {
     let web = start().await;

@@ -4,16 +4,18 @@ use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::RecordError;
 use countersign_gateway::audit::act::{ActChange, OpenAct, UsedApproval};
 use countersign_gateway::audit::event::{Actor, ActorType};
+use countersign_gateway::audit::outcome::{AskedAct, StoredAct};
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{ApprovalId, CorrelationId, EventId, IdSource};
+use countersign_gateway::ids::{ApprovalId, CorrelationId, CredentialId, EventId, IdSource, RequestId};
 use tokio_postgres::Row;
 
 use super::ledger::Ledger;
-use super::link::Link;
+use super::link::{Link, Values};
 use super::node::Node;
+use super::readers::Readers;
 use super::trouble::Trouble;
-use super::{PgStore, WRITER_GONE, approvals, trouble};
-use crate::sqlite::acts::{abandoned, read_systems, write_systems};
+use super::{PgStore, WRITER_GONE, approvals, sessions, trouble};
+use crate::sqlite::acts::{abandoned, read_systems, stored, write_systems};
 
 const IS_GIVEN: &str = "SELECT 1 FROM approvals
      WHERE approval_id = $1 AND version = $2 AND state = 'approved' FOR UPDATE";
@@ -23,6 +25,12 @@ const OPEN: &str = "INSERT INTO open_acts (act_id, correlation_id, actor_type, a
 const SYSTEMS: &str = "SELECT systems FROM open_acts WHERE act_id = $1 FOR UPDATE";
 const LEAVE_SYSTEMS: &str = "UPDATE open_acts SET systems = $2 WHERE act_id = $1";
 const CLOSE: &str = "DELETE FROM open_acts WHERE act_id = $1";
+const ENTER: &str = "INSERT INTO asked_acts (owner, request_id, act_id, session_id, rpc_id, rpc_digest, opened_at_ms)
+     VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING";
+/// The first end stands.
+const KEEP: &str = "UPDATE asked_acts SET outcome = $2, closed_at_ms = $3 WHERE act_id = $1 AND outcome IS NULL";
+const TAKE_BACK: &str = "DELETE FROM asked_acts WHERE act_id = $1 AND outcome IS NULL";
+const ASKED: &str = "SELECT outcome FROM asked_acts WHERE owner = $1 AND request_id = $2";
 const LEFT_OPEN: &str = "SELECT act_id, correlation_id, actor_type, actor_id, tool, action, approval_id, run_id,
          systems, opened_at_ms, process
      FROM open_acts ORDER BY opened_at_ms LIMIT 500";
@@ -43,8 +51,35 @@ impl Ledger<'_> {
                 let left = write_systems(&systems);
                 Ok(self.link.execute(LEAVE_SYSTEMS, &[&act.as_str(), &left])? == 1)
             }
-            ActChange::Close { act } => Ok(self.link.execute(CLOSE, &[&act.as_str()])? == 1),
+            ActChange::Close { act, kept } => {
+                match kept {
+                    Some(kept) => {
+                        let now = self.now().as_millis();
+                        self.link.execute(KEEP, &[&act.as_str(), &kept.as_str(), &now])?;
+                    }
+                    None => drop(self.link.execute(TAKE_BACK, &[&act.as_str()])?),
+                }
+                Ok(self.link.execute(CLOSE, &[&act.as_str()])? == 1)
+            }
         }
+    }
+
+    /// False where its request came before.
+    pub(super) fn enter_act(&self, id: &EventId, asked: &AskedAct, at: Timestamp) -> Result<bool, Trouble> {
+        let (session, rpc_id, rpc_digest) = sessions::asked(asked.asked.as_ref());
+        let rows = self.link.execute(
+            ENTER,
+            &[
+                &asked.owner.as_str(),
+                &asked.request_id.as_str(),
+                &id.as_str(),
+                &session,
+                &rpc_id,
+                &rpc_digest,
+                &at.as_millis(),
+            ],
+        )?;
+        Ok(rows == 1)
     }
 
     fn open_act(&self, act: &OpenAct) -> Result<bool, Trouble> {
@@ -70,6 +105,14 @@ impl Ledger<'_> {
             ],
         )?;
         Ok(rows == 1)
+    }
+}
+
+impl Readers {
+    pub(super) fn act(&self, owner: &CredentialId, request_id: &RequestId) -> Result<Option<StoredAct>, RecordError> {
+        let key: Values<'_> = &[&owner.as_str(), &request_id.as_str()];
+        let found = self.first(ASKED, key, |row| Ok(row.try_get::<_, Option<String>>(0)?))?;
+        Ok(found.map(stored))
     }
 }
 
@@ -133,5 +176,7 @@ fn read(row: &Row) -> Result<OpenAct, Trouble> {
         run_id: row.try_get(7)?,
         systems: read_systems(row.try_get(8)?),
         opened_at: Timestamp::from_millis(row.try_get(9)?),
+        // Only needed to open it.
+        asked: None,
     })
 }

@@ -7,6 +7,7 @@
 use countersign_gateway::audit::chain::{Columns, Hash, link};
 use countersign_gateway::audit::event::Draft;
 use countersign_gateway::audit::{CloseCommand, OpenCommand};
+use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CredentialId, RequestId};
 
 use super::link::{CommitTrouble, Link};
@@ -127,6 +128,10 @@ impl<'l> Ledger<'l> {
 
     pub(super) fn head(&self) -> Head {
         self.head
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.site.options.clock.now()
     }
 
     /// Who writes here.

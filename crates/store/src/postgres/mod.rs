@@ -46,6 +46,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use countersign_gateway::audit::outcome::StoredAct;
 use countersign_gateway::audit::{Change, Committed, Pending, Record, RecordError, StoredCommand};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CredentialId, RequestId, SessionId};
@@ -194,6 +195,11 @@ impl Record for PgStore {
     ) -> Pending<Result<Option<StoredCommand>, RecordError>> {
         let (owner, request_id) = (owner.clone(), request_id.clone());
         self.read(move |readers| readers.command(&owner, &request_id))
+    }
+
+    fn act(&self, owner: &CredentialId, request_id: &RequestId) -> Pending<Result<Option<StoredAct>, RecordError>> {
+        let (owner, request_id) = (owner.clone(), request_id.clone());
+        self.read(move |readers| readers.act(&owner, &request_id))
     }
 
     fn is_end_wanted(&self, owner: &CredentialId, request_id: &RequestId) -> Pending<Result<bool, RecordError>> {

@@ -126,6 +126,7 @@ fn delete_others(link: &Link, before: Timestamp) -> Result<u64, Trouble> {
         // An idempotency key is remembered as long as what was done under it.
         "DELETE FROM secret_syncs WHERE state IN ('applied', 'given-up') AND updated_at_ms < $1",
         "DELETE FROM delegated_executions WHERE ended_at_ms < $1",
+        "DELETE FROM asked_acts WHERE closed_at_ms < $1",
         "DELETE FROM webhook_deliveries WHERE state <> 'pending' AND received_at_ms < $1",
     ] {
         link.execute(old, &[&before])?;

@@ -69,13 +69,14 @@ pub(super) fn select(link: &Link, filter: &Filter, subject: Subject) -> Result<V
             }
         }
         Subject::Events => {
-            // Not every event of a call repeats its request id; they share its correlation.
+            // Not every event of a call repeats its request id; they share its correlation. An array is found first,
+            // by its index; a join might begin with the whole record instead.
             if let Some(id) = &filter.request_id {
                 question.also(
-                    "correlation_id IN (
+                    "correlation_id = ANY (ARRAY(
                          SELECT correlation_id FROM flow_events
                          WHERE event_type = 'command.completed' AND payload_text(payload, 'request_id') = ?
-                         UNION SELECT correlation_id FROM open_commands WHERE request_id = ?)",
+                         UNION SELECT correlation_id FROM open_commands WHERE request_id = ?))",
                     [id.clone(), id.clone()],
                 );
                 // What else happened in the job or the run of that call is not of the call.

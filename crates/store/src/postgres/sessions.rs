@@ -188,7 +188,7 @@ impl Readers {
     }
 }
 
-/// The last requests of a session that became commands, oldest first.
+/// The last requests of a session that acted, oldest first.
 fn requests(link: &Link, id: &SessionId) -> Result<Vec<KeptRequest>, Trouble> {
     let sql = "SELECT rpc_id, rpc_digest, request_id, opened_at_ms, false FROM commands WHERE session_id = $1
          UNION ALL SELECT rpc_id, rpc_digest, request_id, opened_at_ms,
@@ -196,13 +196,14 @@ fn requests(link: &Link, id: &SessionId) -> Result<Vec<KeptRequest>, Trouble> {
                  AND approvals.request_id = open_commands.request_id AND parks
                  AND state NOT IN ('applied', 'failed'))
              FROM open_commands WHERE session_id = $1
+         UNION ALL SELECT rpc_id, rpc_digest, NULL, opened_at_ms, false FROM asked_acts WHERE session_id = $1
          ORDER BY opened_at_ms DESC, request_id DESC LIMIT $2";
     let mut requests = link.all(sql, &[&id.as_str(), &bound(limits::REQUESTS_REMEMBERED)], |row| {
         let digest: &[u8] = row.try_get(1)?;
         Ok(KeptRequest {
             rpc_id: row.try_get(0)?,
             digest: bytes(digest, 1)?,
-            command: RequestId::trusted(row.try_get::<_, String>(2)?),
+            command: row.try_get::<_, Option<String>>(2)?.map(RequestId::trusted),
             waits: row.try_get(4)?,
         })
     })?;

@@ -299,7 +299,15 @@ fn apply(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
     }
     // Rare beside commands, so only these pay for being able to take a part back.
     let mark = ledger.save()?;
+    let mut is_void = false;
     let outcome = match moved(ledger, job)? {
+        None if ends_nothing(ledger, job)? => {
+            is_void = true;
+            Ok(Committed {
+                last_seq: ledger.head().seq,
+                last_event: None,
+            })
+        }
         None => apply_with_runs(ledger, job)?,
         Some(moved) => match already_written(ledger.link, job)? {
             Some(committed) => Ok(committed),
@@ -310,12 +318,27 @@ fn apply(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
         },
     };
     match &outcome {
-        // Somebody else has closed the command: then nothing of the change is written.
-        Ok(receipt) if receipt.last_event.is_none() && job.change.only_if_open => ledger.undo(&mark)?,
+        // Somebody else has closed the command or the act: then nothing of the change is written.
+        Ok(receipt) if is_void || closes_nothing(job, receipt) => ledger.undo(&mark)?,
         Ok(_) => ledger.release()?,
         Err(_) => ledger.undo(&mark)?,
     }
     Ok(outcome)
+}
+
+/// Whether a change that should close something found it closed. One without events leaves none behind either way.
+fn closes_nothing(job: &Job, receipt: &Committed) -> bool {
+    job.change.only_if_open && receipt.last_event.is_none() && !job.change.events.is_empty()
+}
+
+/// Writes that an act went on or ended; whether it closes one that somebody else has closed.
+fn ends_nothing(ledger: &Ledger<'_>, job: &Job) -> Result<bool, Trouble> {
+    match &job.change.act {
+        Some(act @ (ActChange::Told { .. } | ActChange::Close { .. })) => {
+            Ok(!ledger.write_act(act)? && job.change.only_if_open)
+        }
+        Some(ActChange::Open(_)) | None => Ok(false),
+    }
 }
 
 /// Whether it says what a tool that is no command does.
@@ -362,6 +385,12 @@ fn moved(ledger: &Ledger<'_>, job: &Job) -> Result<Option<RecordError>, Trouble>
         if !ledger.write_delegation(delegation)? {
             return Ok(Some(RecordError::DelegationMoved));
         }
+    }
+    if let Some(ActChange::Open(act)) = &change.act
+        && let Some(asked) = &act.asked
+        && !ledger.enter_act(&act.id, asked, act.opened_at)?
+    {
+        return Ok(Some(RecordError::RequestIdTaken(asked.request_id.clone())));
     }
     if let Some(act @ ActChange::Open(_)) = &change.act
         && !ledger.write_act(act)?
@@ -417,15 +446,6 @@ fn apply_rows(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
                 last_event: None,
             }));
         }
-    }
-    if let Some(act @ (ActChange::Told { .. } | ActChange::Close { .. })) = &job.change.act
-        && !ledger.write_act(act)?
-        && job.change.only_if_open
-    {
-        return Ok(Ok(Committed {
-            last_seq: ledger.head().seq,
-            last_event: None,
-        }));
     }
     if let Some((owner, request_id)) = &job.change.end_wanted {
         ledger.want_end(owner, request_id)?;

@@ -4,13 +4,15 @@ use countersign_gateway::approval::lifecycle::ApprovalStep;
 use countersign_gateway::approval::request::{ApprovalChange, ApprovalRequest};
 use countersign_gateway::audit::act::{ActChange, Ending, OpenAct, UsedApproval};
 use countersign_gateway::audit::event::{Actor, ActorType, ApprovalState};
+use countersign_gateway::audit::outcome::{AskedAct, KeptOutcome, StoredAct};
 use countersign_gateway::audit::{Change, RecordError};
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{ApprovalId, CorrelationId, EventId, IdSource};
+use countersign_gateway::ids::{ApprovalId, CorrelationId, CredentialId, EventId, IdSource, RequestId};
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::ledger::Ledger;
-use super::{SqliteStore, WRITER_GONE, approvals, trouble};
+use super::readers::Readers;
+use super::{SqliteStore, WRITER_GONE, approvals, sessions, trouble};
 use crate::process::Process;
 
 const IS_GIVEN: &str = "SELECT 1 FROM approvals WHERE approval_id = ?1 AND version = ?2 AND state = 'approved'";
@@ -20,6 +22,12 @@ const OPEN: &str = "INSERT INTO open_acts (act_id, correlation_id, actor_type, a
 const SYSTEMS: &str = "SELECT systems FROM open_acts WHERE act_id = ?1";
 const LEAVE_SYSTEMS: &str = "UPDATE open_acts SET systems = ?2 WHERE act_id = ?1";
 const CLOSE: &str = "DELETE FROM open_acts WHERE act_id = ?1";
+const ENTER: &str = "INSERT INTO asked_acts (owner, request_id, act_id, session_id, rpc_id, rpc_digest, opened_at_ms)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT DO NOTHING";
+/// The first end stands.
+const KEEP: &str = "UPDATE asked_acts SET outcome = ?2, closed_at_ms = ?3 WHERE act_id = ?1 AND outcome IS NULL";
+const TAKE_BACK: &str = "DELETE FROM asked_acts WHERE act_id = ?1 AND outcome IS NULL";
+const ASKED: &str = "SELECT outcome FROM asked_acts WHERE owner = ?1 AND request_id = ?2";
 const LEFT_OPEN: &str = "SELECT act_id, correlation_id, actor_type, actor_id, tool, action, approval_id, run_id,
          systems, opened_at_ms, process
      FROM open_acts ORDER BY opened_at_ms LIMIT 500";
@@ -41,8 +49,33 @@ impl Ledger<'_> {
                 let written = params![act.as_str(), write_systems(&systems)];
                 Ok(self.statement(LEAVE_SYSTEMS)?.execute(written)? == 1)
             }
-            ActChange::Close { act } => Ok(self.statement(CLOSE)?.execute([act.as_str()])? == 1),
+            ActChange::Close { act, kept } => {
+                match kept {
+                    Some(kept) => {
+                        let now = self.now().as_millis();
+                        let ended = params![act.as_str(), kept.as_str(), now];
+                        self.statement(KEEP)?.execute(ended)?;
+                    }
+                    None => drop(self.statement(TAKE_BACK)?.execute([act.as_str()])?),
+                }
+                Ok(self.statement(CLOSE)?.execute([act.as_str()])? == 1)
+            }
         }
+    }
+
+    /// False where its request came before.
+    pub(super) fn enter_act(&self, id: &EventId, asked: &AskedAct, at: Timestamp) -> rusqlite::Result<bool> {
+        let (session, rpc_id, rpc_digest) = sessions::asked(asked.asked.as_ref());
+        let rows = self.statement(ENTER)?.execute(params![
+            asked.owner.as_str(),
+            asked.request_id.as_str(),
+            id.as_str(),
+            session,
+            rpc_id,
+            rpc_digest,
+            at.as_millis(),
+        ])?;
+        Ok(rows == 1)
     }
 
     fn open_act(&self, act: &OpenAct) -> rusqlite::Result<bool> {
@@ -68,6 +101,18 @@ impl Ledger<'_> {
         ])?;
         Ok(rows == 1)
     }
+}
+
+impl Readers {
+    pub(super) fn act(&self, owner: &CredentialId, request_id: &RequestId) -> Result<Option<StoredAct>, RecordError> {
+        let key = [owner.as_str(), request_id.as_str()];
+        let found = self.first(ASKED, key, |row| row.get::<_, Option<String>>(0))?;
+        Ok(found.map(stored))
+    }
+}
+
+pub(crate) fn stored(outcome: Option<String>) -> StoredAct {
+    outcome.map_or(StoredAct::Open, |text| StoredAct::Ended(KeptOutcome::trusted(text)))
 }
 
 impl SqliteStore {
@@ -112,7 +157,10 @@ pub(crate) fn abandoned(act: &OpenAct, approval: Option<ApprovalRequest>, now: T
     Change {
         events,
         approvals: failed.into_iter().collect(),
-        act: Some(ActChange::Close { act: act.id.clone() }),
+        act: Some(ActChange::Close {
+            act: act.id.clone(),
+            kept: Ending::ABANDONED.kept(),
+        }),
         only_if_open: true,
         ..Change::default()
     }
@@ -147,6 +195,8 @@ fn read(row: &Row<'_>) -> rusqlite::Result<OpenAct> {
         run_id: row.get(7)?,
         systems: read_systems(&row.get::<_, String>(8)?),
         opened_at: Timestamp::from_millis(row.get(9)?),
+        // Only needed to open it.
+        asked: None,
     })
 }
 

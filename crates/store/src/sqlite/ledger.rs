@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use countersign_gateway::audit::chain::{Columns, Hash, link};
 use countersign_gateway::audit::event::Draft;
 use countersign_gateway::audit::{CloseCommand, OpenCommand};
+use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CredentialId, RequestId};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
@@ -84,6 +85,10 @@ impl<'c> Ledger<'c> {
             connection,
             signed: Vec::new(),
         }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.site.options.clock.now()
     }
 
     /// Who writes here.

@@ -157,6 +157,7 @@ fn delete(connection: &Connection, up_to: u64, before: Timestamp) -> rusqlite::R
         "DELETE FROM delegated_executions WHERE ended_at_ms < ?1",
         [before.as_millis()],
     )?;
+    connection.execute("DELETE FROM asked_acts WHERE closed_at_ms < ?1", [before.as_millis()])?;
     prune_jobs(connection, before)?;
     prune_runs(connection, before)?;
     connection.execute(

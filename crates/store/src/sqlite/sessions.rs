@@ -207,7 +207,7 @@ impl Readers {
     }
 }
 
-/// The last requests of a session that became commands, oldest first.
+/// The last requests of a session that acted, oldest first.
 fn requests(connection: &Connection, id: &SessionId) -> rusqlite::Result<Vec<KeptRequest>> {
     let mut requests = connection
         .prepare(
@@ -217,13 +217,14 @@ fn requests(connection: &Connection, id: &SessionId) -> rusqlite::Result<Vec<Kep
                      AND approvals.request_id = open_commands.request_id AND parks = 1
                      AND state NOT IN ('applied', 'failed'))
                  FROM open_commands WHERE session_id = ?1
+             UNION ALL SELECT rpc_id, rpc_digest, NULL, opened_at_ms, 0 FROM asked_acts WHERE session_id = ?1
              ORDER BY opened_at_ms DESC, request_id DESC LIMIT ?2",
         )?
         .query_map(params![id.as_str(), bound(limits::REQUESTS_REMEMBERED)], |row| {
             Ok(KeptRequest {
                 rpc_id: row.get(0)?,
                 digest: row.get(1)?,
-                command: RequestId::trusted(row.get::<_, String>(2)?),
+                command: row.get::<_, Option<String>>(2)?.map(RequestId::trusted),
                 waits: row.get(4)?,
             })
         })?

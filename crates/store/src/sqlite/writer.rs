@@ -277,21 +277,30 @@ pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusq
     }
     // Rare beside commands, so only these pay for being able to take a part back.
     ledger.save()?;
+    let mut is_void = false;
     let outcome = match moved(ledger, job)? {
-        None if ends_nothing(ledger, job)? => Ok(Committed {
-            last_seq: head.seq,
-            last_event: None,
-        }),
+        None if ends_nothing(ledger, job)? => {
+            is_void = true;
+            Ok(Committed {
+                last_seq: head.seq,
+                last_event: None,
+            })
+        }
         None => apply_with_runs(ledger, head, job)?,
         Some(moved) => already_written(ledger, job)?.ok_or(moved),
     };
     match &outcome {
-        // Somebody else has closed the command: then nothing of the change is written.
-        Ok(receipt) if receipt.last_event.is_none() && job.change.only_if_open => ledger.undo()?,
+        // Somebody else has closed the command or the act: then nothing of the change is written.
+        Ok(receipt) if is_void || closes_nothing(job, receipt) => ledger.undo()?,
         Ok(_) => ledger.release()?,
         Err(_) => ledger.undo()?,
     }
     Ok(outcome)
+}
+
+/// Whether a change that should close something found it closed. One without events leaves none behind either way.
+fn closes_nothing(job: &Job, receipt: &Committed) -> bool {
+    job.change.only_if_open && receipt.last_event.is_none() && !job.change.events.is_empty()
 }
 
 /// Whether it says what a tool that is no command does.
@@ -337,6 +346,12 @@ fn moved(ledger: &Ledger<'_>, job: &Job) -> rusqlite::Result<Option<RecordError>
         if !ledger.write_delegation(delegation)? {
             return Ok(Some(RecordError::DelegationMoved));
         }
+    }
+    if let Some(ActChange::Open(act)) = &job.change.act
+        && let Some(asked) = &act.asked
+        && !ledger.enter_act(&act.id, asked, act.opened_at)?
+    {
+        return Ok(Some(RecordError::RequestIdTaken(asked.request_id.clone())));
     }
     if let Some(act @ ActChange::Open(_)) = &job.change.act
         && !ledger.write_act(act)?

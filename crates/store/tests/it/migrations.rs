@@ -11,6 +11,7 @@ use crate::on_sqlite::bench::Bench;
 
 /// Takes everything back that came with later steps, which leaves a database of the first.
 const WITHOUT_LATER_STEPS: &str = "
+    DROP TABLE asked_acts;
     DROP TABLE delegated_executions;
     DROP TABLE open_acts;
     DROP TABLE secret_syncs;

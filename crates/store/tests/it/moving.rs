@@ -94,6 +94,10 @@ const ROWS: &[(&str, &str)] = &[
         "INSERT INTO open_acts VALUES ('act1', 'c', 'agent', 'local', 't', NULL, NULL, NULL, '[]', 1, 'boot/1/1')",
     ),
     (
+        "asked_acts",
+        "INSERT INTO asked_acts VALUES ('local', 'r1', 'act0', 's1', '1', x'0001', 1, 2, '{}')",
+    ),
+    (
         "project_databases",
         "INSERT INTO project_databases VALUES ('db1', 'p', 'dev', 'owned', 'm', 1, 'act', 'c', 1, 1)",
     ),

@@ -108,6 +108,8 @@ fn questions_to_a_long_record_are_answered_by_an_index() {
             let plans = fs::read_to_string(&log).unwrap().split_off(before);
             assert!(plans.contains(&format!("flow_events_{index}")), "{index}: {plans}");
             assert!(!plans.contains("Seq Scan on flow_events"), "{index}: {plans}");
+            // Found first and then looked up: joined, a long record would be walked in order of place instead.
+            assert!(index != "by_request_id" || plans.contains("InitPlan"), "{plans}");
         }
     }
     // An index that has the rows in order is taken however many of them the planner expects: of what is inside a payload it

@@ -38,8 +38,81 @@ fn a_review_that_asks_for_changes_sets_off_the_revise_of_its_stage() {
         (&resolved["stage"], &resolved["step"], &resolved["issue_number"]),
         (&json!("dev"), &json!("pull_request_labels"), &json!(7))
     );
-    let approved = github.reviewed("r-2", SHOP, 8, "approved", "ana");
-    assert_eq!(deliver(&serving, &approved), (200, "ignored".to_owned()));
+    // What is being done over is not approved meanwhile, and a comment is no verdict.
+    deliver(&serving, &github.reviewed("r-2", SHOP, 8, "approved", "ana"));
+    let comment = github.reviewed("r-3", SHOP, 8, "commented", "ana");
+    assert_eq!(deliver(&serving, &comment), (200, "ignored".to_owned()));
+    until_worked_off(&bench);
+    assert_eq!(github.labels(SHOP, 7), ["run:dev:revise"]);
+    assert_eq!(runs(&bench), 1);
+}
+
+/// A development that went well, whose pull request waits for its review.
+fn put_up_for_review(github: &GitHub, bench: &Bench, serving: &Serving) {
+    github.issue(SHOP, 7, &["run:dev"]);
+    github.pull_request(SHOP, 8, "Closes #7", &[]);
+    deliver(serving, &github.labeled("d-1", SHOP, 7, "run:dev", "ana"));
+    until("the labels stay", || github.labels(SHOP, 7) == ["state:in-review"]);
+    deliver(serving, &github.pulled("p-1", SHOP, 8, "opened", SHOP, "agent[bot]"));
+    until("nothing waits for a review", || waiting(bench) == 1);
+    until_worked_off(bench);
+}
+
+fn waiting(bench: &Bench) -> i64 {
+    bench.count("SELECT count(*) FROM agent_sessions WHERE wait_state = 'owner_review'")
+}
+
+/// Who ended the wait for a review.
+fn ended_by(bench: &Bench) -> Vec<String> {
+    bench.column(
+        "SELECT actor_id FROM flow_events WHERE event_type = 'run.wait.resumed'
+             AND json_extract(payload, '$.wait_state') = 'owner_review' ORDER BY seq",
+    )
+}
+
+#[test]
+fn an_approving_review_of_somebody_who_may_write_ends_the_wait_for_it() {
+    let github = GitHub::start();
+    let bench = with_agent(Bench::new(), &github, "dev");
+    let serving = Serving::start(&bench);
+    put_up_for_review(&github, &bench, &serving);
+    github.permit("rita", "read");
+    deliver(&serving, &github.reviewed("r-1", SHOP, 8, "approved", "rita"));
+    deliver(&serving, &github.reviewed("r-2", SHOP, 8, "commented", "ana"));
+    until_worked_off(&bench);
+    assert_eq!((waiting(&bench), ended_by(&bench).len()), (1, 0));
+    let approved = github.reviewed("r-3", SHOP, 8, "approved", "ana");
+    for _ in 0..5 {
+        deliver(&serving, &approved);
+    }
+    until("it waits for ever", || waiting(&bench) == 0);
+    until_worked_off(&bench);
+    assert_eq!(ended_by(&bench), ["github:ana"]);
+    for number in [7, 8] {
+        assert_eq!(github.labels(SHOP, number), ["state:approved"], "{number}");
+    }
+    assert_eq!(runs(&bench), 1);
+}
+
+#[test]
+fn a_review_that_asks_for_changes_ends_the_wait_and_the_revise_is_put_up_again() {
+    let github = GitHub::start();
+    let bench = with_agent(Bench::new(), &github, "dev");
+    let serving = Serving::start(&bench);
+    put_up_for_review(&github, &bench, &serving);
+    deliver(&serving, &github.reviewed("r-1", SHOP, 8, "changes_requested", "ana"));
+    until("no revise ends", || {
+        let ended = "SELECT count(*) FROM runs WHERE trigger_label = 'run:dev:revise' AND status = 'succeeded'";
+        bench.count(ended) == 1
+    });
+    until("the revise is not put up", || {
+        github.labels(SHOP, 7) == ["state:in-review"] && github.labels(SHOP, 8) == ["state:in-review"]
+    });
+    until("the revise does not wait", || waiting(&bench) == 1);
+    assert_eq!(ended_by(&bench), ["github:ana"]);
+    let of_revise = "SELECT count(*) FROM agent_sessions JOIN runs USING (run_id)
+        WHERE agent_sessions.wait_state = 'owner_review' AND trigger_label = 'run:dev:revise'";
+    assert_eq!(bench.count(of_revise), 1);
 }
 
 #[test]

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::field::{A, B, C, Field, attempt, eventually, message_of};
 use crate::bench::{Bench, is_root};
+use crate::jobs::with_agent;
 use crate::web::{Web, legacy};
 
 fn field(nodes: usize) -> Option<Field> {
@@ -80,6 +81,34 @@ fn a_request_repeated_at_another_node_while_it_runs_acts_once() {
     let twice = field.call(B, &session, 5, "execute_process", mark("other", "0"));
     assert_eq!(twice["status"], "ok", "{twice}");
     assert_eq!(acts(&field), ["once", "other", "other"]);
+    field.prove();
+}
+
+#[test]
+fn a_job_asked_for_at_several_nodes_by_one_request_is_started_once() {
+    let Some(field) = Field::of(3, with_agent(Bench::new(), "")) else {
+        return;
+    };
+    let session = field.session(A);
+    let ask = |node| {
+        let task = json!({"agent": "mine", "prompt": "greet"});
+        field.call(node, &session, 5, "start-task", task)
+    };
+    let answers: Vec<Value> = thread::scope(|scope| {
+        let asked: Vec<_> = [A, B, C, A, B, C]
+            .map(|node| scope.spawn(move || ask(node)))
+            .into_iter()
+            .collect();
+        asked.into_iter().map(|it| it.join().unwrap()).collect()
+    });
+    for answer in &answers {
+        assert_eq!(answer["status"], "accepted", "{answer}");
+        assert_eq!(answer["jobId"], answers[0]["jobId"]);
+    }
+    for node in [A, B, C] {
+        assert_eq!(ask(node), answers[0], "after its end");
+    }
+    assert_eq!(field.count("SELECT count(*) FROM jobs"), 1);
     field.prove();
 }
 

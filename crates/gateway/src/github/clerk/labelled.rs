@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{Clerk, Outcome, Undone, ended, unserved};
-use crate::audit::event::{Actor, ActorType, EventType};
+use super::{Clerk, Outcome, Undone, ended, person, unserved};
+use crate::audit::event::EventType;
 use crate::audit::payload::{Object, Payload};
 use crate::audit::{Change, RecordError};
 use crate::github::delivery::{Delivery, DeliveryState, LabelTask};
@@ -111,10 +111,7 @@ impl Clerk {
             .last_run
             .map_or(Vec::new(), |run| run.labels.iter().cloned().collect());
         let resolved = resolver::profile(setting.issue_labels, setting.pull_request_labels, &last);
-        let by = Actor {
-            kind: ActorType::Human,
-            id: format!("github:{}", setting.sender),
-        };
+        let by = person(setting.sender);
         let order = RunOrder {
             project: profile.project.clone(),
             repository: Some(repository.to_owned()),

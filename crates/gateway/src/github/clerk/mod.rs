@@ -20,7 +20,7 @@ use super::message::Messages;
 use super::reception::Reception;
 use super::{GitHub, GitHubError, Permission, Repository, Trouble};
 use crate::approval::board::Board;
-use crate::audit::event::{Actor, Draft, EventType};
+use crate::audit::event::{Actor, ActorType, Draft, EventType};
 use crate::audit::payload::Object;
 use crate::audit::reading::Records;
 use crate::audit::{Change, Record, RecordError};
@@ -179,6 +179,7 @@ impl Clerk {
                 Some(Task::Withdrawal(task)) => self.withdrawn(&delivery, task).await,
                 Some(Task::PullRequest(task)) => self.pulled(&delivery, task).await,
                 Some(Task::Review(task)) => self.reviewed(&delivery, task).await,
+                Some(Task::Approval(task)) => self.approved(&delivery, task).await,
                 None => Ok(Outcome::Nothing("its task could not be read".to_owned())),
             };
             let written = match outcome {
@@ -208,7 +209,7 @@ impl Clerk {
     async fn waits(&self, delivery: &Delivery) -> bool {
         let question = match &delivery.task {
             Some(Task::Review(task)) => task.question.as_ref(),
-            Some(Task::Label(_) | Task::Withdrawal(_) | Task::PullRequest(_)) | None => None,
+            Some(Task::Label(_) | Task::Withdrawal(_) | Task::PullRequest(_) | Task::Approval(_)) | None => None,
         };
         let Some(question) = question else { return false };
         let found = self.parts.board.find(question).await;
@@ -330,6 +331,14 @@ fn ended(delivery: &Delivery, state: DeliveryState) -> DeliveryChange {
 
 fn itself() -> Actor {
     Actor::system("github")
+}
+
+/// Somebody whom GitHub calls by this name.
+fn person(login: &str) -> Actor {
+    Actor {
+        kind: ActorType::Human,
+        id: format!("github:{login}"),
+    }
 }
 
 fn pause(tries: u32) -> Duration {

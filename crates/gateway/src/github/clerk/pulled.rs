@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Map;
 
-use super::{Clerk, Outcome, Undone, ended, unserved};
+use super::{Clerk, Outcome, Undone, ended, itself, person, unserved};
 use crate::audit::Change;
 use crate::audit::event::EventType;
 use crate::github::delivery::{Delivery, DeliveryState, PullRequestTask};
@@ -32,8 +32,12 @@ impl Clerk {
             return Ok(Outcome::Nothing("no run belongs to this pull request".to_owned()));
         }
         if task.is_closed {
+            let by = match task.sender.ends_with("[bot]") {
+                true => itself(),
+                false => person(&task.sender),
+            };
             for run in &makers {
-                self.note_review(run, false).await?;
+                self.note_review(run, false, &by).await?;
             }
         }
         let documents = self.documents(&task.pull_request).await?;
@@ -141,7 +145,7 @@ impl Clerk {
         };
         let errand = self.errand(&run.correlation_id, Some(run), "run.pull_request.linked");
         self.parts.labels.change(&task.pull_request, &change, &errand).await?;
-        self.note_review(run, true).await
+        self.note_review(run, true, &itself()).await
     }
 
     async fn documents(&self, pull_request: &IssueRef) -> Result<Vec<LinkEnd>, Undone> {

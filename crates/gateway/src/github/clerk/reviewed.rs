@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::labelled::Setting;
-use super::{Clerk, Outcome, Undone, itself, unserved};
+use super::{Clerk, Outcome, Undone, itself, person, unserved};
 use crate::approval::question::{Answered, Offer};
 use crate::approval::request::{ApprovalRequest, ApprovalType, Choice};
 use crate::audit::Change;
@@ -134,7 +134,8 @@ impl Clerk {
         issue: Option<u64>,
     ) -> Result<Outcome, Undone> {
         if let Some(reviewed) = &gathered.last_run {
-            self.note_review(reviewed, false).await?;
+            let by = person(&task.sender);
+            self.note_review(reviewed, false, &by).await?;
         }
         let label = revise(stage);
         let target = IssueRef {
@@ -148,6 +149,14 @@ impl Clerk {
         // Our own account puts it on, which sets off nothing; the run is enqueued below.
         let errand = self.errand(&delivery.correlation_id, None, "run.revise.stage_resolved");
         self.parts.labels.change(&target, &change, &errand).await?;
+        let is_up = gathered.known.pull_request_labels.iter().any(|it| it == IN_REVIEW);
+        if is_up && target != task.pull_request {
+            let change = LabelChange {
+                remove: vec![IN_REVIEW.to_owned()],
+                ..LabelChange::default()
+            };
+            self.parts.labels.change(&task.pull_request, &change, &errand).await?;
+        }
         let resolved = self
             .told(task, issue)
             .text("stage", stage)

@@ -156,7 +156,7 @@ impl Clerk {
                 ..LabelChange::default()
             };
             self.parts.labels.change(&pull_request, &change, &errand).await?;
-            self.note_review(run, true).await?;
+            self.note_review(run, true, &super::itself()).await?;
         }
         Ok(())
     }

@@ -1,8 +1,7 @@
 //! What asked for a run is gone. A run that waits is called back; one that is at work goes on.
 
-use super::{Clerk, Outcome, Undone, ended, unserved};
+use super::{Clerk, Outcome, Undone, ended, person, unserved};
 use crate::audit::Change;
-use crate::audit::event::{Actor, ActorType};
 use crate::github::Trouble;
 use crate::github::delivery::{Delivery, DeliveryState, WithdrawalTask};
 use crate::run::lifecycle::{RunStatus, TriggerKind};
@@ -28,10 +27,7 @@ impl Clerk {
                 Err(error) => return Err(error.into()),
             }
         }
-        let by = Actor {
-            kind: ActorType::Human,
-            id: format!("github:{}", task.sender),
-        };
+        let by = person(&task.sender);
         let reason = match &task.label {
             Some(label) => format!("`{label}` was taken off before its turn came"),
             None => format!("{} was deleted before its turn came", task.issue),

@@ -136,6 +136,7 @@ impl DeclaredTool {
             structured,
             is_error: true,
             command: answer.command,
+            is_repeat: answer.is_repeat,
         }
     }
 }

@@ -365,6 +365,26 @@ impl Act for HttpAct {
         })
     }
 
+    fn resume(&self, came_to: Result<Map<String, Value>, Refusal>) -> Pending<Result<Map<String, Value>, Refusal>> {
+        let (desk, tool, patience) = (self.desk.clone(), self.tool.clone(), self.patience);
+        let (owner, binding, answers_later) = (self.owner.clone(), self.binding(&self.owner), self.answers_later);
+        Box::pin(async move {
+            let promised = match &came_to {
+                Ok(answered) => desk.promised(answered).await,
+                // This server stopped, and the service may answer all the same.
+                Err(refusal) if refusal.code == ErrorCode::Abandoned && answers_later => {
+                    desk.before(&owner, &binding).await
+                }
+                Err(_) => Ok(None),
+            };
+            match promised {
+                Ok(Some(id)) => desk.told(&tool, &id, patience).await,
+                Ok(None) => came_to,
+                Err(error) => Err(Refusal::new(ErrorCode::AuditUnavailable, error.to_string())),
+            }
+        })
+    }
+
     fn perform(self: Box<Self>, cleared: ClearedAct) -> Pending<Result<Map<String, Value>, Refusal>> {
         let body = self.body(cleared.correlation_id().as_str(), self.tool.timeout);
         let mut headers = self.headers.clone();

@@ -286,6 +286,7 @@ impl CommandResult {
             structured,
             is_error: self.status.is_error(),
             command: None,
+            is_repeat: false,
         }
     }
 }

@@ -73,6 +73,7 @@ const RULES: &[Rule] = &[
     table("webhook_deliveries"),
     table("run_messages"),
     of_processes("open_acts", "process"),
+    table("asked_acts"),
     table("project_databases"),
     table("secret_syncs"),
     table("delegated_executions"),

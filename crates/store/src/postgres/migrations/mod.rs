@@ -23,6 +23,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("0013_retention_of_runs.sql"),
     include_str!("0014_held_jobs.sql"),
     include_str!("0015_request_ids_in_order.sql"),
+    include_str!("0016_asked_acts.sql"),
     include_str!("0019_ends_wanted.sql"),
 ];
 

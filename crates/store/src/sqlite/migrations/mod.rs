@@ -17,6 +17,7 @@ const STEPS: &[&str] = &[
     include_str!("0009_delegated_executions.sql"),
     include_str!("0010_retention_of_runs.sql"),
     include_str!("0011_held_jobs.sql"),
+    include_str!("0012_asked_acts.sql"),
     include_str!("0016_ends_wanted.sql"),
 ];
 

@@ -3,11 +3,15 @@
 use countersign_gateway::approval::Approvals as _;
 use countersign_gateway::approval::lifecycle::ApprovalStep;
 use countersign_gateway::approval::request::{ApprovalChange, ApprovalRequest, ApprovalType};
-use countersign_gateway::audit::act::{ActChange, OpenAct, UsedApproval};
+use countersign_gateway::audit::act::{ActChange, EXECUTOR, OpenAct, UsedApproval};
 use countersign_gateway::audit::event::{ApprovalState, Draft, EventType};
+use countersign_gateway::audit::outcome::{AskedAct, KeptOutcome, StoredAct};
 use countersign_gateway::audit::reading::Filter;
-use countersign_gateway::audit::{Change, RecordError};
-use countersign_gateway::ids::{ApprovalId, CorrelationId};
+use countersign_gateway::audit::{Asked, Change, Record as _, RecordError, SessionChange};
+use countersign_gateway::error::ErrorCode;
+use countersign_gateway::ids::{ApprovalId, CorrelationId, CredentialId, RequestId, SessionId};
+use countersign_gateway::session::lifetime::{KeptRequest, Session};
+use countersign_gateway::session::{Caller, Transport};
 use countersign_store::Store;
 use serde_json::{Value, json};
 
@@ -51,6 +55,7 @@ fn opening(bench: &Bench, approval: Option<&ApprovalRequest>, systems: &[&str]) 
         run_id: Some("run-1".to_owned()),
         systems: systems.iter().map(|system| (*system).to_owned()).collect(),
         opened_at: noon(),
+        asked: None,
     };
     let (id, correlation) = (act.id.clone(), act.correlation_id.clone());
     let event = Draft::new(id, noon(), correlation, agent(), EventType::ActRequested, &json!({}));
@@ -60,6 +65,133 @@ fn opening(bench: &Bench, approval: Option<&ApprovalRequest>, systems: &[&str]) 
         ..Change::default()
     };
     (act, change)
+}
+
+/// An act that a request of a session asks for.
+fn asked(bench: &Bench, request: &str) -> (OpenAct, Change) {
+    let (mut act, mut change) = opening(bench, None, &[]);
+    act.asked = Some(AskedAct {
+        owner: owner(),
+        request_id: RequestId::trusted(request),
+        asked: Some(Asked {
+            session: SessionId::trusted("session-of-a-client"),
+            rpc_id: "7".to_owned(),
+            digest: [7; 32],
+        }),
+    });
+    change.act = Some(ActChange::Open(act.clone()));
+    (act, change)
+}
+
+fn close(bench: &Bench, act: &OpenAct, kept: Option<KeptOutcome>) -> Change {
+    let act = act.id.clone();
+    Change {
+        events: vec![bench.draft(&json!({}))],
+        act: Some(ActChange::Close { act, kept }),
+        ..Change::default()
+    }
+}
+
+fn stored(store: &Store, request: &str) -> Option<StoredAct> {
+    block_on(store.act(&owner(), &RequestId::trusted(request))).unwrap()
+}
+
+#[test]
+fn a_request_is_done_once_and_what_it_came_to_is_kept() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let (act, first) = asked(&bench, "r1");
+    assert_eq!(stored(&store, "r1"), None);
+    commit(&store, first.clone()).unwrap();
+    commit(&store, first).expect("the same change again is the same act");
+    assert_eq!(stored(&store, "r1"), Some(StoredAct::Open));
+    let (_, second) = asked(&bench, "r1");
+    let taken = Err(RecordError::RequestIdTaken(RequestId::trusted("r1")));
+    assert_eq!(commit(&store, second.clone()), taken);
+    let outcome = KeptOutcome::trusted(r#"{"result":{"jobId":"j1"}}"#.to_owned());
+    commit(&store, close(&bench, &act, Some(outcome.clone()))).unwrap();
+    let late = KeptOutcome::trusted(r#"{"result":{"jobId":"j2"}}"#.to_owned());
+    commit(&store, close(&bench, &act, Some(late))).unwrap();
+    assert_eq!(
+        stored(&store, "r1"),
+        Some(StoredAct::Ended(outcome)),
+        "the first end stands"
+    );
+    assert_eq!(commit(&store, second), taken);
+    let stranger = CredentialId::trusted("somebody-else");
+    assert_eq!(block_on(store.act(&stranger, &RequestId::trusted("r1"))).unwrap(), None);
+    assert_eq!(verify(&store).unwrap().rows, 3);
+}
+
+#[test]
+fn a_request_whose_act_was_never_done_may_do_it_yet() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let (act, first) = asked(&bench, "r1");
+    commit(&store, first).unwrap();
+    commit(&store, close(&bench, &act, None)).unwrap();
+    assert_eq!(stored(&store, "r1"), None);
+    let (_, second) = asked(&bench, "r1");
+    commit(&store, second).unwrap();
+}
+
+#[test]
+fn the_request_of_an_act_that_a_crash_left_open_hears_so() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let (_, open) = asked(&bench, "r1");
+    commit(&store, open).unwrap();
+    bench.force("UPDATE open_acts SET process = ''");
+    store.sweep_abandoned(later(), &bench.ids).unwrap();
+    let Some(StoredAct::Ended(kept)) = stored(&store, "r1") else {
+        panic!("the act is open");
+    };
+    assert_eq!(kept.read().unwrap_err().code, ErrorCode::Abandoned);
+    assert_eq!(failures(&store).len(), 1);
+}
+
+#[test]
+fn an_act_of_a_service_that_a_crash_left_open_is_closed_and_nobody_tells_in_its_place() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let (_, mut open) = asked(&bench, "r1");
+    if let Some(ActChange::Open(act)) = &mut open.act {
+        act.systems = vec![EXECUTOR.to_owned()];
+    }
+    commit(&store, open).unwrap();
+    bench.force("UPDATE open_acts SET process = ''");
+    for _ in 0..2 {
+        store.sweep_abandoned(later(), &bench.ids).unwrap();
+    }
+    assert!(matches!(stored(&store, "r1"), Some(StoredAct::Ended(_))));
+    assert_eq!(failures(&store).len(), 0);
+    assert_eq!(verify(&store).unwrap().rows, 1);
+}
+
+#[test]
+fn a_session_knows_the_requests_of_its_acts_again() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let caller = Caller::anonymous_agent(Transport::StreamableHttp);
+    let session = Session::new(SessionId::trusted("session-of-a-client"), &caller, noon());
+    let begun = Change {
+        events: vec![bench.draft(&json!({}))],
+        session: Some(SessionChange {
+            session: session.clone(),
+            from: None,
+        }),
+        ..Change::default()
+    };
+    commit(&store, begun).unwrap();
+    commit(&store, asked(&bench, "r1").1).unwrap();
+    let kept = block_on(store.session(&session.id)).unwrap().unwrap();
+    let request = KeptRequest {
+        rpc_id: "7".to_owned(),
+        digest: [7; 32],
+        command: None,
+        waits: false,
+    };
+    assert_eq!(kept.requests, [request]);
 }
 
 fn failures(store: &Store) -> Vec<Value> {
@@ -140,7 +272,10 @@ fn an_act_that_ended_is_not_swept() {
     commit(&store, open).unwrap();
     let close = Change {
         events: vec![bench.draft(&json!({}))],
-        act: Some(ActChange::Close { act: act.id }),
+        act: Some(ActChange::Close {
+            act: act.id,
+            kept: None,
+        }),
         ..Change::default()
     };
     commit(&store, close).unwrap();

@@ -25,6 +25,7 @@ fn open_act(bench: &Bench, store: &Store) -> EventId {
         run_id: None,
         systems: Vec::new(),
         opened_at: noon(),
+        asked: None,
     };
     let id = act.id.clone();
     let change = Change {

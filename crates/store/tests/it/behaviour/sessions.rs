@@ -239,7 +239,10 @@ fn a_lasting_session_knows_its_last_requests_again() {
         .map(|request| request.rpc_id.parse().unwrap())
         .collect();
     assert_eq!(ids, (count + 1 - REQUESTS_REMEMBERED..=count).collect::<Vec<_>>());
-    assert_eq!(kept.requests.last().unwrap().command.as_str(), "refused");
+    assert_eq!(
+        kept.requests.last().unwrap().command,
+        Some(RequestId::trusted("refused"))
+    );
     assert_eq!(kept.requests[0].digest, asked(ids[0]).unwrap().digest);
 }
 
@@ -546,7 +549,7 @@ fn a_request_whose_server_died_is_known_again_by_its_session() {
         let request = kept.requests.into_iter().next().expect("one request");
         (request.rpc_id, request.digest, request.command)
     };
-    let expected = ("7".to_owned(), [7; 32], RequestId::trusted("r1"));
+    let expected = ("7".to_owned(), [7; 32], Some(RequestId::trusted("r1")));
     assert_eq!(known(&store), expected, "while it runs");
     // Of a process that is no more.
     bench.run("UPDATE open_commands SET process = '1/1'").unwrap();

@@ -8,6 +8,7 @@ use std::time::Duration;
 use countersign_gateway::approval::Alone;
 use countersign_gateway::approval::board::{Board, BoardParts};
 use countersign_gateway::audit::event::{Actor, EventType};
+use countersign_gateway::audit::outcome::StoredAct;
 use countersign_gateway::audit::redact::{Config, Redactor};
 use countersign_gateway::audit::{Change, Committed, Pending, Record, RecordError, StoredCommand};
 use countersign_gateway::clock::{Clock, Timestamp};
@@ -61,6 +62,10 @@ impl Record for Mortal {
 
     fn command(&self, owner: &CredentialId, id: &RequestId) -> Pending<Result<Option<StoredCommand>, RecordError>> {
         self.inner.command(owner, id)
+    }
+
+    fn act(&self, owner: &CredentialId, id: &RequestId) -> Pending<Result<Option<StoredAct>, RecordError>> {
+        self.inner.act(owner, id)
     }
 
     fn is_end_wanted(&self, owner: &CredentialId, id: &RequestId) -> Pending<Result<bool, RecordError>> {

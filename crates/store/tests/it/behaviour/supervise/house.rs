@@ -10,6 +10,7 @@ use countersign_gateway::approval::board::{Board, BoardParts};
 use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider, OwnRequests};
 use countersign_gateway::approval::{Alone, ApprovalFilter};
 use countersign_gateway::audit::event::EventType;
+use countersign_gateway::audit::outcome::StoredAct;
 use countersign_gateway::audit::reading::Filter;
 use countersign_gateway::audit::redact::{Config, Redactor};
 use countersign_gateway::audit::{Change, Committed, Pending, Record, RecordError, StoredCommand};
@@ -576,6 +577,10 @@ impl Record for Mortal {
 
     fn command(&self, owner: &CredentialId, id: &RequestId) -> Pending<Result<Option<StoredCommand>, RecordError>> {
         self.store.command(owner, id)
+    }
+
+    fn act(&self, owner: &CredentialId, id: &RequestId) -> Pending<Result<Option<StoredAct>, RecordError>> {
+        self.store.act(owner, id)
     }
 
     fn is_end_wanted(&self, owner: &CredentialId, id: &RequestId) -> Pending<Result<bool, RecordError>> {
