@@ -32,6 +32,7 @@ pub(crate) async fn version(
         environment: Default::default(),
         mark: format!("probe-{}", uuid::Uuid::now_v7().simple()),
         streams: Streams::Spoken,
+        still: None,
     })?;
     let mut said = Vec::new();
     let read = async {

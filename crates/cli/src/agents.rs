@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
 use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -13,16 +14,20 @@ use countersign_agents::{Household, Launcher, driver};
 use countersign_exec::user_of_agents;
 use countersign_gateway::audit::Pending;
 use countersign_gateway::ids::RunId;
+use countersign_gateway::job::branch::of_head;
 use countersign_gateway::job::state::Job;
 use countersign_gateway::job::supervise::{Agent, Agents};
 use countersign_gateway::run::keeping::Runs;
 use countersign_gateway::run::lifecycle::Runtime;
 use countersign_gateway::run::state::Run;
 use countersign_gateway::tools::jobs::Offered;
+use rustix::fs::{Mode, OFlags, open};
 
 use crate::config::{AGENTS_OWN, AgentSettings, Settings, built_in_agents};
 use crate::wiring;
 
+/// More than a file has that names a branch.
+const HEAD_BYTES_MAX: u64 = 4_096;
 /// The name that `start-codex-task` starts.
 const CODEX: &str = "codex";
 
@@ -174,6 +179,41 @@ impl Agents for AgentsInForce {
             }
         })
     }
+
+    fn branch(&self, directory: &Path) -> Pending<Option<String>> {
+        let directory = directory.to_owned();
+        Box::pin(async move {
+            let looked = tokio::task::spawn_blocking(move || branch(&directory));
+            looked.await.ok().flatten()
+        })
+    }
+}
+
+/// The branch that is checked out in a directory, or in the one that it belongs to.
+fn branch(directory: &Path) -> Option<String> {
+    let found = directory.ancestors().map(|place| place.join(".git"));
+    let git = found.into_iter().find(|git| fs::symlink_metadata(git).is_ok())?;
+    let home = match short_text(&git) {
+        // A worktree's `.git` names the directory that is meant.
+        Some(text) => {
+            let named = text.strip_prefix("gitdir: ")?.trim_end();
+            git.parent()?.join(named)
+        }
+        None => git,
+    };
+    of_head(&short_text(&home.join("HEAD"))?)
+}
+
+/// A small file's text. Agents can put anything there: it is neither followed elsewhere nor waited for.
+fn short_text(path: &Path) -> Option<String> {
+    let how = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = fs::File::from(open(path, how, Mode::empty()).ok()?);
+    if !file.metadata().ok()?.is_file() {
+        return None;
+    }
+    let mut text = String::new();
+    file.take(HEAD_BYTES_MAX).read_to_string(&mut text).ok()?;
+    Some(text)
 }
 
 /// What the agents of runs are given: credentials of their own, never those that we act with.
@@ -191,6 +231,10 @@ impl Grants {
             Runtime::FullEnv => self.kubeconfig.as_deref().and_then(|path| of_namespace(path, run)),
             Runtime::CodeOnly => None,
         };
+        // Whoever only talks has nothing to publish with.
+        if run.is_talk() {
+            return BTreeMap::new();
+        }
         let given = [
             ("CODEXK8S_GIT_BOT_TOKEN", self.git_token.clone()),
             ("KUBECONFIG", kubeconfig),

@@ -21,6 +21,7 @@ mod endpoints;
 mod github;
 mod interpreters;
 mod jobs;
+mod kin;
 mod policy;
 mod private;
 mod telemetry;

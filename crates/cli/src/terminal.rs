@@ -1,6 +1,7 @@
 //! Standard output for people and programs: colours only where a person looks at a terminal, control
 //! characters of recorded text never, and a reader that goes away ends the command quietly.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fmt;
 use std::io::{self, BufWriter, IsTerminal as _, StdoutLock, Write};
@@ -86,14 +87,19 @@ impl Page {
     }
 
     pub(crate) fn json(&mut self, value: &Value) -> anyhow::Result<()> {
-        self.line(format_args!("{value:#}"))
+        self.line(harmless(&format!("{value:#}")))
+    }
+
+    /// One value on one line.
+    pub(crate) fn json_line(&mut self, text: impl fmt::Display) -> anyhow::Result<()> {
+        self.line(harmless(&text.to_string()))
     }
 
     /// Objects that are JSON text already, one a line, as one array.
     pub(crate) fn array(&mut self, items: &[String]) -> anyhow::Result<()> {
         match items {
             [] => self.line("[]"),
-            items => self.line(format_args!("[\n{}\n]", items.join(",\n"))),
+            items => self.line(format_args!("[\n{}\n]", harmless(&items.join(",\n")))),
         }
     }
 
@@ -101,7 +107,7 @@ impl Page {
     pub(crate) fn array_of(&mut self, items: impl Iterator<Item = anyhow::Result<String>>) -> anyhow::Result<()> {
         let mut before = "[\n";
         for item in items {
-            told(write!(self.out, "{before}{}", item?))?;
+            told(write!(self.out, "{before}{}", harmless(&item?)))?;
             before = ",\n";
         }
         self.line(if before == "[\n" { "[]" } else { "\n]" })
@@ -220,6 +226,28 @@ pub(crate) fn clean(text: &str) -> String {
     })
 }
 
+/// JSON that says the same and steers no terminal: JSON itself writes out only what is below a blank, and some terminals
+/// take what lies behind DEL for orders too.
+fn harmless(json: &str) -> Cow<'_, str> {
+    let steers = |c: char| c != '\n' && is_unseen(c);
+    if !json.contains(steers) {
+        return Cow::Borrowed(json);
+    }
+    let mut written = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        if steers(c) {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                // Writing to a string cannot fail.
+                let _ = fmt::Write::write_fmt(&mut written, format_args!("\\u{unit:04x}"));
+            }
+        } else {
+            written.push(c);
+        }
+    }
+    Cow::Owned(written)
+}
+
 /// A number of things, in words.
 pub(crate) fn count(number: u64, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
@@ -251,6 +279,17 @@ mod tests {
             clean("rm a\u{200b}b\u{a0}c\u{e0041}\u{feff}"),
             "rm a\\u{200b}b\\u{a0}c\\u{e0041}\\u{feff}"
         );
+    }
+
+    #[test]
+    fn json_steers_no_terminal_and_says_the_same() {
+        let value = serde_json::json!({"title": "a\u{9b}2J\u{7f}\u{202e}b\u{e0041}\u{1b}\n日", "n": [1]});
+        for text in [value.to_string(), format!("{value:#}")] {
+            let written = harmless(&text);
+            assert!(!written.contains(|c: char| c != '\n' && is_unseen(c)), "{written}");
+            assert_eq!(serde_json::from_str::<Value>(&written).unwrap(), value);
+        }
+        assert!(matches!(harmless("{\n  \"a\": \"é\"\n}"), Cow::Borrowed(_)));
     }
 
     #[test]

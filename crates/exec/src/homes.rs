@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::pool::empty;
+use crate::emptying::empty;
 
 /// A home that is being used.
 #[derive(Debug)]

@@ -5,6 +5,7 @@
 //! run in [`runner`], inside the sandbox.
 #![forbid(unsafe_code)]
 
+mod emptying;
 mod executor;
 mod homes;
 mod pool;

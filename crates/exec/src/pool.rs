@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,6 +19,7 @@ use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
+use crate::emptying::empty;
 use crate::homes::Inhabited;
 use crate::running::Emptied;
 
@@ -274,66 +275,5 @@ fn private_directory(path: &Path, identity: Option<&Identity>) -> Result<(), Sta
     match identity {
         Some(identity) => std::os::unix::fs::lchown(path, Some(identity.uid), Some(identity.gid)).map_err(fail),
         None => Ok(()),
-    }
-}
-
-/// Removes what a command left in its temporary directory, also what it made unreadable. A directory's
-/// directories are lifted out of it before it goes: a tree may be deeper than the stack, than a path
-/// may be long, and than files may be open.
-pub(crate) fn empty(path: &Path) -> io::Result<()> {
-    let mut directories = Vec::new();
-    for entry in fs::read_dir(path)? {
-        let entry = entry?;
-        if entry.file_type()?.is_dir() {
-            directories.push(entry.path());
-        } else {
-            fs::remove_file(entry.path())?;
-        }
-    }
-    let mut names = (0_u64..).map(|number| path.join(format!("lifted-{number}")));
-    while let Some(directory) = directories.pop() {
-        open_up(&directory)?;
-        for entry in fs::read_dir(&directory)? {
-            let entry = entry?;
-            if !entry.file_type()?.is_dir() {
-                fs::remove_file(entry.path())?;
-                continue;
-            }
-            // To be moved, a directory must be writable itself.
-            open_up(&entry.path())?;
-            let free = names
-                .find(|name| fs::symlink_metadata(name).is_err())
-                .expect("numbers do not end");
-            fs::rename(entry.path(), &free)?;
-            directories.push(free);
-        }
-        fs::remove_dir(&directory)?;
-    }
-    Ok(())
-}
-
-fn open_up(directory: &Path) -> io::Result<()> {
-    fs::set_permissions(directory, fs::Permissions::from_mode(0o700))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn whatever_a_command_left_is_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let base = dir.path();
-        fs::write(base.join("file"), "").unwrap();
-        fs::create_dir_all(base.join("a/b/c/d")).unwrap();
-        fs::create_dir_all(base.join("lifted-0/lifted-1")).unwrap();
-        fs::write(base.join("a/b/file"), "").unwrap();
-        std::os::unix::fs::symlink("/", base.join("a/root")).unwrap();
-        for locked in ["a/b/c", "a/b", "lifted-0"] {
-            fs::set_permissions(base.join(locked), fs::Permissions::from_mode(0o000)).unwrap();
-        }
-        empty(base).unwrap();
-        assert_eq!(fs::read_dir(base).unwrap().count(), 0);
-        assert!(Path::new("/usr").exists());
     }
 }

@@ -328,7 +328,9 @@ impl Gateway {
             }
             turns = self.turns_for(&request) => turns,
         };
-        let plan = (in_force.policy.approval.mode == Mode::OnFailure).then(|| cleared.plan().clone());
+        let asks_again =
+            in_force.policy.approval.mode == Mode::OnFailure && !in_force.policy.context(admitted.caller()).is_talk();
+        let plan = asks_again.then(|| cleared.plan().clone());
         let run = self.run(&admitted, cleared, &mut trace, opening, approval, &live);
         let mut ended = self.heeding(&admitted, &live, run).await;
         if let How::NotRecorded(RecordError::ApprovalMoved | RecordError::RequestIdTaken(_)) = ended.how {

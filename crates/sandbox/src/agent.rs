@@ -3,7 +3,8 @@
 //! An agent is not confined like a command. It needs the network, its own home and its own sandbox, and what
 //! it does is the business of its protocol and of the policy behind it. What it never gets is root, our
 //! descriptors, or a look at the paths that are *hidden*: a mount namespace covers them, so that the agent's
-//! own sandbox can still make mounts inside; where none can be had, Landlock does, and then it cannot.
+//! own sandbox can still make mounts inside; where none can be had, Landlock does, and then it cannot. Its signals reach
+//! what it started and nobody else, where the kernel can tell (Linux 6.12).
 //!
 //! An agent may outlive us, so nobody keeps it: its processes are found again by the cgroup that carries its
 //! *mark*, also by a later server.
@@ -12,7 +13,7 @@ mod cover;
 
 use std::fs::{self, File};
 use std::io::{self, PipeReader, PipeWriter, Read};
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -26,6 +27,9 @@ pub use cover::Cover;
 /// More processes than a busy agent has, and far fewer than a machine bears.
 const PROCESSES_MAX: u32 = 4096;
 
+/// What the names of agents' cgroups begin with, before the mark.
+const AGENT: &str = "agent-";
+
 /// What an agent is started with.
 #[derive(Debug, Clone)]
 pub struct Confinement {
@@ -33,6 +37,9 @@ pub struct Confinement {
     pub identity: Option<Identity>,
     /// Not to be seen by it. All paths are absolute and canonical; a missing one needs no cover.
     pub hidden: Vec<PathBuf>,
+    /// Not to be written to by it, absolute and canonical as well. Only mounts can do that; where none can be made it is
+    /// not started.
+    pub read_only: Vec<PathBuf>,
     /// Names its cgroup: letters, digits, `-` and `_`.
     pub mark: String,
 }
@@ -61,6 +68,12 @@ pub enum AgentError {
         path.display()
     )]
     Exposed { path: PathBuf, reason: String },
+    #[error(
+        "the agent could write to `{}`: no mount namespace can be had ({reason}); allow unprivileged user namespaces, \
+         or run the server as root",
+        path.display()
+    )]
+    Writable { path: PathBuf, reason: String },
     #[error("cannot prepare the agent's confinement")]
     Prepare(#[source] io::Error),
 }
@@ -77,6 +90,7 @@ enum Step {
     User,
     Privileges,
     Landlock,
+    Directory,
 }
 
 /// A command that will confine itself. Kept until it was spawned.
@@ -100,7 +114,8 @@ pub fn prepare(command: &mut Command, confinement: &Confinement) -> Result<Prepa
     if confinement.mark.is_empty() || !confinement.mark.bytes().all(is_plain) {
         return Err(AgentError::Mark(confinement.mark.clone()));
     }
-    if let Some(path) = confinement.hidden.iter().find(|path| !path.is_absolute()) {
+    let mut named = confinement.hidden.iter().chain(&confinement.read_only);
+    if let Some(path) = named.find(|path| !path.is_absolute()) {
         return Err(AgentError::RelativePath(path.clone()));
     }
     let hidden: Vec<PathBuf> = confinement
@@ -109,7 +124,7 @@ pub fn prepare(command: &mut Command, confinement: &Confinement) -> Result<Prepa
         .filter(|path| path.exists())
         .cloned()
         .collect();
-    let plan = cover::plan(hidden, identity.is_some())?;
+    let plan = cover::plan(hidden, confinement.read_only.clone(), identity.is_some())?;
     arrange(command, &confinement.mark, identity, plan)
 }
 
@@ -131,7 +146,14 @@ fn arrange(
         cover: plan.cover(),
         cgroup_missing,
     };
+    // The rules that hide paths hold signals back as well.
+    let signals = match plan.rules() {
+        Some(_) => None,
+        None => crate::landlock::own_signals_only().map_err(AgentError::Prepare)?,
+    };
     let child = Child {
+        directory: command.get_current_dir().map(Path::to_owned),
+        signals,
         identity,
         entries,
         plan,
@@ -165,6 +187,7 @@ impl Prepared {
                 6 => "changing the user",
                 7 => "giving up privileges",
                 8 => "restricting itself by landlock",
+                9 => "going back to its directory",
                 _ => "starting it",
             },
             Ok(_) | Err(_) => "starting it",
@@ -182,6 +205,17 @@ pub fn members(mark: &str) -> Vec<i32> {
     all
 }
 
+/// Processes in the cgroups of agents of any mark but this one, made by whichever server.
+pub fn members_of_any(but: Option<&str>) -> Vec<i32> {
+    let spared = but.map(leaf_name);
+    let is_agents = |name: &str| name.starts_with(AGENT) && Some(name) != spared.as_deref();
+    let leaves = Cgroups::of_this_process().leaves(is_agents);
+    let mut all: Vec<i32> = leaves.iter().flat_map(|leaf| leaf_members(leaf)).collect();
+    all.sort_unstable();
+    all.dedup();
+    all
+}
+
 /// Removes the cgroups of this mark once nobody is left in them.
 pub fn forget(mark: &str) {
     for leaf in Cgroups::of_this_process().leaves_named(&leaf_name(mark)) {
@@ -190,7 +224,7 @@ pub fn forget(mark: &str) {
 }
 
 fn leaf_name(mark: &str) -> String {
-    format!("agent-{mark}")
+    format!("{AGENT}{mark}")
 }
 
 fn is_plain(byte: u8) -> bool {
@@ -221,6 +255,10 @@ fn leaf_members(leaf: &Path) -> Vec<i32> {
 
 /// What the child needs between fork and execution; all of it was made before.
 struct Child {
+    /// Where it works. It is there before anything is covered, and goes there anew by its path.
+    directory: Option<PathBuf>,
+    /// What keeps its signals to itself, where that can be had.
+    signals: Option<OwnedFd>,
     identity: Option<Identity>,
     entries: Vec<File>,
     plan: cover::Plan,
@@ -236,6 +274,10 @@ impl Child {
         if let Some(spaces) = self.plan.namespaces() {
             self.step(Step::Namespace, spaces.enter())?;
             self.step(Step::Cover, self.plan.mount())?;
+            // From below a cover everything beside could be read that the cover hides.
+            if let Some(directory) = &self.directory {
+                self.step(Step::Directory, std::env::set_current_dir(directory))?;
+            }
         }
         if let Some(identity) = &self.identity {
             self.step(Step::Groups, sys::set_groups(identity.gid, &identity.groups))?;
@@ -244,7 +286,7 @@ impl Child {
         }
         self.step(Step::Privileges, sys::set_no_new_privs())?;
         self.step(Step::Privileges, sys::close_on_exec_all())?;
-        if let Some(rules) = self.plan.rules() {
+        if let Some(rules) = self.plan.rules().or(self.signals.as_ref()) {
             self.step(Step::Landlock, crate::landlock::restrict_self(rules))?;
         }
         Ok(())
@@ -271,6 +313,7 @@ mod tests {
                 groups: Vec::new(),
             }),
             hidden: Vec::new(),
+            read_only: Vec::new(),
             mark: mark.to_owned(),
         };
         for mark in ["", "..", "a/b", "a b"] {
@@ -315,6 +358,7 @@ mod tests {
                 groups: Vec::new(),
             }),
             hidden: Vec::new(),
+            read_only: Vec::new(),
             mark: "a".to_owned(),
         };
         assert!(matches!(

@@ -147,12 +147,17 @@ impl Cgroups {
 
     /// Directories of the leaves with this name, of whichever server.
     pub(crate) fn leaves_named(&self, name: &str) -> Vec<PathBuf> {
+        self.leaves(|found| found == name)
+    }
+
+    /// The same for the names that somebody wants.
+    pub(crate) fn leaves(&self, is_wanted: impl Fn(&str) -> bool) -> Vec<PathBuf> {
         let is_named = |entry: &fs::DirEntry| {
             let found = entry.file_name();
             let rest = found
                 .to_str()
                 .and_then(|found| found.strip_prefix(PREFIX)?.split_once('-'));
-            rest.is_some_and(|(_, rest)| rest == name)
+            rest.is_some_and(|(_, rest)| is_wanted(rest))
         };
         self.entries().filter(is_named).map(|entry| entry.path()).collect()
     }

@@ -27,6 +27,9 @@ const ON_FILES: u64 = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | IOCTL_DEV;
 
 const TCP_BIND_AND_CONNECT: u64 = 0b11;
 const SCOPE_ABSTRACT_SOCKETS_AND_SIGNALS: u64 = 0b11;
+const SCOPE_SIGNALS: u64 = 0b10;
+/// The version that knows scopes.
+const ABI_OF_SCOPES: u32 = 6;
 
 /// Programs, libraries and their data.
 const SYSTEM: &[&str] = &[
@@ -139,6 +142,20 @@ pub(crate) fn all_but(hidden: &[PathBuf]) -> io::Result<OwnedFd> {
     Ok(rules.fd)
 }
 
+/// Nothing but signals: they reach only what is restricted by the same rules. No file is handled, so mounts can still be
+/// made. None where the kernel does not know how.
+pub(crate) fn own_signals_only() -> io::Result<Option<OwnedFd>> {
+    if abi() < ABI_OF_SCOPES {
+        return Ok(None);
+    }
+    let attributes = Attributes {
+        fs: 0,
+        net: 0,
+        scoped: SCOPE_SIGNALS,
+    };
+    attributes.create(size_of::<Attributes>()).map(Some)
+}
+
 /// Restricts this process, which must have one thread and no new privileges.
 pub(crate) fn restrict_self(rules: &OwnedFd) -> io::Result<()> {
     // SAFETY: takes integers only.
@@ -155,6 +172,25 @@ fn beside_programs() -> Vec<PathBuf> {
         .collect()
 }
 
+/// What a ruleset handles, as the kernel takes it.
+#[repr(C)]
+struct Attributes {
+    fs: u64,
+    net: u64,
+    scoped: u64,
+}
+
+impl Attributes {
+    /// Makes a ruleset of the first `size` bytes.
+    fn create(&self, size: usize) -> io::Result<OwnedFd> {
+        let size = size.min(size_of::<Self>());
+        // SAFETY: the struct outlives the call and is at least `size` bytes long.
+        let fd = check(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &raw const *self, size, 0) })?;
+        // SAFETY: the kernel just gave us this descriptor and nobody else knows it.
+        Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+    }
+}
+
 struct Rules {
     fd: OwnedFd,
     handled: u64,
@@ -163,12 +199,6 @@ struct Rules {
 impl Rules {
     /// An empty ruleset: everything this kernel can handle is refused.
     fn create(network: Network, abi: u32) -> io::Result<Rules> {
-        #[repr(C)]
-        struct Attributes {
-            fs: u64,
-            net: u64,
-            scoped: u64,
-        }
         if abi == 0 {
             return Err(io::Error::from_raw_os_error(libc::ENOSYS));
         }
@@ -185,13 +215,10 @@ impl Rules {
         // Older kernels know shorter structs and refuse longer ones with content.
         let size = match abi {
             0..=3 => 8,
-            4..=5 => 16,
+            4..ABI_OF_SCOPES => 16,
             _ => size_of::<Attributes>(),
         };
-        // SAFETY: the struct outlives the call and is at least `size` bytes long.
-        let fd = check(unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, &raw const attributes, size, 0) })?;
-        // SAFETY: the kernel just gave us this descriptor and nobody else knows it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+        let fd = attributes.create(size)?;
         Ok(Rules { fd, handled })
     }
 

@@ -20,8 +20,8 @@ pub(crate) struct Options {
     pub(crate) network: Network,
     /// Programs in anonymous memory would pass by the list of programs.
     pub(crate) refuse_memory_files: bool,
-    /// Without namespaces the user's other programs are in reach: System V objects are shared with them, and
-    /// whoever knows a process may change how it is scheduled.
+    /// Without namespaces the user's other programs are in reach: queues, semaphores and shared memory are shared with
+    /// them, and whoever knows a process may change how it is scheduled.
     pub(crate) beside_others: bool,
 }
 

@@ -55,6 +55,7 @@ async fn over_http() -> Result<(), Box<dyn std::error::Error>> {
         sessions: Arc::new(Unkept),
         credentials: Arc::new(Echo),
         anonymous: Anonymous::AgentsOnLoopback,
+        kinship: None,
         session_ttl: SESSION_TTL_DEFAULT,
         limits: HttpLimits::standard(),
         tls: None,
@@ -138,6 +139,10 @@ impl Credentials for Echo {
     }
 
     fn is_in_force(&self, _id: &CredentialId) -> bool {
+        false
+    }
+
+    fn any_of_job(&self) -> bool {
         false
     }
 }

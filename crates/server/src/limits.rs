@@ -126,7 +126,7 @@ pub const LIST_DEFAULT: usize = 100;
 pub const LIST_MAX: u64 = 1_000;
 /// Bytes of the record in one answer; what is beyond comes with the next page.
 pub const ANSWER_BYTES_MAX: usize = 8 << 20;
-/// Streams of events that are open at once, beside those of sessions.
+/// Streams of events that are open at once to people, and as many to agents, beside those of sessions.
 pub const EVENT_STREAMS_MAX: usize = 64;
 /// Events that are read for a stream in one go.
 pub const EVENTS_AT_ONCE: usize = 256;

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::limits;
-use crate::process::{Launch, Launcher, Line, Lines, Streams, reap, with_endpoint};
+use crate::process::{Launch, Launcher, Line, Lines, Streams, reap, still, with_endpoint};
 use crate::speech::{Opening, Talk, text_at};
 use reading::Client;
 
@@ -61,6 +61,7 @@ impl Acp {
             environment: self.environment(terms),
             mark: terms.job_id.clone(),
             streams: Streams::Piped,
+            still: still(terms),
         }
     }
 
@@ -87,6 +88,7 @@ impl Acp {
             environment: Default::default(),
             mark: format!("probe-{}", Uuid::now_v7().simple()),
             streams: Streams::Piped,
+            still: None,
         })?;
         let asked = async {
             let (mut stdin, stdout) = (process.stdin.take()?, process.stdout.take()?);

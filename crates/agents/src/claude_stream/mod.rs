@@ -19,7 +19,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use crate::probe;
-use crate::process::{Launch, Launcher, Streams, reap, with_endpoint};
+use crate::process::{Launch, Launcher, Streams, reap, still, with_endpoint};
 use crate::speech::{Opening, Talk};
 use reading::Claude;
 
@@ -53,6 +53,7 @@ impl ClaudeStream {
             environment: with_endpoint(&terms),
             mark: terms.job_id.clone(),
             streams: Streams::Piped,
+            still: still(&terms),
         };
         let started = AgentEventKind::Started {
             conversation_id: id.clone(),

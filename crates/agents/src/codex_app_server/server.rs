@@ -6,7 +6,8 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -26,7 +27,6 @@ use crate::speech::{how_it_ended, text_at};
 /// How the names of processes begin, which are their marks as well.
 const NAMED: &str = "codex-";
 const SOCKET: &str = "app-server";
-const ERRORS: &str = "errors";
 
 /// Those for whom one process is enough.
 #[derive(Clone, PartialEq, Debug)]
@@ -34,6 +34,7 @@ pub(super) struct Key {
     caller: String,
     cwd: PathBuf,
     sandbox: SandboxMode,
+    keeps_still: bool,
     environment: BTreeMap<String, String>,
 }
 
@@ -43,6 +44,7 @@ impl Key {
             caller: terms.caller.clone(),
             cwd: terms.cwd.clone(),
             sandbox: terms.sandbox,
+            keeps_still: terms.keeps_still,
             environment: terms.environment.clone(),
         }
     }
@@ -203,9 +205,8 @@ impl Servers {
             cwd: terms.cwd.clone(),
             environment,
             mark: name.clone(),
-            streams: Streams::Detached {
-                errors: fs::File::create(place.room.join(ERRORS)).ok(),
-            },
+            streams: Streams::Detached { errors: place.errors() },
+            still: process::still(terms),
         })?;
         Ok(Server {
             mark: ProcessMark {
@@ -257,21 +258,26 @@ impl Server {
     fn socket(&self) -> PathBuf {
         let link = self.place.room.join(SOCKET);
         let made = fs::read_link(&link).unwrap_or(link);
-        if made.exists()
-            && let Err(error) = fs::rename(&made, &self.place.socket)
-        {
-            tracing::warn!(%error, socket = %made.display(), "commands of an agent can reach its app-server");
-            return made;
+        let taken = match process::user_of(self.mark.pid) {
+            Some(user) => self.place.take(&made, user),
+            None => Ok(()),
+        };
+        match taken {
+            Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {
+                tracing::warn!(%error, socket = %made.display(), "commands of an agent can reach its app-server");
+                return made;
+            }
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                tracing::warn!(%error, socket = %made.display(), "this is not taken for the socket of an agent");
+            }
+            Ok(()) | Err(_) => {}
         }
         self.place.socket.clone()
     }
 
     /// What it wrote to nobody, or the end of it.
     pub(super) fn last_words(&self) -> String {
-        let errors = self.place.room.join(ERRORS);
-        let all = fs::read(errors).unwrap_or_default();
-        let kept = all.len().saturating_sub(limits::STDERR_BYTES_KEPT);
-        String::from_utf8_lossy(&all[kept..]).into_owned()
+        self.place.last_words(limits::STDERR_BYTES_KEPT as u64)
     }
 
     /// How a process that is gone ended; of one that another started nobody can say.
@@ -330,14 +336,6 @@ impl Server {
     async fn end(&self) {
         process::end(&self.mark, &self.tree).await;
         agent::forget(&self.name);
-        let _ = fs::remove_file(&self.place.socket);
-        forget_room(&self.place.room);
-    }
-}
-
-/// Removes the directory of a socket, with what the process left in it.
-fn forget_room(room: &Path) {
-    if let Err(error) = fs::remove_dir_all(room) {
-        tracing::debug!(room = %room.display(), %error, "the directory of an agent's socket stays");
+        self.place.forget();
     }
 }

@@ -17,7 +17,7 @@ use uuid::Uuid;
 
 use crate::codex_app_server::sandbox;
 use crate::probe;
-use crate::process::{Launch, Launcher, Streams, reap, with_endpoint};
+use crate::process::{Launch, Launcher, Streams, reap, still, with_endpoint};
 use crate::speech::{Speech, as_text};
 use crate::turns::{Recipe, Turns};
 use reading::Exec;
@@ -82,6 +82,7 @@ impl Recipe for Turn {
             mark: self.terms.job_id.clone(),
             // Arguments are short, and everybody on the machine can read them.
             streams: Streams::Given(as_text(message)?),
+            still: still(&self.terms),
         };
         Ok((
             launch,

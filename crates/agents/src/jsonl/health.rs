@@ -5,7 +5,7 @@ use tokio::time::{sleep, timeout};
 use uuid::Uuid;
 
 use super::definition::{Health, HealthMethod};
-use crate::process::{Ending, Launch, Launcher, Streams};
+use crate::process::{Ending, Launch, Launcher, Streams, still};
 use crate::speech::Talk;
 
 /// Looks at a process until it ends, and ends it when it is not well.
@@ -40,6 +40,7 @@ async fn check(launcher: &Launcher, command: &[String], health: &Health, terms: 
         environment,
         mark: format!("check-{}", Uuid::now_v7().simple()),
         streams: Streams::Detached { errors: None },
+        still: still(terms),
     });
     let process = started.map_err(|error| error.to_string())?;
     let ended = timeout(health.timeout, Ending::of(process.ending.clone())).await;

@@ -17,7 +17,7 @@ use countersign_gateway::job::driver::{
 };
 use uuid::Uuid;
 
-use crate::process::{Launch, Launcher, Streams, reap, with_endpoint};
+use crate::process::{Launch, Launcher, Streams, reap, still, with_endpoint};
 use crate::speech::{Speech, Talk, as_text};
 use crate::turns::{Recipe, Turns};
 
@@ -67,11 +67,13 @@ impl Jsonl {
 impl Recipe for Turn {
     fn turn(&self, message: &[Input]) -> Result<(Launch, Box<dyn Speech>), DriverError> {
         let mut command = self.definition.command.clone();
-        command.push(as_text(message)?);
+        command.push(as_argument(as_text(message)?));
         let mut terms = self.terms.clone();
-        // What a run grants is more particular than what a definition says.
-        let given = std::mem::replace(&mut terms.environment, self.definition.env.clone());
-        terms.environment.extend(given);
+        // What a run grants is more particular than what a definition says; from one that keeps still it takes away.
+        if !terms.keeps_still {
+            let given = std::mem::replace(&mut terms.environment, self.definition.env.clone());
+            terms.environment.extend(given);
+        }
         let launch = Launch {
             command,
             cwd: terms.cwd.clone(),
@@ -81,6 +83,7 @@ impl Recipe for Turn {
                 InputMode::Open => Streams::Piped,
                 InputMode::Closed => Streams::Spoken,
             },
+            still: still(&terms),
         };
         Ok((launch, Box::new(Lines::new(&self.definition))))
     }
@@ -104,6 +107,7 @@ impl Recipe for Turn {
             // Its own, so that it is not ended together with the agent whose last lines it still reads.
             mark: format!("{}-parser", self.terms.job_id),
             streams: Streams::Spoken,
+            still: still(&self.terms),
         })
     }
 
@@ -112,6 +116,16 @@ impl Recipe for Turn {
             let terms = self.terms.clone();
             tokio::spawn(health::watch(self.launcher.clone(), health, terms, talk.clone()));
         }
+    }
+}
+
+/// A prompt is never an option: whoever writes one does not choose how the agent is started. To a model the blank means
+/// nothing.
+fn as_argument(prompt: String) -> String {
+    if prompt.starts_with('-') {
+        format!(" {prompt}")
+    } else {
+        prompt
     }
 }
 

@@ -16,6 +16,7 @@ use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout};
 use tokio::sync::watch;
 
 use super::mark;
+use super::place::{Place, ROOMS, SOCKETS};
 use super::tree::{MARK, Tree};
 
 /// What every agent of this server has around it.
@@ -35,9 +36,6 @@ pub struct Household {
     /// the hidden, and is best on the file system of `/tmp`, where agents put sockets.
     pub runtime: PathBuf,
 }
-
-const ROOMS: &str = "rooms";
-const SOCKETS: &str = "sockets";
 
 /// Starts agents.
 #[derive(Clone, Debug)]
@@ -70,6 +68,13 @@ pub(crate) struct Launch {
     pub(crate) environment: BTreeMap<String, String>,
     pub(crate) mark: String,
     pub(crate) streams: Streams,
+    /// Where it may not write, by the kernel's word.
+    pub(crate) still: Option<PathBuf>,
+}
+
+/// Where an agent may not write under its terms.
+pub(crate) fn still(terms: &Terms) -> Option<PathBuf> {
+    terms.keeps_still.then(|| terms.cwd.clone())
 }
 
 /// How a process ended.
@@ -105,12 +110,12 @@ impl Launcher {
     pub(crate) fn agents_can_sandbox(&self) -> bool {
         // Only a cover by Landlock forbids it, and the choice is the same for every agent of a server.
         let mut command = Command::new("true");
-        let prepared = agent::prepare(&mut command, &self.confinement("probe"));
+        let prepared = agent::prepare(&mut command, &self.confinement("probe", None));
         agent::forget("probe");
         prepared.is_ok_and(|prepared| prepared.held().cover != Cover::Landlock)
     }
 
-    fn confinement(&self, mark: &str) -> Confinement {
+    fn confinement(&self, mark: &str, still: Option<&Path>) -> Confinement {
         let sockets = self.household.runtime.join(SOCKETS);
         let hidden = self.household.hidden.iter().chain([&sockets]);
         Confinement {
@@ -118,7 +123,29 @@ impl Launcher {
             hidden: hidden
                 .map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
                 .collect(),
+            read_only: still
+                .map(|path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned()))
+                .into_iter()
+                .collect(),
             mark: mark.to_owned(),
+        }
+    }
+
+    /// What agents must not see is no place to work in.
+    fn refuse_hidden(&self, cwd: &Path) -> Result<(), DriverError> {
+        let canonical = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let place = canonical(cwd);
+        match self
+            .household
+            .hidden
+            .iter()
+            .any(|hidden| place.starts_with(canonical(hidden)))
+        {
+            true => Err(DriverError::Process(format!(
+                "`{}` is hidden from agents; let it work elsewhere",
+                cwd.display()
+            ))),
+            false => Ok(()),
         }
     }
 
@@ -190,6 +217,7 @@ impl Launcher {
         let found = self
             .find(program)
             .ok_or_else(|| failed(format!("`{program}` is no program on `{}`", self.household.path)))?;
+        self.refuse_hidden(&launch.cwd)?;
         let mut command = Command::new(found);
         command
             .args(arguments)
@@ -222,8 +250,8 @@ impl Launcher {
                 .stdout(Stdio::null())
                 .stderr(errors.map_or_else(Stdio::null, Stdio::from)),
         };
-        let prepared =
-            agent::prepare(&mut command, &self.confinement(&launch.mark)).map_err(|error| failed(error.to_string()))?;
+        let prepared = agent::prepare(&mut command, &self.confinement(&launch.mark, launch.still.as_deref()))
+            .map_err(|error| failed(error.to_string()))?;
         if let Some(reason) = &prepared.held().cgroup_missing {
             tracing::debug!(mark = launch.mark, reason, "an agent has no cgroup");
         }
@@ -264,24 +292,6 @@ impl Ending {
     pub(crate) async fn of(mut ending: watch::Receiver<Option<Ending>>) -> Ending {
         let found = ending.wait_for(Option::is_some).await;
         found.ok().and_then(|found| *found).unwrap_or(Ending::UNKNOWN)
-    }
-}
-
-/// Where the socket of a process is.
-#[derive(Clone, Debug)]
-pub(crate) struct Place {
-    /// A directory of the agent's user.
-    pub(crate) room: PathBuf,
-    /// Where we listen to it; hidden from agents.
-    pub(crate) socket: PathBuf,
-}
-
-impl Place {
-    fn of(runtime: &Path, name: &str) -> Place {
-        Place {
-            room: runtime.join(ROOMS).join(name),
-            socket: runtime.join(SOCKETS).join(name),
-        }
     }
 }
 

@@ -47,36 +47,8 @@ impl Tree {
 
     /// Who belongs to it now, by number, with the moment each started. We ourselves never do.
     pub(crate) fn members(&self) -> BTreeMap<u32, u64> {
-        let everybody: Vec<Stat> = Stat::all().into_iter().filter(|stat| !stat.is_over).collect();
-        let ours = Stat::of(std::process::id());
-        let is_ours = |stat: &Stat| stat.pid == std::process::id();
         let in_cgroup = agent::members(&self.mark);
-        let mut found: BTreeMap<u32, u64> = everybody
-            .iter()
-            .filter(|stat| !is_ours(stat))
-            .filter(|stat| {
-                self.is_root(stat) || in_cgroup.contains(&(stat.pid as i32)) || carries(stat.pid, &self.mark)
-            })
-            .map(|stat| (stat.pid, stat.started))
-            .collect();
-        // Sessions that were made inside the tree. Ours is not one of them, whatever a process says.
-        loop {
-            let sessions: Vec<u32> = everybody
-                .iter()
-                .filter(|stat| found.contains_key(&stat.pid) && ours.is_none_or(|ours| ours.session != stat.session))
-                .filter(|stat| found.contains_key(&stat.session) || !everybody.iter().any(|it| it.pid == stat.session))
-                .map(|stat| stat.session)
-                .collect();
-            let more: Vec<&Stat> = everybody
-                .iter()
-                .filter(|stat| !is_ours(stat) && !found.contains_key(&stat.pid))
-                .filter(|stat| found.contains_key(&stat.parent) || sessions.contains(&stat.session))
-                .collect();
-            if more.is_empty() {
-                return found;
-            }
-            found.extend(more.into_iter().map(|stat| (stat.pid, stat.started)));
-        }
+        grown(|stat| self.is_root(stat) || in_cgroup.contains(&(stat.pid as i32)) || carries(stat.pid, &self.mark))
     }
 
     fn is_root(&self, stat: &Stat) -> bool {
@@ -132,6 +104,44 @@ impl Tree {
             }
             sleep(Duration::from_millis(5)).await;
         }
+    }
+}
+
+/// Everybody who belongs to any job. Where we were ourselves started by an agent, our own job's are not meant.
+pub(super) fn of_any_job() -> BTreeMap<u32, u64> {
+    let own = variable(std::process::id(), MARK);
+    let in_cgroup = agent::members_of_any(own.as_deref());
+    let carries_another = |pid| variable(pid, MARK).is_some_and(|found| Some(found) != own);
+    grown(|stat| in_cgroup.contains(&(stat.pid as i32)) || carries_another(stat.pid))
+}
+
+/// Those who are meant, with all that they started, by number, with the moment each started. We ourselves never are.
+fn grown(is_meant: impl Fn(&Stat) -> bool) -> BTreeMap<u32, u64> {
+    let everybody: Vec<Stat> = Stat::all().into_iter().filter(|stat| !stat.is_over).collect();
+    let ours = Stat::of(std::process::id());
+    let is_ours = |stat: &Stat| stat.pid == std::process::id();
+    let mut found: BTreeMap<u32, u64> = everybody
+        .iter()
+        .filter(|stat| !is_ours(stat) && is_meant(stat))
+        .map(|stat| (stat.pid, stat.started))
+        .collect();
+    // Sessions that were made inside the tree. Ours is not one of them, whatever a process says.
+    loop {
+        let sessions: Vec<u32> = everybody
+            .iter()
+            .filter(|stat| found.contains_key(&stat.pid) && ours.is_none_or(|ours| ours.session != stat.session))
+            .filter(|stat| found.contains_key(&stat.session) || !everybody.iter().any(|it| it.pid == stat.session))
+            .map(|stat| stat.session)
+            .collect();
+        let more: Vec<&Stat> = everybody
+            .iter()
+            .filter(|stat| !is_ours(stat) && !found.contains_key(&stat.pid))
+            .filter(|stat| found.contains_key(&stat.parent) || sessions.contains(&stat.session))
+            .collect();
+        if more.is_empty() {
+            return found;
+        }
+        found.extend(more.into_iter().map(|stat| (stat.pid, stat.started)));
     }
 }
 

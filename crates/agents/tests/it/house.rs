@@ -89,6 +89,7 @@ impl House {
             effort: None,
             mode: Mode::Untrusted,
             sandbox: SandboxMode::WorkspaceWrite,
+            keeps_still: false,
             environment: environment
                 .iter()
                 .map(|(name, value)| ((*name).to_owned(), value.clone()))

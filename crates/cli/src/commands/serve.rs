@@ -1,7 +1,8 @@
 //! `serve`: MCP over HTTP, health and readiness, REST and the console.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use anyhow::Context as _;
 use countersign_gateway::approval::board::Board;
@@ -27,6 +28,7 @@ use crate::delegations;
 use crate::endpoints::Door;
 use crate::github;
 use crate::jobs::Workshop;
+use crate::kin::Kin;
 use crate::runs;
 use crate::start::{self, BadUsage, Joined, Started};
 use crate::whereabouts::Whereabouts;
@@ -87,8 +89,11 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         let (at_work, gateway) = (Arc::clone(&workshop), Arc::clone(&joined.gateway));
         let (record, grace) = (Arc::clone(&joined.record), settings.shutdown_grace);
         let kept = Arc::clone(&record);
+        let stops_at = Arc::new(OnceLock::new());
+        let stopping = Arc::clone(&stops_at);
         let shutdown = async move {
             shutdown.await;
+            let _ = stopping.set(Instant::now() + grace);
             // Agents at work are left to the next server, or to other nodes.
             at_work.close(&kept);
             gateway.stop_waiting();
@@ -103,8 +108,14 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
             ..options(&started, joined, &workshop, tls, fixtures)
         };
         let served = serve_http(listener, options, shutdown).await;
-        workshop.handed_on(&record, grace).await;
-        workshop.settle(grace).await;
+        // Agents end while calls do; what is left of the grace is theirs, and there is one grace for all.
+        let left = || {
+            stops_at
+                .get()
+                .map_or(grace, |at| at.saturating_duration_since(Instant::now()))
+        };
+        workshop.handed_on(&record, left()).await;
+        workshop.settle(left()).await;
         served.context("cannot go on serving")
     })
 }
@@ -134,6 +145,10 @@ pub(crate) fn options(
     let settings = &started.settings;
     let limits = &settings.limits;
     let seal_key = wiring::seal_key(&joined.record);
+    let kin = Kin {
+        record: joined.record.clone(),
+        credentials: joined.credentials.clone(),
+    };
     let rules = OperatorsFile::new(StandingParts {
         flags: started.flags.clone(),
         surroundings: started.surroundings.clone(),
@@ -173,6 +188,7 @@ pub(crate) fn options(
         service: Arc::new(joined.gateway),
         sessions: joined.sessions,
         credentials: joined.credentials,
+        kinship: Some(Arc::new(kin)),
         anonymous: match settings.anonymous_agents {
             true => Anonymous::AgentsOnLoopback,
             false => Anonymous::Nobody,

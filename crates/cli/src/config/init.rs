@@ -66,7 +66,9 @@ pub(crate) fn write(path: &Path, text: &str, existing: Existing) -> anyhow::Resu
     };
     let mut file = match options.mode(0o600).open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!("`{shown}` exists; `--force` writes over it"),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(
+            "`{shown}` is there already and was left as it is; edit it, or write over it by `countersign config init --force`"
+        ),
         Err(error) => return Err(error).with_context(|| format!("cannot write `{shown}`")),
     };
     file.write_all(text.as_bytes())

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use countersign_gateway::limits;
+use countersign_store::postgres::address;
 use serde_json::Value as Json;
 
 use super::agents::{self, AgentSettings};
@@ -158,6 +159,17 @@ impl Settings {
             mut warnings,
         } = gathered;
         check::settle(&mut effective, problems, &mut warnings);
+        if let Some((url, origin)) = &database
+            && address::is_open_to_others(url)
+        {
+            warnings.push(Warning {
+                origin: origin.clone(),
+                key: "database".to_owned(),
+                reason: "it is reached in the open; others can read the record and answer in its place; add \
+                         `sslmode=verify-full`"
+                    .to_owned(),
+            });
+        }
         let http_approvers = approvers::read(&effective);
         let callback_token = Secret::of(effective.value("callbacks.token"));
         let ours: Vec<PathBuf> = surroundings

@@ -188,6 +188,21 @@ impl Bench {
         command
     }
 
+    /// Another program in the workspace, as the user that agents of this bench are.
+    pub(crate) fn as_agents_do(&self, program: &str) -> Command {
+        let mut command = match self.user {
+            _ if !is_root() => Command::new(program),
+            user => {
+                let id = if user == As::Ordinary { ORDINARY } else { OWNER }.to_string();
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid", &id, "--regid", &id, "--clear-groups", "--", program]);
+                command
+            }
+        };
+        command.current_dir(self.work());
+        command
+    }
+
     /// Waits until an ended server's temporary directories are gone: its helper tidies up behind it.
     pub(crate) fn until_tidy(&self) {
         let left = || {

@@ -283,6 +283,9 @@ const FIELDS: [&str; 19] = [
     "sandbox",
 ];
 
+/// Those that some results have.
+const SOMETIMES: [&str; 4] = ["error_details", "approval_id", "offset", "next_offset"];
+
 impl Outcome {
     /// Reads an answer and holds it against the contract.
     pub(crate) fn read(answer: &Value) -> Self {
@@ -301,6 +304,10 @@ impl Outcome {
         let facts = &self.structured;
         for field in FIELDS {
             assert!(facts.get(field).is_some(), "`{field}` is missing: {facts}");
+        }
+        for field in facts.as_object().into_iter().flat_map(|facts| facts.keys()) {
+            let is_known = FIELDS.contains(&field.as_str()) || SOMETIMES.contains(&field.as_str());
+            assert!(is_known, "the schema does not name `{field}`: {facts}");
         }
         let (code, ended) = (facts["error_code"].as_str(), facts["finished_at"].is_string());
         match self.status() {

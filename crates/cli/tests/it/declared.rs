@@ -1,6 +1,8 @@
 //! Tools that files declare, with the real binary: programs and services that do the work, what callers can
 //! and cannot put into them, and files that change while calls come in.
 
+mod confided;
+
 use std::fs;
 
 use serde_json::{Value, json};

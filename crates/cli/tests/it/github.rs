@@ -1,6 +1,7 @@
 //! GitHub and the real binary: labels that tools change, deliveries that set off runs, reviews that lead to a
 //! revise or to a question, and the one comment of each run.
 
+mod discussion;
 mod order;
 mod pulls;
 mod reviews;

@@ -2,6 +2,7 @@
 //! with all that they started, and found again by the next server. Here the agent is a script; the files of
 //! this folder have the real ones.
 
+mod astray;
 mod chance;
 mod codex;
 mod other_agents;

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use crate::bench::Bench;
 use crate::client::{Outcome, Server};
+use crate::outside::until;
 
 /// `id` prints this, whoever it runs as.
 const TRACE: &str = "uid=";
@@ -169,6 +170,31 @@ fn a_repository_cannot_be_pointed_at_other_hooks_and_configuration() {
         if outcome.layers().contains(&"protected-paths") {
             assert_eq!(fs::read_to_string(pointer).unwrap(), "gitdir: ../outside/repository\n");
         }
+    });
+}
+
+#[test]
+fn what_is_put_in_place_of_a_repository_meanwhile_is_not_cleared() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "sh,sleep");
+        bench.repository();
+        let (repository, precious) = (bench.work().join(".git"), bench.path("outside/precious"));
+        fs::remove_dir_all(repository.join("hooks")).unwrap();
+        fs::create_dir_all(precious.join("hooks")).unwrap();
+        fs::write(precious.join("hooks/kept"), "").unwrap();
+        let mut server = Server::start(&bench);
+        let id = server.call_later(
+            "execute_process",
+            json!({"file": "sh", "args": ["-c", "echo > begun; while [ ! -e go ]; do sleep 0.02; done"]}),
+        );
+        until("it begins", || bench.work().join("begun").exists());
+        // As whoever the workspace belongs to could, outside: a link, and another directory.
+        fs::rename(&repository, bench.path("outside/repository")).unwrap();
+        std::os::unix::fs::symlink(&precious, &repository).unwrap();
+        bench.file("go", "");
+        server.result(id).ok();
+        assert!(precious.join("hooks/kept").exists(), "it follows no link");
+        server.end();
     });
 }
 

@@ -152,7 +152,7 @@ impl<'a> Agent<'a> {
         self.web.post("/mcp", &self.headers, &legacy(1, method, params)).1
     }
 
-    fn tools(&self) -> Vec<String> {
+    pub(crate) fn tools(&self) -> Vec<String> {
         let listed = self.ask("tools/list", json!({}));
         let tools = listed["result"]["tools"].as_array().unwrap();
         tools
@@ -384,6 +384,30 @@ fn what_an_agent_reports_and_does_with_a_runs_token_is_the_runs() {
         assert!(Instant::now() < deadline, "its token outlives the run");
         std::thread::sleep(Duration::from_millis(50));
     }
+    web.stop();
+}
+
+#[test]
+fn a_runs_token_ends_when_its_time_is_over_and_when_it_is_revoked() {
+    let bench = bench();
+    let web = Web::serve(&bench);
+    let begun = start(&bench, "run:ops", "");
+    let make = |name: &str, lives: &str| {
+        let of = ["tokens", "create", "--role", "agent", "--run", id(&begun), "--json"];
+        shown(&bench, &[&of[..], &["--name", name, "--expires-in", lives]].concat())
+    };
+    let (brief, revoked, good) = (make("brief", "3s"), make("revoked", "1h"), make("good", "1h"));
+    let agents = [&brief, &revoked, &good].map(|made| Agent::come(&web, made["token"].as_str().unwrap()));
+    let answered = |agent: &Agent<'_>| web.post("/mcp", &agent.headers, &legacy(2, "ping", json!({}))).0;
+    told(&bench, &["tokens", "revoke", revoked["id"].as_str().unwrap()]);
+    for (agent, why) in agents.iter().zip(["its time is over", "it is revoked"]) {
+        let deadline = Instant::now() + PATIENCE;
+        while answered(agent) != 401 {
+            assert!(Instant::now() < deadline, "it is good though {why}");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+    assert_eq!(answered(&agents[2]), 200, "others go on");
     web.stop();
 }
 

@@ -23,7 +23,11 @@ fn a_first_file_is_private_loads_and_is_not_written_over() {
     fs::write(&own, "quorum: 2\n").unwrap();
     stage.run(&["config", "init"]).failed(
         1,
-        &format!("countersign: `{}` exists; `--force` writes over it\n", own.display()),
+        &format!(
+            "countersign: `{}` is there already and was left as it is; edit it, or write over it by \
+             `countersign config init --force`\n",
+            own.display()
+        ),
     );
     assert_eq!(fs::read_to_string(&own).unwrap(), "quorum: 2\n");
     assert_eq!(stage.run(&["config", "init", "--force"]).code, 0);

@@ -67,6 +67,18 @@ impl Drop for Serving {
 }
 
 #[test]
+fn a_client_is_led_to_where_the_server_runs() {
+    let stage = Stage::new();
+    stage.operator("listen: 127.0.0.1:9000\n");
+    let url = || stage.json(&["connect", "codex", "--http", "--json"])["entry"]["url"].take();
+    assert_eq!(url(), "http://127.0.0.1:9000/mcp");
+    let serving = Serving::start(&stage);
+    assert_eq!(url(), format!("http://{}/mcp", serving.address));
+    serving.stop();
+    assert_eq!(url(), "http://127.0.0.1:9000/mcp");
+}
+
+#[test]
 fn sessions_and_tokens_hold_over_a_restart() {
     let stage = Stage::new();
     let token = stage.json(&["tokens", "create", "--role", "agent", "--name", "a", "--json"]);

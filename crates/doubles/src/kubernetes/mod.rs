@@ -187,6 +187,14 @@ impl World {
             _ => status(404, "NotFound", "the server could not find the requested resource"),
         };
         self.check("answer", &response.body);
+        let answered = self.contract.check_status(request, response.status);
+        // kubectl also asks what the document does not tell, such as for the document itself.
+        let asked = match is_kubectl {
+            true => Ok(()),
+            false => self.contract.check_request(request),
+        };
+        self.broken
+            .extend([asked, answered].into_iter().filter_map(Result::err));
         response
     }
 
@@ -223,10 +231,6 @@ impl World {
         let (namespace, name) = key;
         if request.header("content-type") != Some("application/apply-patch+yaml") {
             return status(415, "UnsupportedMediaType", "only server-side apply is taken here");
-        }
-        let known = ["fieldManager", "force", "dryRun", "fieldValidation", "pretty"];
-        for (unknown, _) in request.query.iter().filter(|(name, _)| !known.contains(&name.as_str())) {
-            self.broken.push(format!("apply has no parameter `{unknown}`"));
         }
         let Some(manager) = request.query("fieldManager").filter(|manager| !manager.is_empty()) else {
             return status(

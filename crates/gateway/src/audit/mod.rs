@@ -30,7 +30,7 @@ use crate::github::message::KeptMessage;
 use crate::ids::{CredentialId, EventId, RequestId, SessionId};
 use crate::job::keeping::{Beat, Filed, GoneProcess, JobChange, Note};
 use crate::lease::LeaseChange;
-use crate::run::keeping::{Link, ReviewChange, RunChange};
+use crate::run::keeping::{HeadChange, Link, ReviewChange, RunChange};
 use crate::session::lifetime::{KeptSession, Session, SessionState, Touched};
 use crate::tools::database::keeping::DatabaseChange;
 use crate::tools::secrets::keeping::SyncChange;
@@ -113,6 +113,7 @@ pub struct Change {
     pub delegations: Vec<DelegationChange>,
     /// Runs whose work waits for the owner's review, or no longer does.
     pub reviews: Vec<ReviewChange>,
+    pub heads: Vec<HeadChange>,
     /// What belongs together from now on; what was linked so before stays as it is.
     pub links: Vec<Link>,
     /// Leases that are taken or given back; all of them, or nothing of the change.

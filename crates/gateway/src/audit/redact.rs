@@ -6,6 +6,7 @@
 //! allocates nothing; a text without secrets is handed back as it came. What is kept is the name, so
 //! that a reader sees that a secret was given, and to what.
 
+mod forms;
 mod name;
 
 use std::borrow::Cow;
@@ -15,6 +16,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Map, Value};
 
+pub(crate) use forms::forms;
 pub use name::is_secret_name;
 use name::{counts_tokens, ends_with};
 
@@ -38,6 +40,8 @@ pub struct Redactor {
     values: Option<Regex>,
     /// What one call brought along.
     given: Vec<String>,
+    /// The same where it is too short to be searched for: no value is one of these.
+    short: Vec<String>,
 }
 
 impl Redactor {
@@ -46,6 +50,7 @@ impl Redactor {
             patterns: config.patterns,
             values: any_of(config.secret_values),
             given: Vec::new(),
+            short: Vec::new(),
         }
     }
 
@@ -66,6 +71,21 @@ impl Redactor {
         given.sort_unstable();
         given.dedup();
         (!given.is_empty()).then(|| Self { given, ..self.clone() })
+    }
+
+    /// One that knows these values as well, in every form that somebody who was given them may repeat them in.
+    #[must_use]
+    pub fn confiding<'v>(&self, values: impl IntoIterator<Item = &'v str>) -> Self {
+        let values = values.into_iter().map(str::trim).filter(|value| !value.is_empty());
+        let (long, short): (Vec<&str>, Vec<&str>) = values.partition(|value| value.len() >= VALUE_BYTES_MIN);
+        let mut given: Vec<String> = long.into_iter().flat_map(forms).collect();
+        given.sort_unstable();
+        given.dedup();
+        Self {
+            given,
+            short: short.into_iter().map(str::to_owned).collect(),
+            ..self.clone()
+        }
     }
 
     /// One that knows these values as well.
@@ -141,18 +161,30 @@ impl Redactor {
     /// A copy in which no string holds a secret, and no secret name a value.
     pub fn redact_json(&self, value: &Value) -> Value {
         match value {
+            Value::String(text) if self.short.iter().any(|short| short == text.trim()) => Value::from(REPLACEMENT),
             Value::String(text) => Value::from(self.redact_text(text).into_owned()),
             Value::Array(items) if items.iter().all(Value::is_string) => {
                 let texts: Vec<_> = items
                     .iter()
                     .filter_map(|item| item.as_str().map(str::to_owned))
                     .collect();
-                Value::from(self.redact_args(&texts))
+                let shown = self.redact_args(&texts).into_iter().zip(&texts);
+                let shown = shown.map(|(shown, text)| match self.short.contains(text) {
+                    true => REPLACEMENT.to_owned(),
+                    false => shown,
+                });
+                shown.collect()
             }
             Value::Array(items) => items.iter().map(|item| self.redact_json(item)).collect(),
             Value::Object(fields) => Value::Object(self.redact_fields(fields)),
+            Value::Number(number) if self.is_given(&number.to_string()) => Value::from(REPLACEMENT),
             Value::Null | Value::Bool(_) | Value::Number(_) => value.clone(),
         }
+    }
+
+    /// Whether a whole value is one that a call brought along.
+    fn is_given(&self, value: &str) -> bool {
+        self.given.iter().chain(&self.short).any(|given| given == value)
     }
 
     /// The value of one field, by the name that it has.

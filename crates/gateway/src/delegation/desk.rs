@@ -62,6 +62,10 @@ impl DelegationDesk {
         Arc::new(Self { parts })
     }
 
+    pub(super) fn parts(&self) -> &DeskParts {
+        &self.parts
+    }
+
     pub fn callback_url(&self, id: &DelegationId) -> String {
         let url = &self.parts.callback_url;
         format!("{url}?request_id={id}")
@@ -94,8 +98,7 @@ impl DelegationDesk {
             answers_later,
             secrets,
         } = sent;
-        let redactor = self.parts.redactor.hiding(secrets.iter().map(String::as_str));
-        let redactor = redactor.unwrap_or_else(|| self.parts.redactor.clone());
+        let redactor = self.parts.redactor.confiding(secrets.iter().map(String::as_str));
         tokio::spawn(async move {
             let _turn = tool.usage.turn().await;
             let sent = desk.parts.courier.send(order).await;
@@ -310,8 +313,8 @@ impl DelegationDesk {
         Ok(())
     }
 
-    /// Takes what an executor calls back. None where it is about no act that was given to one: then it may
-    /// be an answer to a question.
+    /// Takes what an executor calls back, as it was [heard](Self::heard). None where it is about no act that was
+    /// given to one: then it may be an answer to a question.
     pub async fn called_back(&self, callback: &Callback) -> Result<Option<Delegation>, CallbackError> {
         let says_how_it_went = match callback.word {
             Word::Applied | Word::Failed | Word::Expired => true,
@@ -332,15 +335,12 @@ impl DelegationDesk {
         }
         self.parts.board.note_of_act(callback, &delegation, None).await?;
         let outcome = match callback.word {
-            Word::Applied | Word::Approved => {
-                let result = answer::result(callback.result.as_ref());
-                Outcome::Applied(self.parts.redactor.redact_json(&result))
-            }
+            Word::Applied | Word::Approved => Outcome::Applied(answer::result(callback.result.as_ref())),
             Word::Denied | Word::Failed | Word::Expired => {
                 let mut fields = Map::new();
                 fields.insert("result".to_owned(), callback.result.clone().unwrap_or_default());
                 fields.insert("reason".to_owned(), callback.reason.clone().into());
-                Outcome::Failed(self.parts.redactor.redact_text(&answer::reason(&fields)).into_owned())
+                Outcome::Failed(answer::reason(&fields))
             }
         };
         Ok(self.finish(&delegation.id, outcome, &callback.actor()).await?)

@@ -3,10 +3,11 @@
 //! A [`Delegation`] is written together with the opening of its act, before anything is sent, so whoever
 //! calls back finds it, whichever process listens then. It ends once: by the service's answer, by a callback,
 //! or by its deadline. The first end stands. Its result waits for the call that asked, or for the same call
-//! made again.
+//! made again. What the service was given and may not tell is [searched for](hearing) in all that it says.
 
 mod answer;
 pub mod desk;
+mod hearing;
 
 use std::time::Duration;
 
@@ -35,6 +36,17 @@ pub struct Delegation {
     pub end: Option<Finished>,
     /// Whether somebody who asked has heard the end.
     pub told: bool,
+    pub confided: Confided,
+}
+
+/// What a service was given that nobody else may see, for as long as it may still say something that counts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Confided {
+    Nothing,
+    /// Under the record's own key, so that any process which hears of the act can look for it.
+    Sealed(Vec<u8>),
+    /// The act has ended, and what it was given is kept no longer.
+    Erased,
 }
 
 /// How a delegation ended.
@@ -76,6 +88,9 @@ impl Delegation {
             None => {
                 self.end = Some(Finished { outcome, at });
                 self.version += 1;
+                if let Confided::Sealed(_) = self.confided {
+                    self.confided = Confided::Erased;
+                }
                 Ok(self)
             }
         }

@@ -5,11 +5,12 @@
 
 use serde_json::{Value, json};
 
-use super::vocabulary::NEED_REVIEWER;
+use super::vocabulary::{DISCUSSION, NEED_REVIEWER};
 use super::{IssueRef, Repository};
 use crate::audit::{Pending, RecordError};
 use crate::clock::Timestamp;
 use crate::ids::{ApprovalId, CorrelationId};
+use crate::job::branch::is_branch;
 use crate::job::lifecycle::words;
 use crate::limits;
 
@@ -26,6 +27,8 @@ pub enum Task {
     Review(ReviewTask),
     /// Somebody is content with a pull request.
     Approval(ApprovalTask),
+    /// An issue is only to be talked about from now on, or no longer.
+    Mode(ModeTask),
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,6 +57,8 @@ pub struct PullRequestTask {
     pub sender: String,
     /// Nobody needs to review it any longer.
     pub is_closed: bool,
+    /// The branch that it comes from.
+    pub branch: Option<String>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -74,6 +79,14 @@ pub struct ReviewTask {
 pub struct ApprovalTask {
     pub pull_request: IssueRef,
     pub sender: String,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ModeTask {
+    pub issue: IssueRef,
+    pub sender: String,
+    /// Whether it is to be talked about.
+    pub is_talk: bool,
 }
 
 /// What a delivery comes to.
@@ -101,6 +114,9 @@ pub fn read(event: &str, payload: &Value) -> Result<Meaning, String> {
 
 fn labeled(payload: &Value) -> Result<Meaning, String> {
     let label = text(payload, "/label/name")?;
+    if label.eq_ignore_ascii_case(DISCUSSION) {
+        return mode(payload, true);
+    }
     if !label.starts_with("run:") {
         return Ok(Meaning::Nothing("the label sets off no run"));
     }
@@ -134,8 +150,22 @@ fn reviewer_wanted(payload: &Value) -> Result<Meaning, String> {
     })))
 }
 
+fn mode(payload: &Value, is_talk: bool) -> Result<Meaning, String> {
+    if is_bot(payload) {
+        return Ok(Meaning::Nothing("a bot changed the mode"));
+    }
+    Ok(Meaning::Task(Task::Mode(ModeTask {
+        issue: reference(payload, "/issue/number")?,
+        sender: text(payload, "/sender/login")?,
+        is_talk,
+    })))
+}
+
 fn unlabeled(payload: &Value) -> Result<Meaning, String> {
     let label = text(payload, "/label/name")?;
+    if label.eq_ignore_ascii_case(DISCUSSION) {
+        return mode(payload, false);
+    }
     if !label.starts_with("run:") {
         return Ok(Meaning::Nothing("the label sets off no run"));
     }
@@ -171,6 +201,9 @@ fn pull_request(payload: &Value, action: &str) -> Result<Meaning, String> {
         body: optional(payload, "/pull_request/body"),
         sender: text(payload, "/sender/login")?,
         is_closed: action == "closed",
+        branch: text(payload, "/pull_request/head/ref")
+            .ok()
+            .filter(|name| is_branch(name)),
     })))
 }
 
@@ -247,7 +280,7 @@ impl Task {
             Self::PullRequest(task) => json!({
                 "kind": "pull_request", "repository": task.pull_request.repository.as_str(),
                 "number": task.pull_request.number, "body": task.body, "sender": task.sender,
-                "is_closed": task.is_closed,
+                "is_closed": task.is_closed, "branch": task.branch,
             }),
             Self::Review(task) => json!({
                 "kind": "review", "repository": task.pull_request.repository.as_str(),
@@ -258,6 +291,10 @@ impl Task {
             Self::Approval(task) => json!({
                 "kind": "approval", "repository": task.pull_request.repository.as_str(),
                 "number": task.pull_request.number, "sender": task.sender,
+            }),
+            Self::Mode(task) => json!({
+                "kind": "mode", "repository": task.issue.repository.as_str(), "number": task.issue.number,
+                "sender": task.sender, "is_talk": task.is_talk,
             }),
         }
     }
@@ -286,6 +323,7 @@ impl Task {
                 body: text("body")?,
                 sender: text("sender")?,
                 is_closed: kept["is_closed"].as_bool()?,
+                branch: text("branch"),
             })),
             "review" => Some(Self::Review(ReviewTask {
                 pull_request: of,
@@ -295,6 +333,11 @@ impl Task {
                 sender: text("sender")?,
                 question: text("question").map(ApprovalId::trusted),
                 chosen_issue: kept["chosen_issue"].as_u64(),
+            })),
+            "mode" => Some(Self::Mode(ModeTask {
+                issue: of,
+                sender: text("sender")?,
+                is_talk: kept["is_talk"].as_bool()?,
             })),
             "approval" => Some(Self::Approval(ApprovalTask {
                 pull_request: of,
@@ -503,19 +546,19 @@ mod tests {
             body: "Closes #7".to_owned(),
             sender: "ana".to_owned(),
             is_closed: true,
+            branch: Some("agent/7".to_owned()),
         });
         let approval = Task::Approval(ApprovalTask {
             pull_request: of(8),
             sender: "ana".to_owned(),
         });
-        for task in [
-            label,
-            review,
-            withdrawal(Some("run:dev")),
-            withdrawal(None),
-            pull,
-            approval,
-        ] {
+        let mode = Task::Mode(ModeTask {
+            issue: of(7),
+            sender: "ana".to_owned(),
+            is_talk: true,
+        });
+        let withdrawals = [withdrawal(Some("run:dev")), withdrawal(None)];
+        for task in [label, review, pull, approval, mode].into_iter().chain(withdrawals) {
             assert_eq!(Task::from_json(&task.to_json()), Some(task));
         }
         assert_eq!(Task::from_json(&json!({"kind": "other"})), None);

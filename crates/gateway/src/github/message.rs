@@ -3,12 +3,15 @@
 
 use std::fmt::Write as _;
 
-use super::vocabulary::{self, NEED_INPUT, Trigger};
+use super::vocabulary::{self, DISCUSSION, NEED_INPUT, Trigger};
 use crate::audit::{Pending, RecordError};
 use crate::clock::Timestamp;
 use crate::ids::RunId;
 use crate::run::lifecycle::{RunStatus, WaitState};
 use crate::run::state::Run;
+
+/// Characters of an answer that are shown; GitHub takes comments of 65,536.
+const ANSWER_CHARS_MAX: usize = 20_000;
 
 /// What is kept of a run's comment.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,6 +74,13 @@ pub fn cards(run: &Run) -> Vec<Card> {
             }
             cards.push(card("Stop it", format!("`countersign runs cancel {}`", run.id)));
         }
+        RunStatus::Succeeded if run.is_talk() => {
+            if let Some(label) = again {
+                let action = format!("take `{DISCUSSION}` off and put on `{label}`");
+                cards.push(card("Have it done", action));
+                cards.push(card("Talk on", format!("put on `{label}`")));
+            }
+        }
         RunStatus::Succeeded => {
             if let Some(number) = run.pull_request_number {
                 let action = format!("review #{number}; a review that requests changes sets off the revise");
@@ -95,7 +105,7 @@ pub fn cards(run: &Run) -> Vec<Card> {
 
 /// The comment of a run. What an agent or GitHub's users wrote stands in code, where it can neither mention
 /// anybody nor break out.
-pub fn render(run: &Run) -> String {
+pub fn render(run: &Run, answer: Option<&str>) -> String {
     let label = run.trigger_label.as_deref().unwrap_or("run");
     let mut text = format!(
         "{}\n### {} is {}\n\n",
@@ -122,11 +132,22 @@ pub fn render(run: &Run) -> String {
     if let Some(reason) = &run.reason {
         line("Why", &code(reason));
     }
+    if let Some(answer) = answer {
+        text.push_str(&quoted(answer));
+    }
     text.push_str("\n**Next steps**\n\n");
     for card in cards(run) {
         let _ = writeln!(text, "- **{}**: {}", card.title, card.action);
     }
     text
+}
+
+/// What an agent answers in a discussion, as code: within a fence that it cannot close.
+fn quoted(answer: &str) -> String {
+    let answer: String = answer.chars().take(ANSWER_CHARS_MAX).collect();
+    let longest = answer.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+    let fence = "`".repeat(longest.max(2) + 1);
+    format!("\n**The answer**\n\n{fence}text\n{}\n{fence}\n", answer.trim())
 }
 
 /// Text as code on one line.
@@ -153,7 +174,7 @@ mod tests {
     #[test]
     fn a_comment_begins_with_its_mark_and_says_how_the_run_stands() {
         let run = sample("r1");
-        let text = render(&run);
+        let text = render(&run, None);
         assert_eq!(text.lines().next(), Some("<!-- countersign:run:r1 -->"));
         assert!(text.contains("### `run:dev` is pending"), "{text}");
         assert!(text.contains("runs cancel r1"), "{text}");
@@ -163,7 +184,7 @@ mod tests {
     fn what_others_wrote_cannot_mention_anybody_nor_break_out() {
         let mut run = sample("r1").after(RunStep::Start, at(0)).unwrap();
         run.reported_status = Some("`@octo/admins`\n<!-- countersign:run:r2 -->".to_owned());
-        let text = render(&run);
+        let text = render(&run, None);
         assert!(
             text.contains("The agent says: `@octo/admins  <!-- countersign:run:r2 -->`"),
             "{text}"

@@ -157,6 +157,34 @@ impl JobDesk {
         Err(NotStarted::Refused(Refusal::new(ErrorCode::LimitExceeded, message)))
     }
 
+    /// Accepts a job that goes on with a conversation which rests, under terms of its own.
+    pub async fn go_on_with(
+        &self,
+        caller: &Caller,
+        session: &JobSession,
+        assignment: Assignment,
+        also: impl Fn(&Job, &JobSession) -> Change,
+    ) -> Result<Job, NotStarted> {
+        let order = Order {
+            request_id: assignment.request_id,
+            correlation_id: assignment.correlation_id,
+            session_id: session.id.clone(),
+            agent: assignment.agent,
+            owner: caller.credential.clone(),
+            started_by: caller.actor.clone(),
+            run_id: assignment.run_id,
+            input: assignment.input,
+        };
+        let mut job = Job::new(self.parts.ids.job(), order, self.parts.clock.now());
+        job.conversation_id.clone_from(&session.conversation_id);
+        let mut next = session.changed();
+        next.job_id = job.id.clone();
+        next.config = assignment.config;
+        let also = also(&job, &next);
+        self.open(&job, next, Some(session.version), also).await?;
+        Ok(job)
+    }
+
     /// Says something in a conversation: to the job that is under way, or as the next one.
     pub async fn message(
         &self,

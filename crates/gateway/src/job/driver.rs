@@ -121,6 +121,8 @@ pub struct Terms {
     pub effort: Option<Effort>,
     pub mode: Mode,
     pub sandbox: SandboxMode,
+    /// Whether nothing in its directory can be written, by the kernel's word and not by its own.
+    pub keeps_still: bool,
     /// What the agent's definition and its run grant; the driver adds where it is, what marks it, and the
     /// endpoint. Nothing else reaches it.
     pub environment: BTreeMap<String, String>,

@@ -6,6 +6,7 @@
 
 pub mod lifecycle;
 
+pub mod branch;
 pub mod effort;
 pub mod guidance;
 pub mod input;

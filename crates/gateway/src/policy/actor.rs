@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
 
+use crate::github::vocabulary::DISCUSSION;
 use crate::ids::{CorrelationId, RunId};
 use crate::run::lifecycle::Runtime;
 use crate::session::Role;
@@ -84,6 +85,11 @@ impl<'a> Context<'a> {
     pub(super) fn labels(&self) -> impl Iterator<Item = &'a str> {
         let others = self.other_labels.into_iter().flatten().map(String::as_str);
         self.label.into_iter().chain(others)
+    }
+
+    /// Whether it may only talk: its issue carries `mode:discussion`.
+    pub fn is_talk(&self) -> bool {
+        self.labels().any(|label| label.eq_ignore_ascii_case(DISCUSSION))
     }
 
     /// Whether anything but the role tells this caller from others.

@@ -10,6 +10,7 @@ use super::actor::Context;
 use super::decide::{self, Rule, Surroundings, Verdict};
 use super::effective::{EffectivePolicy, Mode};
 use super::line::{self, Limits, Shape};
+use super::talk;
 use super::whitelist::{TaskHand, with_task};
 use crate::job::driver::{AgentQuestion, QuestionAbout};
 use crate::job::input::TaskApproval;
@@ -81,6 +82,11 @@ pub fn judge(
         source: policy.rule_sources.mode.clone(),
         reason: reason.to_owned(),
     };
+    if context.is_talk()
+        && let Some(why) = unfit_for_talk(question)
+    {
+        return Judgement::Deny(talk::rule(why));
+    }
     match (&question.about, question.wants_more, mode) {
         (
             QuestionAbout::Command { .. } | QuestionAbout::Patch { .. } | QuestionAbout::Tool { .. },
@@ -129,6 +135,19 @@ pub fn judge(
         (QuestionAbout::Tool { name, .. }, false, Mode::Untrusted | Mode::OnRequest | Mode::OnFailure) => {
             Judgement::Ask(rule(&format!("no rule allows the agent's tool `{name}`")))
         }
+    }
+}
+
+/// Why an agent that only talks does not even ask.
+fn unfit_for_talk(question: &AgentQuestion) -> Option<&'static str> {
+    match &question.about {
+        QuestionAbout::Patch { .. } => {
+            Some("this run is a discussion: no file is changed; say what you would change instead")
+        }
+        QuestionAbout::Command { .. } | QuestionAbout::Tool { .. } if question.wants_more => {
+            Some("this run is a discussion: it gets no more than its sandbox gives")
+        }
+        QuestionAbout::Command { .. } | QuestionAbout::Tool { .. } => None,
     }
 }
 

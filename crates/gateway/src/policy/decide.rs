@@ -13,6 +13,7 @@ use super::line;
 use super::places::Directories;
 use super::plan::{ExecRights, Plan, PlannedAct};
 use super::planning::{self, Reading, Remembered, named_programs, with_chains};
+use super::talk;
 use super::tools::{Ruling, ToolUse};
 use super::whitelist::{self, Asked, Candidate, Environment, Input, WhitelistRule};
 use crate::error::{ErrorCode, Refusal};
@@ -133,10 +134,16 @@ pub fn decide(
         programs: &programs,
         ..*around
     };
+    let stilled = context.is_talk().then(|| talk::stilled(policy));
+    let policy = stilled.as_ref().unwrap_or(policy);
     match planning::plan(policy, request, around) {
         Ok((plan, reading)) => {
             let used = ToolUse::of(request.tool.name());
             let ruling = policy.tools.ruling(context, &used);
+            let objection = stilled.is_some().then(|| talk::objection(&plan, &reading)).flatten();
+            if let (Ruling::Allow | Ruling::Ask(_), Some(why)) = (&ruling, objection) {
+                return deny(talk::rule("discussions change nothing"), why);
+            }
             if let CommandTool::Declared(tool) = &request.tool {
                 return judge_declared(ruling, tool, plan);
             }

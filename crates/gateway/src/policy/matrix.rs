@@ -114,6 +114,27 @@ const NOT_IN_RUNS: &[&str] = &[
 /// What means something in a run only, and what only a run's agent may see of others.
 const ONLY_IN_RUNS: &[&str] = &["run_status_report", "self_improve_*"];
 
+/// All that a discussion is offered: to look, to say how far it is and to ask. Commands are for it too; they read only.
+const IN_TALKS: &[&str] = &[
+    "execute_command",
+    "execute_process",
+    "run_command",
+    "command_status",
+    "command_cancel",
+    "github_labels_list",
+    "run_status_report",
+    "self_improve_runs_list",
+    "self_improve_run_lookup",
+    "self_improve_session_get",
+    "owner.feedback.request",
+    "approval_prompt",
+];
+
+/// What a discussion is not offered, whatever is configured: no tool changes anything then.
+pub fn kept_from_talks(tool: &str) -> Option<Entry> {
+    (!IN_TALKS.contains(&tool)).then(|| absent(tool))
+}
+
 /// The tools of this program.
 pub fn tools() -> Vec<KnownTool> {
     let owned = |(name, act): &(&str, Act)| ((*name).to_owned(), *act);

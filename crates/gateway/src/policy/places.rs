@@ -168,3 +168,21 @@ fn outside_workspace(path: &Path, workspace: &Path) -> Refusal {
     );
     Refusal::new(ErrorCode::WorkspaceIsolationViolation, message)
 }
+
+/// Refuses to work where commands and agents must not look.
+pub fn check_hidden(place: &Place, hidden: &[PathBuf]) -> Result<(), Refusal> {
+    match hidden
+        .iter()
+        .find(|path| is_within(&place.root, path) || is_within(&place.cwd.path, path))
+    {
+        None => Ok(()),
+        Some(path) => {
+            let message = format!(
+                "working directory `{}` is inside `{}`, which commands and agents never see",
+                place.cwd.path.display(),
+                path.display()
+            );
+            Err(Refusal::new(ErrorCode::CwdNotAllowed, message))
+        }
+    }
+}

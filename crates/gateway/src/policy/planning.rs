@@ -34,7 +34,7 @@ pub(super) fn plan(
     around: &Surroundings<'_>,
 ) -> Result<(Plan, Reading), Refusal> {
     let place = places::settle(&policy.places, request.cwd.as_deref(), around.directories)?;
-    check_hidden(&place, &policy.places.hidden)?;
+    places::check_hidden(&place, &policy.places.hidden)?;
     let timeout = match (&request.tool, request.timeout) {
         // The shorter of what its file and the policy give.
         (CommandTool::Declared(_), Some(declared)) => declared.min(policy.command.timeout_max),
@@ -79,23 +79,6 @@ pub(super) fn plan(
         search_path: command.path.clone(),
     };
     Ok((plan, reading))
-}
-
-fn check_hidden(place: &Place, hidden: &[PathBuf]) -> Result<(), Refusal> {
-    match hidden
-        .iter()
-        .find(|path| places::is_within(&place.root, path) || places::is_within(&place.cwd.path, path))
-    {
-        None => Ok(()),
-        Some(path) => {
-            let message = format!(
-                "working directory `{}` is inside `{}`, which commands never see",
-                place.cwd.path.display(),
-                path.display()
-            );
-            Err(Refusal::new(ErrorCode::CwdNotAllowed, message))
-        }
-    }
 }
 
 fn settle_timeout(policy: &EffectivePolicy, asked: Option<Duration>) -> Result<Duration, Refusal> {

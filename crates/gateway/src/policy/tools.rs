@@ -1,7 +1,7 @@
 //! Tools by policy: what all layers say of a tool for one caller, and what that means for an act.
 //!
 //! Everything that needs patterns is joined when the policy is loaded, per tool and per key. A call
-//! looks up at most six outcomes by name and joins them; a caller outside of runs needs one.
+//! looks up at most seven outcomes by name and joins them; a caller outside of runs needs one.
 
 mod layers;
 
@@ -20,7 +20,7 @@ use crate::tools::declared::{DeclaredTools, Executor};
 use crate::tools::exec::request::CommandTool;
 
 pub use layers::{Hand, LabelPolicy, Layers, MatrixEntry, ProjectPolicy};
-use layers::{in_section, said};
+use layers::{in_section, offered_to_talks, said};
 
 /// One use of a tool.
 #[derive(Clone, Copy, Debug)]
@@ -67,6 +67,7 @@ pub struct ToolPolicies {
     outside_runs: Outcomes,
     run_catalog: Outcomes,
     job_catalog: Outcomes,
+    talk_catalog: Outcomes,
     agents: HashMap<String, Outcomes>,
     labels: HashMap<String, Outcomes>,
     projects: HashMap<String, Outcomes>,
@@ -115,6 +116,7 @@ impl ToolPolicies {
             outside_runs: per_tool(&|tool| layers.outside_runs(tool)),
             run_catalog: per_tool(&|tool| layers.offered_to_runs(tool)),
             job_catalog: per_tool(&|tool| layers.offered_to_jobs(tool)),
+            talk_catalog: per_tool(&offered_to_talks),
             agents: agents.collect(),
             labels: labels.collect(),
             projects: projects.collect(),
@@ -202,6 +204,7 @@ impl ToolPolicies {
         let more = [
             context.in_run.then(|| self.run_catalog.get(tool)).flatten(),
             context.in_job.then(|| self.job_catalog.get(tool)).flatten(),
+            context.is_talk().then(|| self.talk_catalog.get(tool)).flatten(),
             find(&self.agents, context.agent_key, tool),
             find(&self.labels, context.label, tool),
             find(&self.projects, context.project, tool),

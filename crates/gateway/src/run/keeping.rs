@@ -69,6 +69,13 @@ pub struct ReviewChange {
     pub now: crate::clock::Timestamp,
 }
 
+/// The branch that a run's pull request comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HeadChange {
+    pub run_id: RunId,
+    pub branch: String,
+}
+
 /// One end of a link.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct LinkEnd {

@@ -16,6 +16,14 @@ pub struct AgentSession {
     pub trigger_kind: String,
     pub agent_key: String,
     pub model: Option<String>,
+    /// How hard it was told to think.
+    pub reasoning_effort: Option<String>,
+    /// The branch that it works on: its pull request's, else the one that is checked out where it works.
+    pub branch_name: Option<String>,
+    pub pull_request_url: Option<String>,
+    /// What its prompt is for, `work`, `revise` or `discussion`, and whose words it is in, `built-in` or `configured`.
+    pub template_kind: Option<String>,
+    pub template_source: Option<String>,
     /// `running`, `succeeded`, `failed`, `cancelled` or `failed_precondition`.
     pub status: String,
     /// The agent's own id of the conversation.

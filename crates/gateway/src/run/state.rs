@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::lifecycle::{IllegalRunStep, RunStatus, RunStep, Runtime, TriggerKind, WaitState, transition};
 use crate::clock::Timestamp;
+use crate::github::vocabulary::DISCUSSION;
 use crate::ids::{CorrelationId, JobId, RunId};
 use crate::policy::actor::RunContext;
 
@@ -105,6 +106,11 @@ impl Run {
 
     pub fn has_ended(&self) -> bool {
         self.status.has_ended()
+    }
+
+    /// Whether it may only talk: its issue carries `mode:discussion`.
+    pub fn is_talk(&self) -> bool {
+        self.labels.iter().any(|label| label.eq_ignore_ascii_case(DISCUSSION))
     }
 
     /// The run after a change that is no step.

@@ -22,7 +22,7 @@ use crate::error::{ErrorCode, Refusal};
 use crate::ids::CredentialId;
 use crate::job::desk::{Assignment, JobDesk, NotStarted};
 use crate::job::keeping::Jobs;
-use crate::job::lifecycle::JobStatus;
+use crate::job::lifecycle::{JobStatus, SessionStatus};
 use crate::job::session::JobSession;
 use crate::job::state::Job;
 use crate::limits;
@@ -30,6 +30,10 @@ use crate::session::{Caller, Role, Transport};
 
 /// How soon runs are looked at again when nobody says that something happened.
 const LOOK_EVERY: Duration = Duration::from_millis(1_000);
+
+/// What an agent is told that talked about an issue and is now to do it.
+const TALKED: &str = "\
+You have talked about this before, in this very conversation. The discussion is over: do now what was agreed.";
 
 /// Port: what a run comes to on this installation.
 pub trait Planner: Send + Sync + 'static {
@@ -151,9 +155,19 @@ impl Steward {
                 let committed = self.parts.desk.parts().record.commit(change).await;
                 committed.map(drop).map_err(NotStarted::Record)
             }
-            Work::Job(assignment) => {
+            Work::Job(mut assignment) => {
                 let also = |job: &Job, session: &JobSession| self.starting(run, Some((job, session)));
-                let started = self.parts.job_desk.start_with(&worker(run), *assignment, also).await;
+                let desk = &self.parts.job_desk;
+                let started = match self.talked_in(run, &assignment.agent).await? {
+                    None => desk.start_with(&worker(run), *assignment, also).await,
+                    Some(session) => {
+                        if !run.is_talk() {
+                            let prompt = &mut assignment.input.prompt;
+                            *prompt = format!("{prompt}\n\n{TALKED}");
+                        }
+                        desk.go_on_with(&worker(run), &session, *assignment, also).await
+                    }
+                };
                 started.map(drop)
             }
         };
@@ -168,6 +182,37 @@ impl Steward {
             Err(NotStarted::Refused(refusal)) if refusal.code == ErrorCode::QueueFull => Ok(()),
             Err(NotStarted::Refused(refusal)) => self.fail(run, &refusal.message).await,
         }
+    }
+
+    /// The conversation in which the issue was talked about last, where that was the last thing done about it, by the
+    /// same agent, who can go on with it.
+    async fn talked_in(&self, run: &Run, agent: &str) -> Result<Option<JobSession>, Refusal> {
+        if run.issue_number.is_none() {
+            return Ok(None);
+        }
+        let filter = RunFilter {
+            repository: run.repository.clone(),
+            issue_number: run.issue_number,
+            limit: limits::RUNS_AT_ONCE,
+            ..RunFilter::default()
+        };
+        let runs = self.parts.desk.list(filter).await?;
+        let last = runs.iter().find(|it| it.id != run.id && it.started_at.is_some());
+        let Some(job) = last.filter(|last| last.is_talk()).and_then(|last| last.job_id.as_ref()) else {
+            return Ok(None);
+        };
+        let unread = |error: RecordError| super::desk::unrecorded(&error);
+        let Some(job) = self.parts.jobs.find(job).await.map_err(unread)? else {
+            return Ok(None);
+        };
+        let session = self.parts.jobs.session(&job.session_id).await.map_err(unread)?;
+        let rests = |session: &JobSession| {
+            session.agent == agent
+                && session.job_id == job.id
+                && session.status() == SessionStatus::Idle
+                && session.conversation_id.is_some()
+        };
+        Ok(session.filter(rests))
     }
 
     async fn fail(&self, run: &Run, reason: &str) -> Result<(), Refusal> {

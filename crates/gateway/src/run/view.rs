@@ -88,9 +88,20 @@ pub fn agent_session(session: &AgentSession) -> Value {
     let time = |at: Option<Timestamp>| at.map(|at| at.to_string());
     let mut shown = json!({
         "run_id": session.run_id.as_str(),
+        "correlation_id": session.correlation_id.as_str(),
+        "project_id": session.project,
+        "repository_full_name": session.repository,
+        "issue_number": session.issue_number,
+        "branch_name": session.branch_name,
+        "pr_number": session.pull_request_number,
+        "pr_url": session.pull_request_url,
+        "trigger_kind": session.trigger_kind,
+        "template_kind": session.template_kind,
+        "template_source": session.template_source,
         "status": session.status,
         "agent_key": session.agent_key,
         "model": session.model,
+        "reasoning_effort": session.reasoning_effort,
         "session_id": session.session_id,
         "codex_cli_session_path": session.rollout,
         "snapshot_version": session.snapshot_version,
@@ -101,6 +112,8 @@ pub fn agent_session(session: &AgentSession) -> Value {
         "last_heartbeat_at": time(session.last_heartbeat_at),
         "started_at": time(session.started_at),
         "finished_at": time(session.finished_at),
+        "created_at": session.created_at.to_string(),
+        "updated_at": session.updated_at.to_string(),
     });
     without_nulls(&mut shown);
     shown

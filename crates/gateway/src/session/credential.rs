@@ -122,6 +122,9 @@ pub trait Credentials: Send + Sync + 'static {
 
     /// Whether a token that was presented before is still in force.
     fn is_in_force(&self, id: &CredentialId) -> bool;
+
+    /// Whether a token of a job's agent is in force, so that such an agent may be at work.
+    fn any_of_job(&self) -> bool;
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 pub mod credential;
 pub mod desk;
+pub mod kinship;
 pub mod lifetime;
 pub mod login;
 pub mod view;

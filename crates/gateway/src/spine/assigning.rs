@@ -5,7 +5,7 @@ use serde_json::json;
 use super::Gateway;
 use crate::error::{ErrorCode, Refusal};
 use crate::github::clerk::Policies;
-use crate::github::vocabulary::{DISCUSSION, ProfileLabels};
+use crate::github::vocabulary::ProfileLabels;
 use crate::job::desk::Assignment;
 use crate::job::effort::Effort;
 use crate::job::input::JobInput;
@@ -19,10 +19,10 @@ use crate::run::state::Run;
 use crate::run::steward::Work;
 use crate::session::Role;
 
-/// What an agent is told besides where its issue is only talked about. It may not write either.
+/// What an agent is told besides where its issue is only talked about. It could change nothing either.
 const TALK: &str = "\
-This is a discussion (`mode:discussion`). Look at whatever you need and answer with comments under the issue. \
-Change no files, make no commits, push nothing and open no pull request.";
+This is a discussion (`mode:discussion`). Look at whatever you need; your last message is put under the issue as your \
+answer. Nothing here can be changed, committed or pushed.";
 
 impl Policies for Gateway {
     fn profile(&self, asked: &Asked<'_>) -> Profile {
@@ -74,7 +74,7 @@ impl Gateway {
         let place = places::settle(&policy.places, None, in_force.outlook.surroundings().directories)?;
         let timeout = u64::try_from(run.timer.remaining.as_millis()).unwrap_or(u64::MAX);
         let chosen = chosen(run)?;
-        let is_talk = run.labels.contains(DISCUSSION);
+        let is_talk = run.is_talk();
         let (prompt, sandbox) = match is_talk {
             true => (format!("{}\n\n{TALK}", template.fill(run)), SandboxMode::ReadOnly),
             false => (template.fill(run), policy.command.sandbox),
@@ -90,7 +90,8 @@ impl Gateway {
             "run": policy.tools.context(Role::Agent, Some(&context)).recorded(),
             "model": chosen.model, "reasoningEffort": chosen.effort.map(Effort::as_str), "cwd": place.cwd.path.to_string_lossy(),
             "approvalPolicy": policy.approval.mode.as_str(), "sandboxPolicy": sandbox.as_str(),
-            "timeout": timeout, "run_id": run.id.as_str(),
+            "timeout": timeout, "run_id": run.id.as_str(), "discussion": is_talk,
+            "template": {"kind": template_kind(run), "source": template_source(template)},
         });
         Ok(Work::Job(Box::new(Assignment {
             request_id: run.id.as_str().to_owned(),
@@ -101,6 +102,27 @@ impl Gateway {
             config,
             run_id: Some(run.id.as_str().to_owned()),
         })))
+    }
+}
+
+/// What its agent is asked for.
+fn template_kind(run: &Run) -> &'static str {
+    let is_revise = run
+        .trigger_label
+        .as_deref()
+        .is_some_and(|label| label.ends_with(":revise"));
+    match (run.is_talk(), is_revise) {
+        (true, _) => "discussion",
+        (false, true) => "revise",
+        (false, false) => "work",
+    }
+}
+
+/// Whose words it is asked in.
+fn template_source(template: &PromptTemplate) -> &'static str {
+    match *template == PromptTemplate::standard() {
+        true => "built-in",
+        false => "configured",
     }
 }
 

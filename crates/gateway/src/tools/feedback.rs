@@ -122,10 +122,10 @@ fn definition() -> ToolDefinition {
         input_schema: json!({
             "type": "object",
             "properties": {
-                "question": {"type": "string", "minLength": ASKED_CHARS_MIN, "maxLength": ASKED_CHARS_MAX.min(QUESTION_CHARS_MAX), "description": "What to decide, with what the owner must know to do so."},
-                "options": {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": ANSWER_CHARS_MAX}, "minItems": 2, "maxItems": 5, "uniqueItems": true, "description": "What may be answered, two to five."},
-                "allow_custom": {"type": "boolean", "description": "Whether the owner may answer in words of their own."},
-                "dry_run": {"type": "boolean", "description": "Checks the question and asks nobody."},
+                "question": {"type": "string", "minLength": ASKED_CHARS_MIN, "maxLength": ASKED_CHARS_MAX.min(QUESTION_CHARS_MAX), "description": "With what the owner must know to decide."},
+                "options": {"type": "array", "items": {"type": "string", "minLength": 1, "maxLength": ANSWER_CHARS_MAX}, "minItems": 2, "maxItems": 5, "uniqueItems": true},
+                "allow_custom": {"type": "boolean", "description": "Lets the owner answer in own words."},
+                "dry_run": {"type": "boolean", "description": "Asks nobody."},
             },
             "required": ["question", "options"],
             "additionalProperties": false,

@@ -28,7 +28,11 @@ pub enum Cover {
 pub(super) enum Plan {
     Nothing,
     OtherUser,
-    Mounts { spaces: Spaces, hidden: Vec<PathBuf> },
+    Mounts {
+        spaces: Spaces,
+        hidden: Vec<PathBuf>,
+        read_only: Vec<PathBuf>,
+    },
     Landlock(OwnedFd),
 }
 
@@ -41,14 +45,26 @@ pub(super) enum Spaces {
     User { uid_map: String, gid_map: String },
 }
 
-pub(super) fn plan(hidden: Vec<PathBuf>, is_other_user: bool) -> Result<Plan, AgentError> {
-    let Some(first) = hidden.first() else {
+pub(super) fn plan(hidden: Vec<PathBuf>, read_only: Vec<PathBuf>, is_other_user: bool) -> Result<Plan, AgentError> {
+    if hidden.is_empty() && read_only.is_empty() {
         return Ok(Plan::Nothing);
-    };
+    }
     let spaces = Spaces::best();
     let without = match spaces_work(&spaces) {
-        Ok(()) => return Ok(Plan::Mounts { spaces, hidden }),
+        Ok(()) => {
+            return Ok(Plan::Mounts {
+                spaces,
+                hidden,
+                read_only,
+            });
+        }
         Err(reason) => reason,
+    };
+    if let Some(path) = read_only.into_iter().next() {
+        return Err(AgentError::Writable { path, reason: without });
+    }
+    let Some(first) = hidden.first() else {
+        return Ok(Plan::Nothing);
     };
     if is_other_user && hidden.iter().all(|path| is_closed_to_others(path)) {
         return Ok(Plan::OtherUser);
@@ -86,10 +102,14 @@ impl Plan {
         }
     }
 
-    /// Covers the hidden paths in the mount namespace of this process.
+    /// Covers the hidden paths in the mount namespace of this process, and closes others to writing.
     pub(super) fn mount(&self) -> io::Result<()> {
         match self {
-            Plan::Mounts { hidden, .. } => hidden.iter().try_for_each(|path| mask(path)),
+            Plan::Mounts { hidden, read_only, .. } => {
+                // First, so that what is hidden within them stays so.
+                read_only.iter().try_for_each(|path| still(path))?;
+                hidden.iter().try_for_each(|path| mask(path))
+            }
             Plan::Nothing | Plan::OtherUser | Plan::Landlock(_) => Ok(()),
         }
     }
@@ -123,6 +143,17 @@ impl Spaces {
             }
         }
         sys::mounts::make_private()
+    }
+}
+
+/// Closes a directory to writing. Whoever is in it already enters it anew: before, they are on the mount beneath.
+fn still(path: &Path) -> io::Result<()> {
+    let here = std::env::current_dir();
+    sys::mounts::pin(path)?;
+    sys::mounts::add_attributes(path, sys::mounts::READ_ONLY)?;
+    match here {
+        Ok(here) => std::env::set_current_dir(here),
+        Err(error) => Err(error),
     }
 }
 

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 
 use super::Keeper;
 use super::child::{self, Note, Plan};
@@ -12,6 +13,7 @@ use super::tree::Tree;
 use crate::landlock::{self, SHARED_MEMORY, SharedMemory};
 use crate::launch::{Body, Ending, ExecRights, Hits, Launch, Outcome, Reply, Step};
 use crate::runner::RunnerInput;
+use crate::sys::mounts::{self, Presence};
 use crate::sys::process::{Ended, Patience, Side, Waited, exit_now, fork_into, wait_for, wait_ready};
 use crate::sys::{self, errno_of, ipc, sockets};
 use crate::wire;
@@ -46,19 +48,14 @@ impl Keeper {
         Some(Reply::Exited(self.ending(launch, &main)))
     }
 
-    /// Removes what came into being where nothing may. Nothing runs any more, and the directories above
-    /// are mount points, so nobody in here swaps them meanwhile.
+    /// Removes what came into being where nothing may. Nothing runs any more, and the directories above are mount points,
+    /// so nobody in here swaps them meanwhile. Somebody outside may: then it is not ours to remove.
     fn clear_barred(&mut self) {
         if !self.in_mount_namespace {
             return;
         }
         for path in &self.profile.barred {
-            let removed = match fs::symlink_metadata(path) {
-                Err(_) => Ok(()),
-                Ok(found) if found.is_dir() => fs::remove_dir_all(path),
-                Ok(_) => fs::remove_file(path),
-            };
-            self.is_spoiled |= removed.is_err();
+            self.is_spoiled |= clear(path).is_err();
         }
     }
 
@@ -320,6 +317,31 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
 }
 
 /// A note as bytes for the pipe of a forked child.
+/// Removes what is at a path, reached by no link, in a directory that is mounted there: we may be root, and another
+/// directory in its place is somebody else's.
+fn clear(path: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_err() {
+        return Ok(());
+    }
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        return Ok(());
+    };
+    let parent = sys::open_how(&sys::c_path(parent)?, libc::O_PATH | libc::O_DIRECTORY, NO_LINKS)?;
+    let opened = format!("/proc/self/fd/{}", parent.as_raw_fd());
+    if !matches!(
+        mounts::presence(&sys::c_path(Path::new(&format!("{opened}/.")))?),
+        Presence::MountPoint(..)
+    ) {
+        return Err(io::Error::from_raw_os_error(libc::ESTALE));
+    }
+    let place = Path::new(&opened).join(name);
+    match fs::symlink_metadata(&place) {
+        Err(_) => Ok(()),
+        Ok(found) if found.is_dir() => fs::remove_dir_all(&place),
+        Ok(_) => fs::remove_file(&place),
+    }
+}
+
 fn encode(note: Note) -> Vec<u8> {
     let parts: (u8, Option<(Step, i32)>) = match note {
         Note::Running => (0, None),

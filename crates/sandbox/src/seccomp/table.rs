@@ -141,13 +141,28 @@ fn refused_always() -> Vec<libc::c_long> {
     calls
 }
 
-/// System V objects, and the scheduling of any process but the caller.
+/// Queues, semaphores and shared memory of the user's other programs, which are known by a number or a name and so need
+/// not be made to be used, and the scheduling of any process but the caller.
 fn refused_beside_others() -> Vec<Rule> {
     // `setpriority` and `ioprio_set` mean the same by other numbers.
     const PRIORITY_OF_USER: Test = Test::OneOf(&[libc::PRIO_USER]);
     const IO_PRIORITY_OF_USER: Test = Test::OneOf(&[3]);
     const SOMEBODY: Test = Test::AnyBit(u32::MAX);
-    let objects = [libc::SYS_shmget, libc::SYS_shmat, libc::SYS_semget, libc::SYS_msgget];
+    let objects = [
+        libc::SYS_shmget,
+        libc::SYS_shmat,
+        libc::SYS_shmctl,
+        libc::SYS_semget,
+        libc::SYS_semop,
+        libc::SYS_semtimedop,
+        libc::SYS_semctl,
+        libc::SYS_msgget,
+        libc::SYS_msgsnd,
+        libc::SYS_msgrcv,
+        libc::SYS_msgctl,
+        libc::SYS_mq_open,
+        libc::SYS_mq_unlink,
+    ];
     let scheduling = [
         libc::SYS_sched_setaffinity,
         libc::SYS_sched_setscheduler,

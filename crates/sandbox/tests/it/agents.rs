@@ -24,6 +24,7 @@ fn confinement(mark: &str, hidden: Vec<PathBuf>) -> Confinement {
             groups: Vec::new(),
         }),
         hidden,
+        read_only: Vec::new(),
         mark: mark.to_owned(),
     }
 }
@@ -99,6 +100,44 @@ fn what_is_hidden_cannot_be_read_and_all_else_can() {
 }
 
 #[test]
+fn what_is_closed_to_writing_is_read_and_not_written_by_whichever_way() {
+    let (base, place) = open_secret();
+    for path in [base.path(), &place] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
+    }
+    let beside = base.path().join("beside");
+    let mut still = confinement(&mark("still"), Vec::new());
+    still.read_only = vec![place.clone()];
+    let mut command = Command::new("/bin/sh");
+    let line = format!(
+        "cat key; echo 1 >here; echo 2 >{0}/there; unshare -rm sh -c 'mount -o remount,rw {0}; umount {0}; echo 3 >{0}/after'; \
+         rm -f key; echo 4 >{1}",
+        place.display(),
+        beside.display()
+    );
+    // It is there before its mounts are.
+    command
+        .args(["-c", &line])
+        .env_clear()
+        .stdin(Stdio::null())
+        .current_dir(&place);
+    match agent::prepare(&mut command, &still) {
+        // A machine without mount namespaces starts no such agent.
+        Err(agent::AgentError::Writable { .. }) => return,
+        prepared => assert_eq!(prepared.unwrap().held().cover, Cover::Mounts),
+    }
+    let output = command.output().unwrap();
+    agent::forget(&still.mark);
+    assert_eq!(said(&output), "the secret", "{output:?}");
+    let left: Vec<_> = fs::read_dir(&place)
+        .unwrap()
+        .map(|it| it.unwrap().file_name())
+        .collect();
+    assert_eq!(left, ["key"]);
+    assert_eq!(fs::read_to_string(beside).unwrap(), "4\n");
+}
+
+#[test]
 fn the_cover_cannot_be_taken_off() {
     let (_base, state) = open_secret();
     let attempts = format!(
@@ -108,6 +147,54 @@ fn the_cover_cannot_be_taken_off() {
     );
     let (_, output) = run(&attempts, &confinement(&mark("off"), vec![state]));
     assert_eq!(said(&output), "");
+}
+
+#[test]
+fn a_directory_that_is_hidden_is_not_worked_in() {
+    let (_base, state) = open_secret();
+    let below = state.join("below");
+    fs::create_dir(&below).unwrap();
+    fs::write(below.join("key"), "the secret").unwrap();
+    fs::set_permissions(&below, fs::Permissions::from_mode(0o755)).unwrap();
+    for directory in [&state, &below] {
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "cat key ../key ../below/key below/key; ls . .."]);
+        command.env_clear().stdin(Stdio::null()).current_dir(directory);
+        let confinement = confinement(&mark("below"), vec![state.clone()]);
+        let _prepared = agent::prepare(&mut command, &confinement).unwrap();
+        let output = command.output();
+        agent::forget(&confinement.mark);
+        // What is not there under the cover cannot be gone to.
+        let said = output.as_ref().map(said).unwrap_or_default();
+        assert!(!said.contains("secret") && !said.contains("key"), "{said}");
+    }
+}
+
+#[test]
+fn an_agent_signals_what_it_started_and_nobody_else() {
+    if countersign_sandbox::landlock_abi() < 6 {
+        println!("this kernel cannot tell whose signals are whose");
+        return;
+    }
+    let (_base, state) = open_secret();
+    // A neighbour of the agent's own user.
+    let mut neighbour = Command::new("sleep");
+    neighbour.arg("300");
+    if is_root() {
+        use std::os::unix::process::CommandExt;
+        neighbour.uid(NOBODY).gid(NOBODY);
+    }
+    let mut neighbour = neighbour.spawn().unwrap();
+    let line = format!(
+        "kill -0 {} || echo refused; sleep 300 & kill $! && echo own",
+        neighbour.id()
+    );
+    for hidden in [Vec::new(), vec![state]] {
+        let (held, output) = run(&line, &confinement(&mark("signals"), hidden));
+        assert_eq!(said(&output), "refused\nown\n", "{held:?}");
+    }
+    neighbour.kill().unwrap();
+    neighbour.wait().unwrap();
 }
 
 #[test]

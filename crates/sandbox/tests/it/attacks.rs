@@ -13,8 +13,10 @@ use crate::support::{Server, attack};
 /// The runner of these tests: a name, or a small program for `runner.rs`.
 pub(crate) fn run(input: RunnerInput<'_>) -> i32 {
     let name = String::from_utf8_lossy(&input.payload).into_owned();
-    match ATTACKS.iter().find(|(known, ..)| *known == name) {
-        Some((_, attack, _)) => say(attack()),
+    let known = ATTACKS.iter().map(|(known, attack, _)| (known, attack));
+    let beside = BESIDE_OTHERS.iter().map(|(known, attack)| (known, attack));
+    match known.chain(beside).find(|(known, _)| **known == name) {
+        Some((_, attack)) => say(attack()),
         None => crate::runner::run(&name, &input),
     }
 }
@@ -167,6 +169,25 @@ const ATTACKS: &[(&str, Attack, &[i32])] = &[
     ),
 ];
 
+/// What the user's other programs share, by number or by name, where no namespace keeps it apart. The filter answers
+/// before the kernel looks whether there is such a thing.
+const BESIDE_OTHERS: &[(&str, Attack)] = &[
+    ("look-at-memory", call!(libc::SYS_shmctl, 0, libc::IPC_STAT, 0)),
+    ("remove-memory", call!(libc::SYS_shmctl, -1, libc::IPC_RMID, 0)),
+    ("attach-memory", call!(libc::SYS_shmat, -1, 0, 0)),
+    ("set-semaphore", call!(libc::SYS_semctl, -1, 0, libc::SETVAL, 1)),
+    ("take-semaphore", call!(libc::SYS_semop, -1, 0, 1)),
+    ("wait-for-semaphore", call!(libc::SYS_semtimedop, -1, 0, 1, 0)),
+    ("read-a-queue", call!(libc::SYS_msgrcv, -1, 0, 1, 0, libc::IPC_NOWAIT)),
+    ("write-to-a-queue", call!(libc::SYS_msgsnd, -1, 0, 1, libc::IPC_NOWAIT)),
+    ("remove-a-queue", call!(libc::SYS_msgctl, -1, libc::IPC_RMID, 0)),
+    (
+        "open-a-named-queue",
+        call!(libc::SYS_mq_open, path(c"none"), libc::O_RDWR, 0, 0),
+    ),
+    ("remove-a-named-queue", call!(libc::SYS_mq_unlink, path(c"none"))),
+];
+
 /// Only with a list of programs: a program in memory is no file that Landlock could refuse.
 const MEMORY_FILE: &str = "memfd";
 
@@ -239,6 +260,22 @@ fn dangerous_system_calls_are_refused() {
             );
         }
     });
+}
+
+#[test]
+fn what_other_programs_of_the_user_share_is_out_of_reach_without_namespaces() {
+    in_settings(
+        "attacks::what_other_programs_of_the_user_share_is_out_of_reach_without_namespaces",
+        &[Setting::RootPlain, Setting::UserPlain],
+        |setting| {
+            let server = Server::start(setting);
+            let keeper = server.keeper(&server.profile());
+            for (name, _) in BESIDE_OTHERS {
+                let done = attack(&keeper, &server.workspace, name);
+                assert_eq!(done.succeeded(), libc::EPERM.to_string(), "{name} in {setting:?}");
+            }
+        },
+    );
 }
 
 #[test]

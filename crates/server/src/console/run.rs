@@ -11,6 +11,7 @@ use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::RunId;
 use countersign_gateway::run::desk::end;
 use countersign_gateway::run::keeping::{Link, LinkKind};
+use countersign_gateway::run::session::AgentSession;
 use countersign_gateway::run::state::Run;
 
 use super::Console;
@@ -138,11 +139,10 @@ async fn parts(console: &Console, run: &Run) -> Result<Parts, Failure> {
     rows.truncate(EVENTS_MAX);
     let now = console.clock.now();
     let left = u64::try_from(run.timer.left(now).as_millis()).unwrap_or(u64::MAX);
-    let conversation = session.and_then(|session| session.session_id);
     Ok(Parts {
         tone: tone(run),
         state: standing(run),
-        facts: facts(run, conversation.as_deref(), now),
+        facts: facts(run, session.as_ref(), now),
         instructions: run.instructions.as_deref().map(shown),
         clock: spoken_millis(left - left % 1_000),
         stands_still: run.timer.since.is_none(),
@@ -169,7 +169,7 @@ fn shown(text: &str) -> Html {
     text::shown(text, TEXT_CHARS_SHOWN)
 }
 
-fn facts(run: &Run, conversation: Option<&str>, now: Timestamp) -> Vec<Fact> {
+fn facts(run: &Run, session: Option<&AgentSession>, now: Timestamp) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut put = |name, is_code, text: Option<&str>| {
         if let Some(text) = text.filter(|text| !text.is_empty()) {
@@ -186,12 +186,18 @@ fn facts(run: &Run, conversation: Option<&str>, now: Timestamp) -> Vec<Fact> {
     put("Set off by", false, Some(&run.requested_by));
     put("Agent", true, Some(&run.agent_key));
     put("Runtime", true, Some(run.runtime.as_str()));
+    put("Mode", false, run.is_talk().then_some("discussion"));
     put("Project", false, run.project.as_deref());
     put("Namespace", true, run.namespace.as_deref());
     put("Set off", false, Some(&Moment::of(run.created_at, now).away));
     let ended = run.finished_at.map(|at| Moment::of(at, now).away);
     put("Ended", false, ended.as_deref());
-    put("Conversation", true, conversation);
+    let of_session = |field: fn(&AgentSession) -> Option<&String>| session.and_then(field).map(String::as_str);
+    put("Model", true, of_session(|it| it.model.as_ref()));
+    put("Effort", true, of_session(|it| it.reasoning_effort.as_ref()));
+    put("Branch", true, of_session(|it| it.branch_name.as_ref()));
+    put("Waits for", false, of_session(|it| it.wait_state.as_ref()));
+    put("Conversation", true, of_session(|it| it.session_id.as_ref()));
     put("Run", true, Some(run.id.as_str()));
     facts
 }

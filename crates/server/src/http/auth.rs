@@ -8,18 +8,37 @@ use std::sync::Arc;
 use axum::http::{HeaderMap, header};
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::session::credential::Credentials;
+use countersign_gateway::session::kinship::Kinship;
 use countersign_gateway::session::{Caller, Transport};
+use tokio::sync::OnceCell;
 
 use super::line::Wire;
 
 /// Who is at the other end of a connection.
 pub(super) struct Peer {
     pub(super) address: SocketAddr,
+    /// Where it came to.
+    pub(super) here: Option<SocketAddr>,
+    /// Whether it is an agent of a job, once somebody asked.
+    pub(super) is_an_agent: OnceCell<bool>,
     /// Whether we listen on loopback, and only there.
     pub(super) listener_is_loopback: bool,
     /// A program of this machine that came without TLS to a listener that has it.
     pub(super) speaks_plainly: bool,
     pub(super) wire: Arc<Wire>,
+}
+
+impl Peer {
+    /// Whether it is an agent of a job, or something that one started. Looked into once for a connection, and only when
+    /// somebody comes without a token.
+    pub(super) async fn is_an_agent(&self, kinship: Option<&dyn Kinship>) -> bool {
+        let Some(kinship) = kinship else { return false };
+        let look = async || match self.here {
+            Some(here) => kinship.is_an_agent(self.address, here).await,
+            None => true,
+        };
+        *self.is_an_agent.get_or_init(look).await
+    }
 }
 
 /// Who may come without a token.

@@ -14,14 +14,15 @@ use tokio::sync::watch;
 use tokio::time::{Instant, Sleep};
 
 use crate::limits::{KEEP_ALIVE_EVERY, PROBE_EVERY, RETRY_AFTER};
-use crate::mcp::dispatch::Connection;
+use crate::mcp::connection::Connection;
 use crate::metrics::{Counted, Gauges};
 
 use super::Server;
 use super::auth::Peer;
 use super::exchange::Exchange;
 use super::line::Underway;
-use super::registry::{Live, Registry};
+use super::live::Live;
+use super::registry::Registry;
 use super::replay::{Place, Ticket};
 
 const KEEP_ALIVE: &[u8] = b": keep-alive\n\n";

@@ -15,7 +15,7 @@ use crate::mcp::outlet::{Kind, Outgoing, Outlet};
 use crate::mcp::subject::Subject;
 
 use super::line::Wire;
-use super::registry::Live;
+use super::live::Live;
 use super::replay::StreamNumber;
 
 pub(super) struct Exchange {

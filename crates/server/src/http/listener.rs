@@ -14,7 +14,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -99,6 +99,8 @@ fn admit(server: &Arc<Server>, connections: &mut JoinSet<()>, stream: TcpStream,
     };
     let mut peer = Peer {
         address,
+        here: stream.local_addr().ok(),
+        is_an_agent: OnceCell::new(),
         listener_is_loopback: server.is_loopback,
         speaks_plainly: false,
         wire: Arc::default(),

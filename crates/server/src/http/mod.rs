@@ -23,6 +23,7 @@ mod streamable;
 
 mod events;
 mod exchange;
+mod live;
 mod registry;
 mod replay;
 mod resuming;
@@ -47,6 +48,7 @@ use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::service::Service;
 use countersign_gateway::session::credential::Credentials;
+use countersign_gateway::session::kinship::Kinship;
 use countersign_gateway::session::lifetime::Sessions;
 use countersign_gateway::session::{Caller, Transport};
 use serde_json::{Value, json};
@@ -104,6 +106,8 @@ pub struct HttpOptions {
     pub sessions: Arc<dyn Sessions>,
     pub credentials: Arc<dyn Credentials>,
     pub anonymous: Anonymous,
+    /// Who tells agents of jobs from others who come without a token; none where there are no agents.
+    pub kinship: Option<Arc<dyn Kinship>>,
     /// How long a session may be idle.
     pub session_ttl: Duration,
     pub limits: HttpLimits,
@@ -209,11 +213,21 @@ impl Server {
         })
     }
 
+    /// Who sent this. An agent of a job that leaves its token at home is nobody, not anybody.
+    async fn caller(&self, headers: &HeaderMap, peer: &Peer, transport: Transport) -> Result<Caller, Refusal> {
+        let options = &self.options;
+        let caller = auth::caller(headers, peer, transport, &*options.credentials, options.anonymous)?;
+        if !headers.contains_key(header::AUTHORIZATION) && peer.is_an_agent(options.kinship.as_deref()).await {
+            let message = "agents of jobs come with the token that they were given; send `COUNTERSIGN_TOKEN` as \
+                           `Authorization: Bearer TOKEN`";
+            return Err(Refusal::new(ErrorCode::Unauthenticated, message));
+        }
+        Ok(caller)
+    }
+
     /// Who sent this, if they may come in now.
     async fn admit(&self, headers: &HeaderMap, peer: &Peer, transport: Transport) -> Result<Caller, Box<Response>> {
-        let options = &self.options;
-        let admitted = auth::caller(headers, peer, transport, &*options.credentials, options.anonymous);
-        let caller = match admitted {
+        let caller = match self.caller(headers, peer, transport).await {
             Ok(caller) => caller,
             Err(refusal) => {
                 let address = peer.address.ip();
@@ -277,7 +291,7 @@ impl Server {
         let visitor = match (office::login(headers), &options.office) {
             (Some(secret), Some(office)) => browser(office, request, secret).await,
             _ if transport == Transport::Console => return None,
-            _ => match auth::caller(headers, peer, transport, &*options.credentials, options.anonymous) {
+            _ => match self.caller(headers, peer, transport).await {
                 Ok(caller) => Visitor::Known(caller),
                 Err(refusal) => {
                     self.host.metrics.refused(refusal.code);

@@ -11,29 +11,26 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::Bytes;
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::{CredentialId, SessionId};
 use countersign_gateway::session::lifetime::{Session, SessionState};
 use countersign_gateway::session::{Caller, Transport};
-use tokio::time::Instant;
 
 use crate::limits::SESSION_ID_CHARS_MAX;
-use crate::mcp::dispatch::Connection;
+use crate::mcp::connection::Connection;
 use crate::mcp::host::{Host, Link};
-use crate::mcp::outlet::{Outgoing, Outlet};
-use crate::mcp::revision::Legacy;
+use crate::mcp::outlet::Outlet;
 use crate::mcp::subject::Subject;
-use crate::metrics::{Counted, Gauges};
+use crate::metrics::Gauges;
 
 use super::exchange::Exchange;
-use super::replay::{Budget, Log, Place, STANDALONE, StreamNumber, Ticket};
+use super::live::{Back, Live};
+use super::replay::{Budget, Log};
 
 pub(super) struct Registry {
     pub(super) host: Arc<Host>,
@@ -55,20 +52,6 @@ enum Slot {
     Ending,
 }
 
-/// A session in memory.
-pub(super) struct Live {
-    pub(super) id: SessionId,
-    pub(super) connection: Connection,
-    pub(super) credential: CredentialId,
-    /// When it was last used, and up to when the store knows.
-    used: AtomicI64,
-    noted: AtomicI64,
-    /// Up to which use it was made sure that it is still open.
-    looked_at: AtomicI64,
-    back: Back,
-    _counted: Counted,
-}
-
 /// A place kept for a session that is about to begin.
 pub(super) struct Room(Arc<AtomicUsize>);
 
@@ -76,17 +59,6 @@ impl Drop for Room {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// The way back to its client.
-enum Back {
-    /// Streamable HTTP: any number of streams.
-    Streams(Mutex<Log>),
-    /// HTTP+SSE: one stream for everything.
-    Stream {
-        exchange: Arc<Exchange>,
-        outlet: Arc<dyn Outlet>,
-    },
 }
 
 impl Registry {
@@ -146,20 +118,11 @@ impl Registry {
         self.host.sessions.open(session).await?;
         let connection = Connection::new(&self.host, caller.clone(), Link::Sse(id.clone()));
         let outlet = exchange.lasting_outlet();
-        let live = Arc::new(Live {
-            id,
-            connection,
-            credential: caller.credential,
-            used: AtomicI64::new(now.as_millis()),
-            noted: AtomicI64::new(now.as_millis()),
-            looked_at: AtomicI64::new(now.as_millis()),
-            back: Back::Stream {
-                exchange: Arc::clone(exchange),
-                outlet: Arc::clone(&outlet),
-            },
-            _counted: self.gauges.session(),
-        });
-        live.connection.stand_on(&outlet);
+        let back = Back::Stream {
+            exchange: Arc::clone(exchange),
+            outlet,
+        };
+        let live = Live::new(id, caller.credential, connection, back, now, self.gauges.session());
         self.enter(&live);
         Ok(live)
     }
@@ -228,12 +191,12 @@ impl Registry {
             SessionState::Initialized if session.has_expired(self.ttl, now) => return Err(expired()),
             SessionState::Initialized => {}
         }
-        let noted = session.last_activity_at.as_millis();
+        let noted = session.last_activity_at;
         let link = Link::Streamable(id.clone());
         let connection = Connection::restored(&self.host, caller.clone(), link, kept);
         let live = self.live(id, caller.credential.clone(), connection);
         // The store does not know of this use yet.
-        live.noted.store(noted, Ordering::Relaxed);
+        live.was_noted_at(noted);
         let mut slots = self.slots();
         // Another request may have been faster; there must not be two of one session.
         let live = match slots.entry(live.id.as_str().to_owned()) {
@@ -333,164 +296,20 @@ impl Registry {
     }
 
     pub(super) fn is_stale(&self, live: &Live, now: Timestamp) -> bool {
-        let ttl = i64::try_from(self.ttl.as_millis()).unwrap_or(i64::MAX);
-        live.used.load(Ordering::Relaxed).saturating_add(ttl) <= now.as_millis() && !live.is_busy()
+        live.idle_for(now) >= self.ttl && !live.is_busy()
     }
 
     fn live(&self, id: SessionId, credential: CredentialId, connection: Connection) -> Arc<Live> {
-        let now = self.host.clock.now().as_millis();
-        let session = Subject::session(&id);
-        let live = Arc::new(Live {
-            id,
-            connection,
-            credential,
-            used: AtomicI64::new(now),
-            noted: AtomicI64::new(now),
-            looked_at: AtomicI64::new(now),
-            back: Back::Streams(Mutex::new(Log::new(now.unsigned_abs(), session, &self.budget))),
-            _counted: self.gauges.session(),
-        });
-        let standing: Arc<dyn Outlet> = Arc::clone(&live) as Arc<dyn Outlet>;
-        live.connection.stand_on(&standing);
-        live
+        let now = self.host.clock.now();
+        let epoch = now.as_millis().unsigned_abs();
+        let log = Log::new(epoch, Subject::session(&id), &self.budget);
+        let back = Back::Streams(Mutex::new(log));
+        Live::new(id, credential, connection, back, now, self.gauges.session())
     }
 
     fn slots(&self) -> MutexGuard<'_, HashMap<String, Slot>> {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl Live {
-    /// Whether it was begun without a token.
-    pub(super) fn is_anonymous(&self) -> bool {
-        self.credential == Caller::anonymous_agent(Transport::StreamableHttp).credential
-    }
-
-    /// Whether a call runs or a stream is open. A busy session does not expire.
-    pub(super) fn is_busy(&self) -> bool {
-        self.connection.is_busy()
-            || match &self.back {
-                Back::Streams(log) => locked(log).readers() > 0,
-                Back::Stream { .. } => true,
-            }
-    }
-
-    pub(super) fn use_at(&self, now: Timestamp) {
-        self.used.fetch_max(now.as_millis(), Ordering::Relaxed);
-    }
-
-    pub(super) fn idle_for(&self, now: Timestamp) -> Duration {
-        let idle = now.as_millis() - self.used.load(Ordering::Relaxed);
-        Duration::from_millis(idle.try_into().unwrap_or(0))
-    }
-
-    /// When it was last used, if the store does not know yet. The store is told next.
-    pub(super) fn news(&self) -> Option<Timestamp> {
-        let used = self.used.load(Ordering::Relaxed);
-        (self.noted.swap(used, Ordering::Relaxed) < used).then(|| Timestamp::from_millis(used))
-    }
-
-    /// Whether it was used since this was last asked.
-    pub(super) fn was_used(&self) -> bool {
-        let used = self.used.load(Ordering::Relaxed);
-        self.looked_at.swap(used, Ordering::Relaxed) < used
-    }
-
-    /// Forgets old events. True if there is nothing left that only memory holds.
-    pub(super) fn prune(&self) -> bool {
-        match &self.back {
-            Back::Streams(log) => locked(log).prune(Instant::now()),
-            Back::Stream { .. } => false,
-        }
-    }
-
-    /// Ends every stream.
-    pub(super) fn close(&self) {
-        match &self.back {
-            Back::Streams(log) => locked(log).close(),
-            Back::Stream { exchange, .. } => exchange.close(),
-        }
-    }
-
-    /// Ends the streams that no answer waits for.
-    pub(super) fn close_idle_streams(&self) {
-        match &self.back {
-            Back::Streams(log) => locked(log).hang_up(STANDALONE),
-            Back::Stream { exchange, .. } => exchange.end(),
-        }
-    }
-
-    /// What a session of Streamable HTTP keeps of its streams.
-    pub(super) fn log(&self) -> Option<MutexGuard<'_, Log>> {
-        match &self.back {
-            Back::Streams(log) => Some(locked(log)),
-            Back::Stream { .. } => None,
-        }
-    }
-
-    /// False if nobody will see it.
-    pub(super) fn say(&self, stream: StreamNumber, message: &Outgoing) -> bool {
-        self.log()
-            .is_some_and(|mut log| log.say(stream, message, Instant::now()))
-    }
-
-    pub(super) fn end_stream(&self, stream: StreamNumber) {
-        if let Some(mut log) = self.log() {
-            log.end(stream, Instant::now());
-        }
-    }
-
-    /// Ends the response that carries a stream, if its client knows how to come back.
-    pub(super) fn let_go(&self, stream: StreamNumber) {
-        if self.has_primers()
-            && let Some(mut log) = self.log()
-        {
-            log.hang_up(stream);
-        }
-    }
-
-    /// Whether a stream begins with an event to resume from.
-    pub(super) fn has_primers(&self) -> bool {
-        self.connection.revision() >= Some(Legacy::R2025_11_25)
-    }
-
-    pub(super) fn detach(&self, stream: StreamNumber, ticket: Ticket) {
-        if let Some(mut log) = self.log() {
-            log.detach(stream, ticket);
-        }
-    }
-
-    pub(super) fn poll_next(
-        &self,
-        place: &mut Place,
-        ticket: Ticket,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Bytes>> {
-        match self.log() {
-            Some(mut log) => log.poll_next(place, ticket, context),
-            None => Poll::Ready(None),
-        }
-    }
-}
-
-/// What belongs to no request is said on the stream beside them, while somebody listens there.
-impl Outlet for Live {
-    fn send(&self, message: Outgoing) {
-        self.offer(message);
-    }
-
-    fn offer(&self, message: Outgoing) -> bool {
-        self.log()
-            .is_some_and(|mut log| log.is_read(STANDALONE) && log.say(STANDALONE, &message, Instant::now()))
-    }
-
-    fn carries_questions(&self) -> bool {
-        self.log().is_some_and(|log| log.is_read(STANDALONE))
-    }
-}
-
-fn locked(log: &Mutex<Log>) -> MutexGuard<'_, Log> {
-    log.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn not_found() -> Refusal {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use countersign_gateway::error::{ErrorCode, Refusal};
 
 use super::exchange::Exchange;
-use super::registry::Live;
+use super::live::Live;
 use super::replay::{ENDED, Foreign, Place, STANDALONE, Ticket};
 use crate::mcp::subject::Subject;
 
@@ -22,10 +22,11 @@ pub(super) async fn take_up(live: &Arc<Live>, event_id: &str) -> Result<(Place, 
     if foreign.is_standalone {
         return beside_all(live, foreign.subject).ok_or_else(unknown);
     }
-    let asked = live.connection.asked_before(foreign.subject).await?;
-    let request = asked.ok_or_else(unknown)?;
-    // What became of another act is told to whoever makes the same request again.
-    let command = request.command.as_ref().ok_or_else(unknown)?;
+    let request = live
+        .connection
+        .asked_before(foreign.subject)
+        .await?
+        .ok_or_else(unknown)?;
     let mut log = live.log().ok_or_else(unknown)?;
     let (stream, is_new) = if foreign.is_answered {
         // It has read all there is.
@@ -38,7 +39,7 @@ pub(super) async fn take_up(live: &Arc<Live>, event_id: &str) -> Result<(Place, 
     if is_new {
         let exchange = Exchange::new();
         exchange.hand_on(live, stream);
-        live.connection.tell_end_of(&request, command, &exchange.outlet(true));
+        live.connection.tell_end_of(&request, &exchange.outlet(true));
     }
     Ok((Place { stream, seen: 0 }, ticket))
 }

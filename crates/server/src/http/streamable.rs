@@ -17,7 +17,7 @@ use hyper::body::Incoming as HttpBody;
 use serde_json::Value;
 
 use crate::limits::STREAM_AFTER;
-use crate::mcp::dispatch::Connection;
+use crate::mcp::connection::Connection;
 use crate::mcp::host::Link;
 use crate::mcp::jsonrpc::{self, Incoming, Message};
 use crate::mcp::outlet::Outgoing;
@@ -28,8 +28,8 @@ use super::events::{self, Carrier, Source};
 use super::exchange::{Exchange, First};
 use super::headers::{self, Accepts};
 use super::line::Wire;
+use super::live::Live;
 use super::refusal::{self, Refused};
-use super::registry::Live;
 use super::replay::{Log, Place, StreamNumber};
 use super::{Server, body, resuming};
 

@@ -11,8 +11,9 @@ use serde_json::Value;
 
 use super::call::{CallKey, Recipient, Running};
 use super::client::Client;
+use super::connection::{Connection, Shared, State};
 use super::conversation::Conversation;
-use super::dispatch::{Connection, Envelope, Shared, State, too_many};
+use super::dispatch::{Envelope, too_many};
 use super::host::Host;
 use super::job::{Job, Outcome, Said, Talk};
 use super::jsonrpc::{Id, Request};
@@ -59,7 +60,7 @@ impl Connection {
                 return self.refuse(Envelope::of(&request), Some(era), refusal, reply);
             }
         };
-        let shared = self.shared();
+        let shared = &self.0;
         let origin = shared.origin(&request.id, asked.as_ref(), state.memory.reuses_ids());
         let (handle, cancel) = Cancel::new();
         let conversation = Conversation::new(client, token, &shared.questions, outlet);

@@ -1,6 +1,6 @@
 //! The Model Context Protocol, without a transport.
 //!
-//! A transport hands bytes to a [`dispatch::Connection`] together with an [`outlet::Outlet`], and
+//! A transport hands bytes to a [`connection::Connection`] together with an [`outlet::Outlet`], and
 //! whatever has to be said comes out of that outlet as whole messages. Two eras meet here: *legacy*
 //! revisions begin with `initialize` and have a session; the *modern* one has neither, each request
 //! says in `_meta` how it wants to be understood.
@@ -8,7 +8,8 @@
 //! A request is either answered at once (`methods`) or is a [`job::Job`], which runs in a task of its
 //! own and may hold a [`conversation::Conversation`] with its client meanwhile.
 
-pub(crate) mod dispatch;
+pub(crate) mod connection;
+mod dispatch;
 
 mod call;
 mod following;

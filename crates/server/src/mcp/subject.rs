@@ -80,7 +80,7 @@ mod tests {
         let kept = KeptRequest {
             rpc_id: "7".to_owned(),
             digest: [1; 32],
-            command: None,
+            command: Some(countersign_gateway::ids::RequestId::trusted("r")),
             waits: false,
         };
         assert_eq!(Subject::kept(&session, &kept), subject);

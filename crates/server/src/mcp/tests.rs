@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::changes::Change;
-use super::dispatch::Connection;
+use super::connection::Connection;
 use super::host::{ConformanceFixtures, Features, Host, Link};
 use super::outlet::{Outgoing, Outlet};
 use super::seal::SealKey;

@@ -1,6 +1,6 @@
 //! `tools/list` and the parameters of `tools/call`.
 
-use countersign_gateway::catalog::definition::ToolDefinition;
+use countersign_gateway::catalog::definition::{Hints, ToolDefinition};
 use countersign_gateway::error::{ErrorCode, Refusal};
 use serde_json::{Map, Value, json};
 
@@ -61,18 +61,35 @@ fn describe(tool: &ToolDefinition, era: Era) -> Value {
         put("outputSchema", tool.output_schema.clone());
     }
     if era.has_annotations() {
-        let hints = json!({
-            "readOnlyHint": tool.hints.read_only,
-            "destructiveHint": tool.hints.destructive,
-            "idempotentHint": tool.hints.idempotent,
-            "openWorldHint": tool.hints.open_world,
-        });
-        put("annotations", hints);
+        let hints = annotations(&tool.hints);
+        if !hints.is_empty() {
+            put("annotations", Value::Object(hints));
+        }
     }
     if era.has_structured_content() {
         put("_meta", json!({"countersign/version": tool.version}));
     }
     Value::Object(fields)
+}
+
+/// Hints that differ from what the protocol takes for granted: that a tool changes things, may destroy some, does more when
+/// it is called again, and reaches beyond its own world. What only matters for a tool that changes something is not
+/// said of one that does not.
+fn annotations(hints: &Hints) -> Map<String, Value> {
+    let Hints {
+        read_only,
+        destructive,
+        idempotent,
+        open_world,
+    } = *hints;
+    let said = [
+        ("readOnlyHint", read_only, false),
+        ("destructiveHint", destructive || read_only, true),
+        ("idempotentHint", idempotent && !read_only, false),
+        ("openWorldHint", open_world, true),
+    ];
+    let told = said.into_iter().filter(|(_, is, granted)| is != granted);
+    told.map(|(name, is, _)| (name.to_owned(), is.into())).collect()
 }
 
 fn invalid(message: &str) -> Refusal {

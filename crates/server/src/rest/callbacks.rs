@@ -18,6 +18,7 @@ use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::{ApprovalId, CorrelationId, DelegationId};
 use countersign_gateway::limits::{ACTOR_CHARS_MAX, NAME_CHARS_ECHOED};
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
 use super::Api;
@@ -71,6 +72,10 @@ struct Said {
     custom: Option<String>,
 }
 
+/// The fields of [`Said`], for whoever sent others.
+const FIELDS: &str = "approval_request_id, correlation_id, decision, reason, actor_id, tool, metadata, request_id, \
+    status, result, selected_option and custom";
+
 async fn take(api: &Api, route: Route, address: Address, body: &[u8]) -> Response {
     let board = &api.office.board;
     let taken = async {
@@ -81,11 +86,16 @@ async fn take(api: &Api, route: Route, address: Address, body: &[u8]) -> Respons
                 return Err(Failure::malformed(message));
             }
         };
-        if let Some(desk) = &api.office.delegations
-            && let Some(delegation) = desk.called_back(&callback).await?
-        {
-            return Ok(shown_act(&delegation));
-        }
+        let callback = match &api.office.delegations {
+            None => callback,
+            Some(desk) => {
+                let callback = desk.heard(callback).await.map_err(CallbackError::from)?;
+                if let Some(delegation) = desk.called_back(&callback).await? {
+                    return Ok(shown_act(&delegation));
+                }
+                callback
+            }
+        };
         Ok(shown(board.called_back(callback).await?.approval()))
     };
     match taken.await {
@@ -119,7 +129,13 @@ fn shown_act(delegation: &Delegation) -> Value {
 }
 
 fn read(route: Route, address: Address, body: &[u8]) -> Result<Callback, String> {
-    let said: Said = object(body)?;
+    // What is wrong with it goes into the record, so it must not repeat what a service may not tell.
+    let said: Said = object(body).map_err(|wrong| match serde_json::from_slice::<IgnoredAny>(body) {
+        Ok(_) if body.trim_ascii_start().starts_with(b"{") => {
+            format!("the body has fields that no callback has, or of other types; it may have {FIELDS}")
+        }
+        Ok(_) | Err(_) => wrong,
+    })?;
     let word = word(route, &said)?;
     let id = match (address.approval_request_id, said.approval_request_id) {
         (Some(address), Some(body)) if address != body => {

@@ -10,7 +10,7 @@ use axum::response::Response;
 use countersign_gateway::audit::event::EventType;
 use countersign_gateway::audit::reading::Filter;
 use countersign_gateway::audit::row::Row;
-use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::session::{Caller, Transport};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -21,10 +21,7 @@ use crate::limits::{ANSWER_BYTES_MAX, EVENTS_AT_ONCE, EVENTS_LOOK_EVERY, EVENTS_
 use crate::office;
 
 pub(super) async fn follow(asked: Asked) -> Result<Response, Failure> {
-    let Ok(permit) = asked.api.shared.streams.clone().try_acquire_owned() else {
-        let message = "as many streams as there may be are open; try again when one has ended";
-        return Err(Refusal::new(ErrorCode::QueueFull, message).into());
-    };
+    let permit = asked.api.shared.stream(&asked.caller)?;
     let resumed = asked.values.whole("last-event-id").or(asked.values.whole("after"));
     let head = asked.api.office.records.head().await?;
     let after = match resumed {
@@ -166,6 +163,8 @@ pub(super) async fn still_may(asked: &Asked) -> Result<(), End> {
     let in_force = match office::login(&asked.headers) {
         // A store that cannot be asked for a moment ends nobody's login.
         Some(secret) => api.office.logins.who(secret).await.map_or(true, |who| who.is_some()),
+        // Whoever needed no token has none that could end.
+        None if asked.caller.credential == Caller::anonymous_agent(Transport::Rest).credential => true,
         None => api.credentials.is_in_force(&asked.caller.credential),
     };
     if in_force { Ok(()) } else { Err(End::Over) }

@@ -8,7 +8,6 @@
 use axum::body::Bytes;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::JobId;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -30,10 +29,7 @@ pub(super) async fn follow(asked: Asked) -> Result<Response, Failure> {
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
     }
-    let Ok(permit) = asked.api.shared.streams.clone().try_acquire_owned() else {
-        let message = "as many streams as there may be are open; try again when one has ended";
-        return Err(Refusal::new(ErrorCode::QueueFull, message).into());
-    };
+    let permit = asked.api.shared.stream(&asked.caller)?;
     let (sender, body) = stream::body(&asked.extensions, permit);
     tokio::spawn(async move {
         let (reader, ended) = (sender.clone(), sender);

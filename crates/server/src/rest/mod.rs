@@ -44,7 +44,8 @@ use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::service::Service;
 use countersign_gateway::session::credential::Credentials;
-use tokio::sync::{Semaphore, watch};
+use countersign_gateway::session::{Caller, Role};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::limits::{EVENT_STREAMS_MAX, EXPORTS_MAX};
 use crate::office::Office;
@@ -75,6 +76,8 @@ pub(crate) struct Api {
 pub(crate) struct Shared {
     proofs: Proofs,
     streams: Arc<Semaphore>,
+    /// Those of agents, who never take the ones that people follow the record by.
+    streams_of_agents: Arc<Semaphore>,
     exports: Arc<Semaphore>,
 }
 
@@ -83,8 +86,23 @@ impl Default for Shared {
         Self {
             proofs: Proofs::default(),
             streams: Arc::new(Semaphore::new(EVENT_STREAMS_MAX)),
+            streams_of_agents: Arc::new(Semaphore::new(EVENT_STREAMS_MAX)),
             exports: Arc::new(Semaphore::new(EXPORTS_MAX)),
         }
+    }
+}
+
+impl Shared {
+    /// A stream for this caller, if there may be one more.
+    fn stream(&self, caller: &Caller) -> Result<OwnedSemaphorePermit, Refusal> {
+        let streams = match caller.role {
+            Role::Agent => &self.streams_of_agents,
+            Role::Operator | Role::Approver | Role::Viewer => &self.streams,
+        };
+        streams.clone().try_acquire_owned().map_err(|_| {
+            let message = "as many streams as there may be are open; try again when one has ended";
+            Refusal::new(ErrorCode::QueueFull, message)
+        })
     }
 }
 

@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 use crate::limits::{DEPTH_DEFAULT, FLUSH_PATIENCE, LINE_BYTES_DEFAULT, OUTBOX_BYTES_MAX};
 use crate::mcp::changes::Change;
-use crate::mcp::dispatch::Connection;
+use crate::mcp::connection::Connection;
 pub use crate::mcp::host::ConformanceFixtures;
 use crate::mcp::host::{Features, Host, Link};
 use crate::mcp::jsonrpc::Malformed;

@@ -308,4 +308,8 @@ impl Credentials for Shared {
     fn is_in_force(&self, id: &CredentialId) -> bool {
         self.0.tokens.lock().unwrap().values().any(|token| token.id == *id)
     }
+
+    fn any_of_job(&self) -> bool {
+        self.0.tokens.lock().unwrap().values().any(|token| token.job.is_some())
+    }
 }

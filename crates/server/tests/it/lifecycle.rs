@@ -106,9 +106,8 @@ async fn requests_are_served_before_the_client_says_it_is_ready() {
 async fn tools_are_listed_as_each_revision_knows_them() {
     let name = json!({"name": "echo"});
     let old = json!({"description": "answers with its arguments", "inputSchema": {"type": "object"}});
-    let hints = json!({"annotations": {
-        "readOnlyHint": true, "destructiveHint": false, "idempotentHint": true, "openWorldHint": false,
-    }});
+    // What the protocol takes for granted, or ignores for a tool that only looks, is not said.
+    let hints = json!({"annotations": {"readOnlyHint": true, "openWorldHint": false}});
     let new = json!({
         "title": "Echo",
         "outputSchema": {"type": "object", "properties": {"said": {}}},

@@ -49,6 +49,7 @@ pub(crate) fn options(fake: &Arc<Fake>) -> HttpOptions {
         sessions: port.clone(),
         credentials: port,
         anonymous: Anonymous::AgentsOnLoopback,
+        kinship: None,
         session_ttl: SESSION_TTL_DEFAULT,
         limits: HttpLimits::standard(),
         tls: None,

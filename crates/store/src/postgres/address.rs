@@ -5,6 +5,7 @@
 //! nobody who can stand in between, so it is not offered. Nothing that an address says may hold is repeated in an error:
 //! it may be a password.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -46,6 +47,19 @@ struct Written {
 /// Whether an address can be understood; nothing is connected.
 pub fn check(url: &str) -> Result<(), AddressError> {
     read(url).map(drop)
+}
+
+/// Whether others could read along, or answer in the database's place: another machine is spoken to, and no certificate
+/// is asked for.
+pub fn is_open_to_others(url: &str) -> bool {
+    let Ok(Written { config, .. }) = read(url) else {
+        return false;
+    };
+    let is_elsewhere = |host: &Host| match host {
+        Host::Tcp(name) => name != "localhost" && !name.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback()),
+        Host::Unix(_) => false,
+    };
+    config.get_ssl_mode() != SslMode::Require && config.get_hosts().iter().any(is_elsewhere)
 }
 
 impl Address {
@@ -187,6 +201,23 @@ mod tests {
         }
         let written = read("postgres://h/d?sslmode=require&sslrootcert=%2Fetc%2Fca.pem").unwrap();
         assert_eq!(written.roots, Some(PathBuf::from("/etc/ca.pem")));
+    }
+
+    #[test]
+    fn only_an_unproved_way_to_another_machine_is_open_to_others() {
+        for (url, open) in [
+            ("postgres://db.internal/d", true),
+            ("postgres://10.0.0.1/d?sslmode=prefer", true),
+            ("postgres://localhost,db.internal/d?sslmode=disable", true),
+            ("postgres://db.internal/d?sslmode=verify-full", false),
+            ("postgres://localhost/d", false),
+            ("postgres://127.0.0.1:5433/d", false),
+            ("postgres://[::1]/d", false),
+            ("postgres://u@%2Frun%2Fpg/d", false),
+            ("nonsense", false),
+        ] {
+            assert_eq!(is_open_to_others(url), open, "{url}");
+        }
     }
 
     #[test]

@@ -12,14 +12,15 @@ use super::link::Values;
 use super::readers::Readers;
 use super::trouble::Trouble;
 use crate::rows::at_most;
-use crate::rows::delegations::{COLUMNS, delegation, ending};
+use crate::rows::delegations::{COLUMNS, confided, delegation, ending};
 
 const INSERT: &str = "INSERT INTO delegated_executions (delegation_id, version, correlation_id, owner, binding, tool,
-         created_at_ms, deadline_ms, outcome, detail, ended_at_ms, told)
-     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT DO NOTHING";
+         created_at_ms, deadline_ms, outcome, detail, ended_at_ms, told, confided)
+     VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT DO NOTHING";
 /// What has ended stays as it ended.
 const ADVANCE: &str =
-    "UPDATE delegated_executions SET version = $3, outcome = $4, detail = $5, ended_at_ms = $6, told = $7
+    "UPDATE delegated_executions SET version = $3, outcome = $4, detail = $5, ended_at_ms = $6, told = $7,
+         confided = $8
      WHERE delegation_id = $1 AND version = $2 AND (outcome IS NULL OR outcome = $4)";
 
 impl Ledger<'_> {
@@ -27,7 +28,7 @@ impl Ledger<'_> {
     pub(super) fn write_delegation(&self, change: &DelegationChange) -> Result<bool, Trouble> {
         let DelegationChange { delegation, from } = change;
         let (outcome, detail, ended_at) = ending(delegation);
-        let version = delegation.version.cast_signed();
+        let (version, confided) = (delegation.version.cast_signed(), confided(delegation));
         let written = match from {
             None => self.link.execute(
                 INSERT,
@@ -44,6 +45,7 @@ impl Ledger<'_> {
                     &detail,
                     &ended_at,
                     &delegation.told,
+                    &confided,
                 ],
             )?,
             Some(from) => self.link.execute(
@@ -56,6 +58,7 @@ impl Ledger<'_> {
                     &detail,
                     &ended_at,
                     &delegation.told,
+                    &confided,
                 ],
             )?,
         };

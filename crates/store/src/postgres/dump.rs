@@ -26,7 +26,7 @@ impl PgStore {
 pub(super) fn export(readers: &Readers, writer: &mut dyn Write) -> Result<(), ExportError> {
     let own = readers.site.node.name();
     let mut chains = readers.read_at_once(Snapshot::all).map_err(unread)?;
-    chains.retain(|chain| chain.head.0 > 0 || chain.chain == own);
+    chains.retain(|chain| chain.has_begun() || chain.chain == own);
     chains.sort_by_key(|chain| chain.chain != own);
     let count = chains.len() as u64;
     for chain in &chains {

@@ -42,6 +42,12 @@ impl Snapshot {
         Ok(snapshots)
     }
 
+    /// Whether there is something to prove. A node that has written nothing yet has a head; rows count whatever their head
+    /// says.
+    pub(super) fn has_begun(&self) -> bool {
+        self.head.0 > 0 || self.last_row > 0
+    }
+
     fn of(link: &Link, chain: String, head: (u64, Hash), public_key: String) -> Result<Self, Trouble> {
         let pruned = pruned(link, &chain)?;
         let last_row = link

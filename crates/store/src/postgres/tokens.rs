@@ -20,7 +20,7 @@ use super::link::Link;
 use super::readers::Readers;
 use super::trouble::Trouble;
 use super::{PgStore, runs, sessions, writer};
-use crate::rows::tokens::{self, DIGEST, HOLDER, InForce, SELECT, event, is_in_force, recognise, token};
+use crate::rows::tokens::{self, DIGEST, HOLDER, InForce, SELECT, any_of_job, event, is_in_force, recognise, token};
 use crate::sqlite::tokens::{Made, Revoked, TokenError};
 use crate::witness::Witness;
 use crate::{random, run_token};
@@ -321,6 +321,10 @@ impl Credentials for Tokens {
 
     fn is_in_force(&self, id: &CredentialId) -> bool {
         is_in_force(&self.seen().in_force, id, self.clock.now())
+    }
+
+    fn any_of_job(&self) -> bool {
+        any_of_job(&self.seen().in_force)
     }
 }
 

@@ -81,7 +81,7 @@ impl Proof<'_> {
         if range != Range::ALL {
             return Ok(report);
         }
-        for chain in chains.iter().filter(|it| it.chain != own && it.head.0 > 0) {
+        for chain in chains.iter().filter(|it| it.chain != own && it.has_begun()) {
             let proved = self.prove(chain, Range::ALL, &chain.public_key);
             report.others.push(proved.map_err(|error| named(error, &chain.chain))?);
         }

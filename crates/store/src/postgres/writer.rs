@@ -456,6 +456,7 @@ fn apply_rows(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
     ledger.write_filed(&job.change.filed)?;
     ledger.write_links(&job.change.links)?;
     ledger.write_reviews(&job.change.reviews)?;
+    ledger.write_heads(&job.change.heads)?;
     ledger.write_messages(&job.change.messages)?;
     for (draft, timestamp) in job.change.events.iter().zip(&job.timestamps) {
         ledger.append(draft, timestamp)?;

@@ -1,14 +1,14 @@
 //! Acts of services outside.
 
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::delegation::{Delegation, Finished, Outcome};
+use countersign_gateway::delegation::{Confided, Delegation, Finished, Outcome};
 use countersign_gateway::ids::{CorrelationId, CredentialId, DelegationId};
 
 use super::Cells;
 
 /// The columns that [`delegation`] reads, in its order.
 pub(crate) const COLUMNS: &str = "delegation_id, version, correlation_id, owner, binding, tool, created_at_ms, \
-     deadline_ms, outcome, detail, ended_at_ms, told";
+     deadline_ms, outcome, detail, ended_at_ms, told, confided";
 
 pub(crate) fn delegation<R: Cells>(row: &R) -> Result<Delegation, R::Error> {
     let detail = row.any_text(9)?.unwrap_or_default();
@@ -29,7 +29,21 @@ pub(crate) fn delegation<R: Cells>(row: &R) -> Result<Delegation, R::Error> {
         deadline: row.time(7)?,
         end: outcome.zip(ended_at).map(|(outcome, at)| Finished { outcome, at }),
         told: row.flag(11)?,
+        confided: match row.any_bytes(12)? {
+            None => Confided::Nothing,
+            Some(none) if none.is_empty() => Confided::Erased,
+            Some(sealed) => Confided::Sealed(sealed),
+        },
     })
+}
+
+/// The column of what an act confides: none where it confides nothing, empty once it is erased.
+pub(crate) fn confided(delegation: &Delegation) -> Option<&[u8]> {
+    match &delegation.confided {
+        Confided::Nothing => None,
+        Confided::Sealed(sealed) => Some(sealed),
+        Confided::Erased => Some(&[]),
+    }
 }
 
 /// The columns of an end: its word, what it says, and when.

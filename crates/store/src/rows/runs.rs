@@ -27,7 +27,8 @@ pub(crate) const COLUMN_COUNT: usize = 27;
 pub(crate) const SESSION_COLUMNS: &str = "run_id, correlation_id, project_id, repository_full_name, issue_number, \
      pr_number, trigger_kind, agent_key, model, status, session_id, session_json, codex_cli_session_path, \
      snapshot_version, snapshot_checksum, snapshot_updated_at_ms, wait_state, timeout_guard_disabled, \
-     last_heartbeat_at_ms, started_at_ms, finished_at_ms, created_at_ms, updated_at_ms";
+     last_heartbeat_at_ms, started_at_ms, finished_at_ms, created_at_ms, updated_at_ms, pr_url, reasoning_effort, \
+     branch_name, template_kind, template_source";
 /// The columns that [`link`] reads, in its order.
 pub(crate) const LINK_COLUMNS: &str =
     "source_type, source_id, target_type, target_id, link_type, metadata, created_at_ms";
@@ -111,6 +112,11 @@ pub(crate) fn session<R: Cells>(row: &R) -> Result<AgentSession, R::Error> {
         finished_at: row.any_time(20)?,
         created_at: row.time(21)?,
         updated_at: row.time(22)?,
+        pull_request_url: row.any_text(23)?,
+        reasoning_effort: row.any_text(24)?,
+        branch_name: row.any_text(25)?,
+        template_kind: row.any_text(26)?,
+        template_source: row.any_text(27)?,
     })
 }
 
@@ -159,6 +165,28 @@ pub(crate) fn session_status(job: &Job) -> &'static str {
 pub(crate) fn session_json(job: &Job, config: &str) -> String {
     let config: Value = serde_json::from_str(config).unwrap_or_default();
     json!({"job": job.to_json(), "config": config}).to_string()
+}
+
+/// What a session's settings say of a run's agent.
+#[derive(Default)]
+pub(crate) struct SetUp {
+    pub(crate) model: Option<String>,
+    pub(crate) reasoning_effort: Option<String>,
+    pub(crate) branch: Option<String>,
+    pub(crate) template_kind: Option<String>,
+    pub(crate) template_source: Option<String>,
+}
+
+pub(crate) fn set_up(config: &str) -> SetUp {
+    let config: Value = serde_json::from_str(config).unwrap_or_default();
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    SetUp {
+        model: text(&config["model"]),
+        reasoning_effort: text(&config["reasoningEffort"]),
+        branch: text(&config["branch"]),
+        template_kind: text(&config["template"]["kind"]),
+        template_source: text(&config["template"]["source"]),
+    }
 }
 
 /// The digest over all events so far and these.

@@ -111,3 +111,7 @@ pub(crate) fn is_in_force(in_force: &InForce, id: &CredentialId, now: Timestamp)
     let found = in_force.values().find(|credential| credential.id == *id);
     found.is_some_and(|credential| !credential.has_expired(now))
 }
+
+pub(crate) fn any_of_job(in_force: &InForce) -> bool {
+    in_force.values().any(|credential| credential.job.is_some())
+}

@@ -318,3 +318,38 @@ impl<'c> Ledger<'c> {
         Ok(seq.map(i64::cast_unsigned))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::migrations;
+    use super::*;
+
+    #[test]
+    fn nothing_that_every_command_asks_goes_through_a_table() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrations::apply(&mut connection).unwrap();
+        let asked = [
+            HEAD,
+            MOVE_HEAD,
+            INSERT_EVENT,
+            INSERT_SPAN,
+            HAS_ENDED,
+            OPEN_COMMAND,
+            OPENED_AS,
+            CLOSE_COMMAND,
+            NO_LONGER_OPEN,
+            IS_WRITTEN,
+            FIND_EVENT,
+        ];
+        for statement in asked {
+            let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {statement}")).unwrap();
+            let values = vec![rusqlite::types::Null; plan.parameter_count()];
+            let steps = plan.query_map(rusqlite::params_from_iter(values), |row| row.get::<_, String>(3));
+            let steps: Vec<_> = steps.unwrap().map(Result::unwrap).collect();
+            assert!(
+                steps.iter().all(|step| step.starts_with("SEARCH")),
+                "{statement}: {steps:?}"
+            );
+        }
+    }
+}

@@ -14,7 +14,7 @@ use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{ConversationId, IdSource, JobId};
 use countersign_gateway::job::keeping::JobChange;
 use countersign_gateway::job::lifecycle::SubState;
-use countersign_gateway::run::keeping::{Link, ReviewChange, RunChange};
+use countersign_gateway::run::keeping::{HeadChange, Link, ReviewChange, RunChange};
 use countersign_gateway::run::lifecycle::WaitState;
 use countersign_gateway::run::state::Run;
 use countersign_gateway::run::{telling, view};
@@ -22,7 +22,7 @@ use rusqlite::{OptionalExtension as _, params};
 use serde_json::json;
 
 use super::ledger::Ledger;
-use crate::rows::runs::{checksum, remaining, session_json, session_status};
+use crate::rows::runs::{checksum, remaining, session_json, session_status, set_up};
 
 const INSERT: &str = "INSERT INTO runs (run_id, version, correlation_id, project, repository, agent_key, trigger_kind,
          trigger_label, runtime, namespace, issue_number, pull_request_number, labels, title, instructions,
@@ -34,7 +34,7 @@ const INSERT: &str = "INSERT INTO runs (run_id, version, correlation_id, project
 /// that is under way is looked for here, because an update that meets it would be an error.
 const ADVANCE: &str = "UPDATE runs SET version = ?3, pull_request_number = ?4, status = ?5, wait_state = ?6,
          remaining_ms = ?7, clock_since_ms = ?8, reported_status = ?9, reason = ?10, job_id = ?11, namespace = ?12,
-         updated_at_ms = ?13, started_at_ms = ?14, finished_at_ms = ?15
+         updated_at_ms = ?13, started_at_ms = ?14, finished_at_ms = ?15, labels = ?16
      WHERE run_id = ?1 AND version = ?2
          AND (status = ?5 AND status IN ('pending', 'running')
              OR status = 'pending' AND ?5 IN ('running', 'failed', 'cancelled')
@@ -60,9 +60,13 @@ const SESSION_OF: &str = "SELECT last_seq, config, rollout FROM job_sessions WHE
 const SESSION: &str = "INSERT INTO agent_sessions (run_id, correlation_id, project_id, repository_full_name,
          issue_number, pr_number, trigger_kind, agent_key, model, status, session_id, session_json,
          codex_cli_session_path, snapshot_version, snapshot_checksum, snapshot_updated_at_ms, wait_state,
-         timeout_guard_disabled, last_heartbeat_at_ms, started_at_ms, finished_at_ms, created_at_ms, updated_at_ms)
-     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?16, ?19, ?20, ?16, ?16)
-     ON CONFLICT (run_id) DO UPDATE SET pr_number = excluded.pr_number,
+         timeout_guard_disabled, last_heartbeat_at_ms, started_at_ms, finished_at_ms, created_at_ms, updated_at_ms,
+         pr_url, reasoning_effort, branch_name, template_kind, template_source)
+     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?16, ?19, ?20, ?16, ?16,
+         ?21, ?22, ?23, ?24, ?25)
+     ON CONFLICT (run_id) DO UPDATE SET pr_number = excluded.pr_number, pr_url = excluded.pr_url,
+         reasoning_effort = excluded.reasoning_effort,
+         branch_name = coalesce(agent_sessions.pr_head, excluded.branch_name, agent_sessions.branch_name),
          model = coalesce(excluded.model, agent_sessions.model), status = excluded.status,
          session_id = excluded.session_id, session_json = excluded.session_json,
          codex_cli_session_path = excluded.codex_cli_session_path, snapshot_version = excluded.snapshot_version,
@@ -71,6 +75,7 @@ const SESSION: &str = "INSERT INTO agent_sessions (run_id, correlation_id, proje
          timeout_guard_disabled = excluded.timeout_guard_disabled,
          last_heartbeat_at_ms = excluded.last_heartbeat_at_ms, started_at_ms = excluded.started_at_ms,
          finished_at_ms = excluded.finished_at_ms, updated_at_ms = excluded.updated_at_ms";
+const SESSION_HEAD: &str = "UPDATE agent_sessions SET pr_head = ?2, branch_name = ?2 WHERE run_id = ?1";
 const SESSION_REVIEWED: &str = "UPDATE agent_sessions SET wait_state = ?2, updated_at_ms = ?3
      WHERE run_id = ?1 AND (wait_state IS NULL OR wait_state = 'owner_review')";
 const SESSION_WAITS: &str = "UPDATE agent_sessions SET wait_state = ?2, timeout_guard_disabled = ?3,
@@ -111,6 +116,14 @@ impl Ledger<'_> {
             let state = change.waits.then_some(WaitState::OwnerReview.as_str());
             let row = params![change.run_id.as_str(), state, change.now.as_millis()];
             self.statement(SESSION_REVIEWED)?.execute(row)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_heads(&self, changes: &[HeadChange]) -> rusqlite::Result<()> {
+        for change in changes {
+            let row = params![change.run_id.as_str(), change.branch];
+            self.statement(SESSION_HEAD)?.execute(row)?;
         }
         Ok(())
     }
@@ -216,6 +229,7 @@ impl Ledger<'_> {
             })
             .optional()?;
         let (version, config, rollout) = kept.unwrap_or_default();
+        let set_up = set_up(&config);
         let before = self
             .statement(CHECKSUM)?
             .query_row([run.id.as_str()], |row| row.get::<_, Option<String>>(0))
@@ -230,7 +244,11 @@ impl Ledger<'_> {
             run.pull_request_number.map(u64::cast_signed),
             run.trigger_kind.as_str(),
             run.agent_key,
-            change.usage.as_ref().and_then(|usage| usage.model.clone()),
+            change
+                .usage
+                .as_ref()
+                .and_then(|usage| usage.model.clone())
+                .or(set_up.model),
             session_status(job),
             job.conversation_id.as_ref().map(ConversationId::as_str),
             session_json(job, &config),
@@ -242,6 +260,11 @@ impl Ledger<'_> {
             run.wait_state.is_some(),
             job.metrics.start_time.map(Timestamp::as_millis),
             job.metrics.end_time.map(Timestamp::as_millis),
+            view::pull_request_url(run),
+            set_up.reasoning_effort,
+            set_up.branch,
+            set_up.template_kind,
+            set_up.template_source,
         ])?;
         Ok(())
     }
@@ -297,6 +320,7 @@ impl Ledger<'_> {
             run.updated_at.as_millis(),
             time(run.started_at),
             time(run.finished_at),
+            json!(run.labels).to_string(),
         ])
     }
 

@@ -21,7 +21,7 @@ use super::ledger::{Ledger, Turn};
 use super::readers::Readers;
 use super::{SqliteStore, runs};
 use crate::process::Process;
-use crate::rows::tokens::{self, DIGEST, HOLDER, InForce, SELECT, event, is_in_force, recognise, token};
+use crate::rows::tokens::{self, DIGEST, HOLDER, InForce, SELECT, any_of_job, event, is_in_force, recognise, token};
 use crate::witness::Witness;
 use crate::{Trouble, random, run_token};
 
@@ -349,6 +349,10 @@ impl Credentials for Tokens {
 
     fn is_in_force(&self, id: &CredentialId) -> bool {
         is_in_force(&self.seen(LOOK_EVERY).in_force, id, self.clock.now())
+    }
+
+    fn any_of_job(&self) -> bool {
+        any_of_job(&self.seen(LOOK_EVERY).in_force)
     }
 }
 

@@ -108,7 +108,7 @@ const ROWS: &[(&str, &str)] = &[
     ),
     (
         "delegated_executions",
-        "INSERT INTO delegated_executions VALUES ('x1', 1, 'c', 'local', 'b', 't', 1, 2, NULL, NULL, NULL, 0)",
+        "INSERT INTO delegated_executions VALUES ('x1', 1, 'c', 'local', 'b', 't', 1, 2, NULL, NULL, NULL, 0, x'00ff')",
     ),
 ];
 

@@ -143,6 +143,26 @@ fn another_nodes_key_cannot_be_replaced() {
 }
 
 #[test]
+fn a_chain_of_another_node_is_proved_whatever_its_head_says() {
+    let Some(bench) = bench() else { return };
+    let other = bench.another_node();
+    fill(&bench, &open(other.path()), 20);
+    fill(&bench, &open(bench.path()), 3);
+    let theirs = chain(other.path());
+    // As if the node had written nothing, and then a row of it changed.
+    bench.force(&format!(
+        "UPDATE chain_heads SET seq = 0, hash = decode(repeat('00', 32), 'hex') WHERE chain = '{theirs}';
+         UPDATE flow_events SET payload = '{{\"number\": 8}}' WHERE chain = '{theirs}' AND seq = 7"
+    ));
+    let (_, fault, found) = flaw(&open(bench.path()));
+    assert!(
+        matches!(fault, Fault::HeadChanged | Fault::Truncated { .. }),
+        "{fault:?}"
+    );
+    assert_eq!(found, Some(theirs));
+}
+
+#[test]
 fn a_row_of_no_chain_is_found() {
     let Some(bench) = bench() else { return };
     fill(&bench, &open(bench.path()), 3);

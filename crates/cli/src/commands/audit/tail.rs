@@ -59,7 +59,7 @@ fn print(page: &mut Page, rows: &[Row], form: Form) -> anyhow::Result<()> {
     for row in rows {
         match form {
             Form::Text => page.row(&summary::cells(row), &summary::WIDTHS)?,
-            Form::Json => page.line(
+            Form::Json => page.json_line(
                 row.to_json()
                     .with_context(|| format!("the payload of row {} is not JSON", row.seq))?,
             )?,

@@ -13,6 +13,7 @@ use anyhow::Context as _;
 use crate::cli::Connect;
 use crate::config::{Flags, Surroundings};
 use crate::start::{BadUsage, Started};
+use crate::whereabouts;
 
 /// The variable in which a client finds its token.
 pub(super) const TOKEN_VARIABLE: &str = "COUNTERSIGN_TOKEN";
@@ -55,8 +56,13 @@ impl Server {
             Some(url) => checked(url)?,
             None => {
                 let settings = Started::load(flags)?.settings;
-                let scheme = if settings.tls.is_some() { "https" } else { "http" };
-                format!("{scheme}://{}/mcp", reachable(&settings.listen))
+                // One that runs says itself where it is, which flags may have chosen.
+                let running = whereabouts::find(&settings.state_dir);
+                let address = running.unwrap_or_else(|| {
+                    let scheme = if settings.tls.is_some() { "https" } else { "http" };
+                    format!("{scheme}://{}", reachable(&settings.listen))
+                });
+                format!("{address}/mcp")
             }
         };
         Ok(Self::Running {

@@ -69,7 +69,7 @@ pub(super) fn run(flags: &Flags, id: &str, until: Until, form: Form) -> anyhow::
 fn print(page: &mut Page, stored: &StoredEvent, form: Form) -> anyhow::Result<()> {
     let event = &stored.event;
     if form == Form::Json {
-        return page.line(event.to_json());
+        return page.json_line(event.to_json());
     }
     let time = page.paint(Tone::Quiet, &event.timestamp.to_string());
     let kind = page.paint(tone(event.kind), event.kind.as_str());

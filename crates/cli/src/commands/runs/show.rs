@@ -59,6 +59,7 @@ fn rows(run: &Run, links: &[Link], session: Option<&AgentSession>, approvals: &[
     put("pull request", Tone::Plain, &run.pull_request().unwrap_or_default());
     put("agent", Tone::Plain, &run.agent_key);
     put("runtime", Tone::Plain, run.runtime.as_str());
+    put("mode", Tone::Plain, if run.is_talk() { "discussion" } else { "" });
     put("project", Tone::Plain, &optional(run.project.as_deref()));
     put(
         "set off",
@@ -79,6 +80,10 @@ fn rows(run: &Run, links: &[Link], session: Option<&AgentSession>, approvals: &[
     put("job", Tone::Quiet, &optional(run.job_id.as_ref().map(|id| id.as_str())));
     if let Some(session) = session {
         put("session", Tone::Quiet, &optional(session.session_id.as_deref()));
+        put("model", Tone::Plain, &optional(session.model.as_deref()));
+        put("effort", Tone::Plain, &optional(session.reasoning_effort.as_deref()));
+        put("branch", Tone::Plain, &optional(session.branch_name.as_deref()));
+        put("waits for", Tone::Plain, &optional(session.wait_state.as_deref()));
     }
     for link in links {
         let other = if link.source == end(run) {

@@ -124,23 +124,26 @@ fn cwd_roots_are_kept_as_written() {
 fn flags_beat_variables_beat_defaults() {
     let mut world = World::new()
         .variable("COUNTERSIGN_STATE_DIR", "/s/env")
-        .variable("COUNTERSIGN_DATABASE", "postgres://env");
+        .variable("COUNTERSIGN_DATABASE", "postgres://localhost/env");
     let settings = world.settings();
     assert_eq!(
         (settings.state_dir.to_str(), settings.state_dir_origin.to_string()),
         (Some("/s/env"), "environment COUNTERSIGN_STATE_DIR".to_owned())
     );
-    assert_eq!(settings.database.map(|(url, _)| url).as_deref(), Some("postgres://env"));
+    assert_eq!(
+        settings.database.map(|(url, _)| url).as_deref(),
+        Some("postgres://localhost/env")
+    );
     world.flags = Flags {
         state_dir: Some("st".into()),
-        database: Some("postgres://flag".into()),
+        database: Some("postgres://localhost/flag".into()),
         ..Flags::default()
     };
     let settings = world.settings();
     assert_eq!(settings.state_dir, world.path("work/st"));
     assert_eq!(
         settings.database.map(|(url, _)| url).as_deref(),
-        Some("postgres://flag")
+        Some("postgres://localhost/flag")
     );
     assert_eq!(
         settings.warnings.len(),

@@ -8,6 +8,8 @@ use crate::bench::Bench;
 use crate::client::Server;
 use crate::outside::until;
 use crate::postgres::{Cluster, Database, cluster};
+use crate::runs::{Agent, shown, token};
+use crate::web::Web;
 
 const TOOL: &str = "database.lifecycle";
 
@@ -132,6 +134,59 @@ fn what_is_not_the_projects_is_refused_before_anybody_is_asked() {
     assert_eq!(refused(unconfirmed), "INVALID_ARGUMENTS");
     assert!(exists(cluster, &home, &name));
     assert_eq!(bench.count("SELECT count(*) FROM approvals"), 0);
+}
+
+#[test]
+fn a_database_of_another_project_or_environment_is_not_touched() {
+    let Some(cluster) = cluster() else { return };
+    let home = cluster.database();
+    let bench = Bench::new().config(&format!(
+        "database_lifecycle: {{url: '{}'}}\n\
+         policies: {{projects: {{shop: {{repositories: [octo/shop]}}}}}}\n",
+        home.url
+    ));
+    let name = own(&home, "kept");
+    let web = Web::serve(&bench);
+    let mut server = Server::start(&bench);
+    let (made, is_error) = approved(&bench, &mut server, TOOL, wanted("create", &name));
+    assert!(!is_error, "{made}");
+    let mut elsewhere = wanted("delete", &name);
+    elsewhere["environment"] = json!("production");
+    let (refused, _) = act(&mut server, TOOL, elsewhere);
+    assert_eq!(refused["error_code"], "POLICY_DENIED", "{refused}");
+    let run = shown(
+        &bench,
+        &[
+            "runs",
+            "start",
+            "--repository",
+            "octo/shop",
+            "--issue",
+            "7",
+            "--label",
+            "run:ops",
+            "--json",
+            "tidy up",
+        ],
+    );
+    assert_eq!(run["project"], "shop", "{run}");
+    let agent = Agent::come(&web, &token(&bench, &run, "of-the-shop"));
+    for action in ["create", "delete"] {
+        let refused = agent.call(TOOL, wanted(action, &name));
+        let code = &refused["result"]["structuredContent"]["error_code"];
+        assert_eq!(code, "POLICY_DENIED", "{action}: {refused}");
+    }
+    let described = agent.call(TOOL, wanted("describe", &name));
+    let described = &described["result"]["structuredContent"];
+    assert_eq!(
+        (&described["owned_by_project"], &described["owner_project_id"]),
+        (&json!(false), &Value::Null),
+        "{described}"
+    );
+    assert!(exists(cluster, &home, &name));
+    assert_eq!((bench.count("SELECT count(*) FROM approvals"), rows(&bench)), (1, 1));
+    server.end();
+    web.stop();
 }
 
 #[test]

@@ -91,7 +91,8 @@ fn a_pull_request_that_is_told_of_behind_the_end_of_its_run_is_put_up_for_review
         github.comments(SHOP, 7)[0].body.contains("Pull request: #8")
     });
     assert_eq!(github.comments(SHOP, 7).len(), 1);
-    let session = "SELECT count(*) FROM agent_sessions WHERE pr_number = 8
+    // No branch is checked out here, so that the pull request's own is the only one that is known.
+    let session = "SELECT count(*) FROM agent_sessions WHERE pr_number = 8 AND branch_name = 'changes'
         AND pr_url = 'https://github.com/octo/shop/pull/8'";
     assert_eq!(bench.count(session), 1);
     // From now on it waits for the owner, until somebody closes it.
@@ -170,6 +171,13 @@ fn model_and_reasoning_of_labels_reach_the_agent_and_a_discussion_changes_nothin
     let config = "SELECT count(*) FROM job_sessions WHERE json_extract(config, '$.sandboxPolicy') = 'read-only'
         AND json_extract(config, '$.reasoningEffort') = 'xhigh' AND json_extract(config, '$.model') = 'gpt-9'";
     assert_eq!(bench.count(config), 1);
+    let kept = "SELECT count(*) FROM agent_sessions WHERE reasoning_effort = 'xhigh' AND model = 'gpt-9'";
+    assert_eq!(bench.count(kept), 1);
+    let shown = shown(&bench);
+    assert_eq!(
+        (&shown["session"]["reasoning_effort"], &shown["session"]["model"]),
+        (&json!("xhigh"), &json!("gpt-9"))
+    );
     let prompt = "SELECT count(*) FROM jobs WHERE input LIKE '%This is a discussion%'";
     assert_eq!(bench.count(prompt), 1);
     assert_eq!(told(&bench, "run.profile.resolved")[0]["mode"], "discussion");

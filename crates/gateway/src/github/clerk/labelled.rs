@@ -9,7 +9,7 @@ use crate::audit::{Change, RecordError};
 use crate::github::delivery::{Delivery, DeliveryState, LabelTask};
 use crate::github::labels::LabelChange;
 use crate::github::resolver::{self, ResolvedProfile};
-use crate::github::vocabulary::{DISCUSSION, NEED_INPUT, NEED_REVIEWER, Trigger, TwoOfAGroup};
+use crate::github::vocabulary::{NEED_INPUT, NEED_REVIEWER, Trigger, TwoOfAGroup};
 use crate::github::{IssueRef, Trouble};
 use crate::run::keeping::RunChange;
 use crate::run::lifecycle::{RunStep, TriggerKind, recorded_as};
@@ -170,7 +170,7 @@ impl Clerk {
             .optional_text("namespace", profile.namespace.as_deref())
             .optional_text("model", resolved.labels.model.as_deref())
             .optional_text("reasoning_effort", resolved.labels.reasoning.as_deref())
-            .optional_text("mode", run.labels.contains(DISCUSSION).then_some("discussion"))
+            .optional_text("mode", run.is_talk().then_some("discussion"))
             .part("sources", &Payload::from(&sources))
             .text("delivery_id", delivery);
         self.event(&run.correlation_id, EventType::RunProfileResolved, payload)

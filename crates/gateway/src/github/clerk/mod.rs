@@ -5,6 +5,7 @@
 //! when, there is one run, and the end is the same. Two processes do not work on the same thing at once.
 
 mod labelled;
+mod mode;
 mod pulled;
 mod reviewed;
 mod reviewing;
@@ -180,6 +181,7 @@ impl Clerk {
                 Some(Task::PullRequest(task)) => self.pulled(&delivery, task).await,
                 Some(Task::Review(task)) => self.reviewed(&delivery, task).await,
                 Some(Task::Approval(task)) => self.approved(&delivery, task).await,
+                Some(Task::Mode(task)) => self.mode_changed(&delivery, task).await,
                 None => Ok(Outcome::Nothing("its task could not be read".to_owned())),
             };
             let written = match outcome {
@@ -209,7 +211,8 @@ impl Clerk {
     async fn waits(&self, delivery: &Delivery) -> bool {
         let question = match &delivery.task {
             Some(Task::Review(task)) => task.question.as_ref(),
-            Some(Task::Label(_) | Task::Withdrawal(_) | Task::PullRequest(_) | Task::Approval(_)) | None => None,
+            Some(Task::Label(_) | Task::Withdrawal(_) | Task::PullRequest(_) | Task::Approval(_) | Task::Mode(_))
+            | None => None,
         };
         let Some(question) = question else { return false };
         let found = self.parts.board.find(question).await;

@@ -10,10 +10,10 @@ use crate::audit::event::EventType;
 use crate::github::delivery::{Delivery, DeliveryState, PullRequestTask};
 use crate::github::labels::LabelChange;
 use crate::github::resolver::closes;
-use crate::github::vocabulary::{DISCUSSION, IN_REVIEW, Trigger};
+use crate::github::vocabulary::{IN_REVIEW, Trigger};
 use crate::github::{IssueRef, Trouble};
 use crate::run::desk::end;
-use crate::run::keeping::{Link, LinkEnd, LinkKind, LinkType, RunChange};
+use crate::run::keeping::{HeadChange, Link, LinkEnd, LinkKind, LinkType, RunChange};
 use crate::run::lifecycle::RunStatus;
 use crate::run::state::Run;
 use crate::run::telling::told;
@@ -40,6 +40,7 @@ impl Clerk {
                 self.note_review(run, false, &by).await?;
             }
         }
+        self.name_branch(&makers, task).await?;
         let documents = self.documents(&task.pull_request).await?;
         let mut change = Change {
             deliveries: vec![ended(delivery, DeliveryState::Done)],
@@ -54,6 +55,21 @@ impl Clerk {
         self.parts.record.commit(change).await?;
         self.parts.board.announce();
         Ok(Outcome::Written)
+    }
+
+    /// Their agents worked on the branch that it comes from.
+    async fn name_branch(&self, makers: &[Run], task: &PullRequestTask) -> Result<(), Undone> {
+        let Some(branch) = &task.branch else { return Ok(()) };
+        let heads = makers.iter().map(|run| HeadChange {
+            run_id: run.id.clone(),
+            branch: branch.clone(),
+        });
+        let change = Change {
+            heads: heads.collect(),
+            ..Change::default()
+        };
+        self.parts.record.commit(change).await?;
+        Ok(())
     }
 
     /// The runs that it is of: the last one that names it, and for each issue that it closes the last that has
@@ -135,7 +151,7 @@ impl Clerk {
     /// A development that ended before its pull request was known of could not put it up for review.
     async fn put_up_for_review(&self, run: &Run, task: &PullRequestTask) -> Result<(), Undone> {
         let trigger = run.trigger_label.as_deref().and_then(Trigger::of);
-        let is_done = run.status == RunStatus::Succeeded && !run.labels.contains(DISCUSSION) && !task.is_closed;
+        let is_done = run.status == RunStatus::Succeeded && !run.is_talk() && !task.is_closed;
         if !is_done || trigger.is_none_or(|trigger| trigger.stage != "dev") {
             return Ok(());
         }

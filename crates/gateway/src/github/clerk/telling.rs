@@ -6,7 +6,7 @@ use crate::audit::payload::Object;
 use crate::audit::{Change, RecordError};
 use crate::github::labels::LabelChange;
 use crate::github::message::{KeptMessage, marker, render};
-use crate::github::vocabulary::{DISCUSSION, IN_REVIEW, Trigger};
+use crate::github::vocabulary::{IN_REVIEW, Trigger};
 use crate::github::{IssueRef, Repository, Trouble};
 use crate::ids::RunId;
 use crate::lease::LeaseChange;
@@ -56,7 +56,8 @@ impl Clerk {
         };
         let of = IssueRef { repository, number };
         let mut events = Vec::new();
-        match self.shown(run, &of, &mut next).await {
+        let text = render(run, self.answer(run).await?.as_deref());
+        match self.shown(run, &of, &mut next, &text).await {
             Ok(()) => {}
             Err(undone) => {
                 next.tries += 1;
@@ -72,7 +73,6 @@ impl Clerk {
                 return self.keep(next, events).await;
             }
         }
-        let text = render(run);
         let told = match (next.text == text, next.comment_id) {
             (true, Some(_)) => Told::Same,
             (_, Some(id)) if next.run_version > 0 => Told::Updated(id),
@@ -100,11 +100,21 @@ impl Clerk {
         self.keep(next, events).await
     }
 
+    /// What the agent of a discussion said last. It has nothing to comment with, so its words are put there for it.
+    async fn answer(&self, run: &Run) -> Result<Option<String>, RecordError> {
+        if !run.is_talk() || run.status != RunStatus::Succeeded {
+            return Ok(None);
+        }
+        let session = self.parts.runs.agent_session(&run.id).await?;
+        let kept: Option<serde_json::Value> = session.and_then(|it| serde_json::from_str(&it.session_json).ok());
+        let said = kept.and_then(|kept| kept["job"]["output"]["result"].as_str().map(str::to_owned));
+        Ok(said.filter(|said| !said.trim().is_empty()))
+    }
+
     /// Brings GitHub to what a run says.
-    async fn shown(&self, run: &Run, of: &IssueRef, next: &mut KeptMessage) -> Result<(), Undone> {
-        let text = render(run);
+    async fn shown(&self, run: &Run, of: &IssueRef, next: &mut KeptMessage, text: &str) -> Result<(), Undone> {
         if next.text != text || next.comment_id.is_none() {
-            next.comment_id = Some(self.comment(run, of, next.comment_id, &text).await?);
+            next.comment_id = Some(self.comment(run, of, next.comment_id, text).await?);
         }
         if run.has_ended() && !next.labels_done {
             self.relabel(run, of).await?;
@@ -140,7 +150,7 @@ impl Clerk {
         else {
             return Ok(());
         };
-        let is_talk = run.labels.contains(DISCUSSION);
+        let is_talk = run.is_talk();
         let is_dev = Trigger::of(label).is_some_and(|trigger| trigger.stage == "dev") && !is_talk;
         let review = || if is_dev { vec![IN_REVIEW.to_owned()] } else { Vec::new() };
         let errand = self.errand(&run.correlation_id, Some(run), "run.finished");

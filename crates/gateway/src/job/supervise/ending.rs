@@ -1,5 +1,6 @@
 //! How a job ends or rests, and how its agent is let go of.
 
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::json;
@@ -22,7 +23,7 @@ impl Follower {
     pub(super) async fn conclude(&mut self, next: Next, writing: Writing) -> Result<Option<Next>, Lost> {
         match &next {
             Next::End(ending) if ending.step == JobStep::Complete => {
-                let ended = self.ended(ending, &writing);
+                let ended = self.ended(ending, &writing).await;
                 match self.write(ended).await {
                     Ok(()) => Ok(Some(next)),
                     // A message came at the last moment: it is the next turn.
@@ -35,7 +36,7 @@ impl Follower {
                 }
             }
             Next::End(ending) => {
-                let ended = self.ended(ending, &writing);
+                let ended = self.ended(ending, &writing).await;
                 self.write(ended).await?;
                 Ok(Some(next))
             }
@@ -60,7 +61,7 @@ impl Follower {
 
     /// The job's end behind what is written with it, with the session at rest, or ended where nobody can come
     /// back to it.
-    fn ended(&self, ending: &Ending, before: &Writing) -> Writing {
+    async fn ended(&self, ending: &Ending, before: &Writing) -> Writing {
         let supervisor = &self.supervisor;
         let now = supervisor.parts.clock.now();
         let mut job = self
@@ -86,6 +87,9 @@ impl Follower {
             .as_ref()
             .map_or_else(|| self.session.changed(), |(_, session)| session.clone());
         session.process = None;
+        if let Some(branch) = self.branch().await {
+            session.config["branch"] = json!(branch);
+        }
         writing.drafts.push(supervisor.step_draft(&job, ending.step));
         writing.events.push(supervisor.step_event(&job, &session, ending.step));
         if let Some((step, _)) = stepped {
@@ -97,6 +101,13 @@ impl Follower {
         writing
     }
 
+    /// The branch that a run's agent works on.
+    pub(super) async fn branch(&self) -> Option<String> {
+        self.job.run_id.as_ref()?;
+        let directory = self.session.config["cwd"].as_str()?;
+        self.supervisor.parts.agents.branch(Path::new(directory)).await
+    }
+
     /// Carries out what follows; what is written already is not written again.
     pub(super) async fn settle(&mut self, next: Next) -> Result<(), Lost> {
         if self.job.has_ended() {
@@ -104,7 +115,7 @@ impl Follower {
         }
         match next {
             Next::End(ending) => {
-                let ended = self.ended(&ending, &Writing::of(self.job.clone()));
+                let ended = self.ended(&ending, &Writing::of(self.job.clone())).await;
                 self.write(ended).await
             }
             Next::TryAgain { pause, why } => {

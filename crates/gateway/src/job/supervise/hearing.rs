@@ -154,6 +154,9 @@ impl Follower {
         if let Some(model) = model {
             session.config["model"] = json!(model);
         }
+        if let Some(branch) = self.branch().await {
+            session.config["branch"] = json!(branch);
+        }
         let starts = self.job.status() == JobStatus::Pending;
         if starts && let Ok(job) = self.job.step(JobStep::Start, now) {
             writing.job = job;

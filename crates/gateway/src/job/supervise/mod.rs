@@ -18,6 +18,7 @@ mod unfinished;
 mod writing;
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -60,6 +61,11 @@ pub trait Agents: Send + Sync + 'static {
 
     /// Variables that a job's agent is given besides its own, by the run that it works in.
     fn grants(&self, job: &Job) -> Pending<BTreeMap<String, String>>;
+
+    /// The branch that is checked out in a directory, where there is one.
+    fn branch(&self, _directory: &Path) -> Pending<Option<String>> {
+        Box::pin(async { None })
+    }
 }
 
 /// Port: the way back to us that a job's agent is given for its own tool calls.

@@ -18,6 +18,16 @@ use crate::policy::effective::{Mode, SandboxMode};
 const GO_ON: &str = "Your work was cut off, and what you were doing may be half done. Look at how things stand, \
     then go on with what you were asked.";
 
+/// What an agent that only talks is not given, whoever gives it: with these it could publish something.
+const PUBLISHING: [&str; 6] = [
+    "CODEXK8S_GIT_BOT_TOKEN",
+    "GH_TOKEN",
+    "GITHUB_TOKEN",
+    "GIT_ASKPASS",
+    "KUBECONFIG",
+    "SSH_AUTH_SOCK",
+];
+
 impl Follower {
     pub(super) async fn starting(&self, sink: EventSink) -> Starting {
         let driver = &self.agent.driver;
@@ -109,6 +119,7 @@ impl Follower {
             sandbox: text("sandboxPolicy")
                 .and_then(SandboxMode::parse)
                 .unwrap_or(SandboxMode::ReadOnly),
+            keeps_still: self.keeps_still(),
             environment: self.environment().await,
             endpoint: match taking {
                 Taking::Anyhow => self.supervisor.parts.endpoints.open(&self.job).await,
@@ -134,7 +145,15 @@ impl Follower {
             .into_iter()
             .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())));
         environment.extend(chosen);
+        if self.keeps_still() {
+            environment.retain(|name, _| !PUBLISHING.contains(&name.as_str()));
+        }
         environment
+    }
+
+    /// Whether its agent may only talk.
+    fn keeps_still(&self) -> bool {
+        self.session.config["discussion"] == true
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::github::vocabulary::DISCUSSION;
 use crate::policy::matrix::{self, KnownTool};
 use crate::policy::merge::{Absence, Demand, Entry, LayerKind, Outcome, Part, Subject, Within, glob};
 
@@ -127,6 +128,14 @@ impl Layers {
         };
         catalog.iter().filter(untouched)
     }
+}
+
+/// What a discussion is offered. Nobody adds to it: an operator who offers a tool to every run means runs that work.
+pub(super) fn offered_to_talks(tool: &str) -> Outcome {
+    let entries: Vec<Entry> = matrix::kept_from_talks(tool).into_iter().collect();
+    said(LayerKind::RunCatalog, &entries, tool, &|_| {
+        format!("built-in catalog of `{DISCUSSION}`")
+    })
 }
 
 impl MatrixEntry {

@@ -12,7 +12,7 @@ use crate::approval::ClearedAct;
 use crate::audit::act::EXECUTOR;
 use crate::audit::{Pending, chain};
 use crate::delegation::desk::{DelegationDesk, Sent};
-use crate::delegation::{Delegation, Order};
+use crate::delegation::{Confided, Delegation, Order};
 use crate::error::{ErrorCode, Refusal};
 use crate::ids::{CorrelationId, CredentialId, DelegationId};
 use crate::tools::acts::{Act, Asked};
@@ -237,6 +237,7 @@ pub struct HttpAct {
     method: Method,
     spec: Value,
     patience: Duration,
+    confided: Confided,
 }
 
 impl HttpAct {
@@ -257,18 +258,20 @@ impl HttpAct {
             headers.push((name.clone(), value));
         }
         let seen = Seen::of(tool, http, &arguments)?;
+        let id = desk.fresh();
         let bound = match seen.secrets.is_empty() {
             true => Value::Object(arguments.clone()),
             false => json!({"seen": seen.arguments, "keyed": desk.keyed(&Value::Object(arguments.clone()))}),
         };
         Ok(Self {
+            confided: desk.confiding(&id, &seen.secrets)?,
+            id,
             seen,
             bound,
             url: http.url.fill(&arguments)?,
             spec: http.spec.fill(&arguments),
             tool: tool.clone(),
             desk: desk.clone(),
-            id: desk.fresh(),
             owner: asked.caller.credential.clone(),
             headers,
             answers_later: http.answers_later,
@@ -349,6 +352,7 @@ impl Act for HttpAct {
             deadline: now.after(self.tool.timeout),
             end: None,
             told: false,
+            confided: self.confided.clone(),
         })
     }
 

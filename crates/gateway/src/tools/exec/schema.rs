@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::catalog::definition::{Hints, ToolDefinition};
 use crate::error::Status;
 use crate::limits;
-use crate::policy::effective::{Layer, Network, SandboxMode};
+use crate::policy::effective::{Network, SandboxMode};
 
 const VERSION: &str = "1.0.0";
 const RUNS: Hints = Hints {
@@ -84,10 +84,10 @@ fn run_command() -> ToolDefinition {
                 "command": {"type": "string", "minLength": 1, "description": "The command, by its name on the allowlist."},
                 "args": args(),
                 "working_directory": {"type": "string", "minLength": 1, "description": "Where to run, inside the workspace."},
-                "requested_timeout_seconds": {"type": "integer", "minimum": 1, "description": "Ends the command after this time."},
+                "requested_timeout_seconds": {"type": "integer", "minimum": 1},
                 "request_id": request_id(),
-                "requested_at": {"type": "string", "format": "date-time", "description": "When the caller asked; filled in when absent."},
-                "caller_id": {"type": "string", "description": "Who the caller says it is; recorded as a claim."},
+                "requested_at": {"type": "string", "format": "date-time", "description": "Filled in when absent."},
+                "caller_id": {"type": "string", "description": "A claim, recorded as such."},
             }),
             &["command", "working_directory"],
         ),
@@ -107,11 +107,11 @@ fn command_status() -> ToolDefinition {
                 .into(),
         input_schema: object(
             json!({
-                "request_id": request_id(),
-                "wait_ms": {"type": "integer", "minimum": 0, "description": "Waits this long for the command to end."},
+                "request_id": known_id(),
+                "wait_ms": {"type": "integer", "minimum": 0, "description": "How long to wait for its end."},
                 "offset": {"type": "integer", "minimum": 0, "description": "First byte of the page."},
                 "limit": {"type": "integer", "minimum": 1, "description": "Bytes of the page."},
-                "stream": {"type": "string", "enum": ["stdout", "stderr"], "description": "Which stream to page; the page stands in its field."},
+                "stream": {"type": "string", "enum": ["stdout", "stderr"], "description": "Which stream to page."},
             }),
             &["request_id"],
         ),
@@ -131,7 +131,7 @@ fn command_cancel() -> ToolDefinition {
         name: "command_cancel".into(),
         title: "End a command".into(),
         description: "Ends a running command and every process it started, and answers with what it left.".into(),
-        input_schema: object(json!({"request_id": request_id()}), &["request_id"]),
+        input_schema: object(json!({"request_id": known_id()}), &["request_id"]),
         output_schema: output(),
         version: VERSION.into(),
         hints: Hints {
@@ -143,57 +143,44 @@ fn command_cancel() -> ToolDefinition {
     }
 }
 
-/// The result that all commands share. Every list carries it five times, so it says no more than it must.
+/// The result that all commands share. Every list carries it five times and models read their lists, so it says what
+/// is there and of which type, and no more: what a field means, its name says. Lists of words would have a client that
+/// keeps this schema refuse codes and layers, and a closed object fields, that came later.
 pub(crate) fn output() -> Value {
-    let text = |about: &str| json!({"type": "string", "description": about});
+    let of = |kind: &str| json!({"type": kind});
     let optional = |kind: &str| json!({"type": [kind, "null"]});
-    let count = json!({"type": "integer", "minimum": 0});
-    let flag = json!({"type": "boolean"});
-    object(
-        json!({
-            "request_id": text("Names this command in command_status and command_cancel."),
-            "status": {"type": "string", "enum": Status::ALL.map(Status::as_str)},
-            "exit_code": optional("integer"),
-            "stdout": text("Standard output; head and tail when it was too long."),
-            "stderr": text("Standard error; head and tail when it was too long."),
-            // No list of them: a client that keeps this schema must not refuse a code that came later.
-            "error_code": {"type": ["string", "null"], "description": "One of countersign://errors."},
-            "error_message": optional("string"),
-            "error_details": {"type": "object"},
-            "retryable": flag,
-            "duration_ms": count,
-            "started_at": {"type": "string", "format": "date-time"},
-            "finished_at": {"type": ["string", "null"], "format": "date-time"},
-            "stdout_bytes": count, "stderr_bytes": count,
-            "stdout_truncated": flag, "stderr_truncated": flag,
-            "stdout_lossy": flag, "stderr_lossy": flag,
-            "audit_id": optional("string"),
-            "approval_id": text("The question this waits for; repeat the same call to learn the answer."),
-            "sandbox": {"type": "array", "items": {"type": "string", "enum": Layer::ALL.iter().map(|layer| layer.as_str()).collect::<Vec<_>>()}},
-            "offset": count, "next_offset": {"type": ["integer", "null"]},
-        }),
-        &[
-            "request_id",
-            "status",
-            "exit_code",
-            "stdout",
-            "stderr",
-            "error_code",
-            "error_message",
-            "retryable",
-            "duration_ms",
-            "started_at",
-            "finished_at",
-            "stdout_bytes",
-            "stderr_bytes",
-            "stdout_truncated",
-            "stderr_truncated",
-            "stdout_lossy",
-            "stderr_lossy",
-            "audit_id",
-            "sandbox",
-        ],
-    )
+    let (text, count, flag) = (of("string"), of("integer"), of("boolean"));
+    let properties = json!({
+        "request_id": text, "status": {"enum": Status::ALL.map(Status::as_str)},
+        "exit_code": optional("integer"), "stdout": text, "stderr": text,
+        "error_code": optional("string"), "error_message": optional("string"), "error_details": of("object"),
+        "retryable": flag, "duration_ms": count, "started_at": text, "finished_at": optional("string"),
+        "stdout_bytes": count, "stderr_bytes": count, "stdout_truncated": flag, "stderr_truncated": flag,
+        "stdout_lossy": flag, "stderr_lossy": flag, "audit_id": optional("string"), "approval_id": text,
+        "sandbox": {"type": "array", "items": text}, "offset": count, "next_offset": optional("integer"),
+    });
+    let required = [
+        "request_id",
+        "status",
+        "exit_code",
+        "stdout",
+        "stderr",
+        "error_code",
+        "error_message",
+        "retryable",
+        "duration_ms",
+        "started_at",
+        "finished_at",
+        "stdout_bytes",
+        "stderr_bytes",
+        "stdout_truncated",
+        "stderr_truncated",
+        "stdout_lossy",
+        "stderr_lossy",
+        "audit_id",
+        "sandbox",
+    ];
+    json!({"type": "object", "properties": properties, "required": required})
 }
 
 fn object(properties: Value, required: &[&str]) -> Value {
@@ -205,23 +192,28 @@ fn args() -> Value {
 }
 
 fn cwd() -> Value {
-    json!({"type": "string", "minLength": 1, "description": "Where to run; the workspace when left out. Relative paths start there."})
+    json!({"type": "string", "minLength": 1, "description": "Where to run; the workspace when left out."})
 }
 
 fn timeout_ms() -> Value {
-    json!({"type": "integer", "minimum": 1, "description": "Ends the command, with all it started, after this time."})
+    json!({"type": "integer", "minimum": 1})
 }
 
 fn input() -> Value {
-    json!({"type": "string", "description": "Given to the command on standard input."})
+    json!({"type": "string", "description": "Standard input."})
 }
 
 fn env() -> Value {
-    json!({"type": "object", "additionalProperties": {"type": "string"}, "description": "Variables added to the command's environment."})
+    json!({"type": "object", "additionalProperties": {"type": "string"}, "description": "Variables to add."})
 }
 
 fn request_id() -> Value {
-    json!({"type": "string", "minLength": 1, "maxLength": 128, "description": "A name for this command; the same name and content never run twice."})
+    json!({"type": "string", "minLength": 1, "maxLength": 128, "description": "Names the command; the same name never runs twice."})
+}
+
+/// The name of a command that there is.
+fn known_id() -> Value {
+    json!({"type": "string", "minLength": 1, "maxLength": 128})
 }
 
 fn justification() -> Value {
@@ -230,12 +222,12 @@ fn justification() -> Value {
 
 fn sandbox() -> Value {
     let words: Vec<_> = SandboxMode::ALL.iter().map(|mode| mode.as_str()).collect();
-    json!({"type": "string", "enum": words, "description": "A narrower sandbox, or a request for a wider one, which asks or is denied."})
+    json!({"type": "string", "enum": words, "description": "A narrower one; a wider one asks or is denied."})
 }
 
 fn network() -> Value {
     let words: Vec<_> = Network::ALL.iter().map(|network| network.as_str()).collect();
-    json!({"type": "string", "enum": words, "description": "A request for network access, which asks or is denied."})
+    json!({"type": "string", "enum": words, "description": "`allow` asks or is denied."})
 }
 
 #[cfg(test)]
@@ -256,6 +248,20 @@ mod tests {
                     tool.name()
                 );
             }
+        }
+    }
+
+    /// Every client reads the list, and most put it before their model each time.
+    #[test]
+    fn the_list_stays_short() {
+        let bytes = |schema: &Value| schema.to_string().len();
+        for tool in definitions() {
+            let (takes, gives) = (bytes(&tool.input_schema), bytes(&tool.output_schema));
+            assert!(
+                takes <= 1_100 && gives <= 1_200,
+                "{}: {takes} and {gives} bytes",
+                tool.name
+            );
         }
     }
 

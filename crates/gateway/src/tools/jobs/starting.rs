@@ -78,6 +78,7 @@ pub(super) fn begin(
 ) -> Result<Begin, Refusal> {
     let policy = asked.policy;
     let place = places::settle(&policy.places, input.cwd.as_deref(), asked.around.directories)?;
+    places::check_hidden(&place, &policy.places.hidden)?;
     let cwd = place.cwd.path.to_string_lossy().into_owned();
     let sandbox = input.sandbox.unwrap_or(policy.command.sandbox);
     let mode = input.approval.as_ref().and_then(|approval| approval.mode);

@@ -158,13 +158,11 @@ fn definition() -> ToolDefinition {
         input_schema: json!({
             "type": "object",
             "properties": {
-                "tool_name": {"type": "string", "minLength": 1, "maxLength": limits::TOOL_NAME_CHARS_SHOWN,
-                    "description": "The client's tool."},
-                "input": {"type": "object", "description": "What it would be used with."},
-                "tool_use_id": {"type": "string", "description": "The client's id of this use."},
-                "cwd": {"type": "string", "minLength": 1, "description": "Where it would be used; the workspace when left out."},
-                "wait_ms": {"type": "integer", "minimum": 0,
-                    "description": "How long to wait for a person; as long as for every call when left out."},
+                "tool_name": {"type": "string", "minLength": 1, "maxLength": limits::TOOL_NAME_CHARS_SHOWN},
+                "input": {"type": "object"},
+                "tool_use_id": {"type": "string"},
+                "cwd": {"type": "string", "minLength": 1, "description": "The workspace when left out."},
+                "wait_ms": {"type": "integer", "minimum": 0, "description": "How long to wait for a person."},
             },
             "required": ["tool_name", "input"],
         }),

@@ -37,13 +37,21 @@ pub(super) fn trace() -> Value {
     fields["approvals"] = json!({"type": "array", "items": {"$ref": "#/components/schemas/ApprovalRequest"}});
     fields["session"] = object(
         json!({
-            "run_id": text(), "status": text(), "agent_key": text(), "model": text(), "session_id": text(),
+            "run_id": text(), "correlation_id": text(), "project_id": text(), "repository_full_name": text(),
+            "issue_number": count(), "branch_name": text(), "pr_number": count(), "pr_url": text(),
+            "trigger_kind": text(), "template_kind": text(), "template_source": text(), "reasoning_effort": text(),
+            "status": text(), "agent_key": text(), "model": text(), "session_id": text(),
             "codex_cli_session_path": text(), "snapshot_version": count(), "snapshot_checksum": text(),
             "snapshot_updated_at": time(), "wait_state": text(), "timeout_guard_disabled": {"type": "boolean"},
-            "last_heartbeat_at": time(), "started_at": time(), "finished_at": time(),
+            "last_heartbeat_at": time(), "started_at": time(), "finished_at": time(), "created_at": time(),
+            "updated_at": time(),
         }),
         &[
             "run_id",
+            "correlation_id",
+            "trigger_kind",
+            "created_at",
+            "updated_at",
             "status",
             "agent_key",
             "snapshot_version",

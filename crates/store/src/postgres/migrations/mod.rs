@@ -24,7 +24,8 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("0014_held_jobs.sql"),
     include_str!("0015_request_ids_in_order.sql"),
     include_str!("0016_asked_acts.sql"),
-    include_str!("0019_ends_wanted.sql"),
+    include_str!("0017_what_acts_confide.sql"),
+    include_str!("0018_ends_wanted.sql"),
 ];
 
 /// Any number that nobody else uses as a lock.

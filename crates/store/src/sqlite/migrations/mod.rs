@@ -18,7 +18,8 @@ const STEPS: &[&str] = &[
     include_str!("0010_retention_of_runs.sql"),
     include_str!("0011_held_jobs.sql"),
     include_str!("0012_asked_acts.sql"),
-    include_str!("0016_ends_wanted.sql"),
+    include_str!("0013_what_acts_confide.sql"),
+    include_str!("0014_ends_wanted.sql"),
 ];
 
 #[derive(Debug, thiserror::Error)]

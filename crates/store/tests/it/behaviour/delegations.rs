@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use countersign_gateway::audit::{Change, RecordError};
-use countersign_gateway::delegation::{Delegation, DelegationChange, Delegations, Outcome};
+use countersign_gateway::delegation::{Confided, Delegation, DelegationChange, Delegations, Outcome};
 use countersign_gateway::ids::{CorrelationId, DelegationId};
 use countersign_store::Store;
 use serde_json::json;
@@ -22,6 +22,7 @@ fn delegation(id: &str) -> Delegation {
         deadline: noon().after(Duration::from_secs(60)),
         end: None,
         told: false,
+        confided: Confided::Sealed(vec![0, 1, 255]),
     }
 }
 
@@ -59,6 +60,11 @@ fn an_act_of_a_service_ends_once_and_waits_until_somebody_has_heard_of_it() {
         "nor over the version at which it ended"
     );
     assert_eq!(find().as_ref(), Some(&applied));
+    assert_eq!(
+        applied.confided,
+        Confided::Erased,
+        "what it confided is kept no longer than needed"
+    );
     let untold = || block_on(Delegations::untold(&store, &owner(), "binding")).unwrap();
     assert_eq!(untold().as_ref(), Some(&applied));
     let heard = applied.clone().heard();
