@@ -2,10 +2,12 @@
 //! from its database.
 
 mod commands;
+mod deployed;
 mod faults;
 mod field;
 mod github;
 mod jobs;
+mod lost;
 mod modern;
 mod people;
 mod sessions;

@@ -108,6 +108,50 @@ fn pods_run_as_the_images_user_with_a_state_directory_and_probes() {
 }
 
 #[test]
+fn the_image_is_built_by_a_compiler_that_is_new_enough_from_files_that_are_there() {
+    let image = fs::read_to_string(root().join("Dockerfile")).expect("the Dockerfile");
+    let manifest = fs::read_to_string(root().join("Cargo.toml")).expect("the workspace");
+    let number = |text: &str| -> Vec<u32> { text.split('.').map_while(|part| part.parse().ok()).collect() };
+    let needed = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("rust-version = "))
+        .expect("a version");
+    let given = image
+        .lines()
+        .find_map(|line| line.strip_prefix("FROM docker.io/library/rust:"))
+        .expect("a compiler");
+    let given = given.split('-').next().expect("a version");
+    assert!(
+        number(given) >= number(needed.trim_matches('"')),
+        "{given} is older than {needed}"
+    );
+    // What is copied is the whole folder; nothing that is built from may be left out of it.
+    let left_out = fs::read_to_string(root().join(".dockerignore")).expect("what is left out");
+    let listed = Command::new("git")
+        .args(["ls-files"])
+        .current_dir(root())
+        .output()
+        .expect("git");
+    if !listed.status.success() {
+        println!("skipped: this is no checkout");
+        return;
+    }
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    assert!(
+        listed.lines().any(|file| file == "Cargo.lock"),
+        "it is built with `--locked`"
+    );
+    for folder in left_out.lines() {
+        let within = |file: &&str| *file == folder || file.starts_with(&format!("{folder}/"));
+        assert_eq!(
+            listed.lines().find(within),
+            None,
+            "`{folder}` is left out of the image and is part of the source"
+        );
+    }
+}
+
+#[test]
 fn the_configuration_in_the_manifests_is_understood() {
     let objects = manifests();
     let map = objects
