@@ -110,8 +110,8 @@ fn what_has_ended_goes_with_its_time_and_what_has_not_stays() {
     for statement in [
         "INSERT INTO webhook_deliveries VALUES ('old', 2, 'issues', 'c', 'done', NULL, 0, 0, 0),
              ('open', 1, 'issues', 'c', 'pending', '{}', 0, 0, 0)",
-        "INSERT INTO delegated_executions VALUES ('old', 2, 'c', 'o', 'b', 't', 0, 1, 'applied', '{}', 1, true),
-             ('open', 1, 'c', 'o', 'b', 't', 0, 1, NULL, NULL, NULL, false)",
+        "INSERT INTO delegated_executions VALUES ('old', 2, 'c', 'o', 'b', 't', 0, 1, 'applied', '{}', 1, true, NULL),
+             ('open', 1, 'c', 'o', 'b', 't', 0, 1, NULL, NULL, NULL, false, NULL)",
         "INSERT INTO secret_syncs VALUES
              ('old', 2, 'applied', 'p', 'k', 'd', 'r', 'e', 'repository', 's', 'n', 'ks', 'kk', 'random', NULL, true,
                  true, 'a', 'c', NULL, 0, 0),
