@@ -89,11 +89,11 @@ fn a_server_whose_database_is_long_away_refuses_for_now_does_nothing_and_does_no
     field.cluster.start_again();
     eventually("it is ready", || state(&field, "/readyz") == 200);
     // What was refused was not done, and is done once when it is tried again as it was told to.
-    for client in 0..sessions.len() {
+    for (client, session) in sessions.iter().enumerate() {
         let word = format!("away-{client}-2");
         let again = legacy(2, "tools/call", call(&word));
         for _ in 0..2 {
-            let done = field.web(A).post("/mcp", &sessions[client], &again).1;
+            let done = field.web(A).post("/mcp", session, &again).1;
             assert_eq!(done["result"]["structuredContent"]["status"], "ok", "{done}");
         }
     }
