@@ -178,7 +178,8 @@ impl LabelDesk {
                 // What GitHub answers is what it did, not what stands there now.
                 github.labels(of).await?
             };
-            let lost = self.trampled(of, own.as_deref(), seen, &before, &wanted).await;
+            let Meanwhile { lost, overtaken } = self.meanwhile(of, own.as_deref(), seen, &before, &wanted).await;
+            wanted = wanted.without(&overtaken);
             if wanted.holds_in(&after) && lost == LabelChange::default() {
                 return Ok(Relabelled {
                     before: first.unwrap_or_default(),
@@ -220,22 +221,26 @@ impl LabelDesk {
         Some(events.last().map_or(0, |event| event.id))
     }
 
-    /// What somebody else did between our look and our change, and what our change undid.
-    async fn trampled(
+    /// What others did around our change.
+    async fn meanwhile(
         &self,
         of: &IssueRef,
         own: Option<&str>,
         seen: Option<u64>,
         before: &[String],
         wanted: &LabelChange,
-    ) -> LabelChange {
+    ) -> Meanwhile {
         let (Some(own), Some(seen)) = (own, seen) else {
-            return LabelChange::default();
+            return Meanwhile::default();
         };
-        let Ok(events) = self.parts.github.label_events(of).await else {
-            return LabelChange::default();
+        let Ok(mut events) = self.parts.github.label_events(of).await else {
+            return Meanwhile::default();
         };
-        undone(own, events.iter().filter(|event| event.id > seen), before, wanted)
+        events.retain(|event| event.id > seen);
+        Meanwhile {
+            lost: undone(own, &events, before, wanted),
+            overtaken: overtaken(own, &events),
+        }
     }
 
     fn event(&self, errand: &Errand, kind: EventType, payload: Object) -> Draft {
@@ -250,16 +255,32 @@ impl LabelDesk {
     }
 }
 
+#[derive(Default)]
+struct Meanwhile {
+    /// What somebody did between our look and our change, and our change undid.
+    lost: LabelChange,
+    /// Labels that somebody changed again after us: that stands.
+    overtaken: Vec<String>,
+}
+
+/// Labels whose last change is not ours but follows one of ours.
+fn overtaken(own: &str, events: &[LabelEvent]) -> Vec<String> {
+    let is_ours = |event: &LabelEvent| event.login.eq_ignore_ascii_case(own);
+    let last_of = |label: &str| {
+        let mut all = events.iter().rev();
+        all.find(|event| event.label.eq_ignore_ascii_case(label))
+    };
+    let ours = events.iter().filter(|event| is_ours(event));
+    ours.filter(|event| last_of(&event.label).is_some_and(|last| !is_ours(last)))
+        .map(|event| event.label.clone())
+        .collect()
+}
+
 /// Labels that we took off without having seen them, and labels that we put on though somebody had just taken
 /// them off. What is wanted is wanted all the same.
-fn undone<'e>(
-    own: &str,
-    events: impl Iterator<Item = &'e LabelEvent>,
-    before: &[String],
-    wanted: &LabelChange,
-) -> LabelChange {
+fn undone(own: &str, events: &[LabelEvent], before: &[String], wanted: &LabelChange) -> LabelChange {
     let mut put_right = LabelChange::default();
-    for event in events.filter(|event| event.login.eq_ignore_ascii_case(own)) {
+    for event in events.iter().filter(|event| event.login.eq_ignore_ascii_case(own)) {
         let label = &event.label;
         if has(&wanted.add, label) || has(&wanted.remove, label) {
             continue;
@@ -283,6 +304,14 @@ impl LabelChange {
             }
         }
         target
+    }
+
+    fn without(&self, labels: &[String]) -> LabelChange {
+        let others = |of: &[String]| of.iter().filter(|label| !has(labels, label)).cloned().collect();
+        LabelChange {
+            add: others(&self.add),
+            remove: others(&self.remove),
+        }
     }
 
     fn holds_in(&self, labels: &[String]) -> bool {
@@ -364,7 +393,34 @@ mod tests {
             remove: words(&["run:dev"]),
         };
         let before = words(&["run:dev", "stale"]);
-        let right = undone("Bot", events.iter(), &before, &wanted);
+        let right = undone("Bot", &events, &before, &wanted);
         assert_eq!((right.add, right.remove), (words(&["urgent"]), words(&["stale"])));
+    }
+
+    #[test]
+    fn what_others_did_after_us_stands() {
+        let event = |login: &str, label: &str, added| LabelEvent {
+            id: 1,
+            login: login.to_owned(),
+            label: label.to_owned(),
+            added,
+        };
+        let events = [
+            event("ana", "early", true),
+            event("bot", "early", false),
+            event("bot", "Run:dev", false),
+            event("ana", "run:dev", true),
+        ];
+        let overtaken = overtaken("Bot", &events);
+        assert_eq!(overtaken, ["Run:dev"]);
+        let wanted = LabelChange {
+            add: words(&["state:in-review"]),
+            remove: words(&["run:dev"]),
+        };
+        assert!(
+            wanted
+                .without(&overtaken)
+                .holds_in(&words(&["run:dev", "state:in-review"]))
+        );
     }
 }
