@@ -134,7 +134,7 @@ fn two_servers_share_one_record() {
     // A start does not close what another server still works on.
     let call = servers[0].call_later(
         "execute_process",
-        json!({"file": "sleep", "args": ["1"], "request_id": "mine"}),
+        json!({"file": "sleep", "args": ["600"], "request_id": "mine"}),
     );
     while bench.count("SELECT count(*) FROM open_commands") == 0 {
         std::thread::sleep(Duration::from_millis(5));
@@ -146,7 +146,8 @@ fn two_servers_share_one_record() {
             .status(),
         "running"
     );
-    servers[0].result(call).ok();
+    servers[0].call("command_cancel", json!({"request_id": "mine"}));
+    assert_eq!(servers[0].result(call).status(), "cancelled");
     servers.iter_mut().for_each(|server| assert!(server.end().success()));
     assert_eq!(
         bench.count("SELECT count(*) FROM flow_events WHERE event_type = 'command.completed'"),
