@@ -24,6 +24,8 @@ pub struct AgentSession {
     /// What its prompt is for, `work`, `revise` or `discussion`, and whose words it is in, `built-in` or `configured`.
     pub template_kind: Option<String>,
     pub template_source: Option<String>,
+    /// The language of those words, where they are ours.
+    pub template_locale: Option<String>,
     /// `running`, `succeeded`, `failed`, `cancelled` or `failed_precondition`.
     pub status: String,
     /// The agent's own id of the conversation.

@@ -98,6 +98,7 @@ pub fn agent_session(session: &AgentSession) -> Value {
         "trigger_kind": session.trigger_kind,
         "template_kind": session.template_kind,
         "template_source": session.template_source,
+        "template_locale": session.template_locale,
         "status": session.status,
         "agent_key": session.agent_key,
         "model": session.model,

@@ -85,13 +85,14 @@ impl Gateway {
             ..JobInput::of_prompt(&prompt)
         };
         let context = run.context();
+        let source = template_source(template);
         let config = json!({
             // Whom policy looks at when the agent itself asks.
             "run": policy.tools.context(Role::Agent, Some(&context)).recorded(),
             "model": chosen.model, "reasoningEffort": chosen.effort.map(Effort::as_str), "cwd": place.cwd.path.to_string_lossy(),
             "approvalPolicy": policy.approval.mode.as_str(), "sandboxPolicy": sandbox.as_str(),
             "timeout": timeout, "run_id": run.id.as_str(), "discussion": is_talk,
-            "template": {"kind": template_kind(run), "source": template_source(template)},
+            "template": {"kind": template_kind(run), "source": source, "locale": (source == BUILT_IN).then_some(OUR_LOCALE)},
         });
         Ok(Work::Job(Box::new(Assignment {
             request_id: run.id.as_str().to_owned(),
@@ -104,6 +105,10 @@ impl Gateway {
         })))
     }
 }
+
+/// Words of our own, and their language.
+const BUILT_IN: &str = "built-in";
+const OUR_LOCALE: &str = "en";
 
 /// What its agent is asked for.
 fn template_kind(run: &Run) -> &'static str {
@@ -121,7 +126,7 @@ fn template_kind(run: &Run) -> &'static str {
 /// Whose words it is asked in.
 fn template_source(template: &PromptTemplate) -> &'static str {
     match *template == PromptTemplate::standard() {
-        true => "built-in",
+        true => BUILT_IN,
         false => "configured",
     }
 }

@@ -63,9 +63,9 @@ const SESSION: &str = "INSERT INTO agent_sessions (run_id, correlation_id, proje
          issue_number, pr_number, trigger_kind, agent_key, model, status, session_id, session_json,
          codex_cli_session_path, snapshot_version, snapshot_checksum, snapshot_updated_at_ms, wait_state,
          timeout_guard_disabled, last_heartbeat_at_ms, started_at_ms, finished_at_ms, created_at_ms, updated_at_ms,
-         pr_url, reasoning_effort, branch_name, template_kind, template_source)
+         pr_url, reasoning_effort, branch_name, template_kind, template_source, template_locale)
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $16, $19, $20, $16, $16,
-         $21, $22, $23, $24, $25)
+         $21, $22, $23, $24, $25, $26)
      ON CONFLICT (run_id) DO UPDATE SET pr_number = excluded.pr_number, pr_url = excluded.pr_url,
          reasoning_effort = excluded.reasoning_effort,
          branch_name = coalesce(agent_sessions.pr_head, excluded.branch_name, agent_sessions.branch_name),
@@ -268,6 +268,7 @@ impl Ledger<'_> {
                 &set_up.branch,
                 &set_up.template_kind,
                 &set_up.template_source,
+                &set_up.template_locale,
             ],
         )?;
         Ok(())

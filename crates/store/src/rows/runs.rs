@@ -28,7 +28,7 @@ pub(crate) const SESSION_COLUMNS: &str = "run_id, correlation_id, project_id, re
      pr_number, trigger_kind, agent_key, model, status, session_id, session_json, codex_cli_session_path, \
      snapshot_version, snapshot_checksum, snapshot_updated_at_ms, wait_state, timeout_guard_disabled, \
      last_heartbeat_at_ms, started_at_ms, finished_at_ms, created_at_ms, updated_at_ms, pr_url, reasoning_effort, \
-     branch_name, template_kind, template_source";
+     branch_name, template_kind, template_source, template_locale";
 /// The columns that [`link`] reads, in its order.
 pub(crate) const LINK_COLUMNS: &str =
     "source_type, source_id, target_type, target_id, link_type, metadata, created_at_ms";
@@ -117,6 +117,7 @@ pub(crate) fn session<R: Cells>(row: &R) -> Result<AgentSession, R::Error> {
         branch_name: row.any_text(25)?,
         template_kind: row.any_text(26)?,
         template_source: row.any_text(27)?,
+        template_locale: row.any_text(28)?,
     })
 }
 
@@ -175,6 +176,7 @@ pub(crate) struct SetUp {
     pub(crate) branch: Option<String>,
     pub(crate) template_kind: Option<String>,
     pub(crate) template_source: Option<String>,
+    pub(crate) template_locale: Option<String>,
 }
 
 pub(crate) fn set_up(config: &str) -> SetUp {
@@ -186,6 +188,7 @@ pub(crate) fn set_up(config: &str) -> SetUp {
         branch: text(&config["branch"]),
         template_kind: text(&config["template"]["kind"]),
         template_source: text(&config["template"]["source"]),
+        template_locale: text(&config["template"]["locale"]),
     }
 }
 

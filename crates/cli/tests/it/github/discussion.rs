@@ -78,7 +78,8 @@ fn whoever_only_talks_can_write_nothing_and_publish_nothing_and_goes_on_with_it_
     });
     until("the label stays", || events(&bench, "label.applied") == 1);
     assert_eq!(github.labels(SHOP, 7), ["mode:discussion"]);
-    let session = "SELECT count(*) FROM agent_sessions WHERE template_kind = 'discussion' AND branch_name = 'main'";
+    let session = "SELECT count(*) FROM agent_sessions WHERE template_kind = 'discussion' AND template_locale = 'en'
+        AND branch_name = 'main'";
     assert_eq!(bench.count(session), 1);
 
     github.label_by("ana", SHOP, 7, &["run:dev"], &["mode:discussion"]);

@@ -39,7 +39,7 @@ pub(super) fn trace() -> Value {
         json!({
             "run_id": text(), "correlation_id": text(), "project_id": text(), "repository_full_name": text(),
             "issue_number": count(), "branch_name": text(), "pr_number": count(), "pr_url": text(),
-            "trigger_kind": text(), "template_kind": text(), "template_source": text(), "reasoning_effort": text(),
+            "trigger_kind": text(), "template_kind": text(), "template_source": text(), "template_locale": text(), "reasoning_effort": text(),
             "status": text(), "agent_key": text(), "model": text(), "session_id": text(),
             "codex_cli_session_path": text(), "snapshot_version": count(), "snapshot_checksum": text(),
             "snapshot_updated_at": time(), "wait_state": text(), "timeout_guard_disabled": {"type": "boolean"},
