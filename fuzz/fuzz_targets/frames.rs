@@ -64,7 +64,13 @@ impl Service for Fake {
         })
     }
 
-    fn recall(&self, _caller: Caller, _command: RequestId, _patience: Duration) -> Pending<Result<Answer, Refusal>> {
+    fn recall(
+        &self,
+        _caller: Caller,
+        _command: RequestId,
+        _tool: Option<String>,
+        _patience: Duration,
+    ) -> Pending<Result<Answer, Refusal>> {
         Box::pin(std::future::ready(Err(Refusal::new(
             ErrorCode::NotFound,
             "nothing is kept",

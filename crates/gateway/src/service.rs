@@ -46,8 +46,15 @@ pub trait Service: Send + Sync + 'static {
     fn call(&self, caller: Caller, call: ToolCall) -> Pending<Result<Answer, Refusal>>;
 
     /// The answer that a command of this caller has by now, for a client that asks again after the
-    /// connection, or this server, was replaced, or that polls. Waits for its end no longer than `patience`.
-    fn recall(&self, caller: Caller, command: RequestId, patience: Duration) -> Pending<Result<Answer, Refusal>>;
+    /// connection, or this server, was replaced, or that polls. Waits for its end no longer than `patience`. It has the
+    /// form that the tool promises where `tool` names what was called.
+    fn recall(
+        &self,
+        caller: Caller,
+        command: RequestId,
+        tool: Option<String>,
+        patience: Duration,
+    ) -> Pending<Result<Answer, Refusal>>;
 
     /// Ends a command of this caller, in whichever process it runs. Resolves when it has ended, or soon will.
     fn cancel_command(&self, _caller: Caller, _command: RequestId) -> Pending<()> {

@@ -542,11 +542,22 @@ impl Service for Arc<Gateway> {
         Box::pin(self.clone().handle(caller, call))
     }
 
-    fn recall(&self, caller: Caller, command: RequestId, patience: Duration) -> Pending<Result<Answer, Refusal>> {
+    fn recall(
+        &self,
+        caller: Caller,
+        command: RequestId,
+        tool: Option<String>,
+        patience: Duration,
+    ) -> Pending<Result<Answer, Refusal>> {
         let gateway = self.clone();
         Box::pin(async move {
             let admitted = session::admit(caller)?;
-            Ok(Gateway::recall(&gateway, &admitted, command, patience).await)
+            let answer = Gateway::recall(&gateway, &admitted, command, patience).await;
+            let tool = tool.and_then(|name| gateway.in_force().policy.tools.command_tool(&name));
+            Ok(match tool {
+                Some(tool) => tool.presented(answer),
+                None => answer,
+            })
         })
     }
 

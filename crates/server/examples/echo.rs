@@ -118,7 +118,13 @@ impl Service for Echo {
         })))
     }
 
-    fn recall(&self, _caller: Caller, command: RequestId, _patience: Duration) -> Pending<Result<Answer, Refusal>> {
+    fn recall(
+        &self,
+        _caller: Caller,
+        command: RequestId,
+        _tool: Option<String>,
+        _patience: Duration,
+    ) -> Pending<Result<Answer, Refusal>> {
         let refusal = Refusal::new(ErrorCode::NotFound, format!("nothing is kept, not even `{command}`"));
         Box::pin(std::future::ready(Err(refusal)))
     }

@@ -27,7 +27,7 @@ pub(crate) fn holding(bench: Bench, tools: &str, more: &str) -> Bench {
     bench
 }
 
-fn argv(name: &str, approval: &str, properties: &str, command: &str, more: &str) -> String {
+pub(crate) fn argv(name: &str, approval: &str, properties: &str, command: &str, more: &str) -> String {
     format!(
         "tools:\n- name: {name}\n  description: a tool of this test\n  approval: {approval}\n  timeout_ms: 20000\n  \
          input_schema: {{type: object, properties: {properties}}}\n  executor: {{type: argv, command: {command}}}\n{more}"

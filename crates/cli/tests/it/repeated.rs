@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use crate::bench::Bench;
-use crate::declared::{EXECUTOR, TOKEN, holding, http};
+use crate::declared::{EXECUTOR, TOKEN, argv, holding, http};
 use crate::jobs::with_agent;
 use crate::outside::{Service, until};
 use crate::web::{Web, legacy};
@@ -121,6 +121,23 @@ fn a_service_is_asked_once_for_each_request() {
         web.stop();
         bench.prove();
     }
+}
+
+#[test]
+fn a_program_of_a_file_runs_once_for_each_request_and_is_told_again_as_it_promised() {
+    let promise = "  output_schema: {type: object, properties: {n: {type: integer}}, required: [n]}\n";
+    let tools = argv("count", "none", "{}", "[printf, '%s', '{\"n\": 3}']", promise);
+    let bench = holding(Bench::new(), &tools, "");
+    let web = Web::serve(&bench);
+    let session = web.session(json!({}));
+    let (first, _) = call(&web, &session, 5, "count", &json!({}));
+    assert_eq!(first["structured"], json!({"n": 3}));
+    assert_eq!(call(&web, &session, 5, "count", &json!({})), (first.clone(), true));
+    let web = after(web, &bench);
+    assert_eq!(call(&web, &session, 5, "count", &json!({})), (first, true));
+    assert_eq!(bench.count("SELECT count(*) FROM commands"), 1);
+    web.stop();
+    bench.prove();
 }
 
 #[test]

@@ -49,10 +49,7 @@ impl Gateway {
                 break answer;
             }
         };
-        match tool {
-            CommandTool::Declared(tool) => tool.presented(answer),
-            CommandTool::ExecuteCommand | CommandTool::ExecuteProcess | CommandTool::RunCommand => answer,
-        }
+        tool.presented(answer)
     }
 
     async fn submit_command(

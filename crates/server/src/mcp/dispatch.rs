@@ -25,6 +25,12 @@ use super::wire::{self, Occasion};
 use super::{job, methods, modern};
 use crate::limits::{ANSWERS_AWAITED_MAX, BATCH_MAX, REFUSALS_AWAITED_MAX};
 
+/// A command whose end is told again, and the tool that was called for it, where that is known.
+struct Told {
+    command: RequestId,
+    tool: Option<String>,
+}
+
 /// A message that is being answered, as far as its record needs it.
 pub(super) struct Envelope {
     id: Option<Id>,
@@ -173,7 +179,9 @@ impl Connection {
             }
             Judgement::Recall(command) => {
                 let occasion = Occasion::Duplicate;
-                return self.recall(state, request.id, era, command, Recipient { reply, occasion });
+                let tool = request.params.get("name").and_then(Value::as_str).map(str::to_owned);
+                let told = Told { command, tool };
+                return self.recall(state, request.id, era, told, Recipient { reply, occasion });
             }
             Judgement::Forgotten => again("this request was answered before and its result is no longer kept"),
             Judgement::Conflict => again("this request id was used before for another request; use each id once"),
@@ -319,11 +327,12 @@ impl Connection {
         };
         let reply = Reply::to(outlet);
         let occasion = Occasion::First;
-        self.recall(state, id, era, command, Recipient { reply, occasion });
+        let told = Told { command, tool: None };
+        self.recall(state, id, era, told, Recipient { reply, occasion });
     }
 
     /// Answers a request that was made before with what the record has of it.
-    fn recall(&self, mut state: MutexGuard<'_, State>, id: Id, era: Era, command: RequestId, to: Recipient) {
+    fn recall(&self, mut state: MutexGuard<'_, State>, id: Id, era: Era, told: Told, to: Recipient) {
         let open = Open::count(&self.0, &mut state);
         drop(state);
         let shared = Arc::clone(&self.0);
@@ -332,7 +341,7 @@ impl Connection {
             let recalled = shared
                 .host
                 .service
-                .recall(shared.caller.clone(), command, Duration::MAX)
+                .recall(shared.caller.clone(), told.command, told.tool, Duration::MAX)
                 .await;
             let outcome = recalled.map(job::Said::Answer);
             to.reply.send(shared.render(&id, era, &outcome, to.occasion));

@@ -76,7 +76,7 @@ async fn conduct(talk: Talk, act: Act, id: String) -> Outcome {
     };
     let answer = match act {
         // Looking is not an act: it may be done every other second, and the record need not hear of it.
-        Act::Get | Act::Update => talk.host.service.recall(talk.caller, command, Duration::ZERO),
+        Act::Get | Act::Update => talk.host.service.recall(talk.caller, command, None, Duration::ZERO),
         Act::Cancel => {
             let call = ToolCall {
                 tool: CANCEL_TOOL.to_owned(),

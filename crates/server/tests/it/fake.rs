@@ -163,7 +163,13 @@ impl Service for Shared {
         })
     }
 
-    fn recall(&self, _caller: Caller, command: RequestId, _patience: Duration) -> Pending<Result<Answer, Refusal>> {
+    fn recall(
+        &self,
+        _caller: Caller,
+        command: RequestId,
+        _tool: Option<String>,
+        _patience: Duration,
+    ) -> Pending<Result<Answer, Refusal>> {
         let status = self.0.commands.lock().unwrap().get(command.as_str()).copied();
         let unknown = || match command.as_str().starts_with("never") {
             true => json!({"status": "rejected", "error_code": "NOT_FOUND"}),

@@ -13,6 +13,7 @@ use crate::error::{ErrorCode, Refusal};
 use crate::ids::RequestId;
 use crate::limits;
 use crate::policy::effective::{Network, SandboxMode};
+use crate::service::Answer;
 use crate::tools::declared::DeclaredTool;
 
 /// Which of the tools was called.
@@ -35,6 +36,14 @@ impl CommandTool {
             Self::ExecuteProcess => "execute_process",
             Self::RunCommand => "run_command",
             Self::Declared(tool) => tool.name(),
+        }
+    }
+
+    /// The answer as the tool promises it.
+    pub(crate) fn presented(&self, answer: Answer) -> Answer {
+        match self {
+            Self::Declared(tool) => tool.presented(answer),
+            Self::ExecuteCommand | Self::ExecuteProcess | Self::RunCommand => answer,
         }
     }
 }
