@@ -132,7 +132,9 @@ fn read(route: Route, address: Address, body: &[u8]) -> Result<Callback, String>
     // What is wrong with it goes into the record, so it must not repeat what a service may not tell.
     let said: Said = object(body).map_err(|wrong| match serde_json::from_slice::<IgnoredAny>(body) {
         Ok(_) if body.trim_ascii_start().starts_with(b"{") => {
-            format!("the body has fields that no callback has, or of other types; it may have {FIELDS}")
+            format!(
+                "the body has a field that no callback has, one twice, or one of another type; it may have {FIELDS}"
+            )
         }
         Ok(_) | Err(_) => wrong,
     })?;
@@ -285,7 +287,7 @@ mod tests {
             (r#"{"correlation_id": "c", "decision": "yes"}"#, "is one of"),
             (
                 r#"{"correlation_id": "c", "decision": "deny", "extra": 1}"#,
-                "unknown field",
+                "a field that no callback has",
             ),
             (r#"{"approval_request_id": 7, "decision": "deny"}"#, "the body"),
             (r#"{"correlation_id": "", "decision": "deny"}"#, "`correlation_id` must"),
@@ -296,7 +298,7 @@ mod tests {
             ),
             (
                 r#"{"correlation_id": "c", "decision": "deny", "decision": "approve"}"#,
-                "duplicate",
+                "one twice",
             ),
             (r#"{"correlation_id": "c", "status": "success"}"#, "an executor's words"),
         ] {
