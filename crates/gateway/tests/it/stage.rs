@@ -332,7 +332,7 @@ impl Stage {
     /// How a command stands, for someone who does not wait.
     pub(crate) async fn glance(&self, command: RequestId) -> Value {
         let caller = Caller::anonymous_agent(Transport::Stdio);
-        let looked = Service::recall(&self.gateway(), caller, command, Duration::ZERO).await;
+        let looked = Service::recall(&self.gateway(), caller, command, None, Duration::ZERO).await;
         looked.expect("a tool's answer").structured
     }
 
