@@ -61,6 +61,8 @@ fn a_job_is_started_once_however_often_its_request_comes() {
 #[test]
 fn an_id_that_named_an_act_before_a_restart_still_tells_a_client_that_reuses_ids() {
     let bench = with_agent(Bench::new(), "");
+    // What works until it is told to go need not wait.
+    std::fs::write(bench.work().join("go"), "").unwrap();
     let web = Web::serve(&bench);
     let session = web.session(json!({}));
     let task = |prompt: &str| json!({"agent": "mine", "prompt": prompt});
