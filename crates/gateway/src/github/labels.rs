@@ -359,6 +359,15 @@ mod tests {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
 
+    fn event(login: &str, label: &str, added: bool) -> LabelEvent {
+        LabelEvent {
+            id: 1,
+            login: login.to_owned(),
+            label: label.to_owned(),
+            added,
+        }
+    }
+
     #[test]
     fn a_change_keeps_what_it_does_not_name() {
         let change = LabelChange {
@@ -373,12 +382,6 @@ mod tests {
 
     #[test]
     fn what_others_did_meanwhile_is_put_right_and_what_was_wanted_is_not() {
-        let event = |login: &str, label: &str, added| LabelEvent {
-            id: 1,
-            login: login.to_owned(),
-            label: label.to_owned(),
-            added,
-        };
         let events = [
             event("ana", "urgent", true),
             event("bot", "urgent", false),
@@ -399,12 +402,6 @@ mod tests {
 
     #[test]
     fn what_others_did_after_us_stands() {
-        let event = |login: &str, label: &str, added| LabelEvent {
-            id: 1,
-            login: login.to_owned(),
-            label: label.to_owned(),
-            added,
-        };
         let events = [
             event("ana", "early", true),
             event("bot", "early", false),

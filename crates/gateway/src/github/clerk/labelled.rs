@@ -68,16 +68,7 @@ impl Clerk {
         if trigger.is_some_and(|it| it.is_revise && it.stage == "dev") && pull_request.is_none() {
             return self.nothing_to_revise(delivery, task).await;
         }
-        let pull_request_labels = match pull_request {
-            Some(number) if number != task.issue.number => {
-                let of = IssueRef {
-                    number,
-                    ..task.issue.clone()
-                };
-                self.parts.github.labels(&of).await?
-            }
-            Some(_) | None => Vec::new(),
-        };
+        let pull_request_labels = self.labels_beside(&task.issue, pull_request).await?;
         let setting = Setting {
             target: &task.issue,
             issue: Some(task.issue.number),

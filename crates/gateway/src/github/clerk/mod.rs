@@ -19,7 +19,7 @@ use super::delivery::{Deliveries, Delivery, DeliveryChange, DeliveryState, Task}
 use super::labels::{Errand, LabelDesk};
 use super::message::Messages;
 use super::reception::Reception;
-use super::{GitHub, GitHubError, Permission, Repository, Trouble};
+use super::{GitHub, GitHubError, IssueRef, Permission, Repository, Trouble};
 use crate::approval::board::Board;
 use crate::audit::event::{Actor, ActorType, Draft, EventType};
 use crate::audit::payload::Object;
@@ -280,6 +280,20 @@ impl Clerk {
         };
         if let Err(error) = self.parts.record.commit(change).await {
             tracing::debug!(%error, name, "a lease was not given back; it ends by itself");
+        }
+    }
+
+    /// Labels of the pull request that belongs to an issue, where it is not that one itself.
+    async fn labels_beside(&self, issue: &IssueRef, pull_request: Option<u64>) -> Result<Vec<String>, GitHubError> {
+        match pull_request {
+            Some(number) if number != issue.number => {
+                let of = IssueRef {
+                    number,
+                    ..issue.clone()
+                };
+                self.parts.github.labels(&of).await
+            }
+            Some(_) | None => Ok(Vec::new()),
         }
     }
 

@@ -10,7 +10,7 @@ use crate::audit::Change;
 use crate::audit::event::EventType;
 use crate::github::delivery::{Delivery, DeliveryState, ModeTask};
 use crate::github::vocabulary::DISCUSSION;
-use crate::github::{IssueFacts, IssueRef, Trouble};
+use crate::github::{IssueFacts, Trouble};
 use crate::run::keeping::RunChange;
 use crate::run::lifecycle::{RunStatus, TriggerKind};
 use crate::run::state::Run;
@@ -97,16 +97,7 @@ impl Clerk {
         run: &Run,
         label: &str,
     ) -> Result<Outcome, Undone> {
-        let pull_request_labels = match run.pull_request_number {
-            Some(number) if number != task.issue.number => {
-                let of = IssueRef {
-                    number,
-                    ..task.issue.clone()
-                };
-                self.parts.github.labels(&of).await?
-            }
-            Some(_) | None => Vec::new(),
-        };
+        let pull_request_labels = self.labels_beside(&task.issue, run.pull_request_number).await?;
         let setting = Setting {
             target: &task.issue,
             issue: Some(task.issue.number),
