@@ -188,7 +188,7 @@ pub(crate) struct Exec {
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<String>,
     /// Ends the command after this time.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout_ms: Option<u64>,
     /// The program and its arguments.
     #[arg(last = true, required = true, value_name = "FILE ARGS")]
