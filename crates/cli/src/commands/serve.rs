@@ -54,7 +54,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         let listen = &settings.listen;
         let listener = TcpListener::bind(listen)
             .await
-            .with_context(|| format!("cannot listen on `{listen}`; `--listen` names another address"))?;
+            .map_err(|error| anyhow::anyhow!("cannot listen on `{listen}`: {error}; `--listen` names another address"))?;
         let address = listener.local_addr().context("cannot tell the address")?;
         let approvers = Approvers {
             here: Vec::new(),
