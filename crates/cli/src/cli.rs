@@ -138,7 +138,11 @@ pub(crate) enum Command {
     )]
     Demo(Demo),
     /// Print a completion script for a shell.
-    Completions { shell: clap_complete::Shell },
+    #[command(after_help = "Example, for bash:\n  source <(countersign completions bash)")]
+    Completions {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
 }
 
 impl Command {

@@ -6,8 +6,11 @@ use clap::{Args, Subcommand};
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Policy {
-    /// Check a configuration file and tell every problem.
-    Check { file: PathBuf },
+    /// Check a file and tell every problem.
+    Check {
+        /// A configuration, or a file that declares tools.
+        file: PathBuf,
+    },
     /// Tell what would happen to a call, by which rule, and which other rules took part.
     #[command(
         after_help = "Examples:\n  countersign policy explain --tool execute_command -- 'git log | head -3'\n  countersign policy explain --tool database.lifecycle --label run:ops -- action=delete"
@@ -83,5 +86,8 @@ pub(crate) enum Config {
     /// Print the JSON Schema of the configuration file.
     Schema,
     /// Trust a project's file as it is now; a changed file is untrusted again.
-    Trust { file: PathBuf },
+    Trust {
+        /// The file, read and agreed with.
+        file: PathBuf,
+    },
 }
