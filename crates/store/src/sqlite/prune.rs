@@ -135,7 +135,12 @@ fn delete(connection: &Connection, up_to: u64, before: Timestamp) -> rusqlite::R
         }
     }
     connection.execute("DELETE FROM spans WHERE last_seq <= ?1", [up_to.cast_signed()])?;
-    pruned.commands = connection.execute("DELETE FROM commands WHERE closed_at_ms < ?1", [before.as_millis()])? as u64;
+    // Events are found by the request id of their command, which stands as long as they do.
+    pruned.commands = connection.execute(
+        "DELETE FROM commands WHERE closed_at_ms < ?1
+             AND NOT EXISTS (SELECT 1 FROM flow_events WHERE flow_events.correlation_id = commands.correlation_id)",
+        [before.as_millis()],
+    )? as u64;
     connection.execute(
         "DELETE FROM mcp_sessions WHERE state IN ('closed', 'expired') AND last_activity_at_ms < ?1",
         [before.as_millis()],

@@ -65,6 +65,15 @@ pub(super) fn select(connection: &Connection, filter: &Filter, subject: Subject)
     // One moment for both questions, or rows could be spanned between them.
     let transaction = connection.unchecked_transaction()?;
     let places = spans::places(&transaction, filter.from, filter.to)?;
+    let (sql, values) = question(filter, subject, places);
+    let mut statement = transaction.prepare(&sql)?;
+    let rows = within(filter, statement.query_map(params_from_iter(values), read_row)?)?;
+    drop(statement);
+    transaction.finish()?;
+    Ok(rows)
+}
+
+fn question(filter: &Filter, subject: Subject, places: Places) -> (String, Vec<SqlValue>) {
     let (conditions, values) = conditions(filter, subject, places);
     let direction = match filter.pick {
         Pick::Oldest => "ASC",
@@ -75,11 +84,7 @@ pub(super) fn select(connection: &Connection, filter: &Filter, subject: Subject)
         conditions.join(" AND "),
         filter.limit,
     );
-    let mut statement = transaction.prepare(&sql)?;
-    let rows = within(filter, statement.query_map(params_from_iter(values), read_row)?)?;
-    drop(statement);
-    transaction.finish()?;
-    Ok(rows)
+    (sql, values)
 }
 
 /// The rows of an answer, oldest first, cut off where it would grow too large.
@@ -126,17 +131,19 @@ fn conditions(filter: &Filter, subject: Subject, places: Places) -> (Vec<&'stati
     add("event_type = ?", event_type);
     match subject {
         Subject::Commands => {
+            add(
+                "correlation_id IN (SELECT correlation_id FROM commands WHERE request_id = ?)",
+                text(&filter.request_id),
+            );
             add("payload ->> '$.request_id' = ?", text(&filter.request_id));
             add("payload ->> '$.status' = ?", text(&filter.status));
-            // A literal, so that the index over closing events applies.
             conditions.push("event_type = 'command.completed'");
         }
         Subject::Events => {
             // Not every event of a call repeats its request id; they share its correlation.
             add(
                 "correlation_id IN (
-                     SELECT correlation_id FROM flow_events
-                     WHERE event_type = 'command.completed' AND payload ->> '$.request_id' = ?
+                     SELECT correlation_id FROM commands WHERE request_id = ?
                      UNION SELECT correlation_id FROM open_commands WHERE request_id = ?)",
                 text(&filter.request_id),
             );
@@ -182,4 +189,33 @@ pub(super) fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
         prev_hash: Hash::from_bytes(row.get(10)?),
         hash: Hash::from_bytes(row.get(11)?),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::migrations;
+    use super::*;
+
+    #[test]
+    fn a_request_id_is_found_without_going_through_the_record() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrations::apply(&mut connection).unwrap();
+        let filter = Filter {
+            request_id: Some("r".to_owned()),
+            ..Filter::everything()
+        };
+        for subject in [Subject::Events, Subject::Commands] {
+            let (sql, values) = question(&filter, subject, spans::places(&connection, None, None).unwrap());
+            let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let steps = plan.query_map(params_from_iter(values), |row| row.get::<_, String>(3));
+            let steps = steps.unwrap().collect::<rusqlite::Result<Vec<_>>>().unwrap().join("; ");
+            for index in ["commands_by_request_id", "flow_events_by_correlation_id"] {
+                assert!(steps.contains(index), "{steps}");
+            }
+            assert!(
+                !steps.contains("SCAN flow_events") && !steps.contains("INTEGER PRIMARY KEY"),
+                "{steps}"
+            );
+        }
+    }
 }

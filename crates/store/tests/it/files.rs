@@ -166,21 +166,3 @@ fn a_rare_kind_is_found_by_its_index() {
         .unwrap();
     assert!(plan.concat().contains("flow_events_by_rare_type"), "{plan:?}");
 }
-
-#[test]
-fn a_request_id_is_found_by_its_index() {
-    let bench = Bench::new();
-    drop(bench.open());
-    let plan: Vec<String> = bench
-        .sql()
-        .prepare(
-            "EXPLAIN QUERY PLAN SELECT seq FROM flow_events WHERE seq > 0
-             AND payload ->> '$.request_id' = 'r' AND event_type = 'command.completed' ORDER BY seq",
-        )
-        .unwrap()
-        .query_map([], |row| row.get(3))
-        .unwrap()
-        .collect::<Result<_, _>>()
-        .unwrap();
-    assert!(plan.concat().contains("flow_events_by_request_id"), "{plan:?}");
-}

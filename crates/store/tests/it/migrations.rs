@@ -33,10 +33,25 @@ const WITHOUT_LATER_STEPS: &str = "
     DROP TABLE mcp_sessions;
     DROP TABLE tokens;
     DROP TABLE tokens_version;
-    DROP INDEX commands_of_a_session;
-    ALTER TABLE commands DROP COLUMN session_id;
-    ALTER TABLE commands DROP COLUMN rpc_id;
-    ALTER TABLE commands DROP COLUMN rpc_digest;
+    ALTER TABLE commands RENAME TO later_commands;
+    CREATE TABLE commands (
+        owner TEXT NOT NULL,
+        request_id TEXT NOT NULL,
+        digest TEXT NOT NULL,
+        correlation_id TEXT NOT NULL,
+        opened_at_ms INTEGER NOT NULL,
+        closed_at_ms INTEGER NOT NULL,
+        result TEXT NOT NULL,
+        stdout BLOB NOT NULL,
+        stderr BLOB NOT NULL,
+        PRIMARY KEY (owner, request_id)
+    ) STRICT, WITHOUT ROWID;
+    INSERT INTO commands
+        SELECT owner, request_id, digest, correlation_id, opened_at_ms, closed_at_ms, result, stdout, stderr
+        FROM later_commands;
+    DROP TABLE later_commands;
+    CREATE INDEX flow_events_by_request_id ON flow_events (payload ->> '$.request_id')
+        WHERE event_type = 'command.completed';
     ALTER TABLE open_commands DROP COLUMN session_id;
     ALTER TABLE open_commands DROP COLUMN rpc_id;
     ALTER TABLE open_commands DROP COLUMN rpc_digest;

@@ -20,6 +20,7 @@ const STEPS: &[&str] = &[
     include_str!("0012_asked_acts.sql"),
     include_str!("0013_what_acts_confide.sql"),
     include_str!("0014_ends_wanted.sql"),
+    include_str!("0015_ended_commands_in_order.sql"),
 ];
 
 #[derive(Debug, thiserror::Error)]

@@ -81,6 +81,22 @@ fn an_open_command_keeps_its_opening() {
 }
 
 #[test]
+fn what_an_open_command_keeps_is_still_found_by_its_request_id() {
+    let bench = Bench::new();
+    let store = bench.open();
+    commit(&store, bench.opening("waits", "d1")).unwrap();
+    commit(&store, bench.opening("ended", "d2")).unwrap();
+    commit(&store, bench.closing("ended", "d2", "ok")).unwrap();
+    assert_eq!(store.prune(day(1), &bench.ids).unwrap().up_to, 0);
+    let filter = Filter {
+        request_id: Some("ended".to_owned()),
+        ..Filter::everything()
+    };
+    assert_eq!(store.query_events(&filter).unwrap().len(), 2);
+    assert_eq!(store.query_commands(&filter).unwrap().len(), 1);
+}
+
+#[test]
 fn everything_may_go_and_writing_goes_on() {
     let bench = Bench::new();
     let store = bench.open();
