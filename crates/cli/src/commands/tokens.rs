@@ -152,7 +152,7 @@ fn list(flags: &Flags, form: Form) -> anyhow::Result<()> {
             let shown = tokens.iter().map(|token| view::token(token).to_string());
             page.array(&shown.collect::<Vec<_>>())?;
         }
-        Form::Text => page.table(&tokens.iter().map(cells).collect::<Vec<_>>())?,
+        Form::Text => page.found(&tokens.iter().map(cells).collect::<Vec<_>>())?,
     }
     page.flush()
 }

@@ -13,9 +13,10 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::ballot::{Ballot, Choice, Decider, OwnRequests};
 use super::lifecycle::ApprovalStep;
 use super::question::{self, AnswerError, Given};
-use super::request::{ApprovalChange, ApprovalRequest, Ballot, Choice, Decider, OwnRequests};
+use super::request::{ApprovalChange, ApprovalRequest};
 use super::{ApprovalFilter, Approvals, Approver, Bell};
 use crate::audit::event::{Actor, ApprovalState, Draft};
 use crate::audit::redact::Redactor;

@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::asking::unrecorded;
+use super::Gateway;
+use super::in_force::InForce;
+use super::opening::unrecorded;
 use super::performing::{Leave, Performed, used};
 use super::repeating::given_up;
 use super::waiting::{full, waits};
-use super::{Gateway, InForce};
 use crate::approval::binding::{self, Binding};
 use crate::approval::request::{ApprovalRequest, ApprovalType};
 use crate::approval::{ClearedAct, allow_act, board, clear_act};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::asking::unrecorded;
-use super::{Gateway, not_run};
+use super::Gateway;
+use super::opening::unrecorded;
 use crate::audit::command::{CommandAuditRecord, End};
 use crate::audit::event::ApprovalState;
 use crate::audit::trace::Trace;
@@ -223,6 +223,11 @@ impl Gateway {
         let split = head.len();
         ([head, clean(tail)].concat(), split)
     }
+}
+
+/// Whether no program was started.
+fn not_run(ended: &Ended) -> bool {
+    matches!(ended.how, How::NotStarted(_) | How::NotRecorded(_))
 }
 
 fn outcome(how: &How, live: &Live) -> (Status, Option<i32>, Option<ResultError>) {

@@ -8,7 +8,7 @@
 use serde_json::{Map, Value, json};
 
 use super::Gateway;
-use super::asking::unrecorded;
+use super::opening::unrecorded;
 use crate::audit::event::{Draft, EventType};
 use crate::audit::invocation::{presentable_arguments, presentable_id, refusal_error};
 use crate::audit::payload::{Object, Payload};

@@ -173,7 +173,7 @@ impl Gateway {
         let owner = &admitted.caller().credential;
         let mut question = match self.ports.board.of_command(owner, &stored.request_id).await {
             Ok(question) => question.filter(parks),
-            Err(error) => return self.refused(stored.request_id.clone(), super::asking::unrecorded(&error)),
+            Err(error) => return self.refused(stored.request_id.clone(), super::opening::unrecorded(&error)),
         };
         let wait = status.map_or(Duration::ZERO, |status| status.wait.min(self.settings.answer_within));
         if let Some(open) = question.as_ref().filter(|question| question.is_pending())

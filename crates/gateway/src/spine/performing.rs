@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tokio::sync::OwnedRwLockReadGuard;
 
 use super::Gateway;
-use super::asking::unrecorded;
+use super::opening::unrecorded;
 use crate::approval::ClearedAct;
 use crate::approval::lifecycle::ApprovalStep;
 use crate::approval::request::{ApprovalChange, ApprovalRequest};

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use countersign_gateway::approval::ApprovalFilter;
-use countersign_gateway::approval::request::{ApprovalRequest, Choice};
+use countersign_gateway::approval::ballot::Choice;
+use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::ApprovalId;
 use countersign_gateway::policy::standing::{ProposedRule, StandingRules as _};

@@ -107,14 +107,10 @@ fn list(flags: &Flags, status: Option<&str>, limit: usize, form: Form) -> anyhow
         Form::Json => page.array(&jobs.iter().map(|job| job.to_json().to_string()).collect::<Vec<_>>())?,
         Form::Text => {
             let now = Clock::system().now();
-            page.table(&jobs.iter().map(|job| cells(job, now)).collect::<Vec<_>>())?;
+            page.found(&jobs.iter().map(|job| cells(job, now)).collect::<Vec<_>>())?;
         }
     }
-    page.flush()?;
-    if jobs.is_empty() && form == Form::Text {
-        start::say("there are none");
-    }
-    Ok(())
+    page.flush()
 }
 
 /// Id, state, age, agent, how long it worked, what.

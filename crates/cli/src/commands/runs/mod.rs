@@ -175,13 +175,9 @@ fn list(flags: &Flags, filter: RunFilter, form: Form) -> anyhow::Result<()> {
             let shown: Vec<_> = runs.iter().map(|run| view::whole(run, now).to_string()).collect();
             page.array(&shown)?;
         }
-        Form::Text => page.table(&runs.iter().map(cells).collect::<Vec<_>>())?,
+        Form::Text => page.found(&runs.iter().map(cells).collect::<Vec<_>>())?,
     }
-    page.flush()?;
-    if runs.is_empty() && form == Form::Text {
-        start::say("there are none");
-    }
-    Ok(())
+    page.flush()
 }
 
 fn cancel(flags: &Flags, id: &str, reason: &str, form: Form) -> anyhow::Result<()> {

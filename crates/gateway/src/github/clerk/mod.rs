@@ -15,10 +15,11 @@ mod withdrawn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::delivery::{Deliveries, Delivery, DeliveryChange, DeliveryState, Task};
+use super::delivery::{Deliveries, Delivery, DeliveryChange, DeliveryState};
 use super::labels::{Errand, LabelDesk};
 use super::message::Messages;
 use super::reception::Reception;
+use super::task::Task;
 use super::{GitHub, GitHubError, IssueRef, Permission, Repository, Trouble};
 use crate::approval::board::Board;
 use crate::audit::event::{Actor, ActorType, Draft, EventType};

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::{Gateway, InForce};
+use super::Gateway;
+use super::in_force::InForce;
 use crate::approval::Cleared;
 use crate::audit::command::{CommandAuditRecord, End};
 use crate::audit::invocation::presentable_arguments;
@@ -19,6 +20,31 @@ use crate::session::Admitted;
 use crate::tools::exec::request::{Act, CommandRequest, CommandTool};
 
 impl Gateway {
+    /// What the record will say of the command in the end, as far as it is known before it runs.
+    pub(super) fn audit_record(
+        &self,
+        admitted: &Admitted,
+        request: &CommandRequest,
+        live: &Live,
+        verdict: &Verdict,
+        in_force: &InForce,
+    ) -> CommandAuditRecord {
+        let programs: Vec<String> = verdict.plan().map(Plan::program_names).unwrap_or_default();
+        let cwd = verdict.plan().map(|plan| plan.place.cwd.path.to_string_lossy());
+        let mut record = CommandAuditRecord::of(
+            live.request_id.clone(),
+            request,
+            &programs,
+            cwd.as_deref(),
+            in_force.snapshot_for(admitted.caller()),
+            live.redactor(&self.ports.redactor),
+        );
+        if let Verdict::Deny(denial) = verdict {
+            record.denied_by = Some(denial.rule.clone());
+        }
+        record
+    }
+
     pub(super) fn received(&self, admitted: &Admitted, request: &CommandRequest, live: &Live) -> Payload {
         let redactor = live.redactor(&self.ports.redactor);
         let clean = |text: &Option<String>| text.as_deref().map(|text| redactor.redact_text(text).into_owned());
