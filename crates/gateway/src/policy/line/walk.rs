@@ -18,7 +18,7 @@ use brush_parser::{SourceSpan, ast};
 use super::guard::{self, Limits, LineError};
 use super::position::{Origin, Position, Source};
 use super::word::Context;
-use super::{AssignmentUse, CommandUse, FunctionUse, Unclear};
+use super::{AssignmentUse, CommandUse, EvaluatedName, FunctionUse, Unclear};
 use numbers::Numbers;
 
 /// What was found.
@@ -27,6 +27,7 @@ pub(super) struct Facts {
     pub(super) commands: Vec<CommandUse>,
     pub(super) assignments: Vec<AssignmentUse>,
     pub(super) functions: Vec<FunctionUse>,
+    pub(super) evaluated: Vec<EvaluatedName>,
     pub(super) unclear: Vec<Unclear>,
     numbers: Numbers,
     lookups: usize,
@@ -51,6 +52,7 @@ pub(super) fn walk(text: &str, program: &Program, limits: Limits) -> Result<Fact
     walker.program(program)?;
     let untrusted = facts.numbers.unknown();
     facts.unclear.extend(untrusted);
+    facts.evaluated = std::mem::take(&mut facts.numbers).into_evaluated();
     facts.unclear.sort_by_key(|unclear| unclear.position);
     Ok(facts)
 }

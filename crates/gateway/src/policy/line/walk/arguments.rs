@@ -70,6 +70,7 @@ impl Walker<'_> {
                 max: self.limits.commands_max,
             });
         }
+        self.facts.numbers.given(&name, &args);
         self.facts.commands.push(CommandUse {
             name,
             args,
