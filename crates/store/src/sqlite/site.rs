@@ -55,6 +55,8 @@ enum Beside {
 /// Everything a connection needs, fixed at the start.
 pub(super) struct Site {
     pub(super) database: PathBuf,
+    /// The log and its index.
+    beside_at: [PathBuf; 2],
     beside: Mutex<Beside>,
     pub(super) options: Options,
     pub(super) key: Key,
@@ -109,6 +111,11 @@ impl Site {
             growth: Arc::default(),
             written: watch::Sender::new(0),
             health: Health::default(),
+            beside_at: ["-wal", "-shm"].map(|end| {
+                let mut path = database.clone().into_os_string();
+                path.push(end);
+                path.into()
+            }),
             beside: Mutex::default(),
             database,
             options,
@@ -177,7 +184,8 @@ impl Site {
     /// Whether the log of this database was taken away from under this process, once and for all.
     pub(super) fn has_lost_log(&self, database: Identity) -> bool {
         let [log, index] = self
-            .beside()
+            .beside_at
+            .each_ref()
             .map(|path| fs::metadata(path).ok().map(|file| Identity::of(&file)));
         let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
         // What was not there yet may come; what was there stays.
@@ -208,16 +216,8 @@ impl Site {
 
     /// Whether nobody has begun another log in the place of one that was taken away.
     pub(super) fn has_no_other_log(&self) -> bool {
-        let [log, _] = self.beside();
+        let [log, _] = &self.beside_at;
         fs::metadata(log).map_or(true, |file| file.len() == 0)
-    }
-
-    fn beside(&self) -> [PathBuf; 2] {
-        ["-wal", "-shm"].map(|end| {
-            let mut path = self.database.clone().into_os_string();
-            path.push(end);
-            path.into()
-        })
     }
 }
 

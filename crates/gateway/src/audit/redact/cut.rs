@@ -18,7 +18,7 @@ static REST_OF_KEY: LazyLock<Regex> =
 impl Redactor {
     /// What stands before a cut, without its last word.
     pub fn redact_head<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let from = text.floor_char_boundary(text.len().saturating_sub(WORD_BYTES_MAX));
+        let from = boundary(text, text.len().saturating_sub(WORD_BYTES_MAX));
         let blank = text[from..].char_indices().rfind(|(_, c)| c.is_whitespace());
         let end = blank.map_or(from, |(at, c)| from + at + c.len_utf8());
         if end == text.len() {
@@ -31,11 +31,19 @@ impl Redactor {
     pub fn redact_tail<'t>(&self, text: &'t str) -> Cow<'t, str> {
         let key = REST_OF_KEY.captures(text).filter(|found| &found[1] == "END");
         let key_end = key.map_or(0, |found| found[0].len());
-        let until = text.ceil_char_boundary(text.len().min(WORD_BYTES_MAX));
+        let until = boundary(text, text.len().min(WORD_BYTES_MAX));
         let word_end = text[..until].find(char::is_whitespace).unwrap_or(until);
         match word_end.max(key_end) {
             0 => self.redact_text(text),
             end => Cow::Owned(REPLACEMENT.to_owned() + &self.redact_text(&text[end..])),
         }
     }
+}
+
+/// The start of the character that this byte belongs to.
+fn boundary(text: &str, mut at: usize) -> usize {
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
 }
