@@ -494,6 +494,8 @@ fn arithmetic_is_not_led_to_a_text_that_runs_commands() {
         "PWD=1; cd 'a[$(id)]'; ((1/$PWD))",
         "OLDPWD=1; ls $((1/$OLDPWD))",
         "f='a[$(id)]'; FUNCNAME=1; f() { ((FUNCNAME)); }; f",
+        "linux='a[$(id)]'; if false; then OSTYPE=1; fi; ((OSTYPE))",
+        "xterm='a[$(id)]'; if false; then TERM=1; fi; ls $((TERM))",
         "x=1; read x <<< 'a[$(id)]'; ((x))",
         "x=1; read -r y x <<< 'a[$(id)]'; ((x))",
         "x=(1); read -rax <<< 'a[$(id)]'; ((x))",
