@@ -57,7 +57,7 @@ const SEEDS: [&str; 40] = [
 
 /// Steps that set variables, and steps whose arithmetic evaluates them. The environment holds one more text.
 #[rustfmt::skip]
-const STEPS: [&str; 58] = [
+const STEPS: [&str; 70] = [
     "x=1", "x=5", "a=1", "a5='b[$(id)]'", "a0='b[$(id)]'", "_=1", "REPLY=1", "PWD=1", "g=1",
     "FUNCNAME=1", "f='b[$(id)]'", "a=(1 2)", "x+=1", "x+='b[$(id)]'", "export x='b[$(id)]'",
     "export x=1", "read x <<< 'b[$(id)]'", "read <<< 'b[$(id)]'", "read -ra a <<< 'b[$(id)]'",
@@ -68,6 +68,9 @@ const STEPS: [&str; 58] = [
     "f", "((x))", "((_))", "((REPLY))", "((PWD))", "((1/$PWD))", "((g))", "((a))", "((a$x))", "((a$#))",
     "((a${x}))", "((x=a))", "((x=$1))", "ls $((a$((0))))", "ls $((x))", "ls ${a[x]}", "ls ${x:x}",
     "ls ${x:=b}", "[[ x -eq 1 ]]", "[[ a$x -eq 1 ]]", "a[x]=1", "while ((x < 1)); do x=1; done",
+    "declare -a a", "declare a='($(id))'", "declare x=\"$f\"", "f='($(id))'", "declare a=\"$f\"", "declare a+='($(id))'",
+    "f() { local a=(1); local a='($(id))'; }", "f() { local a=\"$f\"; }",
+    "linux='b[$(id)]'", "false && OSTYPE=1", "((OSTYPE))", "OSTYPE=1",
 ];
 
 /// A text that runs a program when arithmetic evaluates it.

@@ -494,6 +494,8 @@ fn arithmetic_is_not_led_to_a_text_that_runs_commands() {
         "PWD=1; cd 'a[$(id)]'; ((1/$PWD))",
         "OLDPWD=1; ls $((1/$OLDPWD))",
         "f='a[$(id)]'; FUNCNAME=1; f() { ((FUNCNAME)); }; f",
+        "linux='a[$(id)]'; if false; then OSTYPE=1; fi; ((OSTYPE))",
+        "xterm='a[$(id)]'; if false; then TERM=1; fi; ls $((TERM))",
         "x=1; read x <<< 'a[$(id)]'; ((x))",
         "x=1; read -r y x <<< 'a[$(id)]'; ((x))",
         "x=(1); read -rax <<< 'a[$(id)]'; ((x))",
@@ -522,6 +524,41 @@ fn arithmetic_is_not_led_to_a_text_that_runs_commands() {
     ] {
         accepted(list, line);
     }
+}
+
+#[test]
+fn no_value_is_read_again_as_a_list() {
+    let list = "ls,declare,readonly,mapfile";
+    for line in [
+        "f() { local a=(1); local a='($(id))'; }; f",
+        "f() { local a=(1); local a+='($(id))'; }; f",
+        "f() { local a=(1); local 'a=($(id))'; }; f",
+        "f() { local a=(1); x='($(id))'; local a=\"$x\"; }; f",
+        "f() { local a=(1); command local a='($(id))'; }; f",
+        "f() { local a; a[0]=1; local a=\"\"'($(id))'; }; f",
+        "f() { local a; read -ra a <<< x; local a='($(id))'; }; f",
+        "f() { local a; read -raa <<< x; local a='($(id))'; }; f",
+        "f() { local a; mapfile a < x; local a='($(id))'; }; f",
+        "f() { local a; ls ${a[0]:=x}; local a='($(id))'; }; f",
+        "declare -a a='($(id))'",
+        "declare -A a='([$(id)]=1)'",
+        "declare -x -a a='($(id))'",
+        "a=(1); declare a='($(id))'",
+        "readonly -a a='($(id))'",
+    ] {
+        refused(list, line, "a value that bash reads again as a list");
+    }
+    for line in [
+        "f() { local a='(none)' b=\"$1\" c=$(ls); ls \"$a\"; }; f",
+        "f() { local a=(1 2); local b=\"$1\"; ls \"${a[0]}\"; }; f",
+        "a=(1 2); a='(x)'; ls \"${a[0]}\"",
+        "export a='(x)'; ls",
+    ] {
+        accepted(list, line);
+    }
+    refused("ls,jobs", "jobs -x id", "`jobs`");
+    refused("ls,jobs", "jobs -lx id", "`jobs`");
+    accepted("ls,jobs", "jobs -lr %1");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod documents;
+mod lists;
 mod numbers;
 mod words;
 
@@ -19,6 +20,7 @@ use super::guard::{self, Limits, LineError};
 use super::position::{Origin, Position, Source};
 use super::word::Context;
 use super::{AssignmentUse, CommandUse, EvaluatedName, FunctionUse, Unclear};
+use lists::Lists;
 use numbers::Numbers;
 
 /// What was found.
@@ -30,6 +32,7 @@ pub(super) struct Facts {
     pub(super) evaluated: Vec<EvaluatedName>,
     pub(super) unclear: Vec<Unclear>,
     numbers: Numbers,
+    lists: Lists,
     lookups: usize,
     documents: usize,
 }
@@ -52,6 +55,8 @@ pub(super) fn walk(text: &str, program: &Program, limits: Limits) -> Result<Fact
     walker.program(program)?;
     let untrusted = facts.numbers.unknown();
     facts.unclear.extend(untrusted);
+    let read_again = facts.lists.read_again(text);
+    facts.unclear.extend(read_again);
     facts.evaluated = std::mem::take(&mut facts.numbers).into_evaluated();
     facts.unclear.sort_by_key(|unclear| unclear.position);
     Ok(facts)

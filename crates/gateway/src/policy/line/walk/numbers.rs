@@ -13,9 +13,12 @@ use crate::policy::line::position::Position;
 use crate::policy::line::word::{self, Context, Expansion, Part};
 use crate::policy::line::{Arg, EvaluatedName, Unclear};
 
-/// Names that bash gives a text of its own, whatever a line assigned to them before.
-const SET_BY_BASH: [&str; 9] = [
-    "_", "REPLY", "PWD", "OLDPWD", "FUNCNAME", "DIRSTACK", "OPTARG", "MAPFILE", "COPROC",
+/// Names that hold a text of bash's own, or of the surroundings, whatever a line assigns to them: bash sets some anew,
+/// and an assignment may stand in a branch that is not taken.
+#[rustfmt::skip]
+const SET_BY_BASH: [&str; 17] = [
+    "_", "REPLY", "PWD", "OLDPWD", "FUNCNAME", "DIRSTACK", "OPTARG", "MAPFILE", "COPROC", "HOSTNAME", "HOSTTYPE",
+    "MACHTYPE", "OSTYPE", "TERM", "SHELL", "HOME", "TMPDIR",
 ];
 
 /// Builtins that set the variables they are given, and the one that may run them.
