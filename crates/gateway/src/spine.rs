@@ -10,6 +10,7 @@
 
 mod acting;
 mod adopting;
+mod asking;
 mod assigning;
 mod closing;
 mod consulting;

@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use super::question::{Answered, Given};
 use crate::audit::event::{Actor, ActorType};
 use crate::clock::Timestamp;
+use crate::error::{ErrorCode, Refusal};
 use crate::ids::CredentialId;
+use crate::session::{Caller, Role};
 
 /// S1's decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +53,22 @@ pub enum OwnRequests {
 }
 
 impl Decider {
+    /// A caller who may decide: an operator or an approver, never an agent or a viewer.
+    pub fn of(caller: &Caller) -> Result<Self, Refusal> {
+        match caller.role {
+            Role::Operator | Role::Approver => Ok(Self {
+                credential: caller.credential.clone(),
+                actor: caller.actor.clone(),
+                own_requests: OwnRequests::Refused,
+                is_delegate: caller.role == Role::Approver,
+            }),
+            Role::Agent | Role::Viewer => Err(Refusal::new(
+                ErrorCode::Forbidden,
+                format!("a token of role `{}` does not decide", caller.role.as_str()),
+            )),
+        }
+    }
+
     /// The person at a terminal who may open the state directory.
     pub fn person(user: &str, own_requests: OwnRequests) -> Self {
         Self {

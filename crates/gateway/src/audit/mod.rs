@@ -133,6 +133,51 @@ pub struct Change {
     pub only_if_open: bool,
 }
 
+impl Change {
+    /// Whether it is written only where something besides its own command stands as it expects: all of it, or
+    /// nothing. Every part is named here, so that a new one is thought of.
+    pub fn is_conditional(&self) -> bool {
+        let Self {
+            session,
+            approvals,
+            jobs,
+            notes,
+            runs,
+            delegations,
+            leases,
+            deliveries,
+            databases,
+            syncs,
+            act,
+            // What is written whatever else stands where.
+            events: _,
+            open: _,
+            close: _,
+            end_wanted: _,
+            touched: _,
+            beats: _,
+            gone: _,
+            filed: _,
+            reviews: _,
+            heads: _,
+            links: _,
+            messages: _,
+            only_if_open: _,
+        } = self;
+        session.is_some()
+            || act.is_some()
+            || !approvals.is_empty()
+            || !jobs.is_empty()
+            || !notes.is_empty()
+            || !runs.is_empty()
+            || !delegations.is_empty()
+            || !leases.is_empty()
+            || !deliveries.is_empty()
+            || !databases.is_empty()
+            || !syncs.is_empty()
+    }
+}
+
 /// A session's row after a step.
 #[derive(Clone, PartialEq, Debug)]
 pub struct SessionChange {

@@ -165,18 +165,11 @@ impl LabelDesk {
             let before = github.labels(of).await?;
             first.get_or_insert_with(|| before.clone());
             let target = wanted.applied_to(&before);
-            let is_different = !same(&target, &before);
-            if is_different {
-                self.still_has_turn(of, holder).await?;
-            }
-            let after = if !is_different {
+            let after = if same(&target, &before) {
                 before.clone()
-            } else if wanted.remove.is_empty() {
-                github.add_labels(of, wanted.add.clone()).await?
             } else {
-                github.replace_labels(of, target).await?;
-                // What GitHub answers is what it did, not what stands there now.
-                github.labels(of).await?
+                self.still_has_turn(of, holder).await?;
+                self.send(of, &wanted, target).await?
             };
             let Meanwhile { lost, overtaken } = self.meanwhile(of, own.as_deref(), seen, &before, &wanted).await;
             wanted = wanted.without(&overtaken);
@@ -196,6 +189,17 @@ impl LabelDesk {
                 "others change the labels of {of} at the same time, again and again; look at them and try again"
             ),
         })
+    }
+
+    /// Brings the labels to what they are to be; what stands there then.
+    async fn send(&self, of: &IssueRef, wanted: &LabelChange, target: Vec<String>) -> Result<Vec<String>, GitHubError> {
+        let github = &self.parts.github;
+        if wanted.remove.is_empty() {
+            return github.add_labels(of, wanted.add.clone()).await;
+        }
+        github.replace_labels(of, target).await?;
+        // What GitHub answers is what it did, not what stands there now.
+        github.labels(of).await
     }
 
     /// Asked right before anything is sent: this machine may have slept since it looked, and another have had its turn.
