@@ -130,9 +130,16 @@ impl Desk {
             reception.refused(id, message).await?;
             Err(Failure::of(status, Refusal::new(code, message)))
         };
-        let Ok(body) = body else {
-            let message = "the delivery is longer than `limits.body_bytes`";
-            return refused(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::LimitExceeded, message).await;
+        let body = match body {
+            Ok(body) => body,
+            Err(unread) if unread.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+                let message = "the delivery is longer than `limits.body_bytes`";
+                return refused(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::LimitExceeded, message).await;
+            }
+            Err(_) => {
+                let message = "the delivery did not come whole, or not in time";
+                return refused(StatusCode::REQUEST_TIMEOUT, ErrorCode::InvalidRequest, message).await;
+            }
         };
         let signature = one(headers, SIGNATURE).unwrap_or_default();
         if !self.webhooks.secret.signed(&body, signature) {
