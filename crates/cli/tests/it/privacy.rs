@@ -207,6 +207,10 @@ fn a_call_cannot_set_what_changes_which_programs_run() {
         "GIT_SSH_COMMAND",
         "PERL5OPT",
         "IFS",
+        "LANGUAGE",
+        "TEXTDOMAINDIR",
+        "RSYNC_CONNECT_PROG",
+        "VIMINIT",
     ] {
         let outcome = server.call(
             "execute_process",
