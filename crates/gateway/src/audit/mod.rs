@@ -25,6 +25,7 @@ use std::pin::Pin;
 use crate::approval::request::ApprovalChange;
 use crate::clock::Timestamp;
 use crate::delegation::DelegationChange;
+use crate::error::{ErrorCode, Refusal};
 use crate::github::delivery::DeliveryChange;
 use crate::github::message::KeptMessage;
 use crate::ids::{CredentialId, EventId, RequestId, SessionId};
@@ -299,6 +300,13 @@ pub enum RecordError {
     /// The record cannot be written or read now.
     #[error("the record is unavailable: {0}")]
     Unavailable(String),
+}
+
+impl RecordError {
+    /// What a caller hears of it, with what that means for them.
+    pub fn refusal(&self, meaning: &str) -> Refusal {
+        Refusal::new(ErrorCode::AuditUnavailable, format!("{self}; {meaning}"))
+    }
 }
 
 /// Proof that a call's opening is durably in the record.

@@ -110,10 +110,9 @@ impl LabelDesk {
             }],
             ..Change::default()
         });
-        written.await.map_err(|error| {
-            let message = format!("{error}; the labels of {of} may have changed all the same");
-            Refusal::new(ErrorCode::AuditUnavailable, message)
-        })?;
+        written
+            .await
+            .map_err(|error| error.refusal(&format!("the labels of {of} may have changed all the same")))?;
         Ok(outcome?)
     }
 
@@ -147,10 +146,7 @@ impl LabelDesk {
                     let message = format!("somebody else changes the labels of {of} at this moment; try again");
                     return Err(Refusal::new(ErrorCode::QueueFull, message));
                 }
-                Err(error) => {
-                    let message = format!("{error}; nothing was done, try again later");
-                    return Err(Refusal::new(ErrorCode::AuditUnavailable, message));
-                }
+                Err(error) => return Err(error.refusal("nothing was done, try again later")),
             }
         }
     }

@@ -292,8 +292,5 @@ impl JobDesk {
 }
 
 fn unrecorded(error: RecordError) -> Refusal {
-    Refusal::new(
-        ErrorCode::AuditUnavailable,
-        format!("{error}; nothing was done, try again later"),
-    )
+    error.refusal("nothing was done, try again later")
 }

@@ -176,10 +176,7 @@ pub(super) fn unrecorded(error: &RecordError) -> Refusal {
         | RecordError::LeaseTaken(_)
         | RecordError::DeliveryKnown(_)
         | RecordError::SessionNameTaken
-        | RecordError::Unavailable(_) => Refusal::new(
-            ErrorCode::AuditUnavailable,
-            format!("{error}; nothing was run, try again later"),
-        ),
+        | RecordError::Unavailable(_) => error.refusal("nothing was run, try again later"),
     }
 }
 
