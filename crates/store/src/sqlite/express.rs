@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
+use super::applying::apply;
 use super::ledger::{Ledger, Turn};
 use super::site::{Identity, Site};
 use super::trouble;
-use super::writer::{Job, Outcome, apply};
+use super::writer::{Job, Outcome};
 use crate::witness::Witness;
 
 pub(super) struct Express {

@@ -5,6 +5,7 @@
 //! threads. Only [`site`] opens the file.
 
 pub(crate) mod acts;
+mod applying;
 mod approvals;
 pub(crate) mod backup;
 mod cells;
