@@ -149,5 +149,7 @@ pub const TEXT_CHARS_SHOWN: usize = 20_000;
 /// Pages of the console that are kept up to date at once.
 pub const LIVE_PAGES_MAX: usize = 128;
 
+/// Bytes of what a form of the console sends: a word to an agent may be long.
+pub const FORM_BYTES_MAX: usize = 1 << 20;
 /// Bytes of a callback.
 pub const CALLBACK_BYTES_MAX: usize = 256 << 10;

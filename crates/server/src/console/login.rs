@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use askama::Template;
+use axum::Extension;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::{Extension, Form};
 use countersign_gateway::audit::RecordError;
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::session::login::Entered;
@@ -14,6 +14,7 @@ use countersign_gateway::session::{Caller, Role, Transport};
 use serde::Deserialize;
 
 use super::access::{Reader, local};
+use super::sent::Sent;
 use super::{Console, page};
 use crate::limits::{LOGIN_PAUSE, TOKEN_CHARS_MAX};
 use crate::office::{self, Visitor};
@@ -49,7 +50,7 @@ pub(super) async fn enter(
     State(console): State<Arc<Console>>,
     method: Method,
     headers: HeaderMap,
-    Form(key): Form<Key>,
+    Sent(key): Sent<Key>,
 ) -> Response {
     let next = local(key.next.as_deref());
     let entered = match office::forged(&method, &headers) {
