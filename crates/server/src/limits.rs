@@ -76,6 +76,9 @@ pub const SESSION_TTL_DEFAULT: Duration = Duration::from_secs(86_400);
 pub const SESSION_ID_CHARS_MAX: usize = 128;
 /// HTTP connections at once; one more is told to come back.
 pub const CONNECTIONS_MAX: usize = 4_096;
+/// The part of them that may be streams which only their client ends. The others are for those who ask and go: people who
+/// decide, and calls.
+pub const LASTING_STREAMS_OF_FOUR: usize = 3;
 /// How long a connection may take to send the head of a request, and how long it may lie idle.
 pub const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of a request's head.

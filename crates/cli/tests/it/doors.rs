@@ -3,12 +3,15 @@
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::process::Command;
 
 use countersign_doubles::github::{GitHub, TOKEN};
+use serde_json::json;
 
 use crate::bench::Bench;
 use crate::client::PATIENCE;
-use crate::outside::Serving;
+use crate::outside::{Serving, send};
+use crate::web::Web;
 
 const WEBHOOKS: &str = "/api/v1/webhooks/github";
 const CALLBACK: &str = "/api/v1/mcp/approver/callback";
@@ -60,4 +63,45 @@ fn nobody_who_sends_half_a_body_is_waited_for_for_ever_at_any_door() {
     });
     let told = |kind: &str| bench.count(&format!("SELECT count(*) FROM flow_events WHERE event_type = '{kind}'"));
     assert_eq!((told("webhook.refused"), told("callback.received")), (1, 1));
+}
+
+/// A server that may have so many files open and no more.
+fn with_files(bench: &Bench, most: usize) -> Web {
+    let bare = bench.command();
+    let mut command = Command::new("prlimit");
+    command.arg(format!("--nofile={most}:{most}")).arg("--");
+    command.arg(bare.get_program()).args(bare.get_args());
+    command.env_clear().current_dir(bench.work());
+    command.envs(bare.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    Web::of(command.args(["serve", "--listen", "127.0.0.1:0"]))
+}
+
+#[test]
+fn an_agent_that_opens_every_stream_takes_neither_the_record_nor_commands_nor_the_console_away() {
+    let bench = Bench::configured("ls", "");
+    let web = with_files(&bench, 256);
+    let mut streams = Vec::new();
+    for _ in 0..120 {
+        let mut stream = TcpStream::connect(&web.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let ask = format!(
+            "GET /sse HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
+            web.address
+        );
+        stream.write_all(ask.as_bytes()).unwrap();
+        let mut status = [0; 12];
+        stream.read_exact(&mut status).unwrap();
+        match &status {
+            b"HTTP/1.1 200" => streams.push(stream),
+            b"HTTP/1.1 503" => {}
+            other => panic!("{}", String::from_utf8_lossy(other)),
+        }
+    }
+    assert_eq!(streams.len(), 96, "three quarters of half of what may be open");
+    let (status, ran) = web.rest("/api/v1/commands", "", &json!({"command": "ls"}));
+    assert_eq!((status, &ran["status"]), (200, &json!("ok")), "{ran}");
+    let (status, page) = send(&web.address, "GET", "/login", "", "");
+    assert_eq!(status, 200, "{page}");
+    drop(streams);
+    web.stop();
 }
