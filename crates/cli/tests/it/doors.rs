@@ -105,3 +105,22 @@ fn an_agent_that_opens_every_stream_takes_neither_the_record_nor_commands_nor_th
     drop(streams);
     web.stop();
 }
+
+#[test]
+fn a_body_that_can_be_read_in_two_ways_is_not_read() {
+    let bench = Bench::configured("ls, pwd", "");
+    let web = Web::serve(&bench);
+    for twice in [
+        r#"{"command": "ls", "command": "pwd"}"#,
+        r#"{"command": "ls", "env": {"A": "1", "A": "2"}}"#,
+        r#"{"tool": "execute_command", "command": "ls", "tool": "execute_process"}"#,
+    ] {
+        let (status, answer) = send(&web.address, "POST", "/api/v1/commands", "", twice);
+        assert_eq!(status, 400, "{twice}: {answer}");
+        assert!(answer.contains("the same name twice"), "{twice}: {answer}");
+    }
+    assert_eq!(
+        bench.count("SELECT count(*) FROM flow_events WHERE event_type LIKE 'command.%'"),
+        0
+    );
+}
