@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, HeaderName, Method, header};
 use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::reading::Records;
 use countersign_gateway::delegation::desk::DelegationDesk;
@@ -86,10 +86,24 @@ pub(crate) fn forged(method: &Method, headers: &HeaderMap) -> bool {
     if *method == Method::GET || *method == Method::HEAD {
         return false;
     }
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
+    let host = only(headers, &header::HOST);
+    let origin = only(headers, &header::ORIGIN);
     let from = origin.and_then(|origin| origin.split_once("://")).map(|(_, site)| site);
     host.is_none() || from != host
+}
+
+/// A header that is there once.
+fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().and_then(|value| value.to_str().ok());
+    value.filter(|_| values.next().is_none())
+}
+
+/// Whether a page of this machine, though none of ours, sends something that changes something and says by no token
+/// who it is. A browser lets pages send bytes of no kind wherever they like; an agent is no page.
+pub(crate) fn of_another_page(method: &Method, headers: &HeaderMap) -> bool {
+    let is_of_page = headers.contains_key(header::ORIGIN) && !headers.contains_key(header::AUTHORIZATION);
+    is_of_page && forged(method, headers)
 }
 
 #[cfg(test)]
@@ -100,7 +114,11 @@ mod tests {
         let pair = |(name, value): &(&'static str, &'static str)| {
             (header::HeaderName::from_static(name), value.parse().unwrap())
         };
-        pairs.iter().map(pair).collect()
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs.iter().map(pair) {
+            headers.append(name, value);
+        }
+        headers
     }
 
     #[test]
@@ -132,6 +150,15 @@ mod tests {
                 true,
             ),
             (Method::DELETE, &[("origin", "http://localhost:7420")][..], true),
+            (
+                Method::POST,
+                &[
+                    ("host", "localhost:7420"),
+                    ("origin", "http://localhost:7420"),
+                    ("origin", "http://localhost:3000"),
+                ][..],
+                true,
+            ),
         ] {
             assert_eq!(forged(&method, &headers(sent)), expected, "{method} {sent:?}");
         }

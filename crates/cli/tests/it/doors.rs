@@ -124,3 +124,33 @@ fn a_body_that_can_be_read_in_two_ways_is_not_read() {
         0
     );
 }
+
+#[test]
+fn a_page_of_another_port_runs_nothing_in_an_agents_name() {
+    let bench = Bench::configured("ls", "");
+    let web = Web::serve(&bench);
+    let bytes = |origin: &str| {
+        let mut connection = TcpStream::connect(&web.address).unwrap();
+        connection.set_read_timeout(Some(PATIENCE)).unwrap();
+        // As browsers send bytes of no kind, without asking whether they may.
+        let (host, body) = (&web.address, r#"{"command": "ls"}"#);
+        let head = format!("POST /api/v1/commands HTTP/1.1\r\nHost: {host}\r\n{origin}Connection: close\r\n");
+        let whole = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+        connection.write_all(whole.as_bytes()).unwrap();
+        let mut answer = String::new();
+        connection.read_to_string(&mut answer).unwrap();
+        answer
+    };
+    for origin in ["Origin: http://127.0.0.1:3000\r\n", "Origin: http://localhost\r\n"] {
+        let answer = bytes(origin);
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{origin}: {answer}");
+        let (status, _) = send(&web.address, "POST", "/api/v1/commands/r-1/cancel", origin, "");
+        assert_eq!(status, 403, "{origin}");
+    }
+    assert_eq!(
+        bench.count("SELECT count(*) FROM flow_events WHERE event_type LIKE 'command.%'"),
+        0
+    );
+    // A program has no origin.
+    assert!(bytes("").starts_with("HTTP/1.1 200 "));
+}

@@ -301,6 +301,7 @@ impl Server {
         let visitor = match (office::login(headers), &options.office) {
             (Some(secret), Some(office)) => browser(office, request, secret).await,
             _ if transport == Transport::Console => return None,
+            _ if office::of_another_page(request.method(), headers) => Visitor::Unknown(elsewhere()),
             _ => match self.caller(headers, peer, transport).await {
                 Ok(caller) => Visitor::Known(caller),
                 Err(refusal) => {
@@ -329,8 +330,7 @@ impl Server {
 /// Whose browser this is, if the request is from a page of ours.
 async fn browser<B>(office: &Office, request: &Request<B>, secret: &str) -> Visitor {
     if office::forged(request.method(), request.headers()) {
-        let message = "requests that change something must come from a page of this very server";
-        return Visitor::Unknown(Refusal::new(ErrorCode::Forbidden, message));
+        return Visitor::Unknown(elsewhere());
     }
     match office.logins.who(secret).await {
         Ok(Some(caller)) => Visitor::Known(caller),
@@ -340,6 +340,11 @@ async fn browser<B>(office: &Office, request: &Request<B>, secret: &str) -> Visi
         )),
         Err(error) => Visitor::Unknown(Refusal::new(ErrorCode::AuditUnavailable, error.to_string())),
     }
+}
+
+fn elsewhere() -> Refusal {
+    let message = "requests that change something must come from a page of this very server";
+    Refusal::new(ErrorCode::Forbidden, message)
 }
 
 /// What the pages know.
