@@ -86,6 +86,8 @@ pub const HEAD_BYTES_MAX: usize = 64 << 10;
 /// How long the next piece of a body may take, and the whole of it.
 pub const BODY_PIECE_PATIENCE: Duration = Duration::from_secs(10);
 pub const BODY_PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes of bodies whose end has not come yet, of all clients together.
+pub const UNFINISHED_BYTES_MAX: usize = 256 << 20;
 /// How long a client may take no bytes of a response before it is cut off.
 pub const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes read beyond a request that is being answered, to see whether its client has gone.
@@ -154,5 +156,7 @@ pub const LIVE_PAGES_MAX: usize = 128;
 
 /// Bytes of what a form of the console sends: a word to an agent may be long.
 pub const FORM_BYTES_MAX: usize = 1 << 20;
+/// The same of the login, which anybody may send.
+pub const LOGIN_BYTES_MAX: usize = 16 << 10;
 /// Bytes of a callback.
 pub const CALLBACK_BYTES_MAX: usize = 256 << 10;

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::access::{Reader, local};
 use super::sent::Sent;
 use super::{Console, page};
-use crate::limits::{LOGIN_PAUSE, TOKEN_CHARS_MAX};
+use crate::limits::{LOGIN_BYTES_MAX, LOGIN_PAUSE, TOKEN_CHARS_MAX};
 use crate::office::{self, Visitor};
 
 #[derive(Template)]
@@ -50,7 +50,7 @@ pub(super) async fn enter(
     State(console): State<Arc<Console>>,
     method: Method,
     headers: HeaderMap,
-    Sent(key): Sent<Key>,
+    Sent(key): Sent<Key, LOGIN_BYTES_MAX>,
 ) -> Response {
     let next = local(key.next.as_deref());
     let entered = match office::forged(&method, &headers) {

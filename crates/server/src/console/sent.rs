@@ -12,15 +12,15 @@ use super::page;
 use crate::http::body;
 use crate::limits::FORM_BYTES_MAX;
 
-/// The fields of a form. Nobody has to be logged in to send one, so nobody is waited for for ever.
-pub(super) struct Sent<T>(pub(super) T);
+/// The fields of a form of at most so many bytes.
+pub(super) struct Sent<T, const BYTES_MAX: usize = FORM_BYTES_MAX>(pub(super) T);
 
-impl<S: Send + Sync, T: DeserializeOwned> FromRequest<S> for Sent<T> {
+impl<S: Send + Sync, T: DeserializeOwned, const BYTES_MAX: usize> FromRequest<S> for Sent<T, BYTES_MAX> {
     type Rejection = Response;
 
     async fn from_request(request: Request, state: &S) -> Result<Self, Response> {
         let (parts, body) = request.into_parts();
-        let read = body::read(&parts.headers, body, FORM_BYTES_MAX).await;
+        let read = body::read(&parts.headers, body, BYTES_MAX).await;
         let bytes = read.map_err(|(status, refusal)| page::trouble(status, &refusal.message))?;
         let whole = Request::from_parts(parts, Body::from(bytes));
         let form = Form::from_request(whole, state).await;
