@@ -45,10 +45,11 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             let text = error.render().to_string();
-            start::say(&format!(
-                "countersign: {}",
-                text.trim_start_matches("error: ").trim_end()
-            ));
+            match text.trim_end().strip_prefix("error: ") {
+                Some(problem) => start::say(&format!("countersign: {problem}")),
+                // Nothing was typed, so this is the help.
+                None => start::say(text.trim_end()),
+            }
             return ExitCode::from(NOT_UNDERSTOOD);
         }
         // `--help` and `--version` come back as errors too.

@@ -135,6 +135,13 @@ impl Started {
         opened.context("cannot open the record")?.map(Arc::new)
     }
 
+    /// The record as it stands, for a command that looks at it or changes one thing: what others left open is left
+    /// to those that serve.
+    pub(crate) fn store(&self, durability: Durability) -> anyhow::Result<Store> {
+        let options = wiring::options(&self.settings, durability);
+        Store::open(&self.settings.state_dir, options).context("cannot open the record")
+    }
+
     /// Does what a record needs from time to time, for as long as this process serves: closes what
     /// crashed processes left open, and removes what is older than it must be kept, homes of commands too.
     pub(crate) fn keep_house(&self, record: &Arc<Store>, homes: PathBuf) {
@@ -317,8 +324,7 @@ async fn sweep_behind_others(record: Arc<Store>) {
     }
 }
 
-/// Tells the operator on standard error what was left out of the configuration, and which listed
-/// programs run any text.
+/// Tells the operator on standard error what was left out of the configuration.
 pub(crate) fn warn(started: &Started) {
     for warning in &started.settings.warnings {
         say(&format!("warning: {warning}"));

@@ -11,6 +11,8 @@ use clap::builder::styling::{AnsiColor, Effects, Style};
 use countersign_gateway::approval::unseen::is_unseen;
 use serde_json::Value;
 
+use crate::start;
+
 /// What is being printed.
 pub(crate) struct Page {
     out: BufWriter<StdoutLock<'static>>,
@@ -111,6 +113,14 @@ impl Page {
             before = ",\n";
         }
         self.line(if before == "[\n" { "[]" } else { "\n]" })
+    }
+
+    /// A table of what was found. That nothing was is said on standard error, where no program takes it for a row.
+    pub(crate) fn found(&mut self, rows: &[Vec<Cell>]) -> anyhow::Result<()> {
+        if rows.is_empty() {
+            start::say("there are none");
+        }
+        self.table(rows)
     }
 
     /// Columns as wide as their widest field; the last one ends where its text does.

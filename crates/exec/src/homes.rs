@@ -3,7 +3,7 @@
 //!
 //! Whoever uses a home holds a lock on it, in whichever process, so that nobody removes it meanwhile.
 
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
@@ -39,9 +39,9 @@ pub fn forget_homes(homes: &Path, unused_for: Duration) -> io::Result<usize> {
     };
     let mut forgotten = 0;
     for entry in fs::read_dir(homes)?.flatten() {
-        let is_home = entry.file_name().to_str().is_some_and(is_name_of_home);
-        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        if is_home && is_directory {
+        // Most are young, which one look tells; the second, under the lock, counts.
+        let is_old = |entry: &fs::DirEntry| entry.metadata().is_ok_and(|it| it.is_dir() && is_unused(&it, before));
+        if entry.file_name().to_str().is_some_and(is_name_of_home) && is_old(&entry) {
             match forget(&entry.path(), before) {
                 Ok(is_gone) => forgotten += usize::from(is_gone),
                 Err(error) => tracing::debug!(%error, home = %entry.path().display(), "a home stays"),
@@ -54,12 +54,16 @@ pub fn forget_homes(homes: &Path, unused_for: Duration) -> io::Result<usize> {
 fn forget(home: &Path, before: SystemTime) -> io::Result<bool> {
     let directory = File::open(home)?;
     let is_free = flock(&directory, FlockOperation::NonBlockingLockExclusive).is_ok();
-    if !is_free || directory.metadata()?.modified()? >= before {
+    if !is_free || !is_unused(&directory.metadata()?, before) {
         return Ok(false);
     }
     empty(home)?;
     fs::remove_dir(home)?;
     Ok(true)
+}
+
+fn is_unused(home: &Metadata, before: SystemTime) -> bool {
+    home.modified().is_ok_and(|at| at < before)
 }
 
 /// As [`crate::pool`] names them: half a digest, and the user where it is not ours.

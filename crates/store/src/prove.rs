@@ -84,6 +84,8 @@ pub enum Fault {
     CheckpointMissing,
     /// Rows before this one are gone without a signed prune.
     StartUnproven,
+    /// A row before the first one that no prune has left there.
+    Added,
     /// Another node has signed that this chain's key is another one.
     OtherKey,
     /// What the witness was told of this row was signed by another key.
@@ -109,6 +111,7 @@ impl fmt::Display for Fault {
             Self::OtherKey => f.write_str("the chain's key was replaced, another node has signed another one"),
             Self::WitnessKey => f.write_str("the record's key was replaced, the witness was told by another one"),
             Self::StartUnproven => f.write_str("missing rows before it, and no signed prune covers them"),
+            Self::Added => f.write_str("added, the record has no such row"),
         }
     }
 }
@@ -177,6 +180,40 @@ impl Walk {
         if should_reach >= self.next {
             return Err(Fault::Truncated { should_reach }.at(self.next));
         }
+        Ok(())
+    }
+}
+
+/// A walk back from the first row that must be there. A prune that was cut short leaves rows, without a gap up to the
+/// place that it signed, and deletes them from the start, so that this way none goes missing. Any other was put there.
+pub(crate) struct Leftovers {
+    below: i64,
+    /// The hash of the row before; none where the record begins.
+    expected: Option<Hash>,
+}
+
+impl Leftovers {
+    pub(crate) fn new(first: u64, checkpoints: &[Checkpoint]) -> Result<Self, Flaw> {
+        let expected = start(first, checkpoints).map(|hash| Some(hash).filter(|_| first > 1))?;
+        let below = first.cast_signed();
+        Ok(Self { below, expected })
+    }
+
+    /// Rows are looked for before this place.
+    pub(crate) fn below(&self) -> i64 {
+        self.below
+    }
+
+    pub(crate) fn step(&mut self, row: &Link<'_>) -> Result<(), Flaw> {
+        let place = row.seq.cast_signed();
+        let Some(expected) = self.expected.filter(|_| place == self.below - 1 && place > 0) else {
+            return Err(Fault::Added.at(u64::try_from(place).unwrap_or(0)));
+        };
+        if row.hash != expected || link(&row.prev_hash, row.seq, &row.columns) != expected {
+            return Err(Fault::Changed.at(row.seq));
+        }
+        self.below = place;
+        self.expected = Some(row.prev_hash);
         Ok(())
     }
 }

@@ -55,6 +55,12 @@ struct Question {
     options: Value,
 }
 
+impl Question {
+    fn reply(&self, outcome: &Value) -> Value {
+        json!({"jsonrpc": "2.0", "id": self.request, "result": outcome})
+    }
+}
+
 impl Client {
     pub(super) fn new(name: String, known: Option<String>, terms: &Terms, prompt: Vec<Input>) -> Client {
         Client {
@@ -333,10 +339,6 @@ impl Client {
         self.used.total_tokens += used("totalTokens");
         Some(tell(AgentEventKind::Usage(self.used.clone()), line))
     }
-
-    fn reply(question: Question, outcome: Value) -> Value {
-        json!({"jsonrpc": "2.0", "id": question.request, "result": outcome})
-    }
 }
 
 /// How we introduce ourselves: files and terminals are the agent's own business, under its own sandbox.
@@ -382,7 +384,7 @@ impl Speech for Client {
             return Ok(Vec::new());
         };
         let outcome = questions::outcome(&question.options, &answer);
-        Ok(vec![Client::reply(question, outcome)])
+        Ok(vec![question.reply(&outcome)])
     }
 
     fn interrupt(&mut self) -> Interruption {
@@ -391,18 +393,15 @@ impl Speech for Client {
         if !self.is_busy {
             return Interruption::Words(Vec::new());
         }
+        self.fate = Fate::Interrupted;
         if !self.is_open {
             // There is no turn yet that could be cancelled.
-            self.fate = Fate::Interrupted;
             return Interruption::Signals;
         }
-        self.fate = Fate::Interrupted;
         let cancel = json!({"jsonrpc": "2.0", "method": "session/cancel", "params": {"sessionId": self.session_id}});
         // The protocol wants every open question answered so; they are withdrawn with the end of the turn.
-        let open = self
-            .questions
-            .values()
-            .map(|question| json!({"jsonrpc": "2.0", "id": question.request, "result": questions::cancelled()}));
+        let open = self.questions.values();
+        let open = open.map(|question| question.reply(&questions::cancelled()));
         Interruption::Words([cancel].into_iter().chain(open).collect())
     }
 

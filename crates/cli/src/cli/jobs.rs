@@ -46,6 +46,7 @@ pub(crate) enum Jobs {
     Send {
         /// The job's id, or as much of the beginning as names it.
         id: String,
+        /// What to say.
         message: String,
         /// Print JSON.
         #[arg(long)]
@@ -76,7 +77,7 @@ pub(crate) struct JobStart {
     #[arg(long, value_name = "M")]
     pub(crate) model: Option<String>,
     /// Ends the job after this time; waiting for people does not count.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout_ms: Option<u64>,
     /// When the agent asks; another mode than policy's may itself need approval.
     #[arg(long, value_name = "MODE", value_parser = ["untrusted", "on-request", "on-failure", "never"])]

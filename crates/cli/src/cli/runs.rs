@@ -93,7 +93,7 @@ pub(crate) struct RunStart {
     #[arg(long, value_name = "T")]
     pub(crate) title: Option<String>,
     /// Ends the run after this time; waiting for people does not count.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout_ms: Option<u64>,
     /// Print JSON.
     #[arg(long)]

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider, OwnRequests};
+use countersign_gateway::approval::ballot::{Ballot, Choice, Decider, OwnRequests};
+use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::approval::{Approver, NobodyToAsk};
 use countersign_gateway::audit::Pending;
 use countersign_gateway::limits;
@@ -19,7 +20,7 @@ use crate::approvers::{self, Approvers};
 use crate::cli::Exec;
 use crate::config::Flags;
 use crate::start::{self, Started};
-use crate::terminal::clean;
+use crate::terminal::{ReaderGone, clean, told};
 use crate::wiring::{self, Launchpad};
 
 const TIMED_OUT: u8 = 124;
@@ -153,10 +154,14 @@ async fn wait_for_end(gateway: &dyn Service, user: &str, mut answer: Answer) -> 
 fn finish(answer: &Answer) -> anyhow::Result<ExitCode> {
     let result = &answer.structured;
     let text = |name: &str| result[name].as_str().unwrap_or_default();
-    std::io::stdout()
+    let written = std::io::stdout()
         .write_all(text("stdout").as_bytes())
-        .and_then(|()| std::io::stdout().flush())
-        .context("cannot write standard output")?;
+        .and_then(|()| std::io::stdout().flush());
+    match told(written) {
+        // The command has ended all the same, and how it did is still to be told.
+        Err(error) if error.is::<ReaderGone>() => {}
+        written => written?,
+    }
     std::io::stderr()
         .write_all(text("stderr").as_bytes())
         .context("cannot write standard error")?;

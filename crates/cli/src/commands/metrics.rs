@@ -22,6 +22,14 @@ pub(crate) fn run(flags: &Flags, asked: &Metrics) -> anyhow::Result<()> {
         from: moment("from", &asked.from)?,
         to: moment("to", &asked.to)?,
     };
+    if let (Some(from), Some(to)) = (period.from, period.to)
+        && to < from
+    {
+        return Err(BadUsage(format!(
+            "the period ends ({to}) before it begins ({from}); exchange the two"
+        ))
+        .into());
+    }
     let summary = Reading::open(flags)?.summarize(period)?.to_json();
     let mut page = Page::stdout();
     if asked.json {

@@ -54,9 +54,9 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
     start::runtime()?.block_on(async {
         let shutdown = start::stop_signal()?;
         let listen = &settings.listen;
-        let listener = TcpListener::bind(listen)
-            .await
-            .with_context(|| format!("cannot listen on `{listen}`"))?;
+        let listener = TcpListener::bind(listen).await.map_err(|error| {
+            anyhow::anyhow!("cannot listen on `{listen}`: {error}; `--listen` names another address")
+        })?;
         let address = listener.local_addr().context("cannot tell the address")?;
         let approvers = Approvers {
             here: Vec::new(),

@@ -28,7 +28,7 @@ fn list(flags: &Flags, state: Option<SessionState>, limit: usize, form: Form) ->
             let shown = sessions.iter().map(|session| view::session(session, ttl).to_string());
             page.array(&shown.collect::<Vec<_>>())?;
         }
-        Form::Text => page.table(&sessions.iter().map(cells).collect::<Vec<_>>())?,
+        Form::Text => page.found(&sessions.iter().map(cells).collect::<Vec<_>>())?,
     }
     page.flush()
 }

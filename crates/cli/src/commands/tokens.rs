@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use anyhow::Context as _;
-use countersign_gateway::audit::event::{Actor, ActorType};
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::limits;
@@ -95,8 +94,8 @@ fn create(flags: &Flags, role: Role, name: &TokenName, run: Option<&OfRun<'_>>, 
     let record = record(flags)?;
     let ids = IdSource::random();
     let Made { credential, token } = match run {
-        Some(run) => record.create_run_token(name, run.id, run.lives, person(), &ids)?,
-        None => record.create_token(role, name, None, person(), &ids)?,
+        Some(run) => record.create_run_token(name, run.id, run.lives, wiring::person(), &ids)?,
+        None => record.create_token(role, name, None, wiring::person(), &ids)?,
     };
     let mut page = Page::stdout();
     match form {
@@ -152,7 +151,7 @@ fn list(flags: &Flags, form: Form) -> anyhow::Result<()> {
             let shown = tokens.iter().map(|token| view::token(token).to_string());
             page.array(&shown.collect::<Vec<_>>())?;
         }
-        Form::Text => page.table(&tokens.iter().map(cells).collect::<Vec<_>>())?,
+        Form::Text => page.found(&tokens.iter().map(cells).collect::<Vec<_>>())?,
     }
     page.flush()
 }
@@ -160,7 +159,7 @@ fn list(flags: &Flags, form: Form) -> anyhow::Result<()> {
 fn revoke(flags: &Flags, named: &str) -> anyhow::Result<()> {
     let record = record(flags)?;
     let mut page = Page::stdout();
-    match record.revoke_token(named, person(), &IdSource::random())? {
+    match record.revoke_token(named, wiring::person(), &IdSource::random())? {
         Revoked::Now(token) => page.line(format_args!(
             "token `{}` ({}) is revoked; running servers know within a second",
             token.name, token.id
@@ -194,15 +193,5 @@ fn cells(token: &Credential) -> Vec<Cell> {
 
 /// The record, made where there is none yet: a token may come before the first server.
 fn record(flags: &Flags) -> anyhow::Result<Store> {
-    let started = Started::load(flags)?;
-    let options = wiring::options(&started.settings, Durability::Power);
-    Store::open(&started.settings.state_dir, options).context("cannot open the record")
-}
-
-/// Whoever types this.
-fn person() -> Actor {
-    Actor {
-        kind: ActorType::Human,
-        id: wiring::user(),
-    }
+    Started::load(flags)?.store(Durability::Power)
 }

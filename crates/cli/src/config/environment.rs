@@ -166,7 +166,7 @@ fn listen(
     let key = keys::find("listen").expect("the table has `listen`");
     let Some(node) = key
         .shape
-        .check("--listen", &Node::from_json(&json!(address)), &bases, &mut faults)
+        .check("listen", &Node::from_json(&json!(address)), &bases, &mut faults)
     else {
         problems.extend(faults.into_iter().map(|(_, message)| Problem {
             origin: Origin::of(source.clone()),

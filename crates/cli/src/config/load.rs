@@ -16,7 +16,7 @@ use super::origin::{Origin, Problem, Problems, Source, Warning};
 use super::settings::Settings;
 use super::shape::Bases;
 use super::surroundings::{Flags, Surroundings};
-use super::trust::Trusted;
+use super::trust::{self, Trusted};
 
 /// Where the project keeps its file, below the workspace.
 pub(crate) const PROJECT_FILE: &str = ".countersign/config.yaml";
@@ -252,18 +252,26 @@ fn read(
     }
 }
 
-/// The list of trusted files, unless agents could have written it themselves.
+/// The list of trusted files, unless agents could have written it themselves. Where nobody can look, nothing is
+/// trusted; whoever needs the record hears of it.
 fn trusted(state_dir: &Path, workspace: &Path, problems: &mut Vec<Problem>, warnings: &mut Vec<Warning>) -> Trusted {
-    let origin = Origin::of(Source::Default);
+    let mut doubt = |reason: String| {
+        warnings.push(Warning {
+            origin: Origin::of(Source::Default),
+            key: "state_dir".to_owned(),
+            reason,
+        });
+        Trusted::default()
+    };
+    if let Err(error) = state_dir.join(trust::FILE_NAME).try_exists() {
+        return doubt(format!(
+            "no file is trusted, since `{}` cannot be looked into: {error}",
+            state_dir.display()
+        ));
+    }
     match Trusted::read(state_dir) {
         Ok(trusted) if !trusted.is_empty() && inside(state_dir, workspace) => {
-            let reason = "trusted files are not believed, since the state directory is inside the workspace".to_owned();
-            warnings.push(Warning {
-                origin,
-                key: "state_dir".to_owned(),
-                reason,
-            });
-            Trusted::default()
+            doubt("trusted files are not believed, since the state directory is inside the workspace".to_owned())
         }
         Ok(trusted) => trusted,
         Err(message) => {

@@ -110,6 +110,9 @@ impl Shape {
         let must = |what: &str| Err(format!("must be {what}, not {}", describe(&node.value)));
         match (self, &node.value) {
             (Self::Flag, Value::Bool(_)) => Ok(node.value.clone()),
+            (Self::Flag, Value::Text(text)) if ["true", "false"].contains(&text.as_str()) => {
+                Err(format!("must be `true` or `false`, without quotes around `{text}`"))
+            }
             (Self::Flag, _) => must("`true` or `false`"),
             (Self::Whole(least), Value::Number(number)) if number.as_u64().is_some_and(|it| it >= *least) => {
                 Ok(node.value.clone())

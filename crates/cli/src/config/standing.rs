@@ -28,6 +28,7 @@ use countersign_store::Store;
 use serde_json::{Value, json};
 
 use super::insert::{self, NewRule};
+use super::settings::Settings;
 use super::surroundings::{Flags, Surroundings};
 use crate::edited::Found;
 use crate::policy;
@@ -35,7 +36,7 @@ use crate::reload::Reload;
 
 /// How many earlier policies are looked through for the one that a question was asked under.
 const POLICIES_SEARCHED: usize = 200;
-/// A reason is a line.
+/// The day, at the beginning of a time.
 const DATE_CHARS: usize = 10;
 
 /// The operator's configuration file.
@@ -179,15 +180,16 @@ impl Parts {
     }
 
     fn policy(&self, flags: &Flags) -> anyhow::Result<EffectivePolicy> {
-        let settings = super::load(&self.surroundings, flags).map_err(|problems| anyhow::anyhow!("{problems}"))?;
-        policy::effective(&settings)
+        policy::effective(&self.settings(flags)?)
+    }
+
+    fn settings(&self, flags: &Flags) -> anyhow::Result<Settings> {
+        super::load(&self.surroundings, flags).map_err(|problems| anyhow::anyhow!("{problems}"))
     }
 
     /// The file that rules go into: the operator's, or where it would be.
     fn file(&self) -> anyhow::Result<PathBuf> {
-        let settings =
-            super::load(&self.surroundings, &self.flags).map_err(|problems| anyhow::anyhow!("{problems}"))?;
-        settings
+        self.settings(&self.flags)?
             .operator_file
             .or_else(|| self.surroundings.operator_file())
             .context("there is no home directory for a configuration file; give `--config`")

@@ -64,8 +64,17 @@ pub(super) fn read(text: &str) -> Result<Node, SyntaxError> {
     };
     serde_saphyr::from_str_with_options::<Node>(text, options).map_err(|error| SyntaxError {
         at: error.location().and_then(position),
-        message: one_line(&error.without_snippet().to_string()),
+        message: told(error.without_snippet()),
     })
+}
+
+/// The parser speaks to programmers where these are concerned.
+fn told(error: &serde_saphyr::Error) -> String {
+    match error {
+        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => format!("`{key}` is there twice; keep one"),
+        serde_saphyr::Error::MultipleDocuments { .. } => "a second document begins; a file holds one".to_owned(),
+        other => one_line(&other.to_string()),
+    }
 }
 
 impl Node {
@@ -276,6 +285,16 @@ mod tests {
             let error = read(text).unwrap_err();
             assert_eq!(error.at.map(|at| at.line), Some(line), "{text:?}: {error:?}");
             assert!(!error.message.contains('\n'), "{error:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_person_gets_wrong_is_not_told_to_a_programmer() {
+        for (text, told) in [
+            ("a: 1\na: 2\n", "`a` is there twice; keep one"),
+            ("a: 1\n---\na: 2\n", "a second document begins; a file holds one"),
+        ] {
+            assert_eq!(read(text).unwrap_err().message, told);
         }
     }
 }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use countersign_gateway::approval::Alone;
+use countersign_gateway::approval::ballot::{Ballot, Choice, Decider, OwnRequests};
 use countersign_gateway::approval::board::{Board, BoardParts};
-use countersign_gateway::approval::request::{Ballot, Choice, Decider, OwnRequests};
 use countersign_gateway::audit::redact::{Config, Redactor};
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::{ApprovalId, IdSource};

@@ -17,6 +17,16 @@ use crate::shared::schema::Wire;
 /// A test that has to wait this long has failed.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Waits until something is so.
+#[track_caller]
+pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "it did not happen: {what}");
+        std::thread::sleep(Duration::from_millis(30));
+    }
+}
+
 pub(crate) struct Server {
     pub(crate) child: Child,
     stdin: Option<ChildStdin>,

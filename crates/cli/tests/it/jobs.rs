@@ -38,7 +38,7 @@ ask)
     esac ;;
 work)
     echo '{"event": "AgentMessage", "message": "first"}'
-    while [ ! -e go ]; do sleep 0.05; done
+    while [ -e "$0" ] && [ ! -e go ]; do sleep 0.05; done
     echo '{"event": "AgentMessage", "message": "second"}'
     echo '{"event": "TaskComplete", "result": "worked"}' ;;
 hang)
@@ -52,7 +52,7 @@ linger)
     echo $$ > pids.new
     mv pids.new pids
     echo '{"event": "TaskComplete", "result": "done"}'
-    while :; do sleep 0.1; done ;;
+    while [ -e "$0" ]; do sleep 0.1; done ;;
 fail) exit 3 ;;
 spy) ls "$SPIED" > /dev/null 2>&1 && [ -n "$(ls -A "$SPIED")" ] && result=seen || result=hidden
     echo "{\"event\": \"TaskComplete\", \"result\": \"$result\"}" ;;

@@ -207,6 +207,10 @@ fn a_call_cannot_set_what_changes_which_programs_run() {
         "GIT_SSH_COMMAND",
         "PERL5OPT",
         "IFS",
+        "LANGUAGE",
+        "TEXTDOMAINDIR",
+        "RSYNC_CONNECT_PROG",
+        "VIMINIT",
     ] {
         let outcome = server.call(
             "execute_process",
@@ -339,4 +343,53 @@ fn a_secret_in_a_calls_own_variables_is_given_to_the_caller_and_not_to_the_recor
     assert_ne!(state_holds(&bench, "plain ultramarine"), Vec::<String>::new());
     server.end();
     assert_eq!(state_holds(&bench, "callsecret909"), Vec::<String>::new());
+}
+
+#[test]
+fn a_secret_across_the_place_where_output_is_cut_does_not_reach_the_record() {
+    let bench = Bench::allowing("cat").env("GITHUB_TOKEN", "bordersecret77");
+    // Half of what is kept is the head: nothing is left out of the first, most of the second.
+    let half = (1 << 20) / 2;
+    for (name, behind) in [("whole", 1000), ("cut", 2 << 20)] {
+        let text = format!("{}bordersecret77{}", " ".repeat(half - 7), " ".repeat(behind));
+        bench.file(name, &text);
+        let token = format!(
+            "{} ghp_abcdefghij0123456789{}",
+            "-".repeat(half - 12),
+            " ".repeat(behind)
+        );
+        bench.file(&format!("{name}-token"), &token);
+    }
+    let mut server = Server::start(&bench);
+    for name in ["whole", "cut", "whole-token", "cut-token"] {
+        server.process("cat", &[name]).ok();
+    }
+    server.end();
+    for secret in ["bordersecret77", "borders", "ghp_abcdefghij0123456789", "ghp_abcde"] {
+        assert_eq!(state_holds(&bench, secret), Vec::<String>::new(), "{secret}");
+    }
+}
+
+#[test]
+fn a_secret_that_a_line_names_is_not_recorded_when_the_line_prints_it_encoded_or_plain() {
+    let bench = Bench::allowing("sh,echo,base64");
+    let mut server = Server::start(&bench);
+    let named = server.line("export DEPLOY_TOKEN='named secret 31'; echo $DEPLOY_TOKEN; echo $DEPLOY_TOKEN | base64");
+    assert_eq!(named.ok(), "named secret 31\nbmFtZWQgc2VjcmV0IDMxCg==\n");
+    let args = ["-c", "echo \"$2\"", "sh", "--password", "argued secret 32"];
+    assert_eq!(server.process("sh", &args).ok(), "argued secret 32\n");
+    let header = ["-c", "echo \"$2\"", "sh", "X-Api-Key:", "headed-secret-33"];
+    assert_eq!(server.process("sh", &header).ok(), "headed-secret-33\n");
+    server.end();
+    for secret in [
+        "named secret 31",
+        "bmFtZWQgc2VjcmV0IDMx",
+        "argued secret 32",
+        "headed-secret-33",
+    ] {
+        assert_eq!(state_holds(&bench, secret), Vec::<String>::new(), "{secret}");
+    }
+    let again = Server::start(&bench).call("command_status", json!({"request_id": named.id()}));
+    assert_eq!(again.structured["stdout"], "[redacted]\n[redacted]Cg==\n");
+    assert_eq!(again.structured["stdout_truncated"], false);
 }

@@ -69,6 +69,27 @@ const LINES: &[(&str, &str, &str)] = &[
     ("test -v 'x[$(touch canary)]'", "", "line 1, column"),
     ("time touch canary", "`touch`", "line 1, column"),
     ("coproc touch canary", "", "line 1, column"),
+    ("_=1; : 'a[$(touch canary)]'; ((_))", "arithmetic", "line 1, column 30"),
+    (
+        "x=1; read x <<< 'a[$(touch canary)]'; ((x))",
+        "arithmetic",
+        "line 1, column",
+    ),
+    (
+        "x=1; printf -vx %s 'a[$(touch canary)]'; ls $((x))",
+        "arithmetic",
+        "line 1, column",
+    ),
+    (
+        "a=1; x=5; a5='b[$(touch canary)]'; ((a$x))",
+        "arithmetic",
+        "line 1, column",
+    ),
+    (
+        "f='a[$(touch canary)]'; FUNCNAME=1; f() { ((FUNCNAME)); }; f",
+        "arithmetic",
+        "line 1, column",
+    ),
 ];
 
 #[test]
@@ -99,6 +120,19 @@ fn what_is_not_on_the_list_is_refused_before_anything_starts() {
         assert_eq!(bench.recorded(&outcome)["command"], *line);
     }
     assert!(!bench.work().join("canary").exists());
+}
+
+#[test]
+fn a_calls_own_variable_is_not_evaluated_by_its_line() {
+    let bench = Bench::allowing("ls");
+    let mut server = Server::start(&bench);
+    let line = "if false; then x=1; fi; ls -d . && ((x))";
+    let call = |value: &str| json!({"command": line, "env": {"x": value}});
+    let outcome = server.call("execute_command", call("a[$(ls >canary)]"));
+    outcome.refused("COMMAND_NOT_ALLOWED");
+    assert!(outcome.message().contains("line 1, column 36"), "{}", outcome.message());
+    assert!(!bench.work().join("canary").exists());
+    assert_eq!(server.call("execute_command", call("7")).ok(), ".\n");
 }
 
 #[test]

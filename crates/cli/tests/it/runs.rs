@@ -524,10 +524,15 @@ fn runs_are_set_off_and_called_back_over_rest_by_operators_only() {
     office
         .get(Who::Role("viewer"), "/runs/nothing")
         .refused(404, "NOT_FOUND");
-    let bad = json!({"issue_number": 7});
-    office
-        .post(Who::Role("operator"), "/runs", bad)
-        .refused(400, "INVALID_ARGUMENTS");
+    for bad in [
+        json!({"issue_number": 7}),
+        json!({}),
+        json!({"repository": "acme/shop", "agent_key": "dev"}),
+    ] {
+        office
+            .post(Who::Role("operator"), "/runs", bad)
+            .refused(400, "INVALID_ARGUMENTS");
+    }
     let cancel = format!("{path}/cancel");
     office
         .post(Who::Role("viewer"), &cancel, json!({"reason": "x"}))
@@ -551,7 +556,13 @@ fn what_makes_no_sense_is_refused_at_the_terminal() {
     for (arguments, status, words) in [
         (&["runs", "start", "--issue", "12"][..], 2, "names its repository"),
         (&["runs", "start", "--label", "bug"][..], 2, "begin with `run:`"),
-        (&["runs", "start", "--repository", "no-slash"][..], 2, "owner/name"),
+        (
+            &["runs", "start", "--repository", "no-slash", "greet"][..],
+            2,
+            "owner/name",
+        ),
+        (&["runs", "start"][..], 2, "nothing to do"),
+        (&["runs", "start", "--agent-key", "dev", ""][..], 2, "nothing to do"),
         (
             &["tokens", "create", "--role", "viewer", "--name", "v", "--run", "r"][..],
             2,

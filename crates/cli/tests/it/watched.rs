@@ -4,8 +4,8 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::client::Server;
-use crate::jobs::{bench, shown, until as until_status};
+use crate::client::{Server, eventually};
+use crate::jobs::{bench, shown, told, until as until_status};
 use crate::rest::office::{Events, Office, Who, token, until};
 use crate::web::{Web, legacy};
 
@@ -212,7 +212,10 @@ fn a_caller_that_waits_for_a_job_hears_how_it_gets_on() {
     let mut server = Server::start(&bench);
     let id = server.call_later("start-task", task("work"));
     let job = server.answer(id)["result"]["structuredContent"]["jobId"].clone();
-    until_status(&bench, job.as_str().unwrap(), "running");
+    // What was said before somebody waits is not told to them.
+    eventually("its first word is kept", || {
+        told(&bench, &["jobs", "logs", job.as_str().unwrap()]).contains("first")
+    });
     let params = json!({"name": "job-status", "arguments": {"jobId": job, "wait_ms": 60_000},
         "_meta": {"progressToken": "p"}});
     let id = server.request("tools/call", params);

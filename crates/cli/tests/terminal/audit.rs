@@ -151,6 +151,47 @@ fn a_query_narrows_by_what_is_remembered() {
 }
 
 #[test]
+fn what_cannot_be_is_not_answered_as_if_there_were_nothing() {
+    let stage = Stage::with_record();
+    let backwards = stage.run(&["metrics", "--from", "1h", "--to", "2h"]);
+    assert!(
+        backwards.code == 2 && backwards.stderr.contains("before it begins"),
+        "{backwards:?}"
+    );
+    // 1 would say that a record was looked at and is not sound.
+    for arguments in [&["nowhere.jsonl"][..], &["--witness", "nowhere.jsonl"]] {
+        let ran = stage.run(&[&["audit", "verify"], arguments].concat());
+        assert!(ran.code == 2 && ran.stderr.contains("`nowhere.jsonl`"), "{ran:?}");
+    }
+}
+
+#[test]
+fn that_nothing_was_found_is_said_to_people_and_not_to_programs() {
+    let stage = Stage::with_record();
+    for list in [
+        &["sessions", "list"][..],
+        &["tokens", "list"],
+        &["jobs", "list"],
+        &["runs", "list"],
+        &["audit", "query", "--status", "timeout"],
+        &["audit", "query", "--kind", "invocation"],
+    ] {
+        let people = stage.run(list);
+        assert_eq!(
+            (people.code, people.stdout.as_str(), people.stderr.as_str()),
+            (0, "", "there are none\n"),
+            "{list:?}"
+        );
+        let programs = stage.run(&[list, &["--json"]].concat());
+        assert_eq!(
+            (programs.stdout.as_str(), programs.stderr.as_str()),
+            ("[]\n", ""),
+            "{list:?}"
+        );
+    }
+}
+
+#[test]
 fn people_get_aligned_columns() {
     let stage = Stage::with_record();
     let table = stage.run(&["audit", "query"]).stdout;

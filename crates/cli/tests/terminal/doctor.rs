@@ -86,6 +86,30 @@ fn an_open_state_directory_is_told() {
 }
 
 #[test]
+fn where_no_record_can_be_kept_or_no_command_can_run_nothing_is_ready() {
+    let stage = Stage::new();
+    let file = stage.write("file", "");
+    let file = file.to_str().unwrap();
+    for (arguments, place) in [
+        (&["--state-dir", file][..], "state_directory"),
+        (&["--state-dir", &format!("{file}/below")][..], "state_directory"),
+    ] {
+        let ran = stage.run(&[arguments, &["doctor", "--json"]].concat());
+        let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!((ran.code, &found["ok"]), (1, &json!(false)), "{found}");
+        let advice = found[place]["advice"].as_str().unwrap();
+        assert!(advice.contains("`--state-dir` names another"), "{advice}");
+    }
+    stage.operator(&format!("workspace_root: {file}\n"));
+    let ran = stage.run(&["doctor"]);
+    let last = ran.stdout.lines().last().unwrap();
+    assert_eq!(
+        (ran.code, last),
+        (1, "not ready: there is no workspace to run commands in")
+    );
+}
+
+#[test]
 fn listed_shells_and_interpreters_are_warned_about() {
     let stage = Stage::new();
     let warning = |name: &str| {

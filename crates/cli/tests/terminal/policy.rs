@@ -377,7 +377,7 @@ fn a_caller_is_judged_by_its_agent_label_and_project() {
         page.starts_with(
             "ask: it would act only after a person approves it\n\
              the rule is built-in matrix secret.sync.*, from built-in: the tool `secret.sync.github_k8s` needs approval\n\
-             the caller is role `agent`, agent_key `sre`, label `run:ops`, labels [\"run:ops\"]\n\
+             the caller is role `agent`, agent_key `sre`, label `run:ops`, labels `run:ops`\n\
              built-in matrix secret.sync.* says approval: required, from built-in\n"
         ),
         "{page}"

@@ -21,6 +21,7 @@ fn a_reader_that_went_away_ends_a_command_quietly() {
         &["config", "show"],
         &["config", "schema"],
         &["completions", "bash"],
+        &["exec", "--", "ls", "/usr"],
     ] {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);

@@ -13,19 +13,18 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::ballot::{Ballot, Choice, OwnRequests};
 use super::lifecycle::ApprovalStep;
 use super::question::{self, AnswerError, Given};
-use super::request::{ApprovalChange, ApprovalRequest, Ballot, Choice, Decider, OwnRequests};
+use super::request::{ApprovalChange, ApprovalRequest};
 use super::{ApprovalFilter, Approvals, Approver, Bell};
 use crate::audit::event::{Actor, ApprovalState, Draft};
 use crate::audit::redact::Redactor;
 use crate::audit::{Change, Record, RecordError};
 use crate::clock::Clock;
-use crate::error::{ErrorCode, Refusal};
 use crate::ids::{ApprovalId, CorrelationId, CredentialId, IdSource, RequestId};
 use crate::limits;
 use crate::policy::approvers::ApprovalMode;
-use crate::session::{Caller, Role};
 
 pub use telling::{Opening, orphaned, refusal};
 
@@ -94,24 +93,6 @@ pub enum NamingError {
     Ambiguous { text: String, ids: Vec<String> },
     #[error(transparent)]
     Record(#[from] RecordError),
-}
-
-impl Decider {
-    /// A caller who may decide: an operator or an approver, never an agent or a viewer.
-    pub fn of(caller: &Caller) -> Result<Self, Refusal> {
-        match caller.role {
-            Role::Operator | Role::Approver => Ok(Self {
-                credential: caller.credential.clone(),
-                actor: caller.actor.clone(),
-                own_requests: OwnRequests::Refused,
-                is_delegate: caller.role == Role::Approver,
-            }),
-            Role::Agent | Role::Viewer => Err(Refusal::new(
-                ErrorCode::Forbidden,
-                format!("a token of role `{}` does not decide", caller.role.as_str()),
-            )),
-        }
-    }
 }
 
 impl Board {

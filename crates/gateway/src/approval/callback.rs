@@ -6,9 +6,9 @@
 
 use serde_json::Value;
 
+use super::ballot::Choice;
 use super::board::DecideError;
 use super::question::Given;
-use super::request::Choice;
 use crate::audit::RecordError;
 use crate::audit::event::{Actor, ActorType};
 use crate::ids::{ApprovalId, CorrelationId, DelegationId};

@@ -4,8 +4,9 @@
 //! user's name. It counts where policy lists the client as an approver, for what was asked through that
 //! client, and as one voice however many sessions the client has.
 
+use super::ballot::{Choice, Decider, OwnRequests};
 use super::question::Given;
-use super::request::{ApprovalRequest, Choice, Decider, OwnRequests};
+use super::request::ApprovalRequest;
 use crate::audit::Pending;
 use crate::audit::event::Actor;
 use crate::ids::{ApprovalId, RequestId};

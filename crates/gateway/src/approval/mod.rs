@@ -5,6 +5,7 @@
 //! lie on the [`board`], where whoever may decide finds them; a store keeps them ([`Approvals`]), and
 //! processes that share one wake each other ([`Bell`]).
 
+pub mod ballot;
 pub mod binding;
 pub mod board;
 pub mod callback;
@@ -25,9 +26,10 @@ use crate::policy::acts::{ActPermit, ActQuestion};
 use crate::policy::decide::{Permit, Question};
 use crate::policy::plan::Plan;
 use crate::session::{Admitted, Caller};
+use ballot::{Ballot, Choice, Decider};
 use binding::Binding;
 use question::Answered;
-use request::{ApprovalRequest, Ballot, Choice, Decider};
+use request::ApprovalRequest;
 
 /// Port: somebody whom this process asks by itself. Everybody else finds the question on the board.
 pub trait Approver: Send + Sync + 'static {

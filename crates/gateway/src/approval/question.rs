@@ -7,7 +7,8 @@
 use serde_json::{Map, Value, json};
 use thiserror::Error;
 
-use super::request::{ApprovalRequest, ApprovalType, Choice};
+use super::ballot::Choice;
+use super::request::{ApprovalRequest, ApprovalType};
 use crate::limits::{ANSWER_CHARS_MAX, QUESTION_CHARS_MAX};
 
 /// How many options a question has.

@@ -5,9 +5,10 @@
 
 use serde_json::{Map, Value, json};
 
+use super::ballot::{Ballot, Choice, Vote};
 use super::lifecycle::{self, ApprovalStatus, ApprovalStep, IllegalApprovalStep};
-use super::question::{Answered, Given};
-use crate::audit::event::{Actor, ActorType, ApprovalState};
+use super::question::Answered;
+use crate::audit::event::ApprovalState;
 use crate::clock::Timestamp;
 use crate::ids::{ApprovalId, CorrelationId, CredentialId, RequestId};
 use crate::policy::approvers::ApprovalMode;
@@ -36,117 +37,6 @@ impl ApprovalType {
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == text)
     }
-}
-
-/// S1's decision.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Choice {
-    Allow,
-    Deny,
-}
-
-impl Choice {
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Deny => "deny",
-        }
-    }
-
-    fn parse(text: &str) -> Option<Self> {
-        [Self::Allow, Self::Deny]
-            .into_iter()
-            .find(|choice| choice.as_str() == text)
-    }
-}
-
-/// Who decides: the credential they came with, and what the record calls them.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Decider {
-    pub credential: CredentialId,
-    pub actor: Actor,
-    /// Whether they may decide what they asked for themselves.
-    pub own_requests: OwnRequests,
-    /// Whether they decide in the owner's place, and not what is the owner's alone.
-    pub is_delegate: bool,
-}
-
-/// Whether somebody may decide their own request. Never, but for a person at a terminal whom the
-/// configuration lets, and for a client that policy lists.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum OwnRequests {
-    Refused,
-    Allowed,
-    /// Their own and nobody else's.
-    Only,
-}
-
-impl Decider {
-    /// The person at a terminal who may open the state directory.
-    pub fn person(user: &str, own_requests: OwnRequests) -> Self {
-        Self {
-            credential: CredentialId::trusted(format!("user:{user}")),
-            actor: Actor {
-                kind: ActorType::Human,
-                id: user.to_owned(),
-            },
-            own_requests,
-            is_delegate: false,
-        }
-    }
-
-    /// A service that was asked over the network and answered at once, by its configured name.
-    pub fn approver(name: &str) -> Self {
-        Self {
-            credential: CredentialId::trusted(format!("approver:{name}")),
-            actor: Actor::system(name),
-            own_requests: OwnRequests::Refused,
-            is_delegate: false,
-        }
-    }
-
-    /// Whoever holds the callback token. Names are what they say; the token is shared, so all who hold it
-    /// are one voice.
-    pub fn callback(actor: Actor) -> Self {
-        Self {
-            credential: CredentialId::trusted("callback"),
-            actor,
-            own_requests: OwnRequests::Refused,
-            is_delegate: false,
-        }
-    }
-
-    /// No person: a part of the gateway that says no.
-    pub fn system(id: &str) -> Self {
-        Self {
-            credential: CredentialId::trusted(format!("system:{id}")),
-            actor: Actor::system(id),
-            own_requests: OwnRequests::Refused,
-            is_delegate: false,
-        }
-    }
-}
-
-/// One answer to a question.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Ballot {
-    pub choice: Choice,
-    pub by: Decider,
-    pub reason: String,
-    /// What they choose, where it is a question with options.
-    pub answer: Option<Given>,
-}
-
-/// An answer as it is kept.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Vote {
-    pub credential: CredentialId,
-    pub by: String,
-    pub choice: Choice,
-    pub reason: String,
-    pub at: Timestamp,
-    /// What they chose of what was offered.
-    pub answer: Option<Answered>,
 }
 
 /// The question and its fate.
@@ -396,34 +286,17 @@ impl ApprovalRequest {
     }
 
     pub fn votes_json(&self) -> Value {
-        let vote = |vote: &Vote| {
-            let mut shown = json!({
-                "credential": vote.credential.as_str(), "by": vote.by, "decision": vote.choice.as_str(),
-                "reason": vote.reason, "at": vote.at.to_string(),
-            });
-            if let Some(answer) = &vote.answer {
-                shown["answer"] = answer.to_json();
-            }
-            shown
-        };
-        self.votes.iter().map(vote).collect()
+        self.votes.iter().map(Vote::to_json).collect()
     }
 
     /// The votes out of what a store kept; what cannot be read is nobody's vote.
     pub fn votes_from(text: &str) -> Vec<Vote> {
         let kept: Value = serde_json::from_str(text).unwrap_or_default();
-        let read = |vote: &Value| {
-            let word = |name: &str| vote[name].as_str().map(str::to_owned);
-            Some(Vote {
-                credential: CredentialId::trusted(word("credential")?),
-                by: word("by")?,
-                choice: Choice::parse(&word("decision")?)?,
-                reason: word("reason")?,
-                at: Timestamp::parse(&word("at")?).ok()?,
-                answer: Answered::from_json(&vote["answer"]),
-            })
-        };
-        kept.as_array().into_iter().flatten().filter_map(read).collect()
+        kept.as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Vote::from_json)
+            .collect()
     }
 }
 
@@ -438,6 +311,7 @@ pub struct ApprovalChange {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::approval::ballot::{Decider, OwnRequests};
 
     pub(crate) fn sample(quorum: u32) -> ApprovalRequest {
         ApprovalRequest {

@@ -25,6 +25,7 @@ use std::pin::Pin;
 use crate::approval::request::ApprovalChange;
 use crate::clock::Timestamp;
 use crate::delegation::DelegationChange;
+use crate::error::{ErrorCode, Refusal};
 use crate::github::delivery::DeliveryChange;
 use crate::github::message::KeptMessage;
 use crate::ids::{CredentialId, EventId, RequestId, SessionId};
@@ -131,6 +132,51 @@ pub struct Change {
     /// Written only if the command or act that it closes is still open; else it counts as done, and its receipt
     /// names no event.
     pub only_if_open: bool,
+}
+
+impl Change {
+    /// Whether it is written only where something besides its own command stands as it expects: all of it, or
+    /// nothing. Every part is named here, so that a new one is thought of.
+    pub fn is_conditional(&self) -> bool {
+        let Self {
+            session,
+            approvals,
+            jobs,
+            notes,
+            runs,
+            delegations,
+            leases,
+            deliveries,
+            databases,
+            syncs,
+            act,
+            // What is written whatever else stands where.
+            events: _,
+            open: _,
+            close: _,
+            end_wanted: _,
+            touched: _,
+            beats: _,
+            gone: _,
+            filed: _,
+            reviews: _,
+            heads: _,
+            links: _,
+            messages: _,
+            only_if_open: _,
+        } = self;
+        session.is_some()
+            || act.is_some()
+            || !approvals.is_empty()
+            || !jobs.is_empty()
+            || !notes.is_empty()
+            || !runs.is_empty()
+            || !delegations.is_empty()
+            || !leases.is_empty()
+            || !deliveries.is_empty()
+            || !databases.is_empty()
+            || !syncs.is_empty()
+    }
 }
 
 /// A session's row after a step.
@@ -254,6 +300,13 @@ pub enum RecordError {
     /// The record cannot be written or read now.
     #[error("the record is unavailable: {0}")]
     Unavailable(String),
+}
+
+impl RecordError {
+    /// What a caller hears of it, with what that means for them.
+    pub fn refusal(&self, meaning: &str) -> Refusal {
+        Refusal::new(ErrorCode::AuditUnavailable, format!("{self}; {meaning}"))
+    }
 }
 
 /// Proof that a call's opening is durably in the record.

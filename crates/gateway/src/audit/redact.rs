@@ -1,13 +1,15 @@
 //! Redaction: secrets leave a text before the text is recorded.
 //!
-//! Four kinds are known: values that the operator's environment marks as secret, tokens by their
-//! shape, values by the name they are given to (`--password X`, `API_KEY=X`, `{"token": X}`), and what
+//! Four kinds are known: values that the operator's environment marks as secret, as they are or encoded, tokens by
+//! their shape, values by the name they are given to (`--password X`, `API_KEY=X`, `{"token": X}`), and what
 //! the operator's patterns match. Pure: nothing is read from the environment here. Finding nothing
 //! allocates nothing; a text without secrets is handed back as it came. What is kept is the name, so
 //! that a reader sees that a secret was given, and to what.
 
+mod cut;
 mod forms;
 mod name;
+pub mod named;
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -24,6 +26,10 @@ use name::{counts_tokens, ends_with};
 pub const REPLACEMENT: &str = "[redacted]";
 /// Shorter secret values are not searched for: they would be found everywhere.
 pub const VALUE_BYTES_MIN: usize = 6;
+/// Secrets of one call that are searched for, each through all of its output.
+const GIVEN_MAX: usize = 320;
+/// The first of them are searched for encoded as well.
+const ENCODED_MAX: usize = 32;
 
 /// What this installation holds secret beyond what is known by shape and name.
 #[derive(Clone, Debug, Default)]
@@ -54,19 +60,17 @@ impl Redactor {
         }
     }
 
-    /// One that knows the secrets among a call's own variables as well; none where there are none.
-    pub fn knowing<'v>(&self, variables: impl IntoIterator<Item = (&'v str, &'v str)>) -> Option<Self> {
-        let secret = variables.into_iter().filter(|(name, _)| is_secret_name(name));
-        self.hiding(secret.map(|(_, value)| value))
-    }
-
-    /// One that knows these values as well; none where there are none that could be told from other text.
+    /// One that knows these values as well, as they are or encoded; none where there are none that could be told from
+    /// other text.
     pub fn hiding<'v>(&self, values: impl IntoIterator<Item = &'v str>) -> Option<Self> {
-        let mut given: Vec<_> = values
-            .into_iter()
-            .map(str::trim_end)
-            .filter(|value| value.len() >= VALUE_BYTES_MIN)
-            .map(str::to_owned)
+        let values = values.into_iter().map(str::trim_end);
+        let long = values.filter(|value| value.len() >= VALUE_BYTES_MIN).take(GIVEN_MAX);
+        let mut given: Vec<_> = long
+            .enumerate()
+            .flat_map(|(at, value)| match at < ENCODED_MAX {
+                true => forms(value),
+                false => vec![value.to_owned()],
+            })
             .collect();
         given.sort_unstable();
         given.dedup();
@@ -108,37 +112,7 @@ impl Redactor {
         for value in &self.given {
             spans.extend(text.match_indices(value).map(|(at, found)| at..at + found.len()));
         }
-        // Each of these needs a character that most texts do not have; to look for that is quicker.
-        let has = |one: u8, other: u8| text.bytes().any(|byte| byte == one || byte == other);
-        if has(b'@', b'@') {
-            spans.extend(
-                USER_INFO
-                    .find_iter(text)
-                    .filter_map(|it| password(it.as_str(), it.start())),
-            );
-        }
-        if has(b' ', b'\t') {
-            spans.extend(BEARER.find_iter(text).map(|it| it.end()..token_end(text, it.end())));
-        }
-        if has(b'-', b'-') {
-            spans.extend(OPTION.find_iter(text).filter_map(|it| optional(text, it.range())));
-            spans.extend(
-                USER_OPTION
-                    .find_iter(text)
-                    .filter_map(|it| user_option(text, it.range())),
-            );
-        }
-        if has(b'=', b':') {
-            let mut resume = 0;
-            while let Some(found) = ASSIGNMENT.find_at(text, resume) {
-                resume = found.end();
-                if is_secret_name(name_in(found.as_str())) {
-                    let span = assigned(text, found.range());
-                    resume = resume.max(span.end);
-                    spans.push(span);
-                }
-            }
-        }
+        spans.extend(named_spans(text));
         replace(text, spans)
     }
 
@@ -217,6 +191,43 @@ impl Redactor {
     }
 }
 
+/// Values that stand behind a name that is a secret's.
+fn named_spans(text: &str) -> Vec<Range<usize>> {
+    let mut spans = Vec::new();
+    // Each of these needs a character that most texts do not have; to look for that is quicker.
+    let has = |one: u8, other: u8| text.bytes().any(|byte| byte == one || byte == other);
+    if has(b'@', b'@') {
+        spans.extend(
+            USER_INFO
+                .find_iter(text)
+                .filter_map(|it| password(it.as_str(), it.start())),
+        );
+    }
+    if has(b' ', b'\t') {
+        spans.extend(BEARER.find_iter(text).map(|it| it.end()..token_end(text, it.end())));
+    }
+    if has(b'-', b'-') {
+        spans.extend(OPTION.find_iter(text).filter_map(|it| optional(text, it.range())));
+        spans.extend(
+            USER_OPTION
+                .find_iter(text)
+                .filter_map(|it| user_option(text, it.range())),
+        );
+    }
+    if has(b'=', b':') {
+        let mut resume = 0;
+        while let Some(found) = ASSIGNMENT.find_at(text, resume) {
+            resume = found.end();
+            if is_secret_name(name_in(found.as_str())) {
+                let span = assigned(text, found.range());
+                resume = resume.max(span.end);
+                spans.push(span);
+            }
+        }
+    }
+    spans
+}
+
 /// No shape below is shorter.
 const TOKEN_BYTES_MIN: usize = 15;
 
@@ -288,13 +299,15 @@ fn compiled(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a pattern written in this file is tried by every test")
 }
 
-/// One pattern for all values; the longest first, so that none hides in another.
+/// One pattern for all values in all their forms; the longest first, so that none hides in another.
 fn any_of(mut values: Vec<String>) -> Option<Regex> {
     for value in &mut values {
         value.truncate(value.trim_end().len());
     }
     values.retain(|value| value.len() >= VALUE_BYTES_MIN);
-    values.sort_unstable_by_key(|value| std::cmp::Reverse(value.len()));
+    let mut values: Vec<_> = values.iter().flat_map(|value| forms(value)).collect();
+    values.sort_unstable_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+    values.dedup();
     if values.is_empty() {
         return None;
     }
@@ -433,6 +446,13 @@ fn expected_after(arg: &str) -> Expected {
     match arg {
         "-u" | "--user" | "--proxy-user" => Expected::UserAndPassword,
         _ if arg.starts_with("--") && is_name(arg) && is_secret_name(arg) => Expected::Secret,
+        // A header, cut in two.
+        _ if arg
+            .strip_suffix(':')
+            .is_some_and(|name| is_name(name) && is_secret_name(name)) =>
+        {
+            Expected::Secret
+        }
         _ => Expected::Anything,
     }
 }

@@ -243,7 +243,7 @@ impl DelegationDesk {
                         ErrorCode::NotFound,
                         format!("there is no delegation `{id}`"),
                     )),
-                    Err(error) => Err(Refusal::new(ErrorCode::AuditUnavailable, error.to_string())),
+                    Err(error) => Err(error.refusal("try again later")),
                 };
             }
         };

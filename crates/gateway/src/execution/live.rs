@@ -209,9 +209,11 @@ impl Live {
         }
     }
 
-    /// What is kept of a stream.
-    pub fn head_and_tail(&self, stream: Stream) -> (Vec<u8>, Vec<u8>) {
-        self.with(stream, |output| (output.head().to_vec(), output.tail()))
+    /// What is kept of a stream, and whether something was left out in between.
+    pub fn head_and_tail(&self, stream: Stream) -> (Vec<u8>, Vec<u8>, bool) {
+        self.with(stream, |output| {
+            (output.head().to_vec(), output.tail(), output.left_out() > 0)
+        })
     }
 
     /// Reads a page of one stream into a result.

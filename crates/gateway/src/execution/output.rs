@@ -104,30 +104,52 @@ impl Output {
         }
     }
 
-    /// At most `limit` bytes from `offset` on.
+    /// At most `limit` bytes from `offset` on. A character that goes over the end of the page is left to the next one,
+    /// unless it is the whole page: whoever reads page after page reads every character.
     pub fn page(&self, offset: u64, limit: u64) -> Page {
         let head_end = self.head.len() as u64;
         let tail_start = self.total - self.tail.len() as u64;
-        let (offset, part): (u64, Vec<u8>) = if offset < head_end {
-            let start = usize::try_from(offset).unwrap_or(usize::MAX);
-            (
-                offset,
-                self.head[start..].iter().take(bounded(limit)).copied().collect(),
-            )
-        } else {
-            let offset = offset.clamp(tail_start, self.total);
-            let skip = bounded(offset - tail_start);
-            (
-                offset,
-                self.tail.iter().skip(skip).take(bounded(limit)).copied().collect(),
-            )
+        let offset = match offset < head_end {
+            true => offset,
+            false => offset.clamp(tail_start, self.total),
         };
-        let end = offset + part.len() as u64;
+        let head = self.head.get(bounded(offset)..).unwrap_or_default();
+        let skip = bounded(offset.saturating_sub(tail_start));
+        let is_joined = head.is_empty() || self.left_out() == 0;
+        let tail = self.tail.iter().skip(skip).take(if is_joined { usize::MAX } else { 0 });
+        let mut rest = head.iter().chain(tail).copied();
+        let mut bytes: Vec<u8> = rest.by_ref().take(bounded(limit)).collect();
+        if rest.next().is_some_and(continues) {
+            bytes.truncate(whole_characters(&bytes));
+        }
+        let end = offset + bytes.len() as u64;
         Page {
-            bytes: part,
+            bytes,
             offset,
             next: (end < self.total).then_some(end),
         }
+    }
+}
+
+/// A byte inside of a character.
+fn continues(byte: u8) -> bool {
+    byte & 0b1100_0000 == 0b1000_0000
+}
+
+/// How many bytes there are without a character at their end that goes on behind them; all, if there is nothing else.
+fn whole_characters(bytes: &[u8]) -> usize {
+    // The longest character has four bytes, of which three may be here.
+    let inside = bytes.iter().rev().take(3).take_while(|byte| continues(**byte)).count();
+    let first = bytes.len().saturating_sub(inside + 1);
+    let needed = match bytes.get(first) {
+        Some(0xc2..=0xdf) => 2,
+        Some(0xe0..=0xef) => 3,
+        Some(0xf0..=0xf4) => 4,
+        Some(_) | None => 0,
+    };
+    match needed > bytes.len() - first && first > 0 {
+        true => first,
+        false => bytes.len(),
     }
 }
 
@@ -213,6 +235,36 @@ mod tests {
                 offset: 8,
                 next: None
             }
+        );
+    }
+
+    #[test]
+    fn a_page_ends_with_a_whole_character() {
+        let text = "aé€😀\u{7ff}z".repeat(3);
+        for (kept, step) in [(64, 4), (64, 5), (20, 4), (21, 6), (64, 7)] {
+            let mut output = Output::with_limit(kept);
+            output.push(text.as_bytes());
+            let whole = output.left_out() == 0;
+            let (mut read, mut next) = (String::new(), Some(0));
+            while let Some(offset) = next {
+                let page = output.page(offset, step);
+                read += &String::from_utf8_lossy(&page.bytes);
+                next = page.next;
+            }
+            assert_eq!(read == text, whole, "{kept}, {step}: {read}");
+        }
+        let mut output = Output::with_limit(64);
+        output.push("é".as_bytes());
+        assert_eq!(
+            output.page(0, 1).next,
+            Some(1),
+            "a page without room for one goes on all the same"
+        );
+        output.push(b"\xe2\x82\xe2\x82");
+        assert_eq!(
+            output.page(2, 2).bytes,
+            b"\xe2\x82",
+            "what is no character is not waited for"
         );
     }
 

@@ -110,10 +110,9 @@ impl LabelDesk {
             }],
             ..Change::default()
         });
-        written.await.map_err(|error| {
-            let message = format!("{error}; the labels of {of} may have changed all the same");
-            Refusal::new(ErrorCode::AuditUnavailable, message)
-        })?;
+        written
+            .await
+            .map_err(|error| error.refusal(&format!("the labels of {of} may have changed all the same")))?;
         Ok(outcome?)
     }
 
@@ -147,10 +146,7 @@ impl LabelDesk {
                     let message = format!("somebody else changes the labels of {of} at this moment; try again");
                     return Err(Refusal::new(ErrorCode::QueueFull, message));
                 }
-                Err(error) => {
-                    let message = format!("{error}; nothing was done, try again later");
-                    return Err(Refusal::new(ErrorCode::AuditUnavailable, message));
-                }
+                Err(error) => return Err(error.refusal("nothing was done, try again later")),
             }
         }
     }
@@ -165,18 +161,11 @@ impl LabelDesk {
             let before = github.labels(of).await?;
             first.get_or_insert_with(|| before.clone());
             let target = wanted.applied_to(&before);
-            let is_different = !same(&target, &before);
-            if is_different {
-                self.still_has_turn(of, holder).await?;
-            }
-            let after = if !is_different {
+            let after = if same(&target, &before) {
                 before.clone()
-            } else if wanted.remove.is_empty() {
-                github.add_labels(of, wanted.add.clone()).await?
             } else {
-                github.replace_labels(of, target).await?;
-                // What GitHub answers is what it did, not what stands there now.
-                github.labels(of).await?
+                self.still_has_turn(of, holder).await?;
+                self.send(of, &wanted, target).await?
             };
             let Meanwhile { lost, overtaken } = self.meanwhile(of, own.as_deref(), seen, &before, &wanted).await;
             wanted = wanted.without(&overtaken);
@@ -196,6 +185,17 @@ impl LabelDesk {
                 "others change the labels of {of} at the same time, again and again; look at them and try again"
             ),
         })
+    }
+
+    /// Brings the labels to what they are to be; what stands there then.
+    async fn send(&self, of: &IssueRef, wanted: &LabelChange, target: Vec<String>) -> Result<Vec<String>, GitHubError> {
+        let github = &self.parts.github;
+        if wanted.remove.is_empty() {
+            return github.add_labels(of, wanted.add.clone()).await;
+        }
+        github.replace_labels(of, target).await?;
+        // What GitHub answers is what it did, not what stands there now.
+        github.labels(of).await
     }
 
     /// Asked right before anything is sent: this machine may have slept since it looked, and another have had its turn.

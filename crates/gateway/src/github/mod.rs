@@ -14,6 +14,7 @@ pub mod labels;
 
 pub mod delivery;
 pub mod reception;
+pub mod task;
 
 pub mod clerk;
 pub mod message;

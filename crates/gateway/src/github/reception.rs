@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::delivery::{Delivery, DeliveryChange, DeliveryState, Meaning, Task, read};
+use super::delivery::{Delivery, DeliveryChange, DeliveryState, Meaning, read};
+use super::task::Task;
 use crate::audit::event::{Actor, ActorType, Draft, EventType};
 use crate::audit::payload::Object;
 use crate::audit::{Change, Record, RecordError};

@@ -100,6 +100,21 @@ pub fn check_line(line: &Line, list: &Allowlist, programs: &dyn Programs) -> Res
     }
 }
 
+/// Checks what a line finds in its environment: a value that its arithmetic evaluates may run commands, and
+/// the line's own assignment of a number may stand in a branch that is not taken.
+pub fn check_given(line: &Line, list: &Allowlist, env: &[(String, String)]) -> Result<(), Refusal> {
+    let evaluated = |name: &str| line.evaluated.iter().find(|evaluated| evaluated.name == name);
+    let text = |value: &str| !value.chars().all(|c| c.is_ascii_digit());
+    let given = env.iter().filter(|(_, value)| text(value));
+    match given.filter_map(|(name, _)| evaluated(name)).next() {
+        Some(found) if *list != Allowlist::Any => {
+            let rule = Rule::Unclear("arithmetic over a variable of the environment");
+            Err(Refusal::new("", Some(found.position), rule))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
 /// Checks a program with its arguments, which runs without any shell.
 pub fn check_argv(file: &str, args: &[String], list: &Allowlist, programs: &dyn Programs) -> Result<Vec<Use>, Refusal> {
     let mut checker = Checker::new(list, programs);

@@ -184,14 +184,8 @@ fn judge(
     let ask = |plan: Plan, rule: Rule| Verdict::Ask(Question::new(plan, rule));
     let wants_more = plan.sandbox > command.sandbox || plan.network > command.network;
     match (ruling, policy.approval.mode, wants_more) {
-        (Ruling::Deny(rule), _, _) => {
-            let message = rule.reason.clone();
-            deny(rule, message)
-        }
-        (Ruling::Absent(rule), _, _) => Verdict::Deny(Denial {
-            refusal: Refusal::new(ErrorCode::UnknownTool, rule.reason.clone()),
-            rule,
-        }),
+        (Ruling::Deny(rule), _, _) => denied_by(rule),
+        (Ruling::Absent(rule), _, _) => absent_by(rule),
         (Ruling::Allow | Ruling::Ask(_), Mode::Never, true) => {
             let message = format!(
                 "this asks for more than policy gives (sandbox `{}`, network `{}`), and nobody is ever asked here; \
@@ -244,14 +238,8 @@ fn judge(
 /// for this program, its reach and its network, so neither mode nor whitelist has a say.
 fn judge_declared(ruling: Ruling, tool: &DeclaredTool, plan: Plan) -> Verdict {
     match ruling {
-        Ruling::Deny(rule) => {
-            let message = rule.reason.clone();
-            deny(rule, message)
-        }
-        Ruling::Absent(rule) => Verdict::Deny(Denial {
-            refusal: Refusal::new(ErrorCode::UnknownTool, rule.reason.clone()),
-            rule,
-        }),
+        Ruling::Deny(rule) => denied_by(rule),
+        Ruling::Absent(rule) => absent_by(rule),
         Ruling::Ask(rule) => Verdict::Ask(Question::new(plan, rule)),
         Ruling::Allow => Verdict::Allow(Permit {
             plan: Box::new(plan),
@@ -362,6 +350,19 @@ fn brings_an_interpreter_to_others(act: &PlannedAct) -> bool {
     named
         .iter()
         .any(|script| script.is_script && named.iter().any(|other| other.path != script.path))
+}
+
+fn denied_by(rule: Rule) -> Verdict {
+    let message = rule.reason.clone();
+    deny(rule, message)
+}
+
+/// The tool does not exist for this caller, and is answered so.
+fn absent_by(rule: Rule) -> Verdict {
+    Verdict::Deny(Denial {
+        refusal: Refusal::new(ErrorCode::UnknownTool, rule.reason.clone()),
+        rule,
+    })
 }
 
 fn deny(rule: Rule, message: String) -> Verdict {

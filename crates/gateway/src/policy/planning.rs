@@ -40,10 +40,13 @@ pub(super) fn plan(
         (CommandTool::Declared(_), Some(declared)) => declared.min(policy.command.timeout_max),
         (_, asked) => settle_timeout(policy, asked)?,
     };
+    let command = &policy.command;
     let env = settle_env(policy, request, around)?;
     let (act, used, reading) = read_act(policy, request, &place, around)?;
+    if let Reading::Line(line) = &reading {
+        allowlist::check_given(line, &command.allowlist, &env).map_err(not_allowed)?;
+    }
     let exec = exec_rights(policy, &act, &used, around);
-    let command = &policy.command;
     let is_readable = |path: &Path| {
         places::is_within(path, &place.root) || command.read_paths.iter().any(|read| places::is_within(path, read))
     };

@@ -245,7 +245,7 @@ impl WhitelistRule {
         let pattern = text.pattern.to_owned();
         let regex = Regex::new(text.pattern).map_err(|error| WhitelistError::Pattern {
             pattern: pattern.clone(),
-            why: first_line(&error.to_string()),
+            why: fault(&error),
         })?;
         let rule = Self {
             matcher: Matcher::Pattern {
@@ -413,6 +413,8 @@ pub fn is_exact(pattern: &str) -> bool {
     true
 }
 
-fn first_line(text: &str) -> String {
+/// What is wrong with a pattern. The error draws the pattern first and says it in its last line.
+fn fault(error: &regex::Error) -> String {
+    let text = error.to_string();
     text.lines().last().unwrap_or_default().trim().to_owned()
 }

@@ -317,8 +317,5 @@ fn crowded() -> Refusal {
 }
 
 pub(super) fn unrecorded(error: &RecordError) -> Refusal {
-    Refusal::new(
-        ErrorCode::AuditUnavailable,
-        format!("{error}; nothing was done, try again later"),
-    )
+    error.refusal("nothing was done, try again later")
 }

@@ -44,7 +44,17 @@ pub const KEY_CHARS_MAX: usize = 64;
 /// Characters of `owner/name`.
 pub const REPOSITORY_CHARS_MAX: usize = 140;
 
+/// What an agent can find its work by; a run that is set off has at least one of them.
+pub const OCCASIONS: [&str; 5] = ["issue_number", "pull_request_number", "label", "title", "instructions"];
+
 impl ManualOrder {
+    /// Whether there is any of [`OCCASIONS`].
+    fn has_an_occasion(&self) -> bool {
+        let number = self.issue_number.or(self.pull_request_number);
+        let words = [&self.label, &self.title, &self.instructions];
+        number.is_some() || words.into_iter().any(Option::is_some)
+    }
+
     /// What is empty, or longer than may be, with how long it may be.
     fn too_long(&self) -> Option<(&'static str, usize)> {
         let texts = [
@@ -87,6 +97,12 @@ impl ManualRuns {
         let bad = |message: String| Err(Refusal::new(ErrorCode::InvalidArguments, message));
         if let Some(label) = order.label.as_deref().filter(|label| !label.starts_with("run:")) {
             return bad(format!("`{label}` sets off no run; such labels begin with `run:`"));
+        }
+        if !order.has_an_occasion() {
+            return bad(
+                "there is nothing to do; say it, or name an issue, a pull request or a `run:*` label, or give a title"
+                    .to_owned(),
+            );
         }
         if let Some((name, max)) = order.too_long() {
             return bad(format!("`{name}` has 1 to {max} characters"));

@@ -234,9 +234,6 @@ fn refusal(error: &RecordError) -> Refusal {
         | RecordError::LeaseTaken(_)
         | RecordError::DeliveryKnown(_)
         | RecordError::SessionNameTaken
-        | RecordError::Unavailable(_) => Refusal::new(
-            ErrorCode::AuditUnavailable,
-            format!("{error}; the session stays as it was, try again later"),
-        ),
+        | RecordError::Unavailable(_) => error.refusal("the session stays as it was, try again later"),
     }
 }

@@ -5,21 +5,17 @@
 //! same call, repeated, learns the answer, and a yes is used once.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::asking::unrecorded;
-use super::performing::{Leave, Performed, used};
+use super::Gateway;
+use super::in_force::InForce;
+use super::opening::unrecorded;
+use super::performing::{Leave, Performed};
 use super::repeating::given_up;
-use super::waiting::{full, waits};
-use super::{Gateway, InForce};
-use crate::approval::binding::{self, Binding};
-use crate::approval::request::{ApprovalRequest, ApprovalType};
-use crate::approval::{ClearedAct, allow_act, board, clear_act};
-use crate::audit::event::ApprovalState;
+use crate::approval::allow_act;
+use crate::approval::request::ApprovalType;
 use crate::audit::payload::{Object, Payload};
-use crate::audit::{Change, RecordError};
 use crate::catalog::Tool;
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal, Status};
@@ -29,9 +25,8 @@ use crate::job::input::TaskApproval;
 use crate::job::session::JobSession;
 use crate::job::state::{ErrorDetails, Job};
 use crate::job::supervise::Judge;
-use crate::limits;
 use crate::policy::actor::RunContext;
-use crate::policy::acts::{self, ActQuestion, ActVerdict};
+use crate::policy::acts::{self, ActVerdict};
 use crate::policy::agents::{self, Judged};
 use crate::policy::tools::ToolUse;
 use crate::service::{Answer, ToolCall};
@@ -117,21 +112,19 @@ impl Gateway {
         if may_be_done && let Some(answer) = act.foresee().await? {
             return Ok(answer);
         }
-        let (cleared, approval) = match verdict {
-            ActVerdict::Deny(denial) => return Err(denial.refusal),
+        let verdict = match verdict {
             // What is nothing but a question is asked, also where policy would let it pass.
             ActVerdict::Allow(permit) if act.kind() == ApprovalType::Question => {
-                let question = permit.into_question();
-                let (cleared, approval) = self
-                    .ask_about(admitted, call, &*act, question, &in_force, correlation)
-                    .await?;
-                (cleared, Some(approval))
+                ActVerdict::Ask(permit.into_question())
             }
+            verdict @ (ActVerdict::Allow(_) | ActVerdict::Ask(_) | ActVerdict::Deny(_)) => verdict,
+        };
+        let (cleared, approval) = match verdict {
+            ActVerdict::Deny(denial) => return Err(denial.refusal),
             ActVerdict::Allow(permit) => (allow_act(permit, admitted, correlation.clone()), None),
             ActVerdict::Ask(question) => {
-                let (cleared, approval) = self
-                    .ask_about(admitted, call, &*act, question, &in_force, correlation)
-                    .await?;
+                let asked = self.ask_about(admitted, call, &*act, question, &in_force, correlation);
+                let (cleared, approval) = asked.await?;
                 (cleared, Some(approval))
             }
         };
@@ -152,168 +145,6 @@ impl Gateway {
         course.is_repeat = true;
         let came_to = self.came_to(admitted.caller(), call, &*act).await?;
         came_to.unwrap_or_else(|| Err(given_up()))
-    }
-
-    /// Asks, and waits as long as a client will. What was asked before is not asked again.
-    async fn ask_about(
-        self: &Arc<Self>,
-        admitted: &Admitted,
-        call: &ToolCall,
-        act: &dyn Act,
-        question: ActQuestion,
-        in_force: &InForce,
-        correlation: &mut CorrelationId,
-    ) -> Result<(ClearedAct, Box<ApprovalRequest>), Refusal> {
-        let caller = admitted.caller();
-        let details = Value::Object(act.details());
-        let arguments = act.bound_arguments(&call.arguments);
-        let binding = binding::bind_act(&call.tool, &arguments, &details, &caller.credential, &in_force.digest);
-        let board = &self.ports.board;
-        let mut tries = 0;
-        let approval = loop {
-            let before = board.bound(&caller.credential, &binding.digest).await;
-            let before = before.map_err(|error| unrecorded(&error))?;
-            if let Some(before) = before.filter(|before| self.still_counts(before)) {
-                break before;
-            }
-            let has_room = board.has_room(&caller.credential).await;
-            if !has_room.map_err(|error| unrecorded(&error))? {
-                return Err(full());
-            }
-            tries += 1;
-            let kind = act.kind();
-            let posted = self
-                .post_act(
-                    admitted,
-                    call,
-                    kind,
-                    &details,
-                    &question,
-                    &binding,
-                    in_force,
-                    correlation,
-                )
-                .await;
-            match posted {
-                Ok(posted) => break posted,
-                // Somebody asked the same at this moment: one question for both.
-                Err(RecordError::ApprovalMoved) if tries < limits::DECISION_TRIES_MAX => {}
-                Err(error) => return Err(unrecorded(&error)),
-            }
-        };
-        *correlation = approval.correlation_id.clone();
-        let mut cancel = call.cancel.clone();
-        let usual = self.settings.answer_within;
-        let patience = call.answer_within.unwrap_or(usual).min(usual);
-        let patience = act.patience().unwrap_or(patience);
-        let settled = tokio::select! {
-            biased;
-            settled = board.settled(&approval.id) => settled,
-            () = cancel.cancelled() => {
-                let reason = "the caller cancelled it";
-                if let Err(error) = board.withdraw(&approval.id, &caller.actor, reason).await {
-                    tracing::warn!(%error, "a question could not be withdrawn");
-                }
-                return Err(Refusal::new(ErrorCode::Cancelled, "the call was cancelled while its question was open"));
-            }
-            () = self.consult_about(caller, call, &approval.id) => unreachable!("it never resolves"),
-            () = self.unless_stopping(patience) => {
-                let pending = Refusal::new(ErrorCode::ApprovalPending, waits(&approval.id));
-                return Err(pending.with("approval_id", approval.id.as_str()));
-            }
-        };
-        if let Some(refusal) = board::refusal(&settled) {
-            return Err(refusal);
-        }
-        if settled.state() == ApprovalState::Applied {
-            return Err(used());
-        }
-        let cleared = clear_act(question, &binding, &settled, admitted)
-            .map_err(|error| Refusal::new(ErrorCode::ApprovalDenied, error.to_string()))?;
-        Ok((cleared, Box::new(settled)))
-    }
-
-    /// As long as this, or until this process is about to stop.
-    async fn unless_stopping(&self, patience: Duration) {
-        tokio::select! {
-            () = tokio::time::sleep(patience) => {}
-            () = self.stops() => {}
-        }
-    }
-
-    /// Whether the answer to an earlier call of the same words is this call's answer as well: one that is
-    /// open, a yes that was not used, or a no that is young enough to be the one that was waited for.
-    fn still_counts(&self, before: &ApprovalRequest) -> bool {
-        let given = before.resolved_at.unwrap_or(before.created_at);
-        let age = self.ports.clock.now().since(given);
-        match before.state() {
-            ApprovalState::Pending => true,
-            ApprovalState::Approved => age < limits::APPROVAL_USABLE_FOR,
-            ApprovalState::Denied | ApprovalState::Expired => age < limits::DENIAL_TOLD_FOR,
-            ApprovalState::Withdrawn | ApprovalState::AutoApproved | ApprovalState::Applied | ApprovalState::Failed => {
-                false
-            }
-        }
-    }
-
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "what a question is made of, each from another station"
-    )]
-    async fn post_act(
-        &self,
-        admitted: &Admitted,
-        call: &ToolCall,
-        kind: ApprovalType,
-        details: &Value,
-        question: &ActQuestion,
-        binding: &Binding,
-        in_force: &InForce,
-        correlation: &CorrelationId,
-    ) -> Result<ApprovalRequest, RecordError> {
-        let (caller, ports) = (admitted.caller(), &self.ports);
-        let mut request = ApprovalRequest::new(
-            ports.ids.approval(),
-            kind,
-            correlation.clone(),
-            caller.credential.clone(),
-            ports.clock.now(),
-        );
-        request.requested_by.clone_from(&caller.actor.id);
-        request.job_id = caller.job_id().map(str::to_owned);
-        request.run_id = caller.run_id().map(str::to_owned);
-        request.tool.clone_from(&call.tool);
-        request.binding.clone_from(&binding.digest);
-        request.arguments_digest.clone_from(&binding.arguments);
-        request.policy_digest.clone_from(&binding.policy);
-        let own = self.redactor_of_act(call);
-        let mut shown = own
-            .as_ref()
-            .unwrap_or(&ports.redactor)
-            .redact_json(details)
-            .as_object()
-            .cloned()
-            .unwrap_or_default();
-        let rule = question.rule();
-        shown.insert("reason".to_owned(), json!(rule.reason));
-        shown.insert("rule".to_owned(), json!(rule.name));
-        shown.insert("source".to_owned(), json!(rule.source));
-        request.details = shown;
-        let context = in_force.policy.context(caller);
-        request.approval_mode = in_force.policy.tools.approval_mode(&context, &call.tool);
-        let approval = &in_force.policy.approval;
-        request.quorum = approval.quorum;
-        request.expires_at = approval.timeout.map(|timeout| request.created_at.after(timeout));
-        let opening = ports.board.opening(request, &caller.actor);
-        let posted = opening.change.approval.clone();
-        let change = Change {
-            events: opening.events,
-            approvals: vec![opening.change],
-            ..Change::default()
-        };
-        self.commit(change).await?;
-        ports.board.show(&posted);
-        Ok(posted)
     }
 
     /// What the record says before an act is done.

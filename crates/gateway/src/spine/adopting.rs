@@ -6,7 +6,8 @@ use std::sync::{Arc, PoisonError};
 
 use serde_json::{Value, json};
 
-use super::{Gateway, InForce};
+use super::Gateway;
+use super::in_force::InForce;
 use crate::audit::event::{Actor, Draft, EventType};
 use crate::audit::{Change, RecordError};
 use crate::policy::allowlist::Programs;

@@ -1,170 +1,191 @@
-//! What the record says about a call before it runs: what was asked, and what policy found.
+//! Asking about an act that is no command, and waiting for the answer.
+//!
+//! The question is bound to the act: asked again by the same call it is the same question, also in another
+//! process, and its answer counts once.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Gateway, InForce};
-use crate::approval::Cleared;
-use crate::audit::command::{CommandAuditRecord, End};
-use crate::audit::invocation::presentable_arguments;
-use crate::audit::payload::{Object, Payload};
-use crate::audit::trace::Trace;
-use crate::audit::{OpenCommand, RecordError};
-use crate::error::{ErrorCode, Refusal, Status};
-use crate::execution::live::Live;
-use crate::policy::actor::Context;
-use crate::policy::decide::{Rule, Verdict};
-use crate::policy::effective::{Network, SandboxMode};
-use crate::policy::plan::{Plan, PlannedAct};
+use serde_json::{Value, json};
+
+use super::Gateway;
+use super::in_force::InForce;
+use super::opening::unrecorded;
+use super::performing::used;
+use super::waiting::{full, waits};
+use crate::approval::binding::{self, Binding};
+use crate::approval::request::{ApprovalRequest, ApprovalType};
+use crate::approval::{ClearedAct, board, clear_act};
+use crate::audit::event::ApprovalState;
+use crate::audit::{Change, RecordError};
+use crate::error::{ErrorCode, Refusal};
+use crate::ids::CorrelationId;
+use crate::limits;
+use crate::policy::acts::ActQuestion;
+use crate::service::ToolCall;
 use crate::session::Admitted;
-use crate::tools::exec::request::{Act, CommandRequest, CommandTool};
+use crate::tools::acts::Act;
 
 impl Gateway {
-    pub(super) fn received(&self, admitted: &Admitted, request: &CommandRequest, live: &Live) -> Payload {
-        let redactor = live.redactor(&self.ports.redactor);
-        let clean = |text: &Option<String>| text.as_deref().map(|text| redactor.redact_text(text).into_owned());
-        let (command, arguments) = match &request.act {
-            Act::Line(line) => (redactor.redact_text(line), Vec::new()),
-            Act::Argv { file, args } => (redactor.redact_text(file), redactor.redact_args(args)),
-        };
-        let mut object = self
-            .with_origin(Object::new(), &live.origin)
-            .text("request_id", live.request_id.as_str())
-            .text("tool", request.tool.name())
-            .text("command", &command)
-            .texts("arguments", arguments.iter().map(String::as_str))
-            .text("credential", admitted.caller().credential.as_str())
-            .optional_text("job_id", admitted.caller().job_id())
-            .optional_text("run_id", admitted.caller().run_id())
-            .text("transport", admitted.caller().transport.as_str())
-            .text("digest", &request.digest)
-            .optional_text("cwd", clean(&request.cwd).as_deref())
-            .optional_text("justification", clean(&request.justification).as_deref())
-            .optional_text("caller_id", clean(&request.caller_id).as_deref())
-            .optional_text("sandbox", request.sandbox.map(SandboxMode::as_str))
-            .optional_text("network", request.network.map(Network::as_str))
-            .optional_text("requested_at", request.requested_at.map(|at| at.to_string()).as_deref());
-        if let Some(timeout) = request.timeout {
-            object = object.whole("timeout_ms", millis(timeout));
-        }
-        if let CommandTool::Declared(_) = &request.tool {
-            let given = presentable_arguments(redactor, &request.given);
-            object = object.part("tool_arguments", &Payload::from(&given));
-        }
-        // Of what may hold secrets only the shape is kept.
-        if let Some(input) = &request.input {
-            object = object.whole("input_bytes", i64::try_from(input.len()).unwrap_or(i64::MAX));
-        }
-        if !request.env.is_empty() {
-            object = object.texts("env_names", request.env.keys().map(String::as_str));
-        }
-        object.finish()
-    }
-
-    pub(super) fn validated(
-        &self,
+    /// Asks, and waits as long as a client will. What was asked before is not asked again.
+    pub(super) async fn ask_about(
+        self: &Arc<Self>,
         admitted: &Admitted,
-        verdict: &Verdict,
-        context: &Context<'_>,
+        call: &ToolCall,
+        act: &dyn Act,
+        question: ActQuestion,
         in_force: &InForce,
-        live: &Live,
-    ) -> Payload {
-        let Rule { name, source, reason } = verdict.rule();
-        let auto_approved = matches!(verdict, Verdict::Allow(permit) if permit.auto_approved);
-        let shares = admitted.caller().shares_correlation();
-        let mut object = Object::new().optional_text("request_id", shares.then(|| live.request_id.as_str()));
-        if !context.is_plain() {
-            object = object.part("policy_keys", &Payload::from(&context.recorded()));
+        correlation: &mut CorrelationId,
+    ) -> Result<(ClearedAct, Box<ApprovalRequest>), Refusal> {
+        let caller = admitted.caller();
+        let details = Value::Object(act.details());
+        let arguments = act.bound_arguments(&call.arguments);
+        let binding = binding::bind_act(&call.tool, &arguments, &details, &caller.credential, &in_force.digest);
+        let board = &self.ports.board;
+        let mut tries = 0;
+        let approval = loop {
+            let before = board.bound(&caller.credential, &binding.digest).await;
+            let before = before.map_err(|error| unrecorded(&error))?;
+            if let Some(before) = before.filter(|before| self.still_counts(before)) {
+                break before;
+            }
+            let has_room = board.has_room(&caller.credential).await;
+            if !has_room.map_err(|error| unrecorded(&error))? {
+                return Err(full());
+            }
+            tries += 1;
+            let kind = act.kind();
+            let posted = self
+                .post_act(
+                    admitted,
+                    call,
+                    kind,
+                    &details,
+                    &question,
+                    &binding,
+                    in_force,
+                    correlation,
+                )
+                .await;
+            match posted {
+                Ok(posted) => break posted,
+                // Somebody asked the same at this moment: one question for both.
+                Err(RecordError::ApprovalMoved) if tries < limits::DECISION_TRIES_MAX => {}
+                Err(error) => return Err(unrecorded(&error)),
+            }
+        };
+        *correlation = approval.correlation_id.clone();
+        let mut cancel = call.cancel.clone();
+        let usual = self.settings.answer_within;
+        let patience = call.answer_within.unwrap_or(usual).min(usual);
+        let patience = act.patience().unwrap_or(patience);
+        let settled = tokio::select! {
+            biased;
+            settled = board.settled(&approval.id) => settled,
+            () = cancel.cancelled() => {
+                let reason = "the caller cancelled it";
+                if let Err(error) = board.withdraw(&approval.id, &caller.actor, reason).await {
+                    tracing::warn!(%error, "a question could not be withdrawn");
+                }
+                return Err(Refusal::new(ErrorCode::Cancelled, "the call was cancelled while its question was open"));
+            }
+            () = self.consult_about(caller, call, &approval.id) => unreachable!("it never resolves"),
+            () = self.unless_stopping(patience) => {
+                let pending = Refusal::new(ErrorCode::ApprovalPending, waits(&approval.id));
+                return Err(pending.with("approval_id", approval.id.as_str()));
+            }
+        };
+        if let Some(refusal) = board::refusal(&settled) {
+            return Err(refusal);
         }
-        object
-            .text("verdict", verdict.word())
-            .text("rule", name)
-            .text("source", source)
-            .text("reason", reason)
-            .flag("auto_approved", auto_approved)
-            .text("policy_digest", &in_force.digest)
-            .texts("sources", in_force.policy.sources.iter().map(String::as_str))
-            .finish()
+        if settled.state() == ApprovalState::Applied {
+            return Err(used());
+        }
+        let cleared = clear_act(question, &binding, &settled, admitted)
+            .map_err(|error| Refusal::new(ErrorCode::ApprovalDenied, error.to_string()))?;
+        Ok((cleared, Box::new(settled)))
     }
 
-    pub(super) fn dispatched(&self, admitted: &Admitted, cleared: &Cleared, live: &Live) -> Payload {
-        let shares = admitted.caller().shares_correlation();
-        let plan = cleared.plan();
-        let redactor = live.redactor(&self.ports.redactor);
-        let names = plan.program_names();
-        let programs: Vec<_> = names.iter().map(|name| redactor.redact_text(name)).collect();
-        Object::new()
-            .optional_text("request_id", shares.then(|| live.request_id.as_str()))
-            .texts("programs", programs.iter().map(|name| &**name))
-            .text("how", how(plan))
-            .text("cwd", &redactor.redact_text(&plan.place.cwd.path.to_string_lossy()))
-            .text("root", &redactor.redact_text(&plan.place.root.to_string_lossy()))
-            .whole("timeout_ms", millis(plan.timeout))
-            .text("sandbox", plan.sandbox.as_str())
-            .text("network", plan.network.as_str())
-            .finish()
+    /// As long as this, or until this process is about to stop.
+    async fn unless_stopping(&self, patience: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(patience) => {}
+            () = self.stops() => {}
+        }
     }
 
-    /// The row of the open command, and what its record says if nobody ever closes it.
-    pub(super) fn opening(
+    /// Whether the answer to an earlier call of the same words is this call's answer as well: one that is
+    /// open, a yes that was not used, or a no that is young enough to be the one that was waited for.
+    fn still_counts(&self, before: &ApprovalRequest) -> bool {
+        let given = before.resolved_at.unwrap_or(before.created_at);
+        let age = self.ports.clock.now().since(given);
+        match before.state() {
+            ApprovalState::Pending => true,
+            ApprovalState::Approved => age < limits::APPROVAL_USABLE_FOR,
+            ApprovalState::Denied | ApprovalState::Expired => age < limits::DENIAL_TOLD_FOR,
+            ApprovalState::Withdrawn | ApprovalState::AutoApproved | ApprovalState::Applied | ApprovalState::Failed => {
+                false
+            }
+        }
+    }
+
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "what a question is made of, each from another station"
+    )]
+    async fn post_act(
         &self,
         admitted: &Admitted,
-        request: &CommandRequest,
-        live: &Live,
-        trace: &Trace,
-        audit: &CommandAuditRecord,
-    ) -> OpenCommand {
-        let end = End {
-            status: Status::Failed,
-            error_code: Some(ErrorCode::Abandoned.name()),
-            error_message: Some(ErrorCode::Abandoned.template()),
-            exit_code: None,
-            duration_ms: 0,
-            sandbox: &[],
+        call: &ToolCall,
+        kind: ApprovalType,
+        details: &Value,
+        question: &ActQuestion,
+        binding: &Binding,
+        in_force: &InForce,
+        correlation: &CorrelationId,
+    ) -> Result<ApprovalRequest, RecordError> {
+        let (caller, ports) = (admitted.caller(), &self.ports);
+        let mut request = ApprovalRequest::new(
+            ports.ids.approval(),
+            kind,
+            correlation.clone(),
+            caller.credential.clone(),
+            ports.clock.now(),
+        );
+        request.requested_by.clone_from(&caller.actor.id);
+        request.job_id = caller.job_id().map(str::to_owned);
+        request.run_id = caller.run_id().map(str::to_owned);
+        request.tool.clone_from(&call.tool);
+        request.binding.clone_from(&binding.digest);
+        request.arguments_digest.clone_from(&binding.arguments);
+        request.policy_digest.clone_from(&binding.policy);
+        let own = self.redactor_of_act(call);
+        let mut shown = own
+            .as_ref()
+            .unwrap_or(&ports.redactor)
+            .redact_json(details)
+            .as_object()
+            .cloned()
+            .unwrap_or_default();
+        let rule = question.rule();
+        shown.insert("reason".to_owned(), json!(rule.reason));
+        shown.insert("rule".to_owned(), json!(rule.name));
+        shown.insert("source".to_owned(), json!(rule.source));
+        request.details = shown;
+        let context = in_force.policy.context(caller);
+        request.approval_mode = in_force.policy.tools.approval_mode(&context, &call.tool);
+        let approval = &in_force.policy.approval;
+        request.quorum = approval.quorum;
+        request.expires_at = approval.timeout.map(|timeout| request.created_at.after(timeout));
+        let opening = ports.board.opening(request, &caller.actor);
+        let posted = opening.change.approval.clone();
+        let change = Change {
+            events: opening.events,
+            approvals: vec![opening.change],
+            ..Change::default()
         };
-        OpenCommand {
-            owner: admitted.caller().credential.clone(),
-            request_id: live.request_id.clone(),
-            digest: request.digest.clone(),
-            opened_at: live.started_at,
-            abandoned: audit.ending(&end).into_string(),
-            correlation_id: trace.correlation_id.clone(),
-            asked: live.asked(),
-        }
-    }
-}
-
-/// The refusal of a call whose record could not be written.
-pub(super) fn unrecorded(error: &RecordError) -> Refusal {
-    match error {
-        RecordError::RequestIdTaken(id) => Refusal::new(
-            ErrorCode::Conflict,
-            format!("request id `{id}` was used before; choose another"),
-        ),
-        RecordError::SessionMoved
-        | RecordError::ApprovalMoved
-        | RecordError::JobMoved
-        | RecordError::NoPlace
-        | RecordError::RunMoved
-        | RecordError::DelegationMoved
-        | RecordError::TargetMoved
-        | RecordError::LeaseTaken(_)
-        | RecordError::DeliveryKnown(_)
-        | RecordError::SessionNameTaken
-        | RecordError::Unavailable(_) => Refusal::new(
-            ErrorCode::AuditUnavailable,
-            format!("{error}; nothing was run, try again later"),
-        ),
-    }
-}
-
-fn millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-}
-
-fn how(plan: &Plan) -> &'static str {
-    match plan.act {
-        PlannedAct::Process { .. } => "process",
-        PlannedAct::Tree { .. } => "line",
-        PlannedAct::Shell { .. } => "shell",
+        self.commit(change).await?;
+        ports.board.show(&posted);
+        Ok(posted)
     }
 }

@@ -25,10 +25,6 @@ This is a discussion (`mode:discussion`). Look at whatever you need; your last m
 answer. Nothing here can be changed, committed or pushed.";
 
 impl Policies for Gateway {
-    fn profile(&self, asked: &Asked<'_>) -> Profile {
-        Profiles::profile(self, asked)
-    }
-
     /// Where no project names a repository, all that may deliver are served.
     fn serves(&self, repository: &str) -> bool {
         let in_force = self.in_force();

@@ -1,10 +1,11 @@
 //! The end of a call: its result, and the record of it, which is closed before anybody hears.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::asking::unrecorded;
-use super::{Gateway, not_run};
+use super::Gateway;
+use super::opening::unrecorded;
 use crate::audit::command::{CommandAuditRecord, End};
 use crate::audit::event::ApprovalState;
 use crate::audit::trace::Trace;
@@ -211,18 +212,35 @@ impl Gateway {
         }
     }
 
-    /// What is kept of a stream for later, without secrets, and how much of it is its head.
+    /// What is kept of a stream for later, without secrets, and how much of it is its head. Where nothing was left
+    /// out there is one text: a secret may lie across the place where head and tail meet.
     fn kept(&self, live: &Live, stream: Stream) -> (Vec<u8>, usize) {
-        let (head, tail) = live.head_and_tail(stream);
         let redactor = live.redactor(&self.ports.redactor);
-        let clean = |bytes: Vec<u8>| match redactor.redact_text(&String::from_utf8_lossy(&bytes)) {
-            std::borrow::Cow::Borrowed(_) => bytes,
-            std::borrow::Cow::Owned(text) => text.into_bytes(),
-        };
-        let head = clean(head);
+        let (mut head, tail, is_cut) = live.head_and_tail(stream);
+        if !is_cut {
+            head.extend(tail);
+            let whole = clean(head, |text| redactor.redact_text(text));
+            let split = whole.len();
+            return (whole, split);
+        }
+        let head = clean(head, |text| redactor.redact_head(text));
         let split = head.len();
-        ([head, clean(tail)].concat(), split)
+        let tail = clean(tail, |text| redactor.redact_tail(text));
+        ([head, tail].concat(), split)
     }
+}
+
+/// Bytes in which nothing had to go stay as they are, whatever they are.
+fn clean(bytes: Vec<u8>, redact: impl Fn(&str) -> Cow<'_, str>) -> Vec<u8> {
+    match redact(&String::from_utf8_lossy(&bytes)) {
+        Cow::Borrowed(_) => bytes,
+        Cow::Owned(text) => text.into_bytes(),
+    }
+}
+
+/// Whether no program was started.
+fn not_run(ended: &Ended) -> bool {
+    matches!(ended.how, How::NotStarted(_) | How::NotRecorded(_))
 }
 
 fn outcome(how: &How, live: &Live) -> (Status, Option<i32>, Option<ResultError>) {

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Gateway;
+use crate::approval::ballot::{Ballot, Decider};
 use crate::approval::client::{ClientUser, Heard, Resumed};
-use crate::approval::request::{Ballot, Decider};
 use crate::error::Status;
 use crate::execution::live::Live;
 use crate::ids::ApprovalId;

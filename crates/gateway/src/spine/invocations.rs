@@ -8,11 +8,11 @@
 use serde_json::{Map, Value, json};
 
 use super::Gateway;
-use super::asking::unrecorded;
+use super::opening::unrecorded;
 use crate::audit::event::{Draft, EventType};
 use crate::audit::invocation::{presentable_arguments, presentable_id, refusal_error};
 use crate::audit::payload::{Object, Payload};
-use crate::audit::redact::{REPLACEMENT, Redactor};
+use crate::audit::redact::{REPLACEMENT, Redactor, named};
 use crate::audit::{Change, RecordError};
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal};
@@ -197,15 +197,26 @@ impl Gateway {
         Some(self.ports.redactor.holding(given))
     }
 
-    /// Knows the secrets in a call's `env`, which the command may print; none where there are none.
+    /// Knows the secrets that a call gives by name, in its `env`, its line or its arguments: the command may print
+    /// them. None where there are none.
     pub(super) fn redactor_of(&self, call: &ToolCall) -> Option<Redactor> {
         if let Some(tool) = self.in_force().policy.tools.declared().find(&call.tool) {
             let secrets = tool.secrets(&call.arguments);
             return self.ports.redactor.hiding(secrets.iter().map(String::as_str));
         }
-        let variables = call.arguments.get("env")?.as_object()?.iter();
+        let given = |name: &str| call.arguments.get(name);
+        let variables = given("env").and_then(Value::as_object).into_iter().flatten();
         let texts = variables.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
-        self.ports.redactor.knowing(texts.take(limits::ENVIRONMENT_MAX))
+        let args = given("args").and_then(Value::as_array).into_iter().flatten();
+        let secrets = named::in_variables(texts.take(limits::ENVIRONMENT_MAX))
+            .chain(
+                given("command")
+                    .and_then(Value::as_str)
+                    .into_iter()
+                    .flat_map(named::in_text),
+            )
+            .chain(named::in_args(args.filter_map(Value::as_str)));
+        self.ports.redactor.hiding(secrets)
     }
 
     /// Names of the arguments that a tool's schema marks `writeOnly`.

@@ -13,6 +13,7 @@ use crate::approval::board;
 use crate::approval::request::ApprovalRequest;
 use crate::audit::command::closed_later;
 use crate::audit::event::{ApprovalState, Draft, EventType};
+use crate::audit::redact::named;
 use crate::audit::{Change, CloseCommand, Pending, RecordError, StoredCommand};
 use crate::commands::NotEntered;
 use crate::error::{ErrorCode, Refusal};
@@ -21,7 +22,7 @@ use crate::ids::{CredentialId, RequestId};
 use crate::policy::decide::Verdict;
 use crate::service::{Origin, Progress};
 use crate::session::Admitted;
-use crate::tools::exec::request::{CommandRequest, StatusRequest};
+use crate::tools::exec::request::{Act, CommandRequest, StatusRequest};
 use crate::tools::exec::result::CommandResult;
 
 /// How often a command that runs in another process is looked at.
@@ -120,7 +121,12 @@ impl Gateway {
         );
         live.waits_for(Some(held.id.clone()));
         let variables = request.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        Arc::new(live.redacted_by(self.ports.redactor.knowing(variables)))
+        let mut secrets: Vec<&str> = named::in_variables(variables).collect();
+        match &request.act {
+            Act::Line(line) => secrets.extend(named::in_text(line)),
+            Act::Argv { args, .. } => secrets.extend(named::in_args(args.iter().map(String::as_str))),
+        }
+        Arc::new(live.redacted_by(self.ports.redactor.hiding(secrets)))
     }
 
     /// Waits for the end that another process writes.
@@ -173,7 +179,7 @@ impl Gateway {
         let owner = &admitted.caller().credential;
         let mut question = match self.ports.board.of_command(owner, &stored.request_id).await {
             Ok(question) => question.filter(parks),
-            Err(error) => return self.refused(stored.request_id.clone(), super::asking::unrecorded(&error)),
+            Err(error) => return self.refused(stored.request_id.clone(), super::opening::unrecorded(&error)),
         };
         let wait = status.map_or(Duration::ZERO, |status| status.wait.min(self.settings.answer_within));
         if let Some(open) = question.as_ref().filter(|question| question.is_pending())

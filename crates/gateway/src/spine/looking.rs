@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::Gateway;
-use super::asking::unrecorded;
 use super::joining::{LOOK_EVERY, parks};
+use super::opening::unrecorded;
 use crate::approval::request::ApprovalRequest;
 use crate::audit::command::CommandAuditRecord;
 use crate::audit::event::ApprovalState;

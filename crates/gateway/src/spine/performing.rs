@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use tokio::sync::OwnedRwLockReadGuard;
 
 use super::Gateway;
-use super::asking::unrecorded;
+use super::opening::unrecorded;
 use crate::approval::ClearedAct;
 use crate::approval::lifecycle::ApprovalStep;
 use crate::approval::request::{ApprovalChange, ApprovalRequest};
@@ -208,10 +208,7 @@ impl Gateway {
                 self.ports.board.announce();
                 outcome
             }
-            (Err(error), Ok(_)) => {
-                let message = format!("{error}; this was done, but its end could not be recorded");
-                Err(Refusal::new(ErrorCode::AuditUnavailable, message))
-            }
+            (Err(error), Ok(_)) => Err(error.refusal("this was done, but its end could not be recorded")),
             (Err(error), Err(refusal)) => {
                 tracing::warn!(%error, code = refusal.code.name(), "the end of an act could not be recorded");
                 outcome

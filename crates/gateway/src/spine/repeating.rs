@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use tokio::time::Instant;
 
 use super::Gateway;
-use super::asking::unrecorded;
 use super::joining::LOOK_EVERY;
+use super::opening::unrecorded;
 use crate::audit::outcome::{AskedAct, StoredAct};
 use crate::error::{ErrorCode, Refusal};
 use crate::ids::RequestId;

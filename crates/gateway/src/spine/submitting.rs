@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use tracing::Instrument as _;
 
-use super::asking::unrecorded;
 use super::looking::{Earlier, conflict};
+use super::opening::unrecorded;
 use super::{Considered, Gateway};
 use crate::approval::binding;
 use crate::approval::request::ApprovalRequest;

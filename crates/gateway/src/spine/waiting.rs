@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use tracing::Instrument as _;
 
-use super::asking::unrecorded;
-use super::{Gateway, InForce};
+use super::Gateway;
+use super::in_force::InForce;
+use super::opening::unrecorded;
 use crate::approval::binding::{self, Binding};
 use crate::approval::board::{self, Opening};
 use crate::approval::request::{ApprovalRequest, ApprovalType, AskedFor};

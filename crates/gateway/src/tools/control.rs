@@ -63,6 +63,6 @@ pub(super) fn unkept(error: &RecordError) -> Refusal {
         | RecordError::LeaseTaken(_)
         | RecordError::DeliveryKnown(_)
         | RecordError::SessionNameTaken
-        | RecordError::Unavailable(_) => Refusal::new(ErrorCode::AuditUnavailable, format!("{error}; try again later")),
+        | RecordError::Unavailable(_) => error.refusal("try again later"),
     }
 }

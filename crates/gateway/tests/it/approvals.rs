@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use countersign_gateway::approval::ballot::{Ballot, Choice, Decider, OwnRequests};
 use countersign_gateway::approval::board::{DecideError, Decided};
-use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider, OwnRequests};
+use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::error::ErrorCode;
 use countersign_gateway::execution::How;

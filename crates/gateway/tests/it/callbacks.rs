@@ -3,9 +3,9 @@
 
 use std::time::Duration;
 
+use countersign_gateway::approval::ballot::{Ballot, Choice, Decider, OwnRequests};
 use countersign_gateway::approval::board::{DecideError, Decided};
 use countersign_gateway::approval::callback::{Callback, CallbackError, Meant, Route, Word};
-use countersign_gateway::approval::request::{Ballot, Choice, Decider, OwnRequests};
 use countersign_gateway::audit::RecordError;
 use countersign_gateway::audit::event::{ApprovalState, Draft, EventType};
 use countersign_gateway::clock::{Clock, Timestamp};

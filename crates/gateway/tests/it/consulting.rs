@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use countersign_gateway::approval::ballot::Choice;
 use countersign_gateway::approval::client::{ClientUser, Heard, Word};
-use countersign_gateway::approval::request::{ApprovalRequest, Choice};
+use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::Pending;
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::policy::actor::RunContext;

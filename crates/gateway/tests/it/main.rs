@@ -13,7 +13,7 @@ mod stage;
 
 use std::time::Duration;
 
-use countersign_gateway::approval::request::{Ballot, Choice, Decider, OwnRequests};
+use countersign_gateway::approval::ballot::{Ballot, Choice, Decider, OwnRequests};
 use countersign_gateway::audit::RecordError;
 use countersign_gateway::execution::How;
 use countersign_gateway::policy::effective::Mode;

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use countersign_gateway::approval::ballot::Ballot;
 use countersign_gateway::approval::board::{Board, BoardParts};
-use countersign_gateway::approval::request::{ApprovalRequest, Ballot};
+use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::approval::{Alone, ApprovalFilter, Approvals, Approver, Cleared};
 use countersign_gateway::audit::act::ActChange;
 use countersign_gateway::audit::event::{ApprovalState, Draft};

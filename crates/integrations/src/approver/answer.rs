@@ -1,8 +1,9 @@
 //! What an approver's answer means. Whatever is not clearly a yes is a no.
 
+use countersign_gateway::approval::ballot::Choice;
 use countersign_gateway::approval::callback::Word;
 use countersign_gateway::approval::question::Given;
-use countersign_gateway::approval::request::{ApprovalRequest, Choice};
+use countersign_gateway::approval::request::ApprovalRequest;
 use hyper::StatusCode;
 use serde_json::Value;
 

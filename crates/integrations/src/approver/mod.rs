@@ -13,9 +13,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_gateway::approval::Approver;
+use countersign_gateway::approval::ballot::{Ballot, Choice, Decider};
 use countersign_gateway::approval::journal::{Asking, Journal};
 use countersign_gateway::approval::question::Given;
-use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider};
+use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::Pending;
 use countersign_gateway::audit::event::Actor;
 use tokio::sync::Semaphore;

@@ -1,5 +1,7 @@
 //! TLS for PostgreSQL, where the address asks for it (`sslmode=require`): the server's certificate must be one
 //! that this machine trusts, for the name in the address.
+//!
+//! The store has the same stream for its own database. Siblings do not see each other, and so few lines are no crate.
 
 use std::future::Future;
 use std::io;

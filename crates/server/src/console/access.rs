@@ -5,7 +5,7 @@ use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
-use countersign_gateway::approval::request::Decider;
+use countersign_gateway::approval::ballot::Decider;
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::session::{Caller, Role};
 

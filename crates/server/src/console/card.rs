@@ -8,8 +8,9 @@ mod tests;
 use std::collections::HashSet;
 
 use askama::Template;
+use countersign_gateway::approval::ballot::Choice;
 use countersign_gateway::approval::question::Offer;
-use countersign_gateway::approval::request::{ApprovalRequest, ApprovalType, Choice};
+use countersign_gateway::approval::request::{ApprovalRequest, ApprovalType};
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::clock::Timestamp;
 use serde_json::{Map, Value};
@@ -213,7 +214,7 @@ fn quorum(approval: &ApprovalRequest) -> Option<Quorum> {
     })
 }
 
-fn voice(vote: &countersign_gateway::approval::request::Vote) -> Voice {
+fn voice(vote: &countersign_gateway::approval::ballot::Vote) -> Voice {
     Voice {
         by: shown(&vote.by),
         word: match vote.choice {

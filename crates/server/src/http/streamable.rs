@@ -290,12 +290,14 @@ impl Post<'_> {
     }
 
     async fn wrong_method(self) -> Response {
-        let modern = headers::says_modern(&self.headers);
-        let allowed = if modern { "POST" } else { "POST, GET, DELETE" };
+        let allowed = match headers::says_modern(&self.headers) {
+            true => "POST",
+            false => "POST, GET, DELETE",
+        };
         let message = format!("this address takes {allowed}");
         let refusal = Refusal::new(ErrorCode::MethodNotFound, message);
         let mut response = self.refuse(StatusCode::METHOD_NOT_ALLOWED, refusal).await;
-        let allowed = HeaderValue::from_static(if modern { "POST" } else { "POST, GET, DELETE" });
+        let allowed = HeaderValue::from_static(allowed);
         response.headers_mut().insert(header::ALLOW, allowed);
         response
     }

@@ -5,9 +5,10 @@
 
 use std::fmt::Write as _;
 
+use countersign_gateway::approval::ballot::Choice;
 use countersign_gateway::approval::client::Word;
 use countersign_gateway::approval::question::{Given, Offer};
-use countersign_gateway::approval::request::{ApprovalRequest, Choice};
+use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::approval::unseen::is_unseen;
 use serde_json::{Value, json};
 

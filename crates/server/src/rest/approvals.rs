@@ -3,8 +3,9 @@
 use axum::Json;
 use axum::response::{IntoResponse, Response};
 use countersign_gateway::approval::ApprovalFilter;
+use countersign_gateway::approval::ballot::{Ballot, Choice, Decider};
 use countersign_gateway::approval::question::Given;
-use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider};
+use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::event::ApprovalState;
 use serde::Deserialize;
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use axum::extract::RawPathParams;
 use axum::http::{HeaderMap, Request, StatusCode, header};
 use axum::response::Response;
 use axum::routing::MethodFilter;
-use countersign_gateway::approval::request::Decider;
+use countersign_gateway::approval::ballot::Decider;
 use countersign_gateway::audit::Pending;
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::session::{Caller, Role};

@@ -7,6 +7,7 @@
 
 mod acts;
 pub mod address;
+mod applying;
 mod approvals;
 mod bell;
 mod cells;

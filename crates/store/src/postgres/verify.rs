@@ -15,7 +15,7 @@ use super::readers::Readers;
 use super::snapshot::Snapshot;
 use super::trouble::Trouble;
 use crate::checkpoint::Checkpoint;
-use crate::prove::{self, Fault, Flaw, Report, Walk};
+use crate::prove::{self, Fault, Flaw, Leftovers, Report, Walk};
 use crate::sqlite::verify::{Progress, Range, VerifyError};
 
 /// Rows read at once.
@@ -106,6 +106,7 @@ impl Proof<'_> {
         if first == chain.first && last == head {
             prove_end(chain, head, head_hash, reached)?;
             prove::prove_spacing(&chain.checkpoints, first, head)?;
+            self.prove_leftovers(chain, first)?;
         }
         Ok(Report {
             chain: chain.chain.clone(),
@@ -152,6 +153,25 @@ impl Proof<'_> {
             Fault::Truncated { should_reach: last }
         };
         Err(fault.at(walk.next()).into())
+    }
+
+    /// What stands before the first row must be what a prune had no time to delete.
+    fn prove_leftovers(&self, chain: &Snapshot, first: u64) -> Result<(), VerifyError> {
+        let sql = format!("SELECT {COLUMNS} FROM flow_events WHERE chain = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3");
+        let mut leftovers = Leftovers::new(first, &chain.checkpoints)?;
+        loop {
+            let before = leftovers.below();
+            let values = (&chain.chain, before, RANGE_ROWS.cast_signed());
+            let rows = self
+                .readers
+                .read(|link| link.all(&sql, &[values.0, &values.1, &values.2], read_row))?;
+            for row in &rows {
+                leftovers.step(&row.as_link())?;
+            }
+            if leftovers.below() == before {
+                return Ok(());
+            }
+        }
     }
 
     fn rows(&self, chain: &str, from: u64, to: u64) -> Result<Vec<countersign_gateway::audit::row::Row>, Trouble> {

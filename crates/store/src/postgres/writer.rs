@@ -9,10 +9,10 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use countersign_gateway::audit::act::ActChange;
 use countersign_gateway::audit::{Change, Committed, RecordError};
 use tokio::sync::oneshot;
 
+use super::applying::{already_written, apply};
 use super::ledger::{self, Became, Ledger};
 use super::link::{CommitTrouble, Link};
 use super::node::SIGN_EVERY;
@@ -33,9 +33,9 @@ pub(super) type Outcome = Result<Committed, RecordError>;
 
 /// A change that waits to be written.
 pub(super) struct Job {
-    change: Change,
+    pub(super) change: Change,
     // One per event, made by the caller: the writer is the narrow place.
-    timestamps: Vec<String>,
+    pub(super) timestamps: Vec<String>,
     answer: oneshot::Sender<Outcome>,
 }
 
@@ -285,208 +285,5 @@ fn resolve(site: &Site, xid: &str) -> Result<(), Trouble> {
             return Err(Trouble::Unknown);
         }
         thread::sleep(LOOK_EVERY);
-    }
-}
-
-/// Writes one change, or nothing of it when it is refused.
-fn apply(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
-    let change = &job.change;
-    let is_plain = change.session.is_none() && change.approvals.is_empty() && change.runs.is_empty();
-    let is_plain = is_plain && change.leases.is_empty() && change.deliveries.is_empty();
-    let is_plain = is_plain && change.delegations.is_empty();
-    if is_plain && change.jobs.is_empty() && change.notes.is_empty() && !is_of_a_tool(change) {
-        return apply_rows(ledger, job);
-    }
-    // Rare beside commands, so only these pay for being able to take a part back.
-    let mark = ledger.save()?;
-    let mut is_void = false;
-    let outcome = match moved(ledger, job)? {
-        None if ends_nothing(ledger, job)? => {
-            is_void = true;
-            Ok(Committed {
-                last_seq: ledger.head().seq,
-                last_event: None,
-            })
-        }
-        None => apply_with_runs(ledger, job)?,
-        Some(moved) => match already_written(ledger.link, job)? {
-            Some(committed) => Ok(committed),
-            None => {
-                refuse_repeated(ledger, job)?;
-                Err(moved)
-            }
-        },
-    };
-    match &outcome {
-        // Somebody else has closed the command or the act: then nothing of the change is written.
-        Ok(receipt) if is_void || closes_nothing(job, receipt) => ledger.undo(&mark)?,
-        Ok(_) => ledger.release()?,
-        Err(_) => ledger.undo(&mark)?,
-    }
-    Ok(outcome)
-}
-
-/// Whether a change that should close something found it closed. One without events leaves none behind either way.
-fn closes_nothing(job: &Job, receipt: &Committed) -> bool {
-    job.change.only_if_open && receipt.last_event.is_none() && !job.change.events.is_empty()
-}
-
-/// Writes that an act went on or ended; whether it closes one that somebody else has closed.
-fn ends_nothing(ledger: &Ledger<'_>, job: &Job) -> Result<bool, Trouble> {
-    match &job.change.act {
-        Some(act @ (ActChange::Told { .. } | ActChange::Close { .. })) => {
-            Ok(!ledger.write_act(act)? && job.change.only_if_open)
-        }
-        Some(ActChange::Open(_)) | None => Ok(false),
-    }
-}
-
-/// Whether it says what a tool that is no command does.
-fn is_of_a_tool(change: &Change) -> bool {
-    change.act.is_some() || !change.databases.is_empty() || !change.syncs.is_empty()
-}
-
-/// All the rest, and what follows from it for runs, told behind the change's own events.
-fn apply_with_runs(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
-    let told = ledger.follow_runs(&job.change)?;
-    let mut outcome = apply_rows(ledger, job)?;
-    if let Ok(receipt) = &mut outcome
-        && (receipt.last_event.is_some() || !job.change.only_if_open)
-    {
-        for draft in &told {
-            ledger.append(draft, &draft.timestamp.to_string())?;
-        }
-        receipt.last_seq = ledger.head().seq;
-    }
-    Ok(outcome)
-}
-
-/// Writes sessions, approvals, jobs and runs, each only where it stands as the change expects; tells the first
-/// that does not.
-fn moved(ledger: &Ledger<'_>, job: &Job) -> Result<Option<RecordError>, Trouble> {
-    let change = &job.change;
-    if let Some(taken) = ledger.write_leases(&change.leases)? {
-        return Ok(Some(taken));
-    }
-    if let Some(known) = ledger.write_deliveries(&change.deliveries)? {
-        return Ok(Some(known));
-    }
-    if let Some(session) = &change.session
-        && !ledger.write_session(session)?
-    {
-        return Ok(Some(RecordError::SessionMoved));
-    }
-    for approval in &change.approvals {
-        if !ledger.write_approval(approval)? {
-            return Ok(Some(RecordError::ApprovalMoved));
-        }
-    }
-    for delegation in &change.delegations {
-        if !ledger.write_delegation(delegation)? {
-            return Ok(Some(RecordError::DelegationMoved));
-        }
-    }
-    if let Some(ActChange::Open(act)) = &change.act
-        && let Some(asked) = &act.asked
-        && !ledger.enter_act(&act.id, asked, act.opened_at)?
-    {
-        return Ok(Some(RecordError::RequestIdTaken(asked.request_id.clone())));
-    }
-    if let Some(act @ ActChange::Open(_)) = &change.act
-        && !ledger.write_act(act)?
-    {
-        return Ok(Some(RecordError::ApprovalMoved));
-    }
-    for job in &change.jobs {
-        if let Some(refused) = ledger.write_job(job)? {
-            return Ok(Some(refused));
-        }
-    }
-    for run in &change.runs {
-        if !ledger.write_run(run)? {
-            return Ok(Some(RecordError::RunMoved));
-        }
-    }
-    for database in &change.databases {
-        if !ledger.write_database(database)? {
-            return Ok(Some(RecordError::TargetMoved));
-        }
-    }
-    for sync in &change.syncs {
-        if !ledger.write_sync(sync)? {
-            return Ok(Some(RecordError::TargetMoved));
-        }
-    }
-    for note in &change.notes {
-        if !ledger.add_note(note)? {
-            return Ok(Some(RecordError::JobMoved));
-        }
-    }
-    Ok(None)
-}
-
-/// All but sessions, approvals, jobs and runs. A change that came before is found by its first event: all of it was written
-/// then. That is looked up only where something is in the way; else the events' own key refuses the second.
-fn apply_rows(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
-    if let Some(open) = &job.change.open
-        && !ledger.open_command(open)?
-    {
-        refuse_repeated(ledger, job)?;
-        let taken = open.request_id.clone();
-        return Ok(Err(RecordError::RequestIdTaken(taken)));
-    }
-    if let Some(close) = &job.change.close {
-        let closed = ledger.close_command(close)?;
-        if !closed {
-            refuse_repeated(ledger, job)?;
-        }
-        if !closed && job.change.only_if_open {
-            return Ok(Ok(Committed {
-                last_seq: ledger.head().seq,
-                last_event: None,
-            }));
-        }
-    }
-    if let Some((owner, request_id)) = &job.change.end_wanted {
-        ledger.want_end(owner, request_id)?;
-    }
-    ledger.touch_sessions(&job.change.touched)?;
-    ledger.write_beats(&job.change.beats)?;
-    ledger.write_gone(&job.change.gone)?;
-    ledger.write_filed(&job.change.filed)?;
-    ledger.write_links(&job.change.links)?;
-    ledger.write_reviews(&job.change.reviews)?;
-    ledger.write_heads(&job.change.heads)?;
-    ledger.write_messages(&job.change.messages)?;
-    for (draft, timestamp) in job.change.events.iter().zip(&job.timestamps) {
-        ledger.append(draft, timestamp)?;
-    }
-    Ok(Ok(receipt(ledger.head().seq, job)))
-}
-
-fn refuse_repeated(ledger: &Ledger<'_>, job: &Job) -> Result<(), Trouble> {
-    match job.change.events.first() {
-        Some(first) if ledger.is_written(first)? => Err(Trouble::WrittenBefore),
-        Some(_) | None => Ok(()),
-    }
-}
-
-/// A change may come twice, when its caller did not wait for the answer; its events then stand
-/// in the record under the same ids.
-fn already_written(link: &Link, job: &Job) -> Result<Option<Committed>, Trouble> {
-    let mut last = None;
-    for draft in &job.change.events {
-        match ledger::find(link, draft)? {
-            Some(seq) => last = Some(seq),
-            None => return Ok(None),
-        }
-    }
-    Ok(last.map(|seq| receipt(seq, job)))
-}
-
-fn receipt(last_seq: u64, job: &Job) -> Committed {
-    Committed {
-        last_seq,
-        last_event: job.change.events.last().map(|draft| draft.event_id.clone()),
     }
 }

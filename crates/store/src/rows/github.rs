@@ -1,7 +1,8 @@
 //! Deliveries of GitHub's, and the comments of runs.
 
-use countersign_gateway::github::delivery::{Delivery, DeliveryState, Task};
+use countersign_gateway::github::delivery::{Delivery, DeliveryState};
 use countersign_gateway::github::message::{KeptMessage, Untold};
+use countersign_gateway::github::task::Task;
 use countersign_gateway::ids::{CorrelationId, RunId};
 
 use super::{Cells, runs};

@@ -69,8 +69,11 @@ impl Express {
 
 impl Lane {
     fn write(&mut self, site: &Site, job: &Job) -> rusqlite::Result<Outcome> {
-        // A file that was moved away is the writer's to complain about.
+        // A file that was moved away, or its log, is the writer's to complain about.
         let file = site.identity().map_err(|_| trouble::read_only())?;
+        if site.has_lost_log(file) {
+            return Err(trouble::read_only());
+        }
         let open = match self.open.take().filter(|open| open.file == file) {
             Some(open) => self.open.insert(open),
             None => self.open.insert(Open {

@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -37,9 +37,27 @@ pub(super) struct Identity {
     inode: u64,
 }
 
+/// What stands beside the database while it is in use: its log, and the index of the log that processes share.
+#[derive(Default)]
+enum Beside {
+    #[default]
+    Unseen,
+    Seen {
+        database: Identity,
+        log: Option<Identity>,
+        index: Option<Identity>,
+    },
+    /// One of them was taken away: rows in it are found by nobody else, and whoever opens the database next makes
+    /// another. Only when every connection of this process is closed can it begin anew.
+    Lost,
+}
+
 /// Everything a connection needs, fixed at the start.
 pub(super) struct Site {
     pub(super) database: PathBuf,
+    /// The log and its index.
+    beside_at: [PathBuf; 2],
+    beside: Mutex<Beside>,
     pub(super) options: Options,
     pub(super) key: Key,
     pub(super) process: Process,
@@ -93,6 +111,12 @@ impl Site {
             growth: Arc::default(),
             written: watch::Sender::new(0),
             health: Health::default(),
+            beside_at: ["-wal", "-shm"].map(|end| {
+                let mut path = database.clone().into_os_string();
+                path.push(end);
+                path.into()
+            }),
+            beside: Mutex::default(),
             database,
             options,
         };
@@ -154,10 +178,55 @@ impl Site {
 
     /// Which file stands under the database's name now.
     pub(super) fn identity(&self) -> io::Result<Identity> {
-        fs::metadata(&self.database).map(|file| Identity {
+        fs::metadata(&self.database).map(|file| Identity::of(&file))
+    }
+
+    /// Whether the log of this database was taken away from under this process, once and for all.
+    pub(super) fn has_lost_log(&self, database: Identity) -> bool {
+        let [log, index] = self
+            .beside_at
+            .each_ref()
+            .map(|path| fs::metadata(path).ok().map(|file| Identity::of(&file)));
+        let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
+        // What was not there yet may come; what was there stays.
+        let stays = |before: &mut Option<Identity>, now: Option<Identity>| match before {
+            Some(before) => Some(*before) == now,
+            None => {
+                *before = now;
+                true
+            }
+        };
+        let is_lost = match &mut *beside {
+            Beside::Lost => true,
+            Beside::Seen {
+                database: known,
+                log: known_log,
+                index: known_index,
+            } if *known == database => !stays(known_log, log) || !stays(known_index, index),
+            Beside::Seen { .. } | Beside::Unseen => {
+                *beside = Beside::Seen { database, log, index };
+                false
+            }
+        };
+        if is_lost {
+            *beside = Beside::Lost;
+        }
+        is_lost
+    }
+
+    /// Whether nobody has begun another log in the place of one that was taken away.
+    pub(super) fn has_no_other_log(&self) -> bool {
+        let [log, _] = &self.beside_at;
+        fs::metadata(log).map_or(true, |file| file.len() == 0)
+    }
+}
+
+impl Identity {
+    fn of(file: &fs::Metadata) -> Self {
+        Self {
             device: file.dev(),
             inode: file.ino(),
-        })
+        }
     }
 }
 

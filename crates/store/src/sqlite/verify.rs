@@ -15,7 +15,7 @@ use super::snapshot::{self, Snapshot};
 use super::{CHAIN, SqliteStore, query};
 use crate::Trouble;
 use crate::checkpoint::Checkpoint;
-use crate::prove::{self, Fault, Flaw, Report, Walk};
+use crate::prove::{self, Fault, Flaw, Leftovers, Report, Walk};
 use countersign_gateway::audit::row::Link;
 
 /// Rows read in one transaction.
@@ -129,6 +129,7 @@ impl Proof<'_> {
         if whole {
             self.prove_end(head, head_hash, reached)?;
             prove::prove_spacing(&record.checkpoints, first, head)?;
+            self.prove_leftovers(first)?;
         }
         Ok(Report {
             chain: CHAIN.to_owned(),
@@ -152,6 +153,19 @@ impl Proof<'_> {
             return Err(Fault::HeadChanged.at(head));
         }
         Ok(())
+    }
+
+    /// What stands before the first row must be what a prune had no time to delete.
+    fn prove_leftovers(&self, first: u64) -> Result<(), VerifyError> {
+        let mut leftovers = Leftovers::new(first, &self.snapshot.checkpoints)?;
+        loop {
+            let before = leftovers.below();
+            self.readers
+                .read(|connection| step_back(connection, &mut leftovers))??;
+            if leftovers.below() == before {
+                return Ok(());
+            }
+        }
     }
 
     fn walk_halves(&self, first: u64, last: u64, prev: Hash) -> Result<Hash, VerifyError> {
@@ -220,18 +234,32 @@ impl Proof<'_> {
 
 /// Stops without a word when the rows end before `to`.
 fn step_range(connection: &Connection, walk: &mut Walk, from: u64, to: u64) -> rusqlite::Result<Result<(), Flaw>> {
-    let sql = format!(
-        "SELECT {} FROM flow_events WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq",
-        query::COLUMNS
-    );
+    let place = "seq BETWEEN ?1 AND ?2 ORDER BY seq";
+    let values = [from.cast_signed(), to.cast_signed()];
+    step_rows(connection, place, values, |link| walk.step(link))
+}
+
+fn step_back(connection: &Connection, leftovers: &mut Leftovers) -> rusqlite::Result<Result<(), Flaw>> {
+    let place = "seq < ?1 ORDER BY seq DESC LIMIT ?2";
+    let values = [leftovers.below(), RANGE_ROWS.cast_signed()];
+    step_rows(connection, place, values, |link| leftovers.step(link))
+}
+
+fn step_rows(
+    connection: &Connection,
+    place: &str,
+    values: [i64; 2],
+    mut step: impl FnMut(&Link<'_>) -> Result<(), Flaw>,
+) -> rusqlite::Result<Result<(), Flaw>> {
+    let sql = format!("SELECT {} FROM flow_events WHERE {place}", query::COLUMNS);
     let mut statement = connection.prepare(&sql)?;
-    let mut rows = statement.query([from.cast_signed(), to.cast_signed()])?;
+    let mut rows = statement.query(values)?;
     while let Some(row) = rows.next()? {
         let seq = row.get::<_, i64>(1)?.cast_unsigned();
         // Bytes that are no text are a change like any other.
         let stepped = borrow(row, seq)
             .ok_or(Fault::Changed.at(seq))
-            .and_then(|link| walk.step(&link));
+            .and_then(|link| step(&link));
         if stepped.is_err() {
             return Ok(stepped);
         }

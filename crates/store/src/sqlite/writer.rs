@@ -19,6 +19,9 @@ use super::trouble;
 use crate::checkpoint::Kind;
 use crate::witness::Witness;
 
+/// What is said from then on.
+const LOST_LOG: &str = "the log beside the database file was moved or deleted while in use; end every server that uses it and start them anew";
+
 /// Changes in one transaction.
 const BATCH_MAX: usize = 256;
 
@@ -74,6 +77,11 @@ pub(super) fn run(site: &Arc<Site>, first: Connection, queue: &Receiver<Message>
                 Ok(Message::LookAfterLog) => continue,
                 Err(_) => return,
             };
+            if site.identity().is_ok_and(|file| site.has_lost_log(file)) {
+                writer.batch.push(job);
+                writer.refuse_all(&RecordError::Unavailable(LOST_LOG.to_owned()));
+                continue;
+            }
             match site.connect_writer(site.options.busy_timeout) {
                 Ok(open) => connection = Some(open),
                 Err(error) => {
@@ -117,6 +125,10 @@ impl Writer<'_> {
                 None => match self.next(connection, &mut log) {
                     Some(job) => job,
                     None => {
+                        if self.site.identity().is_ok_and(|file| self.site.has_lost_log(file)) {
+                            self.rescue(connection);
+                            return After::Stopped;
+                        }
                         self.stop(&mut ledger);
                         let patience = self.site.health.patience(self.site.options.busy_timeout);
                         if let Err(error) = connection.busy_timeout(patience) {
@@ -134,6 +146,12 @@ impl Writer<'_> {
                 self.refuse_all(&RecordError::Unavailable(sentence.to_owned()));
                 return After::Reconnect;
             }
+            if identity.is_some_and(|file| self.site.has_lost_log(file)) {
+                self.batch.push(job);
+                self.rescue(connection);
+                self.refuse_all(&RecordError::Unavailable(LOST_LOG.to_owned()));
+                return After::Reconnect;
+            }
             self.batch.push(job);
             let written = self.write(&mut ledger);
             if let Err(error) = written {
@@ -144,6 +162,21 @@ impl Writer<'_> {
                     return After::Reconnect;
                 }
             }
+        }
+    }
+
+    /// Rows of a log that was taken away are still in reach of whoever has it open: they go into the database,
+    /// unless another process has begun a log of its own.
+    fn rescue(&self, connection: &Connection) {
+        if !self.site.has_no_other_log() {
+            tracing::error!("the log of the record was replaced; its last rows may be lost");
+            return;
+        }
+        match connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(())) {
+            Ok(()) => {
+                tracing::error!("the log of the record was taken away; its rows were saved, start the server anew")
+            }
+            Err(error) => tracing::error!(%error, "the log of the record was taken away, and its rows with it"),
         }
     }
 

@@ -192,6 +192,33 @@ fn a_file_taken_away_is_said_and_its_return_noticed() {
 }
 
 #[test]
+fn a_log_taken_away_stops_the_record_and_takes_no_row_with_it() {
+    for names in [
+        &["record.db-wal", "record.db-shm"][..],
+        &["record.db-wal"],
+        &["record.db-shm"],
+    ] {
+        let bench = Bench::new();
+        let store = bench.open();
+        for number in 0..5 {
+            commit(&store, bench.note(number)).unwrap();
+        }
+        for name in names {
+            fs::remove_file(bench.path().join(name)).unwrap();
+        }
+        for _ in 0..2 {
+            let sentence = refusal(&store, &bench);
+            assert!(sentence.contains("start them anew"), "{names:?}: {sentence}");
+        }
+        // As after a kill: nothing is left but the files.
+        std::mem::forget(store);
+        let store = bench.open();
+        commit(&store, bench.note(6)).unwrap();
+        assert_eq!(verify(&store).unwrap().rows, 6, "{names:?}");
+    }
+}
+
+#[test]
 fn a_damaged_file_is_said_and_its_repair_noticed() {
     let bench = Bench::new();
     drop(bench.open());

@@ -4,9 +4,10 @@ use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use countersign_gateway::approval::ballot::Choice;
 use countersign_gateway::approval::board::Decided;
 use countersign_gateway::approval::question::Given;
-use countersign_gateway::approval::request::{ApprovalRequest, Choice};
+use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::policy::standing::{ProposedRule, StandingRules as _};
 use serde_json::json;

@@ -13,10 +13,10 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context as _;
+use countersign_gateway::approval::ballot::{Ballot, Choice, Decider, OwnRequests};
 use countersign_gateway::approval::board::Board;
 use countersign_gateway::approval::question::Given;
-use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider, OwnRequests};
+use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::approval::{Alone, Bell};
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::clock::Timestamp;
@@ -64,8 +64,7 @@ impl Office {
     /// For a command that only looks.
     fn look(flags: &Flags) -> anyhow::Result<Self> {
         let (office, store) = Self::with(flags, |_, _| Arc::new(Alone))?;
-        // Dropping a store is a clean stop, which signs the chain's end; whoever only looks signs nothing.
-        std::mem::forget(store);
+        wiring::leave_unsigned(&store);
         Ok(office)
     }
 
@@ -82,16 +81,15 @@ impl Office {
     }
 
     fn with(flags: &Flags, bell: impl FnOnce(&Store, &Path) -> Arc<dyn Bell>) -> anyhow::Result<(Self, Arc<Store>)> {
-        let directory = audit::existing_record(flags)?;
+        audit::existing_record(flags)?;
         let started = Started::load(flags)?;
-        let options = wiring::options(&started.settings, Durability::Power);
-        let store = Arc::new(Store::open(&directory, options).context("cannot open the record")?);
+        let store = Arc::new(started.store(Durability::Power)?);
         let own_requests = if started.policy.approval.self_approval {
             OwnRequests::Allowed
         } else {
             OwnRequests::Refused
         };
-        let bell = bell(&store, &directory);
+        let bell = bell(&store, &started.settings.state_dir);
         let board = wiring::board(&store, &started.redactor(), bell, Vec::new());
         let office = Self {
             rules: OperatorsFile::new(StandingParts {

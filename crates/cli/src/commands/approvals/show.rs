@@ -1,7 +1,8 @@
 //! `approvals show`: everything a person needs to decide, and what was decided.
 
+use countersign_gateway::approval::ballot::Choice;
 use countersign_gateway::approval::question::{Answered, Offer};
-use countersign_gateway::approval::request::{ApprovalRequest, Choice};
+use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::clock::{Clock, Timestamp};
 use serde_json::Value;
 

@@ -1,13 +1,14 @@
 //! `approvals watch`: the questions that are open, live, answered with single keys. Where standard output
 //! is no terminal, a line for every question that comes and every one that goes.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use anyhow::Context as _;
 use countersign_gateway::approval::ApprovalFilter;
-use countersign_gateway::approval::request::{ApprovalRequest, Choice};
+use countersign_gateway::approval::ballot::Choice;
+use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::ApprovalId;
 use countersign_gateway::policy::standing::{ProposedRule, StandingRules as _};
@@ -42,14 +43,14 @@ async fn open_questions(office: &Office) -> anyhow::Result<Vec<ApprovalRequest>>
 async fn lines(office: &Office) -> anyhow::Result<()> {
     let mut reader = Reader::watch();
     let mut changes = office.board.changes();
-    let mut known: BTreeMap<ApprovalId, ()> = BTreeMap::new();
+    let mut known: BTreeSet<ApprovalId> = BTreeSet::new();
     let stop = start::stop_signal()?;
     tokio::pin!(stop);
     loop {
         changes.mark_unchanged();
         let open = open_questions(office).await?;
         let gone: Vec<ApprovalId> = known
-            .keys()
+            .iter()
             .filter(|id| !open.iter().any(|approval| approval.id == **id))
             .cloned()
             .collect();
@@ -58,7 +59,7 @@ async fn lines(office: &Office) -> anyhow::Result<()> {
             known.remove(id);
             settled.extend(office.board.find(id).await?);
         }
-        let new: Vec<_> = open.into_iter().filter(|open| !known.contains_key(&open.id)).collect();
+        let new: Vec<_> = open.into_iter().filter(|open| !known.contains(&open.id)).collect();
         {
             let mut page = Page::stdout();
             let now = Clock::system().now();
@@ -67,7 +68,7 @@ async fn lines(office: &Office) -> anyhow::Result<()> {
             }
             page.flush()?;
         }
-        known.extend(new.into_iter().map(|approval| (approval.id, ())));
+        known.extend(new.into_iter().map(|approval| approval.id));
         tokio::select! {
             gone = reader.gone_within(LOOK_EVERY) => if gone { return Ok(()) },
             _ = changes.changed() => {}

@@ -1,23 +1,20 @@
-//! `audit prune`: what the daily retention job does, for a moment that a person names.
+//! `audit prune`: what a server does every hour, for a moment that a person names.
 
-use anyhow::Context as _;
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::IdSource;
-use countersign_store::{Durability, Store};
+use countersign_store::Durability;
 use serde_json::json;
 
 use super::{Form, existing_record};
 use crate::config::Flags;
 use crate::start::{BadUsage, Started};
 use crate::terminal::{Page, count};
-use crate::wiring;
 
 pub(super) fn run(flags: &Flags, before: &str, form: Form) -> anyhow::Result<()> {
     let before = Timestamp::parse(before).map_err(|error| BadUsage(format!("`--before`: {error}")))?;
     let started = Started::load(flags)?;
-    let directory = existing_record(flags)?;
-    let options = wiring::options(&started.settings, Durability::Power);
-    let record = Store::open(&directory, options).context("cannot open the record")?;
+    existing_record(flags)?;
+    let record = started.store(Durability::Power)?;
     let pruned = record.prune(before, &IdSource::random())?;
     let mut page = Page::stdout();
     match form {

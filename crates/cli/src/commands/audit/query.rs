@@ -30,7 +30,7 @@ pub(super) fn run(flags: &Flags, asked: &AuditQuery) -> anyhow::Result<()> {
         }
         (AuditKind::Event, false) => {
             let rows = record.query_events(&filter)?;
-            page.table(&rows.iter().map(summary::cells).collect::<Vec<_>>())?;
+            page.found(&rows.iter().map(summary::cells).collect::<Vec<_>>())?;
         }
         (AuditKind::Command, true) => {
             let commands = readable(record.query_commands(&filter)?.into_iter());
@@ -39,7 +39,7 @@ pub(super) fn run(flags: &Flags, asked: &AuditQuery) -> anyhow::Result<()> {
         (AuditKind::Command, false) => {
             let commands = readable(record.query_commands(&filter)?.into_iter());
             let rows = commands.map(|record| Ok(command(&record?)));
-            page.table(&rows.collect::<anyhow::Result<Vec<_>>>()?)?;
+            page.found(&rows.collect::<anyhow::Result<Vec<_>>>()?)?;
         }
         (AuditKind::Invocation, form) => {
             let found = record.find_invocations(&filter)?;
@@ -67,7 +67,7 @@ fn print_all(
         return page.array_of(read.map(|value| Ok(value?.to_string())));
     }
     let rows = read.map(|value| Ok(cells(&value?)));
-    page.table(&rows.collect::<anyhow::Result<Vec<_>>>()?)
+    page.found(&rows.collect::<anyhow::Result<Vec<_>>>()?)
 }
 
 /// Leaves out what is damaged, with a word on standard error: one bad row must not hide all the others.

@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::{Form, Reading};
 use crate::config::Flags;
-use crate::start;
+use crate::start::{self, BadUsage};
 use crate::terminal::{Page, Tone, count};
 
 /// What came out.
@@ -37,7 +37,7 @@ pub(super) fn run(flags: &Flags, file: Option<&Path>, witness: Option<&Path>, fo
         None => ("the record".to_owned(), live(flags, told.as_deref())?),
         Some(path) => {
             let unread = || format!("cannot read `{}`", path.display());
-            let file = BufReader::new(File::open(path).with_context(unread)?);
+            let file = BufReader::new(named(path, &unread())?);
             let proof = exported(file, None, &told.unwrap_or_default()).with_context(unread)?;
             (format!("`{}`", path.display()), proof)
         }
@@ -54,10 +54,15 @@ pub(super) fn run(flags: &Flags, file: Option<&Path>, witness: Option<&Path>, fo
     })
 }
 
+/// A file that was typed. One that is not there is a slip of the hand, not a record that is not sound.
+fn named(path: &Path, unread: &str) -> Result<File, BadUsage> {
+    File::open(path).map_err(|error| BadUsage(format!("{unread}: {error}")))
+}
+
 /// What the witness was told.
 fn told(path: &Path) -> anyhow::Result<Vec<Checkpoint>> {
     let unread = || format!("cannot read the witness `{}`", path.display());
-    let file = File::open(path).with_context(unread)?;
+    let file = named(path, &unread())?;
     witness::read(BufReader::new(file)).with_context(unread)
 }
 

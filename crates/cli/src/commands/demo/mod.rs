@@ -17,8 +17,9 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use countersign_gateway::approval::ApprovalFilter;
+use countersign_gateway::approval::ballot::{Ballot, Choice, Decider, OwnRequests};
 use countersign_gateway::approval::board::Board;
-use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider, OwnRequests};
+use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::ids::ApprovalId;
 use countersign_gateway::session::Caller;
 use countersign_gateway::session::login::Logins as _;

@@ -2,7 +2,8 @@
 
 use std::process::{Command, Stdio};
 
-use countersign_gateway::approval::request::{ApprovalRequest, Choice};
+use countersign_gateway::approval::ballot::Choice;
+use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::reading::Proved;
 use serde_json::{Value, json};
 

@@ -1,12 +1,14 @@
 //! What `doctor` found, before it is printed.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use countersign_exec::ZygoteError;
 use countersign_exec::probe::{LANDLOCK_PROMISES, LayerState, Probe};
 use countersign_gateway::policy::effective::CommandPolicy;
+use rustix::fs::{Access, access};
 use serde_json::{Value, json};
 
 use crate::interpreters;
@@ -33,6 +35,8 @@ pub(super) struct Findings {
 pub(super) struct StateDirectory {
     pub(super) path: PathBuf,
     pub(super) mode: Option<u32>,
+    /// No record can be kept in it.
+    pub(super) is_unusable: bool,
     pub(super) advice: Option<String>,
 }
 
@@ -40,6 +44,8 @@ pub(super) struct Workspace {
     pub(super) path: PathBuf,
     pub(super) owner: Option<u32>,
     pub(super) runs_as: String,
+    /// It is no directory.
+    pub(super) is_unusable: bool,
     pub(super) advice: Option<String>,
 }
 
@@ -107,6 +113,25 @@ impl Findings {
         }
     }
 
+    /// What stands in the way of every command, each with what to do about it.
+    pub(super) fn obstacles(&self) -> Vec<String> {
+        let mut obstacles = Vec::new();
+        if !self.missing.is_empty() {
+            obstacles.push(format!(
+                "policy requires {}, which this machine lacks; calls are refused until that is mended, or taken out of \
+                 `command_policy.require`",
+                self.missing.join(", ")
+            ));
+        }
+        if self.state.is_unusable {
+            obstacles.push("the state directory cannot be used, and without a record nothing runs".to_owned());
+        }
+        if self.workspace.is_unusable {
+            obstacles.push("there is no workspace to run commands in".to_owned());
+        }
+        obstacles
+    }
+
     pub(super) fn to_json(&self) -> Value {
         let layer = |layer: &Layer| json!({"name": layer.name, "state": word(layer.state), "required": layer.required, "sentence": layer.sentence});
         let promise = |(needs, promise): &(u32, &str)| json!({"needs_abi": needs, "promise": promise, "holds": self.landlock_abi >= *needs});
@@ -131,7 +156,8 @@ impl Findings {
             "cgroups": self.cgroups,
             "warnings": self.warnings,
             "missing": self.missing,
-            "ok": self.missing.is_empty(),
+            "obstacles": self.obstacles(),
+            "ok": self.obstacles().is_empty(),
         })
     }
 }
@@ -146,16 +172,33 @@ pub(super) fn word(state: LayerState) -> &'static str {
 
 impl StateDirectory {
     fn look(path: &Path) -> Self {
-        let mode = fs::metadata(path).ok().map(|facts| facts.mode() & 0o7777);
-        let advice = mode.filter(|mode| mode & 0o077 != 0).map(|_| {
-            format!(
+        let facts = fs::metadata(path);
+        let mode = facts.as_ref().ok().map(|facts| facts.mode() & 0o7777);
+        let obstacle = match &facts {
+            Ok(facts) if !facts.is_dir() => Some("it is no directory".to_owned()),
+            Ok(_) => access(path, Access::READ_OK | Access::WRITE_OK | Access::EXEC_OK)
+                .err()
+                .map(|error| format!("it cannot be read and written: {error}")),
+            Err(error) if error.kind() == ErrorKind::NotFound => path
+                .ancestors()
+                .find(|ancestor| ancestor.exists())
+                .and_then(|above| Some((above, access(above, Access::WRITE_OK | Access::EXEC_OK).err()?)))
+                .map(|(above, error)| format!("it cannot be made in `{}`: {error}", above.display())),
+            Err(error) => Some(format!("it cannot be looked at: {error}")),
+        };
+        let is_open = mode.is_some_and(|mode| mode & 0o077 != 0);
+        let advice = match &obstacle {
+            Some(obstacle) => Some(format!("{obstacle}; `--state-dir` names another")),
+            None if is_open => Some(format!(
                 "other users can look into it; close it with `chmod 700 {}`",
                 path.display()
-            )
-        });
+            )),
+            None => None,
+        };
         Self {
             path: path.to_owned(),
             mode,
+            is_unusable: obstacle.is_some(),
             advice,
         }
     }
@@ -173,6 +216,7 @@ impl Workspace {
             ),
             None => unnamed(path, owner, mode, policy.run_as_non_root, uid),
         };
+        let is_unusable = facts.as_ref().is_none_or(|facts| !facts.is_dir());
         let advice = match facts {
             Some(facts) if facts.is_dir() => advice,
             Some(_) => Some("it is not a directory; correct `workspace_root`".to_owned()),
@@ -182,6 +226,7 @@ impl Workspace {
             path: path.to_owned(),
             owner,
             runs_as,
+            is_unusable,
             advice,
         }
     }

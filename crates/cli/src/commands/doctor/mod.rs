@@ -24,7 +24,7 @@ pub(crate) fn run(flags: &Flags, json: bool) -> anyhow::Result<ExitCode> {
         page::print(&mut page, &findings)?;
     }
     page.flush()?;
-    Ok(if findings.missing.is_empty() {
+    Ok(if findings.obstacles().is_empty() {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE

@@ -12,14 +12,15 @@ pub(super) fn print(page: &mut Page, found: &Findings) -> anyhow::Result<()> {
     layers(page, found)?;
     landlock(page, found)?;
     page.line("")?;
-    match found.missing.as_slice() {
-        [] => page.line(format_args!("{}: every layer that policy requires is there", page.paint(Tone::Good, "ready"))),
-        missing => page.line(format_args!(
-            "{}: policy requires {}, which this machine lacks; calls are refused until that is mended, or taken out of `command_policy.require`",
-            page.paint(Tone::Bad, "not ready"),
-            missing.join(", ")
-        )),
+    let obstacles = found.obstacles();
+    if obstacles.is_empty() {
+        let ready = page.paint(Tone::Good, "ready");
+        return page.line(format_args!("{ready}: every layer that policy requires is there"));
     }
+    let not_ready = page.paint(Tone::Bad, "not ready");
+    obstacles
+        .iter()
+        .try_for_each(|obstacle| page.line(format_args!("{not_ready}: {obstacle}")))
 }
 
 fn configuration(page: &mut Page, found: &Findings) -> anyhow::Result<()> {

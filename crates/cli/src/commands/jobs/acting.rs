@@ -16,7 +16,7 @@ use crate::cli::JobStart;
 use crate::commands::audit::Form;
 use crate::commands::exec::TellTerminal;
 use crate::config::Flags;
-use crate::start::{self, Started};
+use crate::start::{self, BadUsage, Started};
 use crate::terminal::Page;
 use crate::wiring::{self, Launchpad};
 use crate::{jobs, whereabouts};
@@ -126,8 +126,11 @@ fn call(flags: &Flags, tool: &str, arguments: Value) -> anyhow::Result<Value> {
         let answer = joined.gateway.call(Caller::person(&wiring::user()), call).await;
         joined.gateway.shutdown().await;
         let answer = answer.map_err(|refusal| anyhow::anyhow!(refusal.message))?;
-        let said = || answer.structured["message"].as_str().unwrap_or_default().to_owned();
-        anyhow::ensure!(!answer.is_error, "refused: {}", said());
-        Ok(answer.structured)
+        let told = |name: &str| answer.structured[name].as_str().unwrap_or_default();
+        match told("error_code") {
+            _ if !answer.is_error => Ok(answer.structured),
+            "INVALID_ARGUMENTS" => Err(BadUsage(told("message").to_owned()).into()),
+            _ => Err(anyhow::anyhow!("refused: {}", told("message"))),
+        }
     })
 }

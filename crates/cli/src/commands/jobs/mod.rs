@@ -10,7 +10,6 @@ mod show;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use countersign_gateway::approval::Alone;
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::ids::JobId;
@@ -20,7 +19,7 @@ use countersign_gateway::job::lifecycle::JobStatus;
 use countersign_gateway::job::state::Job;
 use countersign_gateway::limits;
 use countersign_gateway::session::Caller;
-use countersign_store::{Durability, Store};
+use countersign_store::Durability;
 
 use crate::cli::Jobs;
 use crate::commands::approvals::age;
@@ -56,15 +55,13 @@ struct Window {
 
 impl Window {
     fn open(flags: &Flags) -> anyhow::Result<Self> {
-        let directory = audit::existing_record(flags)?;
+        audit::existing_record(flags)?;
         let started = Started::load(flags)?;
-        let options = wiring::options(&started.settings, Durability::Process);
-        let store = Arc::new(Store::open(&directory, options).context("cannot open the record")?);
+        let store = Arc::new(started.store(Durability::Process)?);
         let redactor = started.redactor();
         let board = wiring::board(&store, &redactor, Arc::new(Alone), Vec::new());
         let desk = jobs::desk(&started.settings, &store, &board, &redactor);
-        // Dropping a store is a clean stop, which signs the chain's end; whoever only looks signs nothing.
-        std::mem::forget(store);
+        wiring::leave_unsigned(&store);
         Ok(Self {
             desk,
             person: Caller::person(&wiring::user()),
@@ -107,14 +104,10 @@ fn list(flags: &Flags, status: Option<&str>, limit: usize, form: Form) -> anyhow
         Form::Json => page.array(&jobs.iter().map(|job| job.to_json().to_string()).collect::<Vec<_>>())?,
         Form::Text => {
             let now = Clock::system().now();
-            page.table(&jobs.iter().map(|job| cells(job, now)).collect::<Vec<_>>())?;
+            page.found(&jobs.iter().map(|job| cells(job, now)).collect::<Vec<_>>())?;
         }
     }
-    page.flush()?;
-    if jobs.is_empty() && form == Form::Text {
-        start::say("there are none");
-    }
-    Ok(())
+    page.flush()
 }
 
 /// Id, state, age, agent, how long it worked, what.

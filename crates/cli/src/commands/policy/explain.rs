@@ -161,9 +161,10 @@ fn say(page: &mut Page, started: &Started, explained: &Explained) -> anyhow::Res
 
 /// Who would call, as the policies complete it.
 fn caller(keys: &Value) -> String {
+    let quoted = |value: &Value| format!("`{}`", clean(value.as_str().unwrap_or(&value.to_string())));
     let key = |(name, value): (&String, &Value)| match value {
-        Value::String(text) => format!("{name} `{}`", clean(text)),
-        other => format!("{name} {}", clean(&other.to_string())),
+        Value::Array(items) => format!("{name} {}", items.iter().map(quoted).collect::<Vec<_>>().join(" and ")),
+        other => format!("{name} {}", quoted(other)),
     };
     let keys: Vec<_> = keys.as_object().into_iter().flatten().map(key).collect();
     format!("the caller is {}", keys.join(", "))

@@ -8,9 +8,7 @@ mod show;
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use anyhow::Context as _;
 use countersign_gateway::approval::board::Board;
-use countersign_gateway::audit::event::{Actor, ActorType};
 use countersign_gateway::clock::Clock;
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::RunId;
@@ -75,17 +73,15 @@ impl Window {
     fn open(flags: &Flags) -> anyhow::Result<Self> {
         audit::existing_record(flags)?;
         let window = Self::of(&Started::load(flags)?, Durability::Process)?;
-        // Dropping a store is a clean stop, which signs the chain's end; whoever only looks signs nothing.
-        std::mem::forget(window.store.clone());
+        wiring::leave_unsigned(&window.store);
         Ok(window)
     }
 
     fn of(started: &Started, durability: Durability) -> anyhow::Result<Self> {
-        let options = wiring::options(&started.settings, durability);
-        let directory = &started.settings.state_dir;
-        let store = Arc::new(Store::open(directory, options).context("cannot open the record")?);
+        let store = Arc::new(started.store(durability)?);
         let redactor = started.redactor();
-        let board = wiring::board(&store, &redactor, store.knock(directory), Vec::new());
+        let bell = store.knock(&started.settings.state_dir);
+        let board = wiring::board(&store, &redactor, bell, Vec::new());
         let desk = runs::desk(&store, &board, &redactor);
         Ok(Self { store, desk, board })
     }
@@ -144,7 +140,7 @@ fn begin(flags: &Flags, asked: &RunStart) -> anyhow::Result<()> {
         timeout_ms: asked.timeout_ms,
     };
     let enqueued = start::runtime()?
-        .block_on(manual.start(&person(), order))
+        .block_on(manual.start(&wiring::person(), order))
         .map_err(told)?;
     let run = enqueued.run();
     let mut page = Page::stdout();
@@ -175,13 +171,9 @@ fn list(flags: &Flags, filter: RunFilter, form: Form) -> anyhow::Result<()> {
             let shown: Vec<_> = runs.iter().map(|run| view::whole(run, now).to_string()).collect();
             page.array(&shown)?;
         }
-        Form::Text => page.table(&runs.iter().map(cells).collect::<Vec<_>>())?,
+        Form::Text => page.found(&runs.iter().map(cells).collect::<Vec<_>>())?,
     }
-    page.flush()?;
-    if runs.is_empty() && form == Form::Text {
-        start::say("there are none");
-    }
-    Ok(())
+    page.flush()
 }
 
 fn cancel(flags: &Flags, id: &str, reason: &str, form: Form) -> anyhow::Result<()> {
@@ -189,7 +181,11 @@ fn cancel(flags: &Flags, id: &str, reason: &str, form: Form) -> anyhow::Result<(
     let window = Window::of(&Started::load(flags)?, Durability::Power)?;
     let run = start::runtime()?.block_on(async {
         let run = window.named(id).await?;
-        window.desk.cancel(&person(), &run.id, reason).await.map_err(told)
+        window
+            .desk
+            .cancel(&wiring::person(), &run.id, reason)
+            .await
+            .map_err(told)
     })?;
     let mut page = Page::stdout();
     match form {
@@ -268,14 +264,6 @@ fn tone(status: RunStatus) -> Tone {
         RunStatus::Succeeded => Tone::Good,
         RunStatus::Failed => Tone::Bad,
         RunStatus::Cancelled => Tone::Quiet,
-    }
-}
-
-/// Whoever types this.
-fn person() -> Actor {
-    Actor {
-        kind: ActorType::Human,
-        id: wiring::user(),
     }
 }
 

@@ -183,7 +183,7 @@ fn the_listen_flag_holds_unless_the_operator_named_an_address() {
     world.flags.listen = Some("nowhere".to_owned());
     assert_eq!(
         world.problems(),
-        ["`--listen`: `--listen` must be an address such as `127.0.0.1:7420`, not `nowhere`"]
+        ["`--listen`: `listen` must be an address such as `127.0.0.1:7420`, not `nowhere`"]
     );
 }
 

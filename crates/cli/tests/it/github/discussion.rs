@@ -17,7 +17,7 @@ const AGENT: &str = r#"#!/bin/sh
 echo '{"event": "TaskStarted"}'
 (echo tried > made; echo tried > ../work/made; echo 'ref: refs/heads/agent/7' > .git/HEAD) 2>/dev/null
 case $* in
-*"This is a discussion"*) while [ ! -e go ]; do sleep 0.05; done ;;
+*"This is a discussion"*) while [ -e "$0" ] && [ ! -e go ]; do sleep 0.05; done ;;
 *) if [ -e hang ]; then sleep 3000; fi ;;
 esac
 made=$(cat made 2>/dev/null)

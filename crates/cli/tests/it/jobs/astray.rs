@@ -6,9 +6,9 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::stage::eventually;
 use super::{start, until};
 use crate::bench::Bench;
+use crate::client::eventually;
 use crate::web::Web;
 
 /// Comes to a server at `$1` with the header `$2`, and says what it was answered.
@@ -29,7 +29,7 @@ address=${address%/mcp}
 own=$'Authorization: Bearer '$COUNTERSIGN_TOKEN$'\r\n'
 came="$(./come "$address" '') $(./come "$address" "$own") $(./come "$address" '' /api/v1/commands) $(env -i bash ./come "$address" '')"
 touch came
-while [ ! -e go ]; do sleep 0.05; done
+while [ -e "$0" ] && [ ! -e go ]; do sleep 0.05; done
 echo "{\"event\": \"TaskComplete\", \"result\": \"$came\"}"
 "#;
 
@@ -110,7 +110,8 @@ fn agents_that_take_every_stream_leave_those_of_people_alone() {
         "start-task",
         json!({"agent": "mine", "prompt": "work"}),
     );
-    let events = format!("/api/v1/jobs/{}/events", accepted["jobId"].as_str().unwrap());
+    let job = accepted["jobId"].as_str().unwrap();
+    let events = format!("/api/v1/jobs/{job}/events");
     let follow = |path: &str, headers: &str| {
         let mut stream = web.stream("GET", path, headers, &json!(null));
         (stream.head(), stream)
@@ -131,6 +132,8 @@ fn agents_that_take_every_stream_leave_those_of_people_alone() {
         assert!(head.contains(" 200 "), "{path}: {head}");
     }
     bench.file("go", "");
+    until(&bench, job, "completed");
+    web.stop();
 }
 
 #[test]

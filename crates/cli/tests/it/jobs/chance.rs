@@ -3,7 +3,8 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use super::stage::{Player, Stage, eventually, kill};
+use super::stage::{Player, Stage, kill};
+use crate::client::eventually;
 use crate::crash::Dice;
 
 /// Longer than any of these jobs takes, and short of a hung one.

@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 
 use serde_json::json;
 
-use super::stage::{Player, Stage, count, eventually};
+use super::stage::{Player, Stage, count};
+use crate::client::eventually;
 
 #[test]
 fn a_task_is_accepted_at_once_and_its_message_usage_and_end_are_kept() {

@@ -5,9 +5,9 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use super::stage::eventually;
 use super::{shown, start, told, until, with_agent};
 use crate::bench::Bench;
+use crate::client::eventually;
 use crate::web::{Web, legacy};
 
 /// An agent that says a word and is done.

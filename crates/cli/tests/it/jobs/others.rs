@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use super::stage::{Player, Stage, count, eventually};
+use super::stage::{Player, Stage, count};
+use crate::client::eventually;
 
 #[test]
 fn a_task_of_claude_is_told_with_its_tokens_and_its_cost() {

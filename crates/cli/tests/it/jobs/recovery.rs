@@ -3,8 +3,9 @@
 
 use serde_json::Value;
 
-use super::stage::{Player, Stage, count, eventually, kill};
+use super::stage::{Player, Stage, count, kill};
 use crate::bench::Bench;
+use crate::client::eventually;
 use crate::web::Web;
 
 const NEVER: &str = "approval_policy: {mode: never}\n";

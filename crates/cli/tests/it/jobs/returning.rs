@@ -6,10 +6,10 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use super::stage::{Player, Stage, eventually};
+use super::stage::{Player, Stage};
 use super::{shown, start, told, until, until_gone};
 use crate::bench::Bench;
-use crate::client::Server;
+use crate::client::{Server, eventually};
 use crate::web::{Web, legacy};
 
 /// An agent that writes down what it was given, and waits.

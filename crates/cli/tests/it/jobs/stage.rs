@@ -4,7 +4,6 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -12,7 +11,7 @@ use crate::agents::fakes::{self, messages, responses};
 use crate::agents::installed::{self, have};
 use crate::agents::marked;
 use crate::bench::{Bench, hand_over};
-use crate::client::PATIENCE;
+use crate::client::eventually;
 use crate::web::Web;
 
 /// The agents that are put on a stage.
@@ -332,15 +331,6 @@ fn room(bench: &Bench, name: &str) -> PathBuf {
 pub(super) fn kill(pid: u32) {
     // It may be gone already.
     let _ = Command::new("kill").args(["-KILL", &pid.to_string()]).output();
-}
-
-#[track_caller]
-pub(super) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "it did not happen: {what}");
-        std::thread::sleep(Duration::from_millis(30));
-    }
 }
 
 /// How often a line of this type stands in a file.

@@ -5,8 +5,9 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use super::field::{A, B, C, Field, attempt, eventually};
+use super::field::{A, B, C, Field, attempt};
 use crate::bench::Bench;
+use crate::client::eventually;
 use crate::web::legacy;
 
 fn field() -> Option<Field> {

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use super::field::{Field, eventually};
+use super::field::Field;
 use crate::bench::{Bench, is_root};
+use crate::client::eventually;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_countersign");
 

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use serde_json::{Value, json};
 
-use super::field::{Field, attempt_at, eventually, message_of};
+use super::field::{Field, attempt_at, message_of};
 use crate::bench::Bench;
+use crate::client::eventually;
 use crate::crash::Dice;
 use crate::jobs::with_agent;
 use crate::web::legacy;

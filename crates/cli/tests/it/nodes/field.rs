@@ -5,12 +5,12 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
 use crate::bench::{Bench, is_root};
-use crate::client::PATIENCE;
+use crate::client::{PATIENCE, eventually};
 use crate::outside::send;
 use crate::postgres::{Cluster, Database};
 use crate::web::{Web, legacy};
@@ -245,15 +245,6 @@ impl Drop for Field {
         println!("runs:\n{}", self.cluster.run(&self.database, runs).unwrap_or_default());
         let open = "SELECT * FROM open_commands";
         println!("open:\n{}", self.cluster.run(&self.database, open).unwrap_or_default());
-    }
-}
-
-#[track_caller]
-pub(super) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let deadline = Instant::now() + PATIENCE;
-    while !is_so() {
-        assert!(Instant::now() < deadline, "it did not happen: {what}");
-        std::thread::sleep(Duration::from_millis(50));
     }
 }
 

@@ -6,8 +6,9 @@ use std::thread;
 use countersign_doubles::github::GitHub;
 use serde_json::Value;
 
-use super::field::{A, B, C, Field, eventually};
+use super::field::{A, B, C, Field};
 use crate::bench::Bench;
+use crate::client::eventually;
 use crate::github::{SECRET, SHOP, with_agent};
 use crate::runs;
 

@@ -2,9 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::field::{A, B, Field, eventually};
+use super::field::{A, B, Field};
 use crate::agents::marked;
 use crate::bench::Bench;
+use crate::client::eventually;
 use crate::jobs::with_agent;
 
 fn field() -> Option<Field> {

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use super::field::{A, Field, attempt, eventually, message_of};
+use super::field::{A, Field, attempt, message_of};
 use crate::bench::Bench;
+use crate::client::eventually;
 use crate::outside::send;
 use crate::web::legacy;
 

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::field::{A, B, C, Field, eventually};
+use super::field::{A, B, C, Field};
 use crate::bench::Bench;
+use crate::client::eventually;
 
 const LISTED: &str = "approvers: [{name: desk, type: client}]\n";
 

@@ -7,9 +7,9 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use super::field::{A, B, C, Field, eventually};
+use super::field::{A, B, C, Field};
 use crate::bench::Bench;
-use crate::client::PATIENCE;
+use crate::client::{PATIENCE, eventually};
 use crate::outside::send;
 use crate::web::Web;
 

@@ -5,8 +5,9 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use super::field::{A, B, C, Field, attempt, eventually, message_of};
+use super::field::{A, B, C, Field, attempt, message_of};
 use crate::bench::{Bench, is_root};
+use crate::client::eventually;
 use crate::jobs::with_agent;
 use crate::web::{Web, legacy};
 

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::field::{A, B, C, Field, eventually, message_of};
+use super::field::{A, B, C, Field, message_of};
 use crate::bench::Bench;
-use crate::client::PATIENCE;
+use crate::client::{PATIENCE, eventually};
 use crate::web::{Web, legacy};
 
 fn slow(seconds: &str) -> Value {

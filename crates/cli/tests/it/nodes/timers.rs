@@ -4,8 +4,9 @@ use std::thread;
 
 use serde_json::json;
 
-use super::field::{A, Field, attempt, eventually};
+use super::field::{A, Field, attempt};
 use crate::bench::Bench;
+use crate::client::eventually;
 use crate::web::legacy;
 
 #[test]

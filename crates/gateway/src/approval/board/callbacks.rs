@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 
+use super::super::ballot::{Ballot, Choice, Decider};
 use super::super::callback::{Callback, CallbackError, Meant, Route};
-use super::super::request::{ApprovalRequest, ApprovalType, Ballot, Choice, Decider};
+use super::super::request::{ApprovalRequest, ApprovalType};
 use super::{Board, Decided};
 use crate::audit::event::{Actor, ApprovalState, Draft, EventType};
 use crate::audit::payload::{Object, Payload};

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::super::ballot::{Ballot, Choice};
 use super::super::lifecycle::{ApprovalStep, recorded_as};
-use super::super::request::{ApprovalChange, ApprovalRequest, Ballot, Choice};
+use super::super::request::{ApprovalChange, ApprovalRequest};
 use super::Board;
 use crate::audit::event::{Actor, ApprovalState, Draft, EventType};
 use crate::audit::payload::{Object, Payload};

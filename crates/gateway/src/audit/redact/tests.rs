@@ -333,13 +333,13 @@ fn a_value_of_the_environment_never_survives() {
 fn secrets_among_a_calls_variables_are_known_and_others_are_not() {
     let usual = Redactor::new(Config::default());
     let plain = [("COLOUR", "ultramarine"), ("TOKEN", "short")];
-    assert!(usual.knowing(plain).is_none(), "nothing to know");
+    assert!(usual.hiding(named::in_variables(plain)).is_none(), "nothing to know");
     let redactor = usual
-        .knowing([
+        .hiding(named::in_variables([
             ("TOKEN", "a.b*c+d\n"),
             ("API_KEY", "a.b*c+d/more"),
             ("COLOUR", "ultramarine"),
-        ])
+        ]))
         .expect("two secrets");
     let text = "a.b*c+d and a.b*c+d/more, ultramarine, aXb*c+d";
     assert_eq!(
@@ -382,4 +382,75 @@ fn nothing_but_numbers_survives_where_tokens_are_counted() {
         assert!(!redacted.contains(&pin.to_string()), "round {round}: {redacted}");
         assert!(redacted.contains("42"), "round {round}: {redacted}");
     }
+}
+
+#[test]
+fn what_a_call_gives_by_name_is_known_without_the_name() {
+    let line = "export API_KEY='correct horse' && curl --token abcdef0123 https://bob:sesame@host $x; password=$PW";
+    let values: Vec<_> = named::in_text(line).collect();
+    assert_eq!(values, ["sesame", "abcdef0123", "correct horse"]);
+    let args = [
+        "--password",
+        "open sesame",
+        "-u",
+        "bob:swordfish",
+        "TOKEN=a b",
+        "--user=1000:1000",
+        "plain",
+        "--key",
+    ];
+    assert_eq!(named::in_args(args), ["open sesame", "swordfish", "a b"]);
+}
+
+#[test]
+fn a_known_value_is_found_encoded_too() {
+    let redactor = Redactor::new(Config {
+        patterns: Vec::new(),
+        secret_values: vec!["S3cr3t/Value 9f8e".to_owned()],
+    });
+    for text in [
+        "UzNjcjN0L1ZhbHVlIDlmOGU=",
+        "UzNjcjN0L1ZhbHVlIDlmOGUK",
+        "dXNlcjpTM2NyM3QvVmFsdWUgOWY4ZQ==",
+        "5333637233742f56616c75652039663865",
+        "S3cr3t%2FValue%209f8e",
+        "S3cr3t%2FValue+9f8e",
+    ] {
+        let shown = redactor.redact_text(text);
+        assert!(
+            shown.contains(REPLACEMENT) && shown.len() <= REPLACEMENT.len() + 10,
+            "{text}: {shown}"
+        );
+    }
+}
+
+#[test]
+fn half_a_secret_does_not_stand_where_a_text_was_cut() {
+    let redactor = Redactor::new(Config::default());
+    for (head, shown) in [
+        ("a line\nghp_AbCd", "a line\n[redacted]"),
+        ("password=hun", "[redacted]"),
+        ("password: hun", "password: [redacted]"),
+        ("a line\n", "a line\n"),
+        ("", ""),
+        ("x -----BEGIN PRIVATE KEY-----\nMIIE\nab", "x [redacted][redacted]"),
+    ] {
+        assert_eq!(redactor.redact_head(head), shown, "{head:?}");
+    }
+    for (tail, shown) in [
+        ("EfGh\na line", "[redacted]\na line"),
+        ("\na line", "\na line"),
+        ("", ""),
+        ("é", "[redacted]"),
+        ("MIIE\nab\n-----END PRIVATE KEY-----\nnext", "[redacted]\nnext"),
+        (
+            "a b\n-----BEGIN PRIVATE KEY-----\nMIIE\n-----END PRIVATE KEY-----\nc",
+            "[redacted] b\n[redacted]\nc",
+        ),
+    ] {
+        assert_eq!(redactor.redact_tail(tail), shown, "{tail:?}");
+    }
+    let long = "é".repeat(5000);
+    assert_eq!(redactor.redact_head(&long).len(), 10000 - 4096 + REPLACEMENT.len());
+    assert_eq!(redactor.redact_tail(&long).len(), 10000 - 4096 + REPLACEMENT.len());
 }

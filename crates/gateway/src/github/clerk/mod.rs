@@ -15,10 +15,11 @@ mod withdrawn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::delivery::{Deliveries, Delivery, DeliveryChange, DeliveryState, Task};
+use super::delivery::{Deliveries, Delivery, DeliveryChange, DeliveryState};
 use super::labels::{Errand, LabelDesk};
 use super::message::Messages;
 use super::reception::Reception;
+use super::task::Task;
 use super::{GitHub, GitHubError, IssueRef, Permission, Repository, Trouble};
 use crate::approval::board::Board;
 use crate::audit::event::{Actor, ActorType, Draft, EventType};
@@ -31,7 +32,7 @@ use crate::ids::{CorrelationId, IdSource};
 use crate::lease::LeaseChange;
 use crate::run::desk::RunDesk;
 use crate::run::keeping::{RunFilter, Runs};
-use crate::run::profile::{Asked, Profile};
+use crate::run::manual::Profiles;
 use crate::run::state::Run;
 
 /// How soon it looks again when nobody says that something happened.
@@ -49,9 +50,7 @@ const TRIES_MAX: u32 = 20;
 const TRIES_REFUSED_MAX: u32 = 3;
 
 /// Port: what policy says of runs that GitHub asks for.
-pub trait Policies: Send + Sync + 'static {
-    fn profile(&self, asked: &Asked<'_>) -> Profile;
-
+pub trait Policies: Profiles {
     /// Whether runs of this repository are done here.
     fn serves(&self, repository: &str) -> bool;
 

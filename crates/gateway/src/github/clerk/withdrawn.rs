@@ -3,7 +3,8 @@
 use super::{Clerk, Outcome, Undone, ended, person, unserved};
 use crate::audit::Change;
 use crate::github::Trouble;
-use crate::github::delivery::{Delivery, DeliveryState, WithdrawalTask};
+use crate::github::delivery::{Delivery, DeliveryState};
+use crate::github::task::WithdrawalTask;
 use crate::run::lifecycle::{RunStatus, TriggerKind};
 use crate::run::state::Run;
 

@@ -1,28 +1,21 @@
 //! What people see of jobs: one with its session and what it used, the processes that agents run in, how
-//! many there are. And what a caller hears who waits for one.
+//! many there are. Who may see one, and who may act on it.
 
 use std::path::PathBuf;
-use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::time::Instant;
 
 use super::{JobDesk, unrecorded};
-use crate::clock::Timestamp;
-use crate::error::{ErrorCode, Refusal};
+use crate::error::{ErrorCode, Refusal, brief};
 use crate::ids::JobId;
 use crate::job::driver::Usage;
-use crate::job::event::JobEvent;
-use crate::job::keeping::AgentProcess;
+use crate::job::event::StoredEvent;
+use crate::job::keeping::{AgentProcess, JobFilter};
 use crate::job::lifecycle::{JobStatus, SubState, words};
 use crate::job::session::JobSession;
 use crate::job::state::{Job, without_nulls};
 use crate::limits;
-use crate::service::Progress;
 use crate::session::{Caller, Role};
-
-/// How soon a caller who waits hears what happened.
-const TELL_EVERY: Duration = Duration::from_millis(500);
 
 /// A job with all that belongs to it.
 #[derive(Clone, Debug)]
@@ -114,6 +107,48 @@ impl ProcessSeen {
 }
 
 impl JobDesk {
+    pub async fn find(&self, caller: &Caller, id: &JobId) -> Result<Job, Refusal> {
+        let job = self.parts.jobs.find(id).await.map_err(unrecorded)?;
+        job.filter(|job| may_read(caller, job))
+            .ok_or_else(|| not_found("job", id.as_str()))
+    }
+
+    /// The latest jobs that the caller may see; the newest last.
+    pub async fn list(&self, caller: &Caller, mut filter: JobFilter) -> Result<Vec<Job>, Refusal> {
+        if caller.role == Role::Agent {
+            filter.owner = Some(caller.credential.clone());
+        }
+        self.parts.jobs.list(filter).await.map_err(unrecorded)
+    }
+
+    pub async fn session(&self, caller: &Caller, id: &JobId) -> Result<JobSession, Refusal> {
+        let job = self.find(caller, id).await?;
+        let session = self.parts.jobs.session(&job.session_id).await.map_err(unrecorded)?;
+        session.ok_or_else(|| not_found("session of job", id.as_str()))
+    }
+
+    /// Where a session's files are.
+    pub fn directory(&self, session: &JobSession) -> PathBuf {
+        self.parts.files.directory(&session.folder())
+    }
+
+    /// A job's events behind a place of its session, oldest first, and the place to go on from.
+    pub async fn logs(
+        &self,
+        caller: &Caller,
+        id: &JobId,
+        after: u64,
+        limit: usize,
+    ) -> Result<(Vec<StoredEvent>, u64), Refusal> {
+        let job = self.find(caller, id).await?;
+        let limit = limit.min(limits::JOB_EVENTS_AT_ONCE);
+        let events = self.parts.jobs.events(&job.session_id, after, limit).await;
+        let mut events = events.map_err(unrecorded)?;
+        let next = events.last().map_or(after, |stored| stored.seq);
+        events.retain(|stored| stored.event.job_id == job.id);
+        Ok((events, next))
+    }
+
     /// A job with its session and what it used.
     pub async fn whole(&self, caller: &Caller, id: &JobId) -> Result<WholeJob, Refusal> {
         let job = self.find(caller, id).await?;
@@ -156,97 +191,6 @@ impl JobDesk {
     pub async fn counts(&self) -> Result<Vec<(JobStatus, usize)>, Refusal> {
         self.parts.jobs.count().await.map_err(unrecorded)
     }
-
-    /// Waits for a job's end and tells on the way what happens to it, with a sign of life where nothing does.
-    pub async fn accompany(
-        &self,
-        caller: &Caller,
-        id: &JobId,
-        patience: Duration,
-        progress: Option<&dyn Progress>,
-    ) -> Result<Job, Refusal> {
-        let Some(progress) = progress else {
-            return self.wait(caller, id, patience).await;
-        };
-        let session = self.session(caller, id).await?;
-        let mut telling = Telling {
-            progress,
-            since: self.parts.clock.now(),
-            after: 0,
-            quiet_since: Instant::now(),
-            unfinished: None,
-        };
-        let deadline = Instant::now() + patience;
-        loop {
-            let left = deadline.saturating_duration_since(Instant::now());
-            // Looked at before its events are read: those of a job that has ended are all there.
-            let job = self.wait(caller, id, left.min(TELL_EVERY)).await?;
-            self.tell(caller, &job, &mut telling).await?;
-            telling.writes(self.unfinished(&session).await);
-            if job.has_ended() || Instant::now() >= deadline || *self.stopping.borrow() {
-                return Ok(job);
-            }
-        }
-    }
-
-    async fn tell(&self, caller: &Caller, job: &Job, telling: &mut Telling<'_>) -> Result<(), Refusal> {
-        loop {
-            let (events, next) = self
-                .logs(caller, &job.id, telling.after, limits::JOB_EVENTS_AT_ONCE)
-                .await?;
-            let is_whole = next == telling.after;
-            telling.after = next;
-            for stored in events {
-                telling.say(&stored.event);
-            }
-            if is_whole {
-                break;
-            }
-        }
-        if telling.quiet_since.elapsed() >= limits::PROGRESS_EVERY {
-            telling.report(job.standing());
-        }
-        Ok(())
-    }
-}
-
-/// What a caller who waits has heard.
-struct Telling<'a> {
-    progress: &'a dyn Progress,
-    since: Timestamp,
-    after: u64,
-    quiet_since: Instant,
-    unfinished: Option<String>,
-}
-
-impl Telling<'_> {
-    fn say(&mut self, event: &JobEvent) {
-        if event.timestamp < self.since {
-            return;
-        }
-        self.progress.job(event);
-        let words = event.words();
-        if !words.is_empty() {
-            self.report(&words);
-        }
-    }
-
-    /// The end of the message that the agent is at.
-    fn writes(&mut self, message: Option<String>) {
-        if let Some(text) = message.as_deref().filter(|_| message != self.unfinished) {
-            let skipped = text.chars().count().saturating_sub(limits::UNFINISHED_CHARS_TOLD);
-            let end: String = text.chars().skip(skipped).collect();
-            if !end.trim().is_empty() {
-                self.report(&format!("writing: {}", end.trim()));
-            }
-        }
-        self.unfinished = message;
-    }
-
-    fn report(&mut self, message: &str) {
-        self.progress.report(message);
-        self.quiet_since = Instant::now();
-    }
 }
 
 /// Whoever reads the record reads of jobs too: people, and whoever started one.
@@ -264,4 +208,8 @@ pub(super) fn may_act(caller: &Caller, job: &Job) -> Result<(), Refusal> {
     }
     let message = "only whoever started a job, and operators, may speak to its agent or call it back";
     Err(Refusal::new(ErrorCode::Forbidden, message))
+}
+
+pub(super) fn not_found(what: &str, id: &str) -> Refusal {
+    Refusal::new(ErrorCode::NotFound, format!("there is no {what} `{}`", brief(id)))
 }

@@ -9,12 +9,12 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::super::driver::{AgentAnswer, AgentQuestion, FileChange, FileChangeKind, QuestionAbout};
-use super::super::event::JobEventType;
+use super::super::event::{JobEvent, JobEventType};
 use super::super::lifecycle::SubState;
 use super::following::Follower;
 use super::writing::{Lost, Writing, told};
 use crate::approval::ApprovalFilter;
-use crate::approval::request::{ApprovalRequest, ApprovalType};
+use crate::approval::request::{ApprovalChange, ApprovalRequest, ApprovalType};
 use crate::audit::chain;
 use crate::audit::event::{Actor, ActorType, ApprovalState, EventType};
 use crate::audit::redact::Redactor;
@@ -102,9 +102,7 @@ impl Follower {
         writing
             .events
             .push(self.line(JobEventType::ApprovalAutoApproved, &approval));
-        writing
-            .approvals
-            .push(crate::approval::request::ApprovalChange { approval, from: None });
+        writing.approvals.push(ApprovalChange { approval, from: None });
         self.write(writing).await?;
         self.answer(question.id.clone(), AgentAnswer::Allow);
         Ok(())
@@ -136,15 +134,11 @@ impl Follower {
 
     /// Puts the question before people.
     async fn show(&mut self, question: &AgentQuestion, approval: ApprovalRequest) -> Result<(), Lost> {
-        let agent = Actor {
-            kind: ActorType::Agent,
-            id: self.job.agent.clone(),
-        };
         let mut writing = Writing::of(self.job.changed(self.supervisor.parts.clock.now()));
         writing.job.metrics.approval_count += 1;
         self.pause(&mut writing);
         let board = self.supervisor.parts.board.clone();
-        let opening = board.opening(approval.clone(), &agent);
+        let opening = board.opening(approval.clone(), &self.agent());
         writing.drafts.extend(opening.events);
         writing.approvals.push(opening.change);
         writing
@@ -170,6 +164,14 @@ impl Follower {
         }
     }
 
+    /// Lets the clock run again where it stood for a question.
+    fn unpause(&self, writing: &mut Writing) {
+        if self.job.sub_state == Some(SubState::WaitingApproval) {
+            writing.job.sub_state = None;
+            writing.job.clock = writing.job.clock.running(self.supervisor.parts.clock.now());
+        }
+    }
+
     /// A question was settled, by whomever: the act is let go, or refused, and the clock runs again.
     pub(super) async fn decided(&mut self, approval: ApprovalRequest) -> Result<(), Lost> {
         let asked = self.questions.iter().find(|(_, id)| **id == approval.id);
@@ -180,9 +182,8 @@ impl Follower {
         let now = self.supervisor.parts.clock.now();
         let mut writing = Writing::of(self.job.changed(now));
         let waits = !self.questions.is_empty() || self.calls_wait;
-        if !waits && self.job.sub_state == Some(SubState::WaitingApproval) {
-            writing.job.sub_state = None;
-            writing.job.clock = writing.job.clock.running(now);
+        if !waits {
+            self.unpause(&mut writing);
         }
         let state = approval.state();
         // What was let go before is answered again, not counted again.
@@ -243,9 +244,8 @@ impl Follower {
         let mut writing = Writing::of(self.job.changed(now));
         if waits {
             self.pause(&mut writing);
-        } else if self.questions.is_empty() && self.job.sub_state == Some(SubState::WaitingApproval) {
-            writing.job.sub_state = None;
-            writing.job.clock = writing.job.clock.running(now);
+        } else if self.questions.is_empty() {
+            self.unpause(&mut writing);
         }
         self.write(writing).await
     }
@@ -267,16 +267,20 @@ impl Follower {
     }
 
     async fn withdraw(&self, id: &ApprovalId, why: &str) {
-        let by = Actor {
-            kind: ActorType::Agent,
-            id: self.job.agent.clone(),
-        };
-        if let Err(error) = self.supervisor.parts.board.withdraw(id, &by, why).await {
+        if let Err(error) = self.supervisor.parts.board.withdraw(id, &self.agent(), why).await {
             tracing::warn!(%error, "a question could not be withdrawn");
         }
     }
 
-    fn line(&self, kind: JobEventType, approval: &ApprovalRequest) -> super::super::event::JobEvent {
+    /// Who asks, as the record calls it.
+    fn agent(&self) -> Actor {
+        Actor {
+            kind: ActorType::Agent,
+            id: self.job.agent.clone(),
+        }
+    }
+
+    fn line(&self, kind: JobEventType, approval: &ApprovalRequest) -> JobEvent {
         let mut data = Value::Object(approval.details.clone());
         data["requestId"] = json!(approval.id.as_str());
         if let Some(decision) = approval.decision() {

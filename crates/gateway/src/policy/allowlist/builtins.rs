@@ -58,6 +58,7 @@ pub(super) fn check(word: &str, args: &[Arg]) -> Verdict {
         "getopts" => names(args.get(1..2).unwrap_or_default()),
         "mapfile" | "readarray" => options_then_names(args, "t", "dnOsu"),
         "wait" => options_then_ids(args),
+        "jobs" => jobs(args),
         "test" | "[" => test(args),
         _ => Ok(()),
     };
@@ -217,6 +218,15 @@ fn options_then_ids(args: &[Arg]) -> Result<(), Stop> {
         }
     }
     Ok(())
+}
+
+/// `jobs -x` runs what follows it.
+fn jobs(args: &[Arg]) -> Result<(), Stop> {
+    let harmless = |text: &str| text.starts_with('%') || text.chars().all(|c| "-lnprs0123456789".contains(c));
+    match args.iter().all(|arg| arg.known().is_some_and(harmless)) {
+        true => Ok(()),
+        false => Err(Stop::Unclear("its options cannot be checked")),
+    }
 }
 
 /// `-v NAME` evaluates a subscript in the name, so no operator may be computed: a computed word is

@@ -11,7 +11,7 @@ use std::sync::LazyLock;
 use proptest::prelude::*;
 use proptest::sample::select;
 
-use super::{Allowlist, FoundProgram, Programs, check_line};
+use super::{Allowlist, FoundProgram, Programs, check_given, check_line};
 use crate::policy::line::{Limits, read};
 
 const LISTED: [&str; 7] = ["ls", "git", "env", "xargs", "find", "timeout", "declare"];
@@ -54,6 +54,27 @@ const SEEDS: [&str; 40] = [
     "printf '%s' id; ls", "ls <(ls id)", "set -- id; ls \"$@\" $1",
     "x=1; while ((x<3)); do ((x=x+1)); ls id; done",
 ];
+
+/// Steps that set variables, and steps whose arithmetic evaluates them. The environment holds one more text.
+#[rustfmt::skip]
+const STEPS: [&str; 70] = [
+    "x=1", "x=5", "a=1", "a5='b[$(id)]'", "a0='b[$(id)]'", "_=1", "REPLY=1", "PWD=1", "g=1",
+    "FUNCNAME=1", "f='b[$(id)]'", "a=(1 2)", "x+=1", "x+='b[$(id)]'", "export x='b[$(id)]'",
+    "export x=1", "read x <<< 'b[$(id)]'", "read <<< 'b[$(id)]'", "read -ra a <<< 'b[$(id)]'",
+    "command read x <<< 'b[$(id)]'", "printf -v x %s 'b[$(id)]'", "printf -vx %s 'b[$(id)]'",
+    "printf '%s' x", ": 'b[$(id)]'", "cd 'd[$(id)]'", "set -- 'b[$(id)]'", "false && g=1",
+    "false && x=1", "x=1 ls", "(x=1)", "for x in 1 2; do ((x)); done", "for x in 'b[$(id)]'; do :; done",
+    "for x; do :; done", "f() { ((FUNCNAME)); }", "f() { local x='b[$(id)]'; ((x)); }", "f() { local x; ((x)); }",
+    "f", "((x))", "((_))", "((REPLY))", "((PWD))", "((1/$PWD))", "((g))", "((a))", "((a$x))", "((a$#))",
+    "((a${x}))", "((x=a))", "((x=$1))", "ls $((a$((0))))", "ls $((x))", "ls ${a[x]}", "ls ${x:x}",
+    "ls ${x:=b}", "[[ x -eq 1 ]]", "[[ a$x -eq 1 ]]", "a[x]=1", "while ((x < 1)); do x=1; done",
+    "declare -a a", "declare a='($(id))'", "declare x=\"$f\"", "f='($(id))'", "declare a=\"$f\"", "declare a+='($(id))'",
+    "f() { local a=(1); local a='($(id))'; }", "f() { local a=\"$f\"; }",
+    "linux='b[$(id)]'", "false && OSTYPE=1", "((OSTYPE))", "OSTYPE=1",
+];
+
+/// A text that runs a program when arithmetic evaluates it.
+const GIVEN: (&str, &str) = ("g", "b[$(id)]");
 
 struct Bench {
     directory: tempfile::TempDir,
@@ -102,12 +123,14 @@ impl Bench {
         for name in ["-exec", "id", ";", "x"] {
             fs::write(work.join(name), "id\n").expect("a file");
         }
+        fs::create_dir(work.join("d[$(id)]")).expect("a directory");
         let _ = fs::remove_file(self.log());
         Command::new("/usr/bin/timeout")
             .args(["-k", "1", "2", "/bin/bash", "--norc", "--noprofile", "-c", line])
             .env_clear()
             .env("PATH", self.bin())
             .env("FUNCNEST", "20")
+            .env(GIVEN.0, GIVEN.1)
             .current_dir(&work)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -138,6 +161,10 @@ impl Programs for Bench {
 
 fn glued() -> impl Strategy<Value = String> {
     prop::collection::vec(select(&FRAGMENTS[..]), 1..10).prop_map(|parts| parts.concat())
+}
+
+fn stepped() -> impl Strategy<Value = String> {
+    prop::collection::vec(select(&STEPS[..]), 2..7).prop_map(|steps| steps.join("; "))
 }
 
 #[derive(Clone, Debug)]
@@ -192,10 +219,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn bash_runs_only_listed_programs(line in prop_oneof![2 => glued(), 3 => changed()]) {
+    fn bash_runs_only_listed_programs(line in prop_oneof![2 => glued(), 3 => changed(), 2 => stepped()]) {
         let list = Allowlist::from_entries(&LISTED).expect("valid");
         let Ok(read) = read(&line, Limits::STANDARD) else { return Ok(()) };
-        if check_line(&read, &list, &*BENCH).is_err() {
+        let given = [(GIVEN.0.to_owned(), GIVEN.1.to_owned())];
+        if check_line(&read, &list, &*BENCH).and_then(|_| check_given(&read, &list, &given)).is_err() {
             return Ok(());
         }
         for name in BENCH.run(&line) {

@@ -3,10 +3,12 @@
 /// Guarded names. A `*` at the end or at the start stands for any text.
 ///
 /// `TMPDIR` is missing on purpose: it moves files, and where files may be written the kernel says.
-/// The last rows are shell variables that bash treats in a special way when they are set.
+/// `LANGUAGE` is here because the C library opens `/usr/share/locale/$LANGUAGE/…`, dots and all, and prints by the
+/// formats that it finds there. The last rows are shell variables that bash treats in a special way when they are set.
 #[rustfmt::skip]
-pub const GUARDED_VARIABLES: [&str; 128] = [
+pub const GUARDED_VARIABLES: [&str; 148] = [
     "LD_*", "DYLD_*", "LIBPATH", "SHLIB_PATH", "GCONV_PATH", "LOCPATH", "NLSPATH", "MALLOC_*",
+    "LANGUAGE", "TEXTDOMAIN*",
     "GLIBC_TUNABLES", "GETCONF_DIR", "HOSTALIASES", "RES_OPTIONS", "LOCALDOMAIN", "TERMINFO*",
     "TERMCAP", "OPENSSL_*", "PATH", "CDPATH", "HOME", "XDG_*", "SHELL", "ENV", "EXECIGNORE",
     "GIT_*", "GNUPGHOME", "SSH_*", "*_SSH", "*_RSH", "*_ASKPASS", "SUDO_*", "DOAS_*", "*PAGER",
@@ -19,6 +21,8 @@ pub const GUARDED_VARIABLES: [&str; 128] = [
     "*_WRAPPER", "CC", "CXX", "CPP", "LD", "AR", "CFLAGS", "CXXFLAGS", "LDFLAGS", "CPATH",
     "GCC_*", "COMPILER_PATH", "LIBRARY_PATH", "PKG_CONFIG*", "CMAKE_*", "MAKEFLAGS",
     "MAKEFILES", "MAKEOVERRIDES", "MFLAGS", "GNUMAKEFLAGS", "TAR_OPTIONS",
+    "RSYNC_*", "FZF_*", "AWKPATH", "AWKLIBPATH", "VIM*", "EXINIT", "EMACS*", "PSQL*", "HG*", "JJ_*", "ERL_*",
+    "JULIA_*", "GHC_*", "GUILE_*", "OCAML*", "GTK_*", "QT_*", "KRB5*",
     "RIPGREP_CONFIG_PATH", "CURL_HOME", "WGETRC", "KUBECONFIG", "DOCKER_*", "ANSIBLE_*",
     "BASH*", "SHELLOPTS", "POSIXLY_CORRECT", "PS0", "PS1", "PS2", "PS4", "PROMPT_*", "IFS",
     "GLOBIGNORE", "HIST*", "COMP_*", "SECONDS", "RANDOM", "SRANDOM", "LINENO", "OPTIND", "UID",

@@ -37,13 +37,26 @@ pub(super) fn parse(text: &str) -> Arithmetic {
     if !parts.assigned.is_empty() {
         found.odd.push("an assignment inside arithmetic");
     }
+    let mut before = "";
     for part in &parts.parts {
         match part {
-            Part::Text(text) | Part::Quoted(text) => names(text, &mut found),
-            Part::Expansion(_) => {}
+            Part::Text(text) | Part::Quoted(text) => {
+                names(text, &mut found);
+                before = text;
+            }
+            // `a$x` reads the variable `a5`, which nobody has looked at.
+            Part::Expansion(_) if before.ends_with(of_name) => {
+                found.odd.push("a name in arithmetic that is put together");
+                before = "";
+            }
+            Part::Expansion(_) => before = "",
         }
     }
     found
+}
+
+fn of_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_'
 }
 
 fn names(text: &str, found: &mut Arithmetic) {
@@ -53,7 +66,7 @@ fn names(text: &str, found: &mut Arithmetic) {
         let end = at
             + chars[at..]
                 .iter()
-                .take_while(|c| c.is_ascii_alphanumeric() || "_#@".contains(**c))
+                .take_while(|c| of_name(**c) || "#@".contains(**c))
                 .count();
         if c.is_ascii_alphabetic() || *c == '_' {
             let name: String = chars[at..end].iter().collect();

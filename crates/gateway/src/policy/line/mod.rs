@@ -29,6 +29,8 @@ pub struct Line {
     pub commands: Vec<CommandUse>,
     pub assignments: Vec<AssignmentUse>,
     pub functions: Vec<FunctionUse>,
+    /// Names that arithmetic reads: bash evaluates their values, which may run commands.
+    pub evaluated: Vec<EvaluatedName>,
     /// Places where what bash would do is not fully known.
     pub unclear: Vec<Unclear>,
 }
@@ -82,6 +84,12 @@ pub struct FunctionUse {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EvaluatedName {
+    pub name: String,
+    pub position: Position,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unclear {
     pub what: &'static str,
     pub position: Position,
@@ -103,6 +111,7 @@ pub fn read(text: &str, limits: Limits) -> Result<Line, LineError> {
         commands: facts.commands,
         assignments: facts.assignments,
         functions: facts.functions,
+        evaluated: facts.evaluated,
         unclear: facts.unclear,
     })
 }

@@ -6,6 +6,7 @@
 
 mod arguments;
 mod documents;
+mod lists;
 mod numbers;
 mod words;
 
@@ -18,7 +19,8 @@ use brush_parser::{SourceSpan, ast};
 use super::guard::{self, Limits, LineError};
 use super::position::{Origin, Position, Source};
 use super::word::Context;
-use super::{AssignmentUse, CommandUse, FunctionUse, Unclear};
+use super::{AssignmentUse, CommandUse, EvaluatedName, FunctionUse, Unclear};
+use lists::Lists;
 use numbers::Numbers;
 
 /// What was found.
@@ -27,8 +29,10 @@ pub(super) struct Facts {
     pub(super) commands: Vec<CommandUse>,
     pub(super) assignments: Vec<AssignmentUse>,
     pub(super) functions: Vec<FunctionUse>,
+    pub(super) evaluated: Vec<EvaluatedName>,
     pub(super) unclear: Vec<Unclear>,
     numbers: Numbers,
+    lists: Lists,
     lookups: usize,
     documents: usize,
 }
@@ -51,6 +55,9 @@ pub(super) fn walk(text: &str, program: &Program, limits: Limits) -> Result<Fact
     walker.program(program)?;
     let untrusted = facts.numbers.unknown();
     facts.unclear.extend(untrusted);
+    let read_again = facts.lists.read_again(text);
+    facts.unclear.extend(read_again);
+    facts.evaluated = std::mem::take(&mut facts.numbers).into_evaluated();
     facts.unclear.sort_by_key(|unclear| unclear.position);
     Ok(facts)
 }

@@ -364,7 +364,7 @@ impl Act for HttpAct {
                 Ok(Some(id)) => desk.told(&tool, &id, patience).await.map(Some),
                 // Nobody is asked about what could not begin.
                 Ok(None) => tool.usage.has_room(tool.name(), desk.clock().now()).map(|()| None),
-                Err(error) => Err(Refusal::new(ErrorCode::AuditUnavailable, error.to_string())),
+                Err(error) => Err(error.refusal("try again later")),
             }
         })
     }
@@ -384,7 +384,7 @@ impl Act for HttpAct {
             match promised {
                 Ok(Some(id)) => desk.told(&tool, &id, patience).await,
                 Ok(None) => came_to,
-                Err(error) => Err(Refusal::new(ErrorCode::AuditUnavailable, error.to_string())),
+                Err(error) => Err(error.refusal("try again later")),
             }
         })
     }

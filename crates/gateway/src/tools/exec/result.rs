@@ -127,10 +127,10 @@ impl CommandResult {
             let head = usize::try_from(facts["kept"][format!("{name}_head")].as_u64().unwrap_or(0))
                 .unwrap_or(0)
                 .min(kept.len());
-            let total = facts[format!("{name}_bytes")]
-                .as_u64()
-                .unwrap_or(0)
-                .max(kept.len() as u64);
+            // What is shorter because secrets went was not cut.
+            let is_cut = facts[format!("{name}_truncated")].as_bool().unwrap_or(false);
+            let written = facts[format!("{name}_bytes")].as_u64().filter(|_| is_cut);
+            let total = written.unwrap_or(0).max(kept.len() as u64);
             Output::restored(kept[..head].to_vec(), kept[head..].to_vec(), total)
         };
         let outputs = (stream("stdout", &end.stdout), stream("stderr", &end.stderr));

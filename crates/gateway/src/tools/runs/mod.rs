@@ -10,8 +10,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use crate::approval::ClearedAct;
-use crate::audit::Pending;
 use crate::audit::event::Actor;
+use crate::audit::{Pending, RecordError};
 use crate::catalog::arguments::Arguments;
 use crate::catalog::definition::ToolDefinition;
 use crate::error::{ErrorCode, Refusal};
@@ -227,9 +227,7 @@ impl RunAct {
                 return Err(Refusal::new(ErrorCode::NotFound, message));
             }
         };
-        let unread = |error: crate::audit::RecordError| {
-            Refusal::new(ErrorCode::AuditUnavailable, format!("{error}; try again later"))
-        };
+        let unread = |error: RecordError| error.refusal("try again later");
         let kept = self
             .parts
             .desk

@@ -1,7 +1,7 @@
 //! What a card shows of each kind of question, and to whom it offers buttons.
 
+use countersign_gateway::approval::ballot::{Ballot, Decider, OwnRequests};
 use countersign_gateway::approval::question::Offer;
-use countersign_gateway::approval::request::{Ballot, Decider, OwnRequests};
 use countersign_gateway::ids::{ApprovalId, CorrelationId, CredentialId};
 use countersign_gateway::session::{Caller, Role};
 use serde_json::json;

@@ -118,19 +118,12 @@ impl Entry {
             | Type::ProcessStarted
             | Type::CodexTaskStarted
             | Type::CodexTaskComplete
-            | Type::AgentEvent
-                if has_steps =>
-            {
+            | Type::AgentEvent => {
+                if !has_steps {
+                    return None;
+                }
                 ("note", "quiet", event.kind.as_str())
             }
-            Type::SessionCreated
-            | Type::SessionActive
-            | Type::SessionIdle
-            | Type::SessionTerminated
-            | Type::ProcessStarted
-            | Type::CodexTaskStarted
-            | Type::CodexTaskComplete
-            | Type::AgentEvent => return None,
         };
         let words = event.words();
         let shown = text::lines(&words, TEXT_CHARS_SHOWN);

@@ -2,7 +2,7 @@
 
 use countersign_gateway::limits::{REASON_CHARS_MAX, RUN_INSTRUCTIONS_CHARS_MAX, RUN_TIME_MAX, RUN_TITLE_CHARS_MAX};
 use countersign_gateway::run::lifecycle::{RunStatus, Runtime, TriggerKind, WaitState};
-use countersign_gateway::run::manual::{KEY_CHARS_MAX, LABELS_MAX, NAME_CHARS_MAX, REPOSITORY_CHARS_MAX};
+use countersign_gateway::run::manual::{KEY_CHARS_MAX, LABELS_MAX, NAME_CHARS_MAX, OCCASIONS, REPOSITORY_CHARS_MAX};
 use serde_json::{Value, json};
 
 use super::{count, object, text, texts, time, words};
@@ -122,6 +122,7 @@ pub(super) fn order() -> Value {
     );
     // An issue and a pull request are numbers of a repository.
     order["dependentRequired"] = json!({"issue_number": ["repository"], "pull_request_number": ["repository"]});
+    order["anyOf"] = OCCASIONS.iter().map(|name| json!({ "required": [name] })).collect();
     order
 }
 

@@ -6,11 +6,10 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
+use countersign_gateway::approval::ballot::{Ballot, Choice, Decider, OwnRequests};
 use countersign_gateway::approval::board::{Board, BoardParts, DecideError, Decided};
 use countersign_gateway::approval::lifecycle::ApprovalStep;
-use countersign_gateway::approval::request::{
-    ApprovalChange, ApprovalRequest, ApprovalType, AskedFor, Ballot, Choice, Decider, OwnRequests,
-};
+use countersign_gateway::approval::request::{ApprovalChange, ApprovalRequest, ApprovalType, AskedFor};
 use countersign_gateway::approval::{Alone, ApprovalFilter, Approvals as _, Bell as _};
 use countersign_gateway::audit::event::{ApprovalState, Draft, EventType};
 use countersign_gateway::audit::reading::Filter;

@@ -6,11 +6,10 @@ use std::time::Duration;
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
 use countersign_gateway::audit::{Change, RecordError};
 use countersign_gateway::clock::Clock;
-use countersign_gateway::github::delivery::{
-    Deliveries as _, Delivery, DeliveryChange, DeliveryState, LabelTask, Task,
-};
+use countersign_gateway::github::delivery::{Deliveries as _, Delivery, DeliveryChange, DeliveryState};
 use countersign_gateway::github::message::{KeptMessage, Messages as _};
 use countersign_gateway::github::reception::{Incoming, Received, Reception};
+use countersign_gateway::github::task::{LabelTask, Task};
 use countersign_gateway::github::{IssueRef, Repository};
 use countersign_gateway::ids::CorrelationId;
 use countersign_gateway::lease::LeaseChange;

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use countersign_gateway::approval::Approvals as _;
+use countersign_gateway::approval::ballot::{Ballot, Choice};
 use countersign_gateway::approval::board::{Board, DecideError, Decided};
 use countersign_gateway::approval::question::{AnswerError, Answered, Given, Offer};
-use countersign_gateway::approval::request::{ApprovalRequest, ApprovalType, Ballot, Choice};
+use countersign_gateway::approval::request::{ApprovalRequest, ApprovalType};
 use countersign_gateway::audit::Change;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::{ApprovalId, CorrelationId};

@@ -72,6 +72,60 @@ fn a_deleted_row_is_missing() {
     }
 }
 
+/// A copy of row 3, at another place.
+fn copied(place: i64) -> String {
+    format!(
+        "INSERT INTO flow_events (chain, seq, event_id, timestamp, correlation_id, actor_type, actor_id, event_type,
+                                  approval_state, payload, prev_hash, hash)
+             SELECT chain, {place}, event_id || 'x', timestamp, correlation_id, actor_type, actor_id, event_type,
+                    approval_state, payload, prev_hash, hash FROM flow_events WHERE seq = 3"
+    )
+}
+
+#[test]
+fn a_row_put_before_the_first_is_found() {
+    for place in [0, -5] {
+        assert_eq!(flaw_after(&copied(place)), at(0, Fault::Added), "{place}");
+    }
+}
+
+#[test]
+fn a_row_put_where_others_were_pruned_is_found_and_one_that_a_prune_left_is_none() {
+    let bench = Bench::new();
+    let store = bench.open();
+    fill(&bench, &store, ROWS);
+    let rows = store.tail(0).unwrap();
+    store.prune(later(), &bench.ids).unwrap();
+    let last_gone = rows.last().unwrap();
+    drop(store);
+    let put = |row: &countersign_gateway::audit::row::Row, payload: &str| {
+        let (prev_hash, hash) = (bench.bytes(&row.prev_hash.to_hex()), bench.bytes(&row.hash.to_hex()));
+        let columns = row.as_link().columns;
+        bench.force(&format!(
+            "INSERT INTO flow_events (chain, seq, event_id, timestamp, correlation_id, actor_type, actor_id, event_type,
+                                      approval_state, payload, prev_hash, hash)
+                 VALUES ('{}', {}, '{}', '{}', '{}', '{}', '{}', '{}', NULL, '{payload}', {prev_hash}, {hash})",
+            columns.chain,
+            row.seq,
+            columns.event_id,
+            columns.timestamp,
+            columns.correlation_id,
+            columns.actor_type,
+            columns.actor_id,
+            columns.event_type,
+        ));
+    };
+    put(last_gone, last_gone.as_link().columns.payload);
+    let before = &rows[rows.len() - 2];
+    put(before, before.as_link().columns.payload);
+    assert_eq!(found(&bench.open()), None);
+    put(&rows[rows.len() - 3], "{}");
+    assert_eq!(found(&bench.open()), at(last_gone.seq - 2, Fault::Changed));
+    bench.force(&format!("DELETE FROM flow_events WHERE seq = {}", last_gone.seq - 2));
+    put(&rows[4], rows[4].as_link().columns.payload);
+    assert_eq!(found(&bench.open()), at(5, Fault::Added));
+}
+
 #[test]
 fn swapped_rows_are_reordered() {
     let swap = "UPDATE flow_events SET seq = -1 WHERE seq = 7;

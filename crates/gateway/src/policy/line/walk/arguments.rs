@@ -13,7 +13,7 @@ use crate::policy::line::word::{Context, Part};
 use crate::policy::line::{Arg, CommandUse, RedirectionUse};
 
 /// Builtins whose arguments `x=…` are assignments.
-const DECLARING: [&str; 5] = ["export", "local", "declare", "typeset", "readonly"];
+pub(super) const DECLARING: [&str; 5] = ["export", "local", "declare", "typeset", "readonly"];
 
 impl Walker<'_> {
     pub(super) fn simple(&mut self, simple: &SimpleCommand) -> Result<(), LineError> {
@@ -47,6 +47,7 @@ impl Walker<'_> {
                 Item::Word(word) => args.push(self.arg(word)?),
                 Item::AssignmentWord(assignment, word) if declares => {
                     self.assignment(assignment, word)?;
+                    self.facts.lists.declared(assignment, position);
                     args.push(Arg::Static(assigned_name(assignment).to_owned()));
                 }
                 Item::AssignmentWord(assignment, word) => {
@@ -70,6 +71,8 @@ impl Walker<'_> {
                 max: self.limits.commands_max,
             });
         }
+        self.facts.numbers.given(&name, &args);
+        self.facts.lists.given(&name, &args, position);
         self.facts.commands.push(CommandUse {
             name,
             args,
@@ -93,6 +96,7 @@ impl Walker<'_> {
         let position = self.word_position(word);
         let name = assigned_name(assignment);
         self.assign(name, position);
+        self.facts.lists.assigned(assignment);
         if let AssignmentName::ArrayElementName(_, subscript) = &assignment.name {
             self.arithmetic_at(subscript, position)?;
         }
@@ -185,7 +189,7 @@ fn is_read(simple: &SimpleCommand) -> bool {
     simple.word_or_name.as_ref().is_some_and(|word| word.value == "read")
 }
 
-fn assigned_name(assignment: &Assignment) -> &str {
+pub(super) fn assigned_name(assignment: &Assignment) -> &str {
     match &assignment.name {
         AssignmentName::VariableName(name) | AssignmentName::ArrayElementName(name, _) => name,
     }

@@ -1,20 +1,35 @@
 //! Which variables certainly hold numbers.
 //!
 //! A name may be read in arithmetic only if every assignment in the line gave it a number; a value
-//! from anywhere else could hold text that runs commands when evaluated.
+//! from anywhere else could hold text that runs commands when evaluated. Bash sets some names by
+//! itself, builtins set those they are given, and the environment may hold any: an assignment in a
+//! branch that is not taken leaves what was there.
 
 use std::collections::HashMap;
 
 use brush_parser::ast::Word;
 
-use crate::policy::line::Unclear;
 use crate::policy::line::position::Position;
 use crate::policy::line::word::{self, Context, Expansion, Part};
+use crate::policy::line::{Arg, EvaluatedName, Unclear};
+
+/// Names that hold a text of bash's own, or of the surroundings, whatever a line assigns to them: bash sets some anew,
+/// and an assignment may stand in a branch that is not taken.
+#[rustfmt::skip]
+const SET_BY_BASH: [&str; 17] = [
+    "_", "REPLY", "PWD", "OLDPWD", "FUNCNAME", "DIRSTACK", "OPTARG", "MAPFILE", "COPROC", "HOSTNAME", "HOSTTYPE",
+    "MACHTYPE", "OSTYPE", "TERM", "SHELL", "HOME", "TMPDIR",
+];
+
+/// Builtins that set the variables they are given, and the one that may run them.
+const SETTING: [&str; 6] = ["read", "printf", "getopts", "mapfile", "readarray", "command"];
 
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     numeric: HashMap<String, bool>,
-    read: Vec<(String, Position)>,
+    read: Vec<EvaluatedName>,
+    /// Options of such builtins; a name may be attached to one, as in `printf -vx`.
+    options: Vec<String>,
 }
 
 impl Numbers {
@@ -23,19 +38,44 @@ impl Numbers {
         *known &= numeric;
     }
 
-    pub(super) fn read(&mut self, name: String, at: Position) {
-        self.read.push((name, at));
+    /// What a command may set by its arguments.
+    pub(super) fn given(&mut self, command: &Arg, args: &[Arg]) {
+        if !command.known().is_some_and(|name| SETTING.contains(&name)) {
+            return;
+        }
+        for text in args.iter().filter_map(Arg::known) {
+            if text.starts_with('-') {
+                self.options.push(text.to_owned());
+            } else {
+                self.assigned(text, false);
+            }
+        }
+    }
+
+    pub(super) fn read(&mut self, name: String, position: Position) {
+        self.read.push(EvaluatedName { name, position });
     }
 
     pub(super) fn unknown(&self) -> Vec<Unclear> {
         self.read
             .iter()
-            .filter(|(name, _)| self.numeric.get(name) != Some(&true))
-            .map(|(_, position)| Unclear {
+            .filter(|read| !self.is_number(&read.name))
+            .map(|read| Unclear {
                 what: "arithmetic over a value that may be no number",
-                position: *position,
+                position: read.position,
             })
             .collect()
+    }
+
+    fn is_number(&self, name: &str) -> bool {
+        self.numeric.get(name) == Some(&true)
+            && !SET_BY_BASH.contains(&name)
+            && !self.options.iter().any(|option| option.ends_with(name))
+    }
+
+    /// Every name whose value is evaluated.
+    pub(super) fn into_evaluated(self) -> Vec<EvaluatedName> {
+        self.read
     }
 }
 

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use countersign_gateway::approval::ballot::{Ballot, Choice, Decider, OwnRequests};
 use countersign_gateway::approval::board::{Board, BoardParts};
-use countersign_gateway::approval::request::{ApprovalRequest, Ballot, Choice, Decider, OwnRequests};
+use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::approval::{Alone, ApprovalFilter};
 use countersign_gateway::audit::event::EventType;
 use countersign_gateway::audit::outcome::StoredAct;

@@ -1,0 +1,133 @@
+//! A cleared command on its way through the executor, and the record that lets it begin.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::OwnedSemaphorePermit;
+use tracing::Instrument as _;
+
+use super::Gateway;
+use super::in_force::InForce;
+use super::waiting::{Asking, Settled};
+use crate::approval::Cleared;
+use crate::approval::request::{ApprovalChange, ApprovalRequest};
+use crate::audit::trace::Trace;
+use crate::audit::{Change, Committed, OpenCommand, Pending, RecordError, Recorded};
+use crate::call::Step;
+use crate::execution::live::Live;
+use crate::execution::{Ended, Gate, How};
+use crate::policy::decide::Question;
+use crate::session::Admitted;
+use crate::tools::exec::request::{CommandRequest, CommandTool};
+
+impl Gateway {
+    /// The right to run: one turn of this process, and one of its tool where that has only so many.
+    pub(super) async fn turns_for(
+        &self,
+        request: &CommandRequest,
+    ) -> (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>) {
+        let own = match &request.tool {
+            CommandTool::Declared(tool) => tool.usage.turn().await,
+            CommandTool::ExecuteCommand | CommandTool::ExecuteProcess | CommandTool::RunCommand => None,
+        };
+        (own, self.turns.clone().acquire_owned().await.ok())
+    }
+
+    /// Runs what is cleared; nothing starts before the record of it is durable. An approval is used up in
+    /// the same transaction, so it lets an act go once.
+    pub(super) async fn run(
+        self: &Arc<Self>,
+        admitted: &Admitted,
+        cleared: Box<Cleared>,
+        trace: &mut Trace,
+        opening: Option<OpenCommand>,
+        approval: Option<Box<ApprovalRequest>>,
+        live: &Arc<Live>,
+    ) -> Ended {
+        trace.step(Step::Dispatch, self.dispatched(admitted, &cleared, live));
+        let mut change = Change {
+            events: trace.take(),
+            open: opening,
+            ..Change::default()
+        };
+        match &approval {
+            // Let go by the whitelist: it is kept beside the command that it opens.
+            Some(approval) if approval.automatic => change.approvals.push(ApprovalChange {
+                approval: ApprovalRequest::clone(approval),
+                from: None,
+            }),
+            Some(approval) => {
+                let applied = self.ports.board.applying(approval, &admitted.caller().actor);
+                change.events.extend(applied.events);
+                change.approvals.push(applied.change);
+                live.begin();
+            }
+            None => {}
+        }
+        let approval = approval.filter(|approval| !approval.automatic);
+        let let_go = Arc::new(AtomicBool::new(false));
+        let (gateway, opened, was_asked) = (self.clone(), let_go.clone(), approval.is_some());
+        let gate = Gate::new(Box::pin(async move {
+            let receipt = gateway.commit(change).await?;
+            opened.store(true, Ordering::Relaxed);
+            if was_asked {
+                gateway.ports.board.announce();
+            }
+            Ok(Recorded::by(&receipt))
+        }));
+        let running = self.ports.executor.run(*cleared, gate, live.clone());
+        let ended = running.instrument(tracing::info_span!("execution")).await;
+        match (&ended.how, &approval) {
+            (_, Some(_)) if let_go.load(Ordering::Relaxed) => {}
+            // What could not be recorded was not used; the same call may try again.
+            (How::NotRecorded(_), _) | (_, None) => {}
+            (_, Some(_)) => {
+                self.unused(admitted, approval.as_deref(), "the act could not begin")
+                    .await;
+            }
+        }
+        ended
+    }
+
+    /// Asks whether a command that its confinement seems to have made fail is to run without it, and lets it; none
+    /// where the answer is no.
+    pub(super) async fn run_again(
+        self: &Arc<Self>,
+        admitted: &Admitted,
+        request: &CommandRequest,
+        in_force: &InForce,
+        trace: &mut Trace,
+        question: Question,
+        live: &Arc<Live>,
+    ) -> Option<Ended> {
+        let asking = Asking {
+            request,
+            policy: in_force,
+            opening: &mut None,
+            held: None,
+            parks: false,
+        };
+        let Settled::Cleared(cleared, approval) = self.ask(admitted, trace, question, asking, live).await else {
+            return None;
+        };
+        live.restart();
+        let run = self.run(admitted, cleared, trace, None, approval, live);
+        Some(self.heeding(admitted, live, run).await)
+    }
+
+    /// Writes to the record, on this very thread where no other call could be kept waiting by it.
+    pub(super) fn commit(&self, change: Change) -> Pending<Result<Committed, RecordError>> {
+        let span = tracing::info_span!("record");
+        let written = span.in_scope(|| {
+            if self.commands.has_one_at_most() {
+                self.ports.record.commit_alone(change)
+            } else {
+                self.ports.record.commit(change)
+            }
+        });
+        if span.is_disabled() {
+            return written;
+        }
+        Box::pin(written.instrument(span))
+    }
+}
