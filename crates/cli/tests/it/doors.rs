@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::Command;
 
 use countersign_doubles::github::{GitHub, TOKEN};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::bench::Bench;
 use crate::client::PATIENCE;
@@ -23,6 +23,16 @@ fn bench(github: &GitHub) -> Bench {
          github: {{api_url: '{}', token: {TOKEN}, webhook_secret: webhook-s3cret}}\n",
         github.url()
     ))
+}
+
+/// What is answered to these very bytes.
+fn raw(address: &str, bytes: &str) -> String {
+    let mut connection = TcpStream::connect(address).unwrap();
+    connection.set_read_timeout(Some(PATIENCE)).unwrap();
+    connection.write_all(bytes.as_bytes()).unwrap();
+    let mut answer = String::new();
+    connection.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 /// Sends this much and no more; what is answered until the server hangs up.
@@ -130,16 +140,13 @@ fn a_page_of_another_port_runs_nothing_in_an_agents_name() {
     let bench = Bench::configured("ls", "");
     let web = Web::serve(&bench);
     let bytes = |origin: &str| {
-        let mut connection = TcpStream::connect(&web.address).unwrap();
-        connection.set_read_timeout(Some(PATIENCE)).unwrap();
         // As browsers send bytes of no kind, without asking whether they may.
         let (host, body) = (&web.address, r#"{"command": "ls"}"#);
         let head = format!("POST /api/v1/commands HTTP/1.1\r\nHost: {host}\r\n{origin}Connection: close\r\n");
-        let whole = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
-        connection.write_all(whole.as_bytes()).unwrap();
-        let mut answer = String::new();
-        connection.read_to_string(&mut answer).unwrap();
-        answer
+        raw(
+            &web.address,
+            &format!("{head}Content-Length: {}\r\n\r\n{body}", body.len()),
+        )
     };
     for origin in ["Origin: http://127.0.0.1:3000\r\n", "Origin: http://localhost\r\n"] {
         let answer = bytes(origin);
@@ -153,4 +160,38 @@ fn a_page_of_another_port_runs_nothing_in_an_agents_name() {
     );
     // A program has no origin.
     assert!(bytes("").starts_with("HTTP/1.1 200 "));
+}
+
+#[test]
+fn a_cookie_that_another_page_put_beside_the_login_keeps_nobody_out() {
+    let bench = Bench::new();
+    let web = Web::serve(&bench);
+    let made = bench
+        .command()
+        .args(["tokens", "create", "--role", "operator", "--name", "ana", "--json"])
+        .output()
+        .unwrap();
+    let token: Value = serde_json::from_slice(&made.stdout).unwrap();
+    let host = &web.address;
+    let form = format!("token={}", token["token"].as_str().unwrap());
+    let entered = raw(
+        host,
+        &format!(
+            "POST /login HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\nConnection: close\r\n\
+             Content-Type: application/x-www-form-urlencoded\r\nContent-Length: {}\r\n\r\n{form}",
+            form.len()
+        ),
+    );
+    let cookie = entered.lines().find_map(|line| line.strip_prefix("set-cookie: "));
+    let cookie = cookie.and_then(|cookie| cookie.split(';').next()).unwrap();
+    let page = |cookies: &str| {
+        let answer = raw(
+            host,
+            &format!("GET /sessions HTTP/1.1\r\nHost: {host}\r\nCookie: {cookies}\r\nConnection: close\r\n\r\n"),
+        );
+        answer.split(' ').nth(1).unwrap().to_owned()
+    };
+    assert_eq!(page(cookie), "200");
+    assert_eq!(page(&format!("countersign_login=planted; {cookie}")), "200");
+    assert_eq!(page("countersign_login=planted"), "303");
 }

@@ -113,10 +113,10 @@ async fn admit(console: &Console, key: &str) -> Result<Entered, Refusal> {
 }
 
 pub(super) async fn leave(State(console): State<Arc<Console>>, _: Reader, headers: HeaderMap) -> Response {
-    if let Some(secret) = office::cookie(&headers)
-        && let Err(error) = console.office.logins.leave(secret).await
-    {
-        return page::trouble(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+    for secret in office::cookies(&headers) {
+        if let Err(error) = console.office.logins.leave(secret).await {
+            return page::trouble(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+        }
     }
     let mut response = Redirect::to("/login").into_response();
     let cookie = cookie("", console.is_secure, "; Max-Age=0");
