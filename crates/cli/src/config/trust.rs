@@ -14,6 +14,7 @@ use anyhow::{Context, bail};
 use sha2::{Digest, Sha256};
 
 use super::file;
+use crate::start::BadUsage;
 
 pub(crate) const FILE_NAME: &str = "trusted.json";
 
@@ -26,7 +27,7 @@ pub(crate) fn trust(state_dir: &Path, path: &Path) -> anyhow::Result<(PathBuf, S
     let shown = path.display();
     let real = path
         .canonicalize()
-        .with_context(|| format!("`{shown}` cannot be trusted"))?;
+        .map_err(|error| BadUsage(format!("`{shown}` cannot be trusted: {error}")))?;
     let bytes = match file::fetch(&real) {
         Ok(Some(bytes)) => bytes,
         Ok(None) => bail!("`{shown}` does not exist"),

@@ -86,7 +86,7 @@ fn a_configuration_that_cannot_be_used_ends_every_command_with_two() {
 fn a_file_that_is_not_there_is_not_trusted() {
     let stage = Stage::new();
     let ran = stage.run(&["config", "trust", "none.yaml"]);
-    assert_eq!(ran.code, 1);
+    assert_eq!(ran.code, 2);
     assert!(
         ran.stderr.starts_with("countersign: `none.yaml` cannot be trusted: "),
         "{ran:?}"

@@ -150,6 +150,10 @@ fn a_demo_that_is_interrupted_leaves_nothing_behind() {
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
     let rest: Vec<String> = lines.map_while(Result::ok).collect();
+    assert!(
+        !rest.iter().any(|line| line.contains("y approve")),
+        "keys are for terminals: {rest:?}"
+    );
     assert_eq!(child.wait().unwrap().code(), Some(0), "{rest:?}");
     assert!(
         rest.iter().any(|line| line.contains("nothing stays behind")),

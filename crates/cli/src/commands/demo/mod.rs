@@ -87,8 +87,8 @@ async fn play(
     let (board, record) = (joined.board.clone(), joined.record.clone());
     let code = record.issue(&Caller::person(&wiring::user())).await?;
     let console = format!("http://{address}");
-    let teller = Teller::of(demo);
-    teller.welcome(place, &serve::invitation(&console, &code), keys.is_some());
+    let teller = Teller::of(demo, keys.is_some());
+    teller.welcome(place, &serve::invitation(&console, &code));
     if demo.open {
         telling::open(&format!("{console}/#token={code}"));
     }

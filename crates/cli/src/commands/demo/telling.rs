@@ -17,20 +17,26 @@ use crate::terminal::{Cell, Page, Tone, clean, count};
 const OUTPUT_LINES_SHOWN: usize = 4;
 
 pub(super) enum Teller {
+    /// Who sits at a terminal and answers with its keys.
     Person,
+    /// Who reads what is said, and answers in the console.
+    Reader,
     Program,
 }
 
 impl Teller {
-    pub(super) fn of(demo: &Demo) -> Self {
-        if demo.json { Self::Program } else { Self::Person }
+    pub(super) fn of(demo: &Demo, has_keys: bool) -> Self {
+        match (demo.json, has_keys) {
+            (true, _) => Self::Program,
+            (false, true) => Self::Person,
+            (false, false) => Self::Reader,
+        }
     }
 
-    pub(super) fn welcome(&self, place: &Place, invitation: &str, has_keys: bool) {
-        let here = if has_keys {
-            "Decide there, or here: y approves, n denies, q leaves."
-        } else {
-            "Questions are answered there, or by `--auto approve`."
+    pub(super) fn welcome(&self, place: &Place, invitation: &str) {
+        let here = match self {
+            Self::Person => "Decide there, or here: y approves, n denies, q leaves.",
+            Self::Reader | Self::Program => "Questions are answered there, or by `--auto approve`.",
         };
         self.lines(&[
             "An agent is about to ask this machine for five things.".to_owned(),
@@ -62,7 +68,10 @@ impl Teller {
             if let Some(justification) = detail("justification") {
                 page.line(format_args!("   the agent says: {justification}"))?;
             }
-            page.line("   y approve   n deny   (or in the console)")
+            page.line(match self {
+                Self::Person => "   y approve   n deny   (or in the console)",
+                Self::Reader | Self::Program => "   it is answered in the console",
+            })
         });
     }
 
@@ -71,7 +80,8 @@ impl Teller {
         self.told(|page| {
             let tone = if text("status") == "ok" { Tone::Good } else { Tone::Bad };
             let status = page.paint(tone, text("status"));
-            page.line(format_args!("   {status} {}", clean(text("error_message"))))?;
+            let ended = format!("   {status} {}", clean(text("error_message")));
+            page.line(ended.trim_end())?;
             for line in text("stdout").lines().take(OUTPUT_LINES_SHOWN) {
                 page.line(format_args!("   | {}", clean(line)))?;
             }
@@ -84,7 +94,7 @@ impl Teller {
         let mut page = Page::stdout();
         match self {
             Self::Program => page.json(&summary(outcomes, proved))?,
-            Self::Person => {
+            Self::Person | Self::Reader => {
                 page.line("\nWhat the record keeps of it:")?;
                 let rows: Vec<Vec<Cell>> = outcomes.iter().map(cells).collect();
                 page.table(&rows)?;
@@ -119,7 +129,7 @@ impl Teller {
     fn told(&self, tell: impl FnOnce(&mut Page) -> anyhow::Result<()>) {
         match self {
             Self::Program => {}
-            Self::Person => {
+            Self::Person | Self::Reader => {
                 let mut page = Page::stdout();
                 let _ = tell(&mut page).and_then(|()| page.flush());
             }

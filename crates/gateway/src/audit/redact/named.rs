@@ -1,6 +1,7 @@
 //! Secrets that a call gives by name: a command may print them again without the name.
 
-use super::{Expected, expected_after, is_group, is_name, is_secret_name, named_spans};
+use super::spans::named_spans;
+use super::{Expected, expected_after, is_group, is_name, is_secret_name};
 
 /// Values of secret variables.
 pub fn in_variables<'v>(variables: impl IntoIterator<Item = (&'v str, &'v str)>) -> impl Iterator<Item = &'v str> {

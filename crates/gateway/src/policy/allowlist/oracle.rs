@@ -57,7 +57,7 @@ const SEEDS: [&str; 40] = [
 
 /// Steps that set variables, and steps whose arithmetic evaluates them. The environment holds one more text.
 #[rustfmt::skip]
-const STEPS: [&str; 70] = [
+const STEPS: [&str; 78] = [
     "x=1", "x=5", "a=1", "a5='b[$(id)]'", "a0='b[$(id)]'", "_=1", "REPLY=1", "PWD=1", "g=1",
     "FUNCNAME=1", "f='b[$(id)]'", "a=(1 2)", "x+=1", "x+='b[$(id)]'", "export x='b[$(id)]'",
     "export x=1", "read x <<< 'b[$(id)]'", "read <<< 'b[$(id)]'", "read -ra a <<< 'b[$(id)]'",
@@ -71,6 +71,8 @@ const STEPS: [&str; 70] = [
     "declare -a a", "declare a='($(id))'", "declare x=\"$f\"", "f='($(id))'", "declare a=\"$f\"", "declare a+='($(id))'",
     "f() { local a=(1); local a='($(id))'; }", "f() { local a=\"$f\"; }",
     "linux='b[$(id)]'", "false && OSTYPE=1", "((OSTYPE))", "OSTYPE=1",
+    "((${f:-1}))", "((${f:0}))", "((${f,}))", "((${@:1}))", "((${z:-a}5))", "((${x:-1}))", "[[ ${f@E} -eq 1 ]]",
+    "ls ${x:${f:-1}}",
 ];
 
 /// A text that runs a program when arithmetic evaluates it.

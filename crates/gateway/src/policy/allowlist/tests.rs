@@ -502,6 +502,12 @@ fn arithmetic_is_not_led_to_a_text_that_runs_commands() {
         "f='a[$(id)]'; FUNCNAME=1; f() { ((FUNCNAME)); }; f",
         "linux='a[$(id)]'; if false; then OSTYPE=1; fi; ((OSTYPE))",
         "xterm='a[$(id)]'; if false; then TERM=1; fi; ls $((TERM))",
+        "x='a[$(id)]'; ls $((${x:-1}))",
+        "x='a[$(id)]'; ((${x:0}))",
+        "x='a[$(id)]'; ((${x,}))",
+        "x='a[$(id)]'; ((${x@E}))",
+        "x=('a[$(id)]'); ((${x[@]:0}))",
+        "set -- 'a[$(id)]'; ((${@:1}))",
         "x=1; read x <<< 'a[$(id)]'; ((x))",
         "x=1; read -r y x <<< 'a[$(id)]'; ((x))",
         "x=(1); read -rax <<< 'a[$(id)]'; ((x))",
@@ -519,6 +525,7 @@ fn arithmetic_is_not_led_to_a_text_that_runs_commands() {
         "a=1; a0='b[$(id)]'; ((a$#))",
         "a=1; a1='b[$(id)]'; ls $((a$((1))))",
         "a=1; x=''; ab='c[$(id)]'; ((a${x}b))",
+        "a=1; a5='b[$(id)]'; ((${x:-a}5))",
         "a=1; a1='b[$(id)]'; [[ a$((1)) -eq 0 ]]",
     ] {
         refused(list, line, "a name in arithmetic that is put together");

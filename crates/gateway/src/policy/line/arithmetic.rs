@@ -14,6 +14,8 @@ pub(super) struct Arithmetic {
     pub(super) odd: Vec<&'static str>,
 }
 
+const PUT_TOGETHER: &str = "a name in arithmetic that is put together";
+
 const OPERATORS: &str = " \t\n+-*/%<>=!&|^~?:,()[]";
 
 pub(super) fn parse(text: &str) -> Arithmetic {
@@ -41,12 +43,16 @@ pub(super) fn parse(text: &str) -> Arithmetic {
     for part in &parts.parts {
         match part {
             Part::Text(text) | Part::Quoted(text) => {
+                // `${x:-a}5` is the variable `a5`.
+                if before.ends_with(of_name) && text.starts_with(of_name) {
+                    found.odd.push(PUT_TOGETHER);
+                }
                 names(text, &mut found);
                 before = text;
             }
             // `a$x` reads the variable `a5`, which nobody has looked at.
             Part::Expansion(_) if before.ends_with(of_name) => {
-                found.odd.push("a name in arithmetic that is put together");
+                found.odd.push(PUT_TOGETHER);
                 before = "";
             }
             Part::Expansion(_) => before = "",

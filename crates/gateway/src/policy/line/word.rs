@@ -21,7 +21,7 @@ pub(super) struct Parts {
     pub(super) arithmetic: Vec<String>,
     /// Variables set by `${x:=…}`.
     pub(super) assigned: Vec<String>,
-    /// Plain `$x` and `${x}`, for arithmetic over them.
+    /// `$x`, `${x}` and `${x…}`, for arithmetic over them.
     pub(super) referenced: Vec<String>,
     /// What this reader does not understand.
     pub(super) odd: Vec<&'static str>,

@@ -10,6 +10,7 @@ mod hiding;
 mod http;
 pub mod schema;
 pub mod template;
+mod url;
 pub mod usage;
 
 use std::collections::BTreeMap;
@@ -29,7 +30,8 @@ use schema::Schema;
 use usage::Usage;
 
 pub use argv::{Argv, Element, asks_a_shell};
-pub use http::{Http, HttpAct, Method, Url, UrlError};
+pub use http::{Http, HttpAct, Method};
+pub use url::{Url, UrlError};
 
 /// One tool of a file.
 pub struct DeclaredTool {

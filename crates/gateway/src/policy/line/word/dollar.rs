@@ -106,11 +106,11 @@ impl Reader<'_> {
         let Some(name) = self.parameter() else {
             return self.stop("a parameter expansion that is not understood");
         };
+        self.out.referenced.push(name.clone());
         let colon = usize::from(self.peek(0) == Some(':'));
         match (self.peek(0), self.peek(colon)) {
             (Some('}'), _) => {
                 self.at += 1;
-                self.out.referenced.push(name);
                 return;
             }
             (_, Some('-' | '?' | '+')) => self.at += colon + 1,

@@ -1,0 +1,155 @@
+//! Where secrets stand in a text, by the names before them.
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+use super::name::{ends_with, is_secret_name};
+use super::{compiled, is_group, is_name_char};
+
+/// Values that stand behind a name that is a secret's.
+pub(super) fn named_spans(text: &str) -> Vec<Range<usize>> {
+    let mut spans = Vec::new();
+    // Each of these needs a character that most texts do not have; to look for that is quicker.
+    let has = |one: u8, other: u8| text.bytes().any(|byte| byte == one || byte == other);
+    if has(b'@', b'@') {
+        spans.extend(
+            USER_INFO
+                .find_iter(text)
+                .filter_map(|it| password(it.as_str(), it.start())),
+        );
+    }
+    if has(b' ', b'\t') {
+        spans.extend(BEARER.find_iter(text).map(|it| it.end()..token_end(text, it.end())));
+    }
+    if has(b'-', b'-') {
+        spans.extend(OPTION.find_iter(text).filter_map(|it| optional(text, it.range())));
+        spans.extend(
+            USER_OPTION
+                .find_iter(text)
+                .filter_map(|it| user_option(text, it.range())),
+        );
+    }
+    if has(b'=', b':') {
+        let mut resume = 0;
+        while let Some(found) = ASSIGNMENT.find_at(text, resume) {
+            resume = found.end();
+            if is_secret_name(name_in(found.as_str())) {
+                let span = assigned(text, found.range());
+                resume = resume.max(span.end);
+                spans.push(span);
+            }
+        }
+    }
+    spans
+}
+
+/// A name that may be a secret's, and what stands between it and the value.
+static ASSIGNMENT: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r#"[A-Za-z0-9_.\-]*(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat)[A-Za-z0-9_.\-]*\\?["']?[ \t]*(?:=>|:=|[=:])[ \t]*"#,
+    )
+});
+
+/// An option that may be a secret's, as in a shell line; the value is the next word.
+static OPTION: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r"--[A-Za-z0-9_.\-]*(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat)[A-Za-z0-9_.\-]*(?:[ \t]|\\\n)+",
+    )
+});
+
+/// The option by which programs take `user:password`.
+static USER_OPTION: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?:\A|\s)(?:-u|--user|--proxy-user)(?:[ \t]+|=)"));
+
+/// `user:password@` of an address.
+static USER_INFO: LazyLock<Regex> = LazyLock::new(|| compiled(r#"://[^ \t\r\n/?#"'<>]*@"#));
+
+static BEARER: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?-u:\b)(?i-u:bearer)[ \t]+"));
+
+/// Words in front of a credential in a header.
+const SCHEMES: &[&str] = &[
+    "bearer",
+    "basic",
+    "token",
+    "digest",
+    "negotiate",
+    "apikey",
+    "aws4-hmac-sha256",
+];
+
+/// The name at the start of what [`ASSIGNMENT`] found.
+fn name_in(found: &str) -> &str {
+    let end = found.find(|c: char| !is_name_char(c)).unwrap_or(found.len());
+    &found[..end]
+}
+
+/// The value that follows a name and its separator.
+fn assigned(text: &str, found: Range<usize>) -> Range<usize> {
+    let start = found.end;
+    let rest = &text[start..];
+    for quote in ["\\\"", "\"", "'"] {
+        if let Some(inner) = rest.strip_prefix(quote) {
+            let from = start + quote.len();
+            return from..from + closing(inner, quote);
+        }
+    }
+    let name = name_in(&text[found]);
+    if ends_with(name, "cookie") {
+        let end = rest.find(['\n', '\r', '"', '\'']).unwrap_or(rest.len());
+        return start..start + end;
+    }
+    let first = token_end(text, start);
+    let behind = text[first..].trim_start_matches([' ', '\t']);
+    let is_scheme = SCHEMES.iter().any(|it| text[start..first].eq_ignore_ascii_case(it));
+    if is_scheme && !behind.is_empty() {
+        // What a scheme needs may be several words; all of them up to the end of the header.
+        let from = text.len() - behind.len();
+        let end = behind.find(['\n', '\r', '"', '\'']).unwrap_or(behind.len());
+        return from..from + end;
+    }
+    start..first
+}
+
+/// The word behind an option, if the option is a secret's and the word is not an option itself.
+fn optional(text: &str, found: Range<usize>) -> Option<Range<usize>> {
+    let takes_it = is_secret_name(name_in(&text[found.clone()])) && !text[found.end..].starts_with("--");
+    takes_it.then(|| assigned(text, found))
+}
+
+/// The password in the word behind an option.
+fn user_option(text: &str, found: Range<usize>) -> Option<Range<usize>> {
+    let word = assigned(text, found);
+    let (user, password) = text[word.clone()].split_once(':')?;
+    (!is_group(password)).then(|| word.start + user.len() + 1..word.end)
+}
+
+/// Where a quoted value ends; an escaped quote does not end it.
+fn closing(inner: &str, quote: &str) -> usize {
+    let mut from = 0;
+    while let Some(at) = inner[from..].find(quote) {
+        let end = from + at;
+        if quote.starts_with('\\') || !inner[..end].ends_with('\\') {
+            return end;
+        }
+        from = end + quote.len();
+    }
+    inner.len()
+}
+
+fn token_end(text: &str, start: usize) -> usize {
+    let stops = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '&' | ';' | ',' | '|' | '<' | '>');
+    text[start..].find(stops).map_or(text.len(), |at| start + at)
+}
+
+/// The secret part of `://user:password@`; without a colon the user may be a token.
+fn password(found: &str, at: usize) -> Option<Range<usize>> {
+    const TOKEN_CHARS_MIN: usize = 20;
+    let inner = &found[3..found.len() - 1];
+    let range = match inner.split_once(':') {
+        Some((user, password)) if !password.is_empty() => 3 + user.len() + 1..found.len() - 1,
+        None if inner.len() >= TOKEN_CHARS_MIN => 3..found.len() - 1,
+        Some(_) | None => return None,
+    };
+    Some(at + range.start..at + range.end)
+}
