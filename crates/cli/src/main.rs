@@ -16,6 +16,7 @@ mod witness;
 
 mod config;
 mod delegations;
+mod descriptors;
 mod edited;
 mod endpoints;
 mod github;

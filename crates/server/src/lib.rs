@@ -12,6 +12,7 @@ pub mod http;
 pub mod office;
 mod rest;
 pub mod stdio;
+mod strict;
 
 pub mod limits;
 mod metrics;

@@ -76,6 +76,9 @@ pub const SESSION_TTL_DEFAULT: Duration = Duration::from_secs(86_400);
 pub const SESSION_ID_CHARS_MAX: usize = 128;
 /// HTTP connections at once; one more is told to come back.
 pub const CONNECTIONS_MAX: usize = 4_096;
+/// The part of them that may be streams which only their client ends. The others are for those who ask and go: people who
+/// decide, and calls.
+pub const LASTING_STREAMS_OF_FOUR: usize = 3;
 /// How long a connection may take to send the head of a request, and how long it may lie idle.
 pub const HEAD_PATIENCE: Duration = Duration::from_secs(30);
 /// Bytes of a request's head.
@@ -83,6 +86,8 @@ pub const HEAD_BYTES_MAX: usize = 64 << 10;
 /// How long the next piece of a body may take, and the whole of it.
 pub const BODY_PIECE_PATIENCE: Duration = Duration::from_secs(10);
 pub const BODY_PATIENCE: Duration = Duration::from_secs(60);
+/// Bytes of bodies whose end has not come yet, of all clients together.
+pub const UNFINISHED_BYTES_MAX: usize = 256 << 20;
 /// How long a client may take no bytes of a response before it is cut off.
 pub const WRITE_PATIENCE: Duration = Duration::from_secs(60);
 /// Bytes read beyond a request that is being answered, to see whether its client has gone.
@@ -149,5 +154,9 @@ pub const TEXT_CHARS_SHOWN: usize = 20_000;
 /// Pages of the console that are kept up to date at once.
 pub const LIVE_PAGES_MAX: usize = 128;
 
+/// Bytes of what a form of the console sends: a word to an agent may be long.
+pub const FORM_BYTES_MAX: usize = 1 << 20;
+/// The same of the login, which anybody may send.
+pub const LOGIN_BYTES_MAX: usize = 16 << 10;
 /// Bytes of a callback.
 pub const CALLBACK_BYTES_MAX: usize = 256 << 10;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, Method, header};
+use axum::http::{HeaderMap, HeaderName, Method, header};
 use countersign_gateway::approval::board::Board;
+use countersign_gateway::audit::RecordError;
 use countersign_gateway::audit::reading::Records;
 use countersign_gateway::delegation::desk::DelegationDesk;
 use countersign_gateway::error::{ErrorCode, Refusal};
@@ -17,6 +18,8 @@ use countersign_gateway::session::{Caller, Role};
 
 /// The cookie that a browser's login is kept in.
 pub(crate) const COOKIE: &str = "countersign_login";
+/// Cookies of this name that are looked at.
+const COOKIES_TRIED_MAX: usize = 8;
 
 /// The ports behind the REST routes and the console.
 #[derive(Clone)]
@@ -62,8 +65,9 @@ impl Visitor {
     }
 }
 
-/// The secret in a browser's cookie.
-pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
+/// The secrets in a browser's cookies of this name, as a rule one. A page of another port can put others beside it, and
+/// need not be let keep its person out.
+pub(crate) fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let pairs = headers
         .get_all(header::COOKIE)
         .iter()
@@ -71,13 +75,24 @@ pub(crate) fn cookie(headers: &HeaderMap) -> Option<&str> {
     pairs
         .flat_map(|value| value.split(';'))
         .filter_map(|pair| pair.trim().split_once('='))
-        .find(|(name, _)| *name == COOKIE)
+        .filter(|(name, _)| *name == COOKIE)
         .map(|(_, secret)| secret)
+        .take(COOKIES_TRIED_MAX)
 }
 
-/// The secret of the login that a request came with. A token goes before it.
-pub(crate) fn login(headers: &HeaderMap) -> Option<&str> {
-    cookie(headers).filter(|_| !headers.contains_key(header::AUTHORIZATION))
+/// Whether a request comes as a browser. A token goes before its cookies.
+pub(crate) fn is_of_browser(headers: &HeaderMap) -> bool {
+    !headers.contains_key(header::AUTHORIZATION) && cookies(headers).next().is_some()
+}
+
+/// Whose browser this is; none when no login in it is in force.
+pub(crate) async fn logged_in(logins: &dyn Logins, headers: &HeaderMap) -> Result<Option<Caller>, RecordError> {
+    for secret in cookies(headers) {
+        if let Some(caller) = logins.who(secret).await? {
+            return Ok(Some(caller));
+        }
+    }
+    Ok(None)
 }
 
 /// A browser sends its cookie with whatever a page of any site makes it send. What changes something
@@ -86,10 +101,24 @@ pub(crate) fn forged(method: &Method, headers: &HeaderMap) -> bool {
     if *method == Method::GET || *method == Method::HEAD {
         return false;
     }
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
-    let origin = headers.get(header::ORIGIN).and_then(|origin| origin.to_str().ok());
+    let host = only(headers, &header::HOST);
+    let origin = only(headers, &header::ORIGIN);
     let from = origin.and_then(|origin| origin.split_once("://")).map(|(_, site)| site);
     host.is_none() || from != host
+}
+
+/// A header that is there once.
+fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+    let mut values = headers.get_all(name).iter();
+    let value = values.next().and_then(|value| value.to_str().ok());
+    value.filter(|_| values.next().is_none())
+}
+
+/// Whether a page of this machine, though none of ours, sends something that changes something and says by no token
+/// who it is. A browser lets pages send bytes of no kind wherever they like; an agent is no page.
+pub(crate) fn of_another_page(method: &Method, headers: &HeaderMap) -> bool {
+    let is_of_page = headers.contains_key(header::ORIGIN) && !headers.contains_key(header::AUTHORIZATION);
+    is_of_page && forged(method, headers)
 }
 
 #[cfg(test)]
@@ -100,15 +129,28 @@ mod tests {
         let pair = |(name, value): &(&'static str, &'static str)| {
             (header::HeaderName::from_static(name), value.parse().unwrap())
         };
-        pairs.iter().map(pair).collect()
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs.iter().map(pair) {
+            headers.append(name, value);
+        }
+        headers
+    }
+
+    fn found(headers: &HeaderMap) -> Vec<&str> {
+        cookies(headers).collect()
     }
 
     #[test]
     fn a_login_is_found_among_other_cookies() {
         let cookies = headers(&[("cookie", "a=b; countersign_login=s3; c=d")]);
-        assert_eq!(cookie(&cookies), Some("s3"));
-        assert_eq!(cookie(&headers(&[("cookie", "xcountersign_login=s3")])), None);
-        assert_eq!(cookie(&headers(&[])), None);
+        assert_eq!(found(&cookies), ["s3"]);
+        assert_eq!(found(&headers(&[("cookie", "xcountersign_login=s3")])), [""; 0]);
+        assert_eq!(found(&headers(&[])), [""; 0]);
+        let several = headers(&[("cookie", "countersign_login=s1; countersign_login=s2")]);
+        assert_eq!(found(&several), ["s1", "s2"]);
+        let many = ["countersign_login=s"; 50].join("; ");
+        let many = HeaderMap::from_iter([(header::COOKIE, many.parse().unwrap())]);
+        assert_eq!(found(&many).len(), COOKIES_TRIED_MAX);
     }
 
     #[test]
@@ -132,6 +174,15 @@ mod tests {
                 true,
             ),
             (Method::DELETE, &[("origin", "http://localhost:7420")][..], true),
+            (
+                Method::POST,
+                &[
+                    ("host", "localhost:7420"),
+                    ("origin", "http://localhost:7420"),
+                    ("origin", "http://localhost:3000"),
+                ][..],
+                true,
+            ),
         ] {
             assert_eq!(forged(&method, &headers(sent)), expected, "{method} {sent:?}");
         }

@@ -25,6 +25,7 @@ use crate::approvers::{self, Approvers};
 use crate::cli::Serve;
 use crate::config::{Flags, OperatorsFile, Settings, StandingParts};
 use crate::delegations;
+use crate::descriptors;
 use crate::endpoints::Door;
 use crate::github;
 use crate::jobs::Workshop;
@@ -49,6 +50,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
     let callbacks = approvers::callback_token(settings, &started.surroundings)?;
     let github = github::Configured::read(settings, &started.surroundings)?;
     let template = runs::template(settings)?;
+    descriptors::take_enough();
     start::runtime()?.block_on(async {
         let shutdown = start::stop_signal()?;
         let listen = &settings.listen;
@@ -200,7 +202,7 @@ pub(crate) fn options(
             requests_per_second: limits.requests_per_second,
             burst: limits.burst,
             sessions_max: limits.sessions_max,
-            ..HttpLimits::standard()
+            connections_max: descriptors::for_connections(),
         },
         tls,
         fixtures,

@@ -211,7 +211,12 @@ fn what_a_callback_gets_wrong_decides_nothing_and_is_recorded() {
     let long = json!({"approval_request_id": id, "decision": "approve", "reason": "x".repeat(300 << 10)});
     assert_eq!(serving.post(APPROVER, TOKEN, &long).0, 413);
     assert_eq!(bench.approval_state(&id), "pending");
-    assert_eq!(received(&bench), i64::try_from(wrong.len()).unwrap() + 1);
+    let twice = format!("{APPROVER}?approval_request_id={id}&approval_request_id={id}");
+    let (said, answer) = serving.post(&twice, TOKEN, &json!({"decision": "approve"}));
+    assert_eq!(said, 400, "{answer}");
+    assert!(answer["error"]["message"].is_string(), "{answer}");
+    assert_eq!(bench.approval_state(&id), "pending");
+    assert_eq!(received(&bench), i64::try_from(wrong.len()).unwrap() + 3);
     serving.stop();
 }
 

@@ -53,6 +53,7 @@ mod callbacks;
 mod consulted;
 mod crash;
 mod declared;
+mod doors;
 mod invocations;
 mod jobs;
 mod questions;

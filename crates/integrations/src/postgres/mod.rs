@@ -6,6 +6,9 @@
 //!
 //! A database is made under a name that nobody uses, marked by a comment, and then renamed. Renaming refuses a
 //! name that is taken, and is one step: whatever carries the name carries the mark.
+//!
+//! Whoever acts under a mark holds a lock of the server's that goes with the connection, so that whoever puts right what
+//! they left waits for a statement that is still at work.
 
 mod tls;
 
@@ -69,6 +72,7 @@ impl DatabaseServer for Server {
     fn create(&self, name: &str, mark: &str) -> Pending<Result<Made, ServerError>> {
         let (name, mark) = (name.to_owned(), mark.to_owned());
         self.with(|session| async move {
+            session.hold(&mark).await?;
             let draft = draft(&mark);
             session.run("format('CREATE DATABASE %I', $1)", &[&draft]).await?;
             let comment = comment(&mark);
@@ -92,6 +96,7 @@ impl DatabaseServer for Server {
     fn delete(&self, name: &str, mark: &str) -> Pending<Result<(), ServerError>> {
         let (name, mark) = (name.to_owned(), mark.to_owned());
         self.with(|session| async move {
+            session.hold(&mark).await?;
             let seen = session.look(&name).await?;
             // Checked once more on the connection that drops it.
             if seen.exists && seen.mark.as_deref() == Some(mark.as_str()) && !seen.is_reserved {
@@ -99,6 +104,11 @@ impl DatabaseServer for Server {
             }
             Ok(())
         })
+    }
+
+    fn finished(&self, mark: &str) -> Pending<Result<(), ServerError>> {
+        let mark = mark.to_owned();
+        self.with(|session| async move { session.hold(&mark).await })
     }
 
     fn clear(&self, mark: &str) -> Pending<Result<(), ServerError>> {
@@ -145,6 +155,13 @@ impl Session {
                 mark: row.get::<_, Option<String>>(1).and_then(|text| marked(&text)),
             },
         ))
+    }
+
+    /// Waits until nobody else acts under a mark, and keeps others waiting until the server is done with this
+    /// connection. That outlasts us: a statement goes on when we are gone.
+    async fn hold(&self, mark: &str) -> Result<(), tokio_postgres::Error> {
+        const HOLD: &str = "SELECT pg_advisory_lock(hashtextextended($1::text, 0))";
+        self.client.query_one(HOLD, &[&draft(mark)]).await.map(drop)
     }
 
     /// Runs a statement that the server writes from these values.

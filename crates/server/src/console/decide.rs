@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::{Form, Json};
 use countersign_gateway::approval::ballot::{Ballot, Choice, Decider};
 use countersign_gateway::approval::board::{DecideError, Decided};
 use countersign_gateway::approval::question::Given;
@@ -17,6 +17,7 @@ use serde_json::json;
 use super::Console;
 use super::access::Reader;
 use super::page::Failure;
+use super::sent::Sent;
 
 #[derive(Deserialize)]
 pub(super) struct Word {
@@ -35,7 +36,7 @@ pub(super) async fn decide(
     reader: Reader,
     Path(id): Path<String>,
     headers: HeaderMap,
-    Form(word): Form<Word>,
+    Sent(word): Sent<Word>,
 ) -> Response {
     let decided = take(&console, &reader, &id, word).await;
     match (decided, is_script(&headers)) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use axum::body::Bytes;
 use axum::extract::{Query, Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use countersign_gateway::approval::ApprovalFilter;
 use countersign_gateway::audit::RecordError;
@@ -47,13 +47,13 @@ pub(super) async fn news(
     let Ok(permit) = Arc::clone(&console.pages).try_acquire_owned() else {
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "10")]).into_response();
     };
-    let secret = office::cookie(request.headers()).unwrap_or_default().to_owned();
+    let headers = request.headers().clone();
     let (sender, body) = stream::body(request.extensions(), permit);
     let follows = Follows {
         record: !wanted.record.is_empty(),
         job: (!wanted.job.is_empty()).then(|| (reader.0, JobId::trusted(wanted.job))),
     };
-    tokio::spawn(tell(console, secret, follows, sender));
+    tokio::spawn(tell(console, headers, follows, sender));
     let mut response = Response::new(body);
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
@@ -62,7 +62,7 @@ pub(super) async fn news(
 }
 
 /// Tells a page until it is closed, or its login ends.
-async fn tell(console: Arc<Console>, secret: String, follows: Follows, page: Sender) {
+async fn tell(console: Arc<Console>, headers: HeaderMap, follows: Follows, page: Sender) {
     let mut changes = console.office.board.changes();
     let mut stirred = console.office.job_news.stirred();
     let mut grown = console.office.records.grown();
@@ -75,7 +75,7 @@ async fn tell(console: Arc<Console>, secret: String, follows: Follows, page: Sen
         stirred.mark_unchanged();
         // A login is looked at now and then, not for each piece of news.
         if checked.is_none_or(|at| at.elapsed() >= LOGIN_CHECKED_EVERY) {
-            if let Ok(None) = console.office.logins.who(&secret).await {
+            if let Ok(None) = office::logged_in(&*console.office.logins, &headers).await {
                 let _ = page.send(Bytes::from_static(b"event: gone\ndata: {}\n\n")).await;
                 return;
             }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use askama::Template;
+use axum::Extension;
 use axum::extract::{Query, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
-use axum::{Extension, Form};
 use countersign_gateway::audit::RecordError;
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::session::login::Entered;
@@ -14,8 +14,9 @@ use countersign_gateway::session::{Caller, Role, Transport};
 use serde::Deserialize;
 
 use super::access::{Reader, local};
+use super::sent::Sent;
 use super::{Console, page};
-use crate::limits::{LOGIN_PAUSE, TOKEN_CHARS_MAX};
+use crate::limits::{LOGIN_BYTES_MAX, LOGIN_PAUSE, TOKEN_CHARS_MAX};
 use crate::office::{self, Visitor};
 
 #[derive(Template)]
@@ -49,7 +50,7 @@ pub(super) async fn enter(
     State(console): State<Arc<Console>>,
     method: Method,
     headers: HeaderMap,
-    Form(key): Form<Key>,
+    Sent(key): Sent<Key, LOGIN_BYTES_MAX>,
 ) -> Response {
     let next = local(key.next.as_deref());
     let entered = match office::forged(&method, &headers) {
@@ -112,10 +113,10 @@ async fn admit(console: &Console, key: &str) -> Result<Entered, Refusal> {
 }
 
 pub(super) async fn leave(State(console): State<Arc<Console>>, _: Reader, headers: HeaderMap) -> Response {
-    if let Some(secret) = office::cookie(&headers)
-        && let Err(error) = console.office.logins.leave(secret).await
-    {
-        return page::trouble(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+    for secret in office::cookies(&headers) {
+        if let Err(error) = console.office.logins.leave(secret).await {
+            return page::trouble(StatusCode::SERVICE_UNAVAILABLE, &error.to_string());
+        }
     }
     let mut response = Redirect::to("/login").into_response();
     let cookie = cookie("", console.is_secure, "; Max-Age=0");

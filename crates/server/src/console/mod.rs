@@ -8,6 +8,7 @@ mod assets;
 mod live;
 mod login;
 mod page;
+mod sent;
 mod text;
 
 mod card;

@@ -9,6 +9,8 @@ use countersign_gateway::error::{ErrorCode, Refusal};
 
 use super::Console;
 use super::access::Reader;
+use super::text::{self, Html};
+use crate::limits::TEXT_CHARS_SHOWN;
 
 /// The places of the console, in the order of the navigation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -120,9 +122,17 @@ pub(super) fn html(status: StatusCode, template: &impl Template) -> Response {
 
 #[derive(Template)]
 #[template(path = "trouble.html")]
-struct Trouble<'a> {
+struct Trouble {
     title: &'static str,
-    message: &'a str,
+    message: Html,
+}
+
+impl Trouble {
+    /// The message may repeat what stood in an address.
+    fn of(title: &'static str, message: &str) -> Self {
+        let message = text::shown(message, TEXT_CHARS_SHOWN);
+        Self { title, message }
+    }
 }
 
 /// A page that says what went wrong.
@@ -134,7 +144,7 @@ pub(super) fn trouble(status: StatusCode, message: &str) -> Response {
         StatusCode::SERVICE_UNAVAILABLE => "The record is away",
         _ => "That did not work",
     };
-    html(status, &Trouble { title, message })
+    html(status, &Trouble::of(title, message))
 }
 
 /// Why a page cannot be shown.
@@ -183,5 +193,18 @@ impl From<Refusal> for Failure {
 impl From<RecordError> for Failure {
     fn from(error: RecordError) -> Self {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stood_in_an_address_neither_acts_nor_hides_on_a_page_about_trouble() {
+        let trouble = Trouble::of("Nothing here", "there is no job `<b>\u{202e}x`");
+        let page = trouble.render().unwrap();
+        assert!(page.contains("there is no job `"), "{page}");
+        assert!(!page.contains("<b>") && !page.contains('\u{202e}'), "{page}");
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use askama::Template;
-use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
@@ -18,6 +17,7 @@ use super::Console;
 use super::access::Reader;
 use super::card::Card;
 use super::page::{self, Failure, Frame};
+use super::sent::Sent;
 use super::text::{self, Html};
 use crate::limits::TEXT_CHARS_SHOWN;
 
@@ -67,7 +67,7 @@ pub(super) async fn adopt(
     State(console): State<Arc<Console>>,
     reader: Reader,
     Path(id): Path<String>,
-    Form(form): Form<Shown>,
+    Sent(form): Sent<Shown>,
 ) -> Result<Response, Failure> {
     let question = allowed(&console, &reader, &id).await?;
     let rule = console.office.rules.propose(&question).map_err(refused)?;

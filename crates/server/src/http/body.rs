@@ -1,4 +1,5 @@
-//! Bodies of requests, read within limits of size and time. A body that is too large is never held.
+//! Bodies of requests, read within limits of size and time. A body that is too large is never held, and neither are
+//! more bytes of unfinished bodies than a machine has room for: some come from whoever knows the address.
 
 use std::future::Future as _;
 use std::pin::Pin;
@@ -11,9 +12,10 @@ use axum::http::{HeaderMap, StatusCode, header};
 use countersign_gateway::error::{ErrorCode, Refusal};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
 
-use crate::limits::{BODY_PATIENCE, BODY_PIECE_PATIENCE, DISCARD_PATIENCE, DISCARDED_BYTES_MAX};
+use crate::limits::{BODY_PATIENCE, BODY_PIECE_PATIENCE, DISCARD_PATIENCE, DISCARDED_BYTES_MAX, UNFINISHED_BYTES_MAX};
 
 /// Why a body was not read, and the status that says so.
 pub(crate) type Unread = (StatusCode, Refusal);
@@ -43,6 +45,7 @@ pub(crate) async fn read(headers: &HeaderMap, mut body: impl Coming, bytes_max: 
         return Ok(first);
     }
     let deadline = Instant::now() + BODY_PATIENCE;
+    let mut held = room(first.len()).await?;
     let mut whole = Vec::from(first);
     loop {
         let patience = BODY_PIECE_PATIENCE.min(deadline.saturating_duration_since(Instant::now()));
@@ -53,8 +56,25 @@ pub(crate) async fn read(headers: &HeaderMap, mut body: impl Coming, bytes_max: 
             discard(body);
             return Err(too_large(bytes_max));
         }
+        // A single body may be longer, where the operator says so; it then takes all there is.
+        let left = UNFINISHED_BYTES_MAX - held.num_permits();
+        held.merge(room(next.len().min(left)).await?);
         whole.extend_from_slice(&next);
     }
+}
+
+/// What all bodies that have not come to their end may take together, byte by byte.
+static ROOM: Semaphore = Semaphore::const_new(UNFINISHED_BYTES_MAX);
+
+/// Room for so many bytes, as soon as there is some: whoever stalls loses theirs.
+async fn room(bytes: usize) -> Result<SemaphorePermit<'static>, Unread> {
+    let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
+    let room = timeout(BODY_PIECE_PATIENCE, ROOM.acquire_many(bytes)).await;
+    room.ok().and_then(Result::ok).ok_or_else(|| {
+        let message = "too many bodies are on their way at once; come again in a moment";
+        let refusal = Refusal::new(ErrorCode::QueueFull, message);
+        (StatusCode::SERVICE_UNAVAILABLE, refusal)
+    })
 }
 
 /// A body that a route reads by itself, held to the same times: whoever sends it slowly, or not at all, does not keep
@@ -113,6 +133,7 @@ where
 /// The next bytes; none at the end.
 async fn piece(body: &mut impl Coming, patience: Duration) -> Result<Option<Bytes>, Unread> {
     loop {
+        let begun = Instant::now();
         match timeout(patience, body.frame()).await {
             Ok(None) => return Ok(None),
             Ok(Some(Ok(frame))) => match frame.into_data() {
@@ -121,12 +142,13 @@ async fn piece(body: &mut impl Coming, patience: Duration) -> Result<Option<Byte
                 // Trailers say nothing to us.
                 Err(_) => {}
             },
-            Ok(Some(Err(_))) => {
+            // A body that keeps time itself may be first to lose patience.
+            Ok(Some(Err(_))) if begun.elapsed() < patience => {
                 let refusal = Refusal::new(ErrorCode::InvalidRequest, "the body ended early");
                 return Err((StatusCode::BAD_REQUEST, refusal));
             }
-            Err(_) => {
-                let refusal = Refusal::new(ErrorCode::InvalidRequest, "the rest of the body did not come in time");
+            Ok(Some(Err(_))) | Err(_) => {
+                let refusal = Refusal::new(ErrorCode::InvalidRequest, Late.to_string());
                 return Err((StatusCode::REQUEST_TIMEOUT, refusal));
             }
         }

@@ -91,9 +91,10 @@ impl Server {
     /// token. None where nobody said who they are and nobody need.
     pub(super) async fn visitor<B>(&self, request: &Request<B>, peer: &Peer, transport: Transport) -> Option<Visitor> {
         let (options, headers) = (&self.options, request.headers());
-        let visitor = match (office::login(headers), &options.office) {
-            (Some(secret), Some(office)) => browser(office, request, secret).await,
+        let visitor = match &options.office {
+            Some(office) if office::is_of_browser(headers) => browser(office, request).await,
             _ if transport == Transport::Console => return None,
+            _ if office::of_another_page(request.method(), headers) => Visitor::Unknown(elsewhere()),
             _ => match self.caller(headers, peer, transport).await {
                 Ok(caller) => Visitor::Known(caller),
                 Err(refusal) => {
@@ -120,12 +121,11 @@ impl Server {
 }
 
 /// Whose browser this is, if the request is from a page of ours.
-async fn browser<B>(office: &Office, request: &Request<B>, secret: &str) -> Visitor {
+async fn browser<B>(office: &Office, request: &Request<B>) -> Visitor {
     if office::forged(request.method(), request.headers()) {
-        let message = "requests that change something must come from a page of this very server";
-        return Visitor::Unknown(Refusal::new(ErrorCode::Forbidden, message));
+        return Visitor::Unknown(elsewhere());
     }
-    match office.logins.who(secret).await {
+    match office::logged_in(&*office.logins, request.headers()).await {
         Ok(Some(caller)) => Visitor::Known(caller),
         Ok(None) => Visitor::Unknown(Refusal::new(
             ErrorCode::Unauthenticated,
@@ -133,4 +133,9 @@ async fn browser<B>(office: &Office, request: &Request<B>, secret: &str) -> Visi
         )),
         Err(error) => Visitor::Unknown(Refusal::new(ErrorCode::AuditUnavailable, error.to_string())),
     }
+}
+
+fn elsewhere() -> Refusal {
+    let message = "requests that change something must come from a page of this very server";
+    Refusal::new(ErrorCode::Forbidden, message)
 }

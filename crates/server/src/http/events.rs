@@ -9,8 +9,9 @@ use std::task::{Context, Poll};
 use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::Response;
+use countersign_gateway::error::{ErrorCode, Refusal};
 use http_body::Frame;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 use tokio::time::{Instant, Sleep};
 
 use crate::limits::{KEEP_ALIVE_EVERY, PROBE_EVERY, RETRY_AFTER};
@@ -54,6 +55,8 @@ type Ending = Pin<Box<dyn Future<Output = ()> + Send>>;
 pub(super) struct Carrier {
     underway: Underway,
     gauges: Arc<Gauges>,
+    /// Held by a stream that only its client ends.
+    lasting: Option<OwnedSemaphorePermit>,
 }
 
 impl Carrier {
@@ -61,7 +64,20 @@ impl Carrier {
         Self {
             underway: peer.wire.begin(),
             gauges: Arc::clone(&server.options.gauges),
+            lasting: None,
         }
+    }
+
+    /// Takes a place for a stream that only its client ends. There are fewer of those than of connections, so that
+    /// whoever opens them all keeps nobody from deciding.
+    pub(super) fn last(&mut self, server: &Server) -> Result<(), Refusal> {
+        let Ok(place) = Arc::clone(&server.lasting).try_acquire_owned() else {
+            let message =
+                "too many streams are open; close those that nobody reads, or come again as `Retry-After` says";
+            return Err(Refusal::new(ErrorCode::QueueFull, message));
+        };
+        self.lasting = Some(place);
+        Ok(())
     }
 }
 
@@ -76,6 +92,7 @@ struct EventStream {
     probes: bool,
     underway: Underway,
     _counted: Counted,
+    _lasting: Option<OwnedSemaphorePermit>,
 }
 
 /// A response that streams what `source` says.
@@ -101,6 +118,7 @@ fn carried(opening: Option<Bytes>, source: Source, ending: Option<Ending>, carri
         probes: false,
         underway: carrier.underway,
         _counted: carrier.gauges.stream(),
+        _lasting: carrier.lasting,
     });
     let mut response = Response::new(body);
     *response.status_mut() = StatusCode::OK;

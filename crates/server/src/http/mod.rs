@@ -50,7 +50,7 @@ use countersign_gateway::session::lifetime::Sessions;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
-use crate::limits::{BODY_BYTES_DEFAULT, CONNECTIONS_MAX, DEPTH_DEFAULT, SESSIONS_DEFAULT};
+use crate::limits::{BODY_BYTES_DEFAULT, CONNECTIONS_MAX, DEPTH_DEFAULT, LASTING_STREAMS_OF_FOUR, SESSIONS_DEFAULT};
 use crate::mcp::host::{Features, Host};
 use crate::metrics::Metrics;
 use crate::office::Office;
@@ -165,10 +165,17 @@ struct Server {
     rates: Option<Rates>,
     doorman: Doorman,
     connections: Arc<Semaphore>,
+    /// One for each stream that only its client ends.
+    lasting: Arc<Semaphore>,
     /// True once nothing new is begun.
     stopping: watch::Sender<bool>,
     router: Router,
     is_loopback: bool,
+}
+
+/// How many streams may last. One at least.
+fn lasting_max(connections_max: usize) -> usize {
+    (connections_max / 4 * LASTING_STREAMS_OF_FOUR).max(1)
 }
 
 impl Server {
@@ -195,6 +202,7 @@ impl Server {
             rates: rate.map(|rate| Rates::new(rate, options.limits.burst)),
             doorman: Doorman::default(),
             connections: Arc::new(Semaphore::new(options.limits.connections_max)),
+            lasting: Arc::new(Semaphore::new(lasting_max(options.limits.connections_max))),
             stopping,
             options,
             host,

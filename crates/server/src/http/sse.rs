@@ -22,7 +22,7 @@ use super::{Server, body};
 
 /// Opens the stream.
 pub(super) async fn open(server: &Arc<Server>, peer: &Peer, parts: Parts) -> Response {
-    let carrier = Carrier::new(server, peer);
+    let mut carrier = Carrier::new(server, peer);
     let caller = match server.admit(&parts.headers, peer, Transport::Sse).await {
         Ok(caller) => caller,
         Err(refused) => return *refused,
@@ -42,6 +42,10 @@ pub(super) async fn open(server: &Arc<Server>, peer: &Peer, parts: Parts) -> Res
             return refusal::retry_after(response, 60);
         }
     };
+    if let Err(refusal) = carrier.last(server) {
+        let response = refuse(server, &caller, StatusCode::SERVICE_UNAVAILABLE, refusal).await;
+        return refusal::retry_after(response, 60);
+    }
     let exchange = Exchange::on(&peer.wire);
     let live = match server.registry.begin_stream(caller.clone(), &exchange).await {
         Ok(live) => live,

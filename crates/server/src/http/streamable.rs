@@ -112,7 +112,7 @@ impl Post<'_> {
         }
     }
 
-    async fn modern(self, incoming: Incoming, accepts: Accepts) -> Response {
+    async fn modern(mut self, incoming: Incoming, accepts: Accepts) -> Response {
         if let Incoming::One(Message::Request(request)) = &incoming {
             let checked = headers::check_modern(&self.headers, request).and_then(|()| {
                 let Some(Value::String(name)) = request.params.get("name").filter(|_| request.method == "tools/call")
@@ -133,6 +133,12 @@ impl Post<'_> {
         }
         let listens =
             matches!(&incoming, Incoming::One(Message::Request(request)) if request.method == "subscriptions/listen");
+        if listens && let Err(refusal) = self.carrier.last(self.server) {
+            let response = self
+                .refuse_message(StatusCode::SERVICE_UNAVAILABLE, refusal, incoming)
+                .await;
+            return refusal::retry_after(response, 60);
+        }
         let connection = Connection::new(&self.server.host, self.caller, Link::Stateless);
         let asks = asks(&incoming);
         let exchange = begin(&connection, incoming, accepts);
@@ -224,7 +230,7 @@ impl Post<'_> {
     }
 
     /// The stream beside all requests, or one that was cut.
-    async fn listen(self) -> Response {
+    async fn listen(mut self) -> Response {
         if !Accepts::stream(&self.headers) {
             let message = "this is a `text/event-stream`, and `Accept` does not name it";
             let refusal = Refusal::new(ErrorCode::InvalidRequest, message);
@@ -234,6 +240,10 @@ impl Post<'_> {
             Ok(live) => live,
             Err(refused) => return *refused,
         };
+        if let Err(refusal) = self.carrier.last(self.server) {
+            let response = self.refuse(StatusCode::SERVICE_UNAVAILABLE, refusal).await;
+            return refusal::retry_after(response, 60);
+        }
         let Some(last) = self.headers.get(headers::LAST_EVENT) else {
             return stream(self.carrier, &live, Log::standalone, None);
         };

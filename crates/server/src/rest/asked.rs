@@ -12,6 +12,7 @@ use serde::de::DeserializeOwned;
 
 use super::Api;
 use super::failure::Failure;
+use crate::strict::Strict;
 
 pub(super) struct Asked {
     pub(super) api: Arc<Api>,
@@ -88,7 +89,10 @@ pub(super) fn object<T: DeserializeOwned>(body: &[u8]) -> Result<T, String> {
     if body.iter().find(|byte| !byte.is_ascii_whitespace()) != Some(&b'{') {
         return Err("the body must be a JSON object".to_owned());
     }
-    serde_json::from_slice(body).map_err(|error| format!("the body: {error}"))
+    let wrong = |error: serde_json::Error| format!("the body: {error}");
+    // Somebody on the way, or a person who looks at what was sent, may have read the other of two.
+    serde_json::from_slice::<Strict>(body).map_err(wrong)?;
+    serde_json::from_slice(body).map_err(wrong)
 }
 
 impl Values {

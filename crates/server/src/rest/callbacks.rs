@@ -5,8 +5,7 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
-use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::extract::{Query, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
@@ -24,6 +23,7 @@ use serde_json::{Value, json};
 use super::Api;
 use super::asked::object;
 use super::failure::Failure;
+use crate::http::body;
 use crate::limits::CALLBACK_BYTES_MAX;
 
 pub const APPROVER: &str = "/api/v1/mcp/approver/callback";
@@ -34,17 +34,16 @@ pub(crate) fn routes(api: Arc<Api>) -> Router {
     Router::new()
         .route(APPROVER, post(approver))
         .route(EXECUTOR, post(executor))
-        .layer(DefaultBodyLimit::max(CALLBACK_BYTES_MAX))
         .method_not_allowed_fallback(super::wrong_method)
         .with_state(api)
 }
 
-async fn approver(State(api): State<Arc<Api>>, Query(address): Query<Address>, body: Bytes) -> Response {
-    take(&api, Route::Approver, address, &body).await
+async fn approver(State(api): State<Arc<Api>>, request: Request) -> Response {
+    take(&api, Route::Approver, request).await
 }
 
-async fn executor(State(api): State<Arc<Api>>, Query(address): Query<Address>, body: Bytes) -> Response {
-    take(&api, Route::Executor, address, &body).await
+async fn executor(State(api): State<Arc<Api>>, request: Request) -> Response {
+    take(&api, Route::Executor, request).await
 }
 
 /// What the address that an approver was given says, besides what it is for.
@@ -76,10 +75,20 @@ struct Said {
 const FIELDS: &str = "approval_request_id, correlation_id, decision, reason, actor_id, tool, metadata, request_id, \
     status, result, selected_option and custom";
 
-async fn take(api: &Api, route: Route, address: Address, body: &[u8]) -> Response {
+async fn take(api: &Api, route: Route, request: Request) -> Response {
     let board = &api.office.board;
     let taken = async {
-        let callback = match read(route, address, body) {
+        let (parts, body) = request.into_parts();
+        let body = match body::read(&parts.headers, body, CALLBACK_BYTES_MAX).await {
+            Ok(body) => body,
+            Err((status, refusal)) => {
+                board.misread_callback(route, &refusal.message).await?;
+                return Err(Failure::of(status, refusal));
+            }
+        };
+        let address = Query::try_from_uri(&parts.uri)
+            .map_err(|_| "what follows the `?` cannot be read, or names something twice".to_owned());
+        let callback = match address.and_then(|Query(address)| read(route, address, &body)) {
             Ok(callback) => callback,
             Err(message) => {
                 board.misread_callback(route, &message).await?;

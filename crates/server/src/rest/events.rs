@@ -160,12 +160,14 @@ async fn wait(
 /// Whether whoever opened the stream could open it still.
 pub(super) async fn still_may(asked: &Asked) -> Result<(), End> {
     let api = &asked.api;
-    let in_force = match office::login(&asked.headers) {
+    let in_force = if office::is_of_browser(&asked.headers) {
+        let login = office::logged_in(&*api.office.logins, &asked.headers).await;
         // A store that cannot be asked for a moment ends nobody's login.
-        Some(secret) => api.office.logins.who(secret).await.map_or(true, |who| who.is_some()),
+        login.map_or(true, |who| who.is_some())
+    } else {
         // Whoever needed no token has none that could end.
-        None if asked.caller.credential == Caller::anonymous_agent(Transport::Rest).credential => true,
-        None => api.credentials.is_in_force(&asked.caller.credential),
+        let needed_none = asked.caller.credential == Caller::anonymous_agent(Transport::Rest).credential;
+        needed_none || api.credentials.is_in_force(&asked.caller.credential)
     };
     if in_force { Ok(()) } else { Err(End::Over) }
 }

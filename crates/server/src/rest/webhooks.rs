@@ -7,8 +7,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Bytes;
-use axum::extract::rejection::BytesRejection;
-use axum::extract::{DefaultBodyLimit, State};
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -20,6 +19,7 @@ use serde_json::{Value, json};
 use sha2::Sha256;
 
 use super::failure::Failure;
+use crate::http::body::{self, Unread};
 
 pub(crate) const GITHUB: &str = "/api/v1/webhooks/github";
 
@@ -85,15 +85,19 @@ fn bytes(digits: &str) -> Option<[u8; 32]> {
 struct Desk {
     webhooks: Webhooks,
     ids: IdSource,
+    body_bytes: usize,
 }
 
 /// The route, for a server that has a webhook secret.
 pub(crate) fn routes(webhooks: Webhooks, ids: IdSource, body_bytes: usize) -> Router {
     Router::new()
         .route(GITHUB, post(take))
-        .layer(DefaultBodyLimit::max(body_bytes))
         .method_not_allowed_fallback(wrong_method)
-        .with_state(Arc::new(Desk { webhooks, ids }))
+        .with_state(Arc::new(Desk {
+            webhooks,
+            ids,
+            body_bytes,
+        }))
 }
 
 async fn wrong_method(State(desk): State<Arc<Desk>>) -> Response {
@@ -101,8 +105,11 @@ async fn wrong_method(State(desk): State<Arc<Desk>>) -> Response {
     Failure::from(refusal).answer(&desk.ids)
 }
 
-async fn take(State(desk): State<Arc<Desk>>, headers: HeaderMap, body: Result<Bytes, BytesRejection>) -> Response {
-    match desk.take(&headers, body).await {
+async fn take(State(desk): State<Arc<Desk>>, request: Request) -> Response {
+    let (parts, body) = request.into_parts();
+    // Anybody may begin to send here, so nobody is waited for for ever.
+    let body = body::read(&parts.headers, body, desk.body_bytes).await;
+    match desk.take(&parts.headers, body).await {
         Ok((received, id)) => {
             let status = match received {
                 Received::Accepted => StatusCode::ACCEPTED,
@@ -119,11 +126,7 @@ async fn take(State(desk): State<Arc<Desk>>, headers: HeaderMap, body: Result<By
 }
 
 impl Desk {
-    async fn take(
-        &self,
-        headers: &HeaderMap,
-        body: Result<Bytes, BytesRejection>,
-    ) -> Result<(Received, String), Failure> {
+    async fn take(&self, headers: &HeaderMap, body: Result<Bytes, Unread>) -> Result<(Received, String), Failure> {
         let reception = &self.webhooks.reception;
         let id = one(headers, DELIVERY).filter(|id| is_name(id, ID_CHARS_MAX));
         let refused = |status, code, message: &'static str| async move {
@@ -132,13 +135,13 @@ impl Desk {
         };
         let body = match body {
             Ok(body) => body,
-            Err(unread) if unread.status() == StatusCode::PAYLOAD_TOO_LARGE => {
+            Err((status @ StatusCode::PAYLOAD_TOO_LARGE, _)) => {
                 let message = "the delivery is longer than `limits.body_bytes`";
-                return refused(StatusCode::PAYLOAD_TOO_LARGE, ErrorCode::LimitExceeded, message).await;
+                return refused(status, ErrorCode::LimitExceeded, message).await;
             }
-            Err(_) => {
-                let message = "the delivery did not come whole, or not in time";
-                return refused(StatusCode::REQUEST_TIMEOUT, ErrorCode::InvalidRequest, message).await;
+            Err((status, refusal)) => {
+                reception.refused(id, &refusal.message).await?;
+                return Err(Failure::of(status, refusal));
             }
         };
         let signature = one(headers, SIGNATURE).unwrap_or_default();

@@ -457,3 +457,44 @@ async fn pages_of_other_sites_that_name_no_origin_are_refused() {
     let own = from("cross-site", "cors", "/healthz").header("Origin", "http://localhost:3000");
     assert_eq!(web.ask(own).await.status, 200);
 }
+
+#[tokio::test]
+async fn bodies_that_do_not_end_are_held_up_to_a_bound_however_many_send_them() {
+    const BYTES: usize = 4 << 20;
+    const CLIENTS: usize = 160;
+    let web = Web::start().await;
+    let body = Arc::new(vec![b' '; BYTES - 1]);
+    let before = web::resident();
+    let mut clients = tokio::task::JoinSet::new();
+    for _ in 0..CLIENTS {
+        let (client, body) = (web.connect().await, Arc::clone(&body));
+        clients.spawn(async move {
+            let (mut reading, mut writing) = client.stream.into_split();
+            let head = format!(
+                "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: {BYTES}\r\n\r\n"
+            );
+            writing.write_all(head.as_bytes()).await.unwrap();
+            let send = async {
+                // The last byte never comes.
+                let _ = writing.write_all(&body).await;
+                std::future::pending::<()>().await;
+            };
+            let mut answer = vec![0; 12];
+            tokio::select! {
+                () = send => {}
+                read = reading.read_exact(&mut answer) => drop(read.unwrap()),
+            }
+            answer
+        });
+    }
+    // Whoever is answered first was given up; until then all were read as far as they are.
+    let first = clients.join_next().await.unwrap().unwrap();
+    let grown = web::resident().saturating_sub(before);
+    assert!(grown < 400 << 20, "grew by {} MiB", grown >> 20);
+    assert!([b"HTTP/1.1 408", b"HTTP/1.1 503"].contains(&first.as_slice().try_into().unwrap()));
+    // Room comes back with those who are given up.
+    clients.shutdown().await;
+    let message = format!("{}{}", " ".repeat(BYTES / 2), handshake("2025-11-25"));
+    let reply = web.ask(Ask::post(json!({})).raw(message)).await;
+    assert_eq!(reply.status, 200);
+}

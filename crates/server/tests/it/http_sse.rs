@@ -1,11 +1,14 @@
 //! HTTP+SSE: one stream for everything.
 
+use std::sync::Arc;
+
 use countersign_gateway::session::Role;
 use countersign_gateway::session::lifetime::SessionState;
 use serde_json::{Value, json};
 use tokio::net::TcpStream;
 
-use crate::web::{Ask, Client, Web, call, handshake, until};
+use crate::fake::Fake;
+use crate::web::{Ask, BOTH, Client, Web, call, handshake, options, until};
 
 /// Opens a stream; gives the address for messages.
 async fn open(web: &Web, token: Option<&str>) -> (Client<TcpStream>, String) {
@@ -169,4 +172,38 @@ async fn a_client_that_never_reads_loses_its_stream_and_nothing_grows() {
     assert_eq!(status, 404, "the stream is closed");
     until(|| web.fake.states() == [SessionState::Closed]).await;
     drop(client);
+}
+
+#[tokio::test]
+async fn streams_that_nobody_closes_leave_room_for_those_who_ask_and_go() {
+    let fake = Arc::new(Fake::default());
+    let mut options = options(&fake);
+    options.limits.connections_max = 8;
+    let web = Web::with(fake, options).await;
+    let session = web.initialize("2025-11-25").await;
+    let mut streams = Vec::new();
+    for _ in 0..6 {
+        streams.push(open(&web, None).await);
+    }
+    let listen = json!({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": {
+        "notifications": {"toolsListChanged": true},
+    }});
+    for one_more in [
+        Ask::new("GET", "/sse").header("Accept", "text/event-stream"),
+        Ask::new("GET", "/mcp").header("Accept", BOTH).session(&session),
+        Ask::modern(listen),
+    ] {
+        let refused = web.ask(one_more).await;
+        assert_eq!((refused.status, refused.headers["retry-after"].as_str()), (503, "60"));
+        assert_eq!(refused.json()["error"]["data"]["errorCode"], "QUEUE_FULL");
+    }
+    assert_eq!(web.ask(Ask::new("GET", "/healthz")).await.status, 200);
+    let answer = web
+        .ask(Ask::post(call(1, "echo", json!({"a": 1}))).session(&session))
+        .await;
+    assert_eq!(answer.status, 200);
+    // Who goes makes room.
+    streams.pop();
+    until(|| web.gauges.streams() == 5).await;
+    open(&web, None).await;
 }

@@ -328,3 +328,47 @@ fn a_server_that_is_away_is_said_to_be_and_the_tool_is_there_only_where_it_is_co
         "{names:?}"
     );
 }
+
+#[test]
+fn a_statement_that_the_database_server_is_still_at_is_waited_for_before_anything_is_put_right() {
+    let Some(cluster) = cluster() else { return };
+    let home = cluster.database();
+    let bench = bench(&home);
+    let name = own(&home, "slow");
+    let count = |query: &str| cluster.run(&home, query).unwrap().parse::<i64>().unwrap();
+    let waiting = || {
+        count(
+            "SELECT count(*) FROM pg_stat_activity
+             WHERE application_name = 'countersign' AND wait_event_type = 'Lock'",
+        )
+    };
+    let holder = "FROM pg_stat_activity WHERE query LIKE 'BEGIN; LOCK%' AND wait_event = 'PgSleep'";
+    std::thread::scope(|scope| {
+        // Nobody makes or drops a database for now.
+        scope.spawn(|| {
+            let held = "BEGIN; LOCK TABLE pg_database IN SHARE MODE; SELECT pg_sleep(3600)";
+            cluster.run(&home, held).unwrap_err();
+        });
+        until("nobody holds it", || count(&format!("SELECT count(*) {holder}")) == 1);
+        let mut server = Server::start(&bench);
+        server.call_later(TOOL, wanted("create", &name));
+        approve(&bench);
+        until("it is not being made", || waiting() == 1);
+        server.kill();
+        let server = Server::start(&bench);
+        until("it is not put right", || waiting() == 2);
+        count(&format!("SELECT count(pg_terminate_backend(pid)) {holder}"));
+        until("it is not put right", || rows(&bench) == 0);
+        until("the statement goes on", || waiting() == 0);
+        drop(server);
+    });
+    until("the statement goes on", || {
+        count("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'countersign'") == 0
+    });
+    assert_eq!(
+        count("SELECT count(*) FROM pg_database WHERE datname LIKE 'countersign\\_%'"),
+        0
+    );
+    assert!(!exists(cluster, &home, &name));
+    bench.prove();
+}

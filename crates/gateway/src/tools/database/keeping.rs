@@ -101,6 +101,10 @@ pub trait DatabaseServer: Send + Sync + 'static {
     /// Drops a database if it carries the mark.
     fn delete(&self, name: &str, mark: &str) -> Pending<Result<(), ServerError>>;
 
+    /// Resolves once the server is at nothing that was asked of it under this mark, by whomever: a statement goes on
+    /// when whoever sent it is gone.
+    fn finished(&self, mark: &str) -> Pending<Result<(), ServerError>>;
+
     /// Drops what a creation that broke off left under no name yet.
     fn clear(&self, mark: &str) -> Pending<Result<(), ServerError>>;
 }

@@ -147,7 +147,11 @@ impl DatabaseParts {
         let row = intent.database.clone();
         self.keep(intent, Vec::new()).await?;
         if let Err(error) = self.server.delete(&wanted.name, &row.mark).await {
-            let seen = self.server.look(&wanted.name).await;
+            let seen = match self.server.finished(&row.mark).await {
+                Ok(()) => self.server.look(&wanted.name).await,
+                // Found out by the next call, or at the next start.
+                Err(error) => Err(error),
+            };
             if seen.is_ok_and(|seen| seen.exists) {
                 let back = row.turned(Hold::Owned, &act, &correlation, self.clock.now());
                 self.keep(back, Vec::new()).await?;
@@ -209,6 +213,8 @@ impl DatabaseParts {
 
     /// Finishes or takes back what an act left half done, whichever is nearer to how it stands.
     async fn mend(&self, row: &ProjectDatabase) -> Result<(), Refusal> {
+        let finished = self.server.finished(&row.mark).await;
+        finished.map_err(|error| upstream(&error))?;
         let seen = self.server.look(&row.name).await.map_err(|error| upstream(&error))?;
         let is_ours = seen.exists && seen.mark.as_deref() == Some(row.mark.as_str());
         let owned = || row.turned(Hold::Owned, &row.act, &row.correlation_id, self.clock.now());

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Form;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Redirect, Response};
@@ -16,6 +15,7 @@ use super::super::Console;
 use super::super::access::Reader;
 use super::super::event::path_part;
 use super::super::page::Failure;
+use super::super::sent::Sent;
 
 /// A page does not wait for another person's decision.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -29,7 +29,7 @@ pub(in super::super) async fn send(
     State(console): State<Arc<Console>>,
     reader: Reader,
     Path(id): Path<String>,
-    Form(words): Form<Words>,
+    Sent(words): Sent<Words>,
 ) -> Result<Response, Failure> {
     may(&reader)?;
     let message = words.message.trim();
