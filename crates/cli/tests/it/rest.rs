@@ -4,13 +4,9 @@
 pub(crate) mod office;
 mod reading;
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
-
 use serde_json::{Value, json};
 
 use crate::bench::Bench;
-use crate::client::PATIENCE;
 use office::{Office, ROLES, Reply, Who, until};
 
 const OPERATOR: Who<'_> = Who::Role("operator");
@@ -315,33 +311,4 @@ fn what_the_document_does_not_name_is_refused_in_the_same_form() {
     let limited = limited.expect("a limit");
     limited.refused(429, "RATE_LIMITED");
     assert!(limited.header("retry-after").is_some());
-}
-
-#[test]
-fn a_body_that_never_comes_is_not_waited_for_by_any_route() {
-    let bench = Bench::new();
-    let office = Office::open(&bench);
-    let address = office.address();
-    let heads = [
-        format!(
-            "POST /login HTTP/1.1\r\nHost: {address}\r\nOrigin: http://{address}\r\nContent-Type: application/x-www-form-urlencoded\r\n"
-        ),
-        format!(
-            "POST /api/v1/commands HTTP/1.1\r\nHost: {address}\r\nAuthorization: Bearer {}\r\nContent-Type: application/json\r\n",
-            office.token("operator")
-        ),
-    ];
-    let waiting = heads.map(|head| {
-        let mut stream = TcpStream::connect(address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream
-            .write_all(format!("{head}Content-Length: 100\r\n\r\nt").as_bytes())
-            .unwrap();
-        stream
-    });
-    for mut stream in waiting {
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("the connection is closed");
-        assert!(answer.starts_with("HTTP/1.1 4"), "{answer}");
-    }
 }

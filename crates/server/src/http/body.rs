@@ -1,19 +1,15 @@
 //! Bodies of requests, read within limits of size and time. A body that is too large is never held, and neither are
 //! more bytes of unfinished bodies than a machine has room for: some come from whoever knows the address.
 
-use std::future::Future as _;
-use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::BoxError;
 use axum::body::Bytes;
 use axum::http::{HeaderMap, StatusCode, header};
 use countersign_gateway::error::{ErrorCode, Refusal};
-use http_body::{Body, Frame, SizeHint};
+use http_body::Body;
 use http_body_util::BodyExt as _;
 use tokio::sync::{Semaphore, SemaphorePermit};
-use tokio::time::{Instant, Sleep, sleep_until, timeout, timeout_at};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::limits::{BODY_PATIENCE, BODY_PIECE_PATIENCE, DISCARD_PATIENCE, DISCARDED_BYTES_MAX, UNFINISHED_BYTES_MAX};
 
@@ -77,59 +73,6 @@ async fn room(bytes: usize) -> Result<SemaphorePermit<'static>, Unread> {
     })
 }
 
-/// A body that a route reads by itself, held to the same times: whoever sends it slowly, or not at all, does not keep
-/// the connection for ever.
-pub(crate) struct Punctual<B> {
-    body: B,
-    deadline: Option<Instant>,
-    /// Until when the next piece must come, once one is waited for.
-    patience: Option<Pin<Box<Sleep>>>,
-}
-
-impl<B> Punctual<B> {
-    pub(crate) fn new(body: B) -> Self {
-        Self {
-            body,
-            deadline: None,
-            patience: None,
-        }
-    }
-}
-
-/// Nothing came for too long.
-#[derive(Debug, thiserror::Error)]
-#[error("the rest of the body did not come in time")]
-struct Late;
-
-impl<B: Coming> Body for Punctual<B>
-where
-    B::Error: Into<BoxError>,
-{
-    type Data = Bytes;
-    type Error = BoxError;
-
-    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        if let Poll::Ready(piece) = Pin::new(&mut self.body).poll_frame(cx) {
-            self.patience = None;
-            return Poll::Ready(piece.map(|piece| piece.map_err(Into::into)));
-        }
-        let now = Instant::now();
-        let deadline = *self.deadline.get_or_insert(now + BODY_PATIENCE);
-        let patience = self
-            .patience
-            .get_or_insert_with(|| Box::pin(sleep_until(deadline.min(now + BODY_PIECE_PATIENCE))));
-        patience.as_mut().poll(cx).map(|()| Some(Err(Late.into())))
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
-    }
-}
-
 /// The next bytes; none at the end.
 async fn piece(body: &mut impl Coming, patience: Duration) -> Result<Option<Bytes>, Unread> {
     loop {
@@ -148,7 +91,7 @@ async fn piece(body: &mut impl Coming, patience: Duration) -> Result<Option<Byte
                 return Err((StatusCode::BAD_REQUEST, refusal));
             }
             Ok(Some(Err(_))) | Err(_) => {
-                let refusal = Refusal::new(ErrorCode::InvalidRequest, Late.to_string());
+                let refusal = Refusal::new(ErrorCode::InvalidRequest, "the rest of the body did not come in time");
                 return Err((StatusCode::REQUEST_TIMEOUT, refusal));
             }
         }
@@ -178,9 +121,14 @@ fn too_large(bytes_max: usize) -> Unread {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use axum::body::to_bytes;
+    use std::pin::Pin;
+    use std::task::{Context, Poll};
+
+    use axum::BoxError;
+    use http_body::Frame;
     use tokio::sync::mpsc;
+
+    use super::*;
 
     /// A body whose pieces come when they are sent.
     struct Sent(mpsc::Receiver<&'static str>);
@@ -195,15 +143,20 @@ mod tests {
         }
     }
 
-    fn punctual() -> (mpsc::Sender<&'static str>, axum::body::Body) {
+    /// A body, and how to send it.
+    fn sent() -> (mpsc::Sender<&'static str>, Sent) {
         let (sender, pieces) = mpsc::channel(4);
-        (sender, axum::body::Body::new(Punctual::new(Sent(pieces))))
+        (sender, Sent(pieces))
+    }
+
+    async fn read_small(body: Sent) -> Result<Bytes, StatusCode> {
+        read(&HeaderMap::new(), body, 100).await.map_err(|(status, _)| status)
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_comes_in_time_is_read_whole() {
-        let (sender, body) = punctual();
-        let reading = tokio::spawn(to_bytes(body, 100));
+        let (sender, body) = sent();
+        let reading = tokio::spawn(read_small(body));
         for piece in ["a", "b", "c"] {
             tokio::time::sleep(BODY_PIECE_PATIENCE - Duration::from_millis(1)).await;
             sender.send(piece).await.unwrap();
@@ -214,20 +167,20 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_body_that_stops_or_trickles_without_end_is_given_up() {
-        let (sender, body) = punctual();
+        let (sender, body) = sent();
         sender.send("a").await.unwrap();
         let began = Instant::now();
-        assert!(to_bytes(body, 100).await.is_err());
+        assert_eq!(read_small(body).await, Err(StatusCode::REQUEST_TIMEOUT));
         assert_eq!(began.elapsed().as_secs(), BODY_PIECE_PATIENCE.as_secs());
         drop(sender);
-        let (sender, body) = punctual();
+        let (sender, body) = sent();
         let trickle = tokio::spawn(async move {
             while sender.send("a").await.is_ok() {
                 tokio::time::sleep(Duration::from_secs(5)).await;
             }
         });
         let began = Instant::now();
-        assert!(to_bytes(body, 100).await.is_err());
+        assert_eq!(read_small(body).await, Err(StatusCode::REQUEST_TIMEOUT));
         assert_eq!(began.elapsed().as_secs(), BODY_PATIENCE.as_secs());
         trickle.await.unwrap();
     }

@@ -14,7 +14,6 @@ use crate::office::Visitor;
 use crate::rest;
 
 use super::auth::Peer;
-use super::body::Punctual;
 use super::{Hold, Server, callback, guard, numbers, refusal, sse, streamable};
 
 /// Where agents come in. Those of jobs run on this machine and need not trust our certificate: what they say
@@ -110,11 +109,7 @@ async fn api(server: &Arc<Server>, peer: &Peer, mut request: Request<Incoming>) 
 
 /// The answer of a route. What a route refused is recorded like what is refused at the door.
 async fn routed(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>, transport: Transport) -> Response {
-    let Ok(mut response) = server
-        .router
-        .clone()
-        .call(request.map(|body| Body::new(Punctual::new(body))))
-        .await;
+    let Ok(mut response) = server.router.clone().call(request.map(Body::new)).await;
     if let Some(refusal) = response.extensions_mut().remove::<Refusal>() {
         server.turned_away(peer, transport, &refusal).await;
     }
