@@ -17,6 +17,7 @@ pub mod postgres;
 pub mod process;
 pub mod prove;
 mod random;
+mod receipt;
 mod rows;
 mod run_token;
 

@@ -7,6 +7,7 @@ use super::ledger::{self, Ledger};
 use super::link::Link;
 use super::trouble::Trouble;
 use super::writer::{Job, Outcome};
+use crate::receipt;
 
 /// Writes one change, or nothing of it when it is refused.
 pub(super) fn apply(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
@@ -35,16 +36,11 @@ pub(super) fn apply(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Troub
     };
     match &outcome {
         // Somebody else has closed the command or the act: then nothing of the change is written.
-        Ok(receipt) if is_void || closes_nothing(job, receipt) => ledger.undo(&mark)?,
+        Ok(receipt) if is_void || receipt::closes_nothing(&job.change, receipt) => ledger.undo(&mark)?,
         Ok(_) => ledger.release()?,
         Err(_) => ledger.undo(&mark)?,
     }
     Ok(outcome)
-}
-
-/// Whether a change that should close something found it closed. One without events leaves none behind either way.
-fn closes_nothing(job: &Job, receipt: &Committed) -> bool {
-    job.change.only_if_open && receipt.last_event.is_none() && !job.change.events.is_empty()
 }
 
 /// Writes that an act went on or ended; whether it closes one that somebody else has closed.
@@ -172,7 +168,7 @@ fn apply_rows(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {
     for (draft, timestamp) in job.change.events.iter().zip(&job.timestamps) {
         ledger.append(draft, timestamp)?;
     }
-    Ok(Ok(receipt(ledger.head().seq, job)))
+    Ok(Ok(receipt::of(&job.change, ledger.head().seq)))
 }
 
 fn refuse_repeated(ledger: &Ledger<'_>, job: &Job) -> Result<(), Trouble> {
@@ -192,12 +188,5 @@ pub(super) fn already_written(link: &Link, job: &Job) -> Result<Option<Committed
             None => return Ok(None),
         }
     }
-    Ok(last.map(|seq| receipt(seq, job)))
-}
-
-fn receipt(last_seq: u64, job: &Job) -> Committed {
-    Committed {
-        last_seq,
-        last_event: job.change.events.last().map(|draft| draft.event_id.clone()),
-    }
+    Ok(last.map(|seq| receipt::of(&job.change, seq)))
 }

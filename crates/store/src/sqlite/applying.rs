@@ -6,6 +6,7 @@ use countersign_gateway::audit::{Committed, RecordError};
 use super::ledger::{Head, Ledger};
 use super::trouble;
 use super::writer::{Job, Outcome};
+use crate::receipt;
 
 /// Writes one change, or nothing of it when it is refused.
 pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {
@@ -28,16 +29,11 @@ pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusq
     };
     match &outcome {
         // Somebody else has closed the command or the act: then nothing of the change is written.
-        Ok(receipt) if is_void || closes_nothing(job, receipt) => ledger.undo()?,
+        Ok(receipt) if is_void || receipt::closes_nothing(&job.change, receipt) => ledger.undo()?,
         Ok(_) => ledger.release()?,
         Err(_) => ledger.undo()?,
     }
     Ok(outcome)
-}
-
-/// Whether a change that should close something found it closed. One without events leaves none behind either way.
-fn closes_nothing(job: &Job, receipt: &Committed) -> bool {
-    job.change.only_if_open && receipt.last_event.is_none() && !job.change.events.is_empty()
 }
 
 /// All the rest, and what follows from it for runs, told behind the change's own events.
@@ -165,7 +161,7 @@ fn apply_rows(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::
     for (draft, timestamp) in job.change.events.iter().zip(&job.timestamps) {
         ledger.append(head, draft, timestamp)?;
     }
-    Ok(Ok(receipt(head.seq, job)))
+    Ok(Ok(receipt::of(&job.change, head.seq)))
 }
 
 /// A change may come twice, when its caller did not wait for the answer; its events then stand
@@ -178,12 +174,5 @@ pub(super) fn already_written(ledger: &mut Ledger<'_>, job: &Job) -> rusqlite::R
             None => return Ok(None),
         }
     }
-    Ok(last.map(|seq| receipt(seq, job)))
-}
-
-fn receipt(last_seq: u64, job: &Job) -> Committed {
-    Committed {
-        last_seq,
-        last_event: job.change.events.last().map(|draft| draft.event_id.clone()),
-    }
+    Ok(last.map(|seq| receipt::of(&job.change, seq)))
 }
