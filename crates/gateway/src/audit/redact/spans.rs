@@ -59,11 +59,19 @@ pub(super) fn named_spans(text: &str) -> Vec<Range<usize>> {
 /// text of its own.
 fn names_secret(text: &str, found: &Range<usize>) -> bool {
     let written = &text[found.clone()];
-    let name = name_in(written);
+    let name = uncoloured(&text[..found.start], name_in(written));
     if name.eq_ignore_ascii_case("pass") {
         return text[found.end..].starts_with(['"', '\'']) || name == "PASS" && written.ends_with('=');
     }
     is_secret_name(name)
+}
+
+/// A name without the end of the colour before it, `34m`.
+fn uncoloured<'t>(before: &str, name: &'t str) -> &'t str {
+    let is_figure = |c: char| c.is_ascii_digit() || c == ';';
+    let is_colour = before.trim_end_matches(is_figure).ends_with("\u{1b}[");
+    let rest = name.trim_start_matches(is_figure).strip_prefix('m');
+    rest.filter(|_| is_colour).unwrap_or(name)
 }
 
 /// A name that may be a secret's, and what stands between it and the value.
