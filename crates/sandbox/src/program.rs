@@ -23,7 +23,8 @@ const SCRIPT_DEPTH_MAX: usize = 4;
 /// The kernel looks at no more of a script's first line.
 const FIRST_LINE_BYTES: usize = 256;
 
-/// What makes a file the same file.
+/// What makes a file the same file, with the same contents: whoever writes to it can set the time of that back, but not
+/// the time at which it was last changed in any way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     pub device: u64,
@@ -31,6 +32,8 @@ pub struct Identity {
     pub bytes: u64,
     pub modified_s: i64,
     pub modified_ns: i64,
+    pub changed_s: i64,
+    pub changed_ns: i64,
 }
 
 impl Identity {
@@ -41,6 +44,8 @@ impl Identity {
             bytes: metadata.size(),
             modified_s: metadata.mtime(),
             modified_ns: metadata.mtime_nsec(),
+            changed_s: metadata.ctime(),
+            changed_ns: metadata.ctime_nsec(),
         }
     }
 }
