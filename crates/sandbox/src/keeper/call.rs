@@ -15,7 +15,8 @@ use crate::launch::{Body, Ending, ExecRights, Hits, Launch, Outcome, Reply, Step
 use crate::runner::RunnerInput;
 use crate::sys::mounts::{self, Presence};
 use crate::sys::process::{Ended, Patience, Side, Waited, exit_now, fork_into, wait_for, wait_ready};
-use crate::sys::{self, errno_of, ipc, sockets};
+use crate::sys::sockets::{self, Received};
+use crate::sys::{self, errno_of, ipc};
 use crate::wire;
 
 /// Rulesets kept; a server has few different lists of programs.
@@ -255,9 +256,9 @@ impl Keeper {
             if wait_ready(self.socket.as_fd()).unwrap_or(false) {
                 let mut word = [0];
                 match sockets::receive(self.socket.as_fd(), &mut word, &mut Vec::new()) {
-                    Ok(1) if word == [wire::TERMINATE] => self.tree.signal(libc::SIGTERM),
-                    Ok(1) if word == [wire::KILL] => self.tree.signal(libc::SIGKILL),
-                    Ok(1) => {}
+                    Ok(Received::Whole(1)) if word == [wire::TERMINATE] => self.tree.signal(libc::SIGTERM),
+                    Ok(Received::Whole(1)) if word == [wire::KILL] => self.tree.signal(libc::SIGKILL),
+                    Ok(Received::Whole(1)) => {}
                     _ => {
                         let _ = self.tree.end();
                         return None;
@@ -316,7 +317,6 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
         .collect()
 }
 
-/// A note as bytes for the pipe of a forked child.
 /// Removes what is at a path, reached by no link, in a directory that is mounted there: we may be root, and another
 /// directory in its place is somebody else's.
 fn clear(path: &Path) -> io::Result<()> {
@@ -342,6 +342,7 @@ fn clear(path: &Path) -> io::Result<()> {
     }
 }
 
+/// A note as bytes for the pipe of a forked child.
 fn encode(note: Note) -> Vec<u8> {
     let parts: (u8, Option<(Step, i32)>) = match note {
         Note::Running => (0, None),
