@@ -77,17 +77,17 @@ impl Keeper {
         if self.shared_memory_opened.is_none() {
             self.shared_memory_opened = fs::File::open(SHARED_MEMORY).ok();
         }
-        let is_empty = |opened: &fs::File| sys::is_empty_directory(opened.as_fd()).unwrap_or(false);
-        if self.shared_memory_opened.as_ref().is_some_and(is_empty) {
+        let opened = self.shared_memory_opened.as_ref();
+        let is_empty = || opened.is_some_and(|opened| sys::is_empty_directory(opened.as_fd()).unwrap_or(false));
+        if is_empty() {
             return;
         }
         for entry in fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
             let path = entry.path();
-            // A tree may be too deep to be removed; it goes with this keeper then.
-            if fs::remove_file(&path).is_err() && fs::remove_dir_all(&path).is_err() {
-                self.is_spoiled = true;
-            }
+            let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
         }
+        // A tree may be too deep to be removed, or the directory may not have been read to its end.
+        self.is_spoiled |= !is_empty();
     }
 
     /// Starts the command. Our copies of its descriptors are closed when this returns, so that readers see
