@@ -109,7 +109,10 @@ impl Keeper {
             cpu_seconds: launch.cpu_seconds,
             data_bytes: self.profile.limits.memory_bytes.filter(|_| !self.counters.has_memory()),
             open_files: self.open_files,
-            dies_with_keeper: self.tree == Tree::Descendants,
+            dies_with: match self.tree {
+                Tree::Namespace => None,
+                Tree::Descendants => Some(std::process::id() as i32),
+            },
             program: -1,
             argv: argv.as_ptr(),
             envp: envp.as_ptr(),
