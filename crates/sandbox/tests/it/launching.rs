@@ -200,12 +200,15 @@ fn root_is_never_given_by_name() {
     in_settings("launching::root_is_never_given_by_name", ALL, |setting| {
         let server = Server::start(setting);
         let mut profile = server.profile();
-        profile.identity = Some(countersign_sandbox::Identity {
-            uid: 0,
-            gid: 0,
-            groups: Vec::new(),
-        });
-        assert!(server.zygote.keeper(&profile).is_err());
+        // The kernel takes -1 for the number that there is.
+        for (uid, gid) in [(0, 0), (u32::MAX, 1), (1, u32::MAX)] {
+            profile.identity = Some(countersign_sandbox::Identity {
+                uid,
+                gid,
+                groups: Vec::new(),
+            });
+            assert!(server.zygote.keeper(&profile).is_err(), "{uid} {gid}");
+        }
         if !setting.is_root() {
             profile.identity = Some(countersign_sandbox::Identity {
                 uid: 4321,
