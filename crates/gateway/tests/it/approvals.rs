@@ -265,6 +265,33 @@ async fn a_command_that_is_watched_begins_as_soon_as_somebody_says_yes() {
     assert_eq!((done["request_id"].as_str(), stage.runs()), (Some(command.as_str()), 1));
 }
 
+/// Lets every task come to where it waits.
+async fn others_turn() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_its_transport_drops_leaves_its_question_and_its_place() {
+    let stage = Arc::new(Stage::new(Mode::Untrusted));
+    let waiting = tokio::spawn({
+        let stage = stage.clone();
+        async move { call(&stage).await }
+    });
+    let asked = stage.asked().await;
+    let request = asked.command.unwrap().request_id;
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    others_turn().await;
+    decide(&stage, yes()).await;
+    let told = stage.glance(request.clone()).await;
+    assert!(told["error_message"].as_str().unwrap().contains("to run it"), "{told}");
+    assert_eq!(stage.runs(), 0, "nothing runs before somebody waits for it");
+    assert_eq!(call(&stage).await["request_id"], request.as_str());
+    assert_eq!(stage.runs(), 1);
+}
+
 #[tokio::test]
 async fn a_cancelled_call_withdraws_its_question() {
     let stage = Stage::new(Mode::Untrusted);
