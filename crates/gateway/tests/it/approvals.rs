@@ -14,7 +14,7 @@ use countersign_gateway::service::{Cancel, Origin, Progress, Service as _, ToolC
 use countersign_gateway::session::{Caller, Role, Transport};
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::stage::{Stage, others_turn};
 use crate::{no, yes};
 
 fn act() -> Value {
@@ -263,13 +263,6 @@ async fn a_command_that_is_watched_begins_as_soon_as_somebody_says_yes() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     };
     assert_eq!((done["request_id"].as_str(), stage.runs()), (Some(command.as_str()), 1));
-}
-
-/// Lets every task come to where it waits.
-async fn others_turn() {
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
 }
 
 #[tokio::test]
