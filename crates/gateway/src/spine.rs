@@ -166,6 +166,7 @@ impl Gateway {
         live: Arc<Live>,
         considered: Considered,
     ) {
+        let _settles = self.settling(&admitted, &live);
         let Considered {
             in_force,
             verdict,

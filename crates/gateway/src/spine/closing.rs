@@ -101,6 +101,16 @@ impl Gateway {
         self.publish(admitted, live, result);
     }
 
+    /// Held for as long as a command is conducted: however that ends, also by a panic, the command ends, its place is
+    /// free and its record is closed.
+    pub(super) fn settling(self: &Arc<Self>, admitted: &Admitted, live: &Arc<Live>) -> Settling {
+        Settling {
+            gateway: self.clone(),
+            admitted: admitted.clone(),
+            live: live.clone(),
+        }
+    }
+
     /// Nothing ran, because nothing could be written. A question of it lies in the store as before; the same call goes on
     /// with that, or begins anew.
     pub(super) fn unwritten(self: &Arc<Self>, admitted: &Admitted, live: &Arc<Live>, error: &RecordError) {
@@ -227,6 +237,32 @@ impl Gateway {
         let split = head.len();
         let tail = clean(tail, |text| redactor.redact_tail(text));
         ([head, tail].concat(), split)
+    }
+}
+
+pub(super) struct Settling {
+    gateway: Arc<Gateway>,
+    admitted: Admitted,
+    live: Arc<Live>,
+}
+
+impl Drop for Settling {
+    fn drop(&mut self) {
+        if !std::thread::panicking() || self.live.end().is_some() {
+            return;
+        }
+        let message = "the command broke off inside the server, and with it whatever it started; see the server's log";
+        let refusal = Refusal::new(ErrorCode::InternalError, message);
+        let (admitted, live) = (&self.admitted, &self.live);
+        live.finish(self.gateway.refused(live.request_id.clone(), refusal.clone()));
+        self.gateway.commands.forget(&admitted.caller().credential, live);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let unrun = self
+                .gateway
+                .clone()
+                .close_unrun(admitted.clone(), live.clone(), refusal);
+            runtime.spawn(unrun);
+        }
     }
 }
 
