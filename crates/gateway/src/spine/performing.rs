@@ -138,7 +138,13 @@ impl Gateway {
     fn close_unopened(&self, journal: &ActJournal, refusal: &Refusal) {
         let mut closing = journal.closing::<()>(&Err(refusal.clone()), None);
         closing.only_if_open = true;
-        self.close_later(closing);
+        if let Some(room) = self.room_to_look_after() {
+            let closed = self.closed(closing);
+            tokio::spawn(async move {
+                closed.await;
+                drop(room);
+            });
+        }
     }
 
     /// Counts an act among those under way, for as long as this is held; none where the server stops.
