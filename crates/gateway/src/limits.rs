@@ -63,6 +63,9 @@ pub const CALLS_IN_FLIGHT_MAX: usize = 256;
 pub const COMMANDS_RUNNING_MAX: usize = 64;
 /// Ended commands whose unredacted output is kept in memory for `command_status`.
 pub const ENDED_COMMANDS_KEPT: usize = 256;
+/// Calls that were refused for want of a record and are looked after, in case they were written all the same. Those
+/// beyond are closed by whoever sweeps once this process is gone.
+pub const UNSURE_RECORDS_MAX: usize = 1_024;
 /// How long closing the record is tried again before the caller hears `AUDIT_UNAVAILABLE`.
 pub const RECORD_CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 /// Time between TERM and KILL.
