@@ -202,7 +202,7 @@ fn unavailable(error: &StartError) -> Refusal {
 
 /// Sends the launch with its descriptors.
 fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::WireError> {
-    let env = environment::build(plan, &keeper.home, &keeper.tmp);
+    let env = environment::build(plan, &keeper.home, &keeper.tmp.path);
     let mut launch = Launch {
         argv: Vec::new(),
         env,
