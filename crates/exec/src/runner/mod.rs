@@ -37,6 +37,8 @@ pub(crate) struct ProgramRef {
 
 const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
+/// What a shell says of more arguments than the kernel takes.
+const TOO_MANY: &str = "argument list too long";
 
 /// Runs one line; the result is the status of its last pipeline.
 pub(crate) fn run(input: RunnerInput<'_>) -> i32 {
@@ -132,14 +134,12 @@ impl Line<'_> {
             streams.complain(&format!("{name}: command not found"));
             return Part::Done(NOT_FOUND);
         };
+        let Ok(words) = glob::expand_all(&command.args) else {
+            streams.complain(&format!("{name}: {TOO_MANY}"));
+            return Part::Done(NOT_EXECUTABLE);
+        };
         let mut argv = program.lead.clone();
-        argv.extend(
-            command
-                .args
-                .iter()
-                .flat_map(glob::expand)
-                .filter_map(|word| CString::new(word).ok()),
-        );
+        argv.extend(words.into_iter().filter_map(|word| CString::new(word).ok()));
         let started = self.spawner.spawn(&runner::Command {
             program: self.fds[program.index],
             argv: &argv,
@@ -180,7 +180,7 @@ impl Line<'_> {
     }
 
     fn change_directory(&mut self, command: &Command, place: Where) -> Result<(), String> {
-        let words: Vec<_> = command.args.iter().flat_map(glob::expand).collect();
+        let words = glob::expand_all(&command.args).map_err(|glob::TooMany| TOO_MANY.to_owned())?;
         let target = match words.as_slice() {
             [] => self.variable("HOME").ok_or("HOME not set")?,
             [word] => word.clone(),
