@@ -61,7 +61,7 @@ pub(crate) struct Keeper {
     pub(crate) home: PathBuf,
     pub(crate) tmp: Temporary,
     profile: Arc<Profile>,
-    /// None where the home cannot be looked at; nobody can remove it then either.
+    /// None where the home cannot be locked.
     _inhabited: Option<Inhabited>,
 }
 
@@ -206,8 +206,7 @@ impl Pool {
         let path = self.directories.temporary.join(format!("tmp-{number}"));
         let tmp = Temporary::make(path, profile.identity.as_ref())?;
         let home = self.directories.homes.join(home_name(&profile));
-        private_directory(&home, profile.identity.as_ref())?;
-        let inhabited = Inhabited::enter(&home).ok();
+        let inhabited = Inhabited::enter(&home, || private_directory(&home, profile.identity.as_ref()))?;
         let complete = Profile {
             home: Some(home.clone()),
             tmp: Some(tmp.path.clone()),
