@@ -167,6 +167,14 @@ impl Pool {
         });
     }
 
+    /// Lets go of a keeper that is of no more use. What its command left goes with it, and may be any number of files,
+    /// so that is not the business of the thread that runs everything either.
+    pub(crate) fn discard(keeper: Keeper) {
+        let Keeper { line, tmp, .. } = keeper;
+        drop(line);
+        tokio::task::spawn_blocking(move || drop(tmp));
+    }
+
     /// Makes another keeper beside the call that noticed the want of one.
     fn make_second(self: &Arc<Self>, profile: Profile) {
         let pool = self.clone();
