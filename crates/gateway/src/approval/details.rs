@@ -18,7 +18,7 @@ pub fn of_command(plan: &Plan, rule: &Rule, request: &CommandRequest, redactor: 
     let mut put = |name: &str, value: Value| {
         details.insert(name.to_owned(), value);
     };
-    put("command", json!(clean(&spoken(&request.act))));
+    put("command", json!(redactor.redact_script(&spoken(&request.act))));
     put("programs", json!(programs));
     put("how", json!(how(plan)));
     put("cwd", json!(clean(&plan.place.cwd.path.to_string_lossy())));
@@ -37,7 +37,10 @@ pub fn of_command(plan: &Plan, rule: &Rule, request: &CommandRequest, redactor: 
     }
     if let Some(input) = &request.input {
         put("input_bytes", json!(input.len()));
-        put("input", json!(cut(&clean(input), limits::INPUT_CHARS_SHOWN)));
+        put(
+            "input",
+            json!(cut(&redactor.redact_script(input), limits::INPUT_CHARS_SHOWN)),
+        );
     }
     if !request.env.is_empty() {
         let shown = request.env.iter().map(|(name, value)| {

@@ -373,7 +373,7 @@ pub(crate) fn shown(question: &AgentQuestion, redactor: &Redactor) -> Map<String
     };
     match &question.about {
         QuestionAbout::Command { command, cwd } => {
-            put("command", json!(clean(command)));
+            put("command", json!(redactor.redact_script(command)));
             put("cwd", json!(cwd.as_ref().map(|cwd| clean(&cwd.to_string_lossy()))));
         }
         QuestionAbout::Patch { changes, grant_root } => {
@@ -397,7 +397,7 @@ pub(crate) fn shown(question: &AgentQuestion, redactor: &Redactor) -> Map<String
 
 fn file_change(change: &FileChange, redactor: &Redactor) -> Value {
     let preview = change.diff.as_deref().map(|diff| {
-        let clean = redactor.redact_text(diff);
+        let clean = redactor.redact_script(diff);
         clean.chars().take(limits::PREVIEW_CHARS_MAX).collect::<String>()
     });
     let mut shown = json!({"path": redactor.redact_text(&change.path), "type": kind_word(change.kind)});
