@@ -105,6 +105,17 @@ impl Redactor {
     }
 
     pub fn redact_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        replace(text, self.secrets(text))
+    }
+
+    /// How many characters of a text are not shown for being secret.
+    pub fn withheld_chars(&self, text: &str) -> usize {
+        let spans = merged(text, self.secrets(text));
+        spans.into_iter().map(|span| text[span].chars().count()).sum()
+    }
+
+    /// Where secrets stand, in any order.
+    fn secrets(&self, text: &str) -> Vec<Range<usize>> {
         let mut spans = Vec::new();
         let may_be_token = text.len() >= TOKEN_BYTES_MIN;
         let wholes = self.patterns.iter().chain(&self.values);
@@ -115,7 +126,7 @@ impl Redactor {
             spans.extend(text.match_indices(value).map(|(at, found)| at..at + found.len()));
         }
         spans.extend(named_spans(text));
-        replace(text, spans)
+        spans
     }
 
     /// Arguments of a program: a secret may stand in the argument behind its name.
@@ -260,34 +271,34 @@ fn is_name_char(c: char) -> bool {
 }
 
 /// Puts the replacement in place of all spans, overlapping ones together.
-fn replace(text: &str, mut spans: Vec<Range<usize>>) -> Cow<'_, str> {
-    spans.retain(|span| !span.is_empty() && &text[span.clone()] != REPLACEMENT);
+fn replace(text: &str, spans: Vec<Range<usize>>) -> Cow<'_, str> {
+    let spans = merged(text, spans);
     if spans.is_empty() {
         return Cow::Borrowed(text);
     }
-    spans.sort_unstable_by_key(|span| (span.start, span.end));
     let mut redacted = String::with_capacity(text.len());
     let mut done = 0;
-    let mut open: Option<Range<usize>> = None;
     for span in spans {
-        match &mut open {
-            Some(current) if span.start < current.end => current.end = current.end.max(span.end),
-            _ => {
-                if let Some(current) = open.replace(span) {
-                    redacted.push_str(&text[done..current.start]);
-                    redacted.push_str(REPLACEMENT);
-                    done = current.end;
-                }
-            }
-        }
-    }
-    if let Some(current) = open {
-        redacted.push_str(&text[done..current.start]);
+        redacted.push_str(&text[done..span.start]);
         redacted.push_str(REPLACEMENT);
-        done = current.end;
+        done = span.end;
     }
     redacted.push_str(&text[done..]);
     Cow::Owned(redacted)
+}
+
+/// The spans in their order, overlapping ones together; what was replaced before is no secret.
+fn merged(text: &str, mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    spans.retain(|span| !span.is_empty() && &text[span.clone()] != REPLACEMENT);
+    spans.sort_unstable_by_key(|span| (span.start, span.end));
+    let mut merged: Vec<Range<usize>> = Vec::with_capacity(spans.len());
+    for span in spans {
+        match merged.last_mut() {
+            Some(last) if span.start < last.end => last.end = last.end.max(span.end),
+            _ => merged.push(span),
+        }
+    }
+    merged
 }
 
 /// What the argument behind this one holds.
