@@ -101,6 +101,9 @@ impl Gateway {
         if settled.state() == ApprovalState::Applied {
             return Err(used());
         }
+        if let Some(refusal) = self.too_late(admitted, &settled).await {
+            return Err(refusal);
+        }
         let cleared = clear_act(question, &binding, &settled, admitted)
             .map_err(|error| Refusal::new(ErrorCode::ApprovalDenied, error.to_string()))?;
         Ok((cleared, Box::new(settled)))

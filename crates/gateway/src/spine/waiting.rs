@@ -141,6 +141,9 @@ impl Gateway {
             return Settled::Refused(refusal);
         }
         trace.follow(Step::Approve);
+        if let Some(refusal) = self.too_late(admitted, &approval).await {
+            return Settled::Refused(refusal);
+        }
         match approval::clear(question, &binding, &approval) {
             Ok(cleared) => Settled::Cleared(Box::new(cleared), Some(approval)),
             Err(error) => Settled::Refused(Refusal::new(ErrorCode::ApprovalDenied, error.to_string())),
