@@ -78,6 +78,8 @@ pub const DECISION_POLL: Duration = Duration::from_millis(500);
 pub const APPROVAL_USABLE_FOR: Duration = Duration::from_secs(24 * 3_600);
 /// How long a denial is the answer to the same call of a tool that is no command; later it asks anew.
 pub const DENIAL_TOLD_FOR: Duration = Duration::from_secs(10 * 60);
+/// By when a token that was made elsewhere is certainly known here.
+pub const TOKENS_KNOWN_WITHIN: Duration = Duration::from_secs(2);
 /// Questions of one credential that may be open at once, beyond which the answer is `QUEUE_FULL`.
 pub const QUESTIONS_OPEN_MAX: usize = 256;
 /// Characters of a reason for a decision.
