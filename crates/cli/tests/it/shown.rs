@@ -5,7 +5,7 @@ use std::fs;
 use serde_json::{Value, json};
 
 use crate::bench::Bench;
-use crate::client::Server;
+use crate::client::{Outcome, Server};
 
 /// What a person is asked about when this is called.
 fn asked(bench: &Bench, server: &mut Server, tool: &str, arguments: &Value) -> Value {
@@ -90,5 +90,31 @@ fn secrets_that_programs_take_in_their_own_way_do_not_reach_the_record() {
             .filter(|path| String::from_utf8_lossy(&fs::read(path).unwrap()).contains("ter2x"))
             .collect();
         assert!(kept.is_empty(), "{arguments}: {kept:?}");
+    }
+}
+
+#[test]
+fn what_is_hidden_cannot_be_found_by_trying_out_a_digest() {
+    let bench = Bench::allowing("true");
+    let mut server = Server::start(&bench);
+    let has_digest = |outcome: &Outcome| {
+        let received = format!(
+            "SELECT count(*) FROM flow_events WHERE event_type = 'command.received' AND payload ->> '$.request_id' = '{}'",
+            outcome.id()
+        );
+        assert_eq!(bench.count(&received), 1);
+        bench.count(&format!("{received} AND payload ->> '$.digest' IS NOT NULL")) == 1
+    };
+    let plain = server.process("true", &["x"]);
+    assert!(has_digest(&plain));
+    let named = server.process("true", &["--password", "hunter2"]);
+    let shaped = server.line("true --password hunter2");
+    let given = server.call(
+        "execute_process",
+        json!({"file": "true", "args": [], "env": {"A": "b"}}),
+    );
+    let input = server.call("execute_process", json!({"file": "true", "args": [], "input": "b"}));
+    for outcome in [named, shaped, given, input] {
+        assert!(!has_digest(&outcome), "{}", outcome.text);
     }
 }
