@@ -81,6 +81,24 @@ async fn the_prompt_is_the_last_argument_and_the_five_events_are_understood() {
 }
 
 #[tokio::test]
+async fn a_task_is_not_done_where_a_link_leads_that_was_put_in_place_of_its_directory() {
+    let scene = Scene::set("touch here; echo '{\"type\":\"TaskComplete\"}'");
+    let (place, elsewhere) = (scene.house.path("workspace"), scene.house.path("tmp"));
+    fs::remove_dir(&place).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &place).unwrap();
+    let driver = Jsonl::new(scene.house.launcher(), scene.definition.clone());
+    let (sink, _heard) = Heard::new();
+    let started = driver
+        .start(scene.house.start("x", &scene.house.terms(&[])), sink)
+        .await;
+    let Err(DriverError::Process(reason)) = started else {
+        panic!("it was started");
+    };
+    assert!(reason.contains("is not where the task was to be done"), "{reason}");
+    assert!(!elsewhere.join("here").exists());
+}
+
+#[tokio::test]
 async fn the_end_of_the_process_is_the_end_of_the_turn() {
     let check = |script: &'static str| async move {
         let scene = Scene::set(script);
