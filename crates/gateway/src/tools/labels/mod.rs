@@ -215,6 +215,13 @@ mod tests {
     use crate::policy::matrix;
 
     #[test]
+    fn labels_that_differ_in_large_and_small_letters_only_are_one() {
+        let labels = ["Run:Dev".to_owned(), "état".to_owned()];
+        assert!(is_among(&labels, "run:dev") && is_among(&labels, "ÉTAT"));
+        assert!(!is_among(&labels, "run:dev:revise") && !is_among(&labels, "run"));
+    }
+
+    #[test]
     fn policy_knows_every_label_tool() {
         let known = matrix::tools();
         for tool in schema::definitions() {
