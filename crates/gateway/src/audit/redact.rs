@@ -114,11 +114,21 @@ impl Redactor {
 
     /// A text that runs, or that somebody is asked about before it does: nothing that could be a command is hidden.
     pub fn redact_script<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        replace(text, self.script_spans(text))
+    }
+
+    /// How many characters of a script are not shown for being secret.
+    pub fn withheld_chars(&self, text: &str) -> usize {
+        let spans = merged(text, self.script_spans(text));
+        spans.into_iter().map(|span| text[span].chars().count()).sum()
+    }
+
+    fn script_spans(&self, text: &str) -> Vec<Range<usize>> {
         let spans = self.spans(text);
         if spans.is_empty() && !words::may_hold_any(text) {
-            return Cow::Borrowed(text);
+            return spans;
         }
-        self.within_words(text, spans, &Script::read(text))
+        within_words(spans, &Script::read(text))
     }
 
     /// Arguments of a program: a secret may stand in the argument behind its name.
@@ -140,20 +150,9 @@ impl Redactor {
                 None if spans.is_empty() && !words::may_hold_any(arg) => return arg.clone(),
                 None => Script::of_argument(program, arg),
             };
-            self.within_words(arg, spans, &script).into_owned()
+            replace(arg, within_words(spans, &script)).into_owned()
         });
         redacted.collect()
-    }
-
-    /// Hides these and what the words of its commands hold, each within its word.
-    fn within_words<'t>(&self, text: &'t str, mut spans: Vec<Range<usize>>, script: &Script) -> Cow<'t, str> {
-        for command in &script.commands {
-            let words: Vec<&str> = command.iter().map(|word| word.text.as_str()).collect();
-            let hidden = command.iter().zip(words::hidden(&words));
-            spans.extend(hidden.filter_map(|(word, from)| Some(word.written(from?))));
-        }
-        let within = spans.into_iter().flat_map(|span| script.within_word(span));
-        replace(text, within.collect())
     }
 
     /// Where secrets stand.
@@ -299,34 +298,44 @@ fn is_name_char(c: char) -> bool {
 }
 
 /// Puts the replacement in place of all spans, overlapping ones together.
-fn replace(text: &str, mut spans: Vec<Range<usize>>) -> Cow<'_, str> {
-    spans.retain(|span| !span.is_empty() && &text[span.clone()] != REPLACEMENT);
+fn replace(text: &str, spans: Vec<Range<usize>>) -> Cow<'_, str> {
+    let spans = merged(text, spans);
     if spans.is_empty() {
         return Cow::Borrowed(text);
     }
-    spans.sort_unstable_by_key(|span| (span.start, span.end));
     let mut redacted = String::with_capacity(text.len());
     let mut done = 0;
-    let mut open: Option<Range<usize>> = None;
     for span in spans {
-        match &mut open {
-            Some(current) if span.start < current.end => current.end = current.end.max(span.end),
-            _ => {
-                if let Some(current) = open.replace(span) {
-                    redacted.push_str(&text[done..current.start]);
-                    redacted.push_str(REPLACEMENT);
-                    done = current.end;
-                }
-            }
-        }
-    }
-    if let Some(current) = open {
-        redacted.push_str(&text[done..current.start]);
+        redacted.push_str(&text[done..span.start]);
         redacted.push_str(REPLACEMENT);
-        done = current.end;
+        done = span.end;
     }
     redacted.push_str(&text[done..]);
     Cow::Owned(redacted)
+}
+
+/// The spans in their order, overlapping ones together; what was replaced before is no secret.
+fn merged(text: &str, mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    spans.retain(|span| !span.is_empty() && &text[span.clone()] != REPLACEMENT);
+    spans.sort_unstable_by_key(|span| (span.start, span.end));
+    let mut merged: Vec<Range<usize>> = Vec::with_capacity(spans.len());
+    for span in spans {
+        match merged.last_mut() {
+            Some(last) if span.start < last.end => last.end = last.end.max(span.end),
+            _ => merged.push(span),
+        }
+    }
+    merged
+}
+
+/// These and what the words of its commands hold, each within its word.
+fn within_words(mut spans: Vec<Range<usize>>, script: &Script) -> Vec<Range<usize>> {
+    for command in &script.commands {
+        let words: Vec<&str> = command.iter().map(|word| word.text.as_str()).collect();
+        let hidden = command.iter().zip(words::hidden(&words));
+        spans.extend(hidden.filter_map(|(word, from)| Some(word.written(from?))));
+    }
+    spans.into_iter().flat_map(|span| script.within_word(span)).collect()
 }
 
 /// `1000:1000` is a user and a group.

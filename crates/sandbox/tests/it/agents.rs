@@ -171,6 +171,28 @@ fn a_directory_that_is_hidden_is_not_worked_in() {
 }
 
 #[test]
+fn a_link_that_took_the_place_of_an_agents_directory_is_not_followed() {
+    let (base, state) = open_secret();
+    let place = fs::canonicalize(base.path()).unwrap().join("place");
+    // With a cover of mounts, and without one.
+    for hidden in [vec![state.clone()], Vec::new()] {
+        fs::create_dir(&place).unwrap();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "pwd -P; cat key"]);
+        command.env_clear().stdin(Stdio::null()).current_dir(&place);
+        let confinement = confinement(&mark("swapped"), hidden);
+        let prepared = agent::prepare(&mut command, &confinement).unwrap();
+        fs::remove_dir(&place).unwrap();
+        std::os::unix::fs::symlink(&state, &place).unwrap();
+        let started = command.output();
+        agent::forget(&confinement.mark);
+        fs::remove_file(&place).unwrap();
+        let words = prepared.explain(&started.unwrap_err());
+        assert!(words.starts_with("going back to its directory failed"), "{words}");
+    }
+}
+
+#[test]
 fn an_agent_signals_what_it_started_and_nobody_else() {
     if countersign_sandbox::landlock_abi() < 6 {
         println!("this kernel cannot tell whose signals are whose");
@@ -233,6 +255,24 @@ fn the_processes_of_an_agent_are_found_by_its_mark_wherever_they_went() {
     wait_for(|| agent::members(&name).is_empty().then_some(()));
     agent::forget(&name);
     assert!(agent::members(&name).is_empty());
+}
+
+/// Starts an agent, with a cgroup or without.
+pub(crate) fn is_started(name: &str) {
+    run("true", &confinement(name, Vec::new()));
+}
+
+/// Starts an agent that can only be found by its cgroup, which there must be.
+pub(crate) fn is_found_in_its_cgroup(name: &str) {
+    let mut command = Command::new("/bin/cat");
+    command.env_clear().stdin(Stdio::piped()).stdout(Stdio::null());
+    let prepared = agent::prepare(&mut command, &confinement(name, Vec::new())).unwrap();
+    assert_eq!(prepared.held().cgroup_missing, None);
+    let mut child = command.spawn().unwrap();
+    assert_eq!(agent::members(name), [child.id() as i32]);
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    agent::forget(name);
 }
 
 #[test]
