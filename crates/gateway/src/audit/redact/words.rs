@@ -1,6 +1,7 @@
 //! Secrets among the words of a command: behind the options that take them, and where single programs are known to
 //! expect them, as `mysql -pX` and `sshpass -p X` do. `-p` alone means nothing; `-p` of `mysql` does.
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use regex::Regex;
@@ -24,8 +25,8 @@ pub(super) fn may_hold_any(text: &str) -> bool {
 
 /// For each word the byte from which it is a secret, up to its end.
 pub(super) fn hidden(words: &[&str]) -> Vec<Option<usize>> {
-    let known: Vec<&Habits> = HABITS.iter().filter(|habits| habits.apply_to(words)).collect();
-    let mut habits: &Habits = &NONE;
+    let mut asked = Vec::new();
+    let mut habits: &'static Habits = &NONE;
     let mut expected = Expected::Anything;
     let mut sets = false;
     let mut given = Vec::with_capacity(words.len());
@@ -38,7 +39,10 @@ pub(super) fn hidden(words: &[&str]) -> Vec<Option<usize>> {
         };
         given.push(from);
         let name = word.rsplit('/').next().unwrap_or_default();
-        habits = known.iter().find(|it| it.programs.contains(&name)).unwrap_or(&habits);
+        habits = PROGRAMS.get(name).map_or(habits, |several| {
+            let applies = several.iter().find(|habits| habits.apply_to(words, &mut asked));
+            applies.copied().unwrap_or(habits)
+        });
         expected = after(word, habits, sets);
         sets |= matches!(word, "set" | "config" | "configure");
     }
@@ -77,7 +81,7 @@ struct Habits {
     ends_with_it: bool,
 }
 
-const NONE: Habits = Habits {
+static NONE: Habits = Habits {
     programs: &[],
     when: &[],
     next: &[],
@@ -87,7 +91,7 @@ const NONE: Habits = Habits {
     ends_with_it: false,
 };
 
-const HABITS: &[Habits] = &[
+static HABITS: &[Habits] = &[
     Habits {
         programs: &[
             "mariadb",
@@ -273,12 +277,29 @@ const HABITS: &[Habits] = &[
     },
 ];
 
+/// The habits of a program by its name.
+static PROGRAMS: LazyLock<HashMap<&str, Vec<&Habits>>> = LazyLock::new(|| {
+    let mut programs: HashMap<&str, Vec<&Habits>> = HashMap::new();
+    for habits in HABITS {
+        for name in habits.programs {
+            programs.entry(name).or_default().push(habits);
+        }
+    }
+    programs
+});
+
 impl Habits {
-    fn apply_to(&self, words: &[&str]) -> bool {
-        let has_program = words
-            .iter()
-            .any(|word| self.programs.contains(&word.rsplit('/').next().unwrap_or_default()));
-        has_program && (self.when.is_empty() || words.iter().any(|word| self.when.contains(word)))
+    /// Whether the words say so; they are searched once.
+    fn apply_to(&'static self, words: &[&str], asked: &mut Vec<(&'static Habits, bool)>) -> bool {
+        if self.when.is_empty() {
+            return true;
+        }
+        if let Some((_, applies)) = asked.iter().find(|(habits, _)| std::ptr::eq(*habits, self)) {
+            return *applies;
+        }
+        let applies = words.iter().any(|word| self.when.contains(word));
+        asked.push((self, applies));
+        applies
     }
 }
 
