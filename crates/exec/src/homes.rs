@@ -8,9 +8,8 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use countersign_sandbox::emptying;
 use rustix::fs::{FlockOperation, flock};
-
-use crate::emptying::empty;
 
 /// A home that is being used.
 #[derive(Debug)]
@@ -57,8 +56,7 @@ fn forget(home: &Path, before: SystemTime) -> io::Result<bool> {
     if !is_free || !is_unused(&directory.metadata()?, before) {
         return Ok(false);
     }
-    empty(home)?;
-    fs::remove_dir(home)?;
+    emptying::remove(home)?;
     Ok(true)
 }
 
