@@ -83,6 +83,11 @@ struct Screen {
     open: Vec<ApprovalRequest>,
     /// By id, so that what comes and goes does not move the choice to another question.
     chosen: Option<ApprovalId>,
+    /// The question that was chosen went away, and another took its place: whoever is about to press a key means the
+    /// first, and an agent can take its own question back at any moment.
+    has_moved: bool,
+    /// The question that was decided here goes as it should.
+    decided: Option<ApprovalId>,
     /// The reason that is being typed, and for which question.
     typing: Option<(ApprovalId, String)>,
     /// The rule that would let a question's command go from now on, shown before it is written.
@@ -123,13 +128,17 @@ async fn live(office: &Office) -> anyhow::Result<()> {
             Wish::Nothing => {}
             Wish::Quit => return Ok(()),
             Wish::Decide(id, choice, reason) => {
+                screen.decided = Some(id.clone());
                 screen.said = match office.board.decide(&id, office.ballot(choice, &reason, None)).await {
                     Ok(decided) => decide::sentence(&decided),
                     Err(error) => error.to_string(),
                 };
             }
             Wish::Propose(id) => screen.propose(office, id),
-            Wish::Always(id, rule) => screen.said = allow_from_now_on(office, &id, rule).await,
+            Wish::Always(id, rule) => {
+                screen.decided = Some(id.clone());
+                screen.said = allow_from_now_on(office, &id, rule).await;
+            }
         }
     }
 }
@@ -169,7 +178,9 @@ impl Screen {
         let is_there = |id: &ApprovalId| self.open.iter().any(|approval| approval.id == *id);
         if !self.chosen.as_ref().is_some_and(is_there) {
             let next = before.unwrap_or(0).min(self.open.len().saturating_sub(1));
-            self.chosen = self.open.get(next).map(|approval| approval.id.clone());
+            let next = self.open.get(next).map(|approval| approval.id.clone());
+            let gone = std::mem::replace(&mut self.chosen, next);
+            self.has_moved |= gone.is_some() && gone != self.decided;
         }
         let typing = self.typing.as_ref().map(|(id, _)| id);
         if typing
@@ -222,6 +233,12 @@ impl Screen {
             return Wish::Nothing;
         }
         self.said.clear();
+        let has_moved = std::mem::take(&mut self.has_moved);
+        if has_moved && self.chosen.is_some() && matches!(key, Key::Text('a' | 'A' | 'd')) {
+            self.said =
+                "the question that was chosen is gone, and this is another one; press again to decide it".to_owned();
+            return Wish::Nothing;
+        }
         let place = self.place().unwrap_or(0);
         match (key, self.chosen.clone()) {
             (Key::Text('q') | Key::Escape, _) => return Wish::Quit,
@@ -306,6 +323,27 @@ mod tests {
         let mut screen = Screen::default();
         screen.take(ids.iter().map(|id| asked(id)).collect());
         screen
+    }
+
+    #[test]
+    fn a_question_that_takes_anothers_place_is_not_decided_by_a_key_meant_for_that() {
+        let mut screen = screen(&["one", "two", "three"]);
+        // Its agent took the first one back while somebody was reading it.
+        screen.take(["two", "three"].map(asked).to_vec());
+        assert_eq!(screen.press(Key::Text('a')), Wish::Nothing);
+        assert!(screen.said.contains("another one"), "{}", screen.said);
+        let allow = |id: &str| {
+            Wish::Decide(
+                ApprovalId::trusted(id),
+                Choice::Allow,
+                "approved on the terminal".into(),
+            )
+        };
+        assert_eq!(screen.press(Key::Text('a')), allow("two"));
+        // What was decided here goes as it should.
+        screen.decided = Some(ApprovalId::trusted("two"));
+        screen.take(vec![asked("three")]);
+        assert_eq!(screen.press(Key::Text('a')), allow("three"));
     }
 
     #[test]
