@@ -61,7 +61,7 @@ pub(crate) struct Keeper {
     pub(crate) home: PathBuf,
     pub(crate) tmp: Temporary,
     profile: Arc<Profile>,
-    /// None where the home cannot be looked at; nobody can remove it then either.
+    /// None where the home cannot be locked.
     _inhabited: Option<Inhabited>,
 }
 
@@ -167,6 +167,14 @@ impl Pool {
         });
     }
 
+    /// Lets go of a keeper that is of no more use. What its command left goes with it, and may be any number of files,
+    /// so that is not the business of the thread that runs everything either.
+    pub(crate) fn discard(keeper: Keeper) {
+        let Keeper { line, tmp, .. } = keeper;
+        drop(line);
+        tokio::task::spawn_blocking(move || drop(tmp));
+    }
+
     /// Makes another keeper beside the call that noticed the want of one.
     fn make_second(self: &Arc<Self>, profile: Profile) {
         let pool = self.clone();
@@ -206,8 +214,7 @@ impl Pool {
         let path = self.directories.temporary.join(format!("tmp-{number}"));
         let tmp = Temporary::make(path, profile.identity.as_ref())?;
         let home = self.directories.homes.join(home_name(&profile));
-        private_directory(&home, profile.identity.as_ref())?;
-        let inhabited = Inhabited::enter(&home).ok();
+        let inhabited = Inhabited::enter(&home, || private_directory(&home, profile.identity.as_ref()))?;
         let complete = Profile {
             home: Some(home.clone()),
             tmp: Some(tmp.path.clone()),

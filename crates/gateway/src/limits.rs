@@ -78,6 +78,8 @@ pub const DECISION_POLL: Duration = Duration::from_millis(500);
 pub const APPROVAL_USABLE_FOR: Duration = Duration::from_secs(24 * 3_600);
 /// How long a denial is the answer to the same call of a tool that is no command; later it asks anew.
 pub const DENIAL_TOLD_FOR: Duration = Duration::from_secs(10 * 60);
+/// By when a token that was made elsewhere is certainly known here.
+pub const TOKENS_KNOWN_WITHIN: Duration = Duration::from_secs(2);
 /// Questions of one credential that may be open at once, beyond which the answer is `QUEUE_FULL`.
 pub const QUESTIONS_OPEN_MAX: usize = 256;
 /// Characters of a reason for a decision.
@@ -117,6 +119,9 @@ pub const PREVIEW_CHARS_MAX: usize = 500;
 pub const FILES_SHOWN_MAX: usize = 200;
 /// Bytes kept of one thing that an agent said; the rest is cut, and said to be.
 pub const AGENT_EVENT_BYTES_MAX: usize = 256 << 10;
+/// What one report of an agent may add to the tokens and dollars of its job: a sum of millions of them can still be kept.
+pub const TOKENS_REPORTED_MAX: u64 = 1 << 40;
+pub const DOLLARS_REPORTED_MAX: f64 = 1e9;
 /// Bytes of a job's result.
 pub const JOB_RESULT_BYTES_MAX: usize = 1 << 20;
 /// Jobs that wait or run, of one caller and in all, beyond which the answer is `QUEUE_FULL`.

@@ -57,6 +57,7 @@ use crate::policy::again;
 use crate::policy::decide::{self, Verdict};
 use crate::policy::effective::{EffectivePolicy, Mode};
 use crate::service::{Answer, ToolCall};
+use crate::session::credential::Credentials;
 use crate::session::{self, Admitted, Caller};
 use crate::tools::acts::Toolbox;
 use crate::tools::exec::request::{CommandRequest, CommandTool};
@@ -90,6 +91,8 @@ pub struct Gateway {
     lists: watch::Sender<u64>,
     /// What happens to jobs, where there are any.
     news: OnceLock<Arc<JobNews>>,
+    /// The tokens that callers come with, where they do.
+    credentials: OnceLock<Arc<dyn Credentials>>,
     verdicts: Verdicts,
 }
 
@@ -276,6 +279,7 @@ impl Gateway {
             delegations: OnceLock::new(),
             lists: watch::Sender::new(0),
             news: OnceLock::new(),
+            credentials: OnceLock::new(),
             verdicts: Verdicts::default(),
         })
     }
@@ -284,6 +288,12 @@ impl Gateway {
     pub fn tell_of_jobs(&self, news: Arc<JobNews>) {
         let first = self.news.set(news).is_ok();
         assert!(first, "a gateway hears of jobs from one place");
+    }
+
+    /// Brings the tokens that callers come with, once.
+    pub fn recognise(&self, credentials: Arc<dyn Credentials>) {
+        let first = self.credentials.set(credentials).is_ok();
+        assert!(first, "a gateway knows one set of tokens");
     }
 
     /// Brings tools that are no commands, once, before the first caller looks.

@@ -17,6 +17,7 @@ use countersign_gateway::job::driver::{
 };
 use uuid::Uuid;
 
+use crate::limits;
 use crate::process::{Launch, Launcher, Streams, reap, still, with_endpoint};
 use crate::speech::{Speech, Talk, as_text};
 use crate::turns::{Recipe, Turns};
@@ -67,7 +68,7 @@ impl Jsonl {
 impl Recipe for Turn {
     fn turn(&self, message: &[Input]) -> Result<(Launch, Box<dyn Speech>), DriverError> {
         let mut command = self.definition.command.clone();
-        command.push(as_argument(as_text(message)?));
+        command.push(as_argument(as_text(message)?)?);
         let mut terms = self.terms.clone();
         // What a run grants is more particular than what a definition says; from one that keeps still it takes away.
         if !terms.keeps_still {
@@ -105,7 +106,7 @@ impl Recipe for Turn {
             cwd: self.terms.cwd.clone(),
             environment: self.definition.env.clone(),
             // Its own, so that it is not ended together with the agent whose last lines it still reads.
-            mark: format!("{}-parser", self.terms.job_id),
+            mark: mark_of_parser(&self.terms.job_id),
             streams: Streams::Spoken,
             still: still(&self.terms),
         })
@@ -119,14 +120,33 @@ impl Recipe for Turn {
     }
 }
 
+fn mark_of_parser(job_id: &str) -> String {
+    format!("{job_id}-parser")
+}
+
+/// Ends what nobody looks after any more of a job, and of the program that read for it.
+async fn reap_all(job_id: &str, process: Option<ProcessMark>) {
+    reap(job_id, process).await;
+    reap(&mark_of_parser(job_id), None).await;
+}
+
 /// A prompt is never an option: whoever writes one does not choose how the agent is started. To a model the blank means
-/// nothing.
-fn as_argument(prompt: String) -> String {
-    if prompt.starts_with('-') {
+/// nothing. What the kernel takes for no argument is refused at once, since trying again would not help.
+fn as_argument(prompt: String) -> Result<String, DriverError> {
+    let argument = if prompt.starts_with('-') {
         format!(" {prompt}")
     } else {
         prompt
+    };
+    if argument.len() > limits::ARGUMENT_BYTES_MAX {
+        return Err(DriverError::Unsupported(format!(
+            "the prompt has {} bytes, and this agent takes it as an argument of at most {}; put the rest into a file \
+             and name it",
+            argument.len(),
+            limits::ARGUMENT_BYTES_MAX
+        )));
     }
+    Ok(argument)
 }
 
 impl AgentDriver for Jsonl {
@@ -166,13 +186,13 @@ impl AgentDriver for Jsonl {
     fn resume(&self, resume: Resume, events: EventSink) -> Pending<Result<Arc<dyn Conversation>, DriverError>> {
         let driver = self.clone();
         Box::pin(async move {
-            reap(&resume.terms.job_id, resume.process).await;
+            reap_all(&resume.terms.job_id, resume.process).await;
             let (Words::Next(prompt) | Words::IfCutOff(prompt)) = resume.words;
             driver.begin(resume.conversation_id, prompt, resume.terms, events).await
         })
     }
 
     fn reap(&self, job_id: String, process: Option<ProcessMark>) -> Pending<()> {
-        Box::pin(async move { reap(&job_id, process).await })
+        Box::pin(async move { reap_all(&job_id, process).await })
     }
 }

@@ -18,7 +18,12 @@ use super::{Office, age, decide, list, show};
 use crate::commands::audit::tail::Reader;
 use crate::config::Flags;
 use crate::start;
-use crate::terminal::{Page, clean, shortened};
+use crate::terminal::{Page, clean, shortened, wrapped};
+
+/// Said of a question that went away while somebody was at it.
+const GONE: &str = "somebody else decided it meanwhile, or it was taken back";
+/// How wide the names of facts are.
+const NAMES: usize = 11;
 
 /// Between two looks when nobody rang, and for the ages to go on.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -83,13 +88,17 @@ struct Screen {
     open: Vec<ApprovalRequest>,
     /// By id, so that what comes and goes does not move the choice to another question.
     chosen: Option<ApprovalId>,
-    /// The question that was chosen went away, and another took its place: whoever is about to press a key means the
-    /// first, and an agent can take its own question back at any moment.
-    has_moved: bool,
-    /// The question that was decided here goes as it should.
-    decided: Option<ApprovalId>,
-    /// The reason that is being typed, and for which question.
+    /// The reason that is being typed, and for which question. Letters stay letters until it is finished, also when
+    /// the question goes away meanwhile.
     typing: Option<(ApprovalId, String)>,
+    /// What the choice came to by itself, when the question before it went away. Nothing is decided there until a
+    /// person has chosen it.
+    slipped: Option<ApprovalId>,
+    /// What was decided here, so that it goes away as expected.
+    decided: Option<ApprovalId>,
+    /// Lines about the choice that did not fit when it was drawn last, and whether that was told.
+    hidden: usize,
+    told_hidden: Option<ApprovalId>,
     /// The rule that would let a question's command go from now on, shown before it is written.
     proposed: Option<(ApprovalId, ProposedRule)>,
     said: String,
@@ -180,17 +189,29 @@ impl Screen {
             let next = before.unwrap_or(0).min(self.open.len().saturating_sub(1));
             let next = self.open.get(next).map(|approval| approval.id.clone());
             let gone = std::mem::replace(&mut self.chosen, next);
-            self.has_moved |= gone.is_some() && gone != self.decided;
+            if gone.is_some() && gone != self.decided {
+                self.slipped.clone_from(&self.chosen);
+            }
         }
-        let typing = self.typing.as_ref().map(|(id, _)| id);
-        if typing
-            .or(self.proposed.as_ref().map(|(id, _)| id))
-            .is_some_and(|id| !is_there(id))
-        {
-            self.typing = None;
+        let proposed = self.proposed.as_ref().map(|(id, _)| id);
+        if proposed.is_some_and(|id| !is_there(id)) {
             self.proposed = None;
-            self.said = "somebody else decided it meanwhile".to_owned();
+            self.said = GONE.to_owned();
         }
+    }
+
+    /// Why a key does not decide here yet.
+    fn hesitates(&mut self, id: &ApprovalId) -> Option<String> {
+        if self.slipped.as_ref() == Some(id) {
+            return Some("the question that you were at is gone; press enter to take this one".to_owned());
+        }
+        if self.hidden > 0 && self.told_hidden.replace(id.clone()).as_ref() != Some(id) {
+            let short = id.as_str().get(..8).unwrap_or(id.as_str());
+            return Some(format!(
+                "not all of it fits: `countersign approvals show {short}` has it; the same key again goes on without"
+            ));
+        }
+        None
     }
 
     fn place(&self) -> Option<usize> {
@@ -201,6 +222,7 @@ impl Screen {
     fn choose(&mut self, place: usize) {
         if let Some(approval) = self.open.get(place) {
             self.chosen = Some(approval.id.clone());
+            self.slipped = None;
         }
     }
 
@@ -209,7 +231,12 @@ impl Screen {
             return Wish::Quit;
         }
         if let Some((id, mut reason)) = self.typing.take() {
+            let is_open = self.open.iter().any(|approval| approval.id == id);
             match key {
+                Key::Enter | Key::Escape if !is_open => {
+                    self.said = GONE.to_owned();
+                    return Wish::Nothing;
+                }
                 Key::Enter if reason.trim().is_empty() => {
                     self.said = "a reason is needed; the agent is told".to_owned()
                 }
@@ -233,40 +260,52 @@ impl Screen {
             return Wish::Nothing;
         }
         self.said.clear();
-        let has_moved = std::mem::take(&mut self.has_moved);
-        if has_moved && self.chosen.is_some() && matches!(key, Key::Text('a' | 'A' | 'd')) {
-            self.said =
-                "the question that was chosen is gone, and this is another one; press again to decide it".to_owned();
-            return Wish::Nothing;
-        }
         let place = self.place().unwrap_or(0);
         match (key, self.chosen.clone()) {
             (Key::Text('q') | Key::Escape, _) => return Wish::Quit,
             (Key::Up | Key::Text('k'), _) => self.choose(place.saturating_sub(1)),
             (Key::Down | Key::Text('j'), _) => self.choose(place + 1),
-            (Key::Text('a'), Some(id)) => {
-                return Wish::Decide(id, Choice::Allow, "approved on the terminal".to_owned());
-            }
-            (Key::Text('A'), Some(id)) => return Wish::Propose(id),
+            (Key::Enter, _) => self.slipped = None,
+            (Key::Text('a' | 'A'), Some(id)) => match self.hesitates(&id) {
+                Some(why) => self.said = why,
+                None if key == Key::Text('A') => return Wish::Propose(id),
+                None => return Wish::Decide(id, Choice::Allow, "approved on the terminal".to_owned()),
+            },
             (Key::Text('d'), Some(id)) => self.typing = Some((id, String::new())),
-            (Key::Text(_) | Key::Enter | Key::Erase | Key::Quit, _) => {}
+            (Key::Text(_) | Key::Erase | Key::Quit, _) => {}
         }
         Wish::Nothing
     }
 
-    /// The screen as lines, none wider than it.
-    fn drawn(&self, columns: usize, rows: usize) -> Vec<String> {
+    /// The screen as lines, none wider than it. What is asked about is shown whole, line below line; the list gets
+    /// the room that this leaves.
+    fn drawn(&mut self, columns: usize, rows: usize) -> Vec<String> {
         let now = Clock::system().now();
+        let place = self.place().unwrap_or(0);
+        let width = columns.saturating_sub(1);
+        let about: Vec<String> = match (&self.proposed, self.open.get(place)) {
+            (Some((_, rule)), _) => {
+                let lines = rule.yaml.lines().map(|line| format!("  {line}"));
+                let lines = [format!("to be written into {}:", rule.file)].into_iter().chain(lines);
+                lines.flat_map(|line| wrapped(&clean(&line), width)).collect()
+            }
+            (None, Some(chosen)) => {
+                let facts = show::facts(chosen, now);
+                facts.iter().flat_map(|fact| fact.drawn(NAMES, width)).collect()
+            }
+            (None, None) => Vec::new(),
+        };
+        // A heading above, what keys do below, and a blank line beside each.
+        let room = rows.saturating_sub(4);
+        let listed = room.saturating_sub(about.len() + 1).max(room.div_ceil(4)).max(1);
+        let from = place.saturating_sub(listed.saturating_sub(1));
         let mut drawn = vec![match self.open.len() {
             0 => "nothing waits for a decision".to_owned(),
             1 => "1 question waits".to_owned(),
             count => format!("{count} questions wait"),
         }];
         drawn.push(String::new());
-        let place = self.place().unwrap_or(0);
-        let shown = rows.saturating_sub(4).div_ceil(2).max(1);
-        let from = place.saturating_sub(shown.saturating_sub(1));
-        for (index, approval) in self.open.iter().enumerate().skip(from).take(shown) {
+        for (index, approval) in self.open.iter().enumerate().skip(from).take(listed) {
             let mark = if index == place { '>' } else { ' ' };
             let line = format!(
                 "{mark} {}  {:>6}  {}  {}",
@@ -275,28 +314,38 @@ impl Screen {
                 approval.requested_by,
                 super::act(approval)
             );
-            drawn.push(line);
+            drawn.push(shortened(&clean(&line), width));
         }
-        if let Some((_, rule)) = &self.proposed {
+        if !about.is_empty() {
             drawn.push(String::new());
-            drawn.push(format!("to be written into {}:", rule.file));
-            drawn.extend(rule.yaml.lines().map(|line| format!("  {line}")));
-        } else if let Some(chosen) = self.open.get(place) {
-            drawn.push(String::new());
-            drawn.extend(show::rows(chosen, now).iter().map(|row| Page::plain_row(row, &[11])));
+        }
+        let fits = rows.saturating_sub(2 + drawn.len());
+        self.hidden = about.len().saturating_sub(fits);
+        if self.hidden > 0 {
+            let shown = fits.saturating_sub(1);
+            drawn.extend(about.iter().take(shown).cloned());
+            let more = format!("… {} more lines", about.len() - shown);
+            drawn.push(shortened(&more, width));
+        } else {
+            drawn.extend(about);
         }
         drawn.truncate(rows.saturating_sub(2));
         drawn.push(String::new());
-        drawn.push(match (&self.typing, self.said.as_str()) {
+        drawn.push(shortened(&clean(&self.prompt()), width));
+        drawn
+    }
+
+    /// What was said last, or what keys do now.
+    fn prompt(&self) -> String {
+        match (&self.typing, self.said.as_str()) {
             _ if self.proposed.is_some() => "approve it and allow it from now on? y yes   any other key no".to_owned(),
+            (Some((id, _)), _) if !self.open.iter().any(|approval| approval.id == *id) => {
+                format!("{GONE}; enter or esc to go on")
+            }
             (Some((_, reason)), _) => format!("deny because: {reason}_   (enter to deny, esc to leave it)"),
             (None, "") => "a approve   A always   d deny   j/k choose   q quit".to_owned(),
             (None, said) => said.to_owned(),
-        });
-        drawn
-            .iter()
-            .map(|line| shortened(&clean(line), columns.saturating_sub(1)))
-            .collect()
+        }
     }
 }
 
@@ -323,27 +372,6 @@ mod tests {
         let mut screen = Screen::default();
         screen.take(ids.iter().map(|id| asked(id)).collect());
         screen
-    }
-
-    #[test]
-    fn a_question_that_takes_anothers_place_is_not_decided_by_a_key_meant_for_that() {
-        let mut screen = screen(&["one", "two", "three"]);
-        // Its agent took the first one back while somebody was reading it.
-        screen.take(["two", "three"].map(asked).to_vec());
-        assert_eq!(screen.press(Key::Text('a')), Wish::Nothing);
-        assert!(screen.said.contains("another one"), "{}", screen.said);
-        let allow = |id: &str| {
-            Wish::Decide(
-                ApprovalId::trusted(id),
-                Choice::Allow,
-                "approved on the terminal".into(),
-            )
-        };
-        assert_eq!(screen.press(Key::Text('a')), allow("two"));
-        // What was decided here goes as it should.
-        screen.decided = Some(ApprovalId::trusted("two"));
-        screen.take(vec![asked("three")]);
-        assert_eq!(screen.press(Key::Text('a')), allow("three"));
     }
 
     #[test]
@@ -416,16 +444,75 @@ mod tests {
         screen.press(Key::Text('d'));
         screen.take(["zero", "one"].map(asked).to_vec());
         assert_eq!(
-            (screen.chosen.clone(), screen.typing.is_none()),
-            (Some(ApprovalId::trusted("one")), true)
+            (screen.chosen.clone(), screen.slipped.clone()),
+            (Some(ApprovalId::trusted("one")), Some(ApprovalId::trusted("one")))
         );
         screen.take(Vec::new());
         assert_eq!(screen.press(Key::Text('a')), Wish::Nothing);
     }
 
     #[test]
+    fn a_reason_that_is_being_typed_decides_no_other_question() {
+        let mut screen = screen(&["one", "two"]);
+        screen.press(Key::Text('d'));
+        screen.press(Key::Text('b'));
+        // Whoever asked takes it back, and the choice comes to another.
+        screen.take(["two"].map(asked).to_vec());
+        for c in "ad iaAea".chars() {
+            assert_eq!(screen.press(Key::Text(c)), Wish::Nothing, "letters stay letters");
+        }
+        assert!(screen.drawn(80, 24).join("\n").contains("enter or esc to go on"));
+        assert_eq!(screen.press(Key::Enter), Wish::Nothing);
+        assert_eq!(
+            screen.press(Key::Text('a')),
+            Wish::Nothing,
+            "nobody chose the other one"
+        );
+    }
+
+    #[test]
+    fn what_the_choice_slips_to_is_not_decided_before_somebody_chose_it() {
+        let allow = |id: &str| {
+            let id = ApprovalId::trusted(id);
+            Wish::Decide(id, Choice::Allow, "approved on the terminal".into())
+        };
+        let mut screen = screen(&["one", "two", "three"]);
+        screen.take(["two", "three"].map(asked).to_vec());
+        for _ in 0..3 {
+            assert_eq!(screen.press(Key::Text('a')), Wish::Nothing, "it slipped under the key");
+        }
+        assert_eq!(screen.press(Key::Text('A')), Wish::Nothing);
+        screen.press(Key::Enter);
+        assert_eq!(screen.press(Key::Text('a')), allow("two"));
+        // What was decided here goes away as expected.
+        screen.decided = Some(ApprovalId::trusted("two"));
+        screen.take(["three"].map(asked).to_vec());
+        assert_eq!(screen.press(Key::Text('a')), allow("three"));
+    }
+
+    #[test]
+    fn a_long_command_is_shown_to_its_end_or_not_approved_at_the_first_key() {
+        let long = |count: usize| {
+            let mut question = asked("one");
+            let line = format!("true {}; rm -rf ~", "x".repeat(count));
+            question.details.insert("command".to_owned(), line.into());
+            question
+        };
+        let mut screen = Screen::default();
+        screen.take(vec![long(200)]);
+        let drawn = screen.drawn(80, 24).join("\n");
+        assert!(drawn.contains("rm -rf ~"), "{drawn}");
+        screen.take(vec![long(4_000)]);
+        let drawn = screen.drawn(80, 24).join("\n");
+        assert!(!drawn.contains("rm -rf ~") && drawn.contains("more lines"), "{drawn}");
+        assert_eq!(screen.press(Key::Text('a')), Wish::Nothing);
+        assert!(screen.drawn(200, 24).join("\n").contains("approvals show one"));
+        assert!(matches!(screen.press(Key::Text('a')), Wish::Decide(..)));
+    }
+
+    #[test]
     fn the_screen_fits_and_nothing_steers_the_terminal() {
-        let screen = screen(&["one", "two"]);
+        let mut screen = screen(&["one", "two"]);
         for (columns, rows) in [(20, 6), (80, 24), (200, 50)] {
             let drawn = screen.drawn(columns, rows);
             assert!(
