@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use countersign_gateway::approval::ApprovalFilter;
@@ -22,6 +22,9 @@ use crate::terminal::{Page, clean, shortened};
 
 /// Between two looks when nobody rang, and for the ages to go on.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a question that came into the place of another is looked at before a key approves it: a key that is held, or
+/// was on its way already, was meant for the one before.
+const LOOK_FIRST: Duration = Duration::from_millis(500);
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<()> {
     let on_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
@@ -83,8 +86,12 @@ struct Screen {
     open: Vec<ApprovalRequest>,
     /// By id, so that what comes and goes does not move the choice to another question.
     chosen: Option<ApprovalId>,
+    /// When the choice went to another question and no key had said so.
+    moved_at: Option<Instant>,
     /// The reason that is being typed, and for which question.
     typing: Option<(ApprovalId, String)>,
+    /// Keys say nothing until the end of a line: they are of a reason that nobody needs any more.
+    is_deaf: bool,
     /// The rule that would let a question's command go from now on, shown before it is written.
     proposed: Option<(ApprovalId, ProposedRule)>,
     said: String,
@@ -111,7 +118,7 @@ async fn live(office: &Office) -> anyhow::Result<()> {
     tokio::pin!(stop);
     loop {
         changes.mark_unchanged();
-        screen.take(open_questions(office).await?);
+        screen.take(open_questions(office).await?, Instant::now());
         raw.draw(|columns, rows| screen.drawn(columns, rows))?;
         let key = tokio::select! {
             key = keys.recv() => key.unwrap_or(Key::Quit),
@@ -119,7 +126,7 @@ async fn live(office: &Office) -> anyhow::Result<()> {
             () = tokio::time::sleep(LOOK_EVERY) => continue,
             () = &mut stop => return Ok(()),
         };
-        match screen.press(key) {
+        match screen.press(key, Instant::now()) {
             Wish::Nothing => {}
             Wish::Quit => return Ok(()),
             Wish::Decide(id, choice, reason) => {
@@ -163,22 +170,26 @@ impl Screen {
         }
     }
 
-    fn take(&mut self, open: Vec<ApprovalRequest>) {
+    fn take(&mut self, open: Vec<ApprovalRequest>, now: Instant) {
         let before = self.place();
         self.open = open;
         let is_there = |id: &ApprovalId| self.open.iter().any(|approval| approval.id == *id);
         if !self.chosen.as_ref().is_some_and(is_there) {
             let next = before.unwrap_or(0).min(self.open.len().saturating_sub(1));
             self.chosen = self.open.get(next).map(|approval| approval.id.clone());
+            self.moved_at = Some(now);
         }
         let typing = self.typing.as_ref().map(|(id, _)| id);
         if typing
             .or(self.proposed.as_ref().map(|(id, _)| id))
             .is_some_and(|id| !is_there(id))
         {
-            self.typing = None;
+            self.is_deaf = self.typing.take().is_some();
             self.proposed = None;
-            self.said = "somebody else decided it meanwhile".to_owned();
+            self.said = match self.is_deaf {
+                true => "somebody else decided it meanwhile; go on with enter or esc".to_owned(),
+                false => "somebody else decided it meanwhile".to_owned(),
+            };
         }
     }
 
@@ -190,12 +201,23 @@ impl Screen {
     fn choose(&mut self, place: usize) {
         if let Some(approval) = self.open.get(place) {
             self.chosen = Some(approval.id.clone());
+            self.moved_at = None;
         }
     }
 
-    fn press(&mut self, key: Key) -> Wish {
+    /// Whether nobody can have looked at the chosen question yet.
+    fn is_unseen(&self, now: Instant) -> bool {
+        self.moved_at
+            .is_some_and(|moved| now.duration_since(moved) < LOOK_FIRST)
+    }
+
+    fn press(&mut self, key: Key, now: Instant) -> Wish {
         if key == Key::Quit {
             return Wish::Quit;
+        }
+        if self.is_deaf {
+            self.is_deaf = !matches!(key, Key::Enter | Key::Escape);
+            return Wish::Nothing;
         }
         if let Some((id, mut reason)) = self.typing.take() {
             match key {
@@ -227,6 +249,9 @@ impl Screen {
             (Key::Text('q') | Key::Escape, _) => return Wish::Quit,
             (Key::Up | Key::Text('k'), _) => self.choose(place.saturating_sub(1)),
             (Key::Down | Key::Text('j'), _) => self.choose(place + 1),
+            (Key::Text('a'), Some(_)) if self.is_unseen(now) => {
+                self.said = "this is another question than before; look at it, and press a again".to_owned();
+            }
             (Key::Text('a'), Some(id)) => {
                 return Wish::Decide(id, Choice::Allow, "approved on the terminal".to_owned());
             }
@@ -304,8 +329,36 @@ mod tests {
 
     fn screen(ids: &[&str]) -> Screen {
         let mut screen = Screen::default();
-        screen.take(ids.iter().map(|id| asked(id)).collect());
+        screen.take(ids.iter().map(|id| asked(id)).collect(), Instant::now());
         screen
+    }
+
+    /// A key of somebody who has looked.
+    fn press(screen: &mut Screen, key: Key) -> Wish {
+        screen.press(key, Instant::now() + LOOK_FIRST)
+    }
+
+    #[test]
+    fn a_key_that_was_meant_for_another_question_approves_nothing() {
+        let mut screen = screen(&["one", "two", "three"]);
+        let allow = |id: &str| {
+            Wish::Decide(
+                ApprovalId::trusted(id),
+                Choice::Allow,
+                "approved on the terminal".into(),
+            )
+        };
+        assert_eq!(press(&mut screen, Key::Text('a')), allow("one"));
+        // It is held, and the next question has taken its place.
+        let now = Instant::now();
+        screen.take(["two", "three"].map(asked).to_vec(), now);
+        assert_eq!(screen.press(Key::Text('a'), now), Wish::Nothing);
+        assert!(screen.said.contains("another question"), "{}", screen.said);
+        assert_eq!(screen.press(Key::Text('a'), now + LOOK_FIRST), allow("two"));
+        // Who chose it knows which it is.
+        screen.take(["three", "four"].map(asked).to_vec(), now);
+        screen.press(Key::Down, now);
+        assert_eq!(screen.press(Key::Text('a'), now), allow("four"));
     }
 
     #[test]
@@ -318,29 +371,29 @@ mod tests {
                 "approved on the terminal".into(),
             )
         };
-        assert_eq!(screen.press(Key::Text('a')), allow("one"));
-        screen.press(Key::Down);
-        screen.press(Key::Down);
-        assert_eq!(screen.press(Key::Text('a')), allow("two"));
-        screen.press(Key::Text('k'));
-        assert_eq!(screen.press(Key::Text('a')), allow("one"));
-        assert_eq!(screen.press(Key::Text('q')), Wish::Quit);
+        assert_eq!(press(&mut screen, Key::Text('a')), allow("one"));
+        press(&mut screen, Key::Down);
+        press(&mut screen, Key::Down);
+        assert_eq!(press(&mut screen, Key::Text('a')), allow("two"));
+        press(&mut screen, Key::Text('k'));
+        assert_eq!(press(&mut screen, Key::Text('a')), allow("one"));
+        assert_eq!(press(&mut screen, Key::Text('q')), Wish::Quit);
     }
 
     #[test]
     fn denying_asks_for_a_reason_and_letters_are_then_letters() {
         let mut screen = screen(&["one"]);
-        screen.press(Key::Text('d'));
-        assert_eq!(screen.press(Key::Enter), Wish::Nothing, "no reason, no denial");
+        press(&mut screen, Key::Text('d'));
+        assert_eq!(press(&mut screen, Key::Enter), Wish::Nothing, "no reason, no denial");
         for c in "aqx".chars() {
-            assert_eq!(screen.press(Key::Text(c)), Wish::Nothing);
+            assert_eq!(press(&mut screen, Key::Text(c)), Wish::Nothing);
         }
-        screen.press(Key::Erase);
+        press(&mut screen, Key::Erase);
         let denied = Wish::Decide(ApprovalId::trusted("one"), Choice::Deny, "aq".into());
-        assert_eq!(screen.press(Key::Enter), denied);
-        screen.press(Key::Text('d'));
-        assert_eq!(screen.press(Key::Escape), Wish::Nothing);
-        assert_eq!(screen.press(Key::Escape), Wish::Quit);
+        assert_eq!(press(&mut screen, Key::Enter), denied);
+        press(&mut screen, Key::Text('d'));
+        assert_eq!(press(&mut screen, Key::Escape), Wish::Nothing);
+        assert_eq!(press(&mut screen, Key::Escape), Wish::Quit);
     }
 
     #[test]
@@ -353,36 +406,64 @@ mod tests {
         };
         let id = ApprovalId::trusted("one");
         let mut screen = screen(&["one"]);
-        assert_eq!(screen.press(Key::Text('A')), Wish::Propose(id.clone()));
+        assert_eq!(press(&mut screen, Key::Text('A')), Wish::Propose(id.clone()));
         screen.proposed = Some((id.clone(), rule.clone()));
         let drawn = screen.drawn(80, 24).join("\n");
         assert!(
             drawn.contains("^rm x$") && drawn.contains("/home/ada/config.yaml"),
             "{drawn}"
         );
-        assert_eq!(screen.press(Key::Enter), Wish::Nothing, "only a yes is a yes");
-        assert_eq!(screen.press(Key::Text('y')), Wish::Nothing, "what was declined is gone");
+        assert_eq!(press(&mut screen, Key::Enter), Wish::Nothing, "only a yes is a yes");
+        assert_eq!(
+            press(&mut screen, Key::Text('y')),
+            Wish::Nothing,
+            "what was declined is gone"
+        );
         screen.proposed = Some((id.clone(), rule.clone()));
-        assert_eq!(screen.press(Key::Text('y')), Wish::Always(id.clone(), rule.clone()));
+        assert_eq!(
+            press(&mut screen, Key::Text('y')),
+            Wish::Always(id.clone(), rule.clone())
+        );
         screen.proposed = Some((id, rule));
-        screen.take(Vec::new());
-        assert_eq!(screen.press(Key::Text('y')), Wish::Nothing, "somebody else decided it");
+        screen.take(Vec::new(), Instant::now());
+        assert_eq!(
+            press(&mut screen, Key::Text('y')),
+            Wish::Nothing,
+            "somebody else decided it"
+        );
+    }
+
+    #[test]
+    fn the_rest_of_a_reason_that_nobody_needs_any_more_decides_nothing() {
+        let mut screen = screen(&["one", "two"]);
+        press(&mut screen, Key::Text('d'));
+        screen.take(vec![asked("two")], Instant::now());
+        for c in "aAdq".chars() {
+            assert_eq!(press(&mut screen, Key::Text(c)), Wish::Nothing, "{c}");
+        }
+        assert!(
+            screen.typing.is_none() && screen.said.contains("enter"),
+            "{}",
+            screen.said
+        );
+        press(&mut screen, Key::Enter);
+        assert!(matches!(press(&mut screen, Key::Text('a')), Wish::Decide(..)));
     }
 
     #[test]
     fn what_comes_and_goes_does_not_move_the_choice() {
         let mut screen = screen(&["one", "two", "three"]);
-        screen.press(Key::Down);
-        screen.take(["zero", "one", "two"].map(asked).to_vec());
+        press(&mut screen, Key::Down);
+        screen.take(["zero", "one", "two"].map(asked).to_vec(), Instant::now());
         assert_eq!(screen.chosen, Some(ApprovalId::trusted("two")));
-        screen.press(Key::Text('d'));
-        screen.take(["zero", "one"].map(asked).to_vec());
+        press(&mut screen, Key::Text('d'));
+        screen.take(["zero", "one"].map(asked).to_vec(), Instant::now());
         assert_eq!(
             (screen.chosen.clone(), screen.typing.is_none()),
             (Some(ApprovalId::trusted("one")), true)
         );
-        screen.take(Vec::new());
-        assert_eq!(screen.press(Key::Text('a')), Wish::Nothing);
+        screen.take(Vec::new(), Instant::now());
+        assert_eq!(press(&mut screen, Key::Text('a')), Wish::Nothing);
     }
 
     #[test]
