@@ -9,9 +9,8 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use countersign_sandbox::emptying;
 use rustix::fs::{FlockOperation, flock};
-
-use crate::emptying::empty;
 
 /// How often a home that somebody else removes is waited for, and for how long each time. Whoever else may lock it
 /// cannot keep us longer.
@@ -88,8 +87,7 @@ fn forget(home: &Path, before: SystemTime) -> io::Result<bool> {
     if !is_free || !is_unused(&directory.metadata()?, before) {
         return Ok(false);
     }
-    empty(home)?;
-    fs::remove_dir(home)?;
+    emptying::remove(home)?;
     Ok(true)
 }
 

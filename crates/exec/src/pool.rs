@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use countersign_gateway::policy::effective::Layer;
+use countersign_sandbox::emptying::{self, empty};
 use countersign_sandbox::{Identity, Profile, Zygote, ZygoteError, directory};
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
-use crate::emptying::empty;
 use crate::homes::Inhabited;
 use crate::profile;
 use crate::running::Emptied;
@@ -256,7 +256,7 @@ impl Temporary {
 
 impl Drop for Temporary {
     fn drop(&mut self) {
-        let _ = empty(&self.path).and_then(|()| fs::remove_dir(&self.path));
+        let _ = emptying::remove(&self.path);
     }
 }
 

@@ -88,16 +88,7 @@ impl Gateway {
                 around: &in_force.outlook.surroundings(),
             },
         )?;
-        let verdict = {
-            let used = ToolUse {
-                tool: &call.tool,
-                action: act.action(),
-                target: act.target(),
-            };
-            let context = in_force.policy.context(admitted.caller());
-            let verdict = acts::decide(&in_force.policy, &context, &used, act.wants_more().as_deref());
-            acts::judged(verdict, act.judgement())
-        };
+        let verdict = Self::act_verdict(admitted, call, &*act, &in_force);
         // Looking is done again, unless somebody had to be asked for it.
         if (!act.only_looks() || matches!(verdict, ActVerdict::Ask(_)))
             && let Some(came_to) = self.came_to(admitted.caller(), call, &*act).await?
@@ -145,6 +136,18 @@ impl Gateway {
         course.is_repeat = true;
         let came_to = self.came_to(admitted.caller(), call, &*act).await?;
         came_to.unwrap_or_else(|| Err(given_up()))
+    }
+
+    /// What policy says of an act.
+    pub(super) fn act_verdict(admitted: &Admitted, call: &ToolCall, act: &dyn Act, in_force: &InForce) -> ActVerdict {
+        let used = ToolUse {
+            tool: &call.tool,
+            action: act.action(),
+            target: act.target(),
+        };
+        let context = in_force.policy.context(admitted.caller());
+        let verdict = acts::decide(&in_force.policy, &context, &used, act.wants_more().as_deref());
+        acts::judged(verdict, act.judgement())
     }
 
     /// What the record says before an act is done.

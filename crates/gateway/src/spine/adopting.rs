@@ -1,5 +1,6 @@
 //! Another policy while calls come in. The record has it first: no record, no change. Calls that were
-//! decided go on under the policy that decided them; an approval counts under its own policy only.
+//! decided go on under the policy that decided them, unless the one in force when a person says yes denies them; an
+//! approval counts under its own policy only.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError};

@@ -21,7 +21,7 @@ use crate::audit::{Change, RecordError};
 use crate::error::{ErrorCode, Refusal};
 use crate::ids::CorrelationId;
 use crate::limits;
-use crate::policy::acts::ActQuestion;
+use crate::policy::acts::{ActQuestion, ActVerdict};
 use crate::service::ToolCall;
 use crate::session::Admitted;
 use crate::tools::acts::Act;
@@ -103,6 +103,13 @@ impl Gateway {
         }
         if let Some(refusal) = self.too_late(admitted, &settled).await {
             return Err(refusal);
+        }
+        let now = self.in_force();
+        if now.digest != in_force.digest
+            && let ActVerdict::Deny(denial) = Self::act_verdict(admitted, call, act, &now)
+        {
+            self.unused(admitted, Some(&settled), &denial.refusal.message).await;
+            return Err(denial.refusal);
         }
         let cleared = clear_act(question, &binding, &settled, admitted)
             .map_err(|error| Refusal::new(ErrorCode::ApprovalDenied, error.to_string()))?;

@@ -331,7 +331,7 @@ fn outcome(how: &How, live: &Live) -> (Status, Option<i32>, Option<ResultError>)
         How::MemoryLimit(exit) => limit(ErrorCode::MemoryLimitExceeded, exit),
         How::ProcessLimit(exit) => limit(ErrorCode::ProcessLimitExceeded, exit),
         How::CpuLimit(exit) => limit(ErrorCode::CpuLimitExceeded, exit),
-        How::NotStarted(refusal) => (refusal.status(), None, Some(refusal.clone().into())),
+        How::Lost(refusal) | How::NotStarted(refusal) => (refusal.status(), None, Some(refusal.clone().into())),
         How::NotRecorded(error) => {
             let refusal = unrecorded(error);
             (refusal.status(), None, Some(refusal.into()))

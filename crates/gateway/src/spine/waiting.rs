@@ -144,6 +144,13 @@ impl Gateway {
         if let Some(refusal) = self.too_late(admitted, &approval).await {
             return Settled::Refused(refusal);
         }
+        let now = self.in_force();
+        if now.digest != asking.policy.digest
+            && let Verdict::Deny(denial) = self.verdict(admitted, asking.request, &now)
+        {
+            self.unused(admitted, Some(&approval), &denial.refusal.message).await;
+            return Settled::Refused(denial.refusal);
+        }
         match approval::clear(question, &binding, &approval) {
             Ok(cleared) => Settled::Cleared(Box::new(cleared), Some(approval)),
             Err(error) => Settled::Refused(Refusal::new(ErrorCode::ApprovalDenied, error.to_string())),

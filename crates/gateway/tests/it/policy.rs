@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use countersign_gateway::audit::RecordError;
-use countersign_gateway::audit::event::{Actor, ActorType};
+use countersign_gateway::audit::event::{Actor, ActorType, ApprovalState};
 use countersign_gateway::policy::actor::RunContext;
 use countersign_gateway::policy::effective::EffectivePolicy;
 use countersign_gateway::policy::effective::{Mode, ToolApproval};
@@ -210,6 +210,26 @@ async fn a_call_that_waits_goes_on_when_the_policy_changes() {
         deciding
     );
     assert_eq!(answer["status"], "ok", "{answer}");
+}
+
+#[tokio::test]
+async fn what_the_policy_in_force_denies_is_not_done_though_somebody_says_yes() {
+    let stage = Stage::new(Mode::Untrusted);
+    let gateway = stage.gateway();
+    let deciding = async {
+        let question = stage.asked().await;
+        let denies = Stage::new(Mode::Untrusted).asking_for("execute_process", ToolApproval::Deny);
+        gateway.adopt(denies.policy.clone(), outlook(), &ana()).await.unwrap();
+        stage.board().decide(&question.id, yes()).await.unwrap();
+        question
+    };
+    let (answer, question) = tokio::join!(
+        stage.call("execute_process", json!({"file": "true", "args": ["x"]})),
+        deciding
+    );
+    assert_eq!((code(&answer), stage.runs()), ("POLICY_DENIED", 0), "{answer}");
+    let given_up = stage.board().find(&question.id).await.unwrap().unwrap();
+    assert_eq!(given_up.state(), ApprovalState::Failed);
 }
 
 #[tokio::test]

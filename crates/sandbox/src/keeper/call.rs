@@ -10,6 +10,7 @@ use std::path::Path;
 use super::Keeper;
 use super::child::{self, Note, Plan};
 use super::tree::Tree;
+use crate::emptying;
 use crate::landlock::{self, SHARED_MEMORY, SharedMemory};
 use crate::launch::{Body, Ending, ExecRights, Hits, Launch, Outcome, Reply, Step};
 use crate::runner::RunnerInput;
@@ -84,9 +85,9 @@ impl Keeper {
         }
         for entry in fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
             let path = entry.path();
-            let _ = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+            let _ = fs::remove_file(&path).or_else(|_| emptying::remove(&path));
         }
-        // A tree may be too deep to be removed, or the directory may not have been read to its end.
+        // The directory may not have been read to its end.
         self.is_spoiled |= !is_empty();
     }
 
@@ -340,7 +341,7 @@ fn clear(path: &Path) -> io::Result<()> {
     let place = Path::new(&opened).join(name);
     match fs::symlink_metadata(&place) {
         Err(_) => Ok(()),
-        Ok(found) if found.is_dir() => fs::remove_dir_all(&place),
+        Ok(found) if found.is_dir() => emptying::remove(&place),
         Ok(_) => fs::remove_file(&place),
     }
 }

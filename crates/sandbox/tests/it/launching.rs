@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use countersign_sandbox::{Launch, Layer, Outcome, Reply, Step, directory, wire};
 
 use crate::setting::{ALL, Setting, WITH_NAMESPACES, am_root, in_settings, own_uid};
-use crate::support::{self, Server, c, control, exec, find, has, launch, run, send, sh};
+use crate::support::{self, Server, c, control, exec, find, has, launch, open_files_max, run, send, sh};
 use countersign_sandbox::ExecRights;
 
 #[test]
@@ -362,19 +362,4 @@ fn server_without_room() {
     assert!(refused.is_err());
     let keeper = server.keeper(&read_only);
     sh(&keeper, &server.workspace, "echo made > file && echo made").refused("made");
-}
-
-/// Sets how many files this process may open, and tells how many it might.
-fn open_files_max(wanted: u64) -> u64 {
-    let mut limit = libc::rlimit64 {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: `limit` is a valid rlimit64 to write to and to read from.
-    unsafe {
-        assert_eq!(libc::getrlimit64(libc::RLIMIT_NOFILE, &raw mut limit), 0);
-        let before = std::mem::replace(&mut limit.rlim_cur, wanted);
-        assert_eq!(libc::setrlimit64(libc::RLIMIT_NOFILE, &raw const limit), 0);
-        before
-    }
 }
