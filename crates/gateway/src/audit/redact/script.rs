@@ -259,6 +259,11 @@ impl Reader {
                     self.own(letter.written.clone(), id);
                     at += 1;
                 }
+                // The shell's own number: a quote behind it is an ordinary one.
+                (None, '$') if next == Some('$') => {
+                    at = self.literal(&mut word, letters, at, id);
+                    at = self.literal(&mut word, letters, at, id);
+                }
                 (None, '$') if matches!(next, Some('\'' | '"')) => {
                     self.own(letter.written.start..letters[at + 1].written.end, id);
                     quote = if next == Some('"') { next } else { Some('$') };
