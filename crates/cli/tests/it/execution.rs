@@ -335,3 +335,18 @@ fn a_long_here_document_needs_no_place_in_the_workspace() {
     assert_eq!(server.line(&line).ok(), "100001\n");
     assert_eq!(server.line("ls").ok(), "");
 }
+
+/// As bash does it: `cat * > all` does not read what it writes.
+#[test]
+fn names_are_expanded_before_anything_is_opened() {
+    let bench = Bench::allowing("cat,printf,cd");
+    bench.file("one", "1\n");
+    bench.file("two", "2\n");
+    let mut server = Server::start(&bench);
+    server.line("cat * > all").ok();
+    assert_eq!(server.line("cat all").ok(), "1\n2\n");
+    assert_eq!(
+        server.line("printf '%s\\n' [!a]* > names; cat names").ok(),
+        "one\ntwo\n"
+    );
+}

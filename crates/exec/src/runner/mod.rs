@@ -98,7 +98,7 @@ impl Line<'_> {
         if let [command] = pipeline.commands.as_slice()
             && RUNNER_BUILTINS.contains(&command.name.as_str())
         {
-            return self.builtin(command, Where::Here);
+            return self.builtin(command);
         }
         let mut parts = Vec::with_capacity(programs.len());
         let mut input = None;
@@ -129,6 +129,8 @@ impl Line<'_> {
         input: Option<OwnedFd>,
         output: Option<OwnedFd>,
     ) -> Part {
+        // Before anything is opened, as in bash: `cat * > all` does not read what it writes.
+        let words = glob::expand_all(&command.args);
         let streams = match Streams::connect(input, output, &command.redirections, &self.tmp) {
             Ok(streams) => streams,
             Err(message) => {
@@ -138,13 +140,13 @@ impl Line<'_> {
         };
         let name = &command.name;
         if RUNNER_BUILTINS.contains(&name.as_str()) {
-            return Part::Done(self.builtin(command, Where::InPipeline));
+            return Part::Done(self.act(command, words, &streams, Where::InPipeline));
         }
         let Some(program) = program else {
             streams.complain(&format!("{name}: command not found"));
             return Part::Done(NOT_FOUND);
         };
-        let Ok(words) = glob::expand_all(&command.args) else {
+        let Ok(words) = words else {
             streams.complain(&format!("{name}: {TOO_MANY}"));
             return Part::Done(NOT_EXECUTABLE);
         };
@@ -168,7 +170,8 @@ impl Line<'_> {
         }
     }
 
-    fn builtin(&mut self, command: &Command, place: Where) -> i32 {
+    fn builtin(&mut self, command: &Command) -> i32 {
+        let words = glob::expand_all(&command.args);
         let streams = match Streams::connect(None, None, &command.redirections, &self.tmp) {
             Ok(streams) => streams,
             Err(message) => {
@@ -176,9 +179,14 @@ impl Line<'_> {
                 return 1;
             }
         };
+        self.act(command, words, &streams, Where::Here)
+    }
+
+    /// What a builtin does.
+    fn act(&mut self, command: &Command, words: Words, streams: &Streams, place: Where) -> i32 {
         match command.name.as_str() {
             "false" => 1,
-            "cd" => match self.change_directory(command, place) {
+            "cd" => match self.change_directory(words, place) {
                 Ok(()) => 0,
                 Err(message) => {
                     streams.complain(&format!("cd: {message}"));
@@ -189,8 +197,8 @@ impl Line<'_> {
         }
     }
 
-    fn change_directory(&mut self, command: &Command, place: Where) -> Result<(), String> {
-        let words = glob::expand_all(&command.args).map_err(|glob::TooMany| TOO_MANY.to_owned())?;
+    fn change_directory(&mut self, words: Words, place: Where) -> Result<(), String> {
+        let words = words.map_err(|glob::TooMany| TOO_MANY.to_owned())?;
         let target = match words.as_slice() {
             [] => variable(&self.env, "HOME").ok_or("HOME not set")?,
             [word] => word.clone(),
@@ -212,6 +220,9 @@ impl Line<'_> {
         }
     }
 }
+
+/// The words of a command, as their patterns came out.
+type Words = Result<Vec<Vec<u8>>, glob::TooMany>;
 
 fn variable(env: &[CString], name: &str) -> Option<Vec<u8>> {
     let prefix = format!("{name}=");

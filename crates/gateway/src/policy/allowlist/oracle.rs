@@ -3,7 +3,8 @@
 //! looks like. `PROPTEST_CASES` asks for more lines than the few thousand of an ordinary run.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::LazyLock;
@@ -20,7 +21,7 @@ const REAL: [&str; 5] = ["env", "xargs", "find", "timeout", "nice"];
 
 /// Pieces that lines are glued together from, with every construct that has fooled a reader before.
 #[rustfmt::skip]
-const FRAGMENTS: [&str; 150] = [
+const FRAGMENTS: [&str; 190] = [
     "ls", "id", "id", " ", " ", ";", "\n", " && ", " | ", " || ", " & ", "$(", ")", "`", "\"",
     "'", "\\", "${x:-", "}", "$x", "x=", "a=(", " <(", "(", "{ ", "; }", "#", " #", "<<E\n",
     "\nE\n", "<<'E'\n", "((", "))", "$((", "[[ ", " ]]", "case x in x) ", " ;; esac", "if ",
@@ -35,6 +36,10 @@ const FRAGMENTS: [&str; 150] = [
     "\"$(", ")\"", "\"${x:-", "}\"", "$((x", "((x=", "-eq ", "x='a[$(id)]'", "read x", "in",
     "do", "{", "\n#", "''", "\"\"", "`ls`", "$(ls)", "while ", "until ", "; else ", "esac",
     ";;", "\\\"", "\\`", "}'", "unset ", "wait ", "-p ", "${x:=",
+    "declare -n r=", "r", "-n ", "wait -n -p ", "getopts x ", "mapfile -C id -c 1 a", "hash -p ./ls ls", "enable -f ./x ls",
+    "${ id; }", "${| id; }", "select x in a; do ", "exec {x}>y", "{a[$(id)]}>y", "${x@A}", "${x@E}", "${!a@}", "${a[@]@P}",
+    "set -o posix", "shopt -s ", "lastpipe", "expand_aliases", "alias ls=id", "$BASH_COMMAND", "${PS4}", "set -x", "PS4='$(id)'",
+    "command -v ", "builtin ", "let ", "'x=$(id)'", "\\\\", "\u{2028}", "\u{a0}", "\u{feff}", "\u{85}", "\u{b}", "%", "^", "!", "-eq 'a[$(id)]'",
 ];
 
 /// Lines to start from; each is changed in a few places.
@@ -74,6 +79,8 @@ const STEPS: [&str; 78] = [
     "((${f:-1}))", "((${f:0}))", "((${f,}))", "((${@:1}))", "((${z:-a}5))", "((${x:-1}))", "[[ ${f@E} -eq 1 ]]",
     "ls ${x:${f:-1}}",
 ];
+
+const NOBODY: u32 = 65534;
 
 /// A text that runs a program when arithmetic evaluates it.
 const GIVEN: (&str, &str) = ("g", "b[$(id)]");
@@ -127,8 +134,15 @@ impl Bench {
         }
         fs::create_dir(work.join("d[$(id)]")).expect("a directory");
         let _ = fs::remove_file(self.log());
-        Command::new("/usr/bin/timeout")
-            .args(["-k", "1", "2", "/bin/bash", "--norc", "--noprofile", "-c", line])
+        let mut bash = Command::new("/usr/bin/timeout");
+        // Lines are made by chance, and write where they like: not as root.
+        let place = self.directory.path();
+        if fs::metadata(place).expect("a directory for stubs").uid() == 0 {
+            chown(&work, Some(NOBODY), Some(NOBODY)).expect("a directory to work in");
+            fs::set_permissions(place, fs::Permissions::from_mode(0o777)).expect("a directory for stubs");
+            bash.uid(NOBODY).gid(NOBODY);
+        }
+        bash.args(["-k", "1", "2", "/bin/bash", "--norc", "--noprofile", "-c", line])
             .env_clear()
             .env("PATH", self.bin())
             .env("FUNCNEST", "20")
