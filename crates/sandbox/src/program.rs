@@ -31,6 +31,9 @@ pub struct Identity {
     pub bytes: u64,
     pub modified_s: i64,
     pub modified_ns: i64,
+    /// When anything of it changed, which nobody can set back.
+    pub changed_s: i64,
+    pub changed_ns: i64,
 }
 
 impl Identity {
@@ -41,6 +44,8 @@ impl Identity {
             bytes: metadata.size(),
             modified_s: metadata.mtime(),
             modified_ns: metadata.mtime_nsec(),
+            changed_s: metadata.ctime(),
+            changed_ns: metadata.ctime_nsec(),
         }
     }
 }

@@ -202,6 +202,8 @@ pub(crate) fn check_script(path: *const c_char, expected: Identity) -> Result<()
         bytes: found.st_size as u64,
         modified_s: found.st_mtime,
         modified_ns: found.st_mtime_nsec,
+        changed_s: found.st_ctime,
+        changed_ns: found.st_ctime_nsec,
     };
     if found == expected {
         Ok(())
