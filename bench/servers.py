@@ -20,7 +20,8 @@ def candidates(repository, work, cache, say):
     workspace = work / "workspace"
 
     def base(command, calls, **environment):
-        plain = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(work / "home"), "LANG": "C.UTF-8"}
+        plain = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "HOME": str(work / "home"), "LANG": "C.UTF-8",
+                 "COUNTERSIGN_CACHE_DIR": str(work / "cache")}
         return {"command": [str(part) for part in command], "calls": calls, "expect": SAY,
                 "environment": plain | environment, "directory": str(workspace)}
 

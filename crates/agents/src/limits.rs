@@ -5,6 +5,9 @@ use std::time::Duration;
 /// The longest line or message that is taken from an agent; what is longer is skipped with a warning.
 pub const LINE_BYTES_MAX: usize = 16 << 20;
 
+/// What is put together of a message that comes in pieces. More than is kept of one, so that it is seen to be cut.
+pub const MESSAGE_BYTES_MAX: usize = 2 << 20;
+
 /// The longest argument that Linux hands to a program, less the byte that ends it.
 pub const ARGUMENT_BYTES_MAX: usize = (128 << 10) - 1;
 

@@ -85,7 +85,7 @@ impl Conversation for Turns {
                     ));
                 }
                 // Its last process may still be on its way out, and two must not write to one conversation.
-                talk.until_over().await;
+                talk.ended().await;
             }
             turns.turn(&message).await
         })

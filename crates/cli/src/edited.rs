@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail, ensure};
 use countersign_gateway::clock::Clock;
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
 
 use crate::config;
 
@@ -127,13 +129,20 @@ impl Found {
 
     fn exchange(&self, new: &Path) -> anyhow::Result<()> {
         let shown = self.path.display();
+        let directory = File::open(self.path.parent().unwrap_or(Path::new("/"))).ok();
+        // Of two of us who looked at the same text, the second must look again.
+        let is_alone = directory.as_ref().is_none_or(|directory| {
+            flock(directory, FlockOperation::NonBlockingLockExclusive) != Err(Errno::WOULDBLOCK)
+        });
         ensure!(
-            Self::look(&self.path)?.text == self.text,
+            is_alone && Self::look(&self.path)?.text == self.text,
             "`{shown}` was changed by another program just now; run this again"
         );
         fs::rename(new, &self.path).with_context(|| format!("cannot replace `{shown}`"))?;
         // The name is durable once its directory is; where that cannot be asked for, it soon is.
-        let _ = File::open(self.path.parent().unwrap_or(Path::new("/"))).and_then(|dir| dir.sync_all());
+        if let Some(directory) = directory {
+            let _ = directory.sync_all();
+        }
         Ok(())
     }
 
@@ -251,6 +260,21 @@ mod tests {
             assert_eq!(names(dir.path()), ["file"], "neither copy nor new file is left");
             fs::remove_file(&path).unwrap();
         }
+    }
+
+    #[test]
+    fn a_file_that_another_of_us_is_just_replacing_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "one").unwrap();
+        let found = Found::look(&path).unwrap();
+        let other = File::open(dir.path()).unwrap();
+        flock(&other, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert!(found.replace("two", Keep::Private).is_err());
+        assert_eq!(names(dir.path()), ["file"], "neither copy nor new file is left");
+        drop(other);
+        found.replace("two", Keep::Private).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two");
     }
 
     #[test]

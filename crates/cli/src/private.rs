@@ -12,20 +12,14 @@ use countersign_exec::Directories;
 /// Commands of a root server run as another user, who must be able to pass through.
 const PASSABLE: u32 = 0o711;
 const PRIVATE: u32 = 0o700;
+/// Names a directory of ours for what may be lost.
+const CACHE_DIR: &str = "COUNTERSIGN_CACHE_DIR";
 
 /// Makes the directories this process's commands will use.
 pub(crate) fn directories(is_root: bool) -> anyhow::Result<Directories> {
     let mode = if is_root { PASSABLE } else { PRIVATE };
     let temporary = temporary(mode)?;
-    let homes = match homes(is_root).filter(|path| make_all(path, mode).is_ok()) {
-        Some(homes) => homes,
-        // Without a place that lasts, a home lasts as long as the server.
-        None => {
-            let homes = temporary.join("homes");
-            make_all(&homes, mode).with_context(|| format!("cannot make `{}`", homes.display()))?;
-            homes
-        }
-    };
+    let homes = homes(is_root, &temporary, mode)?;
     Ok(Directories { homes, temporary })
 }
 
@@ -66,25 +60,69 @@ fn temporary(mode: u32) -> anyhow::Result<PathBuf> {
     )
 }
 
-fn homes(is_root: bool) -> Option<PathBuf> {
+/// Homes are in the cache: losing them costs time and nothing else.
+fn homes(is_root: bool, temporary: &Path, mode: u32) -> anyhow::Result<PathBuf> {
+    if let Some(chosen) = std::env::var_os(CACHE_DIR).filter(|path| !path.is_empty()) {
+        let chosen = PathBuf::from(chosen);
+        anyhow::ensure!(
+            chosen.is_absolute(),
+            "{CACHE_DIR} is `{}`; name a directory from the root on",
+            chosen.display()
+        );
+        return make_homes(&chosen, mode).with_context(|| {
+            format!(
+                "cannot keep the homes of commands in `{}` ({CACHE_DIR})",
+                chosen.display()
+            )
+        });
+    }
+    if let Some(homes) = cache(is_root).and_then(|cache| make_homes(&cache, mode).ok()) {
+        return Ok(homes);
+    }
+    // Without a place that lasts, a home lasts as long as the server.
+    make_homes(temporary, mode).with_context(|| format!("cannot make homes for commands in `{}`", temporary.display()))
+}
+
+fn cache(is_root: bool) -> Option<PathBuf> {
     if is_root {
-        return Some(PathBuf::from("/var/cache/countersign/homes"));
+        return Some(PathBuf::from("/var/cache/countersign"));
     }
     let cache = std::env::var_os("XDG_CACHE_HOME")
         .map(PathBuf::from)
         .filter(|path| path.is_absolute());
     let cache = cache.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))?;
-    Some(cache.join("countersign/homes"))
+    Some(cache.join("countersign"))
 }
 
-fn make_all(path: &Path, mode: u32) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(mode).create(path)?;
-    // The umask may have taken away what another user needs to pass through.
-    for own in path
-        .ancestors()
-        .take_while(|dir| dir.components().any(|part| part.as_os_str() == "countersign"))
-    {
+fn make_homes(cache: &Path, mode: u32) -> io::Result<PathBuf> {
+    let homes = cache.join("homes");
+    fs::DirBuilder::new().recursive(true).mode(mode).create(&homes)?;
+    // The umask may have taken away what another user needs to pass through. What is above is not ours.
+    for own in [cache, &homes] {
         fs::set_permissions(own, fs::Permissions::from_mode(mode))?;
     }
-    Ok(())
+    Ok(homes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode_of(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn directories_above_the_cache_keep_their_permissions() {
+        let place = tempfile::tempdir().unwrap();
+        let user = place.path().join("countersign");
+        fs::create_dir(&user).unwrap();
+        fs::set_permissions(&user, fs::Permissions::from_mode(0o755)).unwrap();
+
+        let homes = make_homes(&user.join(".cache/countersign"), PRIVATE).unwrap();
+
+        assert_eq!(mode_of(&homes), PRIVATE);
+        assert_eq!(mode_of(homes.parent().unwrap()), PRIVATE);
+        assert_eq!(mode_of(&user), 0o755, "the home of a user who is called like us");
+    }
 }

@@ -4,6 +4,8 @@
 //! lines for people or, with `COUNTERSIGN_LOG_FORMAT=json`, as one JSON object a line. Traces are one
 //! span a call with one for each station it passed, sent by OTLP over HTTP.
 
+mod lines;
+
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read as _, Write as _};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
@@ -20,6 +22,7 @@ use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::start::BadUsage;
+use lines::LogLines;
 
 /// Where spans of calls are made; everything else stays out of the traces.
 const SPANS: &str = "countersign_gateway::spine";
@@ -70,7 +73,7 @@ fn log_lines() -> Box<dyn Layer<Registry> + Send + Sync> {
         .parse()
         .unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
     let filter = filter.with_target(TELLS_SECRETS, LevelFilter::OFF);
-    let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+    let lines = tracing_subscriber::fmt::layer().with_writer(|| LogLines);
     if std::env::var("COUNTERSIGN_LOG_FORMAT").is_ok_and(|format| format == "json") {
         return lines.json().flatten_event(true).with_filter(filter).boxed();
     }

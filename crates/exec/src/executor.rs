@@ -95,16 +95,16 @@ impl Inner {
                 layers: Vec::new(),
             };
         }
-        // Given up while it was being prepared: it is never let go.
-        if live.is_cancelled() {
-            let _ = wire::send_control(prepared.keeper.line.as_fd(), wire::ABORT);
-            return Ended {
-                how: How::Cancelled,
-                layers: Vec::new(),
-            };
-        }
         let mut attempts = 0;
         loop {
+            // Given up while it was being prepared, for the first time or again: it is never let go.
+            if live.is_cancelled() {
+                let _ = wire::send_control(prepared.keeper.line.as_fd(), wire::ABORT);
+                return Ended {
+                    how: How::Cancelled,
+                    layers: Vec::new(),
+                };
+            }
             let Prepared { mut keeper, pipes } = prepared;
             let layers = keeper.layers.clone();
             let Followed { how, reply, emptied } =
@@ -123,7 +123,7 @@ impl Inner {
                     };
                     continue;
                 }
-                Some(Reply::Stale) | None => drop(keeper),
+                Some(Reply::Stale) | None => Pool::discard(keeper),
             }
             return Ended { how, layers };
         }
@@ -202,7 +202,7 @@ fn unavailable(error: &StartError) -> Refusal {
 
 /// Sends the launch with its descriptors.
 fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::WireError> {
-    let env = environment::build(plan, &keeper.home, &keeper.tmp);
+    let env = environment::build(plan, &keeper.home, &keeper.tmp.path);
     let mut launch = Launch {
         argv: Vec::new(),
         env,

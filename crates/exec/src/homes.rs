@@ -5,23 +5,53 @@
 
 use std::fs::{self, File, Metadata};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use countersign_sandbox::emptying;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::emptying::empty;
+/// How often a home that somebody else removes is waited for, and for how long each time. Whoever else may lock it
+/// cannot keep us longer.
+const TRIES_MAX: usize = 100;
+const RETRY: Duration = Duration::from_millis(10);
 
 /// A home that is being used.
 #[derive(Debug)]
 pub(crate) struct Inhabited(File);
 
 impl Inhabited {
-    pub(crate) fn enter(home: &Path) -> io::Result<Self> {
+    /// Enters a home, which `make` makes where there is none. Somebody may be removing it just then, and what was locked
+    /// behind that is a home no more; so it is entered once the very directory that is locked has the name.
+    pub(crate) fn enter<E>(home: &Path, make: impl Fn() -> Result<(), E>) -> Result<Option<Self>, E> {
+        for _ in 0..TRIES_MAX {
+            make()?;
+            match Self::lock(home) {
+                Ok(inhabited) if inhabited.is_at(home) => return Ok(Some(inhabited)),
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(RETRY),
+                // It cannot be looked at, so nobody can remove it either.
+                Err(_) => return Ok(None),
+            }
+        }
+        Ok(None)
+    }
+
+    fn lock(home: &Path) -> io::Result<Self> {
         let directory = File::open(home)?;
         flock(&directory, FlockOperation::NonBlockingLockShared)?;
         directory.set_modified(SystemTime::now())?;
         Ok(Self(directory))
+    }
+
+    fn is_at(&self, home: &Path) -> bool {
+        let place = |it: Metadata| (it.dev(), it.ino());
+        match (self.0.metadata(), fs::symlink_metadata(home)) {
+            (Ok(locked), Ok(found)) => place(locked) == place(found),
+            (Err(_), _) | (_, Err(_)) => false,
+        }
     }
 }
 
@@ -57,8 +87,7 @@ fn forget(home: &Path, before: SystemTime) -> io::Result<bool> {
     if !is_free || !is_unused(&directory.metadata()?, before) {
         return Ok(false);
     }
-    empty(home)?;
-    fs::remove_dir(home)?;
+    emptying::remove(home)?;
     Ok(true)
 }
 
@@ -76,6 +105,36 @@ fn is_name_of_home(name: &str) -> bool {
 mod tests {
     use super::*;
 
+    fn enter(home: &Path) -> Option<Inhabited> {
+        let make = || match fs::create_dir(home) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        };
+        Inhabited::enter(home, make).unwrap()
+    }
+
+    #[test]
+    fn a_home_that_is_just_being_removed_is_not_moved_into() {
+        let base = tempfile::tempdir().unwrap();
+        let home = base.path().join("a".repeat(24));
+        fs::create_dir(&home).unwrap();
+        let removing = File::open(&home).unwrap();
+        flock(&removing, FlockOperation::NonBlockingLockExclusive).unwrap();
+        let inhabited = std::thread::scope(|scope| {
+            let entering = scope.spawn(|| enter(&home));
+            // It goes before its lock does, as when it is forgotten.
+            fs::remove_dir(&home).unwrap();
+            drop(removing);
+            entering.join().unwrap()
+        });
+        assert!(inhabited.as_ref().is_some_and(|inhabited| inhabited.is_at(&home)));
+        let other = File::open(&home).unwrap();
+        assert!(
+            flock(&other, FlockOperation::NonBlockingLockExclusive).is_err(),
+            "it is held"
+        );
+    }
+
     #[test]
     fn a_home_goes_when_nobody_used_it_for_long_enough_and_not_while_somebody_does() {
         let base = tempfile::tempdir().unwrap();
@@ -86,7 +145,7 @@ mod tests {
             fs::create_dir_all(at(name).join("a/b")).unwrap();
             fs::write(at(name).join("a/file"), "").unwrap();
         }
-        let inhabited = Inhabited::enter(&at(&used)).unwrap();
+        let inhabited = enter(&at(&used)).unwrap();
         for name in [&*old, &used, "agents-65534", "something"] {
             File::open(at(name)).unwrap().set_modified(long_ago).unwrap();
         }

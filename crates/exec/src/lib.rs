@@ -5,7 +5,6 @@
 //! run in [`runner`], inside the sandbox.
 #![forbid(unsafe_code)]
 
-mod emptying;
 mod executor;
 mod homes;
 mod pool;

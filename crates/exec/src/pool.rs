@@ -15,12 +15,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use countersign_gateway::policy::effective::Layer;
+use countersign_sandbox::emptying::{self, empty};
 use countersign_sandbox::{Identity, Profile, Zygote, ZygoteError, directory};
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::pipe;
 
-use crate::emptying::empty;
 use crate::homes::Inhabited;
 use crate::profile;
 use crate::running::Emptied;
@@ -59,11 +59,9 @@ pub(crate) struct Keeper {
     /// The layers of the report, in the gateway's words.
     pub(crate) layers: Vec<Layer>,
     pub(crate) home: PathBuf,
-    pub(crate) tmp: PathBuf,
-    /// The same, opened: after each call it is looked into.
-    tmp_opened: File,
+    pub(crate) tmp: Temporary,
     profile: Arc<Profile>,
-    /// None where the home cannot be looked at; nobody can remove it then either.
+    /// None where the home cannot be locked.
     _inhabited: Option<Inhabited>,
 }
 
@@ -158,15 +156,23 @@ impl Pool {
     /// have left any number of files there, so removing them is not the business of the thread that
     /// runs everything.
     pub(crate) fn give_back(self: &Arc<Self>, keeper: Keeper) {
-        if directory::is_empty(keeper.tmp_opened.as_fd()).unwrap_or(false) {
+        if directory::is_empty(keeper.tmp.opened.as_fd()).unwrap_or(false) {
             return self.keep(keeper);
         }
         let pool = self.clone();
         tokio::task::spawn_blocking(move || {
-            if empty(&keeper.tmp).is_ok() {
+            if empty(&keeper.tmp.path).is_ok() {
                 pool.keep(keeper);
             }
         });
+    }
+
+    /// Lets go of a keeper that is of no more use. What its command left goes with it, and may be any number of files,
+    /// so that is not the business of the thread that runs everything either.
+    pub(crate) fn discard(keeper: Keeper) {
+        let Keeper { line, tmp, .. } = keeper;
+        drop(line);
+        tokio::task::spawn_blocking(move || drop(tmp));
     }
 
     /// Makes another keeper beside the call that noticed the want of one.
@@ -205,18 +211,13 @@ impl Pool {
 
     fn make(&self, profile: Profile) -> Result<Keeper, StartError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let tmp = self.directories.temporary.join(format!("tmp-{number}"));
+        let path = self.directories.temporary.join(format!("tmp-{number}"));
+        let tmp = Temporary::make(path, profile.identity.as_ref())?;
         let home = self.directories.homes.join(home_name(&profile));
-        private_directory(&tmp, profile.identity.as_ref())?;
-        let tmp_opened = File::open(&tmp).map_err(|source| StartError::Directory {
-            path: tmp.clone(),
-            source,
-        })?;
-        private_directory(&home, profile.identity.as_ref())?;
-        let inhabited = Inhabited::enter(&home).ok();
+        let inhabited = Inhabited::enter(&home, || private_directory(&home, profile.identity.as_ref()))?;
         let complete = Profile {
             home: Some(home.clone()),
-            tmp: Some(tmp.clone()),
+            tmp: Some(tmp.path.clone()),
             ..profile.clone()
         };
         let handle = self.zygote.keeper(&complete).map_err(StartError::Keeper)?;
@@ -227,7 +228,6 @@ impl Pool {
             _inhabited: inhabited,
             home,
             tmp,
-            tmp_opened,
             profile: Arc::new(profile),
         })
     }
@@ -237,9 +237,26 @@ impl Pool {
     }
 }
 
-impl Drop for Keeper {
+/// The temporary directory of one keeper. It goes with it, and with one that could not be made.
+pub(crate) struct Temporary {
+    pub(crate) path: PathBuf,
+    /// After each call it is looked into.
+    opened: File,
+}
+
+impl Temporary {
+    fn make(path: PathBuf, identity: Option<&Identity>) -> Result<Self, StartError> {
+        private_directory(&path, identity)?;
+        match File::open(&path) {
+            Ok(opened) => Ok(Self { path, opened }),
+            Err(source) => Err(StartError::Directory { path, source }),
+        }
+    }
+}
+
+impl Drop for Temporary {
     fn drop(&mut self) {
-        let _ = empty(&self.tmp).and_then(|()| fs::remove_dir(&self.tmp));
+        let _ = emptying::remove(&self.path);
     }
 }
 
@@ -280,5 +297,57 @@ fn private_directory(path: &Path, identity: Option<&Identity>) -> Result<(), Sta
     match identity {
         Some(identity) => std::os::unix::fs::lchown(path, Some(identity.uid), Some(identity.gid)).map_err(fail),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_sandbox::{Limits, Mode, Network, Options};
+
+    use super::*;
+
+    /// What no keeper can be made of.
+    fn nonsense() -> Profile {
+        Profile {
+            mode: Mode::WorkspaceWrite,
+            network: Network::Deny,
+            identity: None,
+            roots: vec!["relative".into()],
+            read_paths: vec![],
+            masked: vec![],
+            protected: vec![],
+            barred: vec![],
+            exec_list: false,
+            noexec: false,
+            home: None,
+            tmp: None,
+            limits: Limits {
+                memory_bytes: None,
+                cpu_millicores: None,
+                pids: None,
+                file_bytes: None,
+                open_files: 64,
+            },
+            require: vec![],
+        }
+    }
+
+    #[test]
+    fn a_keeper_that_cannot_be_made_leaves_no_temporary_directory() {
+        let base = tempfile::tempdir().unwrap();
+        let directories = Directories {
+            homes: base.path().join("homes"),
+            temporary: base.path().join("temporary"),
+        };
+        fs::create_dir(&directories.homes).unwrap();
+        fs::create_dir(&directories.temporary).unwrap();
+        let zygote = Zygote::start(Options {
+            temp_base: None,
+            namespaces: false,
+            runner: None,
+        });
+        let pool = Pool::new(zygote.unwrap(), directories.clone());
+        assert!(matches!(pool.make(nonsense()), Err(StartError::Keeper(_))));
+        assert_eq!(fs::read_dir(&directories.temporary).unwrap().count(), 0);
     }
 }

@@ -120,7 +120,9 @@ pub(crate) async fn follow(line: &mut Line, pipes: Pipes, spare: &Spare, plan: &
         emptied: None,
     };
     if wire::send_control(line.as_fd(), wire::GO).is_err() {
-        return ended((lost(), None));
+        let message = "the sandbox died before the command was let go";
+        let refusal = Refusal::new(ErrorCode::CommandExecutionFailed, message);
+        return ended((How::NotStarted(refusal), None));
     }
     let Pipes { ours, theirs } = pipes;
     drop(theirs);
@@ -254,7 +256,7 @@ fn ended(ending: &Ending) -> How {
 
 fn lost() -> How {
     let message = "the sandbox died under the command, and the command with it";
-    How::NotStarted(Refusal::new(ErrorCode::CommandExecutionFailed, message))
+    How::Lost(Refusal::new(ErrorCode::CommandExecutionFailed, message))
 }
 
 fn not_launched(step: Step, errno: i32) -> Refusal {

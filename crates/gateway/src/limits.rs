@@ -63,6 +63,9 @@ pub const CALLS_IN_FLIGHT_MAX: usize = 256;
 pub const COMMANDS_RUNNING_MAX: usize = 64;
 /// Ended commands whose unredacted output is kept in memory for `command_status`.
 pub const ENDED_COMMANDS_KEPT: usize = 256;
+/// Calls that were refused for want of a record and are looked after, in case they were written all the same. Those
+/// beyond are closed by whoever sweeps once this process is gone.
+pub const UNSURE_RECORDS_MAX: usize = 1_024;
 /// How long closing the record is tried again before the caller hears `AUDIT_UNAVAILABLE`.
 pub const RECORD_CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 /// Time between TERM and KILL.
@@ -116,6 +119,9 @@ pub const PREVIEW_CHARS_MAX: usize = 500;
 pub const FILES_SHOWN_MAX: usize = 200;
 /// Bytes kept of one thing that an agent said; the rest is cut, and said to be.
 pub const AGENT_EVENT_BYTES_MAX: usize = 256 << 10;
+/// What one report of an agent may add to the tokens and dollars of its job: a sum of millions of them can still be kept.
+pub const TOKENS_REPORTED_MAX: u64 = 1 << 40;
+pub const DOLLARS_REPORTED_MAX: f64 = 1e9;
 /// Bytes of a job's result.
 pub const JOB_RESULT_BYTES_MAX: usize = 1 << 20;
 /// Jobs that wait or run, of one caller and in all, beyond which the answer is `QUEUE_FULL`.

@@ -74,6 +74,8 @@ pub struct Gateway {
     commands: Commands,
     /// Turns at running; the rest wait.
     turns: Arc<Semaphore>,
+    /// Room for looking after records of which nobody knows whether they were written.
+    unsure: Arc<Semaphore>,
     is_warm: AtomicBool,
     /// Held for reading while a call is looked up before it enters.
     lookups: tokio::sync::RwLock<()>,
@@ -169,6 +171,7 @@ impl Gateway {
         live: Arc<Live>,
         considered: Considered,
     ) {
+        let _settles = self.settling(&admitted, &live);
         let Considered {
             in_force,
             verdict,
@@ -267,6 +270,7 @@ impl Gateway {
             policy: RwLock::new(Arc::new(in_force)),
             commands: Commands::default(),
             turns: Arc::new(Semaphore::new(limits::COMMANDS_RUNNING_MAX)),
+            unsure: Arc::new(Semaphore::new(limits::UNSURE_RECORDS_MAX)),
             is_warm: AtomicBool::new(false),
             lookups: tokio::sync::RwLock::new(()),
             acts: Arc::default(),

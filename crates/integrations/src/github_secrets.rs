@@ -10,12 +10,16 @@ use countersign_gateway::audit::Pending;
 use countersign_gateway::tools::secrets::keeping::{GithubScope, KeeperError, SecretKeeper, SecretValue, SyncTarget};
 use crypto_box::PublicKey;
 use crypto_box::aead::OsRng;
-use http_body_util::BodyExt as _;
+use http_body_util::{BodyExt as _, Limited};
 use octocrab::Octocrab;
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
 
+use crate::http::ANSWER_BYTES_MAX;
 use crate::keeper;
+
+/// Characters of GitHub's own words that an error repeats.
+const WORDS_MAX: usize = 200;
 
 /// GitHub, as far as it keeps secrets.
 pub struct GithubSecrets {
@@ -105,16 +109,19 @@ type Answered =
 
 /// The status and the body; an empty one is null.
 async fn exchange(answered: Answered) -> Result<(u16, Value), KeeperError> {
-    let lost = |error: octocrab::Error| keeper::lost(&error);
-    let response = answered.map_err(lost)?;
+    let response = answered.map_err(|error| keeper::lost(&error))?;
     let status = response.status().as_u16();
-    let body = response.into_body().collect().await.map_err(lost)?.to_bytes();
+    let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+    let body = body.map_err(|error| keeper::lost(&*error))?.to_bytes();
     Ok((status, serde_json::from_slice(&body).unwrap_or(Value::Null)))
 }
 
 /// What GitHub said. It is passed on: the value left us sealed, so it cannot be repeated.
 fn refused(status: u16, answer: &Value, what: &str) -> KeeperError {
-    let said = answer["message"].as_str().unwrap_or("no reason was given");
+    let said: String = match answer["message"].as_str() {
+        Some(said) => said.chars().take(WORDS_MAX).collect(),
+        None => "no reason was given".to_owned(),
+    };
     let text = format!("{what}: {said} (HTTP {status})");
     match status {
         403 | 429 | 500.. => KeeperError::Unreachable(text),

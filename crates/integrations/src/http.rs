@@ -33,6 +33,8 @@ pub const ANSWER_BYTES_MAX: usize = 1 << 20;
 pub struct Endpoint {
     // INVARIANT: `http` or `https`, with a host, without a user.
     uri: Uri,
+    /// What is asked for there: the path and what is behind it.
+    target: Uri,
     secure: bool,
     host: String,
     port: u16,
@@ -78,7 +80,12 @@ impl Endpoint {
             None if secure => 443,
             None => 80,
         };
+        let target = match uri.query() {
+            Some(query) => format!("{}?{query}", uri.path()).parse(),
+            None => uri.path().parse(),
+        };
         Ok(Self {
+            target: target.map_err(|_| BadUrl::NotHttp)?,
             uri,
             secure,
             host,
@@ -228,8 +235,7 @@ fn request(method: Method, endpoint: &Endpoint, headers: &[Header], body: Vec<u8
     let has_body = !body.is_empty();
     let mut request = Request::new(Full::new(Bytes::from(body)));
     *request.method_mut() = method;
-    let path = endpoint.uri.path_and_query().map_or("/", |path| path.as_str());
-    *request.uri_mut() = path.parse().expect("it is part of an address that was read");
+    *request.uri_mut() = endpoint.target.clone();
     let authority = endpoint.uri.authority().map_or("", |authority| authority.as_str());
     let fields = request.headers_mut();
     let host = HeaderValue::from_str(authority).expect("an authority has only characters of a header");
@@ -325,6 +331,20 @@ mod tests {
             let found = Endpoint::parse(text);
             let found = found.as_ref().map(|it| (it.secure, it.host.as_str(), it.port));
             assert_eq!(found, expected.as_ref().copied(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_without_a_path_is_asked_at_its_root() {
+        for (text, target) in [
+            ("http://host", "/"),
+            ("http://host/", "/"),
+            ("http://host?a=b", "/?a=b"),
+            ("http://host/path?a=b", "/path?a=b"),
+        ] {
+            let endpoint = Endpoint::parse(text).unwrap();
+            let request = request(Method::POST, &endpoint, &[], Vec::new());
+            assert_eq!(request.uri().to_string(), target, "{text}");
         }
     }
 

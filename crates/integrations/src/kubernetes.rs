@@ -2,7 +2,8 @@
 //!
 //! Applying takes away what the same manager applied before and does not name again. So what this manager keeps
 //! in a Secret is read first and named again, at the version that was read; whoever changes it meanwhile makes
-//! the apply fail, and it is tried once more. Fields of others are not touched, and not taken over.
+//! the apply fail, and it is tried once more. A Secret that is not there has no version to be held to, so it is made
+//! first, empty and by a manager that keeps nothing in it. Fields of others are not touched, and not taken over.
 //!
 //! The client is made when the first secret is put: until then nothing of it is in memory.
 
@@ -24,6 +25,8 @@ use tokio::sync::OnceCell;
 use crate::keeper;
 
 pub const FIELD_MANAGER: &str = "countersign";
+/// Makes Secrets. Applying nothing under the other name would take away what somebody put there meanwhile.
+const MAKER: &str = "countersign-maker";
 /// How often a Secret that changes under our hands is read anew.
 const TRIES: usize = 3;
 
@@ -63,9 +66,9 @@ impl Inner {
         let mut tries = 0;
         loop {
             tries += 1;
-            let before = secrets.get_opt(&target.kubernetes_secret).await;
+            let before = found_or_made(&secrets, target).await;
             let before = before.map_err(|error| spoken(&error))?;
-            let wanted = applied(target, value, before.as_ref());
+            let wanted = applied(target, value, &before);
             let patch = Patch::Apply(&wanted);
             match secrets.patch(&target.kubernetes_secret, &manager, &patch).await {
                 Ok(_) => return Ok(()),
@@ -90,15 +93,30 @@ impl Inner {
     }
 }
 
+async fn found_or_made(secrets: &Api<Secret>, target: &SyncTarget) -> kube::Result<Secret> {
+    let name = &target.kubernetes_secret;
+    if let Some(found) = secrets.get_opt(name).await? {
+        return Ok(found);
+    }
+    let empty = json!({"apiVersion": "v1", "kind": "Secret", "metadata": named(target)});
+    secrets
+        .patch(name, &PatchParams::apply(MAKER), &Patch::Apply(&empty))
+        .await
+}
+
 /// What is applied: the key, and whatever this manager kept before.
-fn applied(target: &SyncTarget, value: &SecretValue, before: Option<&Secret>) -> Value {
-    let mut data: BTreeMap<String, String> = before.map(kept_by_us).unwrap_or_default();
+fn applied(target: &SyncTarget, value: &SecretValue, before: &Secret) -> Value {
+    let mut data = kept_by_us(before);
     data.insert(target.kubernetes_key.clone(), STANDARD.encode(value.reveal()));
-    let mut metadata = json!({"name": target.kubernetes_secret, "namespace": target.namespace});
-    if let Some(version) = before.and_then(|secret| secret.metadata.resource_version.as_ref()) {
+    let mut metadata = named(target);
+    if let Some(version) = &before.metadata.resource_version {
         metadata["resourceVersion"] = json!(version);
     }
     json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data})
+}
+
+fn named(target: &SyncTarget) -> Value {
+    json!({"name": target.kubernetes_secret, "namespace": target.namespace})
 }
 
 /// The keys that this manager applied, with their values.

@@ -106,7 +106,7 @@ pub fn prepare(command: &mut Command, confinement: &Confinement) -> Result<Prepa
     let own = sys::effective_uid();
     let identity = match (&confinement.identity, own) {
         (None, 0) => return Err(AgentError::AsRoot),
-        (Some(identity), _) if identity.uid == 0 => return Err(AgentError::AsRoot),
+        (Some(identity), _) if identity.check().is_err() => return Err(AgentError::AsRoot),
         (Some(identity), 0) => Some(identity.clone()),
         (Some(identity), uid) if identity.uid != uid => return Err(AgentError::OtherUser),
         (Some(_) | None, _) => None,
@@ -376,6 +376,19 @@ mod tests {
         };
         assert!(matches!(
             prepare(&mut Command::new("true"), &root),
+            Err(AgentError::AsRoot)
+        ));
+        // The kernel takes -1 for whoever asks.
+        let unchanged = Confinement {
+            identity: Some(Identity {
+                uid: u32::MAX,
+                gid: 1,
+                groups: Vec::new(),
+            }),
+            ..root.clone()
+        };
+        assert!(matches!(
+            prepare(&mut Command::new("true"), &unchanged),
             Err(AgentError::AsRoot)
         ));
         if sys::effective_uid() == 0 {

@@ -19,6 +19,8 @@ use crate::profile::Limits;
 pub const MOUNT: &str = "/sys/fs/cgroup";
 
 const PREFIX: &str = "countersign-";
+/// The end of the name of the leaf that a server steps aside into.
+const ASIDE: &str = "-server";
 
 /// The place under which leaves are made.
 #[derive(Debug, Clone)]
@@ -91,7 +93,7 @@ impl Cgroups {
                 } else {
                     mount.to_owned()
                 };
-                v2 = Some(place(root, path));
+                v2 = Some(outside_of_servers(place(root, path)));
             }
             for controller in controllers.split(',') {
                 let found = Some(mount.join(controller))
@@ -189,6 +191,16 @@ impl Cgroups {
     }
 }
 
+/// Where the leaves are made beside which a server stepped aside; for anybody else the path itself.
+fn outside_of_servers(mut base: PathBuf) -> PathBuf {
+    let is_servers = |base: &PathBuf| {
+        let name = base.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(PREFIX) && name.ends_with(ASIDE))
+    };
+    while is_servers(&base) && base.pop() {}
+    base
+}
+
 /// Hands the controllers down to leaves. A cgroup that has processes of its own may not do so; where the
 /// only ones are the server and its zygote, they step aside into a leaf first. When that fails too, setting
 /// a limit will say so.
@@ -203,8 +215,10 @@ fn open_controllers(base: &Path, server: i32) {
             .try_for_each(|word| fs::write(&control, word))
     };
     if hand_down().is_err() {
-        let aside = base.join(format!("{PREFIX}{server}-server"));
-        if fs::create_dir(&aside).is_ok() {
+        let aside = base.join(format!("{PREFIX}{server}{ASIDE}"));
+        // It is there when only one of the two has gone so far.
+        let made = fs::create_dir(&aside);
+        if made.is_ok() || aside.is_dir() {
             for pid in [server, std::process::id() as i32] {
                 let _ = fs::write(aside.join("cgroup.procs"), pid.to_string());
             }
@@ -251,6 +265,18 @@ mod tests {
         leaf.enter().unwrap();
         assert_eq!(read("cgroup.procs").as_deref(), Some("0"));
         assert!(fs::read_to_string(mount.path().join("service/cgroup.subtree_control")).is_ok());
+    }
+
+    #[test]
+    fn a_server_that_stepped_aside_makes_its_leaves_where_it_was() {
+        let (mount, _) = fake_v2("/service");
+        let aside = mount.path().join("service/countersign-77-server");
+        fs::create_dir(&aside).unwrap();
+        fs::write(aside.join("cgroup.controllers"), "cpu io memory pids\n").unwrap();
+        let cgroups = Cgroups::discover(mount.path(), "0::/service/countersign-77-server\n");
+        cgroups.create(77, "agent-a", &limits()).unwrap();
+        assert!(mount.path().join("service/countersign-77-agent-a").is_dir());
+        assert_eq!(cgroups.leaves_named("agent-a").len(), 1);
     }
 
     #[test]

@@ -35,6 +35,7 @@ mod rlimit;
 mod seccomp;
 
 pub mod directory;
+pub mod emptying;
 pub mod program;
 pub mod runner;
 

@@ -36,6 +36,21 @@ pub struct Identity {
     pub groups: Vec<u32>,
 }
 
+impl Identity {
+    /// Whether becoming this user changes anything: root it must not be, and -1 leaves everything as it is.
+    pub(crate) fn check(&self) -> Result<(), ProfileError> {
+        const UNCHANGED: u32 = u32::MAX;
+        if self.uid == 0 {
+            return Err(ProfileError::RootIdentity);
+        }
+        let numbers = [self.uid, self.gid];
+        match numbers.iter().chain(&self.groups).find(|number| **number == UNCHANGED) {
+            Some(number) => Err(ProfileError::NobodysNumber(*number)),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Bounds on the whole tree. `None` is no bound.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Limits {
@@ -85,6 +100,8 @@ pub struct Profile {
 pub enum ProfileError {
     #[error("a command is never given to root by name; leave the user out to keep the server's")]
     RootIdentity,
+    #[error("{0} is no number of a user or group: the kernel takes it for the one there is")]
+    NobodysNumber(u32),
     #[error("path `{0}` is not absolute")]
     RelativePath(PathBuf),
     #[error("`{0}` cannot be opened to the sandbox: it is or contains a whole system")]
@@ -110,8 +127,8 @@ impl Profile {
     }
 
     pub(crate) fn check(&self) -> Result<(), ProfileError> {
-        if self.identity.as_ref().is_some_and(|identity| identity.uid == 0) {
-            return Err(ProfileError::RootIdentity);
+        if let Some(identity) = &self.identity {
+            identity.check()?;
         }
         let paths = [
             &self.roots,

@@ -9,9 +9,9 @@ mod elf;
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,8 @@ const SCRIPT_DEPTH_MAX: usize = 4;
 /// The kernel looks at no more of a script's first line.
 const FIRST_LINE_BYTES: usize = 256;
 
-/// What makes a file the same file.
+/// What makes a file the same file, with the same contents: whoever writes to it can set the time of that back, but not
+/// the time at which it was last changed in any way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Identity {
     pub device: u64,
@@ -31,7 +32,6 @@ pub struct Identity {
     pub bytes: u64,
     pub modified_s: i64,
     pub modified_ns: i64,
-    /// When anything of it changed, which nobody can set back.
     pub changed_s: i64,
     pub changed_ns: i64,
 }
@@ -110,11 +110,9 @@ fn open_at_depth(path: &Path, depth: usize) -> Result<Program, ProgramError> {
         source,
     };
     let canonical = fs::canonicalize(path).map_err(fail)?;
-    let mut file = File::open(&canonical).map_err(fail)?;
-    let metadata = file.metadata().map_err(fail)?;
-    if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
+    let Some((mut file, metadata)) = open_executable(&canonical).map_err(fail)? else {
         return Err(ProgramError::NotExecutable { path: path.to_owned() });
-    }
+    };
     let mut head = Vec::with_capacity(FIRST_LINE_BYTES);
     file.by_ref()
         .take(FIRST_LINE_BYTES as u64)
@@ -140,6 +138,23 @@ fn open_at_depth(path: &Path, depth: usize) -> Result<Program, ProgramError> {
         loader,
         interpreter,
     })
+}
+
+/// Opens a file for reading that is one and may be executed; none for anything else. A pipe would keep us waiting for
+/// whoever writes to it, and some devices act on being opened, so it is looked at before it is opened for good. A script
+/// names its interpreter, so whoever writes scripts chooses what is tried here.
+fn open_executable(path: &Path) -> io::Result<Option<(File, fs::Metadata)>> {
+    let found = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_PATH)
+        .open(path)?;
+    let metadata = found.metadata()?;
+    if !metadata.is_file() || metadata.permissions().mode() & 0o111 == 0 {
+        return Ok(None);
+    }
+    // The very file that was looked at, whatever has its name by now.
+    let file = File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))?;
+    Ok(Some((file, metadata)))
 }
 
 /// The interpreter and its one argument, if these bytes begin a script.
@@ -273,6 +288,24 @@ mod tests {
         fs::write(&path, "#!/no/such/interpreter\n").unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
         assert!(matches!(open(&path), Err(ProgramError::Interpreter { .. })));
+    }
+
+    #[test]
+    fn nobody_waits_for_a_pipe_that_is_named_as_an_interpreter() {
+        let directory = tempfile::tempdir().unwrap();
+        let (script, pipe) = (directory.path().join("script"), directory.path().join("pipe"));
+        let made = std::process::Command::new("mkfifo")
+            .args(["-m", "755"])
+            .arg(&pipe)
+            .status();
+        assert!(made.unwrap().success());
+        fs::write(&script, format!("#!{}\n", pipe.display())).unwrap();
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        let (told, heard) = std::sync::mpsc::channel();
+        std::thread::spawn(move || drop(told.send((open(&pipe), open(&script)))));
+        let (of_pipe, of_script) = heard.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+        assert!(matches!(of_pipe, Err(ProgramError::NotExecutable { .. })));
+        assert!(matches!(of_script, Err(ProgramError::Interpreter { .. })));
     }
 
     #[test]

@@ -42,8 +42,10 @@ fn threads_of(uid: u32) -> u64 {
         .into_iter()
         .flatten()
         .flatten()
-        .filter_map(|entry| fs::read_to_string(entry.path().join("status")).ok());
+        .filter_map(|entry| fs::read(entry.path().join("status")).ok());
     statuses
+        // The name in it need not be text.
+        .map(|status| String::from_utf8_lossy(&status).into_owned())
         .filter(|status| field(status, "Uid:") == Some(u64::from(uid)))
         .filter_map(|status| field(&status, "Threads:"))
         .sum()

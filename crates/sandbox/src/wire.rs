@@ -6,9 +6,8 @@
 //! arrives when the launch is already over is skipped by the keeper, so no side ever has to wait for the
 //! other before it speaks.
 //!
-//! The `send_*` and `receive_*` functions block, also on a non-blocking socket. An event loop can instead
-//! write [`encode_launch`] by itself after [`send_part`] has taken the descriptors along, and feed what it
-//! reads to [`decode_reply`].
+//! The `send_*` and `receive_*` functions block, also on a non-blocking socket. An event loop can instead feed what
+//! it reads to [`decode_reply`].
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -17,7 +16,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::launch::{Launch, Reply};
-use crate::sys::sockets;
+use crate::sys::sockets::{self, Received};
 
 /// Opens the gate: the command runs.
 pub const GO: u8 = b'g';
@@ -49,13 +48,31 @@ pub enum WireError {
     Send(#[source] io::Error),
     #[error("cannot receive a frame")]
     Receive(#[source] io::Error),
+    /// The frame was read to its end, so the next one can be.
+    #[error("a frame came with more files than this process may open")]
+    NoRoom,
     #[error("the other end is gone")]
     Closed,
 }
 
+impl WireError {
+    /// Whether both sides still agree where the next frame begins.
+    pub(crate) fn leaves_in_step(&self) -> bool {
+        match self {
+            // Nothing was sent, or all of it was read.
+            WireError::Encode(_) | WireError::TooLong(_) | WireError::NoRoom => true,
+            WireError::Decode(_)
+            | WireError::UnknownTag(_)
+            | WireError::Send(_)
+            | WireError::Receive(_)
+            | WireError::Closed => false,
+        }
+    }
+}
+
 /// Sends a launch and its descriptors (working directory, stdin, stdout, stderr, programs).
 pub fn send_launch(socket: BorrowedFd<'_>, launch: &Launch, fds: &[BorrowedFd<'_>]) -> Result<(), WireError> {
-    send_frame(socket, &encode_launch(launch)?, fds)
+    send(socket, launch, fds)
 }
 
 /// Sends one control byte.
@@ -67,17 +84,6 @@ pub fn send_control(socket: BorrowedFd<'_>, control: u8) -> Result<(), WireError
 pub fn receive_reply(socket: BorrowedFd<'_>) -> Result<Reply, WireError> {
     let mut fds = Vec::new();
     receive(socket, &mut fds)?.ok_or(WireError::Closed)
-}
-
-/// The bytes of a launch's frame.
-pub fn encode_launch(launch: &Launch) -> Result<Vec<u8>, WireError> {
-    encode(launch)
-}
-
-/// Sends the beginning of a frame with its descriptors and returns how many bytes went; the rest follows by
-/// ordinary writes. Does not wait on a non-blocking socket.
-pub fn send_part(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
-    sockets::send(socket, bytes, fds)
 }
 
 /// The reply at the start of what was read so far and its length, or `None` when more must be read.
@@ -92,7 +98,7 @@ pub fn decode_reply(bytes: &[u8]) -> Result<Option<(Reply, usize)>, WireError> {
     }
 }
 
-pub(crate) fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, WireError> {
+fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, WireError> {
     let mut frame = vec![FRAME, 0, 0, 0, 0];
     frame = postcard::to_extend(value, frame).map_err(WireError::Encode)?;
     let body = frame.len() - HEADER_BYTES;
@@ -133,10 +139,15 @@ pub(crate) fn receive<T: DeserializeOwned>(
     socket: BorrowedFd<'_>,
     fds: &mut Vec<OwnedFd>,
 ) -> Result<Option<T>, WireError> {
+    let mut arriving = Arriving {
+        socket,
+        fds,
+        has_room: true,
+    };
     let mut header = [0; HEADER_BYTES];
     let mut filled = 0;
     while filled < HEADER_BYTES {
-        match receive_some(socket, &mut header[filled..], fds)? {
+        match arriving.take(&mut header[filled..])? {
             0 if filled == 0 => return Ok(None),
             0 => return Err(WireError::Closed),
             count => filled += count,
@@ -151,23 +162,41 @@ pub(crate) fn receive<T: DeserializeOwned>(
     let mut body = vec![0; body_bytes(&header)?];
     let mut filled = 0;
     while filled < body.len() {
-        match receive_some(socket, &mut body[filled..], fds)? {
+        match arriving.take(&mut body[filled..])? {
             0 => return Err(WireError::Closed),
             count => filled += count,
         }
     }
+    if !arriving.has_room {
+        return Err(WireError::NoRoom);
+    }
     postcard::from_bytes(&body).map(Some).map_err(WireError::Decode)
 }
 
-fn receive_some(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> Result<usize, WireError> {
-    loop {
-        match sockets::receive(socket, bytes, fds) {
-            Ok(count) => return Ok(count),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                sockets::wait_readable(socket).map_err(WireError::Receive)?
+/// A frame that is being read.
+struct Arriving<'a> {
+    socket: BorrowedFd<'a>,
+    fds: &'a mut Vec<OwnedFd>,
+    /// False once a descriptor was lost because we may open no more.
+    has_room: bool,
+}
+
+impl Arriving<'_> {
+    /// Waits for bytes; none is the end.
+    fn take(&mut self, bytes: &mut [u8]) -> Result<usize, WireError> {
+        loop {
+            match sockets::receive(self.socket, bytes, self.fds) {
+                Ok(Received::Whole(count)) => return Ok(count),
+                Ok(Received::WithoutDescriptors(count)) => {
+                    self.has_room = false;
+                    return Ok(count);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    sockets::wait_readable(self.socket).map_err(WireError::Receive)?
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(0),
+                Err(error) => return Err(WireError::Receive(error)),
             }
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(0),
-            Err(error) => return Err(WireError::Receive(error)),
         }
     }
 }

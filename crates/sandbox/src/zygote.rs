@@ -4,6 +4,7 @@
 mod service;
 
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -91,15 +92,18 @@ impl Zygote {
     /// Asks for a keeper. Blocks for a few milliseconds.
     pub fn keeper(&self, profile: &Profile) -> Result<KeeperHandle, ZygoteError> {
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        wire::send(
-            socket.as_fd(),
-            &Request {
-                profile: profile.clone(),
-            },
-            &[],
-        )?;
         let mut fds = Vec::new();
-        match wire::receive(socket.as_fd(), &mut fds)?.ok_or(WireError::Closed)? {
+        let answer = match ask(&socket, profile, &mut fds) {
+            Ok(answer) => answer,
+            Err(error) => {
+                // The next answer could be taken for that of another question: a keeper with other rights.
+                if !error.leaves_in_step() {
+                    let _ = socket.shutdown(Shutdown::Both);
+                }
+                return Err(error.into());
+            }
+        };
+        match answer {
             Answer::Made { pid, report } => {
                 let socket = fds.pop().ok_or(WireError::Closed)?;
                 Ok(KeeperHandle { socket, pid, report })
@@ -114,4 +118,12 @@ impl Zygote {
         drop(self.socket);
         wait_for(self.pid, Patience::Block).map(drop)
     }
+}
+
+fn ask(socket: &UnixStream, profile: &Profile, fds: &mut Vec<OwnedFd>) -> Result<Answer, WireError> {
+    let request = Request {
+        profile: profile.clone(),
+    };
+    wire::send(socket.as_fd(), &request, &[])?;
+    wire::receive(socket.as_fd(), fds)?.ok_or(WireError::Closed)
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use countersign_gateway::job::driver::{
     AgentAnswer, AgentQuestion, FileChange, FileChangeKind, ItemKind, QuestionAbout,
 };
+use countersign_gateway::policy::line::canonical_argv;
 use serde_json::{Value, json};
 
 use crate::speech::text_at;
@@ -19,13 +20,17 @@ pub(super) fn question(params: &Value, known: Option<&Value>, id: &str, cwd: &Pa
             .or_else(|| known?.get(name))
     };
     let title = field("title").and_then(Value::as_str).unwrap_or("a tool");
-    let about = match (kind(field("kind")), changes(field("content"))) {
+    let line = match kind(field("kind")) {
+        ItemKind::Command => command(field("rawInput"), title),
+        ItemKind::Edit | ItemKind::Tool | ItemKind::Other => None,
+    };
+    let about = match (line, changes(field("content"))) {
         (_, changes) if !changes.is_empty() => QuestionAbout::Patch {
             changes,
             grant_root: false,
         },
-        (ItemKind::Command, _) => QuestionAbout::Command {
-            command: command(field("rawInput")).unwrap_or_else(|| title.to_owned()),
+        (Some(command), _) => QuestionAbout::Command {
+            command,
             cwd: Some(
                 field("rawInput")
                     .and_then(|input| text_at(input, &["cwd"]))
@@ -33,7 +38,8 @@ pub(super) fn question(params: &Value, known: Option<&Value>, id: &str, cwd: &Pa
                     .to_owned(),
             ),
         },
-        _ => QuestionAbout::Tool {
+        // What is not known as a command is shown as it came.
+        (None, _) => QuestionAbout::Tool {
             name: title.to_owned(),
             input: field("rawInput").cloned().unwrap_or_else(|| call.clone()),
         },
@@ -56,12 +62,19 @@ pub(super) fn kind(kind: Option<&Value>) -> ItemKind {
     }
 }
 
-/// A command as one line, whether it is given as words or as a line.
-fn command(input: Option<&Value>) -> Option<String> {
-    match input?.get("command")? {
-        Value::String(line) => Some(line.clone()),
-        Value::Array(words) => Some(words.iter().filter_map(Value::as_str).collect::<Vec<_>>().join(" ")),
-        _ => None,
+/// A command as one line that means what will run, whether it is given as a line, as words or only as a title. Words are
+/// quoted: what policy reads in `git log '#' --output=x` must not end at the `#`.
+fn command(input: Option<&Value>, title: &str) -> Option<String> {
+    let given = input.and_then(|input| input.get("command"));
+    match given.filter(|given| !given.is_null()) {
+        None => Some(title.to_owned()),
+        Some(Value::String(line)) => Some(line.clone()),
+        Some(Value::Array(words)) => {
+            let words: Option<Vec<String>> = words.iter().map(|word| word.as_str().map(str::to_owned)).collect();
+            let (file, arguments) = words.as_ref()?.split_first()?;
+            Some(canonical_argv(file, arguments))
+        }
+        Some(_) => None,
     }
 }
 
@@ -115,6 +128,30 @@ pub(super) fn cancelled() -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_of_a_command_are_judged_as_the_words_they_are() {
+        let asked = |command: Value| {
+            let params = json!({"toolCall": {"toolCallId": "1", "kind": "execute", "title": "title",
+                "rawInput": {"command": command}}});
+            match question(&params, None, "1", Path::new("/work")).about {
+                QuestionAbout::Command { command, .. } => Some(command),
+                QuestionAbout::Patch { .. } | QuestionAbout::Tool { .. } => None,
+            }
+        };
+        for (given, line) in [
+            (json!("git log # all"), Some("git log # all")),
+            (json!(["git", "log", "#", "--output=x"]), Some("git log '#' --output=x")),
+            (json!(["bash", "-lc", "ls; rm -r a"]), Some("bash -lc 'ls; rm -r a'")),
+            (Value::Null, Some("title")),
+            // What cannot be read is no command that a rule could allow.
+            (json!(["git", "log", 1]), None),
+            (json!([]), None),
+            (json!({"line": "ls"}), None),
+        ] {
+            assert_eq!(asked(given.clone()).as_deref(), line, "{given}");
+        }
+    }
 
     #[test]
     fn choices_are_made_by_kind_and_never_for_good() {

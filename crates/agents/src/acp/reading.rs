@@ -10,6 +10,7 @@ use countersign_gateway::policy::effective::SandboxMode;
 use serde_json::{Value, json};
 
 use super::questions;
+use crate::limits;
 use crate::process::Ending;
 use crate::speech::{Fate, Interruption, Speech, Step, cut_off, noticed, number_at, tell, text_at, unsent};
 
@@ -109,7 +110,8 @@ impl Client {
             }
             (None, Some(id)) => {
                 let asked = id.as_u64().and_then(|id| self.asked.remove(&id));
-                match (asked, line.get("error")) {
+                // Some say of every answer that there was no error.
+                match (asked, line.get("error").filter(|error| !error.is_null())) {
                     (Some(asked), Some(error)) => self.refused(asked, error, line),
                     (Some(asked), None) => self.answered(asked, line.get("result").unwrap_or(&Value::Null), line),
                     (None, _) => vec![tell(AgentEventKind::Unknown, line)],
@@ -123,7 +125,11 @@ impl Client {
         match asked {
             Asked::Initialize => self.introduced(result, line),
             Asked::Session => self.opened(result, line),
-            Asked::Mode => vec![tell(AgentEventKind::Unknown, line)],
+            Asked::Mode => {
+                let mut steps = vec![tell(AgentEventKind::Unknown, line)];
+                steps.extend(self.say_next());
+                steps
+            }
             Asked::Prompt => self.prompted(result, line),
         }
     }
@@ -176,11 +182,14 @@ impl Client {
             model: text_at(result, &["models", "currentModelId"]).map(str::to_owned),
         };
         let mut steps = vec![tell(started, line)];
-        if let Some(mode) = self.mode(result) {
-            let params = json!({"sessionId": session_id, "modeId": mode});
-            steps.push(Step::Write(self.ask(Asked::Mode, "session/set_mode", params)));
+        match self.mode(result) {
+            // Nothing is said to it before it is in that mode.
+            Some(mode) => {
+                let params = json!({"sessionId": session_id, "modeId": mode});
+                steps.push(Step::Write(self.ask(Asked::Mode, "session/set_mode", params)));
+            }
+            None => steps.extend(self.say_next()),
         }
-        steps.extend(self.say_next());
         steps
     }
 
@@ -234,9 +243,10 @@ impl Client {
         let message = text_at(error, &["data", "details"]).or_else(|| text_at(error, &["message"]));
         let message = message.unwrap_or("it was refused").to_owned();
         match asked {
+            // It might act without a question.
             Asked::Mode => {
-                let warning = format!("{} stays in its mode: {message}", self.name);
-                vec![tell(AgentEventKind::Warning(warning), line)]
+                self.is_open = false;
+                self.failed(format!("it does not take the mode in which it asks: {message}"), line)
             }
             Asked::Initialize | Asked::Session | Asked::Prompt => self.failed(message, line),
         }
@@ -272,7 +282,9 @@ impl Client {
         match text_at(update, &["sessionUpdate"]) {
             Some("agent_message_chunk") => {
                 let text = text_at(update, &["content", "text"]).unwrap_or_default();
-                self.message.push_str(text);
+                if self.message.len() < limits::MESSAGE_BYTES_MAX {
+                    self.message.push_str(text);
+                }
                 vec![tell(AgentEventKind::TextDelta(text.to_owned()), line)]
             }
             Some("tool_call" | "tool_call_update") => {
@@ -334,9 +346,13 @@ impl Client {
     fn count(&mut self, usage: Option<&Value>, line: &Value) -> Option<Step> {
         let usage = usage.filter(|usage| usage.is_object())?;
         let used = |name: &str| number_at(usage, &[name]).unwrap_or(0);
-        self.used.prompt_tokens += used("inputTokens") + used("cachedReadTokens") + used("cachedWriteTokens");
-        self.used.completion_tokens += used("outputTokens");
-        self.used.total_tokens += used("totalTokens");
+        let sum = |so_far: u64, names: &[&str]| names.iter().map(|name| used(name)).fold(so_far, u64::saturating_add);
+        self.used.prompt_tokens = sum(
+            self.used.prompt_tokens,
+            &["inputTokens", "cachedReadTokens", "cachedWriteTokens"],
+        );
+        self.used.completion_tokens = sum(self.used.completion_tokens, &["outputTokens"]);
+        self.used.total_tokens = sum(self.used.total_tokens, &["totalTokens"]);
         Some(tell(AgentEventKind::Usage(self.used.clone()), line))
     }
 }
@@ -394,7 +410,7 @@ impl Speech for Client {
             return Interruption::Words(Vec::new());
         }
         self.fate = Fate::Interrupted;
-        if !self.is_open {
+        if !self.asked.values().any(|asked| *asked == Asked::Prompt) {
             // There is no turn yet that could be cancelled.
             return Interruption::Signals;
         }
@@ -436,3 +452,6 @@ fn content(input: &Input) -> Value {
         },
     }
 }
+
+#[cfg(test)]
+mod tests;

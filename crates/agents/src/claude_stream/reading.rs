@@ -337,14 +337,19 @@ fn limit(line: &Value) -> Option<AgentEventKind> {
 /// Totals of the conversation: dollars are cumulative, and so are the tokens by model.
 fn usage(line: &Value, model: Option<String>) -> Option<Usage> {
     let models = line.get("modelUsage")?.as_object()?;
-    let sum = |name: &str| models.values().filter_map(|used| number_at(used, &[name])).sum::<u64>();
-    let prompt_tokens = sum("inputTokens") + sum("cacheReadInputTokens") + sum("cacheCreationInputTokens");
-    let completion_tokens = sum("outputTokens");
+    let sum = |names: &[&str]| {
+        let counts = models
+            .values()
+            .flat_map(|used| names.iter().filter_map(|name| number_at(used, &[name])));
+        counts.fold(0, u64::saturating_add)
+    };
+    let prompt_tokens = sum(&["inputTokens", "cacheReadInputTokens", "cacheCreationInputTokens"]);
+    let completion_tokens = sum(&["outputTokens"]);
     Some(Usage {
         model,
         prompt_tokens,
         completion_tokens,
-        total_tokens: prompt_tokens + completion_tokens,
+        total_tokens: prompt_tokens.saturating_add(completion_tokens),
         cost_usd: line.get("total_cost_usd").and_then(Value::as_f64),
     })
 }

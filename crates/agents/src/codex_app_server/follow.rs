@@ -154,7 +154,7 @@ impl Follower {
         self.tell_all(events).await;
         self.state.end_marked().await;
         self.exited(ending).await;
-        self.state.servers.let_go(&self.state.server, &self.state.job_id).await;
+        self.state.let_go().await;
     }
 
     /// The conversation was stopped; what is still open is over.

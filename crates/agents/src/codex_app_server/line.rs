@@ -71,7 +71,9 @@ impl Line {
     pub(super) async fn open(path: &Path) -> Result<(Arc<Line>, mpsc::Receiver<Said>), DriverError> {
         let unreachable =
             |error: std::io::Error| DriverError::Process(format!("the app-server cannot be reached: {error}"));
-        let (reader, writer) = socket::connect(path).await.map_err(unreachable)?;
+        // Connections are taken by the kernel, also for a process that hangs or is stopped.
+        let connected = timeout(limits::ANSWER_WAIT, socket::connect(path)).await;
+        let (reader, writer) = connected.map_err(|_| CallError::Silent)?.map_err(unreachable)?;
         let (outbox, out) = mpsc::unbounded_channel();
         let (told, said) = mpsc::channel(limits::NOTIFICATIONS_AHEAD);
         let line = Arc::new(Line {
@@ -139,7 +141,7 @@ impl Line {
         let id = message.get("id").and_then(Value::as_u64);
         let asked = id.and_then(|id| self.waiting().as_mut()?.remove(&id));
         if let Some(tell) = asked {
-            let answer = match message.get("error") {
+            let answer = match message.get("error").filter(|error| !error.is_null()) {
                 Some(error) => Err(CallError::Refused {
                     message: error
                         .get("message")
@@ -205,4 +207,17 @@ async fn read(mut reader: Reader, line: Arc<Line>, told: mpsc::Sender<Said>) {
     }
     // Whoever waits hears that nothing comes any more.
     line.waiting().take();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn an_app_server_that_takes_a_connection_and_hangs_is_not_waited_for_without_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("socket");
+        let _hangs = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert!(matches!(Line::open(&path).await, Err(DriverError::Silent(_))));
+    }
 }

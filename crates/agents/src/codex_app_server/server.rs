@@ -200,14 +200,15 @@ impl Servers {
         ]);
         let mut environment = terms.environment.clone();
         environment.insert(process::STARTED_FOR.to_owned(), terms.job_id.clone());
-        let process = self.launcher.start(Launch {
+        let started = self.launcher.start(Launch {
             command,
             cwd: terms.cwd.clone(),
             environment,
             mark: name.clone(),
             streams: Streams::Detached { errors: place.errors() },
             still: process::still(terms),
-        })?;
+        });
+        let process = started.inspect_err(|_| place.forget())?;
         Ok(Server {
             mark: ProcessMark {
                 socket: Some(place.socket.clone()),

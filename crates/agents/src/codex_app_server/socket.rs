@@ -23,6 +23,8 @@ const PONG: u8 = 0xa;
 
 pub(super) struct Reader {
     from: BufReader<OwnedReadHalf>,
+    /// Of a message that comes in pieces; a ping may come between them.
+    pieces: Vec<u8>,
 }
 
 pub(super) struct Writer {
@@ -57,16 +59,19 @@ pub(super) async fn connect(path: &Path) -> io::Result<(Reader, Writer)> {
         return Err(io::Error::other(format!("the handshake was refused: {first}")));
     }
     let (from, to) = stream.into_split();
-    let reader = Reader {
-        from: BufReader::new(from),
-    };
-    Ok((reader, Writer { to }))
+    Ok((Reader::new(from), Writer { to }))
 }
 
 impl Reader {
+    fn new(from: OwnedReadHalf) -> Reader {
+        Reader {
+            from: BufReader::new(from),
+            pieces: Vec::new(),
+        }
+    }
+
     /// The next message; none when the other side has closed.
     pub(super) async fn next(&mut self) -> io::Result<Option<Message>> {
-        let mut whole = Vec::new();
         loop {
             let first = match self.from.read_u8().await {
                 Ok(first) => first,
@@ -79,19 +84,24 @@ impl Reader {
                 127 => self.from.read_u64().await?,
                 length => u64::from(length),
             };
-            if length + whole.len() as u64 > MESSAGE_BYTES_MAX {
+            if length.saturating_add(self.pieces.len() as u64) > MESSAGE_BYTES_MAX {
                 return Err(io::Error::other(format!("a message of {length} bytes is too long")));
             }
             let mut part = vec![0; length as usize];
             self.from.read_exact(&mut part).await?;
             match kind {
-                TEXT | CONTINUED => whole.extend(part),
+                TEXT | CONTINUED if self.pieces.is_empty() => self.pieces = part,
+                TEXT | CONTINUED => self.pieces.extend(part),
                 PING => return Ok(Some(Message::Ping(part))),
                 CLOSE => return Ok(None),
                 _ => continue,
             }
             if is_last {
-                return Ok(Some(Message::Text(String::from_utf8_lossy(&whole).into_owned())));
+                let whole = std::mem::take(&mut self.pieces);
+                let text = String::from_utf8(whole);
+                return Ok(Some(Message::Text(text.unwrap_or_else(|broken| {
+                    String::from_utf8_lossy(broken.as_bytes()).into_owned()
+                }))));
             }
         }
     }
@@ -147,9 +157,7 @@ mod tests {
 
     async fn read(bytes: Vec<u8>) -> Vec<String> {
         let (ours, mut theirs) = UnixStream::pair().unwrap();
-        let mut reader = Reader {
-            from: BufReader::new(ours.into_split().0),
-        };
+        let mut reader = Reader::new(ours.into_split().0);
         tokio::spawn(async move { theirs.write_all(&bytes).await });
         let mut found = Vec::new();
         while let Ok(Some(message)) = reader.next().await {
@@ -185,9 +193,21 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_ping_between_the_pieces_of_a_message_takes_nothing_from_it() {
+        let mut bytes = served(TEXT, false, b"one ");
+        bytes.extend(served(PING, true, b"abc"));
+        bytes.extend(served(CONTINUED, true, b"two"));
+        assert_eq!(read(bytes).await, ["ping 3".to_owned(), "one two".to_owned()]);
+    }
+
+    #[tokio::test]
     async fn a_message_that_is_too_long_is_refused_before_it_is_kept() {
-        let mut bytes = vec![0x81, 127];
-        bytes.extend((MESSAGE_BYTES_MAX + 1).to_be_bytes());
-        assert_eq!(read(bytes).await, Vec::<String>::new());
+        for length in [MESSAGE_BYTES_MAX + 1, u64::MAX] {
+            let mut bytes = served(TEXT, true, b"before");
+            bytes.extend(served(TEXT, false, b"piece"));
+            bytes.extend([0x80 | CONTINUED, 127]);
+            bytes.extend(length.to_be_bytes());
+            assert_eq!(read(bytes).await, ["before"]);
+        }
     }
 }

@@ -39,6 +39,8 @@ pub(super) struct State {
 pub(super) struct Wish {
     pub(super) is_interrupted: bool,
     pub(super) is_stopped: bool,
+    /// The process was taken once, so it is let go of once: its other users are counted.
+    is_let_go: bool,
 }
 
 impl State {
@@ -138,8 +140,14 @@ impl State {
             .line()
             .call_within(limits::PROTOCOL_GRACE, "thread/unsubscribe", params)
             .await;
-        self.servers.let_go(&self.server, &self.job_id).await;
+        self.let_go().await;
         self.released.send_replace(true);
+    }
+
+    pub(super) async fn let_go(&self) {
+        if !std::mem::replace(&mut self.wish().is_let_go, true) {
+            self.servers.let_go(&self.server, &self.job_id).await;
+        }
     }
 }
 

@@ -120,7 +120,7 @@ impl Exec {
             model: self.model.clone(),
             prompt_tokens,
             completion_tokens,
-            total_tokens: prompt_tokens + completion_tokens,
+            total_tokens: prompt_tokens.saturating_add(completion_tokens),
             cost_usd: None,
         }
     }

@@ -106,7 +106,7 @@ impl Recipe for Turn {
             cwd: self.terms.cwd.clone(),
             environment: self.definition.env.clone(),
             // Its own, so that it is not ended together with the agent whose last lines it still reads.
-            mark: format!("{}-parser", self.terms.job_id),
+            mark: mark_of_parser(&self.terms.job_id),
             streams: Streams::Spoken,
             still: still(&self.terms),
         })
@@ -118,6 +118,16 @@ impl Recipe for Turn {
             tokio::spawn(health::watch(self.launcher.clone(), health, terms, talk.clone()));
         }
     }
+}
+
+fn mark_of_parser(job_id: &str) -> String {
+    format!("{job_id}-parser")
+}
+
+/// Ends what nobody looks after any more of a job, and of the program that read for it.
+async fn reap_all(job_id: &str, process: Option<ProcessMark>) {
+    reap(job_id, process).await;
+    reap(&mark_of_parser(job_id), None).await;
 }
 
 /// A prompt is never an option: whoever writes one does not choose how the agent is started. To a model the blank means
@@ -176,13 +186,13 @@ impl AgentDriver for Jsonl {
     fn resume(&self, resume: Resume, events: EventSink) -> Pending<Result<Arc<dyn Conversation>, DriverError>> {
         let driver = self.clone();
         Box::pin(async move {
-            reap(&resume.terms.job_id, resume.process).await;
+            reap_all(&resume.terms.job_id, resume.process).await;
             let (Words::Next(prompt) | Words::IfCutOff(prompt)) = resume.words;
             driver.begin(resume.conversation_id, prompt, resume.terms, events).await
         })
     }
 
     fn reap(&self, job_id: String, process: Option<ProcessMark>) -> Pending<()> {
-        Box::pin(async move { reap(&job_id, process).await })
+        Box::pin(async move { reap_all(&job_id, process).await })
     }
 }

@@ -15,9 +15,11 @@ use super::tree::{Tree, wait_until};
 use crate::limits;
 
 impl Process {
-    /// Ends it and all that it started.
+    /// Ends it and all that it started, and leaves nothing of it: whoever probes or checks again and again would leave a
+    /// cgroup each time.
     pub(crate) async fn end(&self) {
         end(&self.mark, &self.tree).await;
+        agent::forget(self.tree.mark());
     }
 }
 

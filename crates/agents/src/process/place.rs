@@ -8,6 +8,7 @@ use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
+use countersign_sandbox::emptying;
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, linkat, openat, unlinkat};
 
 pub(super) const ROOMS: &str = "rooms";
@@ -79,7 +80,7 @@ impl Place {
         for file in [&self.socket, &self.errors] {
             let _ = fs::remove_file(file);
         }
-        if let Err(error) = fs::remove_dir_all(&self.room) {
+        if let Err(error) = emptying::remove(&self.room) {
             tracing::debug!(room = %self.room.display(), %error, "the directory of an agent's socket stays");
         }
     }
@@ -118,6 +119,24 @@ mod tests {
         place.take(&made, own).unwrap();
         assert!(!made.exists());
         UnixStream::connect(&place.socket).unwrap();
+    }
+
+    #[test]
+    fn a_room_is_removed_however_deep_it_is() {
+        // Best where directories never reach a disk: there are many.
+        let memory = Path::new("/dev/shm");
+        let base = if memory.is_dir() { memory } else { Path::new("/tmp") };
+        let runtime = tempfile::tempdir_in(base).unwrap();
+        let place = Place::of(runtime.path(), "it");
+        fs::create_dir_all(&place.room).unwrap();
+        let open = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let mut at = openat(CWD, &place.room, open, Mode::empty()).unwrap();
+        for _ in 0..20_000 {
+            rustix::fs::mkdirat(&at, "d", Mode::RWXU).unwrap();
+            at = openat(&at, "d", open, Mode::empty()).unwrap();
+        }
+        place.forget();
+        assert!(!place.room.exists());
     }
 
     #[test]

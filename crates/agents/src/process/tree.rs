@@ -45,6 +45,10 @@ impl Tree {
         }
     }
 
+    pub(crate) fn mark(&self) -> &str {
+        &self.mark
+    }
+
     /// Who belongs to it now, by number, with the moment each started. We ourselves never do.
     pub(crate) fn members(&self) -> BTreeMap<u32, u64> {
         let in_cgroup = agent::members(&self.mark);

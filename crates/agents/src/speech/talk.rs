@@ -131,9 +131,11 @@ impl Talk {
         *self.shared.busy.borrow()
     }
 
-    /// Waits until everything of it was told.
-    pub(crate) async fn until_over(&self) {
-        until(limits::KILL_WAIT, self.shared.over.subscribe(), |over| over).await;
+    /// Waits until its process is gone and everything of it was told. One that has nothing more to do and stays is ended.
+    pub(crate) async fn ended(&self) {
+        if !until(limits::PROTOCOL_GRACE, self.shared.over.subscribe(), |over| over).await {
+            self.end_process().await;
+        }
     }
 
     /// How long it has said nothing, not counting while it waits for us.

@@ -314,6 +314,20 @@ async fn a_killed_agent_that_leaves_a_child_with_its_output_is_told_of() {
 }
 
 #[tokio::test]
+async fn a_turn_begins_only_when_the_process_of_the_last_one_is_gone() {
+    let scene = Scene::set(
+        r#"echo '{"type":"TaskComplete","result":"done"}'
+           case $1 in first) trap '' INT TERM; sleep 3073; sleep 3073;; esac"#,
+    );
+    let (talk, mut heard) = scene.start("first").await;
+    let first = heard.spawned().await;
+    assert_eq!(heard.turn_end().await, completed("done"));
+    talk.send(text("second")).await.unwrap();
+    assert!(!crate::house::runs(&first), "two would write to one conversation");
+    assert_eq!(heard.turn_end().await, completed("done"));
+}
+
+#[tokio::test]
 async fn a_second_message_into_a_running_turn_is_refused_not_lost() {
     let scene = Scene::set("sleep 3073");
     let (talk, mut heard) = scene.start("x").await;

@@ -3,6 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use countersign_gateway::audit::summary::Period;
+use countersign_gateway::clock::Timestamp;
+
+use crate::start::BadUsage;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Audit {
@@ -19,7 +23,7 @@ pub(crate) enum Audit {
         no_follow: bool,
     },
     /// Find events, commands, calls or messages, oldest first.
-    #[command(after_help = "Example:\n  countersign audit query --status rejected --limit 20")]
+    #[command(after_help = "Example:\n  countersign audit query --status rejected --from 24h")]
     Query(AuditQuery),
     /// Prove that nothing was changed, removed, reordered or cut off.
     Verify {
@@ -67,6 +71,8 @@ pub(crate) struct AuditQuery {
     /// Only of this call.
     #[arg(long, value_name = "C")]
     pub(crate) correlation_id: Option<String>,
+    #[command(flatten)]
+    pub(crate) between: Between,
     /// Print a JSON array.
     #[arg(long)]
     pub(crate) json: bool,
@@ -81,13 +87,32 @@ pub(crate) enum AuditKind {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Metrics {
-    /// From this time on [default: the beginning of the record].
+pub(crate) struct Between {
+    /// From this time on, such as `2026-11-15T10:00:00Z` or `24h` ago [default: the beginning of the record].
     #[arg(long, value_name = "T")]
-    pub(crate) from: Option<String>,
+    from: Option<String>,
     /// Before this time [default: now].
     #[arg(long, value_name = "T")]
-    pub(crate) to: Option<String>,
+    to: Option<String>,
+}
+
+impl Between {
+    pub(crate) fn period(&self, now: Timestamp) -> Result<Period, BadUsage> {
+        let moment = |name: &str, text: &Option<String>| {
+            let parsed = text.as_deref().map(|text| Timestamp::parse_or_ago(text, now));
+            parsed
+                .transpose()
+                .map_err(|error| BadUsage(format!("`--{name}`: {error}")))
+        };
+        let (from, to) = (moment("from", &self.from)?, moment("to", &self.to)?);
+        Period::between(from, to).map_err(|error| BadUsage(error.to_string()))
+    }
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Metrics {
+    #[command(flatten)]
+    pub(crate) between: Between,
     /// Print JSON.
     #[arg(long)]
     pub(crate) json: bool,

@@ -38,9 +38,12 @@ fn write(flags: &Flags, existing: Existing) -> anyhow::Result<String> {
     let path = flags.config.clone().or_else(|| surroundings.operator_file());
     let path = path
         .ok_or_else(|| BadUsage("there is no home directory for the file; name one by `--config FILE`".to_owned()))?;
-    init::write(&path, &init::text(&surroundings), existing)?;
+    let copy = init::write(&path, &init::text(&surroundings), existing)?;
+    let copy = copy.map_or_else(String::new, |copy| {
+        format!("\nthe file as it was is `{}`", copy.display())
+    });
     Ok(format!(
-        "wrote `{}`; edit it, then `countersign config show` prints what is in force",
+        "wrote `{}`; edit it, then `countersign config show` prints what is in force{copy}",
         path.display()
     ))
 }

@@ -14,6 +14,7 @@ use countersign_gateway::audit::Pending;
 use countersign_gateway::limits;
 use countersign_gateway::service::{Answer, Cancel, Origin, Service, ToolCall};
 use countersign_gateway::session::Caller;
+use rustix::termios::{QueueSelector, tcflush};
 use serde_json::{Map, Value, json};
 
 use crate::approvers::{self, Approvers};
@@ -216,6 +217,8 @@ impl Approver for AskTerminal {
         // A thread that nobody waits for: somebody else may decide while this one still reads.
         std::thread::spawn(move || {
             let read = || -> std::io::Result<String> {
+                // What was typed, or pasted, before there was a question is no answer to it.
+                let _ = tcflush(&*terminal, QueueSelector::IFlush);
                 (&*terminal).write_all(text.as_bytes())?;
                 let mut line = String::new();
                 BufReader::new(&*terminal).read_line(&mut line).map(|_| line)

@@ -3,7 +3,8 @@
 //! The running server judges, or this process where there is none; the question, the answer and the record are
 //! the same. It fails closed: Claude Code takes the exit code 2 as a no, and every other failure as if nobody
 //! had been asked, so there is no other failure. For the same reason it answers before Claude Code gives up
-//! waiting, and never leaves the answer to Claude Code's own dialog, whose yes would be on no record.
+//! waiting, takes a signal that would end it as a no, since the agent may send one, and never leaves the answer to
+//! Claude Code's own dialog, whose yes would be on no record.
 
 use std::io::Read as _;
 use std::process::ExitCode;
@@ -15,6 +16,8 @@ use countersign_gateway::session::{Caller, Transport};
 use countersign_gateway::tools::prompt;
 use countersign_integrations::http::{Dialer, Endpoint, Header};
 use serde_json::{Map, Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 
 use crate::approvers::{self, Approvers};
 use crate::cli::Hook;
@@ -112,13 +115,39 @@ fn judge(flags: &Flags, wish: &Wish) -> anyhow::Result<Value> {
     let given = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let token = given("COUNTERSIGN_TOKEN");
     if let Some(url) = given("COUNTERSIGN_MCP_URL") {
-        return start::runtime()?.block_on(by_server(&url, token.as_deref(), wish));
+        return start::runtime()?.block_on(unless_stopped(by_server(&url, token.as_deref(), wish)));
     }
     let started = Started::load(flags)?;
     if let Some(address) = whereabouts::find(&started.settings.state_dir) {
-        return start::runtime()?.block_on(by_server(&format!("{address}/mcp"), token.as_deref(), wish));
+        let url = format!("{address}/mcp");
+        return start::runtime()?.block_on(unless_stopped(by_server(&url, token.as_deref(), wish)));
     }
     here(&started, wish)
+}
+
+/// Waits for an answer, or for a signal that would have ended this process without one.
+async fn unless_stopped(judging: impl Future<Output = anyhow::Result<Value>>) -> anyhow::Result<Value> {
+    let (tell, mut stopped) = mpsc::unbounded_channel();
+    for kind in [
+        SignalKind::terminate(),
+        SignalKind::interrupt(),
+        SignalKind::hangup(),
+        SignalKind::quit(),
+        SignalKind::alarm(),
+        SignalKind::user_defined1(),
+        SignalKind::user_defined2(),
+    ] {
+        let mut signals = signal(kind).context("cannot listen for signals")?;
+        let tell = tell.clone();
+        tokio::spawn(async move {
+            signals.recv().await;
+            tell.send(())
+        });
+    }
+    tokio::select! {
+        said = judging => said,
+        _ = stopped.recv() => bail!("it was told to stop before there was an answer"),
+    }
 }
 
 async fn by_server(url: &str, token: Option<&str>, wish: &Wish) -> anyhow::Result<Value> {
@@ -174,7 +203,7 @@ fn message(body: &[u8]) -> Option<Value> {
 /// The same in this process. Who decides does so elsewhere: the terminal is Claude Code's.
 fn here(started: &Started, wish: &Wish) -> anyhow::Result<Value> {
     let launchpad = Launchpad::prepare()?;
-    start::runtime()?.block_on(async {
+    start::runtime()?.block_on(unless_stopped(async {
         let approvers = Approvers {
             here: Vec::new(),
             outside: approvers::outside(&started.settings, &started.surroundings, None)?,
@@ -199,7 +228,7 @@ fn here(started: &Started, wish: &Wish) -> anyhow::Result<Value> {
             Ok(answer) => said(&answer.text),
             Err(refusal) => bail!(refusal.message),
         }
-    })
+    }))
 }
 
 #[cfg(test)]

@@ -1,35 +1,15 @@
 //! `metrics`: S1's MetricsSummary of a period.
 
-use countersign_gateway::audit::summary::Period;
-use countersign_gateway::clock::{Clock, Timestamp};
+use countersign_gateway::clock::Clock;
 use serde_json::Value;
 
 use crate::cli::Metrics;
 use crate::commands::audit::Reading;
 use crate::config::Flags;
-use crate::start::BadUsage;
 use crate::terminal::{Cell, Page, Tone};
 
 pub(crate) fn run(flags: &Flags, asked: &Metrics) -> anyhow::Result<()> {
-    let now = Clock::system().now();
-    let moment = |name: &str, text: &Option<String>| {
-        let parsed = text.as_deref().map(|text| Timestamp::parse_or_ago(text, now));
-        parsed
-            .transpose()
-            .map_err(|error| BadUsage(format!("`--{name}`: {error}")))
-    };
-    let period = Period {
-        from: moment("from", &asked.from)?,
-        to: moment("to", &asked.to)?,
-    };
-    if let (Some(from), Some(to)) = (period.from, period.to)
-        && to < from
-    {
-        return Err(BadUsage(format!(
-            "the period ends ({to}) before it begins ({from}); exchange the two"
-        ))
-        .into());
-    }
+    let period = asked.between.period(Clock::system().now())?;
     let summary = Reading::open(flags)?.summarize(period)?.to_json();
     let mut page = Page::stdout();
     if asked.json {

@@ -1,10 +1,9 @@
 //! `config init`: a file with every key, its default and what it means, ready to be edited.
 
 use std::fmt::Write as _;
-use std::fs::{DirBuilder, OpenOptions};
-use std::io::{ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
-use std::path::Path;
+use std::fs::{self, DirBuilder};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use serde_json::{Value as Json, json};
@@ -13,6 +12,7 @@ use super::keys::{KEYS, Key};
 use super::surroundings::Surroundings;
 use super::toolchains::{self, Proposal};
 use super::yaml::flow;
+use crate::edited::{Found, Keep};
 
 const HEAD: &str = "\
 # Countersign's configuration. Values are the defaults; what is commented out is unset.
@@ -49,8 +49,9 @@ pub(crate) fn text(surroundings: &Surroundings) -> String {
     text
 }
 
-/// Writes the file for its owner alone.
-pub(crate) fn write(path: &Path, text: &str, existing: Existing) -> anyhow::Result<()> {
+/// Writes the file for its owner alone, as a whole: a server may read it at any moment. Answers with the copy of what was
+/// there.
+pub(crate) fn write(path: &Path, text: &str, existing: Existing) -> anyhow::Result<Option<PathBuf>> {
     let shown = path.display();
     if let Some(dir) = path.parent().filter(|dir| !dir.as_os_str().is_empty()) {
         DirBuilder::new()
@@ -59,20 +60,12 @@ pub(crate) fn write(path: &Path, text: &str, existing: Existing) -> anyhow::Resu
             .create(dir)
             .with_context(|| format!("cannot make `{}`", dir.display()))?;
     }
-    let mut options = OpenOptions::new();
-    match existing {
-        Existing::Keep => options.write(true).create_new(true),
-        Existing::Replace => options.write(true).create(true).truncate(true),
-    };
-    let mut file = match options.mode(0o600).open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(
+    if existing == Existing::Keep && fs::symlink_metadata(path).is_ok() {
+        bail!(
             "`{shown}` is there already and was left as it is; edit it, or write over it by `countersign config init --force`"
-        ),
-        Err(error) => return Err(error).with_context(|| format!("cannot write `{shown}`")),
-    };
-    file.write_all(text.as_bytes())
-        .with_context(|| format!("cannot write `{shown}`"))
+        );
+    }
+    Found::look(path)?.replace(text, Keep::Private)
 }
 
 fn write_key(text: &mut String, key: &Key, proposal: &Proposal) -> std::fmt::Result {
@@ -206,7 +199,8 @@ mod tests {
             "{refusal}"
         );
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "one");
-        write(&path, "two", Existing::Replace).unwrap();
+        let copy = write(&path, "two", Existing::Replace).unwrap().expect("a copy");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "two");
+        assert_eq!(std::fs::read_to_string(copy).unwrap(), "one", "nothing is lost");
     }
 }

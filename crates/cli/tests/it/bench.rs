@@ -179,11 +179,10 @@ impl Bench {
         command.env_clear().current_dir(self.work());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
         command.env("HOME", self.path("home")).env("TMPDIR", self.path("tmp"));
-        command
-            .env("XDG_CONFIG_HOME", self.path("config"))
-            .env("XDG_CACHE_HOME", self.path("cache"));
+        command.env("XDG_CONFIG_HOME", self.path("config"));
         command
             .env("COUNTERSIGN_STATE_DIR", self.state())
+            .env("COUNTERSIGN_CACHE_DIR", self.path("cache"))
             .envs(self.environment.iter().cloned());
         command
     }

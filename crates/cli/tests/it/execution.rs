@@ -324,3 +324,14 @@ fn execute_process_rejects_disallowed_file() {
     assert!(outcome.message().contains("`python3`"), "{}", outcome.text);
     assert!(!bench.work().join("canary").exists());
 }
+
+#[test]
+fn a_long_here_document_needs_no_place_in_the_workspace() {
+    let bench = Bench::new()
+        .config("approval_policy: {mode: never}\ncommand_policy: {allowlist: [wc, ls], sandbox: read-only}\n");
+    let mut server = Server::start(&bench);
+    let text = "x".repeat(100_000);
+    let line = format!("wc -c <<'END'\n{text}\nEND");
+    assert_eq!(server.line(&line).ok(), "100001\n");
+    assert_eq!(server.line("ls").ok(), "");
+}

@@ -1,11 +1,14 @@
 //! Commands that take all they can get. Each ends as documented, and the server stays small and awake.
 
 use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::Stdio;
+use std::sync::mpsc;
 
 use serde_json::json;
 
 use crate::bench::Bench;
-use crate::client::Server;
+use crate::client::{PATIENCE, Server, eventually};
 
 /// Memory of the server in KiB.
 fn resident(server: &Server) -> u64 {
@@ -171,4 +174,51 @@ fn many_calls_at_once_all_get_their_own_answer() {
             64
         );
     });
+}
+
+#[test]
+fn logs_that_nobody_reads_hold_up_no_answer_and_no_end() {
+    let bench = Bench::allowing("true");
+    let mut command = bench.command();
+    command.arg("stdio");
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut server = command.spawn().unwrap();
+    // Kept open, and never read.
+    let _logs = server.stderr.take().unwrap();
+    let mut stdin = server.stdin.take().unwrap();
+    let answers = BufReader::new(server.stdout.take().unwrap());
+    let (sender, answered) = mpsc::channel();
+    std::thread::spawn(move || {
+        for line in answers.lines().map_while(Result::ok) {
+            let _ = sender.send(line);
+        }
+    });
+    let hello =
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    writeln!(
+        stdin,
+        "{}",
+        json!({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": hello})
+    )
+    .unwrap();
+    writeln!(
+        stdin,
+        "{}",
+        json!({"jsonrpc": "2.0", "method": "notifications/initialized"})
+    )
+    .unwrap();
+    answered.recv_timeout(PATIENCE).expect("the handshake is answered");
+    // Without its file nothing can be recorded, and each message that is refused leaves a line: more than a pipe holds.
+    fs::rename(bench.state().join("record.db"), bench.state().join("away")).unwrap();
+    for id in 1..800 {
+        let unknown = json!({"jsonrpc": "2.0", "id": id, "method": "nothing"});
+        writeln!(stdin, "{unknown}").unwrap();
+        answered.recv_timeout(PATIENCE).expect("every message is answered");
+    }
+    drop(stdin);
+    eventually("the server ends", || server.try_wait().unwrap().is_some());
+    assert!(server.wait().unwrap().success());
 }

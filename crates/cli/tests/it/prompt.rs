@@ -3,7 +3,7 @@
 mod claude;
 
 use std::io::Write as _;
-use std::process::{Child, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::{Value, json};
 
@@ -214,6 +214,25 @@ fn the_hook_says_no_before_claude_gives_up_waiting() {
     let (decided, reason) = decision(&child.wait_with_output().unwrap());
     assert_eq!(decided, "deny");
     assert!(reason.contains("countersign approve"), "{reason}");
+}
+
+/// An agent can send signals to what its own user runs, and any end but this one lets the tool through.
+#[test]
+fn a_hook_that_is_told_to_stop_while_it_waits_says_no() {
+    for (signal, is_served) in [("-TERM", true), ("-HUP", false), ("-USR1", false)] {
+        let bench = Bench::new();
+        let web = is_served.then(|| Web::serve(&bench));
+        let child = hook(&bench, &event(&bench, "Bash", json!({"command": "touch made"})), &[]);
+        bench.question();
+        let pid = child.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        let output = child.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{signal}: {output:?}");
+        assert!(output.stdout.is_empty() && !output.stderr.is_empty(), "{output:?}");
+        if let Some(web) = web {
+            web.stop();
+        }
+    }
 }
 
 #[test]

@@ -168,3 +168,35 @@ fn workspaces_do_not_share_a_home() {
     assert_ne!(one, two);
     assert_eq!(home("one"), one);
 }
+
+#[test]
+fn homes_are_kept_in_the_cache_directory_that_was_named() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "touch");
+        let mut server = Server::start(&bench);
+        server.call("execute_command", json!({"command": "touch ~/kept"})).ok();
+        let homes: Vec<_> = fs::read_dir(bench.path("cache/homes")).unwrap().flatten().collect();
+        assert_eq!(homes.len(), 1, "{homes:?}");
+        assert!(homes[0].path().join("kept").exists());
+    });
+}
+
+#[test]
+fn a_cache_directory_that_cannot_be_used_is_said_at_the_start() {
+    let bench = Bench::allowing("true");
+    let file = bench.file("taken", "a file");
+    for (named, complaint) in [(file.to_str().unwrap(), "taken"), ("cache", "from the root on")] {
+        let refused = bench
+            .command()
+            .env("COUNTERSIGN_CACHE_DIR", named)
+            .args(["exec", "--", "true"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&refused.stderr);
+        assert!(!refused.status.success(), "{said}");
+        assert!(
+            said.contains("COUNTERSIGN_CACHE_DIR") && said.contains(complaint),
+            "{said}"
+        );
+    }
+}

@@ -155,7 +155,7 @@ fn whatever_is_asked_about_is_shown_whole_and_what_is_not_shown_is_said() {
         shown.contains("WebFetch") && shown.contains("https://example.org/\\u{202e}x"),
         "{shown}"
     );
-    // What runs may hide behind what looks like a key, and behind the end of what is shown.
+    // What runs does not hide behind what looks like a key; what is behind the end of what is shown is said.
     let script = format!("-----BEGIN PRIVATE KEY-----\n{}\nrm -rf ~", "true\n".repeat(1_000));
     let hidden = json!({"file": "bash", "args": ["-c", &script], "input": "y\n".repeat(2_000), "env": {"MODE": "z".repeat(300)}});
     let id = asking.ask_for(&stage, "execute_process", &hidden, |it| it["tool"] == "execute_process");
@@ -167,7 +167,7 @@ fn whatever_is_asked_about_is_shown_whole_and_what_is_not_shown_is_said() {
     ] {
         assert!(shown.contains(part), "`{part}` is missing: {shown}");
     }
-    assert!(!shown.contains("rm -rf"), "{shown}");
+    assert!(shown.contains("rm -rf ~"), "{shown}");
 }
 
 #[test]
@@ -281,7 +281,8 @@ fn watching_on_a_terminal_decides_by_single_keys() {
         stage.json(&["approvals", "show", &second, "--json"])["decisionReason"],
         "no need"
     );
-    terminal.press("a");
+    // It came into the other's place, so it is chosen once more.
+    terminal.press("ka");
     terminal.until("approved `touch one`");
     assert_ne!(state(&first), "pending");
     terminal.press("q");

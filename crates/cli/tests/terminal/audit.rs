@@ -151,13 +151,30 @@ fn a_query_narrows_by_what_is_remembered() {
 }
 
 #[test]
+fn a_query_may_name_a_period() {
+    let stage = Stage::with_record();
+    for kind in ["event", "command", "invocation", "envelope"] {
+        let found = |period: &[&str]| {
+            let asked = ["audit", "query", "--json", "--kind", kind];
+            stage.json(&[&asked[..], period].concat()).as_array().unwrap().len()
+        };
+        let all = found(&[]);
+        assert_eq!(found(&["--from", "1h"]), all, "{kind}");
+        assert_eq!(found(&["--to", "1h"]), 0, "{kind}");
+        assert_eq!(found(&["--from", "2h", "--to", "1h"]), 0, "{kind}");
+    }
+}
+
+#[test]
 fn what_cannot_be_is_not_answered_as_if_there_were_nothing() {
     let stage = Stage::with_record();
-    let backwards = stage.run(&["metrics", "--from", "1h", "--to", "2h"]);
-    assert!(
-        backwards.code == 2 && backwards.stderr.contains("before it begins"),
-        "{backwards:?}"
-    );
+    for asked in [&["metrics"][..], &["audit", "query"]] {
+        let backwards = stage.run(&[asked, &["--from", "1h", "--to", "2h"]].concat());
+        assert!(
+            backwards.code == 2 && backwards.stderr.contains("before it begins"),
+            "{backwards:?}"
+        );
+    }
     // 1 would say that a record was looked at and is not sound.
     for arguments in [&["nowhere.jsonl"][..], &["--witness", "nowhere.jsonl"]] {
         let ran = stage.run(&[&["audit", "verify"], arguments].concat());

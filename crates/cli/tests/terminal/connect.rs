@@ -200,7 +200,8 @@ fn the_entry_starts_the_server_as_it_would_start_here() {
     ]);
     command
         .env("ALLOWED_COMMANDS", "ls")
-        .env("XDG_STATE_HOME", "/somewhere");
+        .env("XDG_STATE_HOME", "/somewhere")
+        .env("COUNTERSIGN_CACHE_DIR", "/elsewhere");
     let entry = ran(command).json()["entry"].take();
     let (config, state) = (stage.work().join("policy.yaml"), stage.work().join("near"));
     assert_eq!(
@@ -208,7 +209,11 @@ fn the_entry_starts_the_server_as_it_would_start_here() {
         json!({
             "command": BINARY,
             "args": ["--config", config, "--state-dir", state, "stdio"],
-            "env": {"ALLOWED_COMMANDS": "ls", "XDG_STATE_HOME": "/somewhere"},
+            "env": {
+                "ALLOWED_COMMANDS": "ls",
+                "XDG_STATE_HOME": "/somewhere",
+                "COUNTERSIGN_CACHE_DIR": "/elsewhere",
+            },
         })
     );
     // A client starts it from anywhere.

@@ -94,15 +94,21 @@ impl Kubernetes {
 
     /// What somebody else applies.
     pub fn apply_by(&self, manager: &str, namespace: &str, name: &str, key: &str, value: &str) {
-        let mut world = self.world();
-        world.version += 1;
-        let version = world.version;
-        let key_of = (namespace.to_owned(), name.to_owned());
-        let stored = world.secrets.entry(key_of).or_default();
-        stored.put(manager, key, &STANDARD.encode(value), version);
+        self.world().apply_by(manager, (namespace, name), (key, value));
     }
 
-    /// How many applies changed or confirmed something.
+    /// The same, at the moment when the next apply to this Secret comes in.
+    pub fn apply_meanwhile(&self, manager: &str, namespace: &str, name: &str, key: &str, value: &str) {
+        let words = [manager, namespace, name, key, value].map(str::to_owned);
+        let (world, ending) = (self.world.clone(), format!("/{name}"));
+        let act = move || {
+            let [manager, namespace, name, key, value] = &words;
+            world.lock().unwrap().apply_by(manager, (namespace, name), (key, value));
+        };
+        self.next("PATCH", &ending, Fault::Meanwhile(Box::new(act)));
+    }
+
+    /// How many applies changed or confirmed something in a Secret; making an empty one is none.
     pub fn applies(&self) -> usize {
         self.world().applies
     }
@@ -167,6 +173,12 @@ fn answer(world: &Mutex<World>, request: &Request) -> Option<Response> {
 }
 
 impl World {
+    fn apply_by(&mut self, manager: &str, (namespace, name): (&str, &str), (key, value): (&str, &str)) {
+        self.version += 1;
+        let stored = self.secrets.entry((namespace.to_owned(), name.to_owned())).or_default();
+        stored.put(manager, key, &STANDARD.encode(value), self.version);
+    }
+
     fn serve(&mut self, request: &Request) -> Response {
         // kubectl sends no token where there is no TLS.
         let is_kubectl = request
@@ -263,7 +275,7 @@ impl World {
                 let body = shapes::secret(namespace, name, &stored);
                 if request.query("dryRun") != Some("All") {
                     self.version += u64::from(has_changed);
-                    self.applies += 1;
+                    self.applies += usize::from(wanted["data"].is_object());
                     self.secrets.insert(key.clone(), stored);
                 }
                 Response::new(if is_new { 201 } else { 200 }, body)

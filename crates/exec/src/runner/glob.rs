@@ -6,23 +6,40 @@ use std::path::Path;
 
 use countersign_gateway::policy::line::tree::{Piece, Word};
 
-/// Files one pattern may become; a longer list would not fit into an argument vector anyway.
-const MATCHES_MAX: usize = 65_536;
+/// Files one pattern may become. The kernel takes six megabytes of arguments at most, and so many names that differ
+/// are longer than that: what is refused here could not have been started either.
+const MATCHES_MAX: usize = 1 << 19;
 
-/// The arguments a word becomes.
-pub(super) fn expand(word: &Word) -> Vec<Vec<u8>> {
+/// A pattern stands for more files than a program can be given.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TooMany;
+
+/// The arguments that words become: all of them, or none.
+pub(super) fn expand_all(words: &[Word]) -> Result<Vec<Vec<u8>>, TooMany> {
+    let mut all = Vec::with_capacity(words.len());
+    for word in words {
+        all.append(&mut expand(word, MATCHES_MAX)?);
+    }
+    Ok(all)
+}
+
+fn expand(word: &Word, matches_max: usize) -> Result<Vec<Vec<u8>>, TooMany> {
     if let Some(text) = word.literal() {
-        return vec![text.into_bytes()];
+        return Ok(vec![text.into_bytes()]);
     }
     let pattern = split(&word.pieces);
-    let mut found = Vec::new();
+    let mut search = Search {
+        found: Vec::new(),
+        matches_max,
+    };
     let start = if pattern.absolute { b"/".to_vec() } else { Vec::new() };
-    descend(start, &pattern.components, &mut found);
+    search.descend(start, &pattern.components)?;
+    let mut found = search.found;
     if found.is_empty() {
-        return vec![word.unmatched().into_bytes()];
+        return Ok(vec![word.unmatched().into_bytes()]);
     }
     found.sort();
-    found
+    Ok(found)
 }
 
 struct Pattern {
@@ -82,43 +99,53 @@ fn add(pattern: &mut Pattern, part: Part) {
     }
 }
 
-fn descend(base: Vec<u8>, components: &[Component], found: &mut Vec<Vec<u8>>) {
-    let Some((component, rest)) = components.split_first() else {
-        found.push(base);
-        return;
-    };
-    if found.len() >= MATCHES_MAX {
-        return;
+struct Search {
+    found: Vec<Vec<u8>>,
+    matches_max: usize,
+}
+
+impl Search {
+    fn descend(&mut self, base: Vec<u8>, components: &[Component]) -> Result<(), TooMany> {
+        let Some((component, rest)) = components.split_first() else {
+            if self.found.len() == self.matches_max {
+                return Err(TooMany);
+            }
+            self.found.push(base);
+            return Ok(());
+        };
+        if let Some(name) = component.literal() {
+            return self.proceed(&base, name.as_bytes(), component, rest);
+        }
+        let directory = if base.is_empty() {
+            Path::new(".")
+        } else {
+            as_path(&base)
+        };
+        let Ok(entries) = std::fs::read_dir(directory) else {
+            return Ok(());
+        };
+        for name in entries.flatten().map(|entry| entry.file_name().into_vec()) {
+            if matches(&component.parts, &String::from_utf8_lossy(&name)) {
+                self.proceed(&base, &name, component, rest)?;
+            }
+        }
+        Ok(())
     }
-    let mut proceed = |name: &[u8]| {
-        let mut path = [base.as_slice(), name].concat();
+
+    /// Goes on with a name that fits, if there is such a file.
+    fn proceed(&mut self, base: &[u8], name: &[u8], component: &Component, rest: &[Component]) -> Result<(), TooMany> {
+        let mut path = [base, name].concat();
         // Links are followed only where something must lie behind them.
-        let exists = std::fs::symlink_metadata(as_path(&path)).is_ok();
         let fits = if rest.is_empty() && component.slashes == 0 {
-            exists
+            std::fs::symlink_metadata(as_path(&path)).is_ok()
         } else {
             as_path(&path).is_dir()
         };
-        if fits {
-            path.extend(std::iter::repeat_n(b'/', component.slashes));
-            descend(path, rest, found);
+        if !fits {
+            return Ok(());
         }
-    };
-    if let Some(name) = component.literal() {
-        return proceed(name.as_bytes());
-    }
-    let directory = if base.is_empty() {
-        Path::new(".")
-    } else {
-        as_path(&base)
-    };
-    let Ok(entries) = std::fs::read_dir(directory) else {
-        return;
-    };
-    for name in entries.flatten().map(|entry| entry.file_name().into_vec()) {
-        if matches(&component.parts, &String::from_utf8_lossy(&name)) {
-            proceed(&name);
-        }
+        path.extend(std::iter::repeat_n(b'/', component.slashes));
+        self.descend(path, rest)
     }
 }
 
@@ -183,15 +210,20 @@ mod tests {
     use super::*;
     use countersign_gateway::policy::line::{self, Limits, Shape};
 
-    /// Expands the first argument of `ls WORD` in a directory with known files.
-    fn check(dir: &Path, word: &str, expected: &[&str]) {
+    /// The first argument of `ls WORD`, in a directory.
+    fn word(dir: &Path, word: &str) -> Word {
         let line = line::read(&format!("ls {}/{word}", dir.display()), Limits::STANDARD).expect("a line");
         let Shape::Plain(tree) = line.shape else {
             panic!("a plain line: {word}")
         };
-        let command = tree.commands().next().expect("a command");
+        tree.commands().next().expect("a command").args[0].clone()
+    }
+
+    /// Expands it in a directory with known files.
+    fn check(dir: &Path, pattern: &str, expected: &[&str]) {
         let prefix = format!("{}/", dir.display());
-        let found: Vec<String> = expand(&command.args[0])
+        let found: Vec<String> = expand(&word(dir, pattern), MATCHES_MAX)
+            .unwrap()
             .into_iter()
             .map(|path| {
                 String::from_utf8(path)
@@ -201,7 +233,7 @@ mod tests {
                     .to_owned()
             })
             .collect();
-        assert_eq!(found, expected, "{word}");
+        assert_eq!(found, expected, "{pattern}");
     }
 
     #[test]
@@ -225,5 +257,20 @@ mod tests {
         check(dir, "'*'.txt", &["*.txt"]);
         check(dir, "x'*'y", &["x*y"]);
         check(dir, "*b*t*", &["b.txt"]);
+    }
+
+    #[test]
+    fn a_pattern_for_too_many_files_is_refused_and_never_cut() {
+        let dir = tempfile::tempdir().unwrap();
+        for file in ["a", "b", "c", "sub/d", "sub/e"] {
+            let path = dir.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        for (pattern, count) in [("*", 4), ("?", 3), ("*/*", 2)] {
+            let word = word(dir.path(), pattern);
+            assert_eq!(expand(&word, count).map(|found| found.len()), Ok(count), "{pattern}");
+            assert_eq!(expand(&word, count - 1), Err(TooMany), "{pattern}");
+        }
     }
 }

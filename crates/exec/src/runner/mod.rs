@@ -7,9 +7,11 @@
 mod glob;
 mod streams;
 
-use std::ffi::CString;
+use std::ffi::{CString, OsString};
 use std::io::Write as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::PathBuf;
 
 use countersign_gateway::policy::line::tree::{Command, Joint, List, Pipeline, RUNNER_BUILTINS, Tree};
 use countersign_sandbox::runner::{self, Child, RunnerInput, Spawner};
@@ -37,6 +39,8 @@ pub(crate) struct ProgramRef {
 
 const NOT_FOUND: i32 = 127;
 const NOT_EXECUTABLE: i32 = 126;
+/// What a shell says of more arguments than the kernel takes.
+const TOO_MANY: &str = "argument list too long";
 
 /// Runs one line; the result is the status of its last pipeline.
 pub(crate) fn run(input: RunnerInput<'_>) -> i32 {
@@ -48,7 +52,12 @@ pub(crate) fn run(input: RunnerInput<'_>) -> i32 {
         complain("no memory to start programs");
         return NOT_EXECUTABLE;
     };
+    let Some(tmp) = variable(&input.env, "TMPDIR") else {
+        complain("there is no directory for temporary files");
+        return NOT_EXECUTABLE;
+    };
     let mut line = Line {
+        tmp: OsString::from_vec(tmp).into(),
         programs: script.programs.into_iter(),
         fds: &input.programs,
         env: input.env,
@@ -62,6 +71,8 @@ struct Line<'a> {
     programs: std::vec::IntoIter<Option<ProgramRef>>,
     fds: &'a [BorrowedFd<'a>],
     env: Vec<CString>,
+    /// Where the command's own temporary files are.
+    tmp: PathBuf,
     spawner: Spawner,
 }
 
@@ -99,7 +110,8 @@ impl Line<'_> {
                 }),
                 Err(error) => {
                     complain(&format!("cannot make a pipe: {error}"));
-                    return 1;
+                    parts.push(Part::Done(1));
+                    break;
                 }
             };
             parts.push(self.start(command, program.as_ref(), input.take(), output));
@@ -117,7 +129,7 @@ impl Line<'_> {
         input: Option<OwnedFd>,
         output: Option<OwnedFd>,
     ) -> Part {
-        let streams = match Streams::connect(input, output, &command.redirections) {
+        let streams = match Streams::connect(input, output, &command.redirections, &self.tmp) {
             Ok(streams) => streams,
             Err(message) => {
                 complain(&message);
@@ -132,14 +144,12 @@ impl Line<'_> {
             streams.complain(&format!("{name}: command not found"));
             return Part::Done(NOT_FOUND);
         };
+        let Ok(words) = glob::expand_all(&command.args) else {
+            streams.complain(&format!("{name}: {TOO_MANY}"));
+            return Part::Done(NOT_EXECUTABLE);
+        };
         let mut argv = program.lead.clone();
-        argv.extend(
-            command
-                .args
-                .iter()
-                .flat_map(glob::expand)
-                .filter_map(|word| CString::new(word).ok()),
-        );
+        argv.extend(words.into_iter().filter_map(|word| CString::new(word).ok()));
         let started = self.spawner.spawn(&runner::Command {
             program: self.fds[program.index],
             argv: &argv,
@@ -159,7 +169,7 @@ impl Line<'_> {
     }
 
     fn builtin(&mut self, command: &Command, place: Where) -> i32 {
-        let streams = match Streams::connect(None, None, &command.redirections) {
+        let streams = match Streams::connect(None, None, &command.redirections, &self.tmp) {
             Ok(streams) => streams,
             Err(message) => {
                 complain(&message);
@@ -180,9 +190,9 @@ impl Line<'_> {
     }
 
     fn change_directory(&mut self, command: &Command, place: Where) -> Result<(), String> {
-        let words: Vec<_> = command.args.iter().flat_map(glob::expand).collect();
+        let words = glob::expand_all(&command.args).map_err(|glob::TooMany| TOO_MANY.to_owned())?;
         let target = match words.as_slice() {
-            [] => self.variable("HOME").ok_or("HOME not set")?,
+            [] => variable(&self.env, "HOME").ok_or("HOME not set")?,
             [word] => word.clone(),
             _ => return Err("too many arguments".to_owned()),
         };
@@ -201,14 +211,13 @@ impl Line<'_> {
             }
         }
     }
+}
 
-    fn variable(&self, name: &str) -> Option<Vec<u8>> {
-        let prefix = format!("{name}=");
-        self.env
-            .iter()
-            .find_map(|variable| variable.as_bytes().strip_prefix(prefix.as_bytes()))
-            .map(<[u8]>::to_vec)
-    }
+fn variable(env: &[CString], name: &str) -> Option<Vec<u8>> {
+    let prefix = format!("{name}=");
+    env.iter()
+        .find_map(|variable| variable.as_bytes().strip_prefix(prefix.as_bytes()))
+        .map(<[u8]>::to_vec)
 }
 
 #[derive(Clone, Copy)]

@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
 use std::sync::Arc;
 
 use countersign_gateway::policy::line::tree::{Action, Redirection};
@@ -25,6 +26,7 @@ impl Streams {
         input: Option<OwnedFd>,
         output: Option<OwnedFd>,
         redirections: &[Redirection],
+        tmp: &Path,
     ) -> Result<Self, String> {
         let mut streams = runner::standard_streams().map(Stream::Own);
         for (index, end) in [(0, input), (1, output)] {
@@ -43,7 +45,7 @@ impl Streams {
                 )?,
                 Action::CopyOf(fd) => place(&mut streams, *fd)?.clone(),
                 Action::Close => open("/dev/null", OpenOptions::new().read(true).write(true))?,
-                Action::Text(text) => here(text)?,
+                Action::Text(text) => here(text, tmp)?,
             };
             *place(&mut streams, redirection.fd)? = stream;
         }
@@ -90,15 +92,16 @@ fn open(path: &str, options: &OpenOptions) -> Result<Stream, String> {
     }
 }
 
-/// A here-document: the text, ready to be read.
-fn here(text: &str) -> Result<Stream, String> {
+/// A here-document: the text, ready to be read. A long one goes through a file in the private directory: the working
+/// directory may be one that commands only read.
+fn here(text: &str, tmp: &Path) -> Result<Stream, String> {
     let failed = |error: std::io::Error| format!("cannot pass on the here-document: {error}");
     if text.len() <= PIPE_BYTES {
         let (reader, mut writer) = std::io::pipe().map_err(failed)?;
         writer.write_all(text.as_bytes()).map_err(failed)?;
         return Ok(Stream::Opened(Arc::new(reader.into())));
     }
-    let path = format!("here-document-{}", std::process::id());
+    let path = tmp.join(format!("here-document-{}", std::process::id()));
     let mut file = File::create_new(&path).map_err(failed)?;
     let written = file.write_all(text.as_bytes());
     let opened = File::open(&path);

@@ -25,7 +25,7 @@ pub fn of_command(plan: &Plan, rule: &Rule, request: &CommandRequest, redactor: 
     let mut unseen: Vec<String> = withheld::secret("the command", &command, redactor)
         .into_iter()
         .collect();
-    put("command", json!(clean(&command)));
+    put("command", json!(redactor.redact_script(&command)));
     put("programs", json!(programs));
     put("how", json!(how(plan)));
     put("cwd", json!(clean(&plan.place.cwd.path.to_string_lossy())));
@@ -43,7 +43,7 @@ pub fn of_command(plan: &Plan, rule: &Rule, request: &CommandRequest, redactor: 
     }
     if let Some(input) = &request.input {
         put("input_bytes", json!(input.len()));
-        let shown = clean(input);
+        let shown = redactor.redact_script(input);
         unseen.extend(withheld::secret("its input", input, redactor));
         unseen.extend(withheld::rest("its input", &shown, limits::INPUT_CHARS_SHOWN));
         put("input", json!(cut(&shown, limits::INPUT_CHARS_SHOWN)));

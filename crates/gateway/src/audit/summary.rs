@@ -56,8 +56,40 @@ pub const JOB_SESSION_RECOVERED: &str = "job.session.recovered";
 /// From one moment on and before another; an open end is where the record begins, or now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Period {
-    pub from: Option<Timestamp>,
-    pub to: Option<Timestamp>,
+    from: Option<Timestamp>,
+    to: Option<Timestamp>,
+}
+
+/// Nothing can be found there, and "nothing" would be taken for an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("the period ends ({to}) before it begins ({from}); exchange the two")]
+pub struct Backwards {
+    from: Timestamp,
+    to: Timestamp,
+}
+
+impl Period {
+    pub fn between(from: Option<Timestamp>, to: Option<Timestamp>) -> Result<Self, Backwards> {
+        match (from, to) {
+            (Some(from), Some(to)) if to < from => Err(Backwards { from, to }),
+            (from, to) => Ok(Self { from, to }),
+        }
+    }
+
+    pub fn since(moment: Timestamp) -> Self {
+        Self {
+            from: Some(moment),
+            to: None,
+        }
+    }
+
+    pub fn from(self) -> Option<Timestamp> {
+        self.from
+    }
+
+    pub fn to(self) -> Option<Timestamp> {
+        self.to
+    }
 }
 
 /// S1's MetricsSummary. Durations are milliseconds; nothing to average is 0.

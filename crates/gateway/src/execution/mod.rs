@@ -56,6 +56,8 @@ pub enum How {
     MemoryLimit(Option<i32>),
     ProcessLimit(Option<i32>),
     CpuLimit(Option<i32>),
+    /// It was let go, and what became of it cannot be told any more; it is gone.
+    Lost(Refusal),
     /// Nothing ran.
     NotStarted(Refusal),
     /// Nothing ran, because the record could not be opened.

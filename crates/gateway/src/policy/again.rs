@@ -54,6 +54,7 @@ fn seems_refused(how: &How, output: &str) -> bool {
         | How::MemoryLimit(_)
         | How::ProcessLimit(_)
         | How::CpuLimit(_)
+        | How::Lost(_)
         | How::NotStarted(_)
         | How::NotRecorded(_) => false,
     }

@@ -209,7 +209,7 @@ impl Gateway {
         request.binding = binding.digest.clone();
         request.arguments_digest = binding.arguments.clone();
         request.policy_digest = binding.policy.clone();
-        request.details = details::of_command(plan, rule, asking.request, &ports.redactor);
+        request.details = details::of_command(plan, rule, asking.request, live.redactor(&ports.redactor));
         request.remaining_ms = u64::try_from(plan.timeout.as_millis()).unwrap_or(u64::MAX);
         request
     }

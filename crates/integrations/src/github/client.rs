@@ -25,8 +25,10 @@ const TRY_PATIENCE: Duration = Duration::from_secs(10);
 const TRIES_MAX: u32 = 4;
 /// Time before the second try; it doubles.
 const PAUSE_FIRST: Duration = Duration::from_millis(200);
-/// How long GitHub asks to wait where it does not say for how long.
+/// How long GitHub asks to wait where it does not say for how long, and the longest that is believed: its limits are given
+/// anew every hour.
 const LIMIT_PAUSE: Duration = Duration::from_secs(60);
+const LIMIT_PAUSE_MAX: Duration = Duration::from_secs(3_600);
 /// Bytes of an answer that are read.
 const ANSWER_BYTES_MAX: usize = 8 << 20;
 /// Characters of GitHub's own words that an error repeats.
@@ -148,8 +150,14 @@ impl Client {
                 Ok(answer) => return Ok(answer),
                 Err(Failed::Final(error)) => return Err(error),
                 Err(Failed::Wait(time)) => {
+                    // Where it names a time that has passed already, it is not asked again and again.
+                    let time = time.clamp(pause, LIMIT_PAUSE_MAX);
                     let until = Instant::now() + time + jitter(PAUSE_FIRST);
                     *self.quiet_until.lock().await = Some(until);
+                    if tried >= TRIES_MAX {
+                        return Err(limited_until(until));
+                    }
+                    pause *= 2;
                 }
                 Err(Failed::Broken(why)) => {
                     let enough = tried >= TRIES_MAX || Instant::now() + pause >= deadline;
@@ -175,9 +183,7 @@ impl Client {
             tokio::time::sleep_until(until).await;
             return Ok(());
         }
-        let seconds = until.saturating_duration_since(Instant::now()).as_secs() + 1;
-        let message = format!("GitHub takes no more requests with this token for {seconds} s; try again then");
-        Err(trouble(Trouble::Limited, message))
+        Err(limited_until(until))
     }
 
     async fn send(&self, call: &Call<'_>) -> Result<Answer, Failed> {
@@ -193,11 +199,11 @@ impl Client {
             Method::Patch => octocrab._patch(call.path, call.body).await,
             Method::Delete => octocrab._delete(call.path, call.body).await,
         };
-        let response = sent.map_err(|error| Failed::Broken(self.hidden(&chain(&error))))?;
+        let response = sent.map_err(|error| Failed::Broken(self.told(&chain(&error))))?;
         let (head, body) = response.into_parts();
         let collected = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
         let bytes = collected
-            .map_err(|error| Failed::Broken(self.hidden(&error.to_string())))?
+            .map_err(|error| Failed::Broken(self.told(&error.to_string())))?
             .to_bytes();
         let body: Value = serde_json::from_slice(&bytes).unwrap_or(Value::Null);
         if head.status.is_success() {
@@ -210,13 +216,7 @@ impl Client {
     }
 
     fn failed(&self, status: u16, headers: &HeaderMap, body: &Value, call: &Call<'_>) -> Failed {
-        let words: String = body["message"]
-            .as_str()
-            .unwrap_or_default()
-            .chars()
-            .take(WORDS_MAX)
-            .collect();
-        let words = self.hidden(&words);
+        let words = self.told(body["message"].as_str().unwrap_or_default());
         let place = call.path.split('?').next().unwrap_or_default();
         if matches!(status, 403 | 429)
             && let Some(time) = self.limited(status, headers, &words)
@@ -282,6 +282,19 @@ impl Client {
     fn hidden(&self, text: &str) -> String {
         text.replace(&self.access.token, "(hidden)")
     }
+
+    /// As much of a text as is told. Cut behind hiding: half a token is not found any more.
+    fn told(&self, text: &str) -> String {
+        let text = self.hidden(text);
+        let line = text.lines().next().unwrap_or_default();
+        line.chars().take(WORDS_MAX).collect()
+    }
+}
+
+fn limited_until(until: Instant) -> GitHubError {
+    let seconds = until.saturating_duration_since(Instant::now()).as_secs() + 1;
+    let message = format!("GitHub takes no more requests with this token for {seconds} s; try again then");
+    trouble(Trouble::Limited, message)
 }
 
 fn trouble(kind: Trouble, message: String) -> GitHubError {
@@ -299,12 +312,7 @@ fn chain(error: &dyn std::error::Error) -> String {
         }
         cause = error.source();
     }
-    text.lines()
-        .next()
-        .unwrap_or_default()
-        .chars()
-        .take(WORDS_MAX)
-        .collect()
+    text
 }
 
 /// Something between nothing and this, so that not everybody comes back at the same moment.

@@ -116,6 +116,24 @@ async fn a_limit_that_lasts_is_told_and_github_is_left_alone_until_it_is_over() 
 }
 
 #[tokio::test]
+async fn a_limit_is_believed_for_an_hour_and_one_that_is_over_is_not_tried_without_end() {
+    let double = Double::start();
+    double.issue(SHOP, 7, &[]);
+    let now = u64::try_from(Clock::system().now().as_millis() / 1_000).unwrap();
+    double.next("GET", "/labels", Fault::primary_limit(u64::MAX));
+    let error = adapter(&double).labels(&issue(7)).await.unwrap_err();
+    assert!(error.message.contains("for 360"), "{error}");
+    // By a clock that goes before GitHub's, it is over as soon as it is told.
+    for _ in 0..20 {
+        double.next("GET", "/labels", Fault::primary_limit(now - 5));
+    }
+    let before = double.count("GET", "/labels");
+    let error = adapter(&double).labels(&issue(7)).await.unwrap_err();
+    assert_eq!(error.kind, Trouble::Limited, "{error}");
+    assert_eq!(double.count("GET", "/labels") - before, 4);
+}
+
+#[tokio::test]
 async fn refusals_say_what_to_do_and_never_hold_the_token() {
     let double = Double::start();
     double.issue(SHOP, 7, &[]);
@@ -128,6 +146,14 @@ async fn refusals_say_what_to_do_and_never_hold_the_token() {
     double.next("PUT", "/labels", Fault::status(422, &format!("{TOKEN} is wrong")));
     let invalid = github.replace_labels(&issue(7), words(&["x"])).await.unwrap_err();
     assert_eq!(invalid.kind, Trouble::Invalid);
+    // A text that is cut in the middle of it.
+    double.next(
+        "PUT",
+        "/labels",
+        Fault::status(422, &format!("{} {TOKEN}", "x".repeat(194))),
+    );
+    let long = github.replace_labels(&issue(7), words(&["x"])).await.unwrap_err();
+    assert!(!long.message.contains(&TOKEN[..4]), "{long}");
     let access = Access::new(Some(&double.url()), "another-token".to_owned()).unwrap();
     assert!(!format!("{access:?}").contains("another-token"));
     let stranger = RestGitHub::new(access, Clock::system())

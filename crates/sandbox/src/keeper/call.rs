@@ -10,12 +10,14 @@ use std::path::Path;
 use super::Keeper;
 use super::child::{self, Note, Plan};
 use super::tree::Tree;
+use crate::emptying;
 use crate::landlock::{self, SHARED_MEMORY, SharedMemory};
 use crate::launch::{Body, Ending, ExecRights, Hits, Launch, Outcome, Reply, Step};
 use crate::runner::RunnerInput;
 use crate::sys::mounts::{self, Presence};
 use crate::sys::process::{Ended, Patience, Side, Waited, exit_now, fork_into, wait_for, wait_ready};
-use crate::sys::{self, errno_of, ipc, sockets};
+use crate::sys::sockets::{self, Received};
+use crate::sys::{self, errno_of, ipc};
 use crate::wire;
 
 /// Rulesets kept; a server has few different lists of programs.
@@ -76,17 +78,17 @@ impl Keeper {
         if self.shared_memory_opened.is_none() {
             self.shared_memory_opened = fs::File::open(SHARED_MEMORY).ok();
         }
-        let is_empty = |opened: &fs::File| sys::is_empty_directory(opened.as_fd()).unwrap_or(false);
-        if self.shared_memory_opened.as_ref().is_some_and(is_empty) {
+        let opened = self.shared_memory_opened.as_ref();
+        let is_empty = || opened.is_some_and(|opened| sys::is_empty_directory(opened.as_fd()).unwrap_or(false));
+        if is_empty() {
             return;
         }
         for entry in fs::read_dir(SHARED_MEMORY).into_iter().flatten().flatten() {
             let path = entry.path();
-            // A tree may be too deep to be removed; it goes with this keeper then.
-            if fs::remove_file(&path).is_err() && fs::remove_dir_all(&path).is_err() {
-                self.is_spoiled = true;
-            }
+            let _ = fs::remove_file(&path).or_else(|_| emptying::remove(&path));
         }
+        // The directory may not have been read to its end.
+        self.is_spoiled |= !is_empty();
     }
 
     /// Starts the command. Our copies of its descriptors are closed when this returns, so that readers see
@@ -108,7 +110,10 @@ impl Keeper {
             cpu_seconds: launch.cpu_seconds,
             data_bytes: self.profile.limits.memory_bytes.filter(|_| !self.counters.has_memory()),
             open_files: self.open_files,
-            dies_with_keeper: self.tree == Tree::Descendants,
+            dies_with: match self.tree {
+                Tree::Namespace => None,
+                Tree::Descendants => Some(std::process::id() as i32),
+            },
             program: -1,
             argv: argv.as_ptr(),
             envp: envp.as_ptr(),
@@ -255,9 +260,9 @@ impl Keeper {
             if wait_ready(self.socket.as_fd()).unwrap_or(false) {
                 let mut word = [0];
                 match sockets::receive(self.socket.as_fd(), &mut word, &mut Vec::new()) {
-                    Ok(1) if word == [wire::TERMINATE] => self.tree.signal(libc::SIGTERM),
-                    Ok(1) if word == [wire::KILL] => self.tree.signal(libc::SIGKILL),
-                    Ok(1) => {}
+                    Ok(Received::Whole(1)) if word == [wire::TERMINATE] => self.tree.signal(libc::SIGTERM),
+                    Ok(Received::Whole(1)) if word == [wire::KILL] => self.tree.signal(libc::SIGKILL),
+                    Ok(Received::Whole(1)) => {}
                     _ => {
                         let _ = self.tree.end();
                         return None;
@@ -316,7 +321,6 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
         .collect()
 }
 
-/// A note as bytes for the pipe of a forked child.
 /// Removes what is at a path, reached by no link, in a directory that is mounted there: we may be root, and another
 /// directory in its place is somebody else's.
 fn clear(path: &Path) -> io::Result<()> {
@@ -337,11 +341,12 @@ fn clear(path: &Path) -> io::Result<()> {
     let place = Path::new(&opened).join(name);
     match fs::symlink_metadata(&place) {
         Err(_) => Ok(()),
-        Ok(found) if found.is_dir() => fs::remove_dir_all(&place),
+        Ok(found) if found.is_dir() => emptying::remove(&place),
         Ok(_) => fs::remove_file(&place),
     }
 }
 
+/// A note as bytes for the pipe of a forked child.
 fn encode(note: Note) -> Vec<u8> {
     let parts: (u8, Option<(Step, i32)>) = match note {
         Note::Running => (0, None),

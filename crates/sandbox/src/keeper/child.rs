@@ -28,8 +28,8 @@ pub(super) struct Plan {
     pub(super) cpu_seconds: Option<u64>,
     pub(super) data_bytes: Option<u64>,
     pub(super) open_files: u64,
-    /// Without a pid namespace the death of the keeper would not be the death of its child.
-    pub(super) dies_with_keeper: bool,
+    /// Without a pid namespace the death of the keeper would not be the death of its child; then its number.
+    pub(super) dies_with: Option<i32>,
     pub(super) program: RawFd,
     pub(super) argv: *const *const c_char,
     pub(super) envp: *const *const c_char,
@@ -103,7 +103,7 @@ pub(super) fn confine(plan: &Plan) -> Result<(), Failure> {
     if plan.drops_capabilities {
         drop_capabilities()?;
     }
-    if plan.dies_with_keeper {
+    if let Some(keeper) = plan.dies_with {
         act!(
             Step::User,
             libc::SYS_prctl,
@@ -113,6 +113,10 @@ pub(super) fn confine(plan: &Plan) -> Result<(), Failure> {
             0,
             0
         );
+        // It may have died before it could be died with.
+        if act!(Step::User, libc::SYS_getppid) != libc::c_long::from(keeper) {
+            return Err((Step::User, libc::ESRCH));
+        }
     }
     act!(Step::Directory, libc::SYS_fchdir, plan.directory);
     if plan.ruleset >= 0 {

@@ -68,7 +68,8 @@ fn descendants(root: i32) -> Vec<i32> {
         .flatten()
         .filter_map(|entry| {
             let pid = entry.file_name().to_str()?.parse().ok()?;
-            Some((pid, parent(&fs::read_to_string(entry.path().join("stat")).ok()?)?))
+            // Not as text: whoever gave itself a name that is none would be left out, with all its children.
+            Some((pid, parent(&fs::read(entry.path().join("stat")).ok()?)?))
         })
         .collect();
     let mut found = vec![root];
@@ -81,8 +82,10 @@ fn descendants(root: i32) -> Vec<i32> {
 }
 
 /// The parent in a line of `/proc/PID/stat`. The name before it may contain anything, also parentheses.
-fn parent(stat: &str) -> Option<i32> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+fn parent(stat: &[u8]) -> Option<i32> {
+    let name_end = stat.iter().rposition(|byte| *byte == b')')?;
+    let fields = std::str::from_utf8(&stat[name_end + 1..]).ok()?;
+    fields.split_whitespace().nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
@@ -91,8 +94,9 @@ mod tests {
 
     #[test]
     fn a_parent_is_found_behind_any_name() {
-        assert_eq!(parent("12 (sh) S 7 12 12 0"), Some(7));
-        assert_eq!(parent("12 (a) b (c) R 99 (x) S 3 1"), Some(3));
-        assert_eq!(parent("garbage"), None);
+        assert_eq!(parent(b"12 (sh) S 7 12 12 0"), Some(7));
+        assert_eq!(parent(b"12 (a) b (c) R 99 (x) S 3 1"), Some(3));
+        assert_eq!(parent(b"12 (\xff) S 7 12 12 0"), Some(7));
+        assert_eq!(parent(b"garbage"), None);
     }
 }

@@ -54,8 +54,18 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
         .map(|sent| sent as usize)
 }
 
-/// Receives at most `bytes.len()` bytes and any descriptors that come with them; zero bytes is the end.
-pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
+/// What one reception brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// So many bytes, and every descriptor that came with them. None is the end.
+    Whole(usize),
+    /// So many bytes, but we have no room for all of their descriptors. The bytes are gone from the socket, so whoever
+    /// reads frames goes on to the end of this one.
+    WithoutDescriptors(usize),
+}
+
+/// Receives at most `bytes.len()` bytes and any descriptors that come with them.
+pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<Received> {
     let mut part = libc::iovec {
         iov_base: bytes.as_mut_ptr().cast(),
         iov_len: bytes.len(),
@@ -90,10 +100,11 @@ pub(crate) fn receive(socket: BorrowedFd<'_>, bytes: &mut [u8], fds: &mut Vec<Ow
             header = libc::CMSG_NXTHDR(&raw const message, header);
         }
     }
-    if message.msg_flags & libc::MSG_CTRUNC != 0 {
-        return Err(io::Error::from_raw_os_error(libc::EMFILE));
-    }
-    Ok(received)
+    Ok(if message.msg_flags & libc::MSG_CTRUNC == 0 {
+        Received::Whole(received)
+    } else {
+        Received::WithoutDescriptors(received)
+    })
 }
 
 /// Waits until the descriptor can be written.

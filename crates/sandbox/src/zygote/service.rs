@@ -8,6 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::{Answer, Options, Request};
 use crate::cgroup::{Cgroups, Leaf};
+use crate::emptying;
 use crate::keeper::report::{Act, KeeperReport, SetupError};
 use crate::keeper::{self, Namespaces, Seat};
 use crate::profile::Profile;
@@ -182,7 +183,7 @@ impl Service<'_> {
     fn close(&mut self) {
         self.reap(Patience::Block);
         if let Some(base) = &self.options.temp_base {
-            let _ = std::fs::remove_dir_all(base);
+            let _ = emptying::remove(base);
         }
     }
 }

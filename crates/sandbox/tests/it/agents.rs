@@ -257,6 +257,24 @@ fn the_processes_of_an_agent_are_found_by_its_mark_wherever_they_went() {
     assert!(agent::members(&name).is_empty());
 }
 
+/// Starts an agent, with a cgroup or without.
+pub(crate) fn is_started(name: &str) {
+    run("true", &confinement(name, Vec::new()));
+}
+
+/// Starts an agent that can only be found by its cgroup, which there must be.
+pub(crate) fn is_found_in_its_cgroup(name: &str) {
+    let mut command = Command::new("/bin/cat");
+    command.env_clear().stdin(Stdio::piped()).stdout(Stdio::null());
+    let prepared = agent::prepare(&mut command, &confinement(name, Vec::new())).unwrap();
+    assert_eq!(prepared.held().cgroup_missing, None);
+    let mut child = command.spawn().unwrap();
+    assert_eq!(agent::members(name), [child.id() as i32]);
+    drop(child.stdin.take());
+    child.wait().unwrap();
+    agent::forget(name);
+}
+
 #[test]
 fn our_descriptors_do_not_reach_an_agent() {
     use std::os::fd::AsRawFd;

@@ -48,6 +48,16 @@ fn path(text: &'static CStr) -> *const libc::c_char {
 /// Name, what is tried, and the errors that count as refused.
 const ATTACKS: &[(&str, Attack, &[i32])] = &[
     (
+        "leave-a-named-queue",
+        call!(libc::SYS_mq_open, path(c"left"), libc::O_RDWR | libc::O_CREAT, 0o600, 0),
+        &[libc::ENOSYS],
+    ),
+    (
+        "remove-a-named-queue",
+        call!(libc::SYS_mq_unlink, path(c"left")),
+        &[libc::ENOSYS],
+    ),
+    (
         "priority-of-the-keeper",
         || i64::from(set_priority_of(parent())),
         &[libc::EPERM],
@@ -181,11 +191,6 @@ const BESIDE_OTHERS: &[(&str, Attack)] = &[
     ("read-a-queue", call!(libc::SYS_msgrcv, -1, 0, 1, 0, libc::IPC_NOWAIT)),
     ("write-to-a-queue", call!(libc::SYS_msgsnd, -1, 0, 1, libc::IPC_NOWAIT)),
     ("remove-a-queue", call!(libc::SYS_msgctl, -1, libc::IPC_RMID, 0)),
-    (
-        "open-a-named-queue",
-        call!(libc::SYS_mq_open, path(c"none"), libc::O_RDWR, 0, 0),
-    ),
-    ("remove-a-named-queue", call!(libc::SYS_mq_unlink, path(c"none"))),
 ];
 
 /// Only with a list of programs: a program in memory is no file that Landlock could refuse.

@@ -19,6 +19,9 @@ const HIDERS: &[&str] = &[
     "sh -c 'trap \"\" TERM HUP INT; sleep 98765 & wait' >/dev/null 2>&1 &",
     "(trap '' TERM HUP INT; setsid nohup sleep 98765 </dev/null &)",
     "for i in 1 2 3 4 5; do (setsid sleep 98765 >/dev/null 2>&1 &) ; done",
+    // A process is named after its file, and a name need not be text.
+    "nameless=$(printf 'x\\377'); cp /bin/sleep \"$nameless\"; setsid \"./$nameless\" 98765 & \
+     until [ \"$(cat /proc/$!/comm)\" = \"$nameless\" ]; do :; done",
 ];
 
 fn survivors() -> Vec<String> {

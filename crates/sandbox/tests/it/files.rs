@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use countersign_sandbox::{Layer, Mode, Reply};
 
 use crate::setting::{ALL, Setting, WITH_NAMESPACES, in_settings};
-use crate::support::{NOBODY, Server, has, sh};
+use crate::support::{NOBODY, Server, attack, has, open_files_max, sh};
 
 #[test]
 fn the_workspace_is_writable_and_the_rest_is_not() {
@@ -205,6 +205,51 @@ fn protected_paths_stay_as_they_are() {
     });
 }
 
+/// Runs inside the sandbox: hooks beside a tree that is deeper than a keeper may have files open. Much deeper ones take
+/// their time, because Landlock looks at every directory on the way.
+pub(crate) fn deep_hooks() -> i32 {
+    fs::create_dir(".git/hooks").unwrap();
+    std::env::set_current_dir(".git/hooks").unwrap();
+    for name in ["pre-commit", "zzz"] {
+        fs::write(name, "bad").unwrap();
+    }
+    for _ in 0..600 {
+        fs::create_dir("d").unwrap();
+        std::env::set_current_dir("d").unwrap();
+    }
+    0
+}
+
+#[test]
+fn what_comes_into_being_where_nothing_may_is_gone_after_the_call_however_deep() {
+    in_settings(
+        "files::what_comes_into_being_where_nothing_may_is_gone_after_the_call_however_deep",
+        WITH_NAMESPACES,
+        |setting| {
+            // Fewer than the tree is deep.
+            open_files_max(512);
+            let server = Server::start(setting);
+            server.file(".git/config", "original", 0o644);
+            let hooks = server.workspace.join(".git/hooks");
+            let mut profile = server.profile();
+            profile.protected = vec![server.workspace.join(".git/config")];
+            profile.barred = vec![hooks.clone()];
+            let keeper = server.keeper(&profile);
+            for made in [
+                "echo bad > .git/hooks",
+                "mkdir .git/hooks && echo bad > .git/hooks/pre-commit && chmod 0 .git/hooks",
+                "ln -s .. .git/hooks",
+            ] {
+                sh(&keeper, &server.workspace, made).succeeded();
+                assert!(fs::symlink_metadata(&hooks).is_err(), "{made}");
+            }
+            attack(&keeper, &server.workspace, "deep-hooks").succeeded();
+            assert!(fs::symlink_metadata(&hooks).is_err());
+            sh(&keeper, &server.workspace, "cat .git/config").succeeded();
+        },
+    );
+}
+
 #[test]
 fn a_keeper_whose_protection_came_off_refuses_to_run() {
     in_settings(
@@ -255,6 +300,28 @@ fn shared_memory_works_and_is_forgotten_between_calls() {
                 "x\n"
             );
             assert_eq!(sh(&keeper, &server.workspace, "ls -A /dev/shm").succeeded(), "");
+        },
+    );
+}
+
+#[test]
+fn shared_memory_holds_no_more_than_the_memory_limit() {
+    in_settings(
+        "files::shared_memory_holds_no_more_than_the_memory_limit",
+        WITH_NAMESPACES,
+        |setting| {
+            let server = Server::start(setting);
+            let mut profile = server.profile();
+            profile.limits.memory_bytes = Some(64 << 20);
+            let keeper = server.keeper(&profile);
+            let size = sh(&keeper, &server.workspace, "echo $(($(stat -f -c '%b * %S' /dev/shm)))");
+            assert_eq!(size.succeeded(), format!("{}\n", 64 << 20));
+            sh(
+                &keeper,
+                &server.workspace,
+                "head -c 80M /dev/zero > /dev/shm/f && echo all",
+            )
+            .refused("all");
         },
     );
 }

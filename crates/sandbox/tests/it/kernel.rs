@@ -134,12 +134,18 @@ fn server_of_a_delegated_cgroup() {
     }
     assert_ne!(own_uid(), 0);
     let server = Server::start(Setting::User);
+    // An agent before the first command: the server steps aside without its zygote.
+    crate::agents::is_started("none");
     let mut profile = server.profile();
     profile.limits.memory_bytes = Some(48 << 20);
     let keeper = server.keeper(&profile);
     assert!(has(&keeper, Layer::Cgroup), "{:?}", keeper.report.missing);
     let done = sh(&keeper, &server.workspace, "head -c 200000000 /dev/zero | tail");
     assert!(done.ending().hits.memory, "{done:?}");
+    // The server has stepped aside by now, for the keeper's sake.
+    for mark in ["one", "two"] {
+        crate::agents::is_found_in_its_cgroup(mark);
+    }
     eprintln!("the whole tree was limited");
 }
 

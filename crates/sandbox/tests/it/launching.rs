@@ -1,12 +1,12 @@
 //! From a launch to a running program: the gate, descriptors, environment, user, directory.
 
 use std::fs;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 
 use countersign_sandbox::{Launch, Layer, Outcome, Reply, Step, directory, wire};
 
-use crate::setting::{ALL, Setting, WITH_NAMESPACES, in_settings, own_uid};
-use crate::support::{self, Server, c, control, exec, find, has, launch, run, send, sh};
+use crate::setting::{ALL, Setting, WITH_NAMESPACES, am_root, in_settings, own_uid};
+use crate::support::{self, Server, c, control, exec, find, has, launch, open_files_max, run, send, sh};
 use countersign_sandbox::ExecRights;
 
 #[test]
@@ -200,12 +200,15 @@ fn root_is_never_given_by_name() {
     in_settings("launching::root_is_never_given_by_name", ALL, |setting| {
         let server = Server::start(setting);
         let mut profile = server.profile();
-        profile.identity = Some(countersign_sandbox::Identity {
-            uid: 0,
-            gid: 0,
-            groups: Vec::new(),
-        });
-        assert!(server.zygote.keeper(&profile).is_err());
+        // The kernel takes -1 for the number that there is.
+        for (uid, gid) in [(0, 0), (u32::MAX, 1), (1, u32::MAX)] {
+            profile.identity = Some(countersign_sandbox::Identity {
+                uid,
+                gid,
+                groups: Vec::new(),
+            });
+            assert!(server.zygote.keeper(&profile).is_err(), "{uid} {gid}");
+        }
         if !setting.is_root() {
             profile.identity = Some(countersign_sandbox::Identity {
                 uid: 4321,
@@ -290,11 +293,12 @@ fn a_script_runs_by_its_interpreter_unless_it_changed() {
             let done = run(&keeper, &order, &[script.executable()]);
             assert_eq!(done.succeeded(), format!("{} one\n0\n1\n2\n3\n", path.display()));
 
-            fs::write(
-                &path,
-                "#!/bin/sh\necho changed and longer than before, so that its size differs\n",
-            )
-            .unwrap();
+            // As long as before, and as old by its own word.
+            let modified = fs::metadata(&path).unwrap().modified().unwrap();
+            let text = fs::read_to_string(&path).unwrap();
+            fs::write(&path, text.replace("echo", "cat ")).unwrap();
+            fs::File::open(&path).unwrap().set_modified(modified).unwrap();
+            assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), modified);
             let done = run(&keeper, &order, &[script.executable()]);
             assert!(
                 matches!(done.reply, Reply::LaunchFailed { step: Step::Script, .. }),
@@ -325,4 +329,37 @@ fn a_file_that_is_no_program_fails_by_name_and_the_keeper_lives_on() {
             sh(&keeper, &server.workspace, "true").succeeded();
         },
     );
+}
+
+/// A process of its own, because how many files it may open is its own.
+#[test]
+fn a_keeper_there_was_no_room_for_is_not_taken_for_the_next() {
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "launching::server_without_room", "--nocapture"])
+        .env("COUNTERSIGN_TEST_NO_ROOM", "yes")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+}
+
+/// Not a test: the process that the test above starts.
+#[test]
+fn server_without_room() {
+    if std::env::var("COUNTERSIGN_TEST_NO_ROOM").is_err() {
+        return;
+    }
+    let server = Server::start(if am_root() { Setting::Root } else { Setting::User });
+    let read_only = countersign_sandbox::Profile {
+        mode: countersign_sandbox::Mode::ReadOnly,
+        ..server.profile()
+    };
+    // All numbers below this one are taken.
+    let next_free = fs::File::open("/dev/null").unwrap().as_raw_fd() as u64;
+    let before = open_files_max(next_free);
+    let refused = server.zygote.keeper(&server.profile());
+    open_files_max(before);
+    assert!(refused.is_err());
+    let keeper = server.keeper(&read_only);
+    sh(&keeper, &server.workspace, "echo made > file && echo made").refused("made");
 }

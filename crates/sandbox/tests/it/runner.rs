@@ -15,6 +15,7 @@ pub(crate) fn run(name: &str, input: &RunnerInput<'_>) -> i32 {
     let mut spawner = Spawner::new().unwrap();
     match name {
         "memfd" => crate::attacks::memory_file(),
+        "deep-hooks" => crate::files::deep_hooks(),
         "pipeline" => {
             let (reader, writer) = std::io::pipe().unwrap();
             let first = Command {

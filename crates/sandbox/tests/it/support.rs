@@ -270,3 +270,18 @@ pub(crate) fn attack(keeper: &KeeperHandle, cwd: &Path, name: &str) -> Done {
     };
     run(keeper, &launch, &[sh.executable()])
 }
+
+/// Sets how many files this process may open, and tells how many it might.
+pub(crate) fn open_files_max(wanted: u64) -> u64 {
+    let mut limit = libc::rlimit64 {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` is a valid rlimit64 to write to and to read from.
+    unsafe {
+        assert_eq!(libc::getrlimit64(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+        let before = std::mem::replace(&mut limit.rlim_cur, wanted);
+        assert_eq!(libc::setrlimit64(libc::RLIMIT_NOFILE, &raw const limit), 0);
+        before
+    }
+}

@@ -70,11 +70,7 @@ pub(super) async fn page(
     let (_, _, seconds, buckets) = PERIODS[chosen];
     let now = console.clock.now();
     let from = Timestamp::from_millis(now.as_millis() - i64::try_from(seconds * 1_000).unwrap_or(i64::MAX));
-    let period = Period {
-        from: Some(from),
-        to: None,
-    };
-    let summary = console.office.records.summary(period).await?;
+    let summary = console.office.records.summary(Period::since(from)).await?;
     let filter = Filter {
         from: Some(from),
         limit: COMMANDS_MAX,

@@ -1,9 +1,11 @@
 //! Where every request comes in: the guard first, then the address.
 
+use std::convert::Infallible;
+use std::future::Future;
 use std::sync::Arc;
 
 use axum::body::Body;
-use axum::http::{HeaderValue, Request, StatusCode, header};
+use axum::http::{HeaderValue, Method, Request, StatusCode, header};
 use axum::response::Response;
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::session::Transport;
@@ -109,11 +111,35 @@ async fn api(server: &Arc<Server>, peer: &Peer, mut request: Request<Incoming>) 
 
 /// The answer of a route. What a route refused is recorded like what is refused at the door.
 async fn routed(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>, transport: Transport) -> Response {
-    let Ok(mut response) = server.router.clone().call(request.map(Body::new)).await;
+    let changes_something = !matches!(*request.method(), Method::GET | Method::HEAD);
+    let answering = server.router.clone().call(request.map(Body::new));
+    let Ok(mut response) = match changes_something {
+        true => finished(answering).await,
+        false => answering.await,
+    };
     if let Some(refusal) = response.extensions_mut().remove::<Refusal>() {
         server.turned_away(peer, transport, &refusal).await;
     }
     response
+}
+
+/// Goes on to the end when the client has gone: a change may take several steps, and one that was recorded and not made,
+/// or made and told to nobody, is none that anybody asked for.
+async fn finished(
+    answering: impl Future<Output = Result<Response, Infallible>> + Send + 'static,
+) -> Result<Response, Infallible> {
+    match tokio::spawn(answering).await {
+        Ok(answered) => answered,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The server is gone, and nobody reads this.
+            Err(_) => {
+                let mut response = Response::new(Body::empty());
+                *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+                Ok(response)
+            }
+        },
+    }
 }
 
 /// What programs read needs less than what browsers show.
@@ -142,4 +168,32 @@ fn hardened(mut response: Response) -> Response {
         response.headers_mut().entry(name).or_insert(value);
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::sync::Notify;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_changes_something_is_finished_when_its_client_has_gone() {
+        let (go_on, is_done) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+        let (let_go, done) = (go_on.clone(), is_done.clone());
+        let answering = finished(async move {
+            let_go.notified().await;
+            done.store(true, Ordering::Relaxed);
+            Ok(Response::new(Body::empty()))
+        });
+        tokio::select! {
+            biased;
+            _ = answering => unreachable!("it waits to be let go on"),
+            () = tokio::task::yield_now() => {}
+        }
+        go_on.notify_one();
+        tokio::task::yield_now().await;
+        assert!(is_done.load(Ordering::Relaxed));
+    }
 }

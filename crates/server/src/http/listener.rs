@@ -34,12 +34,14 @@ pub(super) async fn serve(server: Arc<Server>, listener: TcpListener, shutdown: 
             tokio::select! {
                 accepted = listener.accept() => match accepted {
                     Ok((stream, address)) => admit(&server, &mut connections, stream, address),
-                    Err(error) if is_of_one_connection(&error) => {}
-                    Err(error) if is_shortage(&error) => {
-                        tracing::warn!(%error, "cannot accept connections for the moment");
-                        sleep(Duration::from_millis(100)).await;
-                    }
-                    Err(error) => break Err(HttpError::Accept(error)),
+                    Err(error) => match Unaccepted::of(&error) {
+                        Unaccepted::This => {}
+                        Unaccepted::Now => {
+                            tracing::warn!(%error, "cannot accept connections for the moment");
+                            sleep(Duration::from_millis(100)).await;
+                        }
+                        Unaccepted::Any => break Err(HttpError::Accept(error)),
+                    },
                 },
                 // Ended connections are forgotten as they end.
                 Some(_) = connections.join_next() => {}
@@ -178,15 +180,57 @@ async fn converse(
     }
 }
 
-fn is_of_one_connection(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::ConnectionAborted | io::ErrorKind::ConnectionReset | io::ErrorKind::ConnectionRefused
-    )
+/// Which connections cannot be accepted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unaccepted {
+    /// This one, which has gone already.
+    This,
+    /// None at the moment: descriptors or memory are short, or the kernel tells of trouble on the way to this one, which
+    /// accept(2) wants to be tried again.
+    Now,
+    /// None ever: it is no socket that listens.
+    Any,
 }
 
-/// Out of descriptors or memory; both come back.
-fn is_shortage(error: &io::Error) -> bool {
-    const SHORTAGES: [i32; 4] = [12, 23, 24, 105];
-    error.raw_os_error().is_some_and(|code| SHORTAGES.contains(&code))
+impl Unaccepted {
+    fn of(error: &io::Error) -> Self {
+        const BAD_DESCRIPTOR: i32 = 9;
+        const INVALID: i32 = 22;
+        const NO_SOCKET: i32 = 88;
+        match (error.kind(), error.raw_os_error()) {
+            (
+                io::ErrorKind::ConnectionAborted
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::ConnectionRefused
+                | io::ErrorKind::Interrupted,
+                _,
+            ) => Self::This,
+            (_, Some(BAD_DESCRIPTOR | INVALID | NO_SOCKET)) => Self::Any,
+            _ => Self::Now,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_of_one_connection_ends_no_server() {
+        for (name, code, meant) in [
+            ("ECONNABORTED", 103, Unaccepted::This),
+            ("EINTR", 4, Unaccepted::This),
+            ("EMFILE", 24, Unaccepted::Now),
+            ("ENOBUFS", 105, Unaccepted::Now),
+            // A firewall forbids it, or its network went away meanwhile.
+            ("EPERM", 1, Unaccepted::Now),
+            ("EPROTO", 71, Unaccepted::Now),
+            ("ENETDOWN", 100, Unaccepted::Now),
+            ("EHOSTUNREACH", 113, Unaccepted::Now),
+            ("EBADF", 9, Unaccepted::Any),
+            ("EINVAL", 22, Unaccepted::Any),
+        ] {
+            assert_eq!(Unaccepted::of(&io::Error::from_raw_os_error(code)), meant, "{name}");
+        }
+    }
 }

@@ -266,8 +266,14 @@ impl Post<'_> {
             Ok(live) => live,
             Err(refused) => return *refused,
         };
-        self.server.registry.close(&live).await;
-        empty(StatusCode::NO_CONTENT)
+        // Carried through also when the client hangs up meanwhile: half closed, a session would keep its place, and the
+        // store would call it open.
+        let server = Arc::clone(self.server);
+        let closed = tokio::spawn(async move { server.registry.close(&live).await }).await;
+        empty(match closed {
+            Ok(()) => StatusCode::NO_CONTENT,
+            Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        })
     }
 
     /// The session a request without a body names.

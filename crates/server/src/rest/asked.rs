@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::body::Bytes;
 use axum::extract::Query;
 use axum::http::{Extensions, HeaderMap, Uri};
+use countersign_gateway::audit::summary::Period;
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::error::{ErrorCode, Refusal, brief};
 use countersign_gateway::session::Caller;
@@ -110,11 +111,16 @@ impl Values {
         }
     }
 
-    pub(super) fn moment(&self, name: &str) -> Option<Timestamp> {
+    fn moment(&self, name: &str) -> Option<Timestamp> {
         match self.find(name)? {
             Value::Moment(moment) => Some(*moment),
             Value::Text(_) | Value::Whole(_) | Value::Flag(_) | Value::Words(_) => None,
         }
+    }
+
+    /// What `from` and `to` say together.
+    pub(super) fn period(&self) -> Result<Period, Refusal> {
+        Period::between(self.moment("from"), self.moment("to")).map_err(|error| wrong(error.to_string()))
     }
 
     pub(super) fn flag(&self, name: &str) -> Option<bool> {

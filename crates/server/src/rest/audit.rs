@@ -38,7 +38,7 @@ pub(super) fn command_statuses() -> Vec<&'static str> {
 }
 
 pub(super) async fn events(asked: Asked) -> Result<Response, Failure> {
-    let mut filter = filter(&asked);
+    let mut filter = filter(&asked)?;
     filter.event_type = asked.values.text("type").and_then(EventType::parse);
     let records = &asked.api.office.records;
     let mut rows = records.events(filter.clone()).await?;
@@ -65,13 +65,13 @@ pub(super) async fn events(asked: Asked) -> Result<Response, Failure> {
 }
 
 pub(super) async fn commands(asked: Asked) -> Result<Response, Failure> {
-    let filter = filter(&asked);
+    let filter = filter(&asked)?;
     entities(asked, Entity::Command, filter).await
 }
 
 /// The latest first, for whoever looks at what is going on.
 pub(super) async fn recent(asked: Asked) -> Result<Response, Failure> {
-    let mut filter = filter(&asked);
+    let mut filter = filter(&asked)?;
     filter.before = asked.values.whole("after");
     filter.after = None;
     filter.pick = Pick::Newest;
@@ -79,12 +79,12 @@ pub(super) async fn recent(asked: Asked) -> Result<Response, Failure> {
 }
 
 pub(super) async fn invocations(asked: Asked) -> Result<Response, Failure> {
-    let filter = filter(&asked);
+    let filter = filter(&asked)?;
     entities(asked, Entity::Invocation, filter).await
 }
 
 pub(super) async fn envelopes(asked: Asked) -> Result<Response, Failure> {
-    let filter = filter(&asked);
+    let filter = filter(&asked)?;
     entities(asked, Entity::Envelope, filter).await
 }
 
@@ -146,26 +146,27 @@ fn more_entities(records: &dyn Records, entity: Entity, filter: Filter) -> Pendi
     Box::pin(async move { Ok(!found.await?.is_empty()) })
 }
 
-fn filter(asked: &Asked) -> Filter {
+fn filter(asked: &Asked) -> Result<Filter, Failure> {
+    let period = asked.values.period()?;
     let text = |name: &str| asked.values.text(name).map(str::to_owned);
     let after = asked.values.whole("after");
     let (pick, after, before) = match asked.values.text("order") {
         Some("newest") => (Pick::Newest, None, after),
         Some(_) | None => (Pick::Oldest, after, None),
     };
-    Filter {
+    Ok(Filter {
         status: text("status"),
         request_id: text("request_id"),
         correlation_id: text("correlation_id"),
-        from: asked.values.moment("from"),
-        to: asked.values.moment("to"),
+        from: period.from(),
+        to: period.to(),
         after,
         before,
         limit: asked.values.whole("limit").map_or(LIST_DEFAULT, |limit| limit as usize),
         bytes_max: Some(ANSWER_BYTES_MAX),
         pick,
         ..Filter::everything()
-    }
+    })
 }
 
 pub(super) async fn verify(asked: Asked) -> Result<Response, Failure> {

@@ -140,16 +140,16 @@ fn summed(readers: &Readers, period: Period, now: Timestamp) -> Result<MetricsSu
         readers.read(|link| count(link, &mut tally, (&from, &before), behind, to))?;
         behind = to;
     }
-    let end = period.to.unwrap_or(now);
+    let end = period.to().unwrap_or(now);
     let began = began.and_then(|text| Timestamp::parse(&text).ok());
-    let start = period.from.unwrap_or_else(|| began.unwrap_or(end).min(end));
+    let start = period.from().unwrap_or_else(|| began.unwrap_or(end).min(end));
     Ok(tally.finish(start, end))
 }
 
 /// Moments are text of one width; anything sorts behind nothing and before a tilde.
 fn moments(period: Period) -> (String, String) {
-    let from = period.from.map_or_else(String::new, |at| at.to_string());
-    let before = period.to.map_or_else(|| "~".to_owned(), |at| at.to_string());
+    let from = period.from().map_or_else(String::new, |at| at.to_string());
+    let before = period.to().map_or_else(|| "~".to_owned(), |at| at.to_string());
     (from, before)
 }
 

@@ -177,7 +177,7 @@ pub(crate) fn unread(error: QueryError) -> RecordError {
 /// Counts a period's rows, in ranges.
 fn summed(readers: &Readers, period: Period, now: Timestamp) -> rusqlite::Result<MetricsSummary> {
     let (places, last, began) = readers.read(|connection| {
-        let places = spans::places(connection, period.from, period.to)?;
+        let places = spans::places(connection, period.from(), period.to())?;
         let (last, began) = connection.query_row(
             "SELECT coalesce(max(seq), 0), (SELECT timestamp FROM flow_events ORDER BY seq LIMIT 1) FROM flow_events",
             [],
@@ -192,9 +192,9 @@ fn summed(readers: &Readers, period: Period, now: Timestamp) -> rusqlite::Result
         readers.read(|connection| count(connection, &mut tally, period, behind, to))?;
         behind = to;
     }
-    let end = period.to.unwrap_or(now);
+    let end = period.to().unwrap_or(now);
     let began = began.and_then(|text| Timestamp::parse(&text).ok());
-    let start = period.from.unwrap_or_else(|| began.unwrap_or(end).min(end));
+    let start = period.from().unwrap_or_else(|| began.unwrap_or(end).min(end));
     Ok(tally.finish(start, end))
 }
 
@@ -206,8 +206,8 @@ fn count(connection: &Connection, tally: &mut Tally, period: Period, behind: i64
         kinds.join(", ")
     ))?;
     // Moments are text of one width; anything sorts behind nothing and before a tilde.
-    let from = period.from.map_or_else(String::new, |at| at.to_string());
-    let before = period.to.map_or_else(|| "~".to_owned(), |at| at.to_string());
+    let from = period.from().map_or_else(String::new, |at| at.to_string());
+    let before = period.to().map_or_else(|| "~".to_owned(), |at| at.to_string());
     let mut rows = statement.query(params![behind, to, from, before])?;
     while let Some(row) = rows.next()? {
         // Bytes that are no text are damage, which proving tells of.

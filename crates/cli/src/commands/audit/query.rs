@@ -2,6 +2,7 @@
 
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::audit::reading::{Filter, Pick};
+use countersign_gateway::clock::Clock;
 use countersign_gateway::error::Status;
 use countersign_store::sqlite::exchanges;
 use countersign_store::sqlite::query::QueryError;
@@ -85,10 +86,13 @@ fn filter(asked: &AuditQuery) -> anyhow::Result<Filter> {
     if let Some(status) = &asked.status {
         check_status(asked.kind, status)?;
     }
+    let period = asked.between.period(Clock::system().now())?;
     Ok(Filter {
         status: asked.status.clone(),
         request_id: asked.request_id.clone(),
         correlation_id: asked.correlation_id.clone(),
+        from: period.from(),
+        to: period.to(),
         limit: asked.limit as usize,
         // Of too many, the latest are what a person looks for.
         pick: Pick::Newest,

@@ -18,13 +18,14 @@ use crate::whereabouts;
 /// The variable in which a client finds its token.
 pub(super) const TOKEN_VARIABLE: &str = "COUNTERSIGN_TOKEN";
 
-/// Variables that decide what the server permits, or where it looks for that. Codex, for one, hands on
+/// Variables that decide what the server permits, or where it looks for that and keeps what it needs. Codex, for one, hands on
 /// `HOME`, `PATH` and little else, and a server without these would follow another policy.
 const CARRIED: &[&str] = &[
     "ALLOWED_COMMANDS",
     "ALLOWED_CWD_ROOTS",
     "XDG_CONFIG_HOME",
     "XDG_STATE_HOME",
+    "COUNTERSIGN_CACHE_DIR",
 ];
 
 /// Variables that may hold a password: the client has to be given them in another way.

@@ -148,3 +148,17 @@ fn a_database_that_came_to_another_project_meanwhile_is_not_dropped_by_an_approv
     assert_eq!(refused["error_code"], "POLICY_DENIED", "{refused}");
     assert!(exists());
 }
+
+#[test]
+fn a_key_that_another_put_into_a_secret_while_it_was_made_stays() {
+    let world = World::new();
+    let mut server = Server::start(&world.bench);
+    world
+        .kubernetes
+        .apply_meanwhile("countersign", "shop-dev", "database", "user", "shop");
+    approved(&world.bench, &mut server, TOOL, wanted("random"));
+    let key = |key: &str| world.kubernetes.secret("shop-dev", "database", key);
+    assert_eq!(key("user").as_deref(), Some(b"shop".as_slice()));
+    assert_eq!(key("value"), world.at_github());
+    assert!(key("value").is_some());
+}

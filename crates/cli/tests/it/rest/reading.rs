@@ -63,6 +63,15 @@ fn the_record_is_read_by_page_in_either_order_and_nothing_is_missing() {
             .ok()["items"],
         json!([])
     );
+    for list in [
+        "/audit/events",
+        "/audit/commands",
+        "/audit/invocations",
+        "/metrics/summary",
+    ] {
+        let backwards = office.get(VIEWER, &format!("{list}?from=1h&to=2h"));
+        backwards.refused(400, "INVALID_ARGUMENTS");
+    }
     let sessions = office.get(VIEWER, "/sessions").ok();
     assert_eq!(sessions["items"], json!([]));
     let tokens = office.get(VIEWER, "/tokens").ok();

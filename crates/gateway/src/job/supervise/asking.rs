@@ -396,7 +396,7 @@ pub(crate) fn shown(question: &AgentQuestion, redactor: &Redactor) -> Map<String
     match &question.about {
         QuestionAbout::Command { command, cwd } => {
             unseen.extend(withheld::secret("the command", command, redactor));
-            put("command", json!(clean(command)));
+            put("command", json!(redactor.redact_script(command)));
             put("cwd", json!(cwd.as_ref().map(|cwd| clean(&cwd.to_string_lossy()))));
         }
         QuestionAbout::Patch { changes, grant_root } => {
@@ -426,7 +426,7 @@ pub(crate) fn shown(question: &AgentQuestion, redactor: &Redactor) -> Map<String
 fn unshown(changes: &[FileChange], redactor: &Redactor) -> Vec<String> {
     let (shown, hidden) = changes.split_at(changes.len().min(limits::FILES_SHOWN_MAX));
     let diffs = shown.iter().filter_map(|change| change.diff.as_deref());
-    let diffs: Vec<(&str, Cow<'_, str>)> = diffs.map(|diff| (diff, redactor.redact_text(diff))).collect();
+    let diffs: Vec<(&str, Cow<'_, str>)> = diffs.map(|diff| (diff, redactor.redact_script(diff))).collect();
     let most = limits::PREVIEW_CHARS_MAX;
     let cut = diffs.iter().filter(|(_, clean)| clean.chars().count() > most).count();
     let mut notes: Vec<String> = diffs
@@ -450,7 +450,7 @@ fn unshown(changes: &[FileChange], redactor: &Redactor) -> Vec<String> {
 
 fn file_change(change: &FileChange, redactor: &Redactor) -> Value {
     let preview = change.diff.as_deref().map(|diff| {
-        let clean = redactor.redact_text(diff);
+        let clean = redactor.redact_script(diff);
         clean.chars().take(limits::PREVIEW_CHARS_MAX).collect::<String>()
     });
     let mut shown = json!({"path": redactor.redact_text(&change.path), "type": kind_word(change.kind)});

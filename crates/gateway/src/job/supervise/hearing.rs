@@ -215,17 +215,39 @@ impl Follower {
     }
 }
 
-/// What was used between two totals; none where nothing was.
+/// What was used between two totals; none where nothing was. An agent may claim any number, and a sum that does not fit
+/// into its column would make every later look at the session fail.
 fn since(total: &Usage, before: &Usage) -> Option<Usage> {
+    let tokens = |total: u64, before: u64| total.saturating_sub(before).min(limits::TOKENS_REPORTED_MAX);
     let cost = total
         .cost_usd
-        .map(|cost| (cost - before.cost_usd.unwrap_or(0.0)).max(0.0));
+        .map(|cost| (cost - before.cost_usd.unwrap_or(0.0)).clamp(0.0, limits::DOLLARS_REPORTED_MAX));
     let used = Usage {
         model: total.model.clone(),
-        prompt_tokens: total.prompt_tokens.saturating_sub(before.prompt_tokens),
-        completion_tokens: total.completion_tokens.saturating_sub(before.completion_tokens),
-        total_tokens: total.total_tokens.saturating_sub(before.total_tokens),
+        prompt_tokens: tokens(total.prompt_tokens, before.prompt_tokens),
+        completion_tokens: tokens(total.completion_tokens, before.completion_tokens),
+        total_tokens: tokens(total.total_tokens, before.total_tokens),
         cost_usd: cost,
     };
     (used.total_tokens > 0 || cost.is_some_and(|cost| cost > 0.0)).then_some(used)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_used_is_told_once_and_no_claim_is_larger_than_what_can_be_added_up() {
+        let usage = |tokens: u64, cost: f64| Usage {
+            model: None,
+            prompt_tokens: tokens,
+            completion_tokens: 0,
+            total_tokens: tokens,
+            cost_usd: Some(cost),
+        };
+        assert_eq!(since(&usage(5, 0.5), &usage(3, 0.25)), Some(usage(2, 0.25)));
+        assert_eq!(since(&usage(3, 0.5), &usage(5, 0.5)), None);
+        let most = usage(limits::TOKENS_REPORTED_MAX, limits::DOLLARS_REPORTED_MAX);
+        assert_eq!(since(&usage(u64::MAX, f64::MAX), &usage(0, -f64::MAX)), Some(most));
+    }
 }

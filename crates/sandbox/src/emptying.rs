@@ -18,7 +18,7 @@ const TRIES_MAX: usize = 1_000;
 
 /// Removes everything in a directory, also what was made unreadable. A directory's directories are lifted out of it
 /// before it goes: a tree may be deeper than the stack, than a path may be long, and than files may be open.
-pub(crate) fn empty(path: &Path) -> io::Result<()> {
+pub fn empty(path: &Path) -> io::Result<()> {
     let top = openat(CWD, path, directory(OFlags::RDONLY), Mode::empty())?;
     let mut waiting = Vec::new();
     for entry in Dir::read_from(&top)? {
@@ -50,6 +50,12 @@ pub(crate) fn empty(path: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// The same, with the directory itself.
+pub fn remove(path: &Path) -> io::Result<()> {
+    empty(path)?;
+    std::fs::remove_dir(path)
 }
 
 fn directory(access: OFlags) -> OFlags {
