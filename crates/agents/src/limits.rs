@@ -8,6 +8,9 @@ pub const LINE_BYTES_MAX: usize = 16 << 20;
 /// What is put together of a message that comes in pieces. More than is kept of one, so that it is seen to be cut.
 pub const MESSAGE_BYTES_MAX: usize = 2 << 20;
 
+/// The longest argument that Linux hands to a program, less the byte that ends it.
+pub const ARGUMENT_BYTES_MAX: usize = (128 << 10) - 1;
+
 /// How much of what an agent wrote to its error stream is kept for the reason of its end.
 pub const STDERR_BYTES_KEPT: usize = 8 << 10;
 

@@ -216,6 +216,7 @@ impl Started {
             record: record.clone(),
         };
         let gateway = wiring::gateway(parts, launchpad);
+        gateway.recognise(credentials.clone());
         let reload = Reload::new(
             ReloadParts {
                 flags: self.flags.clone(),

@@ -39,6 +39,38 @@ pub(crate) struct Cell {
     tone: Tone,
 }
 
+/// One thing worth knowing, under a name of ours. Its text is clean.
+pub(crate) struct Fact {
+    name: &'static str,
+    text: String,
+    tone: Tone,
+}
+
+impl Fact {
+    pub(crate) fn new(name: &'static str, tone: Tone, text: &str) -> Self {
+        Self {
+            name,
+            text: clean(text),
+            tone,
+        }
+    }
+
+    /// Its text in lines that fit beside names of this width.
+    fn lines(&self, name: usize, columns: usize) -> Vec<String> {
+        wrapped(&self.text, columns.saturating_sub(name + 2).max(1))
+    }
+
+    /// The whole of it without colours, none of its lines wider than this, for whoever draws by themselves.
+    pub(crate) fn drawn(&self, name: usize, columns: usize) -> Vec<String> {
+        let lines = self.lines(name, columns);
+        let line = |(index, text): (usize, &String)| {
+            let named = if index == 0 { self.name } else { "" };
+            format!("{named:name$}  {text}")
+        };
+        lines.iter().enumerate().map(line).collect()
+    }
+}
+
 /// Nobody reads standard output any more; no reason to complain.
 #[derive(Debug)]
 pub(crate) struct ReaderGone;
@@ -72,9 +104,7 @@ impl Page {
         if !self.is_terminal {
             return Ok(());
         }
-        let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
-        let columns = size.map_or(80, |size| usize::from(size.ws_col.max(20)));
-        let text = self.paint(Tone::Quiet, &shortened(text, columns.saturating_sub(1)));
+        let text = self.paint(Tone::Quiet, &shortened(text, columns().saturating_sub(1)));
         told(write!(self.out, "\r\x1b[K{text}"))?;
         self.has_passing = true;
         self.flush()
@@ -150,17 +180,23 @@ impl Page {
         self.line(line.trim_end())
     }
 
-    /// A row without colours, for whoever draws by themselves.
-    pub(crate) fn plain_row(cells: &[Cell], widths: &[usize]) -> String {
-        let mut line = String::new();
-        for (index, cell) in cells.iter().enumerate() {
-            line.push_str(&cell.text);
-            if index + 1 < cells.len() {
-                let width = widths.get(index).copied().unwrap_or(0);
-                line.push_str(&" ".repeat(width.saturating_sub(cell.width()) + 2));
+    /// Facts, a name and a text each. On a terminal a long text goes on below its own beginning: what an agent
+    /// wrote never comes to stand where a name stands.
+    pub(crate) fn facts(&mut self, facts: &[Fact]) -> anyhow::Result<()> {
+        let name = facts.iter().map(|fact| fact.name.chars().count()).max().unwrap_or(0);
+        let columns = match self.is_terminal {
+            true => columns().saturating_sub(1),
+            false => usize::MAX,
+        };
+        for fact in facts {
+            for (index, text) in fact.lines(name, columns).iter().enumerate() {
+                let named = if index == 0 { fact.name } else { "" };
+                let named = self.paint(Tone::Quiet, &format!("{named:name$}"));
+                let text = self.paint(fact.tone, text);
+                self.line(format!("{named}  {text}").trim_end())?;
             }
         }
-        line
+        Ok(())
     }
 
     pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
@@ -263,6 +299,52 @@ pub(crate) fn count(number: u64, thing: &str) -> String {
     format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
 }
 
+/// How wide the terminal is, or is taken to be.
+fn columns() -> usize {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+    size.filter(|size| size.ws_col > 0)
+        .map_or(80, |size| usize::from(size.ws_col.max(20)))
+}
+
+/// A text in lines of so many columns, every character of it; one empty line where there is none.
+pub(crate) fn wrapped(text: &str, columns: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    let mut taken = 0;
+    for c in text.chars() {
+        let width = width(c);
+        if taken + width > columns
+            && let Some(last) = lines.last()
+            && !last.is_empty()
+        {
+            lines.push(String::new());
+            taken = 0;
+        }
+        if let Some(last) = lines.last_mut() {
+            last.push(c);
+        }
+        taken += width;
+    }
+    lines
+}
+
+/// How many columns a character takes, at most.
+fn width(c: char) -> usize {
+    match u32::from(c) {
+        0x1100..=0x115F
+        | 0x2E80..=0xA4CF
+        | 0xA960..=0xA97F
+        | 0xAC00..=0xD7A3
+        | 0xF900..=0xFAFF
+        | 0xFE30..=0xFE6F
+        | 0xFF00..=0xFF60
+        | 0xFFE0..=0xFFE6
+        | 0x1_6FE0..=0x1_B2FF
+        | 0x1_F000..=0x1_FAFF
+        | 0x2_0000..=0x3_FFFD => 2,
+        _ => 1,
+    }
+}
+
 /// The beginning of a text that is too long for a line.
 pub(crate) fn shortened(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
@@ -310,6 +392,25 @@ mod tests {
         assert!(with("NO_COLOR", ""));
         assert!(!with("NO_COLOR", "1"));
         assert!(!with("TERM", "dumb"));
+    }
+
+    #[test]
+    fn a_long_text_goes_on_below_its_own_beginning() {
+        assert_eq!(wrapped("abcdef", 3), ["abc", "def"]);
+        assert_eq!(wrapped("日本語", 5), ["日本", "語"]);
+        assert_eq!(
+            (wrapped("", 3), wrapped("日", 1)),
+            (vec![String::new()], vec!["日".to_owned()])
+        );
+        let fact = Fact::new("runs", Tone::Plain, "true          state  approved");
+        let drawn = fact.drawn(5, 21);
+        assert_eq!(drawn, ["runs   true          ", "       state  approve", "       d"]);
+        assert!(
+            Fact::new("in", Tone::Plain, "a\nb")
+                .drawn(2, 40)
+                .concat()
+                .contains("a\\nb")
+        );
     }
 
     #[test]

@@ -93,6 +93,12 @@ impl Commands {
         running.map(|(_, live)| live.clone()).collect()
     }
 
+    /// Everybody who has something at work here.
+    pub fn owners(&self) -> Vec<CredentialId> {
+        let inner = self.lock();
+        inner.running.keys().map(|(owner, _)| owner.clone()).collect()
+    }
+
     pub fn is_closing(&self) -> bool {
         self.lock().closing
     }

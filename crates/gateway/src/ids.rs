@@ -126,6 +126,18 @@ enum Source {
     Counting(Arc<AtomicU64>),
 }
 
+impl CredentialId {
+    /// Whether it is a token's, which can be revoked.
+    pub fn is_token(&self) -> bool {
+        self.as_str().starts_with("tok_")
+    }
+
+    /// Whether it is a person's of this machine, by their name.
+    pub fn is_user(&self) -> bool {
+        self.as_str().starts_with("user:")
+    }
+}
+
 impl IdSource {
     pub fn random() -> Self {
         Self(Source::Random)

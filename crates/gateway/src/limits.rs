@@ -63,6 +63,9 @@ pub const CALLS_IN_FLIGHT_MAX: usize = 256;
 pub const COMMANDS_RUNNING_MAX: usize = 64;
 /// Ended commands whose unredacted output is kept in memory for `command_status`.
 pub const ENDED_COMMANDS_KEPT: usize = 256;
+/// Calls that were refused for want of a record and are looked after, in case they were written all the same. Those
+/// beyond are closed by whoever sweeps once this process is gone.
+pub const UNSURE_RECORDS_MAX: usize = 1_024;
 /// How long closing the record is tried again before the caller hears `AUDIT_UNAVAILABLE`.
 pub const RECORD_CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 /// Time between TERM and KILL.
@@ -75,6 +78,8 @@ pub const DECISION_POLL: Duration = Duration::from_millis(500);
 pub const APPROVAL_USABLE_FOR: Duration = Duration::from_secs(24 * 3_600);
 /// How long a denial is the answer to the same call of a tool that is no command; later it asks anew.
 pub const DENIAL_TOLD_FOR: Duration = Duration::from_secs(10 * 60);
+/// By when a token that was made elsewhere is certainly known here.
+pub const TOKENS_KNOWN_WITHIN: Duration = Duration::from_secs(2);
 /// Questions of one credential that may be open at once, beyond which the answer is `QUEUE_FULL`.
 pub const QUESTIONS_OPEN_MAX: usize = 256;
 /// Characters of a reason for a decision.

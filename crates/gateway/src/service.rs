@@ -61,6 +61,11 @@ pub trait Service: Send + Sync + 'static {
         Box::pin(std::future::ready(()))
     }
 
+    /// Ends what callers began whose tokens are no longer in force, and takes back what they asked.
+    fn dismiss_revoked(&self) -> Pending<()> {
+        Box::pin(std::future::ready(()))
+    }
+
     /// Writes down a message that was refused before it could become a call. Resolves when that is
     /// durable, or has failed: a refusal is answered either way.
     fn refused(&self, envelope: RefusedEnvelope) -> Pending<()>;

@@ -57,6 +57,7 @@ use crate::policy::again;
 use crate::policy::decide::{self, Verdict};
 use crate::policy::effective::{EffectivePolicy, Mode};
 use crate::service::{Answer, ToolCall};
+use crate::session::credential::Credentials;
 use crate::session::{self, Admitted, Caller};
 use crate::tools::acts::Toolbox;
 use crate::tools::exec::request::{CommandRequest, CommandTool};
@@ -73,6 +74,8 @@ pub struct Gateway {
     commands: Commands,
     /// Turns at running; the rest wait.
     turns: Arc<Semaphore>,
+    /// Room for looking after records of which nobody knows whether they were written.
+    unsure: Arc<Semaphore>,
     is_warm: AtomicBool,
     /// Held for reading while a call is looked up before it enters.
     lookups: tokio::sync::RwLock<()>,
@@ -88,6 +91,8 @@ pub struct Gateway {
     lists: watch::Sender<u64>,
     /// What happens to jobs, where there are any.
     news: OnceLock<Arc<JobNews>>,
+    /// The tokens that callers come with, where they do.
+    credentials: OnceLock<Arc<dyn Credentials>>,
     verdicts: Verdicts,
 }
 
@@ -166,6 +171,7 @@ impl Gateway {
         live: Arc<Live>,
         considered: Considered,
     ) {
+        let _settles = self.settling(&admitted, &live);
         let Considered {
             in_force,
             verdict,
@@ -264,6 +270,7 @@ impl Gateway {
             policy: RwLock::new(Arc::new(in_force)),
             commands: Commands::default(),
             turns: Arc::new(Semaphore::new(limits::COMMANDS_RUNNING_MAX)),
+            unsure: Arc::new(Semaphore::new(limits::UNSURE_RECORDS_MAX)),
             is_warm: AtomicBool::new(false),
             lookups: tokio::sync::RwLock::new(()),
             acts: Arc::default(),
@@ -272,6 +279,7 @@ impl Gateway {
             delegations: OnceLock::new(),
             lists: watch::Sender::new(0),
             news: OnceLock::new(),
+            credentials: OnceLock::new(),
             verdicts: Verdicts::default(),
         })
     }
@@ -280,6 +288,12 @@ impl Gateway {
     pub fn tell_of_jobs(&self, news: Arc<JobNews>) {
         let first = self.news.set(news).is_ok();
         assert!(first, "a gateway hears of jobs from one place");
+    }
+
+    /// Brings the tokens that callers come with, once.
+    pub fn recognise(&self, credentials: Arc<dyn Credentials>) {
+        let first = self.credentials.set(credentials).is_ok();
+        assert!(first, "a gateway knows one set of tokens");
     }
 
     /// Brings tools that are no commands, once, before the first caller looks.

@@ -253,9 +253,19 @@ fn leaf_members(leaf: &Path) -> Vec<i32> {
     all
 }
 
+/// Whether this process is where that path led when it was looked at, and not where a link leads that somebody has
+/// put there since.
+fn is_there(directory: &Path) -> io::Result<()> {
+    match std::env::current_dir()? == directory {
+        true => Ok(()),
+        false => Err(io::Error::from_raw_os_error(libc::ESTALE)),
+    }
+}
+
 /// What the child needs between fork and execution; all of it was made before.
 struct Child {
-    /// Where it works. It is there before anything is covered, and goes there anew by its path.
+    /// Where it works, by the path that has no links in it. It is there before anything is covered, and goes there
+    /// anew.
     directory: Option<PathBuf>,
     /// What keeps its signals to itself, where that can be had.
     signals: Option<OwnedFd>,
@@ -278,6 +288,9 @@ impl Child {
             if let Some(directory) = &self.directory {
                 self.step(Step::Directory, std::env::set_current_dir(directory))?;
             }
+        }
+        if let Some(directory) = &self.directory {
+            self.step(Step::Directory, is_there(directory))?;
         }
         if let Some(identity) = &self.identity {
             self.step(Step::Groups, sys::set_groups(identity.gid, &identity.groups))?;

@@ -302,7 +302,7 @@ mod tests {
         fs::write(&script, format!("#!{}\n", pipe.display())).unwrap();
         fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
         let (told, heard) = std::sync::mpsc::channel();
-        std::thread::spawn(move || told.send((open(&pipe), open(&script))));
+        std::thread::spawn(move || drop(told.send((open(&pipe), open(&script)))));
         let (of_pipe, of_script) = heard.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
         assert!(matches!(of_pipe, Err(ProgramError::NotExecutable { .. })));
         assert!(matches!(of_script, Err(ProgramError::Interpreter { .. })));

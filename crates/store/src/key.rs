@@ -3,16 +3,15 @@
 //! Whoever can read it can sign; the file is for its owner only. A record is judged by the public
 //! half, which travels with every checkpoint and export.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
 use countersign_gateway::audit::chain;
 
-use crate::{Trouble, hex, random};
+use crate::{Trouble, hex, once, random};
 
 pub const FILE_NAME: &str = "record-key";
 /// Where a node of a database keeps what all of them share and the database must not know.
@@ -75,7 +74,7 @@ impl Key {
         match fs::read_to_string(&path) {
             Ok(text) => Self::parse(&text, &path),
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                let created = seed().and_then(|seed| create(&path, &seed));
+                let created = seed().and_then(|seed| once::write(&path, &hex::encode(&seed)));
                 created.map_err(|source| KeyError::Create {
                     path: path.clone(),
                     source,
@@ -128,26 +127,6 @@ pub(crate) fn is_signed(public: &str, message: &str, signature: &str) -> bool {
         key.verify_strict(message.as_bytes(), &Signature::from_bytes(&bytes))
             .is_ok()
     })
-}
-
-/// Writes the whole file under another name first, so that nobody ever reads half a key.
-fn create(path: &Path, seed: &[u8; 32]) -> io::Result<()> {
-    let draft = path.with_extension(std::process::id().to_string());
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&draft)?;
-    file.write_all(hex::encode(seed).as_bytes())?;
-    file.write_all(b"\n")?;
-    file.sync_all()?;
-    let linked = fs::hard_link(&draft, path);
-    fs::remove_file(&draft)?;
-    match linked {
-        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => Err(e),
-        _ => Ok(()),
-    }
 }
 
 #[cfg(test)]

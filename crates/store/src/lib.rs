@@ -13,6 +13,7 @@ mod health;
 mod hex;
 pub mod key;
 mod moved;
+mod once;
 pub mod postgres;
 pub mod process;
 pub mod prove;

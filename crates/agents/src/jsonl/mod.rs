@@ -17,6 +17,7 @@ use countersign_gateway::job::driver::{
 };
 use uuid::Uuid;
 
+use crate::limits;
 use crate::process::{Launch, Launcher, Streams, reap, still, with_endpoint};
 use crate::speech::{Speech, Talk, as_text};
 use crate::turns::{Recipe, Turns};
@@ -67,7 +68,7 @@ impl Jsonl {
 impl Recipe for Turn {
     fn turn(&self, message: &[Input]) -> Result<(Launch, Box<dyn Speech>), DriverError> {
         let mut command = self.definition.command.clone();
-        command.push(as_argument(as_text(message)?));
+        command.push(as_argument(as_text(message)?)?);
         let mut terms = self.terms.clone();
         // What a run grants is more particular than what a definition says; from one that keeps still it takes away.
         if !terms.keeps_still {
@@ -130,13 +131,22 @@ async fn reap_all(job_id: &str, process: Option<ProcessMark>) {
 }
 
 /// A prompt is never an option: whoever writes one does not choose how the agent is started. To a model the blank means
-/// nothing.
-fn as_argument(prompt: String) -> String {
-    if prompt.starts_with('-') {
+/// nothing. What the kernel takes for no argument is refused at once, since trying again would not help.
+fn as_argument(prompt: String) -> Result<String, DriverError> {
+    let argument = if prompt.starts_with('-') {
         format!(" {prompt}")
     } else {
         prompt
+    };
+    if argument.len() > limits::ARGUMENT_BYTES_MAX {
+        return Err(DriverError::Unsupported(format!(
+            "the prompt has {} bytes, and this agent takes it as an argument of at most {}; put the rest into a file \
+             and name it",
+            argument.len(),
+            limits::ARGUMENT_BYTES_MAX
+        )));
     }
+    Ok(argument)
 }
 
 impl AgentDriver for Jsonl {

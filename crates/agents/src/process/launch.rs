@@ -131,10 +131,18 @@ impl Launcher {
         }
     }
 
-    /// What agents must not see is no place to work in.
-    fn refuse_hidden(&self, cwd: &Path) -> Result<(), DriverError> {
+    /// What agents must not see is no place to work in, nor is what took the place of the directory that the task was
+    /// given for: between then and now somebody may have put a link there.
+    fn refuse_other_places(&self, cwd: &Path) -> Result<(), DriverError> {
         let canonical = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let place = canonical(cwd);
+        if place != cwd {
+            return Err(DriverError::Process(format!(
+                "`{}` leads to `{}` by now, which is not where the task was to be done; give it anew",
+                cwd.display(),
+                place.display()
+            )));
+        }
         match self
             .household
             .hidden
@@ -217,7 +225,7 @@ impl Launcher {
         let found = self
             .find(program)
             .ok_or_else(|| failed(format!("`{program}` is no program on `{}`", self.household.path)))?;
-        self.refuse_hidden(&launch.cwd)?;
+        self.refuse_other_places(&launch.cwd)?;
         let mut command = Command::new(found);
         command
             .args(arguments)

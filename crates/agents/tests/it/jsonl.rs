@@ -81,6 +81,39 @@ async fn the_prompt_is_the_last_argument_and_the_five_events_are_understood() {
 }
 
 #[tokio::test]
+async fn a_task_is_not_done_where_a_link_leads_that_was_put_in_place_of_its_directory() {
+    let scene = Scene::set("touch here; echo '{\"type\":\"TaskComplete\"}'");
+    let (place, elsewhere) = (scene.house.path("workspace"), scene.house.path("tmp"));
+    fs::remove_dir(&place).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &place).unwrap();
+    let driver = Jsonl::new(scene.house.launcher(), scene.definition.clone());
+    let (sink, _heard) = Heard::new();
+    let started = driver
+        .start(scene.house.start("x", &scene.house.terms(&[])), sink)
+        .await;
+    let Err(DriverError::Process(reason)) = started else {
+        panic!("it was started");
+    };
+    assert!(reason.contains("is not where the task was to be done"), "{reason}");
+    assert!(!elsewhere.join("here").exists());
+}
+
+#[tokio::test]
+async fn a_prompt_that_is_no_argument_is_refused_at_once_and_one_that_just_fits_is_not() {
+    let scene = Scene::set("echo \"{\\\"type\\\":\\\"TaskComplete\\\",\\\"result\\\":\\\"${#1}\\\"}\"");
+    let most = (128 << 10) - 1;
+    let (_talk, mut heard) = scene.start(&"x".repeat(most)).await;
+    assert_eq!(heard.turn_end().await, completed(&most.to_string()));
+    let driver = Jsonl::new(scene.house.launcher(), scene.definition.clone());
+    let (sink, _heard) = Heard::new();
+    let long = scene.house.start(&"x".repeat(most + 1), &scene.house.terms(&[]));
+    let Err(DriverError::Unsupported(reason)) = driver.start(long, sink).await else {
+        panic!("it was started");
+    };
+    assert!(reason.contains("put the rest into a file"), "{reason}");
+}
+
+#[tokio::test]
 async fn the_end_of_the_process_is_the_end_of_the_turn() {
     let check = |script: &'static str| async move {
         let scene = Scene::set(script);

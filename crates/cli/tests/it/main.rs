@@ -43,6 +43,7 @@ mod long;
 mod queue;
 
 mod settings;
+mod shown;
 mod telemetry;
 mod untrusted;
 

@@ -393,3 +393,24 @@ fn a_secret_that_a_line_names_is_not_recorded_when_the_line_prints_it_encoded_or
     assert_eq!(again.structured["stdout"], "[redacted]\n[redacted]Cg==\n");
     assert_eq!(again.structured["stdout_truncated"], false);
 }
+
+#[test]
+fn a_secret_in_a_calls_own_variables_is_not_in_the_question_about_it_and_hides_no_command() {
+    let bench = Bench::new().config("answer_within_ms: 300\napproval_policy: {mode: untrusted}\n");
+    let mut server = Server::start(&bench);
+    let env = json!({"DEPLOY_TOKEN": "askedsecret41"});
+    let named = server.call(
+        "execute_process",
+        json!({"file": "touch", "args": ["askedsecret41"], "env": env}),
+    );
+    assert_eq!(named.code(), "APPROVAL_PENDING");
+    let env = json!({"DEPLOY_TOKEN": "; rm -r shown"});
+    let hiding = server.call(
+        "execute_command",
+        json!({"command": "sh -c 'true; rm -r shown'", "env": env}),
+    );
+    assert_eq!(hiding.code(), "APPROVAL_PENDING");
+    assert_ne!(state_holds(&bench, "rm -r shown"), Vec::<String>::new());
+    server.end();
+    assert_eq!(state_holds(&bench, "askedsecret41"), Vec::<String>::new());
+}

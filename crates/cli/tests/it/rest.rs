@@ -97,6 +97,50 @@ fn a_question_is_read_decided_once_and_told_to_whoever_comes_late() {
 }
 
 #[test]
+fn what_a_revoked_token_asked_or_began_is_neither_approved_nor_goes_on() {
+    let bench = Bench::new();
+    let office = Office::open(&bench);
+    let revoke = |name: &str| {
+        let revoked = bench.command().args(["tokens", "revoke", name]).output().unwrap();
+        assert!(revoked.status.success(), "{revoked:?}");
+    };
+    let decide = |asked: &Value| {
+        let path = format!("/approvals/{}/decision", id(asked));
+        office.post(APPROVER, &path, json!({"decision": "approve"})).ok()
+    };
+    // One that waits for a person, and one that a person let run.
+    let (asks, runs) = (
+        office::token(&bench, "agent", "asks"),
+        office::token(&bench, "agent", "runs"),
+    );
+    let (office, runs, asks) = (&office, runs.as_str(), asks.as_str());
+    std::thread::scope(|scope| {
+        let sleep = json!({"file": "sleep", "args": ["600"], "timeout_ms": 600_000});
+        let running = scope.spawn(move || office.post(Who::Token(runs), "/commands", sleep));
+        decide(&question(office));
+        let started = "SELECT count(*) FROM flow_events WHERE event_type = 'command.dispatched'";
+        until(|| (bench.count(started) == 1).then_some(()));
+        let waiting = scope.spawn(move || office.post(Who::Token(asks), "/commands", touch("made")));
+        let asked = question(office);
+        revoke("asks");
+        revoke("runs");
+        let ended = |call: std::thread::ScopedJoinHandle<'_, Reply>| call.join().unwrap().json()["error_code"].clone();
+        assert_eq!(
+            (ended(running), ended(waiting)),
+            (json!("CANCELLED"), json!("CANCELLED"))
+        );
+        until(|| (bench.approval_state(id(&asked)) == "withdrawn").then_some(()));
+        assert_eq!(
+            decide(&asked)["decision"],
+            "deny",
+            "there is nothing left to say yes to"
+        );
+    });
+    assert!(!bench.work().join("made").exists());
+    bench.prove();
+}
+
+#[test]
 fn an_operator_does_not_decide_what_it_asked_for() {
     let bench = Bench::new();
     let office = Office::open(&bench);

@@ -42,14 +42,23 @@ impl Asking {
 
     /// Asks to run a line; gives the id of the question.
     fn ask(&mut self, stage: &Stage, line: &str) -> String {
-        let params = json!({"name": "execute_command", "arguments": {"command": line, "justification": "it is time"}});
-        self.send(&json!({"jsonrpc": "2.0", "id": line, "method": "tools/call", "params": params}));
+        let arguments = json!({"command": line, "justification": "it is time"});
+        self.ask_for(stage, "execute_command", &arguments, |asked| {
+            asked["details"]["command"] == line
+        })
+    }
+
+    /// Calls a tool; gives the id of the question that it comes to.
+    fn ask_for(&mut self, stage: &Stage, tool: &str, arguments: &Value, is_it: impl Fn(&Value) -> bool) -> String {
+        let params = json!({"name": tool, "arguments": arguments});
+        let id: String = arguments.to_string().chars().take(100).collect();
+        self.send(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
         let deadline = Instant::now() + PATIENCE;
         loop {
             // At first there is no record yet.
             let ran = stage.run(&["approvals", "list", "--json"]);
             let open: Vec<Value> = serde_json::from_str(&ran.stdout).unwrap_or_default();
-            if let Some(found) = open.iter().find(|it| it["details"]["command"] == line) {
+            if let Some(found) = open.iter().find(|it| is_it(it)) {
                 return found["requestId"].as_str().unwrap().to_owned();
             }
             assert!(Instant::now() < deadline, "nothing is asked: {ran:?}");
@@ -122,6 +131,43 @@ fn what_waits_is_listed_and_shown_and_what_was_decided_is_kept() {
     assert_eq!(listed(&["--all"]).as_array().unwrap().len(), 1);
     assert_eq!(listed(&["--status", "denied"])[0]["requestId"], json!(id));
     assert_eq!(listed(&["--status", "approved"]), json!([]));
+}
+
+#[test]
+fn whatever_is_asked_about_is_shown_whole_and_what_is_not_shown_is_said() {
+    let stage = Stage::new();
+    let mut asking = Asking::start(&stage);
+    let content = format!("first line\n{}the end", "x".repeat(600));
+    let write = json!({"tool_name": "Write", "input": {"file_path": "notes.txt", "content": content}});
+    let id = asking.ask_for(&stage, "approval_prompt", &write, |it| it["type"] == "apply-patch");
+    let shown = stage.run(&["approvals", "show", &id]).stdout;
+    for part in [
+        "notes.txt (create)",
+        "first line",
+        "of one change only the first 500 characters are shown",
+    ] {
+        assert!(shown.contains(part), "`{part}` is missing: {shown}");
+    }
+    let fetch = json!({"tool_name": "WebFetch", "input": {"url": "https://example.org/\u{202e}x"}});
+    let id = asking.ask_for(&stage, "approval_prompt", &fetch, |it| it["type"] == "tool-call");
+    let shown = stage.run(&["approvals", "show", &id]).stdout;
+    assert!(
+        shown.contains("WebFetch") && shown.contains("https://example.org/\\u{202e}x"),
+        "{shown}"
+    );
+    // What runs does not hide behind what looks like a key; what is behind the end of what is shown is said.
+    let script = format!("-----BEGIN PRIVATE KEY-----\n{}\nrm -rf ~", "true\n".repeat(1_000));
+    let hidden = json!({"file": "bash", "args": ["-c", &script], "input": "y\n".repeat(2_000), "env": {"MODE": "z".repeat(300)}});
+    let id = asking.ask_for(&stage, "execute_process", &hidden, |it| it["tool"] == "execute_process");
+    let shown = stage.run(&["approvals", "show", &id]).stdout;
+    for part in [
+        "characters of the command are withheld as secrets, and count all the same",
+        "only the first 2000 of 4000 characters of its input are shown",
+        "only the first 200 of 300 characters of `MODE` are shown",
+    ] {
+        assert!(shown.contains(part), "`{part}` is missing: {shown}");
+    }
+    assert!(shown.contains("rm -rf ~"), "{shown}");
 }
 
 #[test]

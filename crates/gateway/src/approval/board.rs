@@ -292,7 +292,7 @@ impl Board {
             if ballot.by.is_delegate && approval.approval_mode == Some(ApprovalMode::Owner) {
                 return Err(DecideError::OwnersOnly);
             }
-            if ballot.choice == Choice::Allow && approval.has_voted(&ballot.by.credential) {
+            if ballot.choice == Choice::Allow && approval.has_voted(&ballot.by.credential, &ballot.by.actor.id) {
                 return Ok(Decided::Counted(approval));
             }
             let answer = question::check(&approval, ballot.choice, ballot.answer.as_ref())?;

@@ -1,8 +1,11 @@
 //! What a person sees of a command before they decide: the words, the programs they mean, where, under
-//! which rule, and what is worth a second look. Everything is redacted; nothing is summarised away.
+//! which rule, and what is worth a second look. Everything is redacted; nothing is summarised away, and what is
+//! withheld or cut is said to be.
 
 use serde_json::{Map, Value, json};
 
+use super::request::ApprovalRequest;
+use super::withheld;
 use crate::audit::redact::Redactor;
 use crate::limits;
 use crate::policy::decide::{Rule, spoken};
@@ -18,7 +21,11 @@ pub fn of_command(plan: &Plan, rule: &Rule, request: &CommandRequest, redactor: 
     let mut put = |name: &str, value: Value| {
         details.insert(name.to_owned(), value);
     };
-    put("command", json!(clean(&spoken(&request.act))));
+    let command = spoken(&request.act);
+    let mut unseen: Vec<String> = withheld::secret("the command", &command, redactor)
+        .into_iter()
+        .collect();
+    put("command", json!(redactor.redact_script(&command)));
     put("programs", json!(programs));
     put("how", json!(how(plan)));
     put("cwd", json!(clean(&plan.place.cwd.path.to_string_lossy())));
@@ -31,23 +38,50 @@ pub fn of_command(plan: &Plan, rule: &Rule, request: &CommandRequest, redactor: 
         "timeout_ms",
         json!(u64::try_from(plan.timeout.as_millis()).unwrap_or(u64::MAX)),
     );
-    put("risks", json!(risks(plan, request)));
     if let Some(justification) = &request.justification {
         put("justification", json!(clean(justification)));
     }
     if let Some(input) = &request.input {
         put("input_bytes", json!(input.len()));
-        put("input", json!(cut(&clean(input), limits::INPUT_CHARS_SHOWN)));
+        let shown = redactor.redact_script(input);
+        unseen.extend(withheld::secret("its input", input, redactor));
+        unseen.extend(withheld::rest("its input", &shown, limits::INPUT_CHARS_SHOWN));
+        put("input", json!(cut(&shown, limits::INPUT_CHARS_SHOWN)));
     }
     if !request.env.is_empty() {
-        let shown = request.env.iter().map(|(name, value)| {
-            let value = redactor.redact_field(name, &json!(value));
-            let value = cut(value.as_str().unwrap_or_default(), limits::VARIABLE_CHARS_SHOWN);
-            (name.clone(), json!(value))
-        });
-        put("env", Value::Object(shown.collect()));
+        let mut env = Map::new();
+        for (name, value) in &request.env {
+            let (what, shown) = (format!("`{name}`"), redactor.redact_field(name, &json!(value)));
+            let text = shown.as_str().unwrap_or_default();
+            unseen.extend(withheld::named(&what, value, &shown));
+            unseen.extend(withheld::rest(&what, text, limits::VARIABLE_CHARS_SHOWN));
+            env.insert(name.clone(), json!(cut(text, limits::VARIABLE_CHARS_SHOWN)));
+        }
+        put("env", Value::Object(env));
     }
+    // What nobody sees comes first: it is what hints cannot be read from.
+    unseen.extend(risks(plan, request));
+    put("risks", json!(unseen));
     details
+}
+
+impl ApprovalRequest {
+    /// Why somebody is asked, in the words of policy. Never the agent's.
+    pub fn because(&self) -> Option<&str> {
+        self.word("rule_reason").or_else(|| self.word("reason"))
+    }
+
+    /// What the agent says for itself.
+    pub fn agents_words(&self) -> Option<&str> {
+        let own = || self.word("reason").filter(|own| Some(*own) != self.word("rule_reason"));
+        let asked_by_itself = self.details.contains_key("rule_reason");
+        self.word("justification").or_else(|| own().filter(|_| asked_by_itself))
+    }
+
+    fn word(&self, name: &str) -> Option<&str> {
+        let word = self.details.get(name).and_then(Value::as_str);
+        word.filter(|word| !word.is_empty())
+    }
 }
 
 fn how(plan: &Plan) -> &'static str {

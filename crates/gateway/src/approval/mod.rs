@@ -16,6 +16,7 @@ pub mod lifecycle;
 pub mod question;
 pub mod request;
 pub mod unseen;
+pub(crate) mod withheld;
 
 use crate::audit::act::{ActJournal, UsedApproval};
 use crate::audit::event::ApprovalState;

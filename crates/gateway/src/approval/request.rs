@@ -211,7 +211,7 @@ impl ApprovalRequest {
             Choice::Deny => ApprovalStep::Deny,
         };
         lifecycle::transition(self.state, step)?;
-        if !self.has_voted(&ballot.by.credential) {
+        if !self.has_voted(&ballot.by.credential, &ballot.by.actor.id) {
             self.votes.push(Vote {
                 credential: ballot.by.credential.clone(),
                 by: ballot.by.actor.id.clone(),
@@ -236,8 +236,14 @@ impl ApprovalRequest {
         self.step(step, now)
     }
 
-    pub fn has_voted(&self, credential: &CredentialId) -> bool {
-        self.votes.iter().any(|vote| vote.credential == *credential)
+    /// Whether somebody has said yes or no already. A person has one voice: by another token of the same name, or at
+    /// the terminal under that name, they are no second one.
+    pub fn has_voted(&self, credential: &CredentialId, name: &str) -> bool {
+        let is_person = |credential: &CredentialId| credential.is_token() || credential.is_user();
+        let is_same = |vote: &Vote| {
+            vote.credential == *credential || (vote.by == name && is_person(&vote.credential) && is_person(credential))
+        };
+        self.votes.iter().any(is_same)
     }
 
     /// What was chosen, of a question that is answered.
@@ -384,6 +390,27 @@ pub(crate) mod tests {
             (no.state(), no.decided_by.as_deref()),
             (ApprovalState::Denied, Some("ben"))
         );
+    }
+
+    #[test]
+    fn one_person_with_several_credentials_is_one_voice() {
+        let now = Timestamp::from_millis(2_000);
+        let by = |credential: &str, name: &str| {
+            let mut ballot = says(name, Choice::Allow);
+            ballot.by.credential = CredentialId::trusted(credential);
+            ballot
+        };
+        let once = sample(2).with(&by("user:ana", "ana"), None, now).unwrap();
+        for credential in ["tok_1", "tok_2"] {
+            let again = once.clone().with(&by(credential, "ana"), None, now).unwrap();
+            assert!(again.is_pending() && again.votes.len() == 1, "{credential}");
+        }
+        // Whoever calls back only says a name, and takes nobody's voice by it.
+        let claimed = sample(2).with(&by("callback", "ana"), None, now).unwrap();
+        let both = claimed.with(&by("user:ana", "ana"), None, now).unwrap();
+        assert_eq!(both.state(), ApprovalState::Approved);
+        let others = once.with(&by("tok_3", "ben"), None, now).unwrap();
+        assert_eq!(others.state(), ApprovalState::Approved);
     }
 
     #[test]

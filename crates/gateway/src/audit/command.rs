@@ -38,8 +38,14 @@ impl CommandAuditRecord {
         redactor: &Redactor,
     ) -> Self {
         let (command, arguments) = match &request.act {
-            Act::Line(line) => (redactor.redact_text(line).into_owned(), redactor.redact_args(programs)),
-            Act::Argv { file, args } => (redactor.redact_text(file).into_owned(), redactor.redact_args(args)),
+            Act::Line(line) => {
+                let programs = programs.iter().map(|name| redactor.redact_text(name).into_owned());
+                (redactor.redact_script(line).into_owned(), programs.collect())
+            }
+            Act::Argv { file, args } => (
+                redactor.redact_text(file).into_owned(),
+                redactor.redact_args(file, args),
+            ),
         };
         let directory = cwd.or(request.cwd.as_deref()).unwrap_or(".");
         Self {

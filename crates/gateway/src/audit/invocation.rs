@@ -268,6 +268,9 @@ fn bytes_withheld(bytes: u64) -> String {
 /// Arguments of a call that nobody reads further, as they may be recorded: redacted, of `env` the names
 /// only, of `input` and of everything long only the length.
 pub fn presentable_arguments(redactor: &Redactor, arguments: &Map<String, Value>) -> Value {
+    let program = ["file", "command"]
+        .iter()
+        .find_map(|name| arguments.get(*name)?.as_str());
     let shown = arguments.iter().take(limits::ARGUMENTS_SHOWN_MAX).map(|(name, value)| {
         let value = match (name.as_str(), value) {
             ("input", Value::String(input)) => json!(bytes_withheld(input.len() as u64)),
@@ -280,6 +283,10 @@ pub fn presentable_arguments(redactor: &Redactor, arguments: &Map<String, Value>
             // Withheld before it is searched for secrets: what is not kept need not be searched.
             (_, value) => match weight(value) {
                 bytes if bytes > limits::ARGUMENT_BYTES_SHOWN => json!(bytes_withheld(bytes as u64)),
+                _ if name == "args" && value.is_array() => {
+                    let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
+                    shallow(redactor.redact_items(program.unwrap_or_default(), items))
+                }
                 _ => shallow(redactor.redact_field(name, value)),
             },
         };

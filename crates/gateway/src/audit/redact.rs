@@ -10,11 +10,13 @@ mod cut;
 mod forms;
 mod name;
 pub mod named;
+mod script;
+mod shapes;
 mod spans;
+mod words;
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::sync::LazyLock;
 
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -22,6 +24,8 @@ use serde_json::{Map, Value};
 pub(crate) use forms::forms;
 use name::counts_tokens;
 pub use name::is_secret_name;
+use script::Script;
+use shapes::{TOKEN_BYTES_MIN, TOKENS};
 use spans::named_spans;
 
 /// What stands where a secret stood.
@@ -105,6 +109,54 @@ impl Redactor {
     }
 
     pub fn redact_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        replace(text, self.spans(text))
+    }
+
+    /// A text that runs, or that somebody is asked about before it does: nothing that could be a command is hidden.
+    pub fn redact_script<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        replace(text, self.script_spans(text))
+    }
+
+    /// How many characters of a script are not shown for being secret.
+    pub fn withheld_chars(&self, text: &str) -> usize {
+        let spans = merged(text, self.script_spans(text));
+        spans.into_iter().map(|span| text[span].chars().count()).sum()
+    }
+
+    fn script_spans(&self, text: &str) -> Vec<Range<usize>> {
+        let spans = self.spans(text);
+        if spans.is_empty() && !words::may_hold_any(text) {
+            return spans;
+        }
+        within_words(spans, &Script::read(text))
+    }
+
+    /// Arguments of a program: a secret may stand in the argument behind its name.
+    pub fn redact_args(&self, program: &str, args: &[String]) -> Vec<String> {
+        let words: Vec<&str> = [program].into_iter().chain(args.iter().map(String::as_str)).collect();
+        let hidden = words::hidden(&words).into_iter().skip(1);
+        let redacted = args.iter().zip(hidden).map(|(arg, from)| {
+            let mut spans = self.spans(arg);
+            let script = match from {
+                // Unlike in a text, a value given in one argument reaches to its end, spaces included.
+                Some(from) if !script::runs_words(program) => {
+                    spans.push(from..arg.len());
+                    Script::of_data(arg)
+                }
+                Some(from) => {
+                    spans.push(from..arg.len());
+                    Script::read(arg)
+                }
+                None if spans.is_empty() && !words::may_hold_any(arg) => return arg.clone(),
+                None => Script::of_argument(program, arg),
+            };
+            replace(arg, within_words(spans, &script)).into_owned()
+        });
+        redacted.collect()
+    }
+
+    /// Where secrets stand.
+    fn spans(&self, text: &str) -> Vec<Range<usize>> {
         let mut spans = Vec::new();
         let may_be_token = text.len() >= TOKEN_BYTES_MIN;
         let wholes = self.patterns.iter().chain(&self.values);
@@ -115,23 +167,8 @@ impl Redactor {
             spans.extend(text.match_indices(value).map(|(at, found)| at..at + found.len()));
         }
         spans.extend(named_spans(text));
-        replace(text, spans)
-    }
-
-    /// Arguments of a program: a secret may stand in the argument behind its name.
-    pub fn redact_args(&self, args: &[String]) -> Vec<String> {
-        let mut redacted = Vec::with_capacity(args.len());
-        let mut expected = Expected::Anything;
-        for arg in args {
-            let value = match expected {
-                Expected::Secret if !arg.starts_with("--") => REPLACEMENT.to_owned(),
-                Expected::UserAndPassword => user_and_password(arg).unwrap_or_else(|| self.redact_argument(arg)),
-                Expected::Secret | Expected::Anything => self.redact_argument(arg),
-            };
-            redacted.push(value);
-            expected = expected_after(arg);
-        }
-        redacted
+        spans.retain(|span| !span.is_empty());
+        spans
     }
 
     /// A copy in which no string holds a secret, and no secret name a value.
@@ -144,7 +181,7 @@ impl Redactor {
                     .iter()
                     .filter_map(|item| item.as_str().map(str::to_owned))
                     .collect();
-                let shown = self.redact_args(&texts).into_iter().zip(&texts);
+                let shown = self.redact_words(&texts).into_iter().zip(&texts);
                 let shown = shown.map(|(shown, text)| match self.short.contains(text) {
                     true => REPLACEMENT.to_owned(),
                     false => shown,
@@ -158,6 +195,20 @@ impl Redactor {
         }
     }
 
+    /// A program and its arguments.
+    fn redact_words(&self, words: &[String]) -> Vec<String> {
+        let Some((program, args)) = words.split_first() else {
+            return Vec::new();
+        };
+        let shown = match words::hidden(&[program]).first() {
+            Some(Some(from)) => format!("{}{REPLACEMENT}", &program[..*from]),
+            Some(None) | None => self.redact_text(program).into_owned(),
+        };
+        let mut redacted = vec![shown];
+        redacted.extend(self.redact_args(program, args));
+        redacted
+    }
+
     /// Whether a whole value is one that a call brought along.
     fn is_given(&self, value: &str) -> bool {
         self.given.iter().chain(&self.short).any(|given| given == value)
@@ -169,63 +220,50 @@ impl Redactor {
             figures(value)
         } else if is_secret_name(name) {
             blank(value)
+        } else if let Value::String(text) = value
+            && RUN_OR_SHOWN.contains(&name)
+        {
+            Value::from(self.redact_script(text).into_owned())
         } else {
             self.redact_json(value)
         }
     }
 
     fn redact_fields(&self, fields: &Map<String, Value>) -> Map<String, Value> {
+        let program = ["file", "command"].iter().find_map(|name| fields.get(*name)?.as_str());
         let redacted = fields.iter().map(|(name, value)| {
-            let value = self.redact_field(name, value);
+            let value = match (program, value) {
+                (Some(program), Value::Array(items)) if name == "args" => self.redact_items(program, items),
+                (_, value) => self.redact_field(name, value),
+            };
             (self.redact_text(name).into_owned(), value)
         });
         redacted.collect()
     }
 
-    /// Unlike in a text, a value given in one argument reaches to its end, spaces included.
-    fn redact_argument(&self, arg: &str) -> String {
-        match arg.split_once('=') {
-            Some((name, value)) if !value.is_empty() && is_name(name) && is_secret_name(name) => {
-                format!("{name}={REPLACEMENT}")
-            }
-            _ => self.redact_text(arg).into_owned(),
+    /// Arguments of a program, unless they are none.
+    pub fn redact_items(&self, program: &str, items: &[Value]) -> Value {
+        let texts: Option<Vec<String>> = items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
+        match texts {
+            Some(args) => self.redact_args(program, &args).into(),
+            None => items.iter().map(|item| self.redact_json(item)).collect(),
         }
     }
 }
 
-/// No shape below is shorter.
-const TOKEN_BYTES_MIN: usize = 15;
-
-/// Tokens by their shape.
-static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
-    let shapes = [
-        // Private keys, cut ones too.
-        r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\z)",
-        r"(?-u:\b)gh[pousr]_[A-Za-z0-9]{16,}",
-        r"(?-u:\b)github_pat_[A-Za-z0-9_]{16,}",
-        r"(?-u:\b)glpat-[A-Za-z0-9_\-]{16,}",
-        r"(?-u:\b)(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?-u:\b)",
-        r"(?-u:\b)xox[abeoprs]-[A-Za-z0-9\-]{10,}",
-        r"(?-u:\b)xapp-[A-Za-z0-9\-]{10,}",
-        r"hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_\-]{10,}",
-        // OpenAI, Anthropic and those who write alike.
-        r"(?-u:\b)sk-[A-Za-z0-9_\-]{16,}",
-        r"(?-u:\b)[rs]k_(?:live|test)_[A-Za-z0-9]{10,}",
-        r"(?-u:\b)whsec_[A-Za-z0-9]{16,}",
-        r"(?-u:\b)eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{4,}\.[A-Za-z0-9_\-]*",
-        r"(?-u:\b)AIza[A-Za-z0-9_\-]{30,}",
-        r"(?-u:\b)ya29\.[A-Za-z0-9_\-]{16,}",
-        r"(?-u:\b)npm_[A-Za-z0-9]{30,}",
-        r"(?-u:\b)pypi-[A-Za-z0-9_\-]{30,}",
-        r"(?-u:\b)hf_[A-Za-z0-9]{30,}",
-        r"(?-u:\b)do[opr]_v1_[a-f0-9]{30,}",
-        r"(?-u:\b)SG\.[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,}",
-        // Our own.
-        r"(?-u:\b)cs_(?:agent|operator|approver|viewer|login|browser)_[A-Za-z0-9_\-]{16,}",
-        r"(?-u:\b)AGE-SECRET-KEY-1[A-Z0-9]{30,}",
-    ];
-    compiled(&shapes.join("|"))
-});
+/// Fields whose text runs, or becomes a file that may: whoever is asked about it must see what it does.
+const RUN_OR_SHOWN: &[&str] = &[
+    "cmd",
+    "code",
+    "command",
+    "content",
+    "diff",
+    "line",
+    "new_string",
+    "newText",
+    "patch",
+    "script",
+];
 
 fn compiled(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a pattern written in this file is tried by every test")
@@ -260,62 +298,44 @@ fn is_name_char(c: char) -> bool {
 }
 
 /// Puts the replacement in place of all spans, overlapping ones together.
-fn replace(text: &str, mut spans: Vec<Range<usize>>) -> Cow<'_, str> {
-    spans.retain(|span| !span.is_empty() && &text[span.clone()] != REPLACEMENT);
+fn replace(text: &str, spans: Vec<Range<usize>>) -> Cow<'_, str> {
+    let spans = merged(text, spans);
     if spans.is_empty() {
         return Cow::Borrowed(text);
     }
-    spans.sort_unstable_by_key(|span| (span.start, span.end));
     let mut redacted = String::with_capacity(text.len());
     let mut done = 0;
-    let mut open: Option<Range<usize>> = None;
     for span in spans {
-        match &mut open {
-            Some(current) if span.start < current.end => current.end = current.end.max(span.end),
-            _ => {
-                if let Some(current) = open.replace(span) {
-                    redacted.push_str(&text[done..current.start]);
-                    redacted.push_str(REPLACEMENT);
-                    done = current.end;
-                }
-            }
-        }
-    }
-    if let Some(current) = open {
-        redacted.push_str(&text[done..current.start]);
+        redacted.push_str(&text[done..span.start]);
         redacted.push_str(REPLACEMENT);
-        done = current.end;
+        done = span.end;
     }
     redacted.push_str(&text[done..]);
     Cow::Owned(redacted)
 }
 
-/// What the argument behind this one holds.
-#[derive(Clone, Copy)]
-enum Expected {
-    Anything,
-    Secret,
-    UserAndPassword,
-}
-
-fn expected_after(arg: &str) -> Expected {
-    match arg {
-        "-u" | "--user" | "--proxy-user" => Expected::UserAndPassword,
-        _ if arg.starts_with("--") && is_name(arg) && is_secret_name(arg) => Expected::Secret,
-        // A header, cut in two.
-        _ if arg
-            .strip_suffix(':')
-            .is_some_and(|name| is_name(name) && is_secret_name(name)) =>
-        {
-            Expected::Secret
+/// The spans in their order, overlapping ones together; what was replaced before is no secret.
+fn merged(text: &str, mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
+    spans.retain(|span| !span.is_empty() && &text[span.clone()] != REPLACEMENT);
+    spans.sort_unstable_by_key(|span| (span.start, span.end));
+    let mut merged: Vec<Range<usize>> = Vec::with_capacity(spans.len());
+    for span in spans {
+        match merged.last_mut() {
+            Some(last) if span.start < last.end => last.end = last.end.max(span.end),
+            _ => merged.push(span),
         }
-        _ => Expected::Anything,
     }
+    merged
 }
 
-fn user_and_password(arg: &str) -> Option<String> {
-    let (user, password) = arg.split_once(':')?;
-    (!is_group(password)).then(|| format!("{user}:{REPLACEMENT}"))
+/// These and what the words of its commands hold, each within its word.
+fn within_words(mut spans: Vec<Range<usize>>, script: &Script) -> Vec<Range<usize>> {
+    for command in &script.commands {
+        let words: Vec<&str> = command.iter().map(|word| word.text.as_str()).collect();
+        let hidden = command.iter().zip(words::hidden(&words));
+        spans.extend(hidden.filter_map(|(word, from)| Some(word.written(from?))));
+    }
+    spans.into_iter().flat_map(|span| script.within_word(span)).collect()
 }
 
 /// `1000:1000` is a user and a group.

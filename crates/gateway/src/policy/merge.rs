@@ -6,6 +6,7 @@
 //! loosens: so it does not matter in which order sources are read, and parts of it can be joined ahead
 //! of time. Every part of an outcome carries the rule and source that said it.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use super::actor::{Context, Target};
@@ -314,8 +315,19 @@ impl Demand {
         // An act that names nothing acts upon the run's own.
         match (acted_upon.or(own), &self.within) {
             (None, _) => self.absence == Absence::Passes,
-            (Some(name), Within::Own) => own == Some(name),
-            (Some(name), Within::AnyOf(_)) => self.within.contains(name),
+            (Some(name), Within::Own) => own.is_some_and(|own| self.spelt(own) == self.spelt(name)),
+            (Some(name), Within::AnyOf(names)) => {
+                let name = self.spelt(name);
+                names.iter().any(|pattern| glob(&self.spelt(pattern), &name))
+            }
+        }
+    }
+
+    /// A name as it is compared: to GitHub a repository is the same in large and in small letters.
+    fn spelt<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        match self.subject {
+            Subject::Repository => Cow::Owned(name.to_ascii_lowercase()),
+            Subject::Role | Subject::Label | Subject::Namespace | Subject::Cluster => Cow::Borrowed(name),
         }
     }
 }

@@ -103,7 +103,8 @@ impl ToolPolicies {
             (key.clone(), said)
         });
         let repositories = |(key, project): (&String, &ProjectPolicy)| {
-            let pair = |name: &String| (name.clone(), key.clone());
+            // To GitHub large and small letters are the same.
+            let pair = |name: &String| (name.to_ascii_lowercase(), key.clone());
             project.repositories.iter().map(pair).collect::<Vec<_>>()
         };
         Self {
@@ -167,7 +168,10 @@ impl ToolPolicies {
         };
         let label = run.label.as_deref();
         let of_label = label.and_then(|label| self.layers.labels.get(label));
-        let project_of = |repository: &String| self.project_of.get(repository).map(String::as_str);
+        let project_of = |repository: &String| {
+            let project = self.project_of.get(&repository.to_ascii_lowercase());
+            project.map(String::as_str)
+        };
         let project = run
             .project
             .as_deref()

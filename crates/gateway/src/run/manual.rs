@@ -125,7 +125,7 @@ impl ManualRuns {
         });
         let order = RunOrder {
             project: profile.project.clone(),
-            repository: order.repository,
+            repository: profile.repository.clone(),
             agent_key: profile.agent_key.clone(),
             trigger_kind: TriggerKind::Manual,
             trigger_label: order.label,

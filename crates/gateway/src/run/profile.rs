@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::lifecycle::Runtime;
 use crate::github::vocabulary::NEED_REVIEWER;
-use crate::policy::tools::Layers;
+use crate::policy::tools::{Layers, ProjectPolicy};
 
 /// Whose work a stage is, where no policy says otherwise.
 #[rustfmt::skip]
@@ -40,6 +40,8 @@ pub struct Profile {
     pub agent: Option<String>,
     pub runtime: Runtime,
     pub project: Option<String>,
+    /// As policy spells it, where policy names it: to GitHub large and small letters are the same.
+    pub repository: Option<String>,
     pub namespace: Option<String>,
     agent_key_by: &'static str,
     runtime_by: &'static str,
@@ -50,16 +52,20 @@ impl Profile {
     pub fn resolve(layers: &Layers, asked: &Asked<'_>) -> Self {
         let owned = |text: &str| text.to_owned();
         let label = asked.label.and_then(|label| layers.labels.get(label));
-        let project_of = |repository: &str| {
-            let holds = layers
-                .projects
-                .iter()
-                .find(|(_, it)| it.repositories.iter().any(|name| name == repository));
-            holds.map(|(key, _)| key.clone())
-        };
-        let (project, project_by) = match (asked.project, asked.repository.and_then(project_of)) {
+        let named = asked.repository.and_then(|repository| {
+            let names = |(key, it): (&String, &ProjectPolicy)| {
+                let name = it
+                    .repositories
+                    .iter()
+                    .find(|name| name.eq_ignore_ascii_case(repository));
+                name.map(|name| (key.clone(), name.clone()))
+            };
+            layers.projects.iter().find_map(names)
+        });
+        let repository = named.as_ref().map(|(_, name)| name.clone());
+        let (project, project_by) = match (asked.project, named) {
             (Some(project), _) => (Some(owned(project)), "asked"),
-            (None, Some(project)) => (Some(project), "project"),
+            (None, Some((project, _))) => (Some(project), "project"),
             (None, None) => (None, "none"),
         };
         let (agent_key, agent_key_by) = match (asked.agent_key, label.and_then(|it| it.agent_key.clone())) {
@@ -84,6 +90,7 @@ impl Profile {
             agent_key,
             runtime,
             project,
+            repository: repository.or_else(|| asked.repository.map(owned)),
             agent_key_by,
             runtime_by,
             project_by,
@@ -114,7 +121,7 @@ fn usual(label: Option<&str>) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::tools::{LabelPolicy, ProjectPolicy};
+    use crate::policy::tools::LabelPolicy;
 
     fn layers() -> Layers {
         let mut layers = Layers::built_in();
@@ -183,6 +190,22 @@ mod tests {
             assert_eq!(usual(label).agent_key, key, "{label:?}");
             assert_eq!(usual(label).runtime, Runtime::CodeOnly, "nothing is given unsaid");
         }
+    }
+
+    #[test]
+    fn a_repository_is_its_projects_in_large_and_in_small_letters() {
+        let layers = layers();
+        let of = |repository| {
+            let asked = Asked {
+                repository: Some(repository),
+                ..Asked::default()
+            };
+            let profile = Profile::resolve(&layers, &asked);
+            (profile.project, profile.repository)
+        };
+        let shop = (Some("shop".to_owned()), Some("acme/shop".to_owned()));
+        assert_eq!((of("acme/shop"), of("ACME/Shop")), (shop.clone(), shop));
+        assert_eq!(of("acme/shops"), (None, Some("acme/shops".to_owned())));
     }
 
     #[test]

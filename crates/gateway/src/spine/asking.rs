@@ -15,7 +15,7 @@ use super::performing::used;
 use super::waiting::{full, waits};
 use crate::approval::binding::{self, Binding};
 use crate::approval::request::{ApprovalRequest, ApprovalType};
-use crate::approval::{ClearedAct, board, clear_act};
+use crate::approval::{ClearedAct, board, clear_act, withheld};
 use crate::audit::event::ApprovalState;
 use crate::audit::{Change, RecordError};
 use crate::error::{ErrorCode, Refusal};
@@ -101,6 +101,9 @@ impl Gateway {
         if settled.state() == ApprovalState::Applied {
             return Err(used());
         }
+        if let Some(refusal) = self.too_late(admitted, &settled).await {
+            return Err(refusal);
+        }
         let cleared = clear_act(question, &binding, &settled, admitted)
             .map_err(|error| Refusal::new(ErrorCode::ApprovalDenied, error.to_string()))?;
         Ok((cleared, Box::new(settled)))
@@ -167,6 +170,8 @@ impl Gateway {
             .as_object()
             .cloned()
             .unwrap_or_default();
+        let unseen = withheld::in_values(details, &Value::Object(shown.clone()));
+        withheld::note(&mut shown, unseen);
         let rule = question.rule();
         shown.insert("reason".to_owned(), json!(rule.reason));
         shown.insert("rule".to_owned(), json!(rule.name));

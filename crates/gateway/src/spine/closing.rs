@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tokio::sync::OwnedSemaphorePermit;
+
 use super::Gateway;
 use super::opening::unrecorded;
 use crate::audit::command::{CommandAuditRecord, End};
@@ -101,17 +103,42 @@ impl Gateway {
         self.publish(admitted, live, result);
     }
 
+    /// Held for as long as a command is conducted: however that ends, also by a panic, the command ends, its place is
+    /// free and its record is closed.
+    pub(super) fn settling(self: &Arc<Self>, admitted: &Admitted, live: &Arc<Live>) -> Settling {
+        Settling {
+            gateway: self.clone(),
+            admitted: admitted.clone(),
+            live: live.clone(),
+        }
+    }
+
     /// Nothing ran, because nothing could be written. A question of it lies in the store as before; the same call goes on
     /// with that, or begins anew.
     pub(super) fn unwritten(self: &Arc<Self>, admitted: &Admitted, live: &Arc<Live>, error: &RecordError) {
         live.finish(self.refused(live.request_id.clone(), unrecorded(error)));
         self.commands.forget(&admitted.caller().credential, live);
-        if let RecordError::Unavailable(_) = error {
+        if let RecordError::Unavailable(_) = error
+            && let Some(room) = self.room_to_look_after()
+        {
             let unrun = self
                 .clone()
                 .close_unrun(admitted.clone(), live.clone(), unrecorded(error));
-            tokio::spawn(unrun);
+            tokio::spawn(async move {
+                unrun.await;
+                drop(room);
+            });
         }
+    }
+
+    /// Room for looking after one more record that may have been written. Without a bound a client that tries again and
+    /// again while the record is away would fill the memory with what is to be looked at.
+    pub(super) fn room_to_look_after(&self) -> Option<OwnedSemaphorePermit> {
+        let room = self.unsure.clone().try_acquire_owned().ok();
+        if room.is_none() {
+            tracing::warn!("too many records may be open that nothing runs for; the next start closes them");
+        }
+        room
     }
 
     /// It may have been written after all, and only the answer was lost. Then it is open, nothing runs, and nobody else
@@ -146,13 +173,18 @@ impl Gateway {
     /// Closes a record that could not be closed in time, for as long as this process lives: nobody else closes what a
     /// living process opened.
     pub(super) fn close_later(&self, change: Change) {
+        tokio::spawn(self.closed(change));
+    }
+
+    /// Resolves when a record is closed.
+    pub(super) fn closed(&self, change: Change) -> impl Future<Output = ()> + use<> {
         let record = self.ports.record.clone();
-        tokio::spawn(async move {
+        async move {
             while let Err(RecordError::Unavailable(reason)) = record.commit(change.clone()).await {
                 tracing::warn!(%reason, "a record cannot be closed, trying again");
                 tokio::time::sleep(crate::limits::RECORD_CLOSE_PATIENCE).await;
             }
-        });
+        }
     }
 
     pub(super) async fn commit_patiently(&self, change: &Change) -> Result<Committed, RecordError> {
@@ -227,6 +259,32 @@ impl Gateway {
         let split = head.len();
         let tail = clean(tail, |text| redactor.redact_tail(text));
         ([head, tail].concat(), split)
+    }
+}
+
+pub(super) struct Settling {
+    gateway: Arc<Gateway>,
+    admitted: Admitted,
+    live: Arc<Live>,
+}
+
+impl Drop for Settling {
+    fn drop(&mut self) {
+        if !std::thread::panicking() || self.live.end().is_some() {
+            return;
+        }
+        let message = "the command broke off inside the server, and with it whatever it started; see the server's log";
+        let refusal = Refusal::new(ErrorCode::InternalError, message);
+        let (admitted, live) = (&self.admitted, &self.live);
+        live.finish(self.gateway.refused(live.request_id.clone(), refusal.clone()));
+        self.gateway.commands.forget(&admitted.caller().credential, live);
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let unrun = self
+                .gateway
+                .clone()
+                .close_unrun(admitted.clone(), live.clone(), refusal);
+            runtime.spawn(unrun);
+        }
     }
 }
 

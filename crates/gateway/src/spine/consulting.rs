@@ -1,7 +1,7 @@
 //! Asking the user of the client that waits, where policy lists the client as an approver.
 //!
 //! They are one more who may decide: the question lies on the board as any other, and whoever is first
-//! decides. A run's agent has no user at its side, so nobody is asked there.
+//! decides. The agent of a run or of a job has no user at its side, so nobody is asked there.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,7 @@ impl Gateway {
     /// Shows the questions of a call to its client's user, one after the other, for as long as the call
     /// is waited for. Resolves when the call must be answered so that they can be asked.
     pub(super) async fn consult(&self, caller: &Caller, live: &Live, call: &ToolCall) {
-        let user = call.user.as_ref().filter(|_| caller.run.is_none());
-        let Some(user) = user.filter(|_| self.in_force().policy.approval.client_decides) else {
+        let Some(user) = self.user_beside(caller, call) else {
             return std::future::pending().await;
         };
         let mut shown = None;
@@ -36,11 +35,17 @@ impl Gateway {
     /// Shows the question of an act that is no command to its client's user. Never resolves: whoever waits
     /// learns of the decision from the board.
     pub(super) async fn consult_about(&self, caller: &Caller, call: &ToolCall, id: &ApprovalId) {
-        let user = call.user.as_ref().filter(|_| caller.run.is_none());
-        if let Some(user) = user.filter(|_| self.in_force().policy.approval.client_decides) {
+        if let Some(user) = self.user_beside(caller, call) {
             self.show(caller, user, id).await;
         }
         std::future::pending().await
+    }
+
+    /// Who is asked by the client's own means; none where policy does not list it, or where nobody sits.
+    fn user_beside<'c>(&self, caller: &Caller, call: &'c ToolCall) -> Option<&'c Arc<dyn ClientUser>> {
+        let may_sit_there = caller.run.is_none() && caller.job.is_none();
+        let user = call.user.as_ref().filter(|_| may_sit_there)?;
+        self.in_force().policy.approval.client_decides.then_some(user)
     }
 
     async fn show(&self, caller: &Caller, user: &Arc<dyn ClientUser>, id: &ApprovalId) -> Heard {

@@ -207,15 +207,14 @@ impl Gateway {
         let given = |name: &str| call.arguments.get(name);
         let variables = given("env").and_then(Value::as_object).into_iter().flatten();
         let texts = variables.filter_map(|(name, value)| Some((name.as_str(), value.as_str()?)));
+        let line = given("command").and_then(Value::as_str);
+        let program = given("file").and_then(Value::as_str).or(line);
         let args = given("args").and_then(Value::as_array).into_iter().flatten();
+        let words: Vec<&str> = program.into_iter().chain(args.filter_map(Value::as_str)).collect();
+        let in_line = line.map(named::in_line).unwrap_or_default();
         let secrets = named::in_variables(texts.take(limits::ENVIRONMENT_MAX))
-            .chain(
-                given("command")
-                    .and_then(Value::as_str)
-                    .into_iter()
-                    .flat_map(named::in_text),
-            )
-            .chain(named::in_args(args.filter_map(Value::as_str)));
+            .chain(in_line.iter().map(String::as_str))
+            .chain(named::in_args(&words));
         self.ports.redactor.hiding(secrets)
     }
 

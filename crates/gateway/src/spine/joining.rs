@@ -121,12 +121,15 @@ impl Gateway {
         );
         live.waits_for(Some(held.id.clone()));
         let variables = request.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let mut secrets: Vec<&str> = named::in_variables(variables).collect();
+        let mut secrets: Vec<String> = named::in_variables(variables).map(str::to_owned).collect();
         match &request.act {
-            Act::Line(line) => secrets.extend(named::in_text(line)),
-            Act::Argv { args, .. } => secrets.extend(named::in_args(args.iter().map(String::as_str))),
+            Act::Line(line) => secrets.extend(named::in_line(line)),
+            Act::Argv { file, args } => {
+                let words: Vec<&str> = [file].into_iter().chain(args).map(String::as_str).collect();
+                secrets.extend(named::in_args(&words).into_iter().map(str::to_owned));
+            }
         }
-        Arc::new(live.redacted_by(self.ports.redactor.hiding(secrets)))
+        Arc::new(live.redacted_by(self.ports.redactor.hiding(secrets.iter().map(String::as_str))))
     }
 
     /// Waits for the end that another process writes.

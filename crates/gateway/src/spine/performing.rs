@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use tokio::sync::OwnedRwLockReadGuard;
+use tracing::Instrument as _;
 
 use super::Gateway;
 use super::opening::unrecorded;
@@ -62,21 +63,26 @@ impl Gateway {
         let Some(under_way) = self.begin_act() else {
             return Performed::Ended(Err(stopping()));
         };
-        let journal = match self.open(&*act, &mut leave).await {
-            Ok(journal) => journal,
-            Err(Unopened::Refused(refusal)) => return Performed::Ended(Err(refusal)),
-            Err(Unopened::Elsewhere) => return Performed::Elsewhere(act),
-        };
-        let Leave { cleared, approval, .. } = leave;
-        let (gateway, cleared) = (self.clone(), cleared.opened(journal.clone()));
-        let ended = tokio::spawn(async move {
-            let performed = tokio::spawn(async move { act.perform(cleared).await }).await;
-            let outcome = performed.unwrap_or_else(|_| Err(broken()));
-            let ended = gateway.end(&journal, approval, outcome).await;
-            drop(under_way);
-            ended
-        });
-        Performed::Ended(ended.await.unwrap_or_else(|_| Err(broken())))
+        // In a task of its own from here on: whoever waits may go at any moment, also between the record and the act.
+        let gateway = self.clone();
+        let performed = tokio::spawn(
+            async move {
+                let journal = match gateway.open(&*act, &mut leave).await {
+                    Ok(journal) => journal,
+                    Err(Unopened::Refused(refusal)) => return Performed::Ended(Err(refusal)),
+                    Err(Unopened::Elsewhere) => return Performed::Elsewhere(act),
+                };
+                let Leave { cleared, approval, .. } = leave;
+                let cleared = cleared.opened(journal.clone());
+                let done = tokio::spawn(async move { act.perform(cleared).await }).await;
+                let outcome = done.unwrap_or_else(|_| Err(broken()));
+                let ended = gateway.end(&journal, approval, outcome).await;
+                drop(under_way);
+                Performed::Ended(ended)
+            }
+            .in_current_span(),
+        );
+        performed.await.unwrap_or_else(|_| Performed::Ended(Err(broken())))
     }
 
     /// Writes down that an act is done from now on.
@@ -132,7 +138,13 @@ impl Gateway {
     fn close_unopened(&self, journal: &ActJournal, refusal: &Refusal) {
         let mut closing = journal.closing::<()>(&Err(refusal.clone()), None);
         closing.only_if_open = true;
-        self.close_later(closing);
+        if let Some(room) = self.room_to_look_after() {
+            let closed = self.closed(closing);
+            tokio::spawn(async move {
+                closed.await;
+                drop(room);
+            });
+        }
     }
 
     /// Counts an act among those under way, for as long as this is held; none where the server stops.

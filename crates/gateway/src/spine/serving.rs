@@ -82,6 +82,11 @@ impl Service for Arc<Gateway> {
         })
     }
 
+    fn dismiss_revoked(&self) -> Pending<()> {
+        let gateway = self.clone();
+        Box::pin(async move { Gateway::dismiss_revoked(&gateway).await })
+    }
+
     fn refused(&self, envelope: RefusedEnvelope) -> Pending<()> {
         let gateway = self.clone();
         Box::pin(async move { gateway.record_refused(envelope).await })

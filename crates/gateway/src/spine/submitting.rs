@@ -213,6 +213,7 @@ impl Gateway {
     /// Waits for the end, as long as a client will: without a limit when a running command is being
     /// streamed to it, else until it must be told to look again later.
     async fn wait(&self, caller: &Caller, live: &Arc<Live>, call: &ToolCall) -> (Answer, Reached) {
+        let mut attending = Attending { live, stays: false };
         let mut cancel = call.cancel.clone();
         let (answer, reached) = tokio::select! {
             result = live.ended() => (result.answer(), Reached::End),
@@ -227,9 +228,7 @@ impl Gateway {
         // A client that was promised an answer within a time goes on watching: for it the question stays
         // attended, and the command begins once somebody says yes.
         let watches = reached == Reached::Patience && call.answer_within.is_some() && !self.commands.is_crowded();
-        if !watches || live.question().is_none() {
-            live.leave();
-        }
+        attending.stays = watches && live.question().is_some();
         // One that joined another has that one's result, under its name.
         let named = answer.structured["request_id"].as_str().map(RequestId::trusted);
         let answer = Answer {
@@ -312,6 +311,21 @@ pub(super) fn asked_otherwise(request_id: &RequestId, question: &ApprovalId) -> 
          (approval `{question}`), and that answer does not count here; cancel it, or choose another id"
     );
     Refusal::new(ErrorCode::Conflict, message)
+}
+
+/// A caller who waits for a command. It goes when it was answered, or when its transport drops the call: one that
+/// counted for ever would keep the command's place, and its question from waiting in the store.
+struct Attending<'a> {
+    live: &'a Live,
+    stays: bool,
+}
+
+impl Drop for Attending<'_> {
+    fn drop(&mut self) {
+        if !self.stays {
+            self.live.leave();
+        }
+    }
 }
 
 /// How far waiting for a command came.

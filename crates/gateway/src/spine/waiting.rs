@@ -141,6 +141,9 @@ impl Gateway {
             return Settled::Refused(refusal);
         }
         trace.follow(Step::Approve);
+        if let Some(refusal) = self.too_late(admitted, &approval).await {
+            return Settled::Refused(refusal);
+        }
         match approval::clear(question, &binding, &approval) {
             Ok(cleared) => Settled::Cleared(Box::new(cleared), Some(approval)),
             Err(error) => Settled::Refused(Refusal::new(ErrorCode::ApprovalDenied, error.to_string())),
@@ -199,7 +202,7 @@ impl Gateway {
         request.binding = binding.digest.clone();
         request.arguments_digest = binding.arguments.clone();
         request.policy_digest = binding.policy.clone();
-        request.details = details::of_command(plan, rule, asking.request, &ports.redactor);
+        request.details = details::of_command(plan, rule, asking.request, live.redactor(&ports.redactor));
         request.remaining_ms = u64::try_from(plan.timeout.as_millis()).unwrap_or(u64::MAX);
         request
     }

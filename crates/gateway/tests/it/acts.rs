@@ -14,7 +14,7 @@ use countersign_gateway::policy::effective::{Mode, ToolApproval};
 use countersign_gateway::tools::acts::{Act, Asked, Toolbox};
 use serde_json::{Map, Value, json};
 
-use crate::stage::Stage;
+use crate::stage::{Stage, others_turn};
 use crate::{no, yes};
 
 const TOOLS: [&str; 3] = ["github_labels_add", "secret.sync.github_k8s", "github_labels_list"];
@@ -121,6 +121,27 @@ pub(crate) fn equipped(stage: &Stage) -> Arc<Mutex<Vec<String>>> {
 
 pub(crate) fn done(list: &Arc<Mutex<Vec<String>>>) -> Vec<String> {
     list.lock().unwrap().clone()
+}
+
+#[tokio::test]
+async fn an_act_that_was_recorded_is_done_whoever_goes_away() {
+    let stage = Arc::new(Stage::new(Mode::Untrusted).hesitating());
+    let list = equipped(&stage);
+    let waiting = tokio::spawn({
+        let stage = stage.clone();
+        async move { stage.call("github_labels_add", json!({"label": "x"})).await }
+    });
+    while stage.story().is_empty() {
+        tokio::task::yield_now().await;
+    }
+    waiting.abort();
+    others_turn().await;
+    assert_eq!(done(&list), ["x by policy"]);
+    assert_eq!(
+        stage.story(),
+        ["commit mcp.tool.requested", "commit mcp.tool.applied"],
+        "nobody was answered"
+    );
 }
 
 #[tokio::test]

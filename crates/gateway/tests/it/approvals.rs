@@ -14,7 +14,7 @@ use countersign_gateway::service::{Cancel, Origin, Progress, Service as _, ToolC
 use countersign_gateway::session::{Caller, Role, Transport};
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::stage::{Stage, others_turn};
 use crate::{no, yes};
 
 fn act() -> Value {
@@ -263,6 +263,26 @@ async fn a_command_that_is_watched_begins_as_soon_as_somebody_says_yes() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     };
     assert_eq!((done["request_id"].as_str(), stage.runs()), (Some(command.as_str()), 1));
+}
+
+#[tokio::test]
+async fn a_call_that_its_transport_drops_leaves_its_question_and_its_place() {
+    let stage = Arc::new(Stage::new(Mode::Untrusted));
+    let waiting = tokio::spawn({
+        let stage = stage.clone();
+        async move { call(&stage).await }
+    });
+    let asked = stage.asked().await;
+    let request = asked.command.unwrap().request_id;
+    waiting.abort();
+    assert!(waiting.await.unwrap_err().is_cancelled());
+    others_turn().await;
+    decide(&stage, yes()).await;
+    let told = stage.glance(request.clone()).await;
+    assert!(told["error_message"].as_str().unwrap().contains("to run it"), "{told}");
+    assert_eq!(stage.runs(), 0, "nothing runs before somebody waits for it");
+    assert_eq!(call(&stage).await["request_id"], request.as_str());
+    assert_eq!(stage.runs(), 1);
 }
 
 #[tokio::test]

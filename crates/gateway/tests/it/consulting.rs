@@ -9,10 +9,11 @@ use countersign_gateway::approval::client::{ClientUser, Heard, Word};
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::Pending;
 use countersign_gateway::audit::event::ApprovalState;
+use countersign_gateway::ids::{CorrelationId, JobId};
 use countersign_gateway::policy::actor::RunContext;
 use countersign_gateway::policy::effective::Mode;
 use countersign_gateway::service::{Answer, Cancel, Origin, ToolCall};
-use countersign_gateway::session::{Caller, Transport};
+use countersign_gateway::session::{Caller, JobContext, Transport};
 use serde_json::json;
 
 use crate::stage::Stage;
@@ -97,12 +98,19 @@ async fn a_listed_clients_yes_lets_the_act_go() {
 }
 
 #[tokio::test]
-async fn a_client_that_is_not_listed_is_not_asked_nor_is_an_agent_in_a_run() {
+async fn a_client_that_is_not_listed_is_not_asked_nor_is_the_agent_of_a_run_or_a_job() {
     let run = Caller {
         run: Some(Arc::new(RunContext::default())),
         ..agent()
     };
-    for (listed, caller) in [(false, agent()), (true, run)] {
+    let job = Caller {
+        job: Some(Arc::new(JobContext {
+            job_id: JobId::trusted("j"),
+            correlation_id: CorrelationId::trusted("c"),
+        })),
+        ..agent()
+    };
+    for (listed, caller) in [(false, agent()), (true, run), (true, job)] {
         let (stage, user) = (stage(listed), Says::this(yes()));
         let answer = call(&stage, caller, &user).await;
         assert_eq!(

@@ -189,6 +189,16 @@ async fn a_tool_that_is_turned_off_is_unknown() {
 }
 
 #[tokio::test]
+async fn a_command_under_which_the_server_breaks_is_answered_and_gives_its_place_back() {
+    let stage = Stage::new(Mode::Never).ending(&[(How::Exited(0), stage::BREAKS)]);
+    let arguments = json!({"file": "true", "args": [], "request_id": "r"});
+    let answer = stage.call("execute_process", arguments).await;
+    assert_eq!(answer["error_code"], "INTERNAL_ERROR");
+    // Nothing is at work here that would have to be waited for.
+    stage.stop().await;
+}
+
+#[tokio::test]
 async fn who_will_not_wait_hears_that_the_command_goes_on() {
     let stage = Stage::new(Mode::Never).ending(&[(How::Exited(0), stage::GOES_ON)]);
     let patience = Duration::from_millis(1);

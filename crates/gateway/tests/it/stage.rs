@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -58,6 +59,8 @@ struct Script {
     approvals: Mutex<Vec<ApprovalRequest>>,
     endings: Mutex<VecDeque<(How, String)>>,
     failure: Mutex<Option<RecordError>>,
+    /// Whether a change is written some time before whoever waits for it hears so.
+    hesitates: AtomicBool,
     /// What was committed, in order.
     changes: Mutex<Vec<Change>>,
     /// While this is held no program ends by itself.
@@ -126,6 +129,7 @@ impl Stage {
             approvals: Mutex::default(),
             endings: Mutex::default(),
             failure: Mutex::default(),
+            hesitates: AtomicBool::new(false),
             changes: Mutex::default(),
             hold: Arc::new(Semaphore::new(PERMITS)),
             payloads: Mutex::default(),
@@ -248,6 +252,12 @@ impl Stage {
     pub(crate) fn tools(&self) -> Vec<String> {
         let listed = self.gateway().tools(&self.caller);
         listed.iter().map(|tool| tool.name.to_string()).collect()
+    }
+
+    /// Changes are written a moment before whoever waits for them hears so.
+    pub(crate) fn hesitating(self) -> Self {
+        self.script.hesitates.store(true, Ordering::Relaxed);
+        self
     }
 
     pub(crate) fn fail_commits(&self, error: RecordError) {
@@ -417,7 +427,11 @@ impl Record for Script {
         words.extend(change.close.as_ref().map(|_| "(close)"));
         self.tell(words.join(" "));
         self.changes.lock().unwrap().push(change);
-        Box::pin(async {
+        let hesitates = self.hesitates.load(Ordering::Relaxed);
+        Box::pin(async move {
+            if hesitates {
+                tokio::task::yield_now().await;
+            }
             Ok(Committed {
                 last_seq: 1,
                 last_event,
@@ -651,6 +665,7 @@ impl Executor for Script {
                     if output == GOES_ON {
                         std::future::pending::<()>().await;
                     }
+                    assert_ne!(output, BREAKS, "a mistake of ours");
                     tokio::select! {
                         _ = hold.acquire() => {}
                         () = live.cancelled() => return Ended { how: How::Cancelled, layers: vec![] },
@@ -671,6 +686,15 @@ impl Executor for Script {
 
 /// Output of a command that never ends.
 pub(crate) const GOES_ON: &str = "goes on";
+/// Output of a command under which the server itself breaks.
+pub(crate) const BREAKS: &str = "breaks";
+
+/// Lets every task come to where it waits.
+pub(crate) async fn others_turn() {
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+}
 
 pub(crate) fn outlook() -> Outlook {
     Outlook {

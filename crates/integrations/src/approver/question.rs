@@ -20,7 +20,15 @@ const LINKS_MAX: usize = 5;
 const QUOTED_MAX: usize = 300;
 
 /// What policy and people add to an act; the rest of the details is the act.
-const ABOUT: [&str; 6] = ["reason", "rule", "source", "risks", "justification", "links_to_code"];
+const ABOUT: [&str; 7] = [
+    "reason",
+    "rule",
+    "rule_reason",
+    "source",
+    "risks",
+    "justification",
+    "links_to_code",
+];
 
 pub(super) fn body(question: &ApprovalRequest, timing: &Timing, now: Timestamp) -> Value {
     let mut body = json!({
@@ -67,7 +75,7 @@ fn arguments(question: &ApprovalRequest) -> Value {
 }
 
 fn justification(question: &ApprovalRequest) -> String {
-    match text(question, "justification") {
+    match question.agents_words() {
         Some(given) if given.trim().chars().count() >= TEXT_MIN => fitting(&plain(given)),
         Some(given) => fitting(&format!("The caller says: {}", quoted(given))),
         None => "The caller gave no justification.".to_owned(),
@@ -85,7 +93,7 @@ fn request(question: &ApprovalRequest) -> String {
         said += &format!(" in {}", quoted(cwd));
     }
     said += ".";
-    if let Some(reason) = text(question, "reason") {
+    if let Some(reason) = question.because() {
         said += &format!(" Asked because: {}", plain(reason));
         if let Some(rule) = text(question, "rule") {
             said += &format!(" (rule {})", quoted(rule));
@@ -97,12 +105,8 @@ fn request(question: &ApprovalRequest) -> String {
 
 fn risks(question: &ApprovalRequest) -> String {
     let listed = question.details.get("risks").and_then(Value::as_array);
-    let risks: Vec<String> = listed
-        .into_iter()
-        .flatten()
-        .filter_map(Value::as_str)
-        .map(plain)
-        .collect();
+    let listed = listed.into_iter().flatten().filter_map(Value::as_str).map(plain);
+    let risks: Vec<String> = unquoted(question).into_iter().chain(listed).collect();
     let mut said = if risks.is_empty() {
         "Nothing about it stands out, which promises nothing".to_owned()
     } else {
@@ -112,6 +116,12 @@ fn risks(question: &ApprovalRequest) -> String {
         said += &format!(". Sandbox {}, network {}", quoted(sandbox), quoted(network));
     }
     fitting(&format!("{said}."))
+}
+
+/// Says that the sentence about it holds the beginning of the command only.
+fn unquoted(question: &ApprovalRequest) -> Option<String> {
+    let count = text(question, "command")?.trim().chars().count();
+    (count > QUOTED_MAX).then(|| format!("the command has {count} characters, and only its beginning is quoted"))
 }
 
 fn text<'q>(question: &'q ApprovalRequest, name: &str) -> Option<&'q str> {
@@ -236,6 +246,29 @@ pub(super) mod tests {
                 assert!((TEXT_MIN..=TEXT_MAX).contains(&length), "{field}: {}", sent[field]);
             }
         }
+    }
+
+    #[test]
+    fn what_is_not_quoted_is_said_first_and_an_agents_reason_is_its_own() {
+        let mut details = command();
+        details["command"] = json!(format!("true {}; rm -r ~", "x".repeat(QUOTED_MAX)));
+        details["reason"] = json!("policy is satisfied with this");
+        details["rule_reason"] = json!("mode untrusted asks");
+        let sent = body(
+            &asked(details),
+            &Timing::AtOnce(Duration::ZERO),
+            Timestamp::from_millis(0),
+        );
+        let said = |field: &str| sent[field].as_str().unwrap().to_owned();
+        assert!(
+            said("risk_assessment").starts_with("Worth a second look: the command has 314 characters, and only"),
+            "{sent}"
+        );
+        assert_eq!(said("justification"), "policy is satisfied with this");
+        assert!(
+            said("approval_request").contains("Asked because: mode untrusted asks"),
+            "{sent}"
+        );
     }
 
     #[test]

@@ -15,6 +15,9 @@ use crate::profile::Profile;
 use crate::sys::c_path;
 use crate::sys::mounts::{self, Presence};
 
+/// Files in a command's shared memory; each takes memory of its own that their size does not tell.
+const SHARED_FILES_MAX: u32 = 1 << 16;
+
 /// What was done.
 pub(super) struct Covers {
     pub(super) guards: Vec<Guard>,
@@ -74,7 +77,7 @@ pub(super) fn arrange(profile: &Profile) -> io::Result<Covers> {
     }
     // Private shared memory comes before the masks: one of them could be inside.
     if !touches_shared_memory(profile) && Path::new(SHARED_MEMORY).is_dir() {
-        mounts::tmpfs(Path::new(SHARED_MEMORY), c"mode=1777,size=25%")?;
+        mounts::tmpfs(Path::new(SHARED_MEMORY), &shared_memory_options(profile)?)?;
         mounts::add_attributes(Path::new(SHARED_MEMORY), mounts::NO_EXEC)?;
         covers.shared_memory = SharedMemory::Private;
     }
@@ -127,6 +130,17 @@ pub(crate) fn mask(path: &Path) -> io::Result<()> {
         mounts::bind(Path::new("/dev/null"), path)?;
     }
     mounts::add_attributes(path, mounts::READ_ONLY)
+}
+
+/// Files there are memory that no process has: without a cgroup nothing else would bound them.
+fn shared_memory_options(profile: &Profile) -> io::Result<CString> {
+    let size = match profile.limits.memory_bytes {
+        Some(bytes) => bytes.to_string(),
+        None => "25%".to_owned(),
+    };
+    Ok(CString::new(format!(
+        "mode=1777,size={size},nr_inodes={SHARED_FILES_MAX}"
+    ))?)
 }
 
 fn touches_shared_memory(profile: &Profile) -> bool {

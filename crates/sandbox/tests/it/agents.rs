@@ -171,6 +171,28 @@ fn a_directory_that_is_hidden_is_not_worked_in() {
 }
 
 #[test]
+fn a_link_that_took_the_place_of_an_agents_directory_is_not_followed() {
+    let (base, state) = open_secret();
+    let place = fs::canonicalize(base.path()).unwrap().join("place");
+    // With a cover of mounts, and without one.
+    for hidden in [vec![state.clone()], Vec::new()] {
+        fs::create_dir(&place).unwrap();
+        let mut command = Command::new("/bin/sh");
+        command.args(["-c", "pwd -P; cat key"]);
+        command.env_clear().stdin(Stdio::null()).current_dir(&place);
+        let confinement = confinement(&mark("swapped"), hidden);
+        let prepared = agent::prepare(&mut command, &confinement).unwrap();
+        fs::remove_dir(&place).unwrap();
+        std::os::unix::fs::symlink(&state, &place).unwrap();
+        let started = command.output();
+        agent::forget(&confinement.mark);
+        fs::remove_file(&place).unwrap();
+        let words = prepared.explain(&started.unwrap_err());
+        assert!(words.starts_with("going back to its directory failed"), "{words}");
+    }
+}
+
+#[test]
 fn an_agent_signals_what_it_started_and_nobody_else() {
     if countersign_sandbox::landlock_abi() < 6 {
         println!("this kernel cannot tell whose signals are whose");

@@ -260,6 +260,28 @@ fn shared_memory_works_and_is_forgotten_between_calls() {
 }
 
 #[test]
+fn shared_memory_holds_no_more_than_the_memory_limit() {
+    in_settings(
+        "files::shared_memory_holds_no_more_than_the_memory_limit",
+        WITH_NAMESPACES,
+        |setting| {
+            let server = Server::start(setting);
+            let mut profile = server.profile();
+            profile.limits.memory_bytes = Some(64 << 20);
+            let keeper = server.keeper(&profile);
+            let size = sh(&keeper, &server.workspace, "echo $(($(stat -f -c '%b * %S' /dev/shm)))");
+            assert_eq!(size.succeeded(), format!("{}\n", 64 << 20));
+            sh(
+                &keeper,
+                &server.workspace,
+                "head -c 80M /dev/zero > /dev/shm/f && echo all",
+            )
+            .refused("all");
+        },
+    );
+}
+
+#[test]
 fn full_access_keeps_the_user_and_says_what_is_off() {
     in_settings(
         "files::full_access_keeps_the_user_and_says_what_is_off",

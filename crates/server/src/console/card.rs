@@ -58,8 +58,10 @@ enum Standing {
     Decide {
         may_rule: bool,
     },
-    /// It is their own request.
-    Own,
+    /// It is their own request, which a person of this machine may decide at the terminal.
+    Own {
+        at_terminal: bool,
+    },
     /// They have said yes; others must too.
     Agreed,
     /// They may look only.
@@ -103,6 +105,9 @@ impl Card {
         let is_odd = line.as_deref().is_some_and(text::is_odd);
         let command = line.map(|line| text::command(&line, &programs, TEXT_CHARS_SHOWN));
         let facts = facts(&mut details);
+        for told in ["justification", "reason", "rule_reason"] {
+            details.text(told);
+        }
         let mut card = Self {
             id: approval.id.to_string(),
             version: approval.version,
@@ -114,8 +119,8 @@ impl Card {
             requested_by: shown(&approval.requested_by),
             origin: origin.map(shown),
             cwd: details.html("cwd"),
-            justification: details.html("justification"),
-            because: details.html("reason"),
+            justification: approval.agents_words().map(shown),
+            because: approval.because().map(shown),
             rule: details.html("rule"),
             source: details.html("source"),
             facts,
@@ -233,9 +238,11 @@ fn standing(approval: &ApprovalRequest, reader: &Reader, now: Timestamp) -> Stan
         return Standing::Look;
     }
     if approval.owner == reader.0.credential {
-        return Standing::Own;
+        return Standing::Own {
+            at_terminal: approval.owner.is_user(),
+        };
     }
-    if approval.has_voted(&reader.0.credential) {
+    if approval.has_voted(&reader.0.credential, &reader.0.actor.id) {
         return Standing::Agreed;
     }
     Standing::Decide {

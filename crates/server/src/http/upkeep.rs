@@ -40,6 +40,7 @@ pub(super) async fn run(server: Arc<Server>) {
             }
             _ = looking.tick() => {
                 end_revoked(&server).await;
+                server.host.service.dismiss_revoked().await;
                 notice_ended(registry).await;
             }
             changed = tools.changed(), if may_change => match changed {

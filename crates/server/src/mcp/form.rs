@@ -54,6 +54,24 @@ pub(crate) fn word(approval: &ApprovalRequest, answer: &Value) -> Option<Word> {
     }
 }
 
+/// What has a line of its own, or says nothing beyond another.
+const TOLD: [&str; 14] = [
+    "command",
+    "programs",
+    "how",
+    "cwd",
+    "reason",
+    "rule",
+    "rule_reason",
+    "source",
+    "sandbox",
+    "network",
+    "justification",
+    "risks",
+    "input_bytes",
+    "timeout_ms",
+];
+
 /// What will happen, where, who asks for it and what is worth a second look.
 fn deciding(approval: &ApprovalRequest) -> String {
     let detail = |name: &str| approval.details.get(name).and_then(Value::as_str).unwrap_or_default();
@@ -72,13 +90,24 @@ fn deciding(approval: &ApprovalRequest) -> String {
     put("runs", detail("command"));
     put("programs", &list("programs"));
     put("in", detail("cwd"));
-    put("because", detail("reason"));
+    put("because", approval.because().unwrap_or_default());
     put("rule", detail("rule"));
-    put("the agent says", detail("justification"));
+    put("the agent says", approval.agents_words().unwrap_or_default());
     put("sandbox", detail("sandbox"));
     put("network", detail("network"));
-    put("standard input", detail("input"));
     put("note", &list("risks"));
+    for (name, value) in approval
+        .details
+        .iter()
+        .filter(|(name, _)| !TOLD.contains(&name.as_str()))
+    {
+        match value {
+            Value::String(text) if name == "input" => put("standard input", text),
+            Value::String(text) => put(&line(name), text),
+            Value::Null => {}
+            other => put(&line(name), &other.to_string()),
+        }
+    }
     if approval.quorum > 1 {
         put(
             "needs",
@@ -128,7 +157,9 @@ fn line(text: &str) -> String {
     let mut shown = String::new();
     for (count, character) in text.chars().enumerate() {
         if count == FORM_LINE_CHARS_MAX {
-            shown.push('…');
+            let rest = text.chars().count() - count;
+            // Writing to a string cannot fail.
+            let _ = write!(shown, "… and {rest} more characters");
             break;
         }
         match character {
@@ -187,6 +218,38 @@ mod tests {
     }
 
     #[test]
+    fn a_form_leaves_nothing_out_that_a_question_says() {
+        let details = json!({
+            "add_labels": ["run:ops"], "repository": "octo/shop", "reason": "policy asks", "rule": "tools",
+            "env": {"MODE": "\u{202e}x"}, "newer": true, "nothing": null,
+        });
+        let form = of(&approval(ApprovalType::ToolCall, details));
+        let message = form.params()["message"].as_str().unwrap().to_owned();
+        for seen in [
+            "repository: octo/shop",
+            "add_labels: [\"run:ops\"]",
+            "env: {\"MODE\":\"\\u{202e}x\"}",
+            "newer: true",
+        ] {
+            assert!(message.contains(seen), "{seen} is missing: {message}");
+        }
+        assert!(!message.contains("nothing"), "{message}");
+    }
+
+    #[test]
+    fn an_agents_reason_is_told_as_its_own() {
+        let details =
+            json!({"command": "rm x", "reason": "policy wants a yes here", "rule_reason": "no rule covers it"});
+        let form = of(&approval(ApprovalType::ExecCommand, details));
+        let message = form.params()["message"].as_str().unwrap().to_owned();
+        assert!(
+            message.contains("because: no rule covers it\n")
+                && message.contains("the agent says: policy wants a yes here\n"),
+            "{message}"
+        );
+    }
+
+    #[test]
     fn what_an_agent_wrote_stays_on_its_line() {
         let form = of(&command("ls\nin: /elsewhere\u{202e}\u{1b}[2K"));
         let message = form.params()["message"].as_str().unwrap().to_owned();
@@ -197,7 +260,7 @@ mod tests {
         );
         let long = "x".repeat(FORM_LINE_CHARS_MAX + 1);
         let message = of(&command(&long)).params()["message"].to_string();
-        assert!(message.contains('…') && !message.contains(&long));
+        assert!(message.contains("… and 1 more characters") && !message.contains(&long));
     }
 
     #[test]

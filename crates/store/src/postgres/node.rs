@@ -3,16 +3,15 @@
 //! A node's name is the name of its chain. A process id means something on its node only, and elsewhere a process is
 //! judged by its last sign of life, which it leaves in the database by the database's own clock.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::link::Link;
 use super::trouble::Trouble;
 use crate::process::Process;
-use crate::{hex, random};
+use crate::{hex, once, random};
 
 pub(super) const FILE_NAME: &str = "record-node";
 
@@ -118,14 +117,14 @@ pub(super) fn named(directory: &Path) -> Result<Option<String>, NodeError> {
 /// Gives the node of a state directory this name, unless it has one.
 pub(super) fn name_it(directory: &Path, name: &str) -> Result<(), NodeError> {
     let path = directory.join(FILE_NAME);
-    keep(&path, name).map_err(|source| NodeError { path, source })
+    once::write(&path, name).map_err(|source| NodeError { path, source })
 }
 
 fn name(path: &Path) -> io::Result<String> {
     if let Some(name) = read(path)? {
         return Ok(name);
     }
-    keep(path, &format!("node-{}", &hex::encode(&random::secret()?)[..16]))?;
+    once::write(path, &format!("node-{}", &hex::encode(&random::secret()?)[..16]))?;
     // Two processes may start at once: the file that stands now is the one to use.
     fs::read_to_string(path).map(|text| text.trim().to_owned())
 }
@@ -136,25 +135,5 @@ fn read(path: &Path) -> io::Result<Option<String>> {
         Ok(_) => Err(io::Error::other("the file is empty")),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),
-    }
-}
-
-/// Writes the whole file under another name first, so that nobody ever reads half a name.
-fn keep(path: &Path, name: &str) -> io::Result<()> {
-    let draft = path.with_extension(std::process::id().to_string());
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&draft)?;
-    file.write_all(name.as_bytes())?;
-    file.write_all(b"\n")?;
-    file.sync_all()?;
-    let linked = fs::hard_link(&draft, path);
-    fs::remove_file(&draft)?;
-    match linked {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
-        _ => Ok(()),
     }
 }

@@ -53,9 +53,12 @@ impl PgStore {
 
     /// Gives the place up to which rows of a chain may go.
     fn sign_prune(&self, link: &Link, chain: &str, before: Timestamp, ids: &IdSource) -> Result<u64, Trouble> {
+        // Before the chain is in hand: whoever wants to add to it would wait for as long as this takes. Rows do not
+        // grow younger.
+        let first_young = first_young_row(link, chain, before)?;
         let mut ledger = Ledger::begin(link, &self.site)?;
         let pruned = snapshot::pruned(link, chain)?;
-        let Some((up_to, hash)) = last_old_row(link, chain, pruned, before)? else {
+        let Some((up_to, hash)) = last_old_row(link, chain, pruned, first_young)? else {
             ledger.roll_back();
             return Ok(pruned);
         };
@@ -73,17 +76,31 @@ impl PgStore {
     }
 }
 
+/// The place of the first row that is not old; behind all that there are where each is.
+fn first_young_row(link: &Link, chain: &str, before: Timestamp) -> Result<i64, Trouble> {
+    // First, so that rows which come meanwhile are behind it.
+    let end = link.query_one("SELECT seq FROM chain_heads WHERE chain = $1", &[&chain])?;
+    let pruned = snapshot::pruned(link, chain)?;
+    let young = link.first(
+        "SELECT seq FROM flow_events WHERE chain = $1 AND seq > $2 AND timestamp >= $3 ORDER BY seq LIMIT 1",
+        &[&chain, &pruned.cast_signed(), &before.to_string()],
+        |row| Ok(row.try_get::<_, i64>(0)?),
+    )?;
+    match young {
+        Some(young) => Ok(young),
+        None => Ok(end.try_get::<_, i64>(0)? + 1),
+    }
+}
+
 /// The last row of those at the start that are all old and that no open command needs.
-fn last_old_row(link: &Link, chain: &str, pruned: u64, before: Timestamp) -> Result<Option<(u64, Hash)>, Trouble> {
+fn last_old_row(link: &Link, chain: &str, pruned: u64, first_young: i64) -> Result<Option<(u64, Hash)>, Trouble> {
     let found = link.first(
-        "SELECT seq, hash FROM flow_events WHERE chain = $1 AND seq > $2 AND seq < least(
-                 coalesce((SELECT seq FROM flow_events
-                           WHERE chain = $1 AND seq > $2 AND timestamp >= $3 ORDER BY seq LIMIT 1), $4),
+        "SELECT seq, hash FROM flow_events WHERE chain = $1 AND seq > $2 AND seq < least($3,
                  coalesce((SELECT min(seq) FROM flow_events
                            WHERE chain = $1 AND seq > $2 AND correlation_id IN
-                               (SELECT correlation_id FROM open_commands)), $4))
+                               (SELECT correlation_id FROM open_commands)), $3))
              ORDER BY seq DESC LIMIT 1",
-        &[&chain, &pruned.cast_signed(), &before.to_string(), &i64::MAX],
+        &[&chain, &pruned.cast_signed(), &first_young],
         |row| Ok((row.try_get::<_, i64>(0)?.cast_unsigned(), hash(row, 1)?)),
     )?;
     Ok(found)

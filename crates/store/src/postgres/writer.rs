@@ -273,13 +273,14 @@ pub(super) fn commit(ledger: Ledger<'_>) -> Result<Vec<Checkpoint>, Trouble> {
 fn resolve(site: &Site, xid: &str) -> Result<(), Trouble> {
     let deadline = Instant::now() + site.options.busy_timeout;
     loop {
-        match site.connect().and_then(|link| ledger::became(&link, xid)) {
-            Ok(Became::Committed) => return Ok(()),
-            Ok(Became::Undone) => return Err(Trouble::Undone),
-            Ok(Became::UnderWay) => {}
+        match site.connect().map(|link| ledger::became(&link, xid)) {
+            Ok(Ok(Became::Committed)) => return Ok(()),
+            Ok(Ok(Became::Undone)) => return Err(Trouble::Undone),
+            Ok(Ok(Became::UnderWay)) => {}
             // A server that does not know the number is another one, which does not have the change.
-            Err(error) if !error.is_lost() => return Err(Trouble::Undone),
-            Err(error) => tracing::debug!(%error, "what became of a commit cannot be asked yet"),
+            Ok(Err(error)) if !error.is_lost() => return Err(Trouble::Undone),
+            // One that has no room for us yet has not said anything.
+            Ok(Err(error)) | Err(error) => tracing::debug!(%error, "what became of a commit cannot be asked yet"),
         }
         if Instant::now() >= site.health.bounded(deadline) {
             return Err(Trouble::Unknown);

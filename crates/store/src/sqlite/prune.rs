@@ -11,12 +11,12 @@ use rusqlite::{Connection, OptionalExtension};
 use serde_json::json;
 
 use super::ledger::{Ledger, Turn};
-use super::{SqliteStore, snapshot};
+use super::{SqliteStore, snapshot, spans};
 use crate::Trouble;
 use crate::checkpoint::Kind;
 use crate::witness::Witness;
 
-/// Rows deleted in one transaction.
+/// Rows deleted in one transaction: others write in between.
 const DELETE_ROWS: u64 = 2_000;
 pub(crate) const DAY_MILLIS: i64 = 86_400_000;
 
@@ -96,13 +96,14 @@ pub(crate) fn note(now: &Timestamp, ids: &IdSource, before: Timestamp, up_to: u6
 
 /// The last row of those at the start that are all old and that no open command needs.
 fn last_old_row(connection: &Connection, pruned: u64, before: Timestamp) -> rusqlite::Result<Option<(u64, Hash)>> {
-    // The scan ends at the first young row.
+    // Others wait to write meanwhile, so only the stretch in which the first young row must be is gone through.
+    let all_old = spans::places(connection, Some(before), None)?.behind;
     let first_kept = connection.query_row(
         "SELECT min(coalesce((SELECT seq FROM flow_events
-                              WHERE seq > ?1 AND timestamp >= ?2 ORDER BY seq LIMIT 1), ?3),
+                              WHERE seq > max(?1, ?4) AND timestamp >= ?2 ORDER BY seq LIMIT 1), ?3),
                     coalesce((SELECT min(seq) FROM flow_events WHERE seq > ?1 AND correlation_id IN
                               (SELECT correlation_id FROM open_commands)), ?3))",
-        (pruned.cast_signed(), before.to_string(), i64::MAX),
+        (pruned.cast_signed(), before.to_string(), i64::MAX, all_old),
         |row| row.get::<_, i64>(0),
     )?;
     connection
@@ -135,12 +136,7 @@ fn delete(connection: &Connection, up_to: u64, before: Timestamp) -> rusqlite::R
         }
     }
     connection.execute("DELETE FROM spans WHERE last_seq <= ?1", [up_to.cast_signed()])?;
-    // Events are found by the request id of their command, which stands as long as they do.
-    pruned.commands = connection.execute(
-        "DELETE FROM commands WHERE closed_at_ms < ?1
-             AND NOT EXISTS (SELECT 1 FROM flow_events WHERE flow_events.correlation_id = commands.correlation_id)",
-        [before.as_millis()],
-    )? as u64;
+    pruned.commands = delete_commands(connection, before)?;
     connection.execute(
         "DELETE FROM mcp_sessions WHERE state IN ('closed', 'expired') AND last_activity_at_ms < ?1",
         [before.as_millis()],
@@ -174,6 +170,31 @@ fn delete(connection: &Connection, up_to: u64, before: Timestamp) -> rusqlite::R
         [],
     )?;
     Ok(pruned)
+}
+
+/// Commands stand in the order of their ends, but for clocks that were set: they are gone through from the start, a few
+/// at a time, as far as there are old ones. Events are found by the request id of their command, which stands as long as
+/// they do.
+fn delete_commands(connection: &Connection, before: Timestamp) -> rusqlite::Result<u64> {
+    let mut deleted = 0;
+    let mut behind = i64::MIN;
+    loop {
+        let (last, oldest) = connection.query_row(
+            "SELECT max(rowid), min(closed_at_ms) FROM
+                 (SELECT rowid, closed_at_ms FROM commands WHERE rowid > ?1 ORDER BY rowid LIMIT ?2)",
+            [behind, DELETE_ROWS.cast_signed()],
+            |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?)),
+        )?;
+        let (Some(last), Some(..)) = (last, oldest.filter(|oldest| *oldest < before.as_millis())) else {
+            return Ok(deleted);
+        };
+        deleted += connection.execute(
+            "DELETE FROM commands WHERE rowid > ?1 AND rowid <= ?2 AND closed_at_ms < ?3
+                 AND NOT EXISTS (SELECT 1 FROM flow_events WHERE flow_events.correlation_id = commands.correlation_id)",
+            [behind, last, before.as_millis()],
+        )? as u64;
+        behind = last;
+    }
 }
 
 /// A run that has ended takes along what is kept of its agent and what it alone is linked with.
@@ -222,4 +243,31 @@ fn prune_jobs(connection: &Connection, before: Timestamp) -> rusqlite::Result<()
         [],
     )?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::migrations;
+    use super::*;
+
+    #[test]
+    fn commands_go_by_the_time_of_their_end_however_many_there_are() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        migrations::apply(&mut connection).unwrap();
+        // In the order of their ends, but for one whose clock was behind.
+        let made = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 9000)
+             INSERT INTO commands (owner, request_id, digest, correlation_id, opened_at_ms, closed_at_ms, result,
+                     stdout, stderr)
+                 SELECT 'o', i, 'd', i, 0, iif(i = 5500, 1, i), '', x'', x'' FROM n";
+        connection.execute(made, []).unwrap();
+        let delete = |before| delete_commands(&connection, Timestamp::from_millis(before)).unwrap();
+        assert_eq!(delete(0), 0);
+        assert_eq!(delete(5_000), 5_000);
+        let left: (i64, i64) = connection
+            .query_row("SELECT count(*), min(closed_at_ms) FROM commands", [], |row| {
+                Ok((row.get(0)?, row.get(1)?))
+            })
+            .unwrap();
+        assert_eq!(left, (4_000, 5_000));
+    }
 }

@@ -10,7 +10,7 @@ use super::{Office, act, age, detail, tone};
 use crate::commands::audit::Form;
 use crate::config::Flags;
 use crate::start;
-use crate::terminal::{Cell, Page, Tone};
+use crate::terminal::{Fact, Page, Tone};
 
 pub(super) fn run(flags: &Flags, id: &str, form: Form) -> anyhow::Result<()> {
     let office = Office::look(flags)?;
@@ -21,17 +21,45 @@ pub(super) fn run(flags: &Flags, id: &str, form: Form) -> anyhow::Result<()> {
     let mut page = Page::stdout();
     match form {
         Form::Json => page.json(&approval.to_json())?,
-        Form::Text => page.table(&rows(&approval, Clock::system().now()))?,
+        Form::Text => {
+            let mut facts = facts(&approval, Clock::system().now());
+            facts.extend(ids(&approval));
+            page.facts(&facts)?;
+        }
     }
     page.flush()
 }
 
-/// One line for each thing worth knowing.
-pub(super) fn rows(approval: &ApprovalRequest, now: Timestamp) -> Vec<Vec<Cell>> {
-    let mut rows = Vec::new();
-    let mut put = |name: &str, tone: Tone, text: &str| {
+/// What has a place of its own among the facts, or says nothing beyond another.
+const PLACED: [&str; 19] = [
+    "command",
+    "question",
+    "options",
+    "allow_custom",
+    "programs",
+    "how",
+    "cwd",
+    "rule",
+    "source",
+    "reason",
+    "rule_reason",
+    "justification",
+    "sandbox",
+    "network",
+    "timeout_ms",
+    "env",
+    "input_bytes",
+    "risks",
+    "fileChanges",
+];
+
+/// Everything that whoever decides must know: first what would happen and what is worth a second look, then what
+/// else was said. Nothing is left out, and nothing is cut.
+pub(super) fn facts(approval: &ApprovalRequest, now: Timestamp) -> Vec<Fact> {
+    let mut facts = Vec::new();
+    let mut put = |name: &'static str, tone: Tone, text: &str| {
         if !text.is_empty() {
-            rows.push(vec![Cell::new(Tone::Quiet, name), Cell::new(tone, text)]);
+            facts.push(Fact::new(name, tone, text));
         }
     };
     put("approval", Tone::Strong, approval.id.as_str());
@@ -55,6 +83,9 @@ pub(super) fn rows(approval: &ApprovalRequest, now: Timestamp) -> Vec<Vec<Cell>>
         }
         None => put("runs", Tone::Strong, act(approval)),
     }
+    for risk in list(approval, "risks") {
+        put("note", Tone::Caution, risk);
+    }
     put("programs", Tone::Plain, &words(approval, "programs"));
     put("in", Tone::Plain, detail(approval, "cwd"));
     let rule = format!("{} ({})", detail(approval, "rule"), detail(approval, "source"));
@@ -63,24 +94,11 @@ pub(super) fn rows(approval: &ApprovalRequest, now: Timestamp) -> Vec<Vec<Cell>>
         Tone::Plain,
         if detail(approval, "rule").is_empty() { "" } else { &rule },
     );
-    put("because", Tone::Plain, detail(approval, "reason"));
-    put("agent says", Tone::Plain, detail(approval, "justification"));
+    put("because", Tone::Plain, approval.because().unwrap_or_default());
+    put("agent says", Tone::Plain, approval.agents_words().unwrap_or_default());
     put("sandbox", Tone::Plain, detail(approval, "sandbox"));
     put("network", Tone::Plain, detail(approval, "network"));
     put("time limit", Tone::Plain, &millis(approval.details.get("timeout_ms")));
-    if let Some(Value::Object(env)) = approval.details.get("env") {
-        for (name, value) in env {
-            put(
-                "variable",
-                Tone::Plain,
-                &format!("{name}={}", value.as_str().unwrap_or_default()),
-            );
-        }
-    }
-    put("input", Tone::Plain, detail(approval, "input"));
-    for risk in list(approval, "risks") {
-        put("note", Tone::Caution, risk);
-    }
     if let (true, Some(at)) = (approval.is_pending(), approval.expires_at) {
         put("expires", Tone::Caution, &at.to_string());
     }
@@ -111,15 +129,57 @@ pub(super) fn rows(approval: &ApprovalRequest, now: Timestamp) -> Vec<Vec<Cell>>
             approval.decision_reason.as_deref().unwrap_or_default(),
         );
     }
-    let command = approval
-        .command
-        .as_ref()
-        .map_or("", |command| command.request_id.as_str());
-    put("request", Tone::Quiet, command);
-    put("correlation", Tone::Quiet, approval.correlation_id.as_str());
-    put("arguments", Tone::Quiet, &approval.arguments_digest);
-    put("policy", Tone::Quiet, &approval.policy_digest);
-    rows
+    if let Some(Value::Object(env)) = approval.details.get("env") {
+        for (name, value) in env {
+            put("variable", Tone::Plain, &format!("{name}={}", spoken(value)));
+        }
+    }
+    for change in approval
+        .details
+        .get("fileChanges")
+        .and_then(Value::as_array)
+        .into_iter()
+        .flatten()
+    {
+        let text = |name: &str| change[name].as_str().unwrap_or_default();
+        put("changes", Tone::Strong, &format!("{} ({})", text("path"), text("type")));
+        for line in text("contentPreview").lines() {
+            put("", Tone::Plain, line);
+        }
+    }
+    for (name, value) in approval
+        .details
+        .iter()
+        .filter(|(name, _)| !PLACED.contains(&name.as_str()))
+    {
+        match (name.as_str(), value) {
+            (_, Value::Null) => {}
+            ("input", input) => put("input", Tone::Plain, &spoken(input)),
+            (name, value) => put("also", Tone::Plain, &format!("{name}: {}", spoken(value))),
+        }
+    }
+    facts
+}
+
+/// What it is known by; nothing to decide by.
+fn ids(approval: &ApprovalRequest) -> Vec<Fact> {
+    let command = approval.command.as_ref().map(|command| command.request_id.as_str());
+    let ids = [
+        ("request", command),
+        ("correlation", Some(approval.correlation_id.as_str())),
+        ("arguments", Some(approval.arguments_digest.as_str())),
+        ("policy", Some(approval.policy_digest.as_str())),
+    ];
+    let known = ids.into_iter().filter_map(|(name, id)| Some((name, id?)));
+    known
+        .filter(|(_, id)| !id.is_empty())
+        .map(|(name, id)| Fact::new(name, Tone::Quiet, id))
+        .collect()
+}
+
+/// A text as it is, anything else as JSON.
+fn spoken(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
 fn list<'a>(approval: &'a ApprovalRequest, name: &str) -> Vec<&'a str> {

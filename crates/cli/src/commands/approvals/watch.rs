@@ -18,12 +18,17 @@ use super::{Office, age, decide, list, show};
 use crate::commands::audit::tail::Reader;
 use crate::config::Flags;
 use crate::start;
-use crate::terminal::{Page, clean, shortened};
+use crate::terminal::{Page, clean, shortened, wrapped};
+
+/// Said of a question that went away while somebody was at it.
+const GONE: &str = "somebody else decided it meanwhile, or it was taken back";
+/// How wide the names of facts are.
+const NAMES: usize = 11;
 
 /// Between two looks when nobody rang, and for the ages to go on.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How long a question that came into the place of another is looked at before a key approves it: a key that is held, or
-/// was on its way already, was meant for the one before.
+/// How long the question behind one that was decided here is shown before a key approves it: a key that is held was meant
+/// for the one before.
 const LOOK_FIRST: Duration = Duration::from_millis(500);
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<()> {
@@ -86,12 +91,19 @@ struct Screen {
     open: Vec<ApprovalRequest>,
     /// By id, so that what comes and goes does not move the choice to another question.
     chosen: Option<ApprovalId>,
-    /// When the choice went to another question and no key had said so.
-    moved_at: Option<Instant>,
-    /// The reason that is being typed, and for which question.
+    /// The reason that is being typed, and for which question. Letters stay letters until it is finished, also when
+    /// the question goes away meanwhile.
     typing: Option<(ApprovalId, String)>,
-    /// Keys say nothing until the end of a line: they are of a reason that nobody needs any more.
-    is_deaf: bool,
+    /// What the choice came to by itself, when the question before it went away. Nothing is decided there until a
+    /// person has chosen it.
+    slipped: Option<ApprovalId>,
+    /// What was decided here, so that it goes away as expected.
+    decided: Option<ApprovalId>,
+    /// When the choice came into the place of what was decided here.
+    came_at: Option<Instant>,
+    /// Lines about the choice that did not fit when it was drawn last, and whether that was told.
+    hidden: usize,
+    told_hidden: Option<ApprovalId>,
     /// The rule that would let a question's command go from now on, shown before it is written.
     proposed: Option<(ApprovalId, ProposedRule)>,
     said: String,
@@ -118,7 +130,7 @@ async fn live(office: &Office) -> anyhow::Result<()> {
     tokio::pin!(stop);
     loop {
         changes.mark_unchanged();
-        screen.take(open_questions(office).await?, Instant::now());
+        screen.take(open_questions(office).await?);
         raw.draw(|columns, rows| screen.drawn(columns, rows))?;
         let key = tokio::select! {
             key = keys.recv() => key.unwrap_or(Key::Quit),
@@ -126,17 +138,21 @@ async fn live(office: &Office) -> anyhow::Result<()> {
             () = tokio::time::sleep(LOOK_EVERY) => continue,
             () = &mut stop => return Ok(()),
         };
-        match screen.press(key, Instant::now()) {
+        match screen.press(key) {
             Wish::Nothing => {}
             Wish::Quit => return Ok(()),
             Wish::Decide(id, choice, reason) => {
+                screen.decided = Some(id.clone());
                 screen.said = match office.board.decide(&id, office.ballot(choice, &reason, None)).await {
                     Ok(decided) => decide::sentence(&decided),
                     Err(error) => error.to_string(),
                 };
             }
             Wish::Propose(id) => screen.propose(office, id),
-            Wish::Always(id, rule) => screen.said = allow_from_now_on(office, &id, rule).await,
+            Wish::Always(id, rule) => {
+                screen.decided = Some(id.clone());
+                screen.said = allow_from_now_on(office, &id, rule).await;
+            }
         }
     }
 }
@@ -170,27 +186,43 @@ impl Screen {
         }
     }
 
-    fn take(&mut self, open: Vec<ApprovalRequest>, now: Instant) {
+    fn take(&mut self, open: Vec<ApprovalRequest>) {
         let before = self.place();
         self.open = open;
         let is_there = |id: &ApprovalId| self.open.iter().any(|approval| approval.id == *id);
         if !self.chosen.as_ref().is_some_and(is_there) {
             let next = before.unwrap_or(0).min(self.open.len().saturating_sub(1));
-            self.chosen = self.open.get(next).map(|approval| approval.id.clone());
-            self.moved_at = Some(now);
+            let next = self.open.get(next).map(|approval| approval.id.clone());
+            let gone = std::mem::replace(&mut self.chosen, next);
+            self.came_at = None;
+            if gone.is_some() && gone == self.decided {
+                self.came_at = Some(Instant::now());
+            } else if gone.is_some() {
+                self.slipped.clone_from(&self.chosen);
+            }
         }
-        let typing = self.typing.as_ref().map(|(id, _)| id);
-        if typing
-            .or(self.proposed.as_ref().map(|(id, _)| id))
-            .is_some_and(|id| !is_there(id))
-        {
-            self.is_deaf = self.typing.take().is_some();
+        let proposed = self.proposed.as_ref().map(|(id, _)| id);
+        if proposed.is_some_and(|id| !is_there(id)) {
             self.proposed = None;
-            self.said = match self.is_deaf {
-                true => "somebody else decided it meanwhile; go on with enter or esc".to_owned(),
-                false => "somebody else decided it meanwhile".to_owned(),
-            };
+            self.said = GONE.to_owned();
         }
+    }
+
+    /// Why a key does not decide here yet.
+    fn hesitates(&mut self, id: &ApprovalId, now: Instant) -> Option<String> {
+        if self.came_at.is_some_and(|came| now.duration_since(came) < LOOK_FIRST) {
+            return Some("this is the next question; look at it first".to_owned());
+        }
+        if self.slipped.as_ref() == Some(id) {
+            return Some("the question that you were at is gone; press enter to take this one".to_owned());
+        }
+        if self.hidden > 0 && self.told_hidden.replace(id.clone()).as_ref() != Some(id) {
+            let short = id.as_str().get(..8).unwrap_or(id.as_str());
+            return Some(format!(
+                "not all of it fits: `countersign approvals show {short}` has it; the same key again goes on without"
+            ));
+        }
+        None
     }
 
     fn place(&self) -> Option<usize> {
@@ -201,26 +233,26 @@ impl Screen {
     fn choose(&mut self, place: usize) {
         if let Some(approval) = self.open.get(place) {
             self.chosen = Some(approval.id.clone());
-            self.moved_at = None;
+            self.slipped = None;
+            self.came_at = None;
         }
     }
 
-    /// Whether nobody can have looked at the chosen question yet.
-    fn is_unseen(&self, now: Instant) -> bool {
-        self.moved_at
-            .is_some_and(|moved| now.duration_since(moved) < LOOK_FIRST)
+    fn press(&mut self, key: Key) -> Wish {
+        self.press_at(key, Instant::now())
     }
 
-    fn press(&mut self, key: Key, now: Instant) -> Wish {
+    fn press_at(&mut self, key: Key, now: Instant) -> Wish {
         if key == Key::Quit {
             return Wish::Quit;
         }
-        if self.is_deaf {
-            self.is_deaf = !matches!(key, Key::Enter | Key::Escape);
-            return Wish::Nothing;
-        }
         if let Some((id, mut reason)) = self.typing.take() {
+            let is_open = self.open.iter().any(|approval| approval.id == id);
             match key {
+                Key::Enter | Key::Escape if !is_open => {
+                    self.said = GONE.to_owned();
+                    return Wish::Nothing;
+                }
                 Key::Enter if reason.trim().is_empty() => {
                     self.said = "a reason is needed; the agent is told".to_owned()
                 }
@@ -249,32 +281,47 @@ impl Screen {
             (Key::Text('q') | Key::Escape, _) => return Wish::Quit,
             (Key::Up | Key::Text('k'), _) => self.choose(place.saturating_sub(1)),
             (Key::Down | Key::Text('j'), _) => self.choose(place + 1),
-            (Key::Text('a'), Some(_)) if self.is_unseen(now) => {
-                self.said = "this is another question than before; look at it, and press a again".to_owned();
-            }
-            (Key::Text('a'), Some(id)) => {
-                return Wish::Decide(id, Choice::Allow, "approved on the terminal".to_owned());
-            }
-            (Key::Text('A'), Some(id)) => return Wish::Propose(id),
+            (Key::Enter, _) => self.slipped = None,
+            (Key::Text('a' | 'A'), Some(id)) => match self.hesitates(&id, now) {
+                Some(why) => self.said = why,
+                None if key == Key::Text('A') => return Wish::Propose(id),
+                None => return Wish::Decide(id, Choice::Allow, "approved on the terminal".to_owned()),
+            },
             (Key::Text('d'), Some(id)) => self.typing = Some((id, String::new())),
-            (Key::Text(_) | Key::Enter | Key::Erase | Key::Quit, _) => {}
+            (Key::Text(_) | Key::Erase | Key::Quit, _) => {}
         }
         Wish::Nothing
     }
 
-    /// The screen as lines, none wider than it.
-    fn drawn(&self, columns: usize, rows: usize) -> Vec<String> {
+    /// The screen as lines, none wider than it. What is asked about is shown whole, line below line; the list gets
+    /// the room that this leaves.
+    fn drawn(&mut self, columns: usize, rows: usize) -> Vec<String> {
         let now = Clock::system().now();
+        let place = self.place().unwrap_or(0);
+        let width = columns.saturating_sub(1);
+        let about: Vec<String> = match (&self.proposed, self.open.get(place)) {
+            (Some((_, rule)), _) => {
+                let lines = rule.yaml.lines().map(|line| format!("  {line}"));
+                let lines = [format!("to be written into {}:", rule.file)].into_iter().chain(lines);
+                lines.flat_map(|line| wrapped(&clean(&line), width)).collect()
+            }
+            (None, Some(chosen)) => {
+                let facts = show::facts(chosen, now);
+                facts.iter().flat_map(|fact| fact.drawn(NAMES, width)).collect()
+            }
+            (None, None) => Vec::new(),
+        };
+        // A heading above, what keys do below, and a blank line beside each.
+        let room = rows.saturating_sub(4);
+        let listed = room.saturating_sub(about.len() + 1).max(room.div_ceil(4)).max(1);
+        let from = place.saturating_sub(listed.saturating_sub(1));
         let mut drawn = vec![match self.open.len() {
             0 => "nothing waits for a decision".to_owned(),
             1 => "1 question waits".to_owned(),
             count => format!("{count} questions wait"),
         }];
         drawn.push(String::new());
-        let place = self.place().unwrap_or(0);
-        let shown = rows.saturating_sub(4).div_ceil(2).max(1);
-        let from = place.saturating_sub(shown.saturating_sub(1));
-        for (index, approval) in self.open.iter().enumerate().skip(from).take(shown) {
+        for (index, approval) in self.open.iter().enumerate().skip(from).take(listed) {
             let mark = if index == place { '>' } else { ' ' };
             let line = format!(
                 "{mark} {}  {:>6}  {}  {}",
@@ -283,28 +330,38 @@ impl Screen {
                 approval.requested_by,
                 super::act(approval)
             );
-            drawn.push(line);
+            drawn.push(shortened(&clean(&line), width));
         }
-        if let Some((_, rule)) = &self.proposed {
+        if !about.is_empty() {
             drawn.push(String::new());
-            drawn.push(format!("to be written into {}:", rule.file));
-            drawn.extend(rule.yaml.lines().map(|line| format!("  {line}")));
-        } else if let Some(chosen) = self.open.get(place) {
-            drawn.push(String::new());
-            drawn.extend(show::rows(chosen, now).iter().map(|row| Page::plain_row(row, &[11])));
+        }
+        let fits = rows.saturating_sub(2 + drawn.len());
+        self.hidden = about.len().saturating_sub(fits);
+        if self.hidden > 0 {
+            let shown = fits.saturating_sub(1);
+            drawn.extend(about.iter().take(shown).cloned());
+            let more = format!("… {} more lines", about.len() - shown);
+            drawn.push(shortened(&more, width));
+        } else {
+            drawn.extend(about);
         }
         drawn.truncate(rows.saturating_sub(2));
         drawn.push(String::new());
-        drawn.push(match (&self.typing, self.said.as_str()) {
+        drawn.push(shortened(&clean(&self.prompt()), width));
+        drawn
+    }
+
+    /// What was said last, or what keys do now.
+    fn prompt(&self) -> String {
+        match (&self.typing, self.said.as_str()) {
             _ if self.proposed.is_some() => "approve it and allow it from now on? y yes   any other key no".to_owned(),
+            (Some((id, _)), _) if !self.open.iter().any(|approval| approval.id == *id) => {
+                format!("{GONE}; enter or esc to go on")
+            }
             (Some((_, reason)), _) => format!("deny because: {reason}_   (enter to deny, esc to leave it)"),
             (None, "") => "a approve   A always   d deny   j/k choose   q quit".to_owned(),
             (None, said) => said.to_owned(),
-        });
-        drawn
-            .iter()
-            .map(|line| shortened(&clean(line), columns.saturating_sub(1)))
-            .collect()
+        }
     }
 }
 
@@ -329,36 +386,8 @@ mod tests {
 
     fn screen(ids: &[&str]) -> Screen {
         let mut screen = Screen::default();
-        screen.take(ids.iter().map(|id| asked(id)).collect(), Instant::now());
+        screen.take(ids.iter().map(|id| asked(id)).collect());
         screen
-    }
-
-    /// A key of somebody who has looked.
-    fn press(screen: &mut Screen, key: Key) -> Wish {
-        screen.press(key, Instant::now() + LOOK_FIRST)
-    }
-
-    #[test]
-    fn a_key_that_was_meant_for_another_question_approves_nothing() {
-        let mut screen = screen(&["one", "two", "three"]);
-        let allow = |id: &str| {
-            Wish::Decide(
-                ApprovalId::trusted(id),
-                Choice::Allow,
-                "approved on the terminal".into(),
-            )
-        };
-        assert_eq!(press(&mut screen, Key::Text('a')), allow("one"));
-        // It is held, and the next question has taken its place.
-        let now = Instant::now();
-        screen.take(["two", "three"].map(asked).to_vec(), now);
-        assert_eq!(screen.press(Key::Text('a'), now), Wish::Nothing);
-        assert!(screen.said.contains("another question"), "{}", screen.said);
-        assert_eq!(screen.press(Key::Text('a'), now + LOOK_FIRST), allow("two"));
-        // Who chose it knows which it is.
-        screen.take(["three", "four"].map(asked).to_vec(), now);
-        screen.press(Key::Down, now);
-        assert_eq!(screen.press(Key::Text('a'), now), allow("four"));
     }
 
     #[test]
@@ -371,29 +400,29 @@ mod tests {
                 "approved on the terminal".into(),
             )
         };
-        assert_eq!(press(&mut screen, Key::Text('a')), allow("one"));
-        press(&mut screen, Key::Down);
-        press(&mut screen, Key::Down);
-        assert_eq!(press(&mut screen, Key::Text('a')), allow("two"));
-        press(&mut screen, Key::Text('k'));
-        assert_eq!(press(&mut screen, Key::Text('a')), allow("one"));
-        assert_eq!(press(&mut screen, Key::Text('q')), Wish::Quit);
+        assert_eq!(screen.press(Key::Text('a')), allow("one"));
+        screen.press(Key::Down);
+        screen.press(Key::Down);
+        assert_eq!(screen.press(Key::Text('a')), allow("two"));
+        screen.press(Key::Text('k'));
+        assert_eq!(screen.press(Key::Text('a')), allow("one"));
+        assert_eq!(screen.press(Key::Text('q')), Wish::Quit);
     }
 
     #[test]
     fn denying_asks_for_a_reason_and_letters_are_then_letters() {
         let mut screen = screen(&["one"]);
-        press(&mut screen, Key::Text('d'));
-        assert_eq!(press(&mut screen, Key::Enter), Wish::Nothing, "no reason, no denial");
+        screen.press(Key::Text('d'));
+        assert_eq!(screen.press(Key::Enter), Wish::Nothing, "no reason, no denial");
         for c in "aqx".chars() {
-            assert_eq!(press(&mut screen, Key::Text(c)), Wish::Nothing);
+            assert_eq!(screen.press(Key::Text(c)), Wish::Nothing);
         }
-        press(&mut screen, Key::Erase);
+        screen.press(Key::Erase);
         let denied = Wish::Decide(ApprovalId::trusted("one"), Choice::Deny, "aq".into());
-        assert_eq!(press(&mut screen, Key::Enter), denied);
-        press(&mut screen, Key::Text('d'));
-        assert_eq!(press(&mut screen, Key::Escape), Wish::Nothing);
-        assert_eq!(press(&mut screen, Key::Escape), Wish::Quit);
+        assert_eq!(screen.press(Key::Enter), denied);
+        screen.press(Key::Text('d'));
+        assert_eq!(screen.press(Key::Escape), Wish::Nothing);
+        assert_eq!(screen.press(Key::Escape), Wish::Quit);
     }
 
     #[test]
@@ -406,69 +435,102 @@ mod tests {
         };
         let id = ApprovalId::trusted("one");
         let mut screen = screen(&["one"]);
-        assert_eq!(press(&mut screen, Key::Text('A')), Wish::Propose(id.clone()));
+        assert_eq!(screen.press(Key::Text('A')), Wish::Propose(id.clone()));
         screen.proposed = Some((id.clone(), rule.clone()));
         let drawn = screen.drawn(80, 24).join("\n");
         assert!(
             drawn.contains("^rm x$") && drawn.contains("/home/ada/config.yaml"),
             "{drawn}"
         );
-        assert_eq!(press(&mut screen, Key::Enter), Wish::Nothing, "only a yes is a yes");
-        assert_eq!(
-            press(&mut screen, Key::Text('y')),
-            Wish::Nothing,
-            "what was declined is gone"
-        );
+        assert_eq!(screen.press(Key::Enter), Wish::Nothing, "only a yes is a yes");
+        assert_eq!(screen.press(Key::Text('y')), Wish::Nothing, "what was declined is gone");
         screen.proposed = Some((id.clone(), rule.clone()));
-        assert_eq!(
-            press(&mut screen, Key::Text('y')),
-            Wish::Always(id.clone(), rule.clone())
-        );
+        assert_eq!(screen.press(Key::Text('y')), Wish::Always(id.clone(), rule.clone()));
         screen.proposed = Some((id, rule));
-        screen.take(Vec::new(), Instant::now());
-        assert_eq!(
-            press(&mut screen, Key::Text('y')),
-            Wish::Nothing,
-            "somebody else decided it"
-        );
-    }
-
-    #[test]
-    fn the_rest_of_a_reason_that_nobody_needs_any_more_decides_nothing() {
-        let mut screen = screen(&["one", "two"]);
-        press(&mut screen, Key::Text('d'));
-        screen.take(vec![asked("two")], Instant::now());
-        for c in "aAdq".chars() {
-            assert_eq!(press(&mut screen, Key::Text(c)), Wish::Nothing, "{c}");
-        }
-        assert!(
-            screen.typing.is_none() && screen.said.contains("enter"),
-            "{}",
-            screen.said
-        );
-        press(&mut screen, Key::Enter);
-        assert!(matches!(press(&mut screen, Key::Text('a')), Wish::Decide(..)));
+        screen.take(Vec::new());
+        assert_eq!(screen.press(Key::Text('y')), Wish::Nothing, "somebody else decided it");
     }
 
     #[test]
     fn what_comes_and_goes_does_not_move_the_choice() {
         let mut screen = screen(&["one", "two", "three"]);
-        press(&mut screen, Key::Down);
-        screen.take(["zero", "one", "two"].map(asked).to_vec(), Instant::now());
+        screen.press(Key::Down);
+        screen.take(["zero", "one", "two"].map(asked).to_vec());
         assert_eq!(screen.chosen, Some(ApprovalId::trusted("two")));
-        press(&mut screen, Key::Text('d'));
-        screen.take(["zero", "one"].map(asked).to_vec(), Instant::now());
+        screen.press(Key::Text('d'));
+        screen.take(["zero", "one"].map(asked).to_vec());
         assert_eq!(
-            (screen.chosen.clone(), screen.typing.is_none()),
-            (Some(ApprovalId::trusted("one")), true)
+            (screen.chosen.clone(), screen.slipped.clone()),
+            (Some(ApprovalId::trusted("one")), Some(ApprovalId::trusted("one")))
         );
-        screen.take(Vec::new(), Instant::now());
-        assert_eq!(press(&mut screen, Key::Text('a')), Wish::Nothing);
+        screen.take(Vec::new());
+        assert_eq!(screen.press(Key::Text('a')), Wish::Nothing);
+    }
+
+    #[test]
+    fn a_reason_that_is_being_typed_decides_no_other_question() {
+        let mut screen = screen(&["one", "two"]);
+        screen.press(Key::Text('d'));
+        screen.press(Key::Text('b'));
+        // Whoever asked takes it back, and the choice comes to another.
+        screen.take(["two"].map(asked).to_vec());
+        for c in "ad iaAea".chars() {
+            assert_eq!(screen.press(Key::Text(c)), Wish::Nothing, "letters stay letters");
+        }
+        assert!(screen.drawn(80, 24).join("\n").contains("enter or esc to go on"));
+        assert_eq!(screen.press(Key::Enter), Wish::Nothing);
+        assert_eq!(
+            screen.press(Key::Text('a')),
+            Wish::Nothing,
+            "nobody chose the other one"
+        );
+    }
+
+    #[test]
+    fn what_the_choice_slips_to_is_not_decided_before_somebody_chose_it() {
+        let allow = |id: &str| {
+            let id = ApprovalId::trusted(id);
+            Wish::Decide(id, Choice::Allow, "approved on the terminal".into())
+        };
+        let mut screen = screen(&["one", "two", "three"]);
+        screen.take(["two", "three"].map(asked).to_vec());
+        for _ in 0..3 {
+            assert_eq!(screen.press(Key::Text('a')), Wish::Nothing, "it slipped under the key");
+        }
+        assert_eq!(screen.press(Key::Text('A')), Wish::Nothing);
+        screen.press(Key::Enter);
+        assert_eq!(screen.press(Key::Text('a')), allow("two"));
+        // What was decided here goes away as expected.
+        screen.decided = Some(ApprovalId::trusted("two"));
+        screen.take(["three"].map(asked).to_vec());
+        assert_eq!(screen.press(Key::Text('a')), Wish::Nothing, "the key is held");
+        let looked = Instant::now() + LOOK_FIRST;
+        assert_eq!(screen.press_at(Key::Text('a'), looked), allow("three"));
+    }
+
+    #[test]
+    fn a_long_command_is_shown_to_its_end_or_not_approved_at_the_first_key() {
+        let long = |count: usize| {
+            let mut question = asked("one");
+            let line = format!("true {}; rm -rf ~", "x".repeat(count));
+            question.details.insert("command".to_owned(), line.into());
+            question
+        };
+        let mut screen = Screen::default();
+        screen.take(vec![long(200)]);
+        let drawn = screen.drawn(80, 24).join("\n");
+        assert!(drawn.contains("rm -rf ~"), "{drawn}");
+        screen.take(vec![long(4_000)]);
+        let drawn = screen.drawn(80, 24).join("\n");
+        assert!(!drawn.contains("rm -rf ~") && drawn.contains("more lines"), "{drawn}");
+        assert_eq!(screen.press(Key::Text('a')), Wish::Nothing);
+        assert!(screen.drawn(200, 24).join("\n").contains("approvals show one"));
+        assert!(matches!(screen.press(Key::Text('a')), Wish::Decide(..)));
     }
 
     #[test]
     fn the_screen_fits_and_nothing_steers_the_terminal() {
-        let screen = screen(&["one", "two"]);
+        let mut screen = screen(&["one", "two"]);
         for (columns, rows) in [(20, 6), (80, 24), (200, 50)] {
             let drawn = screen.drawn(columns, rows);
             assert!(

@@ -9,10 +9,17 @@ pub fn is_secret_name(name: &str) -> bool {
         words += 1;
         let is = |list: &[&str]| list.iter().any(|it| word.eq_ignore_ascii_case(it));
         found = if is(&["key", "keys"]) {
-            found || KEY_OWNERS.iter().any(|it| before.eq_ignore_ascii_case(it))
+            let has_owner = |owners: &[&str]| owners.iter().any(|it| before.eq_ignore_ascii_case(it));
+            // Variables that hold keys say of which service; fields and columns say so of anything.
+            let is_variable = words > 1 && !name.bytes().any(|byte| byte.is_ascii_lowercase());
+            found || has_owner(KEY_OWNERS) || is_variable && !has_owner(PLAIN_KEYS)
         } else if is(&["pwd"]) {
             // `PWD` itself is where a shell stands.
             found || words > 1
+        } else if is(&["pass"]) {
+            // Alone it is what a test says of itself.
+            let is_plain = PLAIN_PASSES.iter().any(|it| before.eq_ignore_ascii_case(it));
+            found || words > 1 && !is_plain || name.starts_with('-') || name == "PASS"
         } else if is(DESCRIPTIONS) {
             false
         } else {
@@ -45,6 +52,14 @@ const SECRET_WORDS: &[&str] = &[
     "jwt",
     "pat",
     "passcode",
+    "passin",
+    "passout",
+    "pw",
+    "creds",
+    "storepass",
+    "keypass",
+    "dbpass",
+    "userpass",
 ];
 /// Also at the end of a longer word, as in `PGPASSWORD`.
 const SECRET_ENDINGS: &[&str] = &[
@@ -80,10 +95,30 @@ const KEY_OWNERS: &[&str] = &[
     "storage",
     "token",
 ];
-/// A name that ends like this speaks about a secret without holding it, as in `TOKEN_FILE`.
+/// `pass` is none behind one of these.
+const PLAIN_PASSES: &[&str] = &[
+    "band", "by", "final", "first", "high", "last", "low", "multi", "one", "render", "second", "single", "two",
+];
+/// `KEY` is none behind one of these.
+const PLAIN_KEYS: &[&str] = &[
+    "cache",
+    "foreign",
+    "group",
+    "index",
+    "partition",
+    "primary",
+    "public",
+    "range",
+    "row",
+    "sort",
+    "unique",
+];
+/// A name that ends like this speaks about a secret without holding it, as in `TOKEN_FILE`. Some of them hold a
+/// command that prints it, `credential.helper` and `--password-command`: it runs, and must be seen.
 const DESCRIPTIONS: &[&str] = &[
-    "count", "enabled", "expires", "file", "length", "limit", "max", "min", "mode", "name", "path", "policy",
-    "required", "size", "ttl", "type", "url",
+    "askpass", "cmd", "command", "count", "enabled", "eval", "exec", "expires", "file", "helper", "hook", "length",
+    "limit", "max", "min", "mode", "name", "path", "policy", "process", "program", "provider", "required", "script",
+    "size", "stdin", "ttl", "type", "url",
 ];
 
 pub(super) fn ends_with(word: &str, ending: &str) -> bool {

@@ -1,7 +1,8 @@
 //! Secrets that a call gives by name: a command may print them again without the name.
 
+use super::script::Script;
 use super::spans::named_spans;
-use super::{Expected, expected_after, is_group, is_name, is_secret_name};
+use super::{is_secret_name, words};
 
 /// Values of secret variables.
 pub fn in_variables<'v>(variables: impl IntoIterator<Item = (&'v str, &'v str)>) -> impl Iterator<Item = &'v str> {
@@ -9,29 +10,33 @@ pub fn in_variables<'v>(variables: impl IntoIterator<Item = (&'v str, &'v str)>)
     secret.map(|(_, value)| value)
 }
 
-/// Values behind secret names of a shell line, or of any text.
+/// The same of a shell line, as its words are without their quotes.
+pub fn in_line(line: &str) -> Vec<String> {
+    let script = Script::read(line);
+    let mut values: Vec<String> = in_text(line).map(str::to_owned).collect();
+    for command in &script.commands {
+        let words: Vec<&str> = command.iter().map(|word| word.text.as_str()).collect();
+        values.extend(in_args(&words).into_iter().map(str::to_owned));
+    }
+    values.sort_unstable();
+    values.dedup();
+    values
+}
+
+/// Values behind secret names of any text.
 pub fn in_text(text: &str) -> impl Iterator<Item = &str> {
     let is_value = |value: &&str| !value.starts_with('$');
     named_spans(text).into_iter().map(|span| &text[span]).filter(is_value)
 }
 
-/// Values behind secret names among the arguments of a program.
-pub fn in_args<'v>(args: impl IntoIterator<Item = &'v str>) -> Vec<&'v str> {
+/// Values behind secret names among the words of a program and its arguments.
+pub fn in_args<'v>(words: &[&'v str]) -> Vec<&'v str> {
     let mut values = Vec::new();
-    let mut expected = Expected::Anything;
-    for arg in args {
-        match (expected, arg.split_once('=')) {
-            (Expected::Secret, _) if !arg.starts_with("--") => values.push(arg),
-            (_, Some((name, value))) if is_name(name) && is_secret_name(name) => values.push(value),
-            (Expected::UserAndPassword, _) => values.extend(password(arg)),
-            (Expected::Secret | Expected::Anything, _) => values.extend(in_text(arg)),
+    for (word, from) in words.iter().zip(words::hidden(words)) {
+        match from {
+            Some(from) => values.push(&word[from..]),
+            None => values.extend(in_text(word)),
         }
-        expected = expected_after(arg);
     }
     values
-}
-
-fn password(arg: &str) -> Option<&str> {
-    let (_, password) = arg.split_once(':')?;
-    (!is_group(password)).then_some(password)
 }

@@ -31,11 +31,21 @@ pub(super) fn named_spans(text: &str) -> Vec<Range<usize>> {
                 .filter_map(|it| user_option(text, it.range())),
         );
     }
+    if has(b' ', b'\t') {
+        let stated = STATED.find_iter(text).map(|it| {
+            let is_quoted = it.as_str().ends_with(['"', '\'']);
+            assigned(text, it.start()..it.end() - usize::from(is_quoted))
+        });
+        spans.extend(stated);
+    }
+    if has(b'?', b'&') {
+        spans.extend(SIGNED.find_iter(text).map(|it| it.end()..token_end(text, it.end())));
+    }
     if has(b'=', b':') {
         let mut resume = 0;
         while let Some(found) = ASSIGNMENT.find_at(text, resume) {
             resume = found.end();
-            if is_secret_name(name_in(found.as_str())) {
+            if names_secret(text, &found.range()) {
                 let span = assigned(text, found.range());
                 resume = resume.max(span.end);
                 spans.push(span);
@@ -45,25 +55,57 @@ pub(super) fn named_spans(text: &str) -> Vec<Range<usize>> {
     spans
 }
 
+/// Whether what [`ASSIGNMENT`] found is a secret's name. `pass` alone says how a test went, unless what follows is a
+/// text of its own.
+fn names_secret(text: &str, found: &Range<usize>) -> bool {
+    let written = &text[found.clone()];
+    let name = uncoloured(&text[..found.start], name_in(written));
+    if name.eq_ignore_ascii_case("pass") {
+        return text[found.end..].starts_with(['"', '\'']) || name == "PASS" && written.ends_with('=');
+    }
+    is_secret_name(name)
+}
+
+/// A name without the end of the colour before it, `34m`.
+fn uncoloured<'t>(before: &str, name: &'t str) -> &'t str {
+    let is_figure = |c: char| c.is_ascii_digit() || c == ';';
+    let is_colour = before.trim_end_matches(is_figure).ends_with("\u{1b}[");
+    let rest = name.trim_start_matches(is_figure).strip_prefix('m');
+    rest.filter(|_| is_colour).unwrap_or(name)
+}
+
 /// A name that may be a secret's, and what stands between it and the value.
 static ASSIGNMENT: LazyLock<Regex> = LazyLock::new(|| {
     compiled(
-        r#"[A-Za-z0-9_.\-]*(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat)[A-Za-z0-9_.\-]*\\?["']?[ \t]*(?:=>|:=|[=:])[ \t]*"#,
+        r#"[A-Za-z0-9_.\-]*(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat|pw)[A-Za-z0-9_.\-]*\\?["']?(?:\x1b\[[0-9;]*m|[ \t])*(?:=>|:=|[=:])(?:\x1b\[[0-9;]*m|[ \t])*"#,
     )
 });
 
 /// An option that may be a secret's, as in a shell line; the value is the next word.
 static OPTION: LazyLock<Regex> = LazyLock::new(|| {
     compiled(
-        r"--[A-Za-z0-9_.\-]*(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat)[A-Za-z0-9_.\-]*(?:[ \t]|\\\n)+",
+        r"(?:--|(?:\A|[^A-Za-z0-9_.\-])-)[A-Za-z0-9_.\-]*(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat|pw)[A-Za-z0-9_.\-]*(?:[ \t]|\\\n)+",
     )
 });
+
+/// `password` and a value behind it, where a language puts no sign between: SQL, and the file of logins that `curl`
+/// and `git` read.
+static STATED: LazyLock<Regex> = LazyLock::new(|| {
+    compiled(
+        r#"(?i:(?-u:\b)(?:password|passwd|identified[ \t]+by|identified[ \t]+by[ \t]+password|with[ \t]+password)[ \t]+['"]|(?-u:\b)login[ \t]+[^ \t\r\n]+[ \t\r\n]+password[ \t]+|(?-u:\b)(?:requirepass|masterauth)[ \t]+)"#,
+    )
+});
+
+/// What signs an address, and opens it to whoever has it.
+static SIGNED: LazyLock<Regex> =
+    LazyLock::new(|| compiled(r"[?&;](?i-u:sig|signature|x-amz-signature|x-goog-signature)="));
 
 /// The option by which programs take `user:password`.
 static USER_OPTION: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?:\A|\s)(?:-u|--user|--proxy-user)(?:[ \t]+|=)"));
 
 /// `user:password@` of an address.
-static USER_INFO: LazyLock<Regex> = LazyLock::new(|| compiled(r#"://[^ \t\r\n/?#"'<>]*@"#));
+static USER_INFO: LazyLock<Regex> =
+    LazyLock::new(|| compiled(r#"://(?:[^ \t\r\n/?#"'<>]*@|[^ \t\r\n/?#"'<>:@]+:[^ \t\r\n"'<>@]+@)"#));
 
 static BEARER: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?-u:\b)(?i-u:bearer)[ \t]+"));
 
@@ -78,6 +120,10 @@ const SCHEMES: &[&str] = &[
     "aws4-hmac-sha256",
 ];
 
+pub(super) fn is_scheme(word: &str) -> bool {
+    SCHEMES.iter().any(|it| word.eq_ignore_ascii_case(it))
+}
+
 /// The name at the start of what [`ASSIGNMENT`] found.
 fn name_in(found: &str) -> &str {
     let end = found.find(|c: char| !is_name_char(c)).unwrap_or(found.len());
@@ -86,7 +132,8 @@ fn name_in(found: &str) -> &str {
 
 /// The value that follows a name and its separator.
 fn assigned(text: &str, found: Range<usize>) -> Range<usize> {
-    let start = found.end;
+    let is_quote = |rest: &str| rest.starts_with("$'") || rest.starts_with("$\"");
+    let start = found.end + usize::from(is_quote(&text[found.end..]));
     let rest = &text[start..];
     for quote in ["\\\"", "\"", "'"] {
         if let Some(inner) = rest.strip_prefix(quote) {
@@ -101,8 +148,7 @@ fn assigned(text: &str, found: Range<usize>) -> Range<usize> {
     }
     let first = token_end(text, start);
     let behind = text[first..].trim_start_matches([' ', '\t']);
-    let is_scheme = SCHEMES.iter().any(|it| text[start..first].eq_ignore_ascii_case(it));
-    if is_scheme && !behind.is_empty() {
+    if is_scheme(&text[start..first]) && !behind.is_empty() {
         // What a scheme needs may be several words; all of them up to the end of the header.
         let from = text.len() - behind.len();
         let end = behind.find(['\n', '\r', '"', '\'']).unwrap_or(behind.len());
@@ -113,7 +159,8 @@ fn assigned(text: &str, found: Range<usize>) -> Range<usize> {
 
 /// The word behind an option, if the option is a secret's and the word is not an option itself.
 fn optional(text: &str, found: Range<usize>) -> Option<Range<usize>> {
-    let takes_it = is_secret_name(name_in(&text[found.clone()])) && !text[found.end..].starts_with("--");
+    let option = text[found.clone()].trim_start_matches(|c| c != '-');
+    let takes_it = is_secret_name(name_in(option)) && !text[found.end..].starts_with("--");
     takes_it.then(|| assigned(text, found))
 }
 
@@ -129,7 +176,8 @@ fn closing(inner: &str, quote: &str) -> usize {
     let mut from = 0;
     while let Some(at) = inner[from..].find(quote) {
         let end = from + at;
-        if quote.starts_with('\\') || !inner[..end].ends_with('\\') {
+        let escapes = inner[..end].bytes().rev().take_while(|byte| *byte == b'\\').count();
+        if quote.starts_with('\\') || escapes % 2 == 0 {
             return end;
         }
         from = end + quote.len();
@@ -137,16 +185,35 @@ fn closing(inner: &str, quote: &str) -> usize {
     inner.len()
 }
 
+/// Where a word ends. A comma belongs to it unless something is listed behind it.
 fn token_end(text: &str, start: usize) -> usize {
-    let stops = |c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '`' | '&' | ';' | ',' | '|' | '<' | '>');
-    text[start..].find(stops).map_or(text.len(), |at| start + at)
+    let mut is_escaped = false;
+    let stops = |(at, c): (usize, char)| {
+        let is_free = std::mem::replace(&mut is_escaped, c == '\\');
+        let ends = match c {
+            ',' => {
+                text[start + at + 1..].starts_with(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '{' | '['))
+                    || text.len() == start + at + 1
+            }
+            '"' | '\'' | '`' => true,
+            '&' | ';' | '|' | '<' | '>' => !is_free,
+            '\u{1b}' | '\n' | '\r' => true,
+            c => c.is_whitespace() && !is_free,
+        };
+        ends.then_some(start + at)
+    };
+    text[start..].char_indices().find_map(stops).unwrap_or(text.len())
 }
 
 /// The secret part of `://user:password@`; without a colon the user may be a token.
 fn password(found: &str, at: usize) -> Option<Range<usize>> {
     const TOKEN_CHARS_MIN: usize = 20;
     let inner = &found[3..found.len() - 1];
+    let is_port = |password: &str| password.split(['/', '?', '#']).next().is_some_and(is_group);
     let range = match inner.split_once(':') {
+        // What looks like a password is the path behind a port.
+        Some((_, password)) if password.contains(['/', '?', '#']) && is_port(password) => return None,
+        Some((user, "" | "x-oauth-basic")) if user.len() >= TOKEN_CHARS_MIN => 3..3 + user.len(),
         Some((user, password)) if !password.is_empty() => 3 + user.len() + 1..found.len() - 1,
         None if inner.len() >= TOKEN_CHARS_MIN => 3..found.len() - 1,
         Some(_) | None => return None,

@@ -42,6 +42,12 @@ fn names_of_secrets_are_known_and_others_left() {
         "GH_PAT",
         "passphrase",
         "MY_SECRETS",
+        "DB_PASS",
+        "--pass",
+        "storepass",
+        "STRIPE_KEY",
+        "DD_APP_KEY",
+        "pw",
     ];
     for name in secret {
         assert!(is_secret_name(name), "{name}");
@@ -70,6 +76,14 @@ fn names_of_secrets_are_known_and_others_left() {
         "secretary",
         "path",
         "pattern",
+        "pass",
+        "render_pass",
+        "bypass",
+        "PRIMARY_KEY",
+        "PUBLIC_KEY",
+        "credential.helper",
+        "RESTIC_PASSWORD_COMMAND",
+        "--password-stdin",
     ];
     for name in harmless {
         assert!(!is_secret_name(name), "{name}");
@@ -132,6 +146,27 @@ fn secrets_leave_a_text_and_their_names_stay() {
         ),
         ("-----BEGIN PRIVATE KEY-----\nMII", "[redacted]"),
         ("password=[redacted]", "password=[redacted]"),
+        ("{ user: 'a', pass: 'b c' }", "{ user: 'a', pass: '[redacted]' }"),
+        (
+            "machine h login ann password hunter2",
+            "machine h login ann password [redacted]",
+        ),
+        ("IDENTIFIED BY 'hunter2'", "IDENTIFIED BY '[redacted]'"),
+        ("https://ann:pa/ss@host/x", "https://ann:[redacted]@host/x"),
+        ("https://0123456789abcdef0123:@host", "https://[redacted]:@host"),
+        (
+            "\u{1b}[34mapiKey\u{1b}[0m: \u{1b}[32mabc\u{1b}[0m",
+            "\u{1b}[34mapiKey\u{1b}[0m: \u{1b}[32m[redacted]\u{1b}[0m",
+        ),
+        (&format!("\u{1b}[31m{github}\u{1b}[0m"), "\u{1b}[31m[redacted]\u{1b}[0m"),
+        (&format!("a\\n{github}"), "a\\n[redacted]"),
+        (&format!("a%20{github}"), "a%20[redacted]"),
+        (&format!("hvs.{}", "a1B2".repeat(8)), "[redacted]"),
+        (&format!("dckr_pat_{}", "a1B2".repeat(8)), "[redacted]"),
+        (
+            &format!("123456789:AA{}", "a1B2_".repeat(7).split_at(33).0),
+            "[redacted]",
+        ),
     ];
     for (text, expected) in cases {
         assert_eq!(plain().redact_text(text), expected, "{text}");
@@ -167,6 +202,16 @@ fn a_text_without_secrets_is_handed_back_as_it_came() {
         "wörter: größe=3",
         "sk-short",
         "password=",
+        "--- PASS: TestToken (0.00s)",
+        "PASS: keys.test",
+        "pass: 12, fail: 0",
+        "http://localhost:4873/@scope/pkg",
+        "commit 3f786850e387550fdab836ed7e6dc881de23001b",
+        "id 123e4567-e89b-12d3-a456-426614174000",
+        "sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=",
+        "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk",
+        "task-0123456789abcdef0123 risk-0123456789abcdef01",
+        "the password is wrong",
     ] {
         let redacted = plain().redact_text(text);
         assert!(matches!(redacted, Cow::Borrowed(_)), "{text} -> {redacted}");
@@ -177,7 +222,7 @@ fn a_text_without_secrets_is_handed_back_as_it_came() {
 fn arguments_are_read_with_the_ones_before_them() {
     let check = |args: &[&str], expected: &[&str]| {
         let args: Vec<_> = args.iter().map(|&it| it.to_owned()).collect();
-        assert_eq!(plain().redact_args(&args), expected);
+        assert_eq!(plain().redact_args("deploy", &args), expected);
     };
     check(&["--password", "x", "y"], &["--password", "[redacted]", "y"]);
     check(&["--password", "-x"], &["--password", "[redacted]"]);
@@ -399,7 +444,7 @@ fn what_a_call_gives_by_name_is_known_without_the_name() {
         "plain",
         "--key",
     ];
-    assert_eq!(named::in_args(args), ["open sesame", "swordfish", "a b"]);
+    assert_eq!(named::in_args(&args), ["open sesame", "swordfish", "a b"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! once. While somebody thinks the job's clock stands still. An agent that is taken up again asks with the
 //! same words; it finds the question, or the answer, that is there.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
@@ -13,8 +14,8 @@ use super::super::event::{JobEvent, JobEventType};
 use super::super::lifecycle::SubState;
 use super::following::Follower;
 use super::writing::{Lost, Writing, told};
-use crate::approval::ApprovalFilter;
 use crate::approval::request::{ApprovalChange, ApprovalRequest, ApprovalType};
+use crate::approval::{ApprovalFilter, withheld};
 use crate::audit::chain;
 use crate::audit::event::{Actor, ActorType, ApprovalState, EventType};
 use crate::audit::redact::Redactor;
@@ -27,19 +28,20 @@ impl Follower {
     pub(super) async fn ask(&mut self, question: &AgentQuestion) -> Result<(), Lost> {
         let binding = self.binding(question);
         let before = self.supervisor.parts.board.bound(&self.job.owner, &binding).await;
-        // What was taken back is a new question when it is asked again.
-        let before = before
-            .map_err(Lost::Unrecorded)?
-            .filter(|before| before.state() != ApprovalState::Withdrawn);
-        if let Some(before) = before {
-            return self.asked_again(question, before).await;
-        }
         let has_failed = match &question.about {
             QuestionAbout::Command { command, .. } => self.failed.contains(command),
             QuestionAbout::Patch { .. } | QuestionAbout::Tool { .. } => false,
         };
         let parts = &self.supervisor.parts;
         let judged = parts.judge.judge(&self.job, &self.session, question, has_failed);
+        if let Some(before) = before.map_err(Lost::Unrecorded)? {
+            if self.still_counts(&before, &judged.policy_digest) {
+                return self.asked_again(question, before).await;
+            }
+            self.withdraw(&before.id, "it was given under another policy, or too long ago")
+                .await;
+        }
+        let parts = &self.supervisor.parts;
         match &judged.judgement {
             Judgement::Allow(rule) => {
                 let reason = rule.reason.clone();
@@ -64,6 +66,23 @@ impl Follower {
                 let approval = self.about(question, &judged, rule, &binding);
                 self.show(question, approval).await
             }
+        }
+    }
+
+    /// Whether what became of the same question is the answer to this one. A yes is good for one act: it is told
+    /// again only to an agent that worked on while its server was gone, and perhaps never heard it. What was taken
+    /// back is a new question when it is asked again.
+    fn still_counts(&self, before: &ApprovalRequest, policy: &str) -> bool {
+        let now = self.supervisor.parts.clock.now();
+        let age = now.since(before.resolved_at.unwrap_or(now));
+        let is_fresh = before.policy_digest == policy && age < limits::APPROVAL_USABLE_FOR;
+        match before.state() {
+            ApprovalState::Pending | ApprovalState::Denied | ApprovalState::Expired | ApprovalState::Failed => true,
+            ApprovalState::Approved => is_fresh,
+            ApprovalState::Applied | ApprovalState::AutoApproved => {
+                is_fresh && self.is_attached && !self.answered.contains(&before.id)
+            }
+            ApprovalState::Withdrawn => false,
         }
     }
 
@@ -102,6 +121,7 @@ impl Follower {
         writing
             .events
             .push(self.line(JobEventType::ApprovalAutoApproved, &approval));
+        self.answered.insert(approval.id.clone());
         writing.approvals.push(ApprovalChange { approval, from: None });
         self.write(writing).await?;
         self.answer(question.id.clone(), AgentAnswer::Allow);
@@ -222,6 +242,7 @@ impl Follower {
         }
         self.write(writing).await?;
         if let Some(answer) = answer {
+            self.answered.insert(approval.id);
             self.answer(question, answer);
         }
         Ok(())
@@ -371,9 +392,11 @@ pub(crate) fn shown(question: &AgentQuestion, redactor: &Redactor) -> Map<String
     let mut put = |name: &str, value: Value| {
         details.insert(name.to_owned(), value);
     };
+    let mut unseen = Vec::new();
     match &question.about {
         QuestionAbout::Command { command, cwd } => {
-            put("command", json!(clean(command)));
+            unseen.extend(withheld::secret("the command", command, redactor));
+            put("command", json!(redactor.redact_script(command)));
             put("cwd", json!(cwd.as_ref().map(|cwd| clean(&cwd.to_string_lossy()))));
         }
         QuestionAbout::Patch { changes, grant_root } => {
@@ -382,22 +405,52 @@ pub(crate) fn shown(question: &AgentQuestion, redactor: &Redactor) -> Map<String
                 .take(limits::FILES_SHOWN_MAX)
                 .map(|change| file_change(change, redactor))
                 .collect();
+            unseen.extend(unshown(changes, redactor));
             put("fileChanges", json!(shown));
             put("files", json!(changes.len()));
             put("grantRoot", json!(grant_root));
         }
         QuestionAbout::Tool { name, input } => {
             put("tool", json!(clean(name)));
-            put("input", super::super::event::presentable(redactor, input.clone()));
+            let shown = super::super::event::presentable(redactor, input.clone());
+            unseen.extend(withheld::in_values(input, &shown));
+            put("input", shown);
         }
     }
     put("wants_more", json!(question.wants_more));
+    withheld::note(&mut details, unseen);
     details
+}
+
+/// What nobody sees of a patch.
+fn unshown(changes: &[FileChange], redactor: &Redactor) -> Vec<String> {
+    let (shown, hidden) = changes.split_at(changes.len().min(limits::FILES_SHOWN_MAX));
+    let diffs = shown.iter().filter_map(|change| change.diff.as_deref());
+    let diffs: Vec<(&str, Cow<'_, str>)> = diffs.map(|diff| (diff, redactor.redact_script(diff))).collect();
+    let most = limits::PREVIEW_CHARS_MAX;
+    let cut = diffs.iter().filter(|(_, clean)| clean.chars().count() > most).count();
+    let mut notes: Vec<String> = diffs
+        .iter()
+        .filter_map(|(diff, _)| withheld::secret("a change", diff, redactor))
+        .collect();
+    match cut {
+        0 => {}
+        1 => notes.push(format!("of one change only the first {most} characters are shown")),
+        cut => notes.push(format!("of {cut} changes only the first {most} characters are shown")),
+    }
+    if !hidden.is_empty() {
+        notes.push(format!(
+            "only the first {} of {} files are shown",
+            shown.len(),
+            changes.len()
+        ));
+    }
+    notes
 }
 
 fn file_change(change: &FileChange, redactor: &Redactor) -> Value {
     let preview = change.diff.as_deref().map(|diff| {
-        let clean = redactor.redact_text(diff);
+        let clean = redactor.redact_script(diff);
         clean.chars().take(limits::PREVIEW_CHARS_MAX).collect::<String>()
     });
     let mut shown = json!({"path": redactor.redact_text(&change.path), "type": kind_word(change.kind)});

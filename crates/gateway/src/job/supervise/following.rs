@@ -43,6 +43,10 @@ pub(super) struct Follower {
     pub(super) questions: BTreeMap<String, ApprovalId>,
     /// Questions of an earlier life that nobody has asked again.
     pub(super) unasked: BTreeSet<ApprovalId>,
+    /// What this agent has been answered.
+    pub(super) answered: BTreeSet<ApprovalId>,
+    /// The agent worked on without us, and may have missed an answer.
+    pub(super) is_attached: bool,
     pub(super) decisions: JoinSet<ApprovalRequest>,
     /// What is being said to the agent.
     pub(super) calls: JoinSet<Result<(), DriverError>>,
@@ -76,6 +80,8 @@ impl Follower {
             process,
             questions: BTreeMap::new(),
             unasked: BTreeSet::new(),
+            answered: BTreeSet::new(),
+            is_attached: false,
             decisions: JoinSet::new(),
             calls: JoinSet::new(),
             answers: Vec::new(),

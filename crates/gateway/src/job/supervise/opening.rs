@@ -29,9 +29,10 @@ const PUBLISHING: [&str; 6] = [
 ];
 
 impl Follower {
-    pub(super) async fn starting(&self, sink: EventSink) -> Starting {
-        let driver = &self.agent.driver;
+    pub(super) async fn starting(&mut self, sink: EventSink) -> Starting {
         let taking = self.taking().await;
+        self.is_attached = taking == Taking::WhereItRuns;
+        let driver = &self.agent.driver;
         let terms = self.terms(taking).await;
         if !terms.guidance.is_empty() && !driver.takes_guidance() {
             let message = format!(

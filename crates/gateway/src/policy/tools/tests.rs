@@ -248,6 +248,11 @@ fn the_policies_of_agent_label_and_project_join_the_matrix() {
         ..describe
     };
     check(&ops, &foreign, "deny policies.projects.shop.repositories");
+    // A repository is the same in large and in small letters, so its project's policy holds.
+    let shouted = of(None, Some("run:ops"), Some("Example/SHOP"));
+    check(&shouted, &elsewhere, "deny policies.projects.shop.tools.database.*");
+    check(&shouted, &foreign, "deny policies.projects.shop.repositories");
+    check(&shouted, &describe, "allow");
 }
 
 #[test]

@@ -60,7 +60,7 @@ impl Toolbox for LabelTools {
                 if change == LabelChange::default() {
                     arguments.problem("give `remove_labels` or `add_labels`, with at least one label".to_owned());
                 }
-                if let Some(both) = change.add.iter().find(|label| change.remove.contains(*label)) {
+                if let Some(both) = change.add.iter().find(|label| is_among(&change.remove, label)) {
                     arguments.problem(format!("`{}` is to be added and removed; leave one", brief(both)));
                 }
                 Some(change)
@@ -78,6 +78,11 @@ impl Toolbox for LabelTools {
             change,
         }))
     }
+}
+
+/// GitHub takes labels that differ in large and small letters only for one.
+fn is_among(labels: &[String], label: &str) -> bool {
+    labels.iter().any(|other| other.to_lowercase() == label.to_lowercase())
 }
 
 /// How many labels there must be.
@@ -208,6 +213,13 @@ fn result(labels: Vec<String>, message: Option<String>) -> Map<String, Value> {
 mod tests {
     use super::*;
     use crate::policy::matrix;
+
+    #[test]
+    fn labels_that_differ_in_large_and_small_letters_only_are_one() {
+        let labels = ["Run:Dev".to_owned(), "état".to_owned()];
+        assert!(is_among(&labels, "run:dev") && is_among(&labels, "ÉTAT"));
+        assert!(!is_among(&labels, "run:dev:revise") && !is_among(&labels, "run"));
+    }
 
     #[test]
     fn policy_knows_every_label_tool() {

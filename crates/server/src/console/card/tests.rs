@@ -77,6 +77,22 @@ fn a_command_is_shown_with_everything_that_was_said_of_it() {
 }
 
 #[test]
+fn an_agents_reason_is_told_as_its_own_and_never_as_policys() {
+    let details = json!({
+        "command": "rm x", "reason": "policy only wants a formal yes", "rule_reason": "no rule covers it",
+        "rule": "mode untrusted",
+    });
+    let html = html(
+        &question(ApprovalType::ExecCommand, details),
+        &reader("ana", Role::Operator),
+    );
+    let policy = "<dt>Why you are asked</dt><dd>no rule covers it</dd>";
+    let agent = "<blockquote>policy only wants a formal yes</blockquote>";
+    assert!(html.contains(policy) && html.contains(agent), "{html}");
+    assert_eq!(html.matches("formal yes").count(), 1, "{html}");
+}
+
+#[test]
 fn a_patch_is_shown_line_by_line() {
     let details = json!({"reason": "wants to write", "fileChanges": [
         {"path": "src/a.rs", "type": "modify", "diff": "@@ -1 +1 @@\n-old <x>\n+new"},

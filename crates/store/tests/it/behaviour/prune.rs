@@ -67,6 +67,20 @@ fn a_row_that_is_old_but_stands_behind_a_young_one_stays() {
 }
 
 #[test]
+fn a_long_record_is_pruned_up_to_its_first_young_row() {
+    let bench = Bench::new();
+    let store = bench.open();
+    fill(&bench, &store, 1_300);
+    days(&bench, &store, 5..6);
+    fill(&bench, &store, 1_300);
+    assert_eq!(store.prune(day(3), &bench.ids).unwrap().up_to, 1_300);
+    verify(&store).unwrap();
+    let pruned = store.prune(day(6), &bench.ids).unwrap();
+    assert_eq!(pruned.up_to, 2_602, "and then with what told of it");
+    verify(&store).unwrap();
+}
+
+#[test]
 fn an_open_command_keeps_its_opening() {
     let bench = Bench::new();
     let store = bench.open();

@@ -17,6 +17,8 @@ pub(crate) enum Step {
     Say(&'static str),
     /// Asks to run a command, and waits for the answer.
     Ask(&'static str, &'static str),
+    /// Acts as if it had not heard the answer to this question.
+    Forget(&'static str),
     /// Asks and takes the question back at once.
     AskInVain(&'static str),
     Patch(&'static str),
@@ -184,6 +186,10 @@ impl Fake {
                         grant_root: false,
                     };
                     self.ask(&voice, id, about).await
+                }
+                Some(Step::Forget(id)) => {
+                    self.world.lock().unwrap().answers.remove(id);
+                    true
                 }
                 Some(Step::AskInVain(id)) => {
                     let about = QuestionAbout::Command {

@@ -409,6 +409,19 @@ impl Life {
         }
     }
 
+    /// The next question, or none where the job ends without one.
+    pub(crate) async fn asked_before_its_end(&self, job: &JobId) -> Option<ApprovalRequest> {
+        loop {
+            if let Some(question) = self.open_questions().await.pop() {
+                return Some(question);
+            }
+            if self.find(job).await.has_ended() {
+                return None;
+            }
+            self.pass(Duration::from_millis(100)).await;
+        }
+    }
+
     pub(crate) async fn approval(&self, approval: &ApprovalRequest) -> ApprovalRequest {
         self.board.find(&approval.id).await.unwrap().unwrap()
     }

@@ -195,6 +195,37 @@ fn a_question_that_the_agent_takes_back_disappears() {
 }
 
 #[test]
+fn one_yes_lets_one_act_of_an_agent_go_however_often_it_asks_by_the_same_name() {
+    // Once in the same life, and once in the next, which it chose itself.
+    for between in [Step::Say("once more"), Step::Crash] {
+        let house = House::new(Fake::playing(&[
+            Step::Ask("q1", "make deploy"),
+            Step::Forget("q1"),
+            between.clone(),
+            Step::Ask("q1", "make deploy"),
+        ]));
+        house.live(async |life| {
+            let job = life.start("work").await;
+            let first = life.asked().await;
+            life.approve(&first).await;
+            let second = life.asked_before_its_end(&job).await;
+            let second = second.unwrap_or_else(|| panic!("{between:?}: nobody was asked a second time"));
+            assert_eq!(
+                life.approval(&first).await.state(),
+                ApprovalState::Applied,
+                "{between:?}"
+            );
+            life.deny(&second, "once is enough").await;
+            life.ended(&job).await;
+            life.at_rest().await;
+        });
+        let told = house.agent.answered("q1");
+        assert!(matches!(told, Some(AgentAnswer::Deny { .. })), "{between:?}: {told:?}");
+        house.record_is_sound();
+    }
+}
+
+#[test]
 fn interrupting_ends_the_turn_and_withdraws_what_was_asked() {
     for heeds in [true, false] {
         let house = House::new(Fake::playing(&[Step::Ask("q1", "make"), Step::Hang]));

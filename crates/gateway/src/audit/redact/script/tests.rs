@@ -1,0 +1,241 @@
+//! What runs is seen, and what is secret is not.
+
+use crate::audit::redact::{Config, REPLACEMENT, Redactor, named};
+
+fn plain() -> Redactor {
+    Redactor::new(Config::default())
+}
+
+/// Each text holds the command `rm -rf work`, where a shell or a program would run it.
+#[test]
+fn no_command_is_hidden_as_a_secret() {
+    for text in [
+        r#"PASSWORD="$(rm -rf work)" true"#,
+        "PASSWORD=$(rm -rf work) true",
+        "PASSWORD=`rm -rf work` true",
+        r#"PASSWORD="a`rm -rf work`b" true"#,
+        "PASSWORD='a\\' ; rm -rf work ; echo ''",
+        "PASSWORD='a\\' rm -rf work ''",
+        r#"TOKEN=\"a; rm -rf work; echo \""#,
+        r#"TOKEN=\"a rm -rf work \""#,
+        r#"echo "token='" ; rm -rf work ; echo "'""#,
+        ": '-----BEGIN PRIVATE KEY-----'; rm -rf work",
+        "-----BEGIN PRIVATE KEY-----\nrm -rf work\n-----END PRIVATE KEY-----",
+        "echo Cookie: x; rm -rf work",
+        "echo Authorization: Basic x; rm -rf work",
+        "sh -c 'TOKEN=x; rm -rf work'",
+        "sh -c 'echo cookie: x; rm -rf work'",
+        "sh -c 'echo Authorization: Digest x; rm -rf work'",
+        "sh -c 'true --token \"$(rm -rf work)\"'",
+        "sh -c \"true --token '$(rm -rf work)'\"",
+        "sh -c \"echo \\\"token='\\\" ; rm -rf work ; echo \\\"'\\\"\"",
+        "sh -c \": '-----BEGIN PRIVATE KEY-----'; rm -rf work\"",
+        "sh -c $': PRIVATE\\n-----BEGIN PRIVATE KEY-----\\nrm -rf work'",
+        "bash -lc 'sh -c \"PASSWORD=x; rm -rf work\"'",
+        "ssh host true --password '; rm -rf work'",
+        "eval true --password '; rm -rf work'",
+        "make TOKEN='$(shell rm -rf work)'",
+        "git -c credential.helper='!rm -rf work' fetch",
+        "restic --password-command 'rm -rf work' backup",
+        "RESTIC_PASSWORD_COMMAND='rm -rf work' restic backup",
+        "curl x <<E\n'\nE\necho cookie: x; rm -rf work #'",
+        "cat <<E\nit's\nE\necho cookie: x; rm -rf work\n: 'x'",
+        "curl -H \"Cookie: $(rm -rf work)\" u",
+        "sh <<'E'\necho cookie: x; rm -rf work\nE",
+        "mysql -p\"$(rm -rf work)\"",
+        "sshpass -p '' true -p; rm -rf work",
+    ] {
+        let shown = plain().redact_script(text);
+        assert!(shown.contains("rm -rf work"), "{text}\n{shown}");
+    }
+}
+
+#[test]
+fn no_argument_that_runs_is_hidden_as_a_secret() {
+    for (program, args) in [
+        ("sh", &["-c", "TOKEN=x; rm -rf work"][..]),
+        ("bash", &["-c", "echo cookie: x; rm -rf work"]),
+        ("bash", &["-c", "PASSWORD=\"$(rm -rf work)\""]),
+        ("/bin/sh", &["-c", ": '-----BEGIN PRIVATE KEY-----'; rm -rf work"]),
+        ("make", &["TOKEN=$(shell rm -rf work)"]),
+        ("git", &["-c", "credential.helper=!rm -rf work", "fetch"]),
+        ("ssh", &["host", "true", "--password", "; rm -rf work"]),
+    ] {
+        let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+        let shown = plain().redact_args(program, &args);
+        assert!(shown.concat().contains("rm -rf work"), "{program} {args:?}\n{shown:?}");
+    }
+}
+
+/// Each text holds `hunter2x` or the end of it, as a secret.
+#[test]
+fn secrets_of_a_line_are_hidden_in_every_way_of_writing_them() {
+    for text in [
+        "deploy --password hunter2x",
+        "deploy --password $'hunter2x'",
+        "deploy --password $'hunter\\'2x'",
+        "deploy --password=$'hunter2x'",
+        "deploy --password 'hunter'2x",
+        "deploy --password hunter\"2x\"",
+        "deploy --password hunter\\ 2x",
+        "deploy --password 'it'\\''s hunter2x'",
+        "deploy --password ab,hunter2x",
+        "deploy -password hunter2x",
+        "deploy -token hunter2x",
+        "DB_PASS=hunter2x deploy",
+        "PASS=hunter2x deploy",
+        "PASSWORD=a\\;hunter2x deploy",
+        "export STRIPE_KEY=hunter2x",
+        "mysql -u root -phunter2x app",
+        "mysql -uroot '-phunter2x' app",
+        "/usr/bin/mysqldump -phunter2x app > dump",
+        "sudo mysql -phunter2x",
+        "docker exec db mysql -phunter2x",
+        "sh -c 'mysql -phunter2x app'",
+        "mysqladmin -u root password hunter2x",
+        "sshpass -p hunter2x ssh host",
+        "sshpass -phunter2x ssh host",
+        "docker login -u ann -p hunter2x registry",
+        "redis-cli -a hunter2x ping",
+        "ldapsearch -x -w hunter2x",
+        "zip -P hunter2x a.zip b",
+        "7z a -phunter2x a.7z b",
+        "mongosh -u ann -p hunter2x",
+        "curl -u ann:hunter2x u",
+        "curl -uann:hunter2x u",
+        "curl -sSu ann:hunter2x u",
+        "curl -U ann:hunter2x u",
+        "curl -H 'Cookie: a=1; b=hunter2x' u",
+        "curl -H 'X-Api-Key: hunter2x' u",
+        "other -H 'Cookie: a=1; b=hunter2x' u",
+        "curl -d '{\"password\":\"a;hunter2x\"}' u",
+        "http -a ann:hunter2x u",
+        "smbclient -U ann%hunter2x //h/s",
+        "lftp -u ann,hunter2x h",
+        "openssl enc -k hunter2x",
+        "openssl rsa -passin pass:hunter2x",
+        "keytool -storepass hunter2x -keypass hunter2x",
+        "htpasswd -b file ann hunter2x",
+        "gh secret set NAME --body hunter2x",
+        "gh secret set NAME -b hunter2x",
+        "vault kv put secret/x v=hunter2x",
+        "vault login hunter2x",
+        "kubectl create secret generic x --from-literal=v=hunter2x",
+        "fly secrets set V=hunter2x",
+        "aws configure set aws_secret_access_key hunter2x",
+        "git config http.password hunter2x",
+        "npm config set //r/:_authToken hunter2x",
+        "psql -c \"ALTER USER ann WITH PASSWORD 'hunter2x'\"",
+        "mysql -e \"CREATE USER a IDENTIFIED BY 'hunter2x'\"",
+        "git clone https://ann:pa/hunter2x@host/x.git",
+        "git clone https://ann:hunter2x@host/x.git",
+        "curl 'https://h/b?sv=1&sig=hunter2x'",
+        "PASSWORD=\"hunter2x$(date)\" deploy",
+        "cat <<E\npassword=hunter2x\nE",
+        "# password=hunter2x",
+    ] {
+        let shown = plain().redact_script(text);
+        assert!(!shown.contains("2x") && shown.contains(REPLACEMENT), "{text}\n{shown}");
+    }
+}
+
+#[test]
+fn options_of_other_programs_are_left_alone() {
+    for text in [
+        "mkdir -p work/deep",
+        "docker run -p 8080:80 image",
+        "ssh -p 2222 host",
+        "cp -pr a b",
+        "mysql -p app",
+        "grep -P '[0-9]+' file",
+        "git push -u origin main",
+        "git log -p -- path/to/file",
+        "tar -k -xf keys.tar",
+        "cargo test -p gateway pass",
+        "echo pass: 12 fail: 0",
+        "git diff -U5 HEAD~1",
+        "curl -sSL https://localhost:4873/@scope/pkg",
+        "sort -k 2 file",
+        "PARTITION_KEY=id deploy",
+        "gh issue create --body 'see the key in docs'",
+    ] {
+        assert_eq!(plain().redact_script(text), text);
+    }
+}
+
+#[test]
+fn a_secret_is_known_as_it_is_without_its_quotes() {
+    let known = named::in_line("mysql -p'hunter 2x'; x --token $'ab\\'cdef' API_KEY=\"a b\"c");
+    for value in ["hunter 2x", "ab'cdef", "a bc"] {
+        assert!(known.iter().any(|it| it == value), "{value}: {known:?}");
+    }
+}
+
+#[test]
+fn any_text_can_be_taken_apart() {
+    const PIECES: &[&str] = &[
+        "'",
+        "\"",
+        "\\",
+        "$(",
+        ")",
+        "`",
+        "$'",
+        "<<E\n",
+        "E\n",
+        "\n",
+        " ",
+        "#",
+        "é",
+        "token=",
+        "--password ",
+        "(",
+        ";",
+        "a",
+        "${",
+        "}",
+        "|",
+        "mysql -p",
+        "curl -u a:",
+        "日",
+    ];
+    let mut seed = 0x5eed_u64;
+    for _ in 0..5_000 {
+        let mut text = String::new();
+        for _ in 0..16 {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            text.push_str(PIECES[usize::try_from(seed >> 33).unwrap() % PIECES.len()]);
+        }
+        let shown = plain().redact_script(&text).into_owned();
+        assert_eq!(
+            plain().redact_script(&shown).matches(REPLACEMENT).count() == 0,
+            !shown.contains(REPLACEMENT)
+        );
+        let _ = plain().redact_args("sh", &[text.clone()]);
+        let _ = named::in_line(&text);
+    }
+}
+
+#[test]
+fn deep_and_long_texts_come_to_an_end() {
+    for piece in [
+        "--token \"",
+        "token='",
+        "password '",
+        "a=\"$(",
+        "-u a:b@://",
+        "$(",
+        "`",
+        "(",
+        "'",
+        "\"$(",
+        "sh -c '",
+        "<<E\n",
+        "token=\"$(",
+    ] {
+        let text = format!("token={}", piece.repeat(128 * 1024 / piece.len()));
+        let _ = plain().redact_script(&text);
+    }
+}
