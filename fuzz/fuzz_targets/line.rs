@@ -24,6 +24,7 @@ impl Programs for Machine {
     fn find(&self, word: &str) -> Option<FoundProgram> {
         let path = PathBuf::from("/usr/bin").join(word);
         (path.parent()?.to_str() == Some("/usr/bin")).then(|| FoundProgram {
+            version: None,
             path: path.clone(),
             requested: path,
             on_trusted_path: true,

@@ -57,10 +57,12 @@ impl Machine {
             .filter(|path| *path != program.path)
             .collect();
         let parent = requested.parent().and_then(|parent| fs::canonicalize(parent).ok());
+        let on_trusted_path = parent.is_some_and(|parent| self.trusted.contains(&parent));
         let found = FoundProgram {
             path: program.path.clone(),
             requested: requested.to_owned(),
-            on_trusted_path: parent.is_some_and(|parent| self.trusted.contains(&parent)),
+            on_trusted_path,
+            version: (!on_trusted_path).then(|| version(&program.identity)),
             is_script: program.interpreter.is_some(),
             interpreter_chain: chain,
             opened: Opened::new(program.clone()),
@@ -100,6 +102,20 @@ impl Directories for Machine {
             Err(DirectoryError::Open { .. }) => Err(OpenFailure::Refused),
         }
     }
+}
+
+/// Another text for another file. Devices are left out: they are numbered anew when a machine starts.
+fn version(identity: &Identity) -> String {
+    let Identity {
+        device: _,
+        inode,
+        bytes,
+        modified_s,
+        modified_ns,
+        changed_s,
+        changed_ns,
+    } = identity;
+    format!("{inode} {bytes} {modified_s}.{modified_ns} {changed_s}.{changed_ns}")
 }
 
 /// Whether the opened file and its interpreters are still what their paths lead to.

@@ -195,6 +195,33 @@ fn a_changed_argument_is_another_question() {
 }
 
 #[test]
+fn a_program_of_the_workspace_that_changed_since_the_yes_is_another_question() {
+    let bench = impatient();
+    let mut server = Server::start(&bench);
+    let (good, other) = ("#!/bin/sh\ntouch made\n", "#!/bin/sh\ntouch evil\n");
+    let tool = bench.program("tool.sh", good);
+    for call in [
+        ("execute_process", json!({"file": "./tool.sh", "args": []})),
+        ("execute_command", json!({"command": "./tool.sh && true"})),
+    ] {
+        let mut ask = || server.call(call.0, call.1.clone());
+        ask();
+        let (question, _) = bench.question();
+        decide(&bench, &["approve", &question]);
+        // As long as it was, and as old as it says.
+        let before = std::fs::metadata(&tool).unwrap().modified().unwrap();
+        std::fs::write(&tool, other).unwrap();
+        let file = std::fs::File::options().write(true).open(&tool).unwrap();
+        file.set_modified(before).unwrap();
+        assert_eq!(ask().status(), "pending", "{call:?}");
+        assert!(!made(&bench, "evil"), "{call:?}");
+        let (again, _) = bench.question();
+        decide(&bench, &["deny", &again, "--reason", "it is another"]);
+        std::fs::write(&tool, good).unwrap();
+    }
+}
+
+#[test]
 fn a_question_outlives_its_server_and_the_repeated_call_runs_once() {
     for way in ["killed", "ended"] {
         let bench = Bench::new();

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 
 use crate::audit::chain;
 use crate::ids::CredentialId;
+use crate::policy::allowlist::FoundProgram;
 use crate::policy::plan::{ExecRights, Plan, PlannedAct};
 use crate::tools::exec::request::CommandRequest;
 
@@ -53,13 +54,16 @@ pub fn bind_act(tool: &str, arguments: &Value, details: &Value, caller: &Credent
 /// Everything of a plan that could differ between two calls of the same words.
 fn resolved(plan: &Plan) -> Value {
     let path = |path: &std::path::Path| hex(path.as_os_str().as_bytes());
+    // What lies where commands can write may be another program by the next call.
+    let file = |program: &FoundProgram| match &program.version {
+        None => json!(path(&program.path)),
+        Some(version) => json!([path(&program.path), version]),
+    };
     let act = match &plan.act {
-        PlannedAct::Process { program, argv } => json!({"program": path(&program.path), "argv": argv}),
+        PlannedAct::Process { program, argv } => json!({"program": file(program), "argv": argv}),
         // The words of a line are in the arguments; here is what its names mean.
         PlannedAct::Tree { programs, .. } => {
-            let found = programs
-                .iter()
-                .map(|program| program.as_ref().map(|program| path(&program.path)));
+            let found = programs.iter().map(|program| program.as_ref().map(&file));
             json!({"programs": found.collect::<Vec<_>>()})
         }
         PlannedAct::Shell { bash, line } => json!({"shell": path(&bash.path), "line": line}),

@@ -52,6 +52,9 @@ pub struct FoundProgram {
     pub is_script: bool,
     /// What else must be executable for it to run: loaders, and for a script its interpreters, outermost last.
     pub interpreter_chain: Vec<PathBuf>,
+    /// Tells it from whatever is put in its place under the same path; none on the trusted path, where commands cannot
+    /// write.
+    pub version: Option<String>,
     /// The file, held open by whoever found it: what was checked is what runs.
     pub opened: Opened,
 }

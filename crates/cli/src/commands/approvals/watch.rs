@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::IsTerminal as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use countersign_gateway::approval::ApprovalFilter;
@@ -27,6 +27,9 @@ const NAMES: usize = 11;
 
 /// Between two looks when nobody rang, and for the ages to go on.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How long a question that came into the place of another stands before a key approves it: one that is held, or was on
+/// its way already, was meant for the one before.
+const LOOK_FIRST: Duration = Duration::from_millis(500);
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<()> {
     let on_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
@@ -96,6 +99,8 @@ struct Screen {
     slipped: Option<ApprovalId>,
     /// What was decided here, so that it goes away as expected.
     decided: Option<ApprovalId>,
+    /// When the choice came to another question and no key had said so.
+    moved_at: Option<Instant>,
     /// Lines about the choice that did not fit when it was drawn last, and whether that was told.
     hidden: usize,
     told_hidden: Option<ApprovalId>,
@@ -125,7 +130,7 @@ async fn live(office: &Office) -> anyhow::Result<()> {
     tokio::pin!(stop);
     loop {
         changes.mark_unchanged();
-        screen.take(open_questions(office).await?);
+        screen.take(open_questions(office).await?, Instant::now());
         raw.draw(|columns, rows| screen.drawn(columns, rows))?;
         let key = tokio::select! {
             key = keys.recv() => key.unwrap_or(Key::Quit),
@@ -133,7 +138,7 @@ async fn live(office: &Office) -> anyhow::Result<()> {
             () = tokio::time::sleep(LOOK_EVERY) => continue,
             () = &mut stop => return Ok(()),
         };
-        match screen.press(key) {
+        match screen.press(key, Instant::now()) {
             Wish::Nothing => {}
             Wish::Quit => return Ok(()),
             Wish::Decide(id, choice, reason) => {
@@ -181,7 +186,7 @@ impl Screen {
         }
     }
 
-    fn take(&mut self, open: Vec<ApprovalRequest>) {
+    fn take(&mut self, open: Vec<ApprovalRequest>, now: Instant) {
         let before = self.place();
         self.open = open;
         let is_there = |id: &ApprovalId| self.open.iter().any(|approval| approval.id == *id);
@@ -189,6 +194,7 @@ impl Screen {
             let next = before.unwrap_or(0).min(self.open.len().saturating_sub(1));
             let next = self.open.get(next).map(|approval| approval.id.clone());
             let gone = std::mem::replace(&mut self.chosen, next);
+            self.moved_at = Some(now);
             if gone.is_some() && gone != self.decided {
                 self.slipped.clone_from(&self.chosen);
             }
@@ -201,9 +207,15 @@ impl Screen {
     }
 
     /// Why a key does not decide here yet.
-    fn hesitates(&mut self, id: &ApprovalId) -> Option<String> {
+    fn hesitates(&mut self, id: &ApprovalId, now: Instant) -> Option<String> {
         if self.slipped.as_ref() == Some(id) {
             return Some("the question that you were at is gone; press enter to take this one".to_owned());
+        }
+        if self
+            .moved_at
+            .is_some_and(|moved| now.duration_since(moved) < LOOK_FIRST)
+        {
+            return Some("this is another question than before; look at it, and press the key again".to_owned());
         }
         if self.hidden > 0 && self.told_hidden.replace(id.clone()).as_ref() != Some(id) {
             let short = id.as_str().get(..8).unwrap_or(id.as_str());
@@ -223,10 +235,11 @@ impl Screen {
         if let Some(approval) = self.open.get(place) {
             self.chosen = Some(approval.id.clone());
             self.slipped = None;
+            self.moved_at = None;
         }
     }
 
-    fn press(&mut self, key: Key) -> Wish {
+    fn press(&mut self, key: Key, now: Instant) -> Wish {
         if key == Key::Quit {
             return Wish::Quit;
         }
@@ -266,7 +279,7 @@ impl Screen {
             (Key::Up | Key::Text('k'), _) => self.choose(place.saturating_sub(1)),
             (Key::Down | Key::Text('j'), _) => self.choose(place + 1),
             (Key::Enter, _) => self.slipped = None,
-            (Key::Text('a' | 'A'), Some(id)) => match self.hesitates(&id) {
+            (Key::Text('a' | 'A'), Some(id)) => match self.hesitates(&id, now) {
                 Some(why) => self.said = why,
                 None if key == Key::Text('A') => return Wish::Propose(id),
                 None => return Wish::Decide(id, Choice::Allow, "approved on the terminal".to_owned()),
@@ -370,8 +383,32 @@ mod tests {
 
     fn screen(ids: &[&str]) -> Screen {
         let mut screen = Screen::default();
-        screen.take(ids.iter().map(|id| asked(id)).collect());
+        screen.take(ids.iter().map(|id| asked(id)).collect(), Instant::now());
         screen
+    }
+
+    /// A key of somebody who has looked.
+    fn press(screen: &mut Screen, key: Key) -> Wish {
+        screen.press(key, Instant::now() + LOOK_FIRST)
+    }
+
+    #[test]
+    fn a_key_that_is_held_approves_no_second_question() {
+        let allow = |id: &str| {
+            let id = ApprovalId::trusted(id);
+            Wish::Decide(id, Choice::Allow, "approved on the terminal".into())
+        };
+        let mut screen = screen(&["one", "two", "three"]);
+        assert_eq!(press(&mut screen, Key::Text('a')), allow("one"));
+        let now = Instant::now();
+        screen.decided = Some(ApprovalId::trusted("one"));
+        screen.take(["two", "three"].map(asked).to_vec(), now);
+        assert_eq!(screen.press(Key::Text('a'), now), Wish::Nothing);
+        assert!(screen.said.contains("another question"), "{}", screen.said);
+        assert_eq!(screen.press(Key::Text('a'), now + LOOK_FIRST), allow("two"));
+        // Whoever chose one knows which it is.
+        screen.press(Key::Down, now);
+        assert_eq!(screen.press(Key::Text('a'), now), allow("three"));
     }
 
     #[test]
@@ -384,29 +421,29 @@ mod tests {
                 "approved on the terminal".into(),
             )
         };
-        assert_eq!(screen.press(Key::Text('a')), allow("one"));
-        screen.press(Key::Down);
-        screen.press(Key::Down);
-        assert_eq!(screen.press(Key::Text('a')), allow("two"));
-        screen.press(Key::Text('k'));
-        assert_eq!(screen.press(Key::Text('a')), allow("one"));
-        assert_eq!(screen.press(Key::Text('q')), Wish::Quit);
+        assert_eq!(press(&mut screen, Key::Text('a')), allow("one"));
+        press(&mut screen, Key::Down);
+        press(&mut screen, Key::Down);
+        assert_eq!(press(&mut screen, Key::Text('a')), allow("two"));
+        press(&mut screen, Key::Text('k'));
+        assert_eq!(press(&mut screen, Key::Text('a')), allow("one"));
+        assert_eq!(press(&mut screen, Key::Text('q')), Wish::Quit);
     }
 
     #[test]
     fn denying_asks_for_a_reason_and_letters_are_then_letters() {
         let mut screen = screen(&["one"]);
-        screen.press(Key::Text('d'));
-        assert_eq!(screen.press(Key::Enter), Wish::Nothing, "no reason, no denial");
+        press(&mut screen, Key::Text('d'));
+        assert_eq!(press(&mut screen, Key::Enter), Wish::Nothing, "no reason, no denial");
         for c in "aqx".chars() {
-            assert_eq!(screen.press(Key::Text(c)), Wish::Nothing);
+            assert_eq!(press(&mut screen, Key::Text(c)), Wish::Nothing);
         }
-        screen.press(Key::Erase);
+        press(&mut screen, Key::Erase);
         let denied = Wish::Decide(ApprovalId::trusted("one"), Choice::Deny, "aq".into());
-        assert_eq!(screen.press(Key::Enter), denied);
-        screen.press(Key::Text('d'));
-        assert_eq!(screen.press(Key::Escape), Wish::Nothing);
-        assert_eq!(screen.press(Key::Escape), Wish::Quit);
+        assert_eq!(press(&mut screen, Key::Enter), denied);
+        press(&mut screen, Key::Text('d'));
+        assert_eq!(press(&mut screen, Key::Escape), Wish::Nothing);
+        assert_eq!(press(&mut screen, Key::Escape), Wish::Quit);
     }
 
     #[test]
@@ -419,52 +456,63 @@ mod tests {
         };
         let id = ApprovalId::trusted("one");
         let mut screen = screen(&["one"]);
-        assert_eq!(screen.press(Key::Text('A')), Wish::Propose(id.clone()));
+        assert_eq!(press(&mut screen, Key::Text('A')), Wish::Propose(id.clone()));
         screen.proposed = Some((id.clone(), rule.clone()));
         let drawn = screen.drawn(80, 24).join("\n");
         assert!(
             drawn.contains("^rm x$") && drawn.contains("/home/ada/config.yaml"),
             "{drawn}"
         );
-        assert_eq!(screen.press(Key::Enter), Wish::Nothing, "only a yes is a yes");
-        assert_eq!(screen.press(Key::Text('y')), Wish::Nothing, "what was declined is gone");
+        assert_eq!(press(&mut screen, Key::Enter), Wish::Nothing, "only a yes is a yes");
+        assert_eq!(
+            press(&mut screen, Key::Text('y')),
+            Wish::Nothing,
+            "what was declined is gone"
+        );
         screen.proposed = Some((id.clone(), rule.clone()));
-        assert_eq!(screen.press(Key::Text('y')), Wish::Always(id.clone(), rule.clone()));
+        assert_eq!(
+            press(&mut screen, Key::Text('y')),
+            Wish::Always(id.clone(), rule.clone())
+        );
         screen.proposed = Some((id, rule));
-        screen.take(Vec::new());
-        assert_eq!(screen.press(Key::Text('y')), Wish::Nothing, "somebody else decided it");
+        screen.take(Vec::new(), Instant::now());
+        assert_eq!(
+            press(&mut screen, Key::Text('y')),
+            Wish::Nothing,
+            "somebody else decided it"
+        );
     }
 
     #[test]
     fn what_comes_and_goes_does_not_move_the_choice() {
         let mut screen = screen(&["one", "two", "three"]);
-        screen.press(Key::Down);
-        screen.take(["zero", "one", "two"].map(asked).to_vec());
+        press(&mut screen, Key::Down);
+        screen.take(["zero", "one", "two"].map(asked).to_vec(), Instant::now());
         assert_eq!(screen.chosen, Some(ApprovalId::trusted("two")));
-        screen.press(Key::Text('d'));
-        screen.take(["zero", "one"].map(asked).to_vec());
+        press(&mut screen, Key::Text('d'));
+        screen.take(["zero", "one"].map(asked).to_vec(), Instant::now());
         assert_eq!(
             (screen.chosen.clone(), screen.slipped.clone()),
             (Some(ApprovalId::trusted("one")), Some(ApprovalId::trusted("one")))
         );
-        screen.take(Vec::new());
-        assert_eq!(screen.press(Key::Text('a')), Wish::Nothing);
+        screen.take(Vec::new(), Instant::now());
+        assert_eq!(press(&mut screen, Key::Text('a')), Wish::Nothing);
     }
 
     #[test]
     fn a_reason_that_is_being_typed_decides_no_other_question() {
         let mut screen = screen(&["one", "two"]);
-        screen.press(Key::Text('d'));
-        screen.press(Key::Text('b'));
+        press(&mut screen, Key::Text('d'));
+        press(&mut screen, Key::Text('b'));
         // Whoever asked takes it back, and the choice comes to another.
-        screen.take(["two"].map(asked).to_vec());
+        screen.take(["two"].map(asked).to_vec(), Instant::now());
         for c in "ad iaAea".chars() {
-            assert_eq!(screen.press(Key::Text(c)), Wish::Nothing, "letters stay letters");
+            assert_eq!(press(&mut screen, Key::Text(c)), Wish::Nothing, "letters stay letters");
         }
         assert!(screen.drawn(80, 24).join("\n").contains("enter or esc to go on"));
-        assert_eq!(screen.press(Key::Enter), Wish::Nothing);
+        assert_eq!(press(&mut screen, Key::Enter), Wish::Nothing);
         assert_eq!(
-            screen.press(Key::Text('a')),
+            press(&mut screen, Key::Text('a')),
             Wish::Nothing,
             "nobody chose the other one"
         );
@@ -477,17 +525,21 @@ mod tests {
             Wish::Decide(id, Choice::Allow, "approved on the terminal".into())
         };
         let mut screen = screen(&["one", "two", "three"]);
-        screen.take(["two", "three"].map(asked).to_vec());
+        screen.take(["two", "three"].map(asked).to_vec(), Instant::now());
         for _ in 0..3 {
-            assert_eq!(screen.press(Key::Text('a')), Wish::Nothing, "it slipped under the key");
+            assert_eq!(
+                press(&mut screen, Key::Text('a')),
+                Wish::Nothing,
+                "it slipped under the key"
+            );
         }
-        assert_eq!(screen.press(Key::Text('A')), Wish::Nothing);
-        screen.press(Key::Enter);
-        assert_eq!(screen.press(Key::Text('a')), allow("two"));
+        assert_eq!(press(&mut screen, Key::Text('A')), Wish::Nothing);
+        press(&mut screen, Key::Enter);
+        assert_eq!(press(&mut screen, Key::Text('a')), allow("two"));
         // What was decided here goes away as expected.
         screen.decided = Some(ApprovalId::trusted("two"));
-        screen.take(["three"].map(asked).to_vec());
-        assert_eq!(screen.press(Key::Text('a')), allow("three"));
+        screen.take(["three"].map(asked).to_vec(), Instant::now());
+        assert_eq!(press(&mut screen, Key::Text('a')), allow("three"));
     }
 
     #[test]
@@ -499,15 +551,15 @@ mod tests {
             question
         };
         let mut screen = Screen::default();
-        screen.take(vec![long(200)]);
+        screen.take(vec![long(200)], Instant::now());
         let drawn = screen.drawn(80, 24).join("\n");
         assert!(drawn.contains("rm -rf ~"), "{drawn}");
-        screen.take(vec![long(4_000)]);
+        screen.take(vec![long(4_000)], Instant::now());
         let drawn = screen.drawn(80, 24).join("\n");
         assert!(!drawn.contains("rm -rf ~") && drawn.contains("more lines"), "{drawn}");
-        assert_eq!(screen.press(Key::Text('a')), Wish::Nothing);
+        assert_eq!(press(&mut screen, Key::Text('a')), Wish::Nothing);
         assert!(screen.drawn(200, 24).join("\n").contains("approvals show one"));
-        assert!(matches!(screen.press(Key::Text('a')), Wish::Decide(..)));
+        assert!(matches!(press(&mut screen, Key::Text('a')), Wish::Decide(..)));
     }
 
     #[test]

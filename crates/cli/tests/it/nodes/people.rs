@@ -204,7 +204,7 @@ fn approvals_watch_at_one_node_shows_and_decides_what_waits_at_another() {
     let told = thread::scope(|scope| {
         let call = asked(scope, &field, &session, 1);
         eventually("it shows the question", || sees("touch made-1"));
-        keys.write_all(b"a").and_then(|()| keys.flush()).unwrap();
+        keys.write_all(b"ka").and_then(|()| keys.flush()).unwrap();
         call.join().unwrap()
     });
     assert_eq!(told["status"], "ok", "{told}");

@@ -165,6 +165,7 @@ impl Programs for Bench {
         let known = STUBS.contains(&name) || REAL.contains(&name);
         let here = requested.parent() == Some(&self.bin());
         (known && here).then(|| FoundProgram {
+            version: None,
             path: requested.clone(),
             on_trusted_path: true,
             requested,

@@ -29,6 +29,7 @@ impl Programs for Machine {
         }
         let file = if name == "vi" { "busybox" } else { name };
         Some(FoundProgram {
+            version: None,
             path: PathBuf::from(format!("/usr/bin/{file}")),
             requested: PathBuf::from(directory).join(name),
             on_trusted_path: trusted,

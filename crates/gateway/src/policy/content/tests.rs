@@ -28,6 +28,7 @@ impl Programs for World {
         ["git", "ls", "rm", "make", "bash"]
             .contains(&word)
             .then(|| FoundProgram {
+                version: None,
                 requested: path.clone(),
                 path,
                 on_trusted_path: true,

@@ -31,6 +31,7 @@ impl Programs for World {
             None => PathBuf::from("/usr/bin").join(word),
         };
         Some(FoundProgram {
+            version: None,
             requested: path.clone(),
             path,
             on_trusted_path: true,

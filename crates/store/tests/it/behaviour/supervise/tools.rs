@@ -86,6 +86,7 @@ impl Programs for AnyProgram {
     fn find(&self, word: &str) -> Option<FoundProgram> {
         let path: PathBuf = Path::new("/bin").join(word);
         Some(FoundProgram {
+            version: None,
             requested: path.clone(),
             path,
             on_trusted_path: true,
