@@ -18,6 +18,9 @@ const TIOCSTI: u32 = 0x5412;
 const TIOCLINUX: u32 = 0x541C;
 const SOCKET_TYPE: u32 = 0xf;
 
+/// Since Linux 6.15; the C library does not name it yet. The number is the same on every machine.
+const SYS_OPEN_TREE_ATTR: libc::c_long = 467;
+
 /// The deny list, in no particular order.
 pub(super) fn rules(options: Options) -> Vec<Rule> {
     let mut rules: Vec<Rule> = refused_always()
@@ -90,6 +93,7 @@ fn refused_always() -> Vec<libc::c_long> {
         libc::SYS_chroot,
         libc::SYS_setns,
         libc::SYS_open_tree,
+        SYS_OPEN_TREE_ATTR,
         libc::SYS_move_mount,
         libc::SYS_fsopen,
         libc::SYS_fsconfig,
