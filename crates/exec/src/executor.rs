@@ -26,6 +26,9 @@ pub struct SandboxExecutor {
     inner: Arc<Inner>,
 }
 
+/// What is said when nothing can be confined any more.
+const ZYGOTE_GONE: &str = "the process that makes sandboxes is gone; start the server anew";
+
 struct Inner {
     pool: Arc<Pool>,
     spare: Spare,
@@ -58,6 +61,14 @@ impl Executor for SandboxExecutor {
     fn run(&self, cleared: Cleared, gate: Gate, live: Arc<Live>) -> Pending<Ended> {
         let inner = self.inner.clone();
         Box::pin(async move { inner.run(cleared.into_plan(), gate, &live).await })
+    }
+
+    fn ready(&self) -> Result<(), String> {
+        if self.inner.pool.can_make_keepers() {
+            Ok(())
+        } else {
+            Err(ZYGOTE_GONE.to_owned())
+        }
     }
 
     fn warm(&self, plan: &Plan) -> Pending<()> {
@@ -187,6 +198,10 @@ fn unavailable(error: &StartError) -> Refusal {
             root.display()
         );
         return Refusal::new(ErrorCode::CwdNotAllowed, message);
+    }
+    // Nor this; and whoever can start the server anew should know that it helps.
+    if let StartError::Keeper(ZygoteError::Wire(_)) = error {
+        return Refusal::new(ErrorCode::SandboxUnavailable, ZYGOTE_GONE);
     }
     let mut message = error.to_string();
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);

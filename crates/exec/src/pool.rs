@@ -209,6 +209,10 @@ impl Pool {
         drop(forgotten);
     }
 
+    pub(crate) fn can_make_keepers(&self) -> bool {
+        self.zygote.is_there()
+    }
+
     fn make(&self, profile: Profile) -> Result<Keeper, StartError> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = self.directories.temporary.join(format!("tmp-{number}"));

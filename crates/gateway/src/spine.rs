@@ -308,6 +308,11 @@ impl Gateway {
         assert!(first, "a gateway has one desk");
     }
 
+    /// Whether commands can be run at all; `Err` says in one sentence what is missing.
+    pub fn can_run(&self) -> Result<(), String> {
+        self.ports.executor.ready()
+    }
+
     /// This process is about to stop: whoever waits for a person hears at once that the question is open, rather
     /// than when the time to stop is over.
     pub fn stop_waiting(&self) {

@@ -16,6 +16,7 @@ use crate::keeper::report::{KeeperReport, SetupError};
 use crate::profile::{Profile, ProfileError};
 use crate::runner::Runner;
 use crate::sys::process::{Patience, Side, fork_threaded, wait_for};
+use crate::sys::sockets;
 use crate::wire::{self, WireError};
 
 /// How keepers are made.
@@ -87,6 +88,13 @@ impl Zygote {
     /// The process number, for `doctor`.
     pub fn pid(&self) -> i32 {
         self.pid
+    }
+
+    /// Whether keepers can still be made. A zygote that was killed is not made anew: by now this process has threads
+    /// and secrets.
+    pub fn is_there(&self) -> bool {
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        !sockets::is_hung_up(socket.as_fd())
     }
 
     /// Asks for a keeper. Blocks for a few milliseconds.

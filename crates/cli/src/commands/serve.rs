@@ -12,6 +12,7 @@ use countersign_gateway::ids::IdSource;
 use countersign_gateway::run::manual::ManualRuns;
 use countersign_gateway::session::Caller;
 use countersign_gateway::session::login::Logins as _;
+use countersign_gateway::spine::Gateway;
 use countersign_server::http::{
     About, Anonymous, ConformanceFixtures, HttpLimits, HttpOptions, Readiness, Tls, serve_http,
 };
@@ -183,7 +184,10 @@ pub(crate) fn options(
                 time: settings.run_time,
             },
         }),
-        readiness: Arc::new(RecordIsThere(joined.record)),
+        readiness: Arc::new(AbleToWork {
+            record: joined.record,
+            gateway: joined.gateway.clone(),
+        }),
         shutdown_grace: settings.shutdown_grace,
         ids: IdSource::random(),
         clock: Clock::system(),
@@ -266,14 +270,18 @@ fn require_authentication(settings: &Settings, record: &Store) -> Result<(), Str
     Ok(())
 }
 
-/// Ready while the record can be read and written.
-struct RecordIsThere(Arc<Store>);
+/// Ready while the record can be read and written, and commands can be confined.
+struct AbleToWork {
+    record: Arc<Store>,
+    gateway: Arc<Gateway>,
+}
 
-impl Readiness for RecordIsThere {
+impl Readiness for AbleToWork {
     fn check(&self) -> Pending<Result<(), String>> {
-        let record = self.0.clone();
+        let (record, gateway) = (self.record.clone(), self.gateway.clone());
         Box::pin(async move {
             let looked = tokio::task::spawn_blocking(move || {
+                gateway.can_run()?;
                 record.tail(u64::MAX - 1).map_err(|error| error.to_string())?;
                 record.ready().map_err(|error| error.to_string())
             });

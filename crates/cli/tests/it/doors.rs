@@ -9,7 +9,7 @@ use countersign_doubles::github::{GitHub, TOKEN};
 use serde_json::{Value, json};
 
 use crate::bench::Bench;
-use crate::client::PATIENCE;
+use crate::client::{PATIENCE, eventually};
 use crate::outside::{Serving, send};
 use crate::web::Web;
 
@@ -194,4 +194,20 @@ fn a_cookie_that_another_page_put_beside_the_login_keeps_nobody_out() {
     assert_eq!(page(cookie), "200");
     assert_eq!(page(&format!("countersign_login=planted; {cookie}")), "200");
     assert_eq!(page("countersign_login=planted"), "303");
+}
+
+#[test]
+fn a_server_that_can_confine_nothing_any_more_is_not_ready_and_says_what_helps() {
+    let bench = Bench::allowing("true");
+    let web = Web::serve(&bench);
+    let ready = || send(&web.address, "GET", "/readyz", "", "");
+    assert_eq!(ready().0, 200);
+    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", web.pid())).unwrap();
+    let is_zygote = |pid: &&str| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|it| it == "cs-zygote\n");
+    let zygote = children.split_whitespace().find(is_zygote).unwrap();
+    assert!(Command::new("kill").args(["-9", zygote]).status().unwrap().success());
+    eventually("it notices", || ready().0 == 503);
+    let (_, said) = ready();
+    assert!(said.contains("start the server anew"), "{said}");
+    assert_eq!(send(&web.address, "GET", "/healthz", "", "").0, 200);
 }

@@ -24,6 +24,9 @@ pub trait Executor: Send + Sync + 'static {
 
     /// Makes ready what plans like this one need, so that the first call does not wait for it.
     fn warm(&self, plan: &Plan) -> Pending<()>;
+
+    /// Whether commands can be confined; `Err` says in one sentence what is missing.
+    fn ready(&self) -> Result<(), String>;
 }
 
 /// What an executor waits for before it lets a program start.

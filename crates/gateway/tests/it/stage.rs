@@ -634,6 +634,10 @@ impl Approver for Script {
 }
 
 impl Executor for Script {
+    fn ready(&self) -> Result<(), String> {
+        Ok(())
+    }
+
     fn run(&self, cleared: Cleared, gate: Gate, live: Arc<Live>) -> Pending<Ended> {
         let plan = cleared.into_plan();
         let PlannedAct::Process { argv, .. } = &plan.act else {

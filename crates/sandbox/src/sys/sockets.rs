@@ -54,6 +54,17 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
         .map(|sent| sent as usize)
 }
 
+/// Whether nobody is at the other end any more.
+pub(crate) fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
+    let mut poll = libc::pollfd {
+        fd: socket.as_raw_fd(),
+        events: libc::POLLRDHUP,
+        revents: 0,
+    };
+    // SAFETY: one pollfd, and no waiting.
+    check(i64::from(unsafe { libc::poll(&raw mut poll, 1, 0) })).is_ok_and(|found| found != 0)
+}
+
 /// What one reception brought.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Received {

@@ -121,6 +121,10 @@ impl Executor for NoCommands {
     fn warm(&self, _: &Plan) -> Pending<()> {
         Box::pin(async {})
     }
+
+    fn ready(&self) -> Result<(), String> {
+        Err("no command runs here".to_owned())
+    }
 }
 
 /// A gateway over the house's store.
