@@ -265,14 +265,18 @@ fn the_units_own_line_starts_a_service_that_is_reloaded_and_stops_in_time() {
     let value = |name: &str| values(name).pop().unwrap_or_else(|| panic!("{name} is not set"));
     let user = 10_002;
     let base = owned(&bench.path("tmp/machine"), user, 0o755);
+    let cache = owned(&base.join("cache"), user, 0o755);
     let paths = Paths(vec![
         ("/var/lib", base.display().to_string()),
+        ("/var/cache", cache.display().to_string()),
         ("/etc/countersign", base.join("etc").display().to_string()),
         ("/usr/local/bin/countersign", BINARY.to_owned()),
     ]);
-    let mode = u32::from_str_radix(&value("StateDirectoryMode"), 8).unwrap();
-    for directory in value("StateDirectory").split(' ') {
-        owned(&base.join(directory), user, mode);
+    for (place, name) in [(&base, "StateDirectory"), (&cache, "CacheDirectory")] {
+        let mode = u32::from_str_radix(&value(&format!("{name}Mode")), 8).unwrap();
+        for directory in value(name).split(' ') {
+            owned(&place.join(directory), user, mode);
+        }
     }
     fs::create_dir(base.join("etc")).unwrap();
     fs::write(base.join("etc/config.yaml"), "command_policy: {allowlist: [git]}\n").unwrap();
