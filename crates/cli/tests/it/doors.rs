@@ -203,7 +203,8 @@ fn a_server_that_can_confine_nothing_any_more_is_not_ready_and_says_what_helps()
     let ready = || send(&web.address, "GET", "/readyz", "", "");
     assert_eq!(ready().0, 200);
     let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", web.pid())).unwrap();
-    let is_zygote = |pid: &&str| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|it| it == "cs-zygote\n");
+    let is_zygote =
+        |pid: &&str| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|it| it == "cs-zygote\n");
     let zygote = children.split_whitespace().find(is_zygote).unwrap();
     assert!(Command::new("kill").args(["-9", zygote]).status().unwrap().success());
     eventually("it notices", || ready().0 == 503);
