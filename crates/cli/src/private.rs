@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use anyhow::Context as _;
 use countersign_exec::Directories;
 
+use crate::start::BadUsage;
+
 /// Commands of a root server run as another user, who must be able to pass through.
 const PASSABLE: u32 = 0o711;
 const PRIVATE: u32 = 0o700;
@@ -64,11 +66,10 @@ fn temporary(mode: u32) -> anyhow::Result<PathBuf> {
 fn homes(is_root: bool, temporary: &Path, mode: u32) -> anyhow::Result<PathBuf> {
     if let Some(chosen) = std::env::var_os(CACHE_DIR).filter(|path| !path.is_empty()) {
         let chosen = PathBuf::from(chosen);
-        anyhow::ensure!(
-            chosen.is_absolute(),
-            "{CACHE_DIR} is `{}`; name a directory from the root on",
-            chosen.display()
-        );
+        if !chosen.is_absolute() {
+            let chosen = chosen.display();
+            return Err(BadUsage(format!("{CACHE_DIR} is `{chosen}`; name a directory from the root on")).into());
+        }
         return make_homes(&chosen, mode).with_context(|| {
             format!(
                 "cannot keep the homes of commands in `{}` ({CACHE_DIR})",

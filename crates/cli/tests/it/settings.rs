@@ -185,7 +185,7 @@ fn homes_are_kept_in_the_cache_directory_that_was_named() {
 fn a_cache_directory_that_cannot_be_used_is_said_at_the_start() {
     let bench = Bench::allowing("true");
     let file = bench.file("taken", "a file");
-    for (named, complaint) in [(file.to_str().unwrap(), "taken"), ("cache", "from the root on")] {
+    for (named, complaint, code) in [(file.to_str().unwrap(), "taken", 1), ("cache", "from the root on", 2)] {
         let refused = bench
             .command()
             .env("COUNTERSIGN_CACHE_DIR", named)
@@ -193,7 +193,7 @@ fn a_cache_directory_that_cannot_be_used_is_said_at_the_start() {
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&refused.stderr);
-        assert!(!refused.status.success(), "{said}");
+        assert_eq!(refused.status.code(), Some(code), "{said}");
         assert!(
             said.contains("COUNTERSIGN_CACHE_DIR") && said.contains(complaint),
             "{said}"
