@@ -9,11 +9,11 @@ use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::IdSource;
 
 use super::ledger::{Ledger, hash};
-use super::link::Link;
+use super::link::{Link, Values};
 use super::trouble::Trouble;
 use super::{PgStore, snapshot, writer};
 use crate::checkpoint::Kind;
-use crate::sqlite::prune::{DAY_MILLIS, PruneError, Pruned, note};
+use crate::sqlite::prune::{DAY_MILLIS, LEFT_SESSIONS, PruneError, Pruned, note};
 use crate::witness::Witness;
 
 /// Rows deleted in one transaction.
@@ -107,13 +107,20 @@ fn last_old_row(link: &Link, chain: &str, pruned: u64, first_young: i64) -> Resu
 }
 
 fn delete_rows(link: &Link, chain: &str, up_to: u64) -> Result<u64, Trouble> {
+    in_batches(
+        link,
+        "DELETE FROM flow_events WHERE chain = $1 AND seq IN
+             (SELECT seq FROM flow_events WHERE chain = $1 AND seq <= $2 ORDER BY seq LIMIT $3)",
+        &[&chain, &up_to.cast_signed(), &DELETE_ROWS],
+    )
+}
+
+/// Does again what deletes at most [`DELETE_ROWS`], as long as there is something to delete: no statement takes longer
+/// than the database lets one, however much is old at once. Gives the number of rows.
+fn in_batches(link: &Link, delete: &str, values: Values<'_>) -> Result<u64, Trouble> {
     let mut rows = 0;
     loop {
-        let deleted = link.execute(
-            "DELETE FROM flow_events WHERE chain = $1 AND seq IN
-                 (SELECT seq FROM flow_events WHERE chain = $1 AND seq <= $2 ORDER BY seq LIMIT $3)",
-            &[&chain, &up_to.cast_signed(), &DELETE_ROWS],
-        )?;
+        let deleted = link.execute(delete, values)?;
         rows += deleted;
         if deleted < DELETE_ROWS.cast_unsigned() {
             return Ok(rows);
@@ -124,7 +131,12 @@ fn delete_rows(link: &Link, chain: &str, up_to: u64) -> Result<u64, Trouble> {
 /// Gives the number of commands.
 fn delete_others(link: &Link, before: Timestamp) -> Result<u64, Trouble> {
     let before = before.as_millis();
-    let commands = link.execute("DELETE FROM commands WHERE closed_at_ms < $1", &[&before])?;
+    let commands = in_batches(
+        link,
+        "DELETE FROM commands WHERE ctid = ANY
+             (ARRAY(SELECT ctid FROM commands WHERE closed_at_ms < $1 ORDER BY closed_at_ms LIMIT $2))",
+        &[&before, &DELETE_ROWS],
+    )?;
     link.execute(
         "DELETE FROM mcp_sessions WHERE state IN ('closed', 'expired') AND last_activity_at_ms < $1",
         &[&before],
@@ -192,10 +204,14 @@ fn prune_jobs(link: &Link, before: i64) -> Result<(), Trouble> {
         &format!("DELETE FROM jobs WHERE ended_at_ms < $1 AND {without_session} jobs.session_id)"),
         &[&before],
     )?;
-    link.execute(
-        &format!("DELETE FROM job_events WHERE {without_session} job_events.session_id)"),
-        &[],
-    )?;
+    for session in link.all(LEFT_SESSIONS, &[], |row| Ok(row.try_get::<_, String>(0)?))? {
+        in_batches(
+            link,
+            "DELETE FROM job_events WHERE session_id = $1 AND seq IN
+                 (SELECT seq FROM job_events WHERE session_id = $1 ORDER BY seq LIMIT $2)",
+            &[&session, &DELETE_ROWS],
+        )?;
+    }
     link.execute(
         "DELETE FROM job_notes WHERE NOT EXISTS (SELECT 1 FROM jobs WHERE jobs.job_id = job_notes.job_id)",
         &[],

@@ -8,7 +8,9 @@ use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, RequestId};
 use countersign_gateway::limits;
 
+use super::link::Link;
 use super::node::Node;
+use super::trouble::Trouble;
 use super::{PgStore, WRITER_GONE, approvals, sessions, trouble};
 use crate::sqlite::sweep::Orphan;
 
@@ -44,37 +46,47 @@ impl PgStore {
     fn orphans(&self, now: Timestamp) -> Result<Vec<Orphan>, RecordError> {
         // What was denied is told to the caller that comes back, who is given a day to do so.
         let unheard = now.as_millis() - i64::try_from(limits::APPROVAL_USABLE_FOR.as_millis()).unwrap_or(i64::MAX);
-        let sql = "SELECT owner, request_id, digest, correlation_id, opened_at_ms, abandoned, process,
-                 session_id, rpc_id, rpc_digest
-             FROM open_commands WHERE NOT EXISTS
-                 (SELECT 1 FROM approvals WHERE approvals.owner = open_commands.owner
-                     AND approvals.request_id = open_commands.request_id AND parks
-                     AND (state IN ('pending', 'approved')
-                         OR state IN ('denied', 'expired') AND resolved_at_ms > $1))
-             ORDER BY opened_at_ms LIMIT 500";
         let orphans = self.readers.read(|link| {
+            let distinct = "SELECT DISTINCT process FROM open_commands";
             let mut orphans = Vec::new();
-            for row in link.query(sql, &[&unheard])? {
-                if self.site.node.is_alive(link, &row.try_get::<_, String>(6)?)? {
-                    continue;
+            for process in link.all(distinct, &[], |row| Ok(row.try_get::<_, String>(0)?))? {
+                if !self.site.node.is_alive(link, &process)? {
+                    orphans.extend(left_by(link, &process, unheard)?);
                 }
-                let mut orphan = Orphan {
-                    owner: CredentialId::trusted(row.try_get::<_, String>(0)?),
-                    request_id: RequestId::trusted(row.try_get::<_, String>(1)?),
-                    digest: row.try_get(2)?,
-                    correlation_id: CorrelationId::trusted(row.try_get::<_, String>(3)?),
-                    opened_at: Timestamp::from_millis(row.try_get(4)?),
-                    abandoned: row.try_get(5)?,
-                    asked: sessions::read_asked(&row, 7)?,
-                    question: None,
-                };
+            }
+            for orphan in &mut orphans {
                 let rest = "WHERE owner = $1 AND request_id = $2 ORDER BY created_at_ms DESC, arrival DESC LIMIT 1";
                 let key = (orphan.owner.as_str(), orphan.request_id.as_str());
                 orphan.question = approvals::select(link, rest, &[&key.0, &key.1])?.pop();
-                orphans.push(orphan);
             }
             Ok(orphans)
         });
         orphans.map_err(|error| trouble::unavailable(&error))
     }
+}
+
+/// What a process that is gone left open, but for what waits for an answer or for its caller to hear one.
+fn left_by(link: &Link, process: &str, unheard: i64) -> Result<Vec<Orphan>, Trouble> {
+    link.all(
+        "SELECT owner, request_id, digest, correlation_id, opened_at_ms, abandoned, session_id, rpc_id, rpc_digest
+         FROM open_commands WHERE process = $1 AND NOT EXISTS
+             (SELECT 1 FROM approvals WHERE approvals.owner = open_commands.owner
+                 AND approvals.request_id = open_commands.request_id AND parks
+                 AND (state IN ('pending', 'approved')
+                     OR state IN ('denied', 'expired') AND resolved_at_ms > $2))
+         ORDER BY opened_at_ms LIMIT 500",
+        &[&process, &unheard],
+        |row| {
+            Ok(Orphan {
+                owner: CredentialId::trusted(row.try_get::<_, String>(0)?),
+                request_id: RequestId::trusted(row.try_get::<_, String>(1)?),
+                digest: row.try_get(2)?,
+                correlation_id: CorrelationId::trusted(row.try_get::<_, String>(3)?),
+                opened_at: Timestamp::from_millis(row.try_get(4)?),
+                abandoned: row.try_get(5)?,
+                asked: sessions::read_asked(row, 6)?,
+                question: None,
+            })
+        },
+    )
 }

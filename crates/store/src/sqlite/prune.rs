@@ -20,6 +20,15 @@ use crate::witness::Witness;
 const DELETE_ROWS: u64 = 2_000;
 pub(crate) const DAY_MILLIS: i64 = 86_400_000;
 
+/// The sessions that are gone but for what their agents said. From one session to the next by the key of the table: agents
+/// say far more than there are sessions.
+pub(crate) const LEFT_SESSIONS: &str = "WITH RECURSIVE said(id) AS (
+        SELECT min(session_id) FROM job_events
+        UNION ALL
+        SELECT (SELECT min(session_id) FROM job_events WHERE session_id > said.id) FROM said WHERE said.id IS NOT NULL)
+    SELECT id FROM said
+        WHERE id IS NOT NULL AND NOT EXISTS (SELECT 1 FROM job_sessions WHERE job_sessions.session_id = said.id)";
+
 /// What a prune did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pruned {
@@ -237,12 +246,30 @@ fn prune_jobs(connection: &Connection, before: Timestamp) -> rusqlite::Result<()
         &format!("DELETE FROM jobs WHERE ended_at_ms < ?1 AND {without_session}"),
         [before],
     )?;
-    connection.execute(&format!("DELETE FROM job_events WHERE {without_session}"), [])?;
+    let mut left = connection.prepare(LEFT_SESSIONS)?;
+    let left = left.query_map([], |row| row.get(0))?;
+    for session in left.collect::<rusqlite::Result<Vec<String>>>()? {
+        delete_said(connection, &session)?;
+    }
     connection.execute(
         "DELETE FROM job_notes WHERE job_id NOT IN (SELECT job_id FROM jobs)",
         [],
     )?;
     Ok(())
+}
+
+/// What the agent of a session that is gone had said.
+fn delete_said(connection: &Connection, session: &str) -> rusqlite::Result<()> {
+    loop {
+        let rows = connection.execute(
+            "DELETE FROM job_events WHERE session_id = ?1 AND seq IN
+                 (SELECT seq FROM job_events WHERE session_id = ?1 ORDER BY seq LIMIT ?2)",
+            (session, DELETE_ROWS.cast_signed()),
+        )? as u64;
+        if rows < DELETE_ROWS {
+            return Ok(());
+        }
+    }
 }
 
 #[cfg(test)]

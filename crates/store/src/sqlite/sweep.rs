@@ -11,6 +11,7 @@ use countersign_gateway::audit::{Asked, Change, CloseCommand, RecordError};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, RequestId};
 use countersign_gateway::limits;
+use rusqlite::Connection;
 
 use super::{SqliteStore, WRITER_GONE, approvals, sessions, trouble};
 use crate::process::Process;
@@ -45,43 +46,51 @@ impl SqliteStore {
     fn orphans(&self, now: Timestamp) -> Result<Vec<Orphan>, RecordError> {
         // What was denied is told to the caller that comes back, who is given a day to do so.
         let unheard = now.as_millis() - i64::try_from(limits::APPROVAL_USABLE_FOR.as_millis()).unwrap_or(i64::MAX);
-        let open = self.readers.read(|connection| {
-            let open = connection
-                .prepare(
-                    "SELECT owner, request_id, digest, correlation_id, opened_at_ms, abandoned, process,
-                         session_id, rpc_id, rpc_digest
-                     FROM open_commands WHERE NOT EXISTS
-                         (SELECT 1 FROM approvals WHERE approvals.owner = open_commands.owner
-                             AND approvals.request_id = open_commands.request_id AND parks = 1
-                             AND (state IN ('pending', 'approved')
-                                 OR state IN ('denied', 'expired') AND resolved_at_ms > ?1))
-                     ORDER BY opened_at_ms LIMIT 500",
-                )?
-                .query_map([unheard], |row| {
-                    let orphan = Orphan {
-                        owner: CredentialId::trusted(row.get::<_, String>(0)?),
-                        request_id: RequestId::trusted(row.get::<_, String>(1)?),
-                        digest: row.get(2)?,
-                        correlation_id: CorrelationId::trusted(row.get::<_, String>(3)?),
-                        opened_at: Timestamp::from_millis(row.get(4)?),
-                        abandoned: row.get(5)?,
-                        asked: sessions::read_asked(row, 7)?,
-                        question: None,
-                    };
-                    Ok((orphan, row.get::<_, String>(6)?))
-                })?
-                .collect::<rusqlite::Result<Vec<_>>>()?;
-            let dead = open.into_iter().filter(|(_, process)| !Process::is_alive(process));
-            dead.map(|(orphan, _)| {
+        let orphans = self.readers.read(|connection| {
+            let owners = connection
+                .prepare("SELECT DISTINCT process FROM open_commands")?
+                .query_map([], |row| row.get(0))?
+                .collect::<rusqlite::Result<Vec<String>>>()?;
+            let mut orphans = Vec::new();
+            for dead in owners.iter().filter(|process| !Process::is_alive(process)) {
+                orphans.extend(left_by(connection, dead, unheard)?);
+            }
+            for orphan in &mut orphans {
                 let rest = "WHERE owner = ?1 AND request_id = ?2 ORDER BY created_at_ms DESC, rowid DESC LIMIT 1";
                 let key = [orphan.owner.as_str(), orphan.request_id.as_str()];
-                let question = approvals::select(connection, rest, key)?.pop();
-                Ok(Orphan { question, ..orphan })
-            })
-            .collect::<rusqlite::Result<Vec<_>>>()
+                orphan.question = approvals::select(connection, rest, key)?.pop();
+            }
+            Ok(orphans)
         });
-        open.map_err(|error| trouble::unavailable(&error))
+        orphans.map_err(|error| trouble::unavailable(&error))
     }
+}
+
+/// What a process that is gone left open, but for what waits for an answer or for its caller to hear one.
+fn left_by(connection: &Connection, process: &str, unheard: i64) -> rusqlite::Result<Vec<Orphan>> {
+    connection
+        .prepare(
+            "SELECT owner, request_id, digest, correlation_id, opened_at_ms, abandoned, session_id, rpc_id, rpc_digest
+             FROM open_commands WHERE process = ?1 AND NOT EXISTS
+                 (SELECT 1 FROM approvals WHERE approvals.owner = open_commands.owner
+                     AND approvals.request_id = open_commands.request_id AND parks = 1
+                     AND (state IN ('pending', 'approved')
+                         OR state IN ('denied', 'expired') AND resolved_at_ms > ?2))
+             ORDER BY opened_at_ms LIMIT 500",
+        )?
+        .query_map((process, unheard), |row| {
+            Ok(Orphan {
+                owner: CredentialId::trusted(row.get::<_, String>(0)?),
+                request_id: RequestId::trusted(row.get::<_, String>(1)?),
+                digest: row.get(2)?,
+                correlation_id: CorrelationId::trusted(row.get::<_, String>(3)?),
+                opened_at: Timestamp::from_millis(row.get(4)?),
+                abandoned: row.get(5)?,
+                asked: sessions::read_asked(row, 6)?,
+                question: None,
+            })
+        })?
+        .collect()
 }
 
 /// A command that its process left open.

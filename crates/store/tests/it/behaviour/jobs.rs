@@ -574,3 +574,27 @@ fn ended_sessions_are_pruned_with_the_rest_and_open_ones_stay() {
     );
     verify(&store).unwrap();
 }
+
+#[test]
+fn what_an_interrupted_prune_left_of_a_session_goes_with_the_next_however_much_it_is() {
+    let bench = Bench::new();
+    let store = bench.open();
+    for name in ["a", "z"] {
+        start(&bench, &store, &job(name, "local"));
+    }
+    bench
+        .run(
+            "INSERT INTO job_events (session_id, seq, event_id, timestamp_ms, job_id, type, data)
+                 WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 4500)
+                 SELECT 's-gone', i, 'gone-' || i, 0, 'gone', 'message', '{}' FROM n",
+        )
+        .unwrap();
+    let said = |session: &str| {
+        block_on(store.event_ids(&JobSessionId::trusted(session)))
+            .unwrap()
+            .len()
+    };
+    assert_eq!(said("s-gone"), 4_500);
+    store.prune(noon(), &bench.ids).unwrap();
+    assert_eq!([said("s-a"), said("s-gone"), said("s-z")], [1, 0, 1]);
+}

@@ -45,6 +45,17 @@ fn an_open_command_of_a_living_process_is_left_alone() {
 }
 
 #[test]
+fn what_a_dead_process_left_is_found_behind_however_much_a_living_one_has_open() {
+    let bench = Bench::new();
+    let store = bench.open();
+    for number in 0..501 {
+        commit(&store, bench.opening(&format!("living-{number}"), "d")).unwrap();
+    }
+    assert!(crash::child(&bench, 3).wait().unwrap().success());
+    assert_eq!(store.sweep_abandoned(noon(), &bench.ids).unwrap(), 3);
+}
+
+#[test]
 fn two_sweepers_close_a_command_once() {
     let bench = Bench::new();
     assert!(crash::child(&bench, 20).wait().unwrap().success());
