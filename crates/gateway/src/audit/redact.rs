@@ -331,8 +331,7 @@ fn merged(text: &str, mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
 /// These and what the words of its commands hold, each within its word.
 fn within_words(mut spans: Vec<Range<usize>>, script: &Script) -> Vec<Range<usize>> {
     for command in &script.commands {
-        let words: Vec<&str> = command.iter().map(|word| word.text.as_str()).collect();
-        let hidden = command.iter().zip(words::hidden(&words));
+        let hidden = command.iter().zip(script::hidden(command));
         spans.extend(hidden.filter_map(|(word, from)| Some(word.written(from?))));
     }
     spans.into_iter().flat_map(|span| script.within_word(span)).collect()

@@ -17,6 +17,12 @@ pub fn in_line(line: &str) -> Vec<String> {
     for command in &script.commands {
         let words: Vec<&str> = command.iter().map(|word| word.text.as_str()).collect();
         values.extend(in_args(&words).into_iter().map(str::to_owned));
+        let said = command
+            .iter()
+            .filter(|word| word.is_secret)
+            .map(|word| word.text.trim());
+        let said = said.filter(|text| !text.is_empty() && !text.starts_with('$'));
+        values.extend(said.map(str::to_owned));
     }
     values.sort_unstable();
     values.dedup();

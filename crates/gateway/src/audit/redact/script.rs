@@ -38,6 +38,18 @@ pub(super) struct Word {
     letters: Vec<Letter>,
     /// The letters between quotes, as indexes.
     quoted: Vec<Range<usize>>,
+    /// It is said to a program that takes it for a secret.
+    pub(super) is_secret: bool,
+}
+
+/// A command that is being read.
+#[derive(Default)]
+struct Begun {
+    words: Command,
+    /// Those of its words that it reads, as indexes.
+    read: Vec<usize>,
+    /// The command before it, whose output it reads.
+    fed_by: Option<usize>,
 }
 
 #[derive(Clone)]
@@ -102,6 +114,15 @@ impl Script {
     }
 }
 
+/// For each word of a command the byte from which it is a secret, up to its end.
+pub(super) fn hidden(command: &Command) -> Vec<Option<usize>> {
+    let texts: Vec<&str> = command.iter().map(|word| word.text.as_str()).collect();
+    let told = command.iter().map(|word| word.is_secret.then_some(0));
+    told.zip(words::hidden(&texts))
+        .map(|(told, named)| told.or(named))
+        .collect()
+}
+
 impl Word {
     /// What was written for its text from this byte on.
     pub(super) fn written(&self, from: usize) -> Range<usize> {
@@ -138,7 +159,7 @@ impl Reader {
 
     /// Reads commands up to what closes them, and says what comes behind.
     fn list(&mut self, letters: &[Letter], mut at: usize, closer: Option<char>, level: usize) -> usize {
-        let mut command = Vec::new();
+        let mut command = Begun::default();
         let mut documents = Vec::new();
         while let Some(letter) = letters.get(at) {
             self.disown(&letters[at..=at]);
@@ -155,17 +176,39 @@ impl Reader {
                     documents.push(delimiter.text);
                     at = next.max(begin);
                 }
+                '<' if begins(&letters[at..], "<<<") => {
+                    self.disown(&letters[at..at + 3]);
+                    command.read.push(command.words.len());
+                    at += 3;
+                }
                 '\n' if !documents.is_empty() => {
+                    let reads_secret = command.reads_secret();
                     self.finish(std::mem::take(&mut command), level);
                     at += 1;
                     for delimiter in documents.drain(..) {
-                        at = self.document(letters, at, &delimiter, level);
+                        at = self.document(letters, at, &delimiter, (level, reads_secret));
                     }
                 }
                 ' ' | '\t' | '\r' | '<' | '>' => at += 1,
+                '|' if !begins(&letters[at..], "||") => {
+                    command = Begun {
+                        fed_by: self.finish(command, level),
+                        ..Begun::default()
+                    };
+                    at += 1;
+                    if begins(&letters[at..], "&") {
+                        self.disown(&letters[at..=at]);
+                        at += 1;
+                    }
+                }
+                '\n' if command.words.is_empty() => at += 1,
                 '\n' | ';' | '&' | '|' | ')' => {
                     self.finish(std::mem::take(&mut command), level);
                     at += 1;
+                    if letter.is == '|' {
+                        self.disown(&letters[at..=at]);
+                        at += 1;
+                    }
                 }
                 '(' if level < LEVELS_MAX => {
                     self.finish(std::mem::take(&mut command), level);
@@ -174,7 +217,7 @@ impl Reader {
                 '#' => at = self.comment(letters, at),
                 _ if level < LEVELS_MAX => {
                     let (word, next) = self.word(letters, at, closer, level);
-                    command.push(word);
+                    command.words.push(word);
                     at = next.max(at + 1);
                 }
                 _ => at += 1,
@@ -185,7 +228,13 @@ impl Reader {
     }
 
     /// What stands between a command and its delimiter may be a script too; its quotes end with it.
-    fn document(&mut self, letters: &[Letter], from: usize, delimiter: &str, level: usize) -> usize {
+    fn document(
+        &mut self,
+        letters: &[Letter],
+        from: usize,
+        delimiter: &str,
+        (level, is_secret): (usize, bool),
+    ) -> usize {
         let mut at = from;
         while at < letters.len() {
             let length = letters[at..].iter().position(|letter| letter.is == '\n');
@@ -197,11 +246,31 @@ impl Reader {
             at = end + 1;
         }
         let end = at.min(letters.len());
-        if level < LEVELS_MAX {
-            self.list(&letters[from..end], 0, None, level + 1);
+        let said = &letters[from.min(end)..end];
+        if is_secret {
+            self.secret(said, level);
+        } else if level < LEVELS_MAX {
+            self.list(said, 0, None, level + 1);
         }
         let line = letters[end..].iter().position(|letter| letter.is == '\n');
         line.map_or(letters.len(), |length| end + length)
+    }
+
+    /// What a program takes for a secret, whole but for the end of its last line.
+    fn secret(&mut self, said: &[Letter], level: usize) {
+        let length = said.iter().rposition(|letter| letter.is != '\n');
+        let said = &said[..length.map_or(0, |last| last + 1)];
+        self.words += 1;
+        let id = self.words;
+        let mut word = Word {
+            is_secret: true,
+            ..Word::default()
+        };
+        for at in 0..said.len() {
+            self.literal(&mut word, said, at, id);
+        }
+        self.substitutions(said, level);
+        self.commands.push(vec![word]);
     }
 
     /// Substitutions in what the shell leaves as it is: a program may make something of them, as `make` does.
@@ -323,15 +392,25 @@ impl Reader {
     }
 
     /// Looks into what the words of a command may run. A secret is data to most programs, and to none it is a script
-    /// where it is assigned before the program.
-    fn finish(&mut self, command: Command, level: usize) {
-        if command.is_empty() {
-            return;
+    /// where it is assigned before the program. Gives the place of the command.
+    fn finish(&mut self, mut begun: Begun, level: usize) -> Option<usize> {
+        if begun.words.is_empty() {
+            return None;
         }
+        if begun.reads_secret() {
+            for &at in &begun.read {
+                if let Some(word) = begun.words.get_mut(at) {
+                    word.is_secret = true;
+                }
+            }
+            let before = begun.fed_by.and_then(|at| self.commands.get_mut(at));
+            before.into_iter().for_each(what_it_says_is_secret);
+        }
+        let command = begun.words;
         let texts: Vec<&str> = command.iter().map(|word| word.text.as_str()).collect();
         let program_at = texts.iter().position(|text| !text.contains('=')).unwrap_or(texts.len());
         let program = texts.get(program_at).copied().unwrap_or_default();
-        for (at, (word, secret)) in command.iter().zip(words::hidden(&texts)).enumerate() {
+        for (at, (word, secret)) in command.iter().zip(hidden(&command)).enumerate() {
             let is_data = takes_data(program) || secret.is_some() && (at < program_at || !runs_words(program));
             for quoted in &word.quoted {
                 let inner = &word.letters[quoted.clone()];
@@ -343,7 +422,29 @@ impl Reader {
             }
         }
         self.commands.push(command);
+        Some(self.commands.len() - 1)
     }
+}
+
+impl Begun {
+    fn reads_secret(&self) -> bool {
+        let texts: Vec<&str> = self.words.iter().map(|word| word.text.as_str()).collect();
+        words::read_secret(&texts)
+    }
+}
+
+/// Of a command that prints its arguments: all but its options, and but for the pattern that they are put into.
+fn what_it_says_is_secret(command: &mut Command) {
+    let Some((program, said)) = command.split_first_mut() else {
+        return;
+    };
+    let patterns = match program.text.as_str() {
+        "echo" => 0,
+        "printf" => usize::from(said.len() > 1),
+        _ => return,
+    };
+    let said = said.iter_mut().filter(|word| !word.text.starts_with('-'));
+    said.skip(patterns).for_each(|word| word.is_secret = true);
 }
 
 /// Whether a program runs what it is given as arguments, put together or one of them.
@@ -354,8 +455,13 @@ pub(super) fn runs_words(program: &str) -> bool {
 
 /// `<<`, and not `<<<`.
 fn opens_document(letters: &[Letter]) -> bool {
-    let is = |at: usize| letters.get(at).map(|letter| letter.is);
-    is(1) == Some('<') && is(2) != Some('<')
+    begins(letters, "<<") && !begins(letters, "<<<")
+}
+
+fn begins(letters: &[Letter], with: &str) -> bool {
+    let mut letters = letters.iter();
+    with.chars()
+        .all(|is| letters.next().is_some_and(|letter| letter.is == is))
 }
 
 fn takes_data(program: &str) -> bool {

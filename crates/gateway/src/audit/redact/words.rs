@@ -54,6 +54,25 @@ pub(super) fn hidden(words: &[&str]) -> Vec<Option<usize>> {
     given
 }
 
+/// Whether a program takes what it reads for a secret. Only such as run nothing of it: what is said to them is hidden.
+pub(super) fn read_secret(words: &[&str]) -> bool {
+    let program = words
+        .iter()
+        .find(|word| !word.contains('='))
+        .copied()
+        .unwrap_or_default();
+    let name = program.rsplit('/').next().unwrap_or_default();
+    let by = |options: &[&str]| words.contains(&"login") && words.iter().any(|word| options.contains(word));
+    match name {
+        "buildah" | "crane" | "docker" | "helm" | "nerdctl" | "oras" | "podman" | "regctl" | "skopeo" => {
+            by(&["--password-stdin", "--pass-stdin"])
+        }
+        "gh" => by(&["--with-token"]),
+        "glab" => by(&["--stdin"]),
+        _ => false,
+    }
+}
+
 /// What the word behind holds.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Expected {

@@ -47,6 +47,15 @@ fn no_command_is_hidden_as_a_secret() {
         "sh <<'E'\necho cookie: x; rm -rf work\nE",
         "mysql -p\"$(rm -rf work)\"",
         "sshpass -p '' true -p; rm -rf work",
+        "echo 'rm -rf work' | sh -s login --password-stdin",
+        "echo 'rm -rf work' | sudo -S sh",
+        "echo 'rm -rf work' | sh; docker login --password-stdin",
+        "echo 'rm -rf work' | sh | docker login --password-stdin",
+        "echo \"$(rm -rf work)\" | docker login --password-stdin",
+        "echo x || rm -rf work | docker login --password-stdin",
+        "docker login --password-stdin <<< \"$(rm -rf work)\"",
+        "docker login --password-stdin <<E\n$(rm -rf work)\nE",
+        "docker login --password-stdin <<E\nx\nE\nrm -rf work",
     ] {
         let shown = plain().redact_script(text);
         assert!(shown.contains("rm -rf work"), "{text}\n{shown}");
@@ -175,6 +184,39 @@ fn a_secret_is_known_as_it_is_without_its_quotes() {
 }
 
 #[test]
+fn what_is_said_to_a_program_that_takes_it_for_a_secret_is_hidden() {
+    for (text, shown) in [
+        (
+            "echo hunter22x | docker login -u bob --password-stdin",
+            "echo [redacted] | docker login -u bob --password-stdin",
+        ),
+        (
+            "printf '%s' \"hunter22x\" |& podman login --password-stdin r.example",
+            "printf '%s' \"[redacted]\" |& podman login --password-stdin r.example",
+        ),
+        (
+            "echo -n hunter22x |\n  helm registry login --password-stdin",
+            "echo -n [redacted] |\n  helm registry login --password-stdin",
+        ),
+        (
+            "gh auth login --with-token <<< hunter22x; ls",
+            "gh auth login --with-token <<< [redacted]; ls",
+        ),
+        (
+            "glab auth login --stdin <<E\nhunter22x\nE\nls",
+            "glab auth login --stdin <<E\n[redacted]\nE\nls",
+        ),
+        (
+            "bash -c 'echo hunter22x | docker login --password-stdin'",
+            "bash -c 'echo [redacted] | docker login --password-stdin'",
+        ),
+    ] {
+        assert_eq!(plain().redact_script(text), shown);
+        assert!(named::in_line(text).iter().any(|it| it == "hunter22x"), "{text}");
+    }
+}
+
+#[test]
 fn any_text_can_be_taken_apart() {
     const PIECES: &[&str] = &[
         "'",
@@ -201,6 +243,8 @@ fn any_text_can_be_taken_apart() {
         "mysql -p",
         "curl -u a:",
         "日",
+        "<<< ",
+        "docker login --password-stdin ",
     ];
     let mut seed = 0x5eed_u64;
     for _ in 0..5_000 {
