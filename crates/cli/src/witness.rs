@@ -1,7 +1,7 @@
 //! The witness at an address: it is sent each signed checkpoint, one a request, in the order they were signed.
 //!
 //! The record waits for nobody. A checkpoint that does not arrive is sent again, with growing pauses, while this
-//! process lives; the next one covers it in any case.
+//! process lives; one that the witness will not have for what it is gives way to the next, which covers it.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -103,20 +103,38 @@ async fn carry(endpoint: &Endpoint, letters: &Receiver<Vec<u8>>, is_closing: &At
     for letter in letters {
         let mut pause = PAUSE_FIRST;
         while let Err(problem) = deliver(&dialer, endpoint, letter.clone()).await {
-            tracing::warn!(problem, "the witness was not told");
+            tracing::warn!(problem = problem.why, "the witness was not told");
+            if problem.is_of_the_letter {
+                break;
+            }
             rest(pause, is_closing).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
     }
 }
 
-async fn deliver(dialer: &Dialer, endpoint: &Endpoint, letter: Vec<u8>) -> Result<(), String> {
+struct Undelivered {
+    why: String,
+    /// Another attempt with the same letter would end the same way.
+    is_of_the_letter: bool,
+}
+
+async fn deliver(dialer: &Dialer, endpoint: &Endpoint, letter: Vec<u8>) -> Result<(), Undelivered> {
     let reply = dialer.post(endpoint, &[], letter, PATIENCE).await;
-    let reply = reply.map_err(|error| error.to_string())?;
-    if reply.status.is_success() {
-        return Ok(());
-    }
-    Err(format!("it answered {}", reply.status))
+    let status = match reply {
+        Ok(reply) if reply.status.is_success() => return Ok(()),
+        Ok(reply) => reply.status,
+        Err(error) => {
+            return Err(Undelivered {
+                why: error.to_string(),
+                is_of_the_letter: false,
+            });
+        }
+    };
+    Err(Undelivered {
+        why: format!("it answered {status}"),
+        is_of_the_letter: matches!(status.as_u16(), 400 | 409 | 413 | 422),
+    })
 }
 
 /// A pause that ends early when the process does, which then leaves no time for long ones.
@@ -127,5 +145,55 @@ async fn rest(pause: Duration, is_closing: &AtomicBool) {
         if tokio::time::Instant::now() >= until || is_closing.load(Ordering::Relaxed) {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::TcpListener;
+
+    use super::*;
+
+    /// What a witness is told that answers each letter with a status of its own.
+    fn told(answers: &'static [(&str, &str)]) -> Vec<String> {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let witness = std::thread::spawn(move || {
+            let hear = |status: &str| {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut heard = String::new();
+                while !heard.ends_with('.') {
+                    let mut some = [0; 512];
+                    let read = stream.read(&mut some).unwrap();
+                    heard.push_str(std::str::from_utf8(&some[..read]).unwrap());
+                }
+                write!(
+                    stream,
+                    "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+                )
+                .unwrap();
+                heard.rsplit("\r\n").next().unwrap().to_owned()
+            };
+            answers.iter().map(|(_, status)| hear(status)).collect()
+        });
+        let (queue, letters) = sync_channel(9);
+        for (letter, _) in answers {
+            queue.send(letter.as_bytes().to_vec()).unwrap();
+        }
+        drop(queue);
+        let endpoint = Endpoint::parse(&format!("http://{address}/told")).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(carry(&endpoint, &letters, &AtomicBool::new(true)));
+        witness.join().unwrap()
+    }
+
+    #[test]
+    fn a_letter_that_the_witness_will_not_have_gives_way_to_the_next() {
+        let answers = &[("first.", "422 Unprocessable Content"), ("second.", "204 No Content")];
+        assert_eq!(told(answers), ["first.", "second."]);
     }
 }
