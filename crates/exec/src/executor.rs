@@ -239,7 +239,7 @@ fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::WireErr
         }
         PlannedAct::Shell { bash, line } => {
             opened = vec![open(bash)];
-            let argv = ["bash", "--norc", "--noprofile", "-c", line];
+            let argv = ["bash", "--norc", "--noprofile", "-c", "--", line];
             launch.argv = argv.iter().map(|arg| c_string(arg.as_bytes())).collect();
         }
         PlannedAct::Tree { tree, programs } => {

@@ -14,7 +14,7 @@ mod entries;
 mod launchers;
 mod opened;
 #[cfg(test)]
-mod oracle;
+pub(super) mod oracle;
 mod refusal;
 #[cfg(test)]
 mod tests;

@@ -134,28 +134,29 @@ impl Bench {
         }
         fs::create_dir(work.join("d[$(id)]")).expect("a directory");
         let _ = fs::remove_file(self.log());
-        let mut bash = Command::new("/usr/bin/timeout");
-        // Lines are made by chance, and write where they like: not as root.
-        let place = self.directory.path();
-        if fs::metadata(place).expect("a directory for stubs").uid() == 0 {
-            chown(&work, Some(NOBODY), Some(NOBODY)).expect("a directory to work in");
-            fs::set_permissions(place, fs::Permissions::from_mode(0o777)).expect("a directory for stubs");
-            bash.uid(NOBODY).gid(NOBODY);
-        }
-        bash.args(["-k", "1", "2", "/bin/bash", "--norc", "--noprofile", "-c", line])
-            .env_clear()
+        let mut bash = shell("/bin/bash", self.directory.path(), &work);
+        bash.args(["--norc", "--noprofile", "-c", line])
             .env("PATH", self.bin())
             .env("FUNCNEST", "20")
-            .env(GIVEN.0, GIVEN.1)
-            .current_dir(&work)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .status()
-            .expect("bash runs");
+            .env(GIVEN.0, GIVEN.1);
+        bash.status().expect("bash runs");
         let log = fs::read_to_string(self.log()).unwrap_or_default();
         log.lines().map(str::to_owned).collect()
     }
+}
+
+/// A shell that works in a directory of this place, with nothing in its environment and not for long.
+pub(in crate::policy) fn shell(program: &str, place: &Path, work: &Path) -> Command {
+    let mut shell = Command::new("/usr/bin/timeout");
+    // Lines are made by chance, and write where they like: not as root.
+    if fs::metadata(place).expect("a directory for stubs").uid() == 0 {
+        chown(work, Some(NOBODY), Some(NOBODY)).expect("a directory to work in");
+        fs::set_permissions(place, fs::Permissions::from_mode(0o777)).expect("a directory for stubs");
+        shell.uid(NOBODY).gid(NOBODY);
+    }
+    shell.args(["-k", "1", "2", program]).env_clear().current_dir(work);
+    shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    shell
 }
 
 impl Programs for Bench {
@@ -225,7 +226,8 @@ fn changed() -> impl Strategy<Value = String> {
     })
 }
 
-fn cases() -> u32 {
+/// How many lines are tried.
+pub(in crate::policy) fn cases() -> u32 {
     std::env::var("PROPTEST_CASES")
         .ok()
         .and_then(|cases| cases.parse().ok())

@@ -81,6 +81,7 @@ pub(super) fn parse_program(text: &str, limits: Limits) -> Result<Program, LineE
         match brush_parser::uncached_tokenize_str(text, &options.tokenizer_options()) {
             Ok(tokens) => {
                 check_depth(&tokens, limits)?;
+                check_continuations(text, &tokens)?;
                 brush_parser::parse_tokens(&tokens, &options).map_err(|error| syntax(&error))
             }
             // The parser proper knows where the text went wrong; it stops at the same place.
@@ -192,6 +193,26 @@ fn end_of_document(text: &str) -> Option<usize> {
         }
     }
     None
+}
+
+/// The tokenizer joins lines behind a backslash in `$'…'` too, where bash keeps both.
+fn check_continuations(text: &str, tokens: &[Token]) -> Result<(), LineError> {
+    if !text.contains("$'") || !text.contains("\\\n") {
+        return Ok(());
+    }
+    let chars: Vec<char> = text.chars().collect();
+    for token in tokens {
+        let span = token.location();
+        let written = chars.get(span.start.index..span.end.index).unwrap_or_default();
+        let has = |pair: [char; 2]| written.windows(2).any(|two| two == pair);
+        if has(['$', '\'']) && has(['\\', '\n']) {
+            return Err(LineError::Unreadable {
+                what: "a continued line in `$'…'`",
+                position: from_parser(&span.start),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The parser cannot hold a descriptor of more than 32 bits and would panic.

@@ -9,6 +9,8 @@
 mod arithmetic;
 mod canonical;
 mod guard;
+#[cfg(test)]
+mod oracle;
 mod plain;
 mod position;
 #[cfg(test)]

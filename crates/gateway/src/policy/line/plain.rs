@@ -107,6 +107,11 @@ fn command(text: &Source, simple: &SimpleCommand) -> Result<Command, &'static st
         }
         text.at(index)
     });
+    // Bash reads on to the bracket that closes it, over blanks and ends of lines.
+    let of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.value.trim_start_matches(of_name).starts_with('[') && !name.value.starts_with('[') {
+        return Err("a subscript");
+    }
     let name = read_word(&name.value)?
         .literal()
         .ok_or("a command name with a pattern")?;
@@ -193,9 +198,8 @@ fn redirection(redirect: &IoRedirect, into: &mut Vec<Redirection>) -> Result<(),
     match redirect {
         IoRedirect::File(fd, kind, target) => {
             let target = match target {
-                IoFileRedirectTarget::Filename(word) | IoFileRedirectTarget::Duplicate(word) => {
-                    target_text(&word.value)?
-                }
+                IoFileRedirectTarget::Filename(word) => target_text(&word.value)?,
+                IoFileRedirectTarget::Duplicate(word) => literal_text(&word.value)?,
                 IoFileRedirectTarget::Fd(source) => source.to_string(),
                 IoFileRedirectTarget::ProcessSubstitution(..) => {
                     return Err("a process substitution");
@@ -208,7 +212,7 @@ fn redirection(redirect: &IoRedirect, into: &mut Vec<Redirection>) -> Result<(),
                 IoFileRedirectKind::ReadAndWrite => (fd_of(fd, 0)?, Action::ReadWrite(target)),
                 IoFileRedirectKind::DuplicateInput => (fd_of(fd, 0)?, copy(&target)?),
                 IoFileRedirectKind::DuplicateOutput => {
-                    if fd.is_none() && target.parse::<u32>().is_err() && target != "-" {
+                    if fd.is_none() && !target.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
                         both(Action::Write(target), into);
                         return Ok(());
                     }
@@ -266,6 +270,14 @@ fn copy(target: &str) -> Result<Action, &'static str> {
 }
 
 fn target_text(raw: &str) -> Result<String, &'static str> {
+    // To bash the number in `>2>x` is the descriptor of what follows, to the parser it is a name.
+    if raw.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err("a redirection to a number");
+    }
+    literal_text(raw)
+}
+
+fn literal_text(raw: &str) -> Result<String, &'static str> {
     read_word(raw)?.literal().ok_or("a pattern in a redirection")
 }
 

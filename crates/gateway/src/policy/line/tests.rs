@@ -114,6 +114,10 @@ fn everything_else_needs_a_shell() {
     for text in [
         "ls $x",
         "ls \"$x\"",
+        "ls >2>x",
+        "ls <<<2>x",
+        "ls >&2--",
+        "x[ls a",
         "ls $(id)",
         "ls `id`",
         "x=1",
@@ -307,4 +311,15 @@ fn subscripts_that_the_parser_would_try_without_end_are_not_read() {
     ] {
         assert!(read(text, Limits::STANDARD).is_ok(), "{text}");
     }
+}
+
+#[test]
+fn a_line_that_goes_on_in_a_quoted_text_with_escapes_is_not_read() {
+    for text in ["ls$'\\\n'", "ls $'a\\\nb'", "ls 'a' b$'\\\n'"] {
+        assert!(
+            matches!(read(text, Limits::STANDARD), Err(super::LineError::Unreadable { .. })),
+            "{text:?}"
+        );
+    }
+    words("ls $'a' \\\n b", &["ls", "a", "b"]);
 }
