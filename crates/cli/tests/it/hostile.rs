@@ -204,3 +204,12 @@ fn nothing_kept_in_memory_outlives_a_call() {
         assert_eq!(server.process("ls", &["-A", "/dev/shm"]).ok(), "");
     });
 }
+
+#[test]
+fn a_line_that_begins_with_a_dash_is_no_option_of_the_shell_that_runs_it() {
+    let bench = Bench::new().config("approval_policy: {mode: never}\ncommand_policy: {allowlist: ['*']}\n");
+    let mut server = Server::start(&bench);
+    for line in ["-s 2>/dev/null; for i in 1; do echo $i; done", "+x; echo $((0 + 1))"] {
+        assert_eq!(server.line(line).stdout(), "1\n", "{line}");
+    }
+}
