@@ -31,16 +31,23 @@ mod terminal;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use countersign_exec::SandboxExecutor;
 
 use cli::{Cli, Command};
 use start::{BadConfiguration, BadUsage};
 use terminal::ReaderGone;
-use wiring::Launchpad;
+use wiring::{Launchpad, ZYGOTE};
 
 const FAILED: u8 = 1;
 const NOT_UNDERSTOOD: u8 = 2;
 
 fn main() -> ExitCode {
+    // No command of people, so neither help nor completions know it.
+    if std::env::args_os().skip(1).eq([ZYGOTE]) {
+        let Err(_nobody) = SandboxExecutor::be_zygote();
+        start::say(&format!("countersign: `{ZYGOTE}` is for servers to start"));
+        return ExitCode::from(NOT_UNDERSTOOD);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {

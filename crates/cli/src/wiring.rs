@@ -22,6 +22,9 @@ use countersign_gateway::spine::{Gateway, Outlook, Ports, Settings};
 use countersign_server::stdio::SealKey;
 use countersign_store::{Durability, Options, Store};
 
+/// What a server starts this program with when the process that makes its sandboxes was killed.
+pub(crate) const ZYGOTE: &str = "zygote";
+
 /// What a command of ours that runs others needs before anything else: a zygote forked while this
 /// process was small, and the directories it was told of.
 pub(crate) struct Launchpad {
@@ -36,8 +39,8 @@ impl Launchpad {
 
     /// On directories that somebody else removes.
     pub(crate) fn on(directories: Directories) -> anyhow::Result<Self> {
-        let zygote =
-            SandboxExecutor::start_zygote(&directories).context("cannot start the sandbox's helper process")?;
+        let zygote = SandboxExecutor::start_zygote(&directories, vec![ZYGOTE.into()])
+            .context("cannot start the sandbox's helper process")?;
         Ok(Self { zygote, directories })
     }
 }

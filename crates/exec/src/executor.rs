@@ -1,6 +1,7 @@
 //! The Executor port on the sandbox.
 
-use std::ffi::CString;
+use std::convert::Infallible;
+use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -26,8 +27,8 @@ pub struct SandboxExecutor {
     inner: Arc<Inner>,
 }
 
-/// What is said when nothing can be confined any more.
-const ZYGOTE_GONE: &str = "the process that makes sandboxes is gone; start the server anew";
+/// What is said while nothing can be confined.
+const ZYGOTE_GONE: &str = "the process that makes sandboxes was killed, and so was the next; another is tried within a minute, or start the server anew";
 
 struct Inner {
     pool: Arc<Pool>,
@@ -36,14 +37,20 @@ struct Inner {
 }
 
 impl SandboxExecutor {
-    /// Starts the zygote. To be called first thing, before threads, sockets or secrets exist.
-    pub fn start_zygote(directories: &Directories) -> Result<Zygote, ZygoteError> {
-        let temp_base = Some(directories.temporary.clone());
-        Zygote::start(Options {
-            temp_base,
+    /// Starts the zygote. To be called first thing, before threads, sockets or secrets exist. When it is killed, this
+    /// program is started again with `words`, which must lead to [`Self::be_zygote`].
+    pub fn start_zygote(directories: &Directories, words: Vec<OsString>) -> Result<Zygote, ZygoteError> {
+        let options = Options {
+            temp_base: Some(directories.temporary.clone()),
             namespaces: true,
             runner: Some(runner::run),
-        })
+        };
+        Ok(Zygote::start(options.clone())?.renewed_by(words, options))
+    }
+
+    /// What a program does that was started to be a zygote; it comes back only when nobody wants one.
+    pub fn be_zygote() -> Result<Infallible, ZygoteError> {
+        countersign_sandbox::serve_on_stdin(Some(runner::run))
     }
 
     pub fn new(zygote: Zygote, directories: Directories, server_uid: u32) -> Self {
@@ -69,6 +76,10 @@ impl Executor for SandboxExecutor {
         } else {
             Err(ZYGOTE_GONE.to_owned())
         }
+    }
+
+    fn renewals(&self) -> u64 {
+        self.inner.pool.renewals()
     }
 
     fn warm(&self, plan: &Plan) -> Pending<()> {
@@ -200,7 +211,7 @@ fn unavailable(error: &StartError) -> Refusal {
         return Refusal::new(ErrorCode::CwdNotAllowed, message);
     }
     // Nor this; and whoever can start the server anew should know that it helps.
-    if let StartError::Keeper(ZygoteError::Wire(_)) = error {
+    if let StartError::Keeper(ZygoteError::Gone | ZygoteError::Wire(_)) = error {
         return Refusal::new(ErrorCode::SandboxUnavailable, ZYGOTE_GONE);
     }
     let mut message = error.to_string();

@@ -99,6 +99,8 @@ struct Idle {
 
 pub(crate) struct Pool {
     zygote: Zygote,
+    /// The times it was made anew that were told of.
+    renewals_told: AtomicU64,
     directories: Directories,
     next: AtomicU64,
     idle: Mutex<HashMap<Arc<Profile>, Idle>>,
@@ -108,6 +110,7 @@ impl Pool {
     pub(crate) fn new(zygote: Zygote, directories: Directories) -> Self {
         Self {
             zygote,
+            renewals_told: AtomicU64::new(0),
             directories,
             next: AtomicU64::new(0),
             idle: Mutex::default(),
@@ -210,7 +213,24 @@ impl Pool {
     }
 
     pub(crate) fn can_make_keepers(&self) -> bool {
-        self.zygote.is_there()
+        let can = self.zygote.is_there();
+        self.tell_of_renewals();
+        can
+    }
+
+    /// How often the zygote was made anew.
+    pub(crate) fn renewals(&self) -> u64 {
+        self.zygote.renewals()
+    }
+
+    fn tell_of_renewals(&self) {
+        let made = self.renewals();
+        if self.renewals_told.swap(made, Ordering::Relaxed) < made {
+            tracing::warn!(
+                times = made,
+                "the process that makes sandboxes (`cs-zygote`) was gone, or did not answer; a new one has its place"
+            );
+        }
     }
 
     fn make(&self, profile: Profile) -> Result<Keeper, StartError> {
@@ -224,7 +244,9 @@ impl Pool {
             tmp: Some(tmp.path.clone()),
             ..profile.clone()
         };
-        let handle = self.zygote.keeper(&complete).map_err(StartError::Keeper)?;
+        let handle = self.zygote.keeper(&complete).map_err(StartError::Keeper);
+        self.tell_of_renewals();
+        let handle = handle?;
         Ok(Keeper {
             line: Line::new(handle.socket).map_err(StartError::Socket)?,
             layers: profile::layers(&handle.report.layers),

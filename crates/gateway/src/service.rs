@@ -38,6 +38,11 @@ pub trait Service: Send + Sync + 'static {
         Vec::new()
     }
 
+    /// How often what confines commands died since the start, and was made anew.
+    fn sandbox_renewals(&self) -> u64 {
+        0
+    }
+
     /// The policy in force, as this caller may read it.
     fn policy(&self, caller: &Caller) -> Value;
 

@@ -49,4 +49,4 @@ pub use landlock::abi as landlock_abi;
 pub use launch::{Body, Ending, ExecList, ExecRights, Hits, Launch, Outcome, Reply, ScriptCheck, Step, Usage};
 pub use layer::{Layer, UnknownLayer};
 pub use profile::{Identity, Limits, Mode, Network, Profile, ProfileError};
-pub use zygote::{KeeperHandle, Options, Zygote, ZygoteError};
+pub use zygote::{KeeperHandle, Options, Zygote, ZygoteError, serve_on_stdin};

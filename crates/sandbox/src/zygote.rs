@@ -1,23 +1,32 @@
 //! The zygote: a small process, forked before the server has threads or secrets, that makes keepers. This is
-//! the server's side of it; `service` is the other.
+//! the server's side of it; `service` is the other, and `renewal` makes one anew that was killed.
 
+mod renewal;
 mod service;
 
+use std::ffi::OsString;
 use std::io;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::keeper::report::{KeeperReport, SetupError};
 use crate::profile::{Profile, ProfileError};
 use crate::runner::Runner;
-use crate::sys::process::{Patience, Side, fork_threaded, wait_for};
+use crate::sys::process::{Patience, Side, fork_threaded, signal, wait_for};
 use crate::sys::sockets;
 use crate::wire::{self, WireError};
+use renewal::Renewal;
+
+pub use renewal::serve_on_stdin;
+
+/// A keeper takes milliseconds to make. A zygote that was stopped would otherwise stop every call with it.
+const ANSWER_WITHIN: Duration = Duration::from_secs(30);
 
 /// How keepers are made.
 #[derive(Clone, Debug)]
@@ -33,8 +42,16 @@ pub struct Options {
 /// The server's hold on its zygote. When it is dropped, and no keeper is left, the zygote ends.
 #[derive(Debug)]
 pub struct Zygote {
-    socket: Mutex<UnixStream>,
+    line: Mutex<Line>,
+}
+
+/// The zygote that is spoken to at the moment.
+#[derive(Debug)]
+struct Line {
+    socket: UnixStream,
     pid: i32,
+    /// How the next one is made; without it a zygote that was killed is missed for good.
+    renewal: Option<Renewal>,
 }
 
 /// A keeper, ready for launches. When the socket closes, it ends with everything it runs.
@@ -55,6 +72,8 @@ pub enum ZygoteError {
     Setup(#[from] SetupError),
     #[error("cannot talk to the zygote")]
     Wire(#[from] WireError),
+    #[error("the zygote is gone")]
+    Gone,
 }
 
 /// What the server asks.
@@ -79,37 +98,50 @@ impl Zygote {
         match fork_threaded().map_err(ZygoteError::Start)? {
             Side::Child => service::run(theirs, &options, server),
             Side::Parent { child } => Ok(Zygote {
-                socket: Mutex::new(ours),
-                pid: child,
+                line: Mutex::new(Line {
+                    socket: ours,
+                    pid: child,
+                    renewal: None,
+                }),
             }),
         }
     }
 
-    /// The process number, for `doctor`.
-    pub fn pid(&self) -> i32 {
-        self.pid
+    /// From now on one that was killed is made anew: this program, started again with these words, must call
+    /// [`serve_on_stdin`].
+    #[must_use]
+    pub fn renewed_by(self, words: Vec<OsString>, options: Options) -> Zygote {
+        self.line().renewal = Some(Renewal::new(words, options));
+        self
     }
 
-    /// Whether keepers can still be made. A zygote that was killed is not made anew: by now this process has threads
-    /// and secrets.
+    /// The process number, for `doctor`.
+    pub fn pid(&self) -> i32 {
+        self.line().pid
+    }
+
+    /// Whether keepers can be made, by a new zygote if need be.
     pub fn is_there(&self) -> bool {
-        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        !sockets::is_hung_up(socket.as_fd())
+        self.line().stand().is_ok()
+    }
+
+    /// How often it was made anew.
+    pub fn renewals(&self) -> u64 {
+        self.line().renewal.as_ref().map_or(0, Renewal::made)
     }
 
     /// Asks for a keeper. Blocks for a few milliseconds.
     pub fn keeper(&self, profile: &Profile) -> Result<KeeperHandle, ZygoteError> {
-        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut fds = Vec::new();
-        let answer = match ask(&socket, profile, &mut fds) {
-            Ok(answer) => answer,
-            Err(error) => {
-                // The next answer could be taken for that of another question: a keeper with other rights.
-                if !error.leaves_in_step() {
-                    let _ = socket.shutdown(Shutdown::Both);
-                }
-                return Err(error.into());
+        let mut line = self.line();
+        line.stand()?;
+        let asked = line.ask(profile);
+        let (answer, mut fds) = match asked {
+            // It was killed while it made the keeper, which nobody can reach now and which ends by itself.
+            Err(error) if !error.leaves_in_step() => {
+                line.stand()?;
+                line.ask(profile)?
             }
+            asked => asked?,
         };
         match answer {
             Answer::Made { pid, report } => {
@@ -123,15 +155,52 @@ impl Zygote {
 
     /// Lets the zygote go and waits until it has cleaned up. All keeper sockets must be closed before.
     pub fn finish(self) -> io::Result<()> {
-        drop(self.socket);
-        wait_for(self.pid, Patience::Block).map(drop)
+        let Line { socket, pid, .. } = self.line.into_inner().unwrap_or_else(PoisonError::into_inner);
+        drop(socket);
+        wait_for(pid, Patience::Block).map(drop)
+    }
+
+    fn line(&self) -> MutexGuard<'_, Line> {
+        self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn ask(socket: &UnixStream, profile: &Profile, fds: &mut Vec<OwnedFd>) -> Result<Answer, WireError> {
-    let request = Request {
-        profile: profile.clone(),
-    };
-    wire::send(socket.as_fd(), &request, &[])?;
-    wire::receive(socket.as_fd(), fds)?.ok_or(WireError::Closed)
+impl Line {
+    /// Sees to it that there is a zygote to speak to.
+    fn stand(&mut self) -> Result<(), ZygoteError> {
+        if !sockets::is_hung_up(self.socket.as_fd()) {
+            return Ok(());
+        }
+        let renewal = self.renewal.as_mut().ok_or(ZygoteError::Gone)?;
+        if !renewal.is_due() {
+            return Err(ZygoteError::Gone);
+        }
+        // One that only hung up must not be there to remove what the next one uses, and is ours until it is waited for.
+        signal(self.pid, libc::SIGKILL);
+        let _ = wait_for(self.pid, Patience::Block);
+        (self.socket, self.pid) = renewal.make()?;
+        Ok(())
+    }
+
+    /// One question and its answer.
+    fn ask(&self, profile: &Profile) -> Result<(Answer, Vec<OwnedFd>), WireError> {
+        let mut fds = Vec::new();
+        let request = Request {
+            profile: profile.clone(),
+        };
+        let socket = self.socket.as_fd();
+        let answer = wire::send(socket, &request, &[])
+            .and_then(|()| sockets::wait_readable_for(socket, ANSWER_WITHIN).map_err(WireError::Receive))
+            .and_then(|()| wire::receive(socket, &mut fds)?.ok_or(WireError::Closed));
+        match answer {
+            Ok(answer) => Ok((answer, fds)),
+            Err(error) => {
+                // The next answer could be taken for that of another question: a keeper with other rights.
+                if !error.leaves_in_step() {
+                    let _ = self.socket.shutdown(Shutdown::Both);
+                }
+                Err(error)
+            }
+        }
+    }
 }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::bench::Bench;
 use crate::client::{PATIENCE, eventually};
 use crate::outside::{Serving, send};
-use crate::web::Web;
+use crate::web::{Web, legacy};
 
 const WEBHOOKS: &str = "/api/v1/webhooks/github";
 const CALLBACK: &str = "/api/v1/mcp/approver/callback";
@@ -196,19 +196,65 @@ fn a_cookie_that_another_page_put_beside_the_login_keeps_nobody_out() {
     assert_eq!(page("countersign_login=planted"), "303");
 }
 
+/// The process that makes the sandboxes of a server; any of its threads may have started it.
+fn zygote_of(web: &Web) -> Option<String> {
+    let threads = std::fs::read_dir(format!("/proc/{}/task", web.pid()))
+        .unwrap()
+        .flatten();
+    let children = threads.filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok());
+    let children: String = children.collect();
+    let is_zygote =
+        |pid: &&str| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|it| it == "cs-zygote\n");
+    children.split_whitespace().find(is_zygote).map(str::to_owned)
+}
+
+fn kill(signal: &str, pid: &str) {
+    assert!(Command::new("kill").args([signal, pid]).status().unwrap().success());
+}
+
 #[test]
-fn a_server_that_can_confine_nothing_any_more_is_not_ready_and_says_what_helps() {
+fn a_killed_maker_of_sandboxes_is_replaced_and_commands_are_confined_as_before() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "true");
+        let web = Web::serve(&bench);
+        let session = web.session(json!({}));
+        // A directory that no sandbox was made for yet, each time.
+        let layers = |name: &str| {
+            let arguments = json!({"file": "true", "args": [], "cwd": bench.dir(name)});
+            let call = json!({"name": "execute_process", "arguments": arguments});
+            let (_, answer) = web.post("/mcp", &session, &legacy(1, "tools/call", call));
+            let result = &answer["result"]["structuredContent"];
+            assert_eq!(result["status"], "ok", "{answer}");
+            result["sandbox"].clone()
+        };
+        let before = layers("before");
+        let killed = zygote_of(&web).unwrap();
+        kill("-9", &killed);
+        assert_eq!(layers("behind"), before);
+        let next = zygote_of(&web).unwrap();
+        assert_ne!(next, killed);
+        let is_there = std::path::Path::new("/proc").join(&killed).exists();
+        assert!(!is_there, "the one that was killed was not waited for");
+        let (_, page) = send(&web.address, "GET", "/metrics", "", "");
+        assert!(page.contains("countersign_sandbox_restarts_total 1\n"), "{page}");
+        // Nobody but root may look.
+        let environment = std::fs::read(format!("/proc/{next}/environ")).unwrap_or_default();
+        assert_eq!(environment, b"", "it knows nothing of the server's environment");
+        assert_eq!(send(&web.address, "GET", "/readyz", "", "").0, 200);
+    });
+}
+
+#[test]
+fn a_maker_of_sandboxes_that_is_killed_over_and_over_is_waited_with() {
     let bench = Bench::allowing("true");
     let web = Web::serve(&bench);
     let ready = || send(&web.address, "GET", "/readyz", "", "");
-    assert_eq!(ready().0, 200);
-    let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", web.pid())).unwrap();
-    let is_zygote =
-        |pid: &&str| std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|it| it == "cs-zygote\n");
-    let zygote = children.split_whitespace().find(is_zygote).unwrap();
-    assert!(Command::new("kill").args(["-9", zygote]).status().unwrap().success());
-    eventually("it notices", || ready().0 == 503);
+    eventually("it gives up for a while", || {
+        zygote_of(&web).iter().for_each(|zygote| kill("-9", zygote));
+        ready().0 == 503
+    });
     let (_, said) = ready();
     assert!(said.contains("start the server anew"), "{said}");
     assert_eq!(send(&web.address, "GET", "/healthz", "", "").0, 200);
+    eventually("it tries again", || ready().0 == 200);
 }

@@ -27,6 +27,9 @@ pub trait Executor: Send + Sync + 'static {
 
     /// Whether commands can be confined; `Err` says in one sentence what is missing.
     fn ready(&self) -> Result<(), String>;
+
+    /// How often what confines commands died and was made anew.
+    fn renewals(&self) -> u64;
 }
 
 /// What an executor waits for before it lets a program start.

@@ -45,6 +45,10 @@ impl Service for Arc<Gateway> {
         self.verdicts.counted()
     }
 
+    fn sandbox_renewals(&self) -> u64 {
+        self.ports.executor.renewals()
+    }
+
     fn policy(&self, caller: &Caller) -> Value {
         let tools = self.tools(caller);
         self.in_force().policy.shown_to(caller, &tools)

@@ -638,6 +638,10 @@ impl Executor for Script {
         Ok(())
     }
 
+    fn renewals(&self) -> u64 {
+        0
+    }
+
     fn run(&self, cleared: Cleared, gate: Gate, live: Arc<Live>) -> Pending<Ended> {
         let plan = cleared.into_plan();
         let PlannedAct::Process { argv, .. } = &plan.act else {

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
 
 use super::check;
 
@@ -134,14 +135,33 @@ pub(crate) fn wait_writable(fd: BorrowedFd<'_>) -> io::Result<()> {
 
 /// Waits until the descriptor can be read or its other end is gone.
 pub(crate) fn wait_readable(fd: BorrowedFd<'_>) -> io::Result<()> {
+    poll_readable(fd, -1).map(drop)
+}
+
+/// The same, no longer than this.
+pub(crate) fn wait_readable_for(fd: BorrowedFd<'_>, patience: Duration) -> io::Result<()> {
+    let deadline = Instant::now() + patience;
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        if poll_readable(fd, left.as_millis().min(i32::MAX as u128) as i32)? {
+            return Ok(());
+        }
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+}
+
+/// False when the time was over, or a signal came, before there was anything.
+fn poll_readable(fd: BorrowedFd<'_>, patience_ms: i32) -> io::Result<bool> {
     let mut poll = libc::pollfd {
         fd: fd.as_raw_fd(),
         events: libc::POLLIN,
         revents: 0,
     };
     // SAFETY: one valid pollfd.
-    match check(unsafe { libc::poll(&raw mut poll, 1, -1) }) {
-        Err(error) if error.raw_os_error() != Some(libc::EINTR) => Err(error),
-        _ => Ok(()),
+    match check(unsafe { libc::poll(&raw mut poll, 1, patience_ms) }) {
+        Err(error) if error.raw_os_error() == Some(libc::EINTR) => Ok(false),
+        polled => polled.map(|found| found > 0),
     }
 }

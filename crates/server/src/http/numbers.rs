@@ -37,6 +37,9 @@ pub(super) async fn page(server: &Server, peer: &Peer, request: &Request<Incomin
         Err(refusal) => tracing::warn!(reason = refusal.message, "sessions could not be counted"),
     }
     metrics.standing.set_verdicts(server.host.service.verdicts());
+    metrics
+        .standing
+        .set_sandbox_renewals(server.host.service.sandbox_renewals());
     if let Some(office) = &server.options.office {
         stand(&metrics.standing, office).await;
     }

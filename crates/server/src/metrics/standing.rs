@@ -44,6 +44,7 @@ pub(crate) struct Standing {
     jobs: Family<JobLabels, Gauge>,
     queue: Gauge,
     restarts: Counter,
+    renewals: Counter,
     layers: Family<LayerLabels, Counter>,
     refusals: Family<CodeLabels, Counter>,
 }
@@ -71,6 +72,7 @@ impl Standing {
             jobs: Family::default(),
             queue: Gauge::default(),
             restarts: Counter::default(),
+            renewals: Counter::default(),
             layers: Family::default(),
             refusals: Family::default(),
         };
@@ -88,6 +90,8 @@ impl Standing {
         registry.register("queue", "jobs that wait for their turn", standing.queue.clone());
         let about = "agents that this server started again";
         registry.register("agent_restarts", about, standing.restarts.clone());
+        let about = "times that the process which makes sandboxes was gone and made anew";
+        registry.register("sandbox_restarts", about, standing.renewals.clone());
         let about = "commands that ran with this layer of confinement";
         registry.register("sandbox_layers", about, standing.layers.clone());
         let about = "commands that the sandbox stopped, or was not there to confine";
@@ -124,6 +128,10 @@ impl Standing {
 
     pub(crate) fn set_restarts(&self, count: u64) {
         raise(&self.restarts, count);
+    }
+
+    pub(crate) fn set_sandbox_renewals(&self, count: u64) {
+        raise(&self.renewals, count);
     }
 
     /// Every status is shown, so that one that nothing has left reads as none.
@@ -169,6 +177,7 @@ mod tests {
         standing.set_jobs(&[(JobStatus::Pending, 1)]);
         standing.set_approvals_waiting(7);
         standing.set_restarts(2);
+        standing.set_sandbox_renewals(3);
         let page = metrics.render();
         for line in [
             r#"countersign_verdicts_total{verdict="allow"} 5"#,
@@ -178,6 +187,7 @@ mod tests {
             "countersign_queue 1",
             "countersign_approvals_waiting 7",
             "countersign_agent_restarts_total 2",
+            "countersign_sandbox_restarts_total 3",
             r#"countersign_sandbox_layers_total{layer="landlock"} 2"#,
             r#"countersign_sandbox_refusals_total{code="MEMORY_LIMIT_EXCEEDED"} 1"#,
         ] {

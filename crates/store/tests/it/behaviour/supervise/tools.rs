@@ -125,6 +125,10 @@ impl Executor for NoCommands {
     fn ready(&self) -> Result<(), String> {
         Err("no command runs here".to_owned())
     }
+
+    fn renewals(&self) -> u64 {
+        0
+    }
 }
 
 /// A gateway over the house's store.
