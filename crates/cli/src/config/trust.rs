@@ -5,12 +5,13 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 
 use super::file;
@@ -34,12 +35,22 @@ pub(crate) fn trust(state_dir: &Path, path: &Path) -> anyhow::Result<(PathBuf, S
         Err(reason) => bail!("`{shown}` {reason}"),
     };
     let digest = sha256(&bytes);
+    let unwritten = || format!("cannot write `{}`", state_dir.join(FILE_NAME).display());
+    // Of two at once the second reads what the first has written.
+    let _turn = take_turn(state_dir).with_context(unwritten)?;
     let mut trusted = Trusted::read(state_dir).map_err(anyhow::Error::msg)?;
     trusted.0.insert(real.to_string_lossy().into_owned(), digest.clone());
-    trusted
-        .write(state_dir)
-        .with_context(|| format!("cannot write `{}`", state_dir.join(FILE_NAME).display()))?;
+    trusted.write(state_dir).with_context(unwritten)?;
     Ok((real, digest))
+}
+
+/// Waits for others who change the list; they wait for us while the directory is held.
+fn take_turn(state_dir: &Path) -> std::io::Result<File> {
+    DirBuilder::new().recursive(true).mode(0o700).create(state_dir)?;
+    let directory = File::open(state_dir)?;
+    // A file system that has no locks has one user at a time, as a rule.
+    let _ = flock(&directory, FlockOperation::LockExclusive);
+    Ok(directory)
 }
 
 impl Trusted {
@@ -71,7 +82,6 @@ impl Trusted {
     }
 
     fn write(&self, state_dir: &Path) -> std::io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(state_dir)?;
         let text = serde_json::to_string_pretty(&self.0)?;
         let draft = state_dir.join(format!("{FILE_NAME}.{}", std::process::id()));
         let mut out = OpenOptions::new()
@@ -119,6 +129,27 @@ mod tests {
         assert!(!trusted.holds(&other, b"quorum: 2\n"));
         let mode = |path: &Path| std::fs::metadata(path).unwrap().mode() & 0o777;
         assert_eq!((mode(&state), mode(&state.join(FILE_NAME))), (0o700, 0o600));
+    }
+
+    #[test]
+    fn of_many_that_are_trusted_at_once_none_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        let paths: Vec<PathBuf> = (0..16).map(|n| dir.path().join(format!("{n}.yaml"))).collect();
+        for path in &paths {
+            std::fs::write(path, "quorum: 2\n").unwrap();
+        }
+        std::thread::scope(|scope| {
+            for path in &paths {
+                scope.spawn(|| trust(&state, path).unwrap());
+            }
+        });
+        let trusted = Trusted::read(&state).unwrap();
+        let forgotten: Vec<_> = paths
+            .iter()
+            .filter(|path| !trusted.holds(path, b"quorum: 2\n"))
+            .collect();
+        assert!(forgotten.is_empty(), "{forgotten:?}");
     }
 
     #[test]
