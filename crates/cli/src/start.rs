@@ -217,6 +217,7 @@ impl Started {
         };
         let gateway = wiring::gateway(parts, launchpad);
         gateway.recognise(credentials.clone());
+        board.recognise(credentials.clone());
         let reload = Reload::new(
             ReloadParts {
                 flags: self.flags.clone(),

@@ -8,12 +8,12 @@
 mod callbacks;
 mod telling;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::ballot::{Ballot, Choice, OwnRequests};
+use super::ballot::{Ballot, Choice, OwnRequests, Vote};
 use super::lifecycle::ApprovalStep;
 use super::question::{self, AnswerError, Given};
 use super::request::{ApprovalChange, ApprovalRequest};
@@ -25,6 +25,7 @@ use crate::clock::Clock;
 use crate::ids::{ApprovalId, CorrelationId, CredentialId, IdSource, RequestId};
 use crate::limits;
 use crate::policy::approvers::ApprovalMode;
+use crate::session::credential::Credentials;
 
 pub use telling::{Opening, orphaned, refusal};
 
@@ -33,6 +34,8 @@ const EXPIRE_EVERY: Duration = Duration::from_secs(60);
 
 pub struct Board {
     parts: BoardParts,
+    /// The tokens that people vote with.
+    credentials: OnceLock<Arc<dyn Credentials>>,
     /// Counts what was heard, here or from other processes.
     heard: watch::Sender<u64>,
 }
@@ -99,8 +102,15 @@ impl Board {
     pub fn new(parts: BoardParts) -> Arc<Self> {
         Arc::new(Self {
             parts,
+            credentials: OnceLock::new(),
             heard: watch::Sender::new(0),
         })
+    }
+
+    /// Brings the tokens that people vote with, once.
+    pub fn recognise(&self, credentials: Arc<dyn Credentials>) {
+        let first = self.credentials.set(credentials).is_ok();
+        assert!(first, "a board knows one set of tokens");
     }
 
     /// Listens for other processes, and expires what nobody answered, for as long as this process lives.
@@ -275,7 +285,7 @@ impl Board {
         let ballot = self.presentable(ballot);
         for _ in 0..limits::DECISION_TRIES_MAX {
             let found = self.parts.approvals.find(id).await?;
-            let approval = found.ok_or_else(|| DecideError::Unknown(id.clone()))?;
+            let mut approval = found.ok_or_else(|| DecideError::Unknown(id.clone()))?;
             if approval.is_due(self.parts.clock.now()) {
                 self.expire(approval).await?;
                 continue;
@@ -292,6 +302,7 @@ impl Board {
             if ballot.by.is_delegate && approval.approval_mode == Some(ApprovalMode::Owner) {
                 return Err(DecideError::OwnersOnly);
             }
+            approval.votes.retain(|vote| self.counts(vote));
             if ballot.choice == Choice::Allow && approval.has_voted(&ballot.by.credential, &ballot.by.actor.id) {
                 return Ok(Decided::Counted(approval));
             }
@@ -311,6 +322,15 @@ impl Board {
         }
         let crowd = "too many decide this at once; try again".to_owned();
         Err(RecordError::Unavailable(crowd).into())
+    }
+
+    /// Whether a yes of a quorum still counts. Whose token was revoked agrees to nothing any more; they may say so again
+    /// with another.
+    fn counts(&self, vote: &Vote) -> bool {
+        let known = self.credentials.get().filter(|_| vote.credential.is_token());
+        // What was said a moment ago may have come with a token that is too new to be known here.
+        let is_new = || self.parts.clock.now().since(vote.at) < limits::TOKENS_KNOWN_WITHIN;
+        known.is_none_or(|credentials| credentials.is_in_force(&vote.credential) || is_new())
     }
 
     /// Takes a question back, or gives up an approval that was not used. What is settled stays as it is.

@@ -91,6 +91,7 @@ impl Office {
         };
         let bell = bell(&store, &started.settings.state_dir);
         let board = wiring::board(&store, &started.redactor(), bell, Vec::new());
+        board.recognise(wiring::credentials(&store));
         let office = Self {
             rules: OperatorsFile::new(StandingParts {
                 flags: started.flags.clone(),

@@ -17,13 +17,15 @@ use countersign_gateway::audit::redact::{Config, Redactor};
 use countersign_gateway::audit::{Change, Record as _, RecordError};
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::ids::{ApprovalId, CorrelationId, IdSource, RequestId};
+use countersign_gateway::limits;
 use countersign_gateway::policy::approvers::ApprovalMode;
-use countersign_gateway::session::{Caller, Role};
+use countersign_gateway::session::{Caller, Role, Transport};
 use countersign_store::wake::{Doorbell, Knock};
 use countersign_store::{Durability, Store};
 use serde_json::{Value, json};
 
 use super::super::bench::{Bench, agent, block_on, commit, noon, open_at, options_at, owner, this_test, verify};
+use super::tokens::{comes_to_be, make};
 
 fn asked(name: &str) -> ApprovalRequest {
     let mut approval = ApprovalRequest::new(
@@ -572,4 +574,40 @@ fn what_is_the_owners_no_approver_decides() {
             assert!(matches!(owner, Ok(Decided::Now(_))));
         }
     }
+}
+
+#[test]
+fn a_yes_of_a_token_that_was_revoked_since_no_longer_counts() {
+    let bench = Bench::new();
+    let store = Arc::new(bench.open());
+    let clock = Clock::fixed(noon());
+    let board = board(&store, clock.clone());
+    let credentials = store.credentials();
+    board.recognise(credentials.clone());
+    let mut approval = asked("a");
+    approval.quorum = 2;
+    commit(&*store, opening(&bench, &approval)).unwrap();
+    let yes = |name: &str| {
+        let made = make(&store, Role::Approver, name).credential;
+        let ballot = Ballot {
+            choice: Choice::Allow,
+            by: Decider::of(&made.caller(Transport::StreamableHttp)).unwrap(),
+            reason: "fine".to_owned(),
+            answer: None,
+        };
+        (made.id, block_on(board.decide(&approval.id, ballot)).unwrap())
+    };
+    let (revoked, first) = yes("ana");
+    assert!(matches!(first, Decided::Counted(_)), "{first:?}");
+    store.revoke_token(revoked.as_str(), agent(), &bench.ids).unwrap();
+    comes_to_be(|| !credentials.is_in_force(&revoked));
+    clock.advance(limits::TOKENS_KNOWN_WITHIN);
+    let (_, second) = yes("ben");
+    assert!(matches!(second, Decided::Counted(_)), "{second:?}");
+    // With another token she says so again, and is one voice.
+    let (_, third) = yes("ana");
+    let Decided::Now(settled) = third else {
+        panic!("{third:?}")
+    };
+    assert_eq!(settled.decided_by.as_deref(), Some("ben, ana"));
 }
