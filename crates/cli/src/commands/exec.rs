@@ -4,6 +4,8 @@ use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Read as _, Write as _};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -16,6 +18,7 @@ use countersign_gateway::service::{Answer, Cancel, Origin, Service, ToolCall};
 use countersign_gateway::session::Caller;
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::{Map, Value, json};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::approvers::{self, Approvers};
 use crate::cli::Exec;
@@ -26,6 +29,8 @@ use crate::wiring::{self, Launchpad};
 
 const TIMED_OUT: u8 = 124;
 const REFUSED: u8 = 126;
+/// The number of the signal is added.
+const ENDED_BY_SIGNAL: u8 = 128;
 
 pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::Result<ExitCode> {
     let started = Started::load(flags)?;
@@ -33,10 +38,12 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
     start::warn(&started);
     let user = wiring::user();
     let outside = approvers::outside(&started.settings, &started.surroundings, None)?;
+    let is_stopped = Arc::new(AtomicBool::new(false));
     let approver: Arc<dyn Approver> = match terminal() {
         Some(terminal) if started.policy.approval.self_approval => Arc::new(AskTerminal {
             terminal,
             user: user.clone(),
+            is_stopped: is_stopped.clone(),
         }),
         Some(_) => Arc::new(TellTerminal),
         // Services that are asked may answer what nobody here can.
@@ -49,9 +56,12 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
     };
     let arguments = arguments(exec)?;
     start::runtime()?.block_on(async {
-        let mut stop = Box::pin(start::stop_signal()?);
+        let mut stop = Stop::listen()?;
         // Whoever sits here waits as long as it takes.
-        let joined = started.joined(launchpad, approvers, Duration::MAX).await;
+        let joined = tokio::select! {
+            joined = started.joined(launchpad, approvers, Duration::MAX) => joined,
+            code = stop.next() => leave(code),
+        };
         let gateway = match joined.map(|joined| joined.gateway) {
             Ok(gateway) => gateway,
             Err(error) => {
@@ -70,11 +80,17 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
             user: None,
         };
         let mut answer = gateway.call(Caller::person(&user), call);
-        let answer = tokio::select! {
-            answer = &mut answer => answer,
-            () = &mut stop => {
-                cancel_handle.cancel();
-                answer.await
+        let mut stopped = None;
+        let answer = loop {
+            tokio::select! {
+                answer = &mut answer => break answer,
+                code = stop.next() => {
+                    if stopped.replace(code).is_some() {
+                        leave(code);
+                    }
+                    is_stopped.store(true, Ordering::Relaxed);
+                    cancel_handle.cancel();
+                }
             }
         };
         let answer = match answer {
@@ -82,8 +98,60 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
             Err(refusal) => anyhow::bail!(refusal.message),
         };
         gateway.shutdown().await;
-        finish(&answer)
+        // Whoever reads our output may not do so for a while.
+        let finished = tokio::task::spawn_blocking(move || finish(&answer, stopped));
+        tokio::select! {
+            finished = finished => finished.context("the output was not passed on")?,
+            code = stop.next() => leave(code),
+        }
     })
+}
+
+/// The signals that end what was typed at a terminal, but for those that whoever started us wants ignored, as `nohup`
+/// does.
+struct Stop {
+    signals: Vec<(u8, Signal)>,
+}
+
+impl Stop {
+    fn listen() -> anyhow::Result<Self> {
+        let ignored = ignored_signals();
+        let wanted = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
+        let heeded = wanted
+            .into_iter()
+            .filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 0);
+        let signals = heeded.map(|kind| Ok((ENDED_BY_SIGNAL + kind.as_raw_value() as u8, signal(kind)?)));
+        let signals: std::io::Result<_> = signals.collect();
+        Ok(Self {
+            signals: signals.context("cannot listen for signals")?,
+        })
+    }
+
+    /// Resolves at the next one, with the exit code that shells know it by.
+    async fn next(&mut self) -> u8 {
+        std::future::poll_fn(|context| {
+            for (code, signal) in &mut self.signals {
+                if signal.poll_recv(context).is_ready() {
+                    return Poll::Ready(*code);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+/// A mask of the signals that this process was started to ignore; none where the kernel does not tell.
+fn ignored_signals() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+/// Ends at once: what runs for us ends with our end of its socket, and the next start closes its record.
+fn leave(code: u8) -> ! {
+    std::process::exit(code.into())
 }
 
 fn arguments(exec: &Exec) -> anyhow::Result<Map<String, Value>> {
@@ -151,8 +219,8 @@ async fn wait_for_end(gateway: &dyn Service, user: &str, mut answer: Answer) -> 
     answer
 }
 
-/// Passes the output on and turns the result into an exit code.
-fn finish(answer: &Answer) -> anyhow::Result<ExitCode> {
+/// Passes the output on and turns the result into an exit code; what was `stopped` by a signal has the one of that.
+fn finish(answer: &Answer, stopped: Option<u8>) -> anyhow::Result<ExitCode> {
     let result = &answer.structured;
     let text = |name: &str| result[name].as_str().unwrap_or_default();
     let written = std::io::stdout()
@@ -163,24 +231,44 @@ fn finish(answer: &Answer) -> anyhow::Result<ExitCode> {
         Err(error) if error.is::<ReaderGone>() => {}
         written => written?,
     }
-    std::io::stderr()
-        .write_all(text("stderr").as_bytes())
-        .context("cannot write standard error")?;
+    match std::io::stderr().write_all(text("stderr").as_bytes()) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => {}
+        written => written.context("cannot write standard error")?,
+    }
+    for (name, stream) in [("stdout", "standard output"), ("stderr", "standard error")] {
+        if result[format!("{name}_truncated")] == true {
+            let bytes = &result[format!("{name}_bytes")];
+            let limit = "`output_limit_bytes` says how much is passed on";
+            start::say(&format!(
+                "countersign: the middle of its {stream}, {bytes} bytes in all, was left out; {limit}"
+            ));
+        }
+        if result[format!("{name}_lossy")] == true {
+            let what = format!("bytes of its {stream} that are not UTF-8 were replaced");
+            start::say(&format!("countersign: {what}"));
+        }
+    }
     let explain = |word: &str| start::say(&format!("countersign: {word}: {}", text("error_message")));
-    let code = match text("status") {
-        "ok" => 0,
-        "timeout" => {
+    let code = match (text("status"), stopped) {
+        ("ok", _) => 0,
+        (_, Some(code)) => {
+            explain("stopped");
+            code
+        }
+        ("timeout", None) => {
             explain("timeout");
             TIMED_OUT
         }
-        "failed" => match result["exit_code"].as_i64().and_then(|code| u8::try_from(code).ok()) {
+        ("failed", None) => match result["exit_code"].as_i64().and_then(|code| u8::try_from(code).ok()) {
             Some(code) if text("error_code") == "COMMAND_EXIT_NON_ZERO" => code,
             code => {
                 explain("failed");
-                code.filter(|code| *code != 0).unwrap_or(1)
+                let signal = result["error_details"]["signal"].as_u64();
+                let by_signal = signal.and_then(|signal| ENDED_BY_SIGNAL.checked_add(u8::try_from(signal).ok()?));
+                code.filter(|code| *code != 0).or(by_signal).unwrap_or(1)
             }
         },
-        _ => {
+        (_, None) => {
             explain("refused");
             REFUSED
         }
@@ -198,6 +286,7 @@ fn terminal() -> Option<Arc<File>> {
 struct AskTerminal {
     terminal: Arc<File>,
     user: String,
+    is_stopped: Arc<AtomicBool>,
 }
 
 impl Approver for AskTerminal {
@@ -213,7 +302,10 @@ impl Approver for AskTerminal {
         );
         let (terminal, by) = (self.terminal.clone(), Decider::person(&self.user, OwnRequests::Allowed));
         let (sender, answer) = tokio::sync::oneshot::channel();
-        let asked = Asked(Some(terminal.clone()));
+        let asked = Asked {
+            terminal: Some(terminal.clone()),
+            is_stopped: self.is_stopped.clone(),
+        };
         // A thread that nobody waits for: somebody else may decide while this one still reads.
         std::thread::spawn(move || {
             let read = || -> std::io::Result<String> {
@@ -241,20 +333,27 @@ impl Approver for AskTerminal {
         Box::pin(async move {
             let mut asked = asked;
             let ballot = answer.await.ok();
-            asked.0 = None;
+            asked.terminal = None;
             ballot
         })
     }
 }
 
 /// A question on the terminal. One that is answered elsewhere says so, or its prompt would stand there
-/// as if it still asked.
-struct Asked(Option<Arc<File>>);
+/// as if it still asked; whoever stopped it here knows.
+struct Asked {
+    terminal: Option<Arc<File>>,
+    is_stopped: Arc<AtomicBool>,
+}
 
 impl Drop for Asked {
     fn drop(&mut self) {
-        if let Some(terminal) = self.0.take() {
-            let _ = (&*terminal).write_all(b"\ndecided elsewhere\n");
+        if let Some(terminal) = self.terminal.take() {
+            let why: &[u8] = match self.is_stopped.load(Ordering::Relaxed) {
+                true => b"\n",
+                false => b"\ndecided elsewhere\n",
+            };
+            let _ = (&*terminal).write_all(why);
         }
     }
 }

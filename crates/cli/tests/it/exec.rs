@@ -1,9 +1,11 @@
 //! `exec`: one command from a terminal, through the same pipeline.
 
 use std::io::Write;
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Output, Stdio};
 
 use crate::bench::Bench;
+use crate::client::eventually;
 
 fn exec(bench: &Bench, arguments: &[&str], input: &[u8]) -> Output {
     // A session of its own has no terminal to ask at.
@@ -107,7 +109,7 @@ fn a_question_without_a_terminal_is_a_refusal() {
 fn on_a_terminal(bench: &Bench, typed: &str) -> String {
     let inner = bench.command();
     let line = format!(
-        "{} exec -- touch canary; echo code=$?",
+        "trap : INT; {} exec -- touch canary; echo code=$?",
         inner.get_program().to_str().unwrap()
     );
     let mut command = Command::new("script");
@@ -152,4 +154,91 @@ fn the_person_at_the_terminal_is_asked_and_decides() {
         let decided = "SELECT count(*) FROM flow_events WHERE event_type LIKE 'approval.%' AND payload LIKE '%ann%'";
         assert!(bench.count(decided) >= 1, "the decision is not recorded");
     }
+}
+
+#[test]
+fn ctrl_c_at_the_question_takes_it_back_and_is_130() {
+    let bench = Bench::new();
+    let said = on_a_terminal(&bench, "\x03");
+    assert!(said.contains("code=130"), "{said}");
+    assert!(!said.contains("decided elsewhere"), "{said}");
+    assert!(!bench.work().join("canary").exists());
+    assert_eq!(bench.column("SELECT state FROM approvals"), ["withdrawn"]);
+}
+
+#[test]
+fn a_command_that_a_signal_ended_has_the_code_that_shells_give_it() {
+    let bench = Bench::allowing("sh");
+    for (signal, code) in [("KILL", 137), ("TERM", 143), ("SEGV", 139)] {
+        let output = exec(&bench, &["--", "sh", "-c", &format!("kill -{signal} $$")], b"");
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("ended by"), "{}", text(&output.stderr));
+    }
+}
+
+/// Runs a command that does not end, tells it so by these signals, and gives the exit code.
+fn stopped_by(bench: &Bench, through: &[&str], signals: &[&str]) -> Option<i32> {
+    let inner = bench.command();
+    let words = through.iter().map(|word| (*word).into());
+    let mut words = words.chain([inner.get_program().to_owned()]);
+    let mut command = Command::new(words.next().unwrap());
+    command
+        .args(words)
+        .args(["exec", "--", "sleep", "600"])
+        .env_clear()
+        .envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .current_dir(bench.work())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    let mut child = command.spawn().unwrap();
+    let has_table = "SELECT count(*) FROM sqlite_master WHERE name = 'open_commands'";
+    let is_made = || bench.state().join("record.db").exists() && bench.count(has_table) == 1;
+    let open = "SELECT count(*) FROM open_commands";
+    eventually("it runs", || is_made() && bench.count(open) == 1);
+    for signal in signals {
+        let pid = child.id().to_string();
+        assert!(
+            Command::new("kill")
+                .args([signal, pid.as_str()])
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+    let status = child.wait().unwrap();
+    assert_eq!(status.signal(), None);
+    assert_eq!(bench.count(open), 0, "what was stopped is closed in the record");
+    status.code()
+}
+
+#[test]
+fn whoever_stops_it_finds_the_code_of_their_signal_and_a_record_that_is_closed() {
+    for (signal, code) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+        assert_eq!(
+            stopped_by(&Bench::allowing("sleep"), &[], &[signal]),
+            Some(code),
+            "{signal}"
+        );
+    }
+    let bench = Bench::allowing("sleep");
+    let code = stopped_by(&bench, &["nohup"], &["-HUP", "-TERM"]);
+    assert_eq!(code, Some(143), "what is to be ignored is ignored");
+    bench.prove();
+}
+
+#[test]
+fn output_that_is_not_passed_on_whole_is_told_of() {
+    let bench = Bench::configured("sh, seq", "output_limit_bytes: 1000\n");
+    let output = exec(&bench, &["--", "seq", "1000"], b"");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(
+        text(&output.stderr).contains("3893 bytes in all, was left out"),
+        "{}",
+        text(&output.stderr)
+    );
+    let output = exec(&bench, &["--", "sh", "-c", "printf '\\377'"], b"");
+    assert!(text(&output.stderr).contains("not UTF-8"), "{}", text(&output.stderr));
+    let output = exec(&bench, &["--", "seq", "3"], b"");
+    assert_eq!(text(&output.stderr), "");
 }

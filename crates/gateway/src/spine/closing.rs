@@ -314,11 +314,11 @@ fn outcome(how: &How, live: &Live) -> (Status, Option<i32>, Option<ResultError>)
             Some(*code),
             format!("the command ended with status {code}"),
         ),
-        How::Signalled(signal) => failed(
-            ErrorCode::CommandExecutionFailed,
-            None,
-            format!("the command was ended by {}", signal_name(*signal)),
-        ),
+        How::Signalled(signal) => {
+            let message = format!("the command was ended by {}", signal_name(*signal));
+            let refusal = Refusal::new(ErrorCode::CommandExecutionFailed, message).with("signal", *signal);
+            (refusal.status(), None, Some(refusal.into()))
+        }
         How::TimedOut => {
             let message = format!(
                 "the command ran past its time limit and was ended after {} ms, with everything it started; \
