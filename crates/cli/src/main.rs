@@ -8,6 +8,7 @@ mod commands;
 mod control;
 
 mod reload;
+mod retention;
 mod runs;
 mod start;
 mod whereabouts;

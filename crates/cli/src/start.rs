@@ -32,6 +32,7 @@ use crate::config::{self, Flags, Problems, Settings, Surroundings};
 use crate::interpreters;
 use crate::policy;
 use crate::reload::{Reload, ReloadParts};
+use crate::retention::Watched;
 use crate::telemetry::{self, Telemetry};
 use crate::wiring::{self, Launchpad, Parts};
 
@@ -150,6 +151,7 @@ impl Started {
         }
         let (record, days) = (record.clone(), self.settings.command.audit_retention_days);
         let kept = HOUR * 24 * days;
+        let mut watched = Watched::begin();
         tokio::spawn(async move {
             let mut hours = tokio::time::interval(HOUR);
             hours.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -161,19 +163,18 @@ impl Started {
                     if let Err(error) = forget_homes(&homes, kept) {
                         tracing::warn!(%error, "homes that nobody uses any more could not be removed");
                     }
-                    let (now, ids) = (Clock::system().now(), IdSource::random());
-                    let swept = record
-                        .sweep_abandoned(now, &ids)
-                        .map(drop)
-                        .map_err(|error| error.to_string());
-                    let pruned = record
-                        .prune_older_than(days, now, &ids)
-                        .map(drop)
-                        .map_err(|error| error.to_string());
-                    swept.and(pruned)
+                    let swept = record.sweep_abandoned(Clock::system().now(), &IdSource::random());
+                    let pruned = watched.prune(&record, days);
+                    let done = swept.map(drop).map_err(anyhow::Error::from).and(pruned);
+                    (watched, done)
                 });
-                if let Ok(Err(error)) = done.await {
-                    tracing::warn!(%error, "the record could not be looked after; trying again in an hour");
+                let (seen, done) = done
+                    .await
+                    .unwrap_or_else(|broken| (Watched::begin(), Err(broken.into())));
+                watched = seen;
+                if let Err(error) = done {
+                    let reason = format!("{error:#}");
+                    tracing::warn!(reason, "the record could not be looked after; trying again in an hour");
                 }
                 hours.tick().await;
             }

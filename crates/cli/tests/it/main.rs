@@ -59,6 +59,7 @@ mod invocations;
 mod jobs;
 mod questions;
 mod repeated;
+mod retention;
 mod rounds;
 mod runs;
 mod unrecorded;
