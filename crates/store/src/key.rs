@@ -51,6 +51,15 @@ impl Key {
         Self::load_or(directory.join(FILE_NAME), random::secret)
     }
 
+    /// Whether a directory has another key than this one: it was replaced, and a new record begun in it.
+    pub(crate) fn is_foreign_to(&self, directory: &Path) -> bool {
+        let path = directory.join(FILE_NAME);
+        let there = fs::read_to_string(&path)
+            .ok()
+            .and_then(|text| Self::parse(&text, &path).ok());
+        there.is_some_and(|there| there.public != self.public)
+    }
+
     /// What this record guards: a key that the nodes of a database share by a file, and that the database does not know.
     /// While nobody brings another, it is made of this one, so that a record which moves to a database keeps it.
     pub(crate) fn guarded(&self) -> Self {

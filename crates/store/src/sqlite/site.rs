@@ -146,6 +146,11 @@ impl Site {
     fn connect_within(&self, patience: Duration) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let mut connection = Connection::open_with_flags(&self.database, flags)?;
+        // Rows would be signed with a key that this record does not know.
+        let directory = self.database.parent().unwrap_or(Path::new("/"));
+        if self.key.is_foreign_to(directory) {
+            return Err(trouble::replaced());
+        }
         // SQLite opens a file that it may not write for reading only, and would tell much later.
         if connection.is_readonly(rusqlite::MAIN_DB)? {
             return Err(trouble::read_only());

@@ -27,6 +27,13 @@ pub(super) fn read_only() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY), None)
 }
 
+/// The word for a record that another one was put in the place of.
+pub(super) fn replaced() -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
+    let why = "its state directory was replaced, and has another key; start the server anew";
+    rusqlite::Error::SqliteFailure(code, Some(why.to_owned()))
+}
+
 /// The word for a change whose events are in the record already.
 pub(super) fn written_before() -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CONSTRAINT);

@@ -300,3 +300,22 @@ fn a_missing_head_row_is_said() {
     let store = bench.open();
     assert!(refusal(&store, &bench).contains("no rows"));
 }
+
+#[test]
+fn a_record_that_another_took_the_place_of_is_not_written_into() {
+    let bench = Bench::new();
+    let store = bench.open();
+    commit(&store, bench.note(1)).unwrap();
+    for entry in fs::read_dir(bench.path()).unwrap().flatten() {
+        let path = entry.path();
+        let removed = fs::remove_file(&path).or_else(|_| fs::remove_dir_all(&path));
+        removed.unwrap();
+    }
+    let other = bench.open();
+    commit(&other, bench.note(2)).unwrap();
+    refusal(&store, &bench);
+    let sentence = refusal(&store, &bench);
+    assert!(sentence.contains("start the server anew"), "{sentence}");
+    drop(store);
+    assert_eq!(verify(&other).unwrap().rows, 1);
+}
