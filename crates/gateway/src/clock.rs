@@ -1,10 +1,10 @@
 //! The one place that reads the clock. Wall time is what the record says; how long something took
-//! is measured on the monotonic clock by whoever measures it.
+//! is measured on the monotonic clock by whoever measures it, which this one shows too.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::Duration;
+use std::sync::{Arc, LazyLock};
+use std::time::{Duration, Instant};
 
 /// A moment in UTC, printed as RFC 3339 with milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -83,6 +83,16 @@ impl fmt::Display for Timestamp {
     }
 }
 
+/// A moment of this process alone, on a clock that nobody sets.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Steady(Duration);
+
+impl Steady {
+    pub fn since(self, earlier: Self) -> Duration {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
 /// Tells the time; tests hold it still.
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
@@ -90,8 +100,18 @@ pub struct Clock(Source);
 #[derive(Clone, Debug)]
 enum Source {
     System,
-    Fixed(Arc<AtomicI64>),
+    Fixed(Arc<Hands>),
 }
+
+/// A clock that stands still.
+#[derive(Debug)]
+struct Hands {
+    shown_ms: AtomicI64,
+    passed_ms: AtomicI64,
+}
+
+/// What steady moments are counted from.
+static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 impl Clock {
     pub fn system() -> Self {
@@ -99,25 +119,75 @@ impl Clock {
     }
 
     pub fn fixed(at: Timestamp) -> Self {
-        Self(Source::Fixed(Arc::new(AtomicI64::new(at.0))))
+        Self(Source::Fixed(Arc::new(Hands {
+            shown_ms: AtomicI64::new(at.0),
+            passed_ms: AtomicI64::new(0),
+        })))
     }
 
     /// Moves a clock that stands still; the system's is left alone.
     pub fn advance(&self, by: Duration) {
         match &self.0 {
             Source::System => {}
-            Source::Fixed(at) => {
+            Source::Fixed(hands) => {
                 let by = i64::try_from(by.as_millis()).unwrap_or(i64::MAX);
-                at.fetch_add(by, Ordering::Relaxed);
+                hands.shown_ms.fetch_add(by, Ordering::Relaxed);
+                hands.passed_ms.fetch_add(by, Ordering::Relaxed);
             }
+        }
+    }
+
+    /// Sets a clock that stands still, as people and time servers do: nothing has passed. The system's is left alone.
+    pub fn set(&self, to: Timestamp) {
+        match &self.0 {
+            Source::System => {}
+            Source::Fixed(hands) => hands.shown_ms.store(to.0, Ordering::Relaxed),
         }
     }
 
     pub fn now(&self) -> Timestamp {
         match &self.0 {
             Source::System => Timestamp(jiff::Timestamp::now().as_millisecond()),
-            Source::Fixed(at) => Timestamp(at.load(Ordering::Relaxed)),
+            Source::Fixed(hands) => Timestamp(hands.shown_ms.load(Ordering::Relaxed)),
         }
+    }
+
+    /// The same moment, for what is measured within this process.
+    pub fn steady(&self) -> Steady {
+        match &self.0 {
+            Source::System => Steady(BEGUN.elapsed()),
+            Source::Fixed(hands) => {
+                let passed = u64::try_from(hands.passed_ms.load(Ordering::Relaxed)).unwrap_or(0);
+                Steady(Duration::from_millis(passed))
+            }
+        }
+    }
+}
+
+/// Notices when a clock was set.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    shown: Timestamp,
+    steady: Steady,
+}
+
+/// A clock that is kept right by small steps was not set.
+const STEP_MAX: Duration = Duration::from_secs(30);
+
+impl Watch {
+    pub fn on(clock: &Clock) -> Self {
+        Self {
+            shown: clock.now(),
+            steady: clock.steady(),
+        }
+    }
+
+    /// By how many milliseconds it was set ahead, or back, since this was last asked; none when it was not.
+    pub fn step_ms(&mut self, clock: &Clock) -> Option<i64> {
+        let before = std::mem::replace(self, Self::on(clock));
+        let expected = before.shown.after(self.steady.since(before.steady));
+        let step = self.shown.0.saturating_sub(expected.0);
+        (u128::from(step.unsigned_abs()) > STEP_MAX.as_millis()).then_some(step)
     }
 }
 
@@ -132,6 +202,24 @@ mod tests {
         assert_eq!(Timestamp::parse(&moment.to_string()).unwrap(), moment);
         assert!(Timestamp::parse("yesterday").is_err());
     }
+
+    #[test]
+    fn a_clock_that_was_set_is_told_from_one_that_went_on() {
+        let begin = Timestamp::from_millis(1_763_203_326_007);
+        let clock = Clock::fixed(begin);
+        let mut watch = Watch::on(&clock);
+        clock.advance(Duration::from_secs(3_600));
+        assert_eq!(watch.step_ms(&clock), None);
+        clock.set(begin);
+        assert_eq!(watch.step_ms(&clock), Some(-3_600_000));
+        assert_eq!(watch.step_ms(&clock), None);
+        clock.advance(Duration::from_secs(1));
+        clock.set(begin.after(Duration::from_secs(61)));
+        assert_eq!(watch.step_ms(&clock), Some(60_000));
+        clock.set(begin.after(Duration::from_secs(62)));
+        assert_eq!(watch.step_ms(&clock), None);
+    }
+
     #[test]
     fn a_time_ago_is_counted_back_from_now() {
         let now = Timestamp::from_millis(1_763_203_326_007);

@@ -92,6 +92,16 @@ impl JobClock {
         Duration::from_millis(self.remaining_ms).saturating_sub(used)
     }
 
+    /// The same time left on a clock that was set by so much.
+    #[must_use]
+    pub fn set_by(self, step_ms: i64) -> Self {
+        let moved = |since: Timestamp| Timestamp::from_millis(since.as_millis().saturating_add(step_ms));
+        Self {
+            since: self.since.map(moved),
+            ..self
+        }
+    }
+
     /// When it is over if nothing pauses it.
     pub fn ends_at(self) -> Option<Timestamp> {
         self.since

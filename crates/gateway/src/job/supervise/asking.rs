@@ -261,7 +261,7 @@ impl Follower {
             return Ok(());
         }
         let now = self.supervisor.parts.clock.now();
-        self.heard_at = now;
+        self.heard_at = self.supervisor.parts.clock.steady();
         let mut writing = Writing::of(self.job.changed(now));
         if waits {
             self.pause(&mut writing);

@@ -21,7 +21,7 @@ use super::writing::{Lost, Writing};
 use super::{Agent, LOOK_EVERY, Supervisor, opening};
 use crate::approval::request::ApprovalRequest;
 use crate::audit::Pending;
-use crate::clock::Timestamp;
+use crate::clock::{Steady, Timestamp, Watch};
 use crate::ids::{ApprovalId, NoteId};
 use crate::limits;
 
@@ -59,8 +59,9 @@ pub(super) struct Follower {
     pub(super) limited_until: Option<Timestamp>,
     /// The message that it is at.
     pub(super) unfinished: Unfinished,
-    pub(super) heard_at: Timestamp,
-    pub(super) interrupted_at: Option<Timestamp>,
+    pub(super) heard_at: Steady,
+    pub(super) interrupted_at: Option<Steady>,
+    pub(super) watch: Watch,
     /// Something may have been said to the job.
     pub(super) look_for_notes: bool,
     /// A call that the agent made through us waits for a person.
@@ -69,7 +70,8 @@ pub(super) struct Follower {
 
 impl Follower {
     pub(super) fn new(supervisor: Arc<Supervisor>, agent: Agent, job: Job, session: JobSession) -> Self {
-        let heard_at = supervisor.parts.clock.now();
+        let heard_at = supervisor.parts.clock.steady();
+        let watch = Watch::on(&supervisor.parts.clock);
         let process = session.process.clone();
         Self {
             supervisor,
@@ -91,6 +93,7 @@ impl Follower {
             unfinished: Unfinished::default(),
             heard_at,
             interrupted_at: None,
+            watch,
             look_for_notes: true,
             calls_wait: false,
         }
@@ -169,7 +172,7 @@ impl Follower {
                 },
                 heard = source.next() => match heard {
                     Some(heard) => {
-                        self.heard_at = self.supervisor.parts.clock.now();
+                        self.heard_at = self.supervisor.parts.clock.steady();
                         if let Some(next) = self.hear(&heard.event).await? {
                             return Ok(next);
                         }
@@ -177,7 +180,7 @@ impl Follower {
                     None => return Ok(course::after_loss(&course::exit_words(None, None), self.behind())),
                 },
                 Some(decided) = self.decisions.join_next(), if !self.decisions.is_empty() => {
-                    self.heard_at = self.supervisor.parts.clock.now();
+                    self.heard_at = self.supervisor.parts.clock.steady();
                     if let Ok(approval) = decided {
                         self.decided(approval).await?;
                     }
@@ -208,9 +211,10 @@ impl Follower {
 
     /// What the clocks say.
     async fn due(&mut self) -> Result<Option<Next>, Lost> {
-        let now = self.supervisor.parts.clock.now();
+        self.follow_the_clock().await?;
+        let (now, steady) = (self.supervisor.parts.clock.now(), self.supervisor.parts.clock.steady());
         if let Some(since) = self.interrupted_at {
-            let over = now.since(since) >= limits::INTERRUPT_PATIENCE || self.conversation.is_none();
+            let over = steady.since(since) >= limits::INTERRUPT_PATIENCE || self.conversation.is_none();
             return Ok(over.then(|| course::after_loss("it did not end when it was told to", self.behind())));
         }
         if self.supervisor.hands_on() {
@@ -221,12 +225,23 @@ impl Follower {
             self.end_turn(now, Vec::new()).await?;
             return Ok(None);
         }
-        let silent = now.since(self.heard_at);
+        let silent = steady.since(self.heard_at);
         if self.questions.is_empty() && !self.calls_wait && silent >= self.supervisor.parts.settings.idle_max {
             let how = format!("the agent said nothing for {} seconds", silent.as_secs());
             return Ok(Some(course::after_loss(&how, self.behind())));
         }
         Ok(None)
+    }
+
+    /// A clock that was set neither ends the job nor gives it time.
+    async fn follow_the_clock(&mut self) -> Result<(), Lost> {
+        let clock = &self.supervisor.parts.clock;
+        let Some(step_ms) = self.watch.step_ms(clock) else {
+            return Ok(());
+        };
+        let mut writing = Writing::of(self.job.changed(clock.now()));
+        writing.job.clock = writing.job.clock.set_by(step_ms);
+        self.write(writing).await
     }
 
     /// Begins to end the turn; that it is being ended survives us.
@@ -236,7 +251,7 @@ impl Follower {
         writing.job.clock = writing.job.clock.paused(now);
         writing.delivered = delivered;
         self.write(writing).await?;
-        self.interrupted_at = Some(now);
+        self.interrupted_at = Some(self.supervisor.parts.clock.steady());
         self.withdraw_all("the turn is being ended").await;
         self.interrupt();
         Ok(())

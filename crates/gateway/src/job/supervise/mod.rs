@@ -191,21 +191,23 @@ impl Supervisor {
     /// Gives jobs their turns for as long as this process lives.
     pub async fn run(self: Arc<Self>) {
         let mut changes = self.parts.board.changes();
-        let mut next_round = self.parts.clock.now();
-        let mut next_metrics = next_round.after(limits::METRICS_EVERY);
+        // By a clock that nobody sets: one that was set back would leave us without a sign of life until it is where it was.
+        let clock = &self.parts.clock;
+        let (mut last_round, mut last_metrics) = (None, clock.steady());
         loop {
             changes.mark_unchanged();
             if self.lock().is_closing {
                 return;
             }
-            if self.parts.clock.now() >= next_round {
-                next_round = self.parts.clock.now().after(limits::JOB_BEAT_EVERY);
+            let now = clock.steady();
+            if last_round.is_none_or(|last| now.since(last) >= limits::JOB_BEAT_EVERY) {
+                last_round = Some(now);
                 if let Err(error) = self.round().await {
                     tracing::warn!(%error, "jobs that nobody looks after cannot be looked for, trying again");
                 }
             }
-            if self.parts.clock.now() >= next_metrics {
-                next_metrics = self.parts.clock.now().after(limits::METRICS_EVERY);
+            if now.since(last_metrics) >= limits::METRICS_EVERY {
+                last_metrics = now;
                 self.file_metrics_of_held().await;
             }
             if let Err(error) = self.dispatch().await {

@@ -8,8 +8,10 @@ mod tools;
 use std::time::Duration;
 
 use countersign_gateway::audit::event::{ApprovalState, EventType};
+use countersign_gateway::clock::Timestamp;
 use countersign_gateway::job::driver::{AgentAnswer, Input};
 use countersign_gateway::job::lifecycle::{JobStatus, SubState};
+use countersign_gateway::job::state::Job;
 use countersign_gateway::job::supervise::News;
 use countersign_gateway::policy::agents::Judgement;
 use serde_json::json;
@@ -345,6 +347,26 @@ fn a_usage_limit_pauses_the_job_until_it_is_reset() {
         life.pass(Duration::from_secs(3_601)).await;
         let ended = life.ended(&job).await;
         assert_eq!((ended.status(), ended.retries), (JobStatus::Completed, 0));
+    });
+}
+
+#[test]
+fn a_clock_that_is_set_neither_ends_a_job_nor_gives_it_time() {
+    let house = House::new(Fake::playing(&[Step::Hang]));
+    house.live(async |life| {
+        let job = life.start_within("work", Duration::from_secs(600)).await;
+        life.until(&job, |job| job.status() == JobStatus::Running).await;
+        life.pass(Duration::from_secs(100)).await;
+        let left = |job: &Job| job.clock.left(life.clock.now()).as_secs();
+        for days in [3_650, -3_650] {
+            let now = life.clock.now().as_millis();
+            life.clock.set(Timestamp::from_millis(now + days * 86_400_000));
+            life.board.announce();
+            let set = life.until(&job, |job| (490..=500).contains(&left(job))).await;
+            assert_eq!((set.status(), set.retries), (JobStatus::Running, 0));
+        }
+        life.pass(Duration::from_secs(501)).await;
+        assert_eq!(life.ended(&job).await.status(), JobStatus::Timeout);
     });
 }
 
