@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use countersign_gateway::policy::effective::Layer;
 use countersign_sandbox::emptying::{self, empty};
+use countersign_sandbox::mounted::Mounted;
 use countersign_sandbox::{Identity, Profile, Zygote, ZygoteError, directory};
 use sha2::{Digest, Sha256};
 use tokio::io::AsyncReadExt;
@@ -101,6 +102,7 @@ pub(crate) struct Pool {
     zygote: Zygote,
     /// The times it was made anew that were told of.
     renewals_told: AtomicU64,
+    mounted: Mounted,
     directories: Directories,
     next: AtomicU64,
     idle: Mutex<HashMap<Arc<Profile>, Idle>>,
@@ -111,6 +113,7 @@ impl Pool {
         Self {
             zygote,
             renewals_told: AtomicU64::new(0),
+            mounted: Mounted::watch(),
             directories,
             next: AtomicU64::new(0),
             idle: Mutex::default(),
@@ -119,6 +122,10 @@ impl Pool {
 
     /// A keeper for a profile: one that waits, or a new one.
     pub(crate) async fn take(self: &Arc<Self>, profile: Profile) -> Result<Keeper, StartError> {
+        if self.mounted.has_changed() {
+            let outdated = std::mem::take(&mut *self.idle());
+            drop(outdated);
+        }
         let waiting = self.idle().get_mut(&profile).and_then(|idle| {
             let keeper = idle.keepers.pop_front()?;
             idle.served += 1;

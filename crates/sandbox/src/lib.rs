@@ -40,6 +40,7 @@ pub mod program;
 pub mod runner;
 
 pub mod memory;
+pub mod mounted;
 pub mod probe;
 
 mod sys;

@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::json;
 
-use crate::bench::{Bench, hand_over};
+use crate::bench::{Bench, hand_over, is_root};
 use crate::client::Server;
+use crate::web::{Web, legacy};
 
 #[test]
 fn a_directory_outside_the_roots_is_refused_however_it_is_written() {
@@ -208,4 +211,56 @@ fn a_directory_that_holds_secrets_is_not_worked_in() {
             _ => assert!(!outcome.stdout().contains("record"), "{}", outcome.text),
         }
     });
+}
+
+#[test]
+fn what_is_mounted_while_the_server_runs_is_what_commands_see() {
+    if !is_root() {
+        println!("only root mounts");
+        return;
+    }
+    let bench = Bench::allowing("cat,ls");
+    let (outer, inner) = (bench.dir("outer"), bench.dir("outer/inner"));
+    bench.file("outer/inner/name", "below");
+    // In mounts of its own, which end with it.
+    let served = bench.command();
+    let mut command = Command::new("unshare");
+    command
+        .args(["--mount", "--propagation", "private"])
+        .arg(served.get_program())
+        .args(["serve", "--listen", "127.0.0.1:0"])
+        .env_clear()
+        .envs(served.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .current_dir(bench.work());
+    let web = Web::of(&mut command);
+    let there = |words: &[&str]| {
+        let target = web.pid().to_string();
+        let mut enter = Command::new("nsenter");
+        let entered = enter
+            .args(["--target", target.as_str(), "--mount"])
+            .args(words)
+            .status();
+        assert!(entered.unwrap().success(), "{words:?}");
+    };
+    let session = web.session(json!({}));
+    let name_in = |cwd: &Path, file: &str| {
+        let arguments = json!({"file": "cat", "args": [file], "cwd": cwd});
+        let call = json!({"name": "execute_process", "arguments": arguments});
+        let (_, answer) = web.post("/mcp", &session, &legacy(1, "tools/call", call));
+        let result = &answer["result"]["structuredContent"];
+        result["stdout"]
+            .as_str()
+            .filter(|out| !out.is_empty())
+            .unwrap_or_else(|| panic!("{answer}"))
+            .to_owned()
+    };
+    let both = || (name_in(&outer, "inner/name"), name_in(&inner, "name"));
+    let all = |text: &str| (text.to_owned(), text.to_owned());
+    assert_eq!(both(), all("below"));
+    let place = inner.to_str().unwrap();
+    there(&["mount", "-t", "tmpfs", "tmpfs", place]);
+    there(&["sh", "-c", &format!("printf above > {place}/name")]);
+    assert_eq!(both(), all("above"));
+    there(&["umount", place]);
+    assert_eq!(both(), all("below"));
 }

@@ -57,9 +57,14 @@ pub(crate) fn send(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>])
 
 /// Whether nobody is at the other end any more.
 pub(crate) fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
+    is_raised(socket, libc::POLLRDHUP)
+}
+
+/// Whether a descriptor has one of these events, or an error, at this moment.
+pub(crate) fn is_raised(fd: BorrowedFd<'_>, events: libc::c_short) -> bool {
     let mut poll = libc::pollfd {
-        fd: socket.as_raw_fd(),
-        events: libc::POLLRDHUP,
+        fd: fd.as_raw_fd(),
+        events,
         revents: 0,
     };
     // SAFETY: one pollfd, and no waiting.
