@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::Context as _;
-use countersign_exec::{Directories, Machine, SandboxExecutor, Zygote};
+use countersign_exec::{Directories, Machine, SandboxExecutor, Zygote, first};
 use countersign_gateway::approval::board::{Board, BoardParts};
 use countersign_gateway::approval::journal::Journal;
 use countersign_gateway::approval::{Alone, Approver, Bell};
@@ -34,6 +34,7 @@ pub(crate) struct Launchpad {
 
 impl Launchpad {
     pub(crate) fn prepare() -> anyhow::Result<Self> {
+        first::step_aside().context("cannot leave the place of the first process")?;
         Self::on(crate::private::directories(uid() == 0)?)
     }
 

@@ -17,9 +17,9 @@ mod runner;
 
 mod machine;
 
-/// The parts of the sandbox that the binary handles itself: the process to fork first, what this machine
+/// The parts of the sandbox that the binary handles itself: the processes to fork first, what this machine
 /// offers, and what a start leaves in memory.
-pub use countersign_sandbox::{Zygote, ZygoteError, memory, probe};
+pub use countersign_sandbox::{Zygote, ZygoteError, first, memory, probe};
 pub use executor::SandboxExecutor;
 pub use homes::forget_homes;
 pub use identity::{AgentUser, of_agents as user_of_agents};

@@ -23,6 +23,8 @@ mod launch;
 pub mod streams;
 pub mod wire;
 
+pub mod first;
+
 mod zygote;
 
 mod keeper;

@@ -1,12 +1,14 @@
 //! Nothing outlives its call: whole trees of processes that do what they can to stay.
 
 use std::fs;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::bench::Bench;
-use crate::client::{PATIENCE, Server};
+use crate::bench::{Bench, is_root};
+use crate::client::{PATIENCE, Server, eventually};
+use crate::web::Web;
 
 /// A tree of processes that left their session, forked twice, ignore signals and hold the output.
 /// It says `ready` when all of them are there.
@@ -223,4 +225,44 @@ fn a_command_that_ends_when_asked_to_may_tidy_up() {
         json!({"file": "perl", "args": ["-e", code], "timeout_ms": 500}),
     );
     assert_eq!((outcome.status(), outcome.stdout()), ("timeout", "on\ntidied\n"));
+}
+
+/// The product as the first process of a container.
+fn first_of_a_container(bench: &Bench, words: &[&str]) -> Command {
+    let inner = bench.command();
+    let mut command = Command::new("unshare");
+    command
+        .args(["--pid", "--fork", "--mount-proc", "--kill-child"])
+        .arg(inner.get_program())
+        .args(words)
+        .env_clear()
+        .envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .current_dir(bench.work());
+    command
+}
+
+#[test]
+fn the_first_process_of_a_container_leaves_no_zombie_and_ends_as_its_server_does() {
+    if !is_root() {
+        println!("only root makes a container");
+        return;
+    }
+    let bench = Bench::allowing("sh");
+    let mut web = Web::of(&mut first_of_a_container(&bench, &["serve", "--listen", "127.0.0.1:0"]));
+    let children = |pid: &str| -> Vec<String> {
+        let listed = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        listed.split_whitespace().map(str::to_owned).collect()
+    };
+    let first = children(&web.pid().to_string()).remove(0);
+    let orphans = "(true &) ; (sh -c 'true' &) ; (sleep 0.05 &)";
+    let enter = ["--target", first.as_str(), "--pid", "sh", "-c", orphans];
+    assert!(Command::new("nsenter").args(enter).status().unwrap().success());
+    eventually("every orphan was waited for", || children(&first).len() == 1);
+    assert!(Command::new("kill").args(["-TERM", &first]).status().unwrap().success());
+    assert_eq!(web.ended(), Some(0), "{}", web.said());
+    for (script, code) in [("exit 7", 7), ("kill -9 $$", 137)] {
+        let ended = first_of_a_container(&bench, &["exec", "--", "sh", "-c", script]).output();
+        assert_eq!(ended.unwrap().status.code(), Some(code), "{script}");
+    }
+    bench.prove();
 }

@@ -176,6 +176,11 @@ impl Web {
         assert_eq!(self.child.wait().unwrap().code(), Some(0));
     }
 
+    /// Waits for its end, and gives its exit code.
+    pub(crate) fn ended(&mut self) -> Option<i32> {
+        self.child.wait().unwrap().code()
+    }
+
     /// Ends it the hard way.
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();

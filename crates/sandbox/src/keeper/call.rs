@@ -15,7 +15,7 @@ use crate::landlock::{self, SHARED_MEMORY, SharedMemory};
 use crate::launch::{Body, Ending, ExecRights, Hits, Launch, Outcome, Reply, Step};
 use crate::runner::RunnerInput;
 use crate::sys::mounts::{self, Presence};
-use crate::sys::process::{Ended, Patience, Side, Waited, exit_now, fork_into, wait_for, wait_ready};
+use crate::sys::process::{Ended, Patience, Side, Waited, exit_now, fork_into, unblock_signals, wait_for, wait_ready};
 use crate::sys::sockets::{self, Received};
 use crate::sys::{self, errno_of, ipc};
 use crate::wire;
@@ -194,7 +194,7 @@ impl Keeper {
                 if sys::keep_only(&keep).is_err() {
                     exit_now(127);
                 }
-                child::unblock_signals();
+                unblock_signals();
                 let input = RunnerInput {
                     payload: payload.to_vec(),
                     env: launch.env.clone(),

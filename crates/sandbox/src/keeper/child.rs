@@ -142,21 +142,6 @@ pub(super) fn pass_gate(gate: RawFd) -> bool {
     }
 }
 
-/// Gives the calling process the signal mask a program expects. Dispositions are already the default ones.
-pub(super) fn unblock_signals() {
-    let none = 0u64;
-    // SAFETY: reads eight bytes, the kernel's size of a signal set on 64-bit machines.
-    unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
-            libc::SIG_SETMASK,
-            &raw const none,
-            std::ptr::null_mut::<u64>(),
-            8,
-        )
-    };
-}
-
 fn exec(plan: &Plan) -> Result<(), Failure> {
     // Everything is close-on-exec already; this holds even if one day something is not.
     act!(
@@ -169,7 +154,7 @@ fn exec(plan: &Plan) -> Result<(), Failure> {
     if let Some((path, identity)) = plan.script {
         check_script(path, identity)?;
     }
-    unblock_signals();
+    crate::sys::process::unblock_signals();
     execute_descriptor(plan.program, plan.argv, plan.envp)
 }
 

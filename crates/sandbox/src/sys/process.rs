@@ -147,6 +147,33 @@ pub(crate) fn block_signals() -> io::Result<()> {
     check(unsafe { libc::sigprocmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut()) }).map(drop)
 }
 
+/// Gives the calling process the signal mask a program expects. Dispositions are already the default ones.
+pub(crate) fn unblock_signals() {
+    let none = 0u64;
+    // SAFETY: reads eight bytes, the kernel's size of a signal set on 64-bit machines.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const none,
+            std::ptr::null_mut::<u64>(),
+            8,
+        )
+    };
+}
+
+/// Waits for a signal, all of which are blocked. Its number where somebody sent it and wants it passed on: the end of a
+/// child is for us, and what the kernel sends by itself it sends to whom it means.
+pub(crate) fn next_signal() -> io::Result<Option<i32>> {
+    // SAFETY: all-zero values are valid and overwritten.
+    let (mut all, mut about): (libc::sigset_t, libc::siginfo_t) = unsafe { std::mem::zeroed() };
+    // SAFETY: `all` is a valid set.
+    unsafe { libc::sigfillset(&raw mut all) };
+    // SAFETY: reads a valid set and writes a valid siginfo.
+    let number = check(unsafe { libc::sigwaitinfo(&raw const all, &raw mut about) })? as i32;
+    Ok((number != libc::SIGCHLD && about.si_code <= libc::SI_USER).then_some(number))
+}
+
 /// Sets every disposition to the default, which children then inherit, except for the end of a child: that
 /// gets a handler without content, because a default-ignored signal would not interrupt [`wait_ready`].
 pub(crate) fn default_signals() -> io::Result<()> {
