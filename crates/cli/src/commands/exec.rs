@@ -3,8 +3,8 @@
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Read as _, Write as _};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ const TIMED_OUT: u8 = 124;
 const REFUSED: u8 = 126;
 /// The number of the signal is added.
 const ENDED_BY_SIGNAL: u8 = 128;
+/// How long standard input may take before it is said that we wait for it.
+const INPUT_QUIET: Duration = Duration::from_secs(2);
 
 pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::Result<ExitCode> {
     let started = Started::load(flags)?;
@@ -178,6 +180,7 @@ fn piped_input() -> anyhow::Result<Option<String>> {
         return Ok(None);
     }
     let mut input = Vec::new();
+    let _told = tell_of_waiting();
     stdin
         .lock()
         .take(limits::INPUT_BYTES_MAX as u64 + 1)
@@ -194,6 +197,20 @@ fn piped_input() -> anyhow::Result<Option<String>> {
     String::from_utf8(input)
         .map(Some)
         .context("standard input is not UTF-8")
+}
+
+/// Says what is waited for when it takes long, unless what this gives is dropped before: a pipe that somebody left open
+/// would look like a command that hangs.
+fn tell_of_waiting() -> mpsc::Sender<()> {
+    let (waiting, over) = mpsc::channel();
+    std::thread::spawn(move || {
+        if over.recv_timeout(INPUT_QUIET) == Err(mpsc::RecvTimeoutError::Timeout) {
+            start::say(
+                "countersign: reading standard input to its end before the command begins; `</dev/null` gives it none",
+            );
+        }
+    });
+    waiting
 }
 
 /// A long command answers `running`; here it is waited for.

@@ -1,6 +1,6 @@
 //! `exec`: one command from a terminal, through the same pipeline.
 
-use std::io::Write;
+use std::io::{BufRead as _, BufReader, Write};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Output, Stdio};
 
@@ -174,6 +174,30 @@ fn a_command_that_a_signal_ended_has_the_code_that_shells_give_it() {
         assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
         assert!(text(&output.stderr).contains("ended by"), "{}", text(&output.stderr));
     }
+}
+
+#[test]
+fn input_that_does_not_end_is_said_to_be_waited_for() {
+    let bench = Bench::allowing("cat");
+    let inner = bench.command();
+    let mut command = Command::new(inner.get_program());
+    command
+        .args(["exec", "--", "cat"])
+        .env_clear()
+        .envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .current_dir(bench.work());
+    let child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = child.spawn().unwrap();
+    let mut said = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap())
+        .read_line(&mut said)
+        .unwrap();
+    assert!(said.contains("reading standard input to its end"), "{said}");
+    child.stdin.take().unwrap().write_all(b"given").unwrap();
+    assert_eq!(text(&child.wait_with_output().unwrap().stdout), "given");
 }
 
 /// Runs a command that does not end, tells it so by these signals, and gives the exit code.
