@@ -399,6 +399,11 @@ fn loader_and_interpreter_variables_cannot_be_set() {
         "mapfile -C id x",
         "wait -p x",
         "export -f f",
+        "read -p x$y",
+        "read -d x* y",
+        "mapfile -d x$y z",
+        "getopts $x y",
+        "getopts x* y",
     ] {
         refused(list, line, "is refused: ");
     }
@@ -620,6 +625,7 @@ fn honest_lines_pass() {
         "while IFS= read -r line; do ls \"$line\"; done < x",
         "ls > x <<'E'\ncout << ((1)) << 2;\nE",
         "while read -r line; do ls \"$line\"; done < x",
+        "read -p \"$question\" x",
         "ls <<'E'\n$(id)\nE",
         "ls <<E\n$x\nE",
         "ls {a,b}",
