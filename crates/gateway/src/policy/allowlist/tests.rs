@@ -404,6 +404,10 @@ fn loader_and_interpreter_variables_cannot_be_set() {
         "mapfile -d x$y z",
         "getopts $x y",
         "getopts x* y",
+        "\\export x=$y",
+        "'export' x=$y",
+        "\"declare\" x=$y",
+        "ex\\\nport x=1; rea\"d\"only x=$y",
     ] {
         refused(list, line, "is refused: ");
     }
@@ -523,6 +527,11 @@ fn arithmetic_is_not_led_to_a_text_that_runs_commands() {
         "x=1; printf -vx %s 'a[$(id)]'; ls $((x))",
         "x=(1); mapfile x < y; ((x))",
         "x=1; getopts a x; ((x))",
+        "x=1; export 'x=a[$(id)]'; ((x))",
+        "x=1; export \"x=a[\\$(id)]\"; ls $((x))",
+        "x=1; command export x='a[$(id)]'; ((x))",
+        "x=1; \\export x='a[$(id)]'; ((x))",
+        "f() { local x=1; local 'x+=a[$(id)]'; ((x)); }; f",
     ] {
         refused(list, line, "arithmetic over a value that may be no number");
     }
@@ -641,6 +650,7 @@ fn honest_lines_pass() {
         "x=5; ls $((x*2))",
         "f() { local a=1; ls \"$a\"; }; f",
         "export FOO=bar; ls",
+        "export 'FOO=bar'; \\export BAZ=x; x=1; ls $((x))",
         "ls <(git log) >(wc -l)",
         "ls ${#x} $# $? $$",
         "command -v git",

@@ -37,7 +37,8 @@ impl Walker<'_> {
         };
         let position = self.word_position(word);
         let name = self.arg(word)?;
-        let declares = name.known().is_some_and(|name| DECLARING.contains(&name));
+        // Bash knows them by the word as it is written: what follows `\export` is split like any other word.
+        let declares = DECLARING.contains(&word.value.as_str());
         let mut args = Vec::new();
         for item in simple.suffix.iter().flat_map(|suffix| &suffix.0) {
             match item {

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use brush_parser::ast::Word;
 
+use super::arguments::DECLARING;
 use crate::policy::line::position::Position;
 use crate::policy::line::word::{self, Context, Expansion, Part};
 use crate::policy::line::{Arg, EvaluatedName, Unclear};
@@ -40,14 +41,18 @@ impl Numbers {
 
     /// What a command may set by its arguments.
     pub(super) fn given(&mut self, command: &Arg, args: &[Arg]) {
-        if !command.known().is_some_and(|name| SETTING.contains(&name)) {
+        let Some(command) = command.known() else {
             return;
-        }
+        };
+        let sets = SETTING.contains(&command);
+        let declares = DECLARING.contains(&command) || command == "command";
         for text in args.iter().filter_map(Arg::known) {
-            if text.starts_with('-') {
-                self.options.push(text.to_owned());
-            } else {
-                self.assigned(text, false);
+            match text.split_once('=') {
+                // The parser sees no assignment in a word with quotes, `export 'x=1'`.
+                Some((name, _)) if declares => self.assigned(name.trim_end_matches('+'), false),
+                Some(_) | None if !sets => {}
+                Some(_) | None if text.starts_with('-') => self.options.push(text.to_owned()),
+                Some(_) | None => self.assigned(text, false),
             }
         }
     }
