@@ -417,6 +417,8 @@ fn loader_and_interpreter_variables_cannot_be_set() {
         "ls <&$x",
         "ls {PATH}>x",
         "ls {fd}<x",
+        "ls {PATH[0]}>x",
+        "x='b[$(id)]'; ls {a[x]}<y",
         "coproc ls",
         "ls ${!x}",
         "ls ${x@P}",

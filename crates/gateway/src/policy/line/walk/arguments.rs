@@ -85,9 +85,10 @@ impl Walker<'_> {
 
     fn arg(&mut self, word: &Word) -> Result<Arg, LineError> {
         let parts = self.word(word, Context::Word)?;
-        // `{x}>file` sets the variable `x`; the parser takes `{x}` for a word.
+        // `{x}>file` sets the variable `x`, and `{x[i]}>file` evaluates `i`; the parser takes both for words.
         let inner = word.value.strip_prefix('{').and_then(|w| w.strip_suffix('}'));
-        if inner.is_some_and(is_name) {
+        let name = inner.and_then(|inner| inner.split('[').next());
+        if name.is_some_and(is_name) {
             self.unclear("a name in braces", self.word_position(word));
         }
         Ok(describe(&parts, &word.value))
