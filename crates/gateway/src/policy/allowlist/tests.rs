@@ -557,6 +557,60 @@ fn arithmetic_is_not_led_to_a_text_that_runs_commands() {
 }
 
 #[test]
+fn what_looks_like_a_comment_in_arithmetic_is_seen() {
+    for line in [
+        "((1 #$(id)\n))",
+        "((1\n#$(id)\n))",
+        "((1 \\\n#$(id)\n))",
+        "( (ls); ((1 + #$(id)\n2)))",
+        "case x in x) ((1 #$(id)\n));; esac",
+        "for ((i=0 #$(id)\n; i<1; i++)); do ls; done",
+        "ls $((1 #$(id)\n))",
+        "ls \"$((1 #$(id)\n))\"",
+        "ls ${x:-$((1 #$(id)\n))}",
+        "x=$((1 #$(id)\n))",
+        "a=($((1 #$(id)\n)))",
+        "ls $( ((1 #$(id)\n)) )",
+        "ls `((1 #$(id)\n))`",
+        "ls <<< $((1 #$(id)\n)) # $(id)",
+    ] {
+        let message = verdict("ls", line).expect_err(line);
+        let is_told = [
+            "a comment in arithmetic cannot be read",
+            "no shell syntax cannot be checked",
+        ];
+        assert!(is_told.iter().any(|told| message.contains(told)), "{line:?}: {message}");
+    }
+    refused("ls", "ls <<E\n$((1 #$(id)\n))\nE", "`id` is not on the allowlist");
+    for line in [
+        "# one\n((1 + 16#ff)) # two\nls $((2#11 + $#)) # three",
+        "ls $((1)) # $(id)",
+        "(ls # one\n); ls $(ls # two\n)",
+        "ls > x <<'E'\n# a ((1)) # b\nE\nls",
+        "ls <<'E' | ls\n# ((d))\nE",
+    ] {
+        accepted("ls", line);
+    }
+}
+
+#[test]
+fn only_parentheses_side_by_side_are_arithmetic() {
+    for line in [
+        "( (*) )",
+        "((?) )",
+        "( (1))",
+        "f() ((*) ); f",
+        "if ( ([!a]*) ); then :; fi",
+        "ls $( ( (*) ) )",
+    ] {
+        refused("ls", line, "parentheses that are no arithmetic");
+    }
+    for line in ["((1 * 2))", " ((1)) && ls", "ls $( ((1)) )", "(ls)", "((ls); (ls))"] {
+        accepted("ls", line);
+    }
+}
+
+#[test]
 fn no_value_is_read_again_as_a_list() {
     let list = "ls,declare,readonly,mapfile";
     for line in [

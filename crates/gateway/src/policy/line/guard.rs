@@ -81,6 +81,7 @@ pub(super) fn parse_program(text: &str, limits: Limits) -> Result<Program, LineE
         match brush_parser::uncached_tokenize_str(text, &options.tokenizer_options()) {
             Ok(tokens) => {
                 check_depth(&tokens, limits)?;
+                check_comments(text, &tokens)?;
                 brush_parser::parse_tokens(&tokens, &options).map_err(|error| syntax(&error))
             }
             // The parser proper knows where the text went wrong; it stops at the same place.
@@ -192,6 +193,43 @@ fn end_of_document(text: &str) -> Option<usize> {
         }
     }
     None
+}
+
+/// The tokenizer leaves comments out in arithmetic too, where bash has none and expands what stands there:
+/// a line whose arithmetic lost one is not read.
+fn check_comments(text: &str, tokens: &[Token]) -> Result<(), LineError> {
+    if !text.contains('#') || !text.contains("((") {
+        return Ok(());
+    }
+    let chars: Vec<char> = text.chars().collect();
+    let mut open = 0_usize;
+    let mut tokens = tokens.iter();
+    while let Some(token) = tokens.next() {
+        let span = token.location();
+        let written = chars.get(span.start.index..span.end.index).unwrap_or_default();
+        let kept = token.to_str().chars().filter(|c| *c == '#').count();
+        let has_lost_some = written.iter().filter(|c| **c == '#').count() != kept;
+        let is_arithmetic = match token {
+            Token::Word(word, _) => open >= 2 || word.contains("(("),
+            Token::Operator(operator, _) => {
+                match operator.as_str() {
+                    "(" => open += 1,
+                    ")" => open = open.saturating_sub(1),
+                    // Tag, body and tag again: a body is kept whole, but not where it stands.
+                    "<<" | "<<-" => drop(tokens.nth(2)),
+                    _ => {}
+                }
+                open >= 2
+            }
+        };
+        if is_arithmetic && has_lost_some {
+            return Err(LineError::Unreadable {
+                what: "a comment in arithmetic",
+                position: from_parser(&span.start),
+            });
+        }
+    }
+    Ok(())
 }
 
 /// The parser cannot hold a descriptor of more than 32 bits and would panic.
