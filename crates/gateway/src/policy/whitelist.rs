@@ -231,7 +231,7 @@ fn covering(rules: &[WhitelistRule], words: &Words, input: Input) -> Option<usiz
     }
     // A rule that was turned off takes what it covers away from every other rule: that is how a
     // project asks to be asked.
-    if rules.iter().any(|rule| !rule.enabled && rule.covers(words)) {
+    if rules.iter().any(|rule| !rule.enabled && rule.matches(words)) {
         return None;
     }
     rules
@@ -329,14 +329,20 @@ impl WhitelistRule {
     }
 
     fn covers(&self, words: &Words) -> bool {
+        let is_exact = match &self.matcher {
+            Matcher::Pattern { exact, .. } => *exact,
+            Matcher::ReadOnly(_) => false,
+        };
+        self.matches(words) && (is_exact || cautions::allow(words))
+    }
+
+    /// Whether the command is meant, with whatever options.
+    fn matches(&self, words: &Words) -> bool {
         match &self.matcher {
-            Matcher::Pattern { regex, exact } => {
-                let matched = regex
-                    .find(&words.canonical)
-                    .is_some_and(|found| is_whole(&words.canonical, found.start(), found.end()));
-                matched && (*exact || cautions::allow(words))
-            }
-            Matcher::ReadOnly(program) => program.covers(words) && cautions::allow(words),
+            Matcher::Pattern { regex, .. } => regex
+                .find(&words.canonical)
+                .is_some_and(|found| is_whole(&words.canonical, found.start(), found.end())),
+            Matcher::ReadOnly(program) => program.covers(words),
         }
     }
 }

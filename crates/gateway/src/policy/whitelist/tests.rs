@@ -338,6 +338,14 @@ fn rules_are_checked_against_their_examples() {
     rules.push(disabled);
     assert!(!covered(&rules, "git status"), "turned off for every rule");
     assert!(covered(&rules, "git log"));
+    // With options to be careful with, which only a rule that spells them out covers.
+    let exact = rule(r"^git diff --output=x$");
+    let off = WhitelistRule {
+        enabled: false,
+        ..rule("^git diff")
+    };
+    assert!(covered(std::slice::from_ref(&exact), "git diff --output=x"));
+    assert!(!covered(&[exact, off], "git diff --output=x"));
 }
 
 #[test]
