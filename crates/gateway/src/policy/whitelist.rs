@@ -64,7 +64,13 @@ impl Source {
 
 #[derive(Clone, Debug)]
 enum Matcher {
-    Pattern { regex: Regex, exact: bool },
+    Pattern {
+        regex: Regex,
+        /// The same where it ends with a word. The first alternative that fits is what a search finds, and of
+        /// `^git (st|status)` that would be the shorter one.
+        to_word_end: Option<Regex>,
+        exact: bool,
+    },
     ReadOnly(&'static ReadOnly),
 }
 
@@ -250,6 +256,8 @@ impl WhitelistRule {
         let rule = Self {
             matcher: Matcher::Pattern {
                 regex,
+                // None for a pattern that ends in a comment of its own.
+                to_word_end: Regex::new(&format!(r"\A(?:{})(?: |\z)", text.pattern)).ok(),
                 exact: is_exact(text.pattern),
             },
             reason: text.reason.to_owned(),
@@ -339,9 +347,12 @@ impl WhitelistRule {
     /// Whether the command is meant, with whatever options.
     fn matches(&self, words: &Words) -> bool {
         match &self.matcher {
-            Matcher::Pattern { regex, .. } => regex
-                .find(&words.canonical)
-                .is_some_and(|found| is_whole(&words.canonical, found.start(), found.end())),
+            Matcher::Pattern { regex, to_word_end, .. } => {
+                let canonical = &words.canonical;
+                let found = regex.find(canonical);
+                found.is_some_and(|found| is_whole(canonical, found.start(), found.end()))
+                    || to_word_end.as_ref().is_some_and(|regex| regex.is_match(canonical))
+            }
             Matcher::ReadOnly(program) => program.covers(words),
         }
     }
