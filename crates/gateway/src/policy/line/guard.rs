@@ -144,11 +144,10 @@ fn check_documents(text: &str) -> Result<(), LineError> {
         let at = from + found;
         let arrows = text[at..].bytes().take_while(|byte| *byte == b'<').count();
         from = at + arrows;
-        // Only where no other quoting could mislead us is a quoted one told from a real one.
+        // Only where nothing but quotes could mislead us is a quoted one told from a real one.
         let before = &text[..at];
-        let is_plain = !before.contains(['"', '\\', '`', '#', '$']);
-        let is_quoted = is_plain && before.matches('\'').count() % 2 == 1;
-        if arrows == 3 || is_quoted {
+        let is_plain = !before.contains(['\\', '`', '#', '$']);
+        if arrows == 3 || is_plain && ends_in_quotes(before) {
             continue;
         }
         documents += 1;
@@ -164,11 +163,24 @@ fn check_documents(text: &str) -> Result<(), LineError> {
             return Err(unreadable(at, "this here-document"));
         };
         // What stands in a quoted document is text.
-        if is_plain && !before.contains('\'') && text[from..].trim_start_matches(['-', ' ', '\t']).starts_with('\'') {
+        if is_plain && !before.contains(['\'', '"']) && text[from..].trim_start_matches(['-', ' ', '\t']).starts_with('\'') {
             from += end;
         }
     }
     Ok(())
+}
+
+/// Whether quotes are open at the end of a text that has nothing else which changes what a quote means.
+fn ends_in_quotes(text: &str) -> bool {
+    let mut open = None;
+    for quote in text.chars().filter(|c| matches!(c, '\'' | '"')) {
+        open = match open {
+            None => Some(quote),
+            Some(first) if first == quote => None,
+            Some(first) => Some(first),
+        };
+    }
+    open.is_some()
 }
 
 /// Where a here-document with a plain tag ends, if a line ends it; the text begins behind `<<`.

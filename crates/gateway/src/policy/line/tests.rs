@@ -41,6 +41,7 @@ fn quotes_are_removed_as_bash_removes_them() {
     words("ls a=b --x=$'y'", &["ls", "a=b", "--x=y"]);
     words("[ -f x ]", &["[", "-f", "x", "]"]);
     words("ls $ a$", &["ls", "$", "a$"]);
+    words("grep \"<<<<<<< HEAD\" 'it''s' \"it's <<\"", &["grep", "<<<<<<< HEAD", "its", "it's <<"]);
 }
 
 #[test]
@@ -271,6 +272,8 @@ fn only_ordinary_here_documents_are_read() {
         "x=$(cat <<z\na\nz\n)",
         "`cat <<z`",
         "echo $((1<<2))",
+        "ls \"a\" <<z",
+        "ls \"it's\" <<z 'x'",
     ] {
         assert!(
             matches!(read(text, Limits::STANDARD), Err(super::LineError::Unreadable { .. })),
