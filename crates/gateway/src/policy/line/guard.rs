@@ -163,7 +163,10 @@ fn check_documents(text: &str) -> Result<(), LineError> {
             return Err(unreadable(at, "this here-document"));
         };
         // What stands in a quoted document is text.
-        if is_plain && !before.contains(['\'', '"']) && text[from..].trim_start_matches(['-', ' ', '\t']).starts_with('\'') {
+        if is_plain
+            && !before.contains(['\'', '"'])
+            && text[from..].trim_start_matches(['-', ' ', '\t']).starts_with('\'')
+        {
             from += end;
         }
     }

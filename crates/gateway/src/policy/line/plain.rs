@@ -22,12 +22,12 @@ pub(super) enum NotPlain {
 
 /// Builtins that no program stands in for and that the runner does not implement.
 #[rustfmt::skip]
-const SHELL_BUILTINS: [&str; 46] = [
+const SHELL_BUILTINS: [&str; 47] = [
     ".", "alias", "bg", "bind", "break", "builtin", "caller", "command", "compgen", "complete",
     "compopt", "continue", "declare", "dirs", "disown", "enable", "eval", "exec", "exit",
     "export", "fc", "fg", "getopts", "hash", "help", "history", "jobs", "let", "local",
     "logout", "mapfile", "popd", "pushd", "read", "readarray", "readonly", "return", "set",
-    "shift", "shopt", "source", "suspend", "trap", "typeset", "unset", "wait",
+    "shift", "shopt", "source", "suspend", "trap", "typeset", "unalias", "unset", "wait",
 ];
 
 /// Builtins that also change the shell although a program of that name may exist.
@@ -208,7 +208,7 @@ fn redirection(redirect: &IoRedirect, into: &mut Vec<Redirection>) -> Result<(),
                 IoFileRedirectKind::ReadAndWrite => (fd_of(fd, 0)?, Action::ReadWrite(target)),
                 IoFileRedirectKind::DuplicateInput => (fd_of(fd, 0)?, copy(&target)?),
                 IoFileRedirectKind::DuplicateOutput => {
-                    if fd.is_none() && target.parse::<u32>().is_err() && target != "-" {
+                    if fd.is_none() && !is_descriptor(&target) {
                         both(Action::Write(target), into);
                         return Ok(());
                     }
@@ -255,6 +255,12 @@ fn both(action: Action, into: &mut Vec<Redirection>) {
         fd: 2,
         action: Action::CopyOf(1),
     });
+}
+
+/// `1`, `-`, and `1-`, which moves a descriptor: behind `>&` these are no names of files.
+fn is_descriptor(target: &str) -> bool {
+    let number = target.strip_suffix('-').unwrap_or(target);
+    number.chars().all(|c| c.is_ascii_digit())
 }
 
 fn copy(target: &str) -> Result<Action, &'static str> {

@@ -41,7 +41,10 @@ fn quotes_are_removed_as_bash_removes_them() {
     words("ls a=b --x=$'y'", &["ls", "a=b", "--x=y"]);
     words("[ -f x ]", &["[", "-f", "x", "]"]);
     words("ls $ a$", &["ls", "$", "a$"]);
-    words("grep \"<<<<<<< HEAD\" 'it''s' \"it's <<\"", &["grep", "<<<<<<< HEAD", "its", "it's <<"]);
+    words(
+        "grep \"<<<<<<< HEAD\" 'it''s' \"it's <<\"",
+        &["grep", "<<<<<<< HEAD", "its", "it's <<"],
+    );
 }
 
 #[test]
@@ -85,6 +88,10 @@ fn redirections_keep_their_order() {
     check("ls <> f", &[(0, Action::ReadWrite(file()))]);
     check("ls 2> f 1>&2", &[(2, Action::Write(file())), (1, Action::CopyOf(2))]);
     check("ls > f 2>&1", &[(1, Action::Write(file())), (2, Action::CopyOf(1))]);
+    check(
+        "ls >& f-",
+        &[(1, Action::Write("f-".to_owned())), (2, Action::CopyOf(1))],
+    );
     check("ls &> f", &[(1, Action::Write(file())), (2, Action::CopyOf(1))]);
     check("ls &>> f", &[(1, Action::Append(file())), (2, Action::CopyOf(1))]);
     check("ls 2>&-", &[(2, Action::Close)]);
@@ -144,6 +151,8 @@ fn everything_else_needs_a_shell() {
         "ls <(id)",
         "ls > *.txt",
         "ls 12> f",
+        "ls >&3-",
+        "unalias x",
         "ls <<E\n$x\nE",
         "ls [[:alpha:]]",
         "ls $'\\c'",
