@@ -217,3 +217,6 @@ impl Supposed {
 fn wrong(message: String) -> Refusal {
     Refusal::new(ErrorCode::InvalidArguments, message)
 }
+
+#[cfg(test)]
+mod tests;

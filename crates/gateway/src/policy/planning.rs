@@ -11,7 +11,7 @@ use super::decide::Surroundings;
 use super::effective::{EffectivePolicy, ResourceLimits};
 use super::line::tree::{Action, RUNNER_BUILTINS, Redirection, Tree};
 use super::line::{self, Line, LineError, Shape};
-use super::places::{self, Place};
+use super::places::{self, Misplaced, Place, PlaceRule};
 use super::plan::{ExecRights, Plan, PlannedAct, RunAs};
 use crate::error::{ErrorCode, Refusal};
 use crate::limits;
@@ -28,23 +28,54 @@ pub(super) enum Reading {
     Unread,
 }
 
+/// Why a request cannot be planned, and what says so.
+pub(super) struct Unplanned {
+    pub(super) refusal: Refusal,
+    pub(super) by: Step,
+}
+
+/// What is settled on the way to a plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    Place(PlaceRule),
+    Timeout,
+    Variables,
+    Programs,
+}
+
+impl Step {
+    fn refuses(self) -> impl Fn(Refusal) -> Unplanned {
+        move |refusal| Unplanned { refusal, by: self }
+    }
+}
+
+impl From<Misplaced> for Unplanned {
+    fn from(misplaced: Misplaced) -> Self {
+        Self {
+            by: Step::Place(misplaced.by),
+            refusal: misplaced.refusal,
+        }
+    }
+}
+
 pub(super) fn plan(
     policy: &EffectivePolicy,
     request: &CommandRequest,
     around: &Surroundings<'_>,
-) -> Result<(Plan, Reading), Refusal> {
+) -> Result<(Plan, Reading), Unplanned> {
     let place = places::settle(&policy.places, request.cwd.as_deref(), around.directories)?;
     places::check_hidden(&place, &policy.places.hidden)?;
     let timeout = match (&request.tool, request.timeout) {
         // The shorter of what its file and the policy give.
         (CommandTool::Declared(_), Some(declared)) => declared.min(policy.command.timeout_max),
-        (_, asked) => settle_timeout(policy, asked)?,
+        (_, asked) => settle_timeout(policy, asked).map_err(Step::Timeout.refuses())?,
     };
     let command = &policy.command;
-    let env = settle_env(policy, request, around)?;
-    let (act, used, reading) = read_act(policy, request, &place, around)?;
+    let env = settle_env(policy, request, around).map_err(Step::Variables.refuses())?;
+    let (act, used, reading) = read_act(policy, request, &place, around).map_err(Step::Programs.refuses())?;
     if let Reading::Line(line) = &reading {
-        allowlist::check_given(line, &command.allowlist, &env).map_err(not_allowed)?;
+        let given = allowlist::check_given(line, &command.allowlist, &env).map_err(not_allowed);
+        given.map_err(Step::Programs.refuses())?;
     }
     let exec = exec_rights(policy, &act, &used, around);
     let is_readable = |path: &Path| {
@@ -105,12 +136,7 @@ fn settle_env(
     request: &CommandRequest,
     around: &Surroundings<'_>,
 ) -> Result<Vec<(String, String)>, Refusal> {
-    let own = ["HOME", "PATH"];
-    if let Some(name) = request
-        .env
-        .keys()
-        .find(|name| own.contains(&name.as_str()) || allowlist::is_guarded_variable(name))
-    {
+    if let Some(name) = request.env.keys().find(|name| allowlist::is_guarded_variable(name)) {
         let message = format!("`env` may not set `{name}`: it changes which programs or libraries run");
         return Err(Refusal::new(ErrorCode::PolicyDenied, message).with("variable", name.as_str()));
     }

@@ -67,8 +67,8 @@ pub(in crate::policy) fn of_command(
     };
     let (plan, reading) = match planning::plan(policy, request, around) {
         Ok(planned) => planned,
-        Err(refusal) => {
-            let rule = decide::refusing(policy, &refusal);
+        Err(unplanned) => {
+            let rule = decide::refusing(policy, &unplanned);
             add(&rule.name, &rule.source, "deny");
             return parts;
         }
