@@ -16,7 +16,7 @@ use super::plan::{ExecRights, Plan, PlannedAct};
 use super::planning::{self, Reading, Remembered, Step, Unplanned, named_programs, with_chains};
 use super::talk;
 use super::tools::{Ruling, ToolUse};
-use super::whitelist::{self, Asked, Candidate, Environment, Input, WhitelistRule};
+use super::whitelist::{self, Candidate, Environment, Input, WhitelistRule};
 use crate::error::{ErrorCode, Refusal};
 use crate::tools::declared::DeclaredTool;
 use crate::tools::exec::request::{Act, CommandRequest, CommandTool};
@@ -301,11 +301,7 @@ pub(super) fn covering<'p>(
     act: &PlannedAct,
 ) -> Option<Covered<'p>> {
     let rules = &policy.approval.whitelist;
-    let command = match reading {
-        Reading::Line(line) => Asked::Line(line),
-        Reading::Argv { file, args } => Asked::Argv { file, args },
-        Reading::Unread => return None,
-    };
+    let command = reading.asked()?;
     let environment = if request.env.is_empty() {
         Environment::Built
     } else {

@@ -13,6 +13,7 @@ use super::line::tree::{Action, RUNNER_BUILTINS, Redirection, Tree};
 use super::line::{self, Line, LineError, Shape};
 use super::places::{self, Misplaced, Place, PlaceRule};
 use super::plan::{ExecRights, Plan, PlannedAct, RunAs};
+use super::whitelist::Asked;
 use crate::error::{ErrorCode, Refusal};
 use crate::limits;
 use crate::tools::exec::request::{Act, CommandRequest, CommandTool};
@@ -26,6 +27,17 @@ pub(super) enum Reading {
     },
     /// Left to the shell; no rule covers it.
     Unread,
+}
+
+impl Reading {
+    /// What rules of the whitelist are held against.
+    pub(super) fn asked(&self) -> Option<Asked<'_>> {
+        match self {
+            Self::Line(line) => Some(Asked::Line(line)),
+            Self::Argv { file, args } => Some(Asked::Argv { file, args }),
+            Self::Unread => None,
+        }
+    }
 }
 
 /// Why a request cannot be planned, and what says so.

@@ -164,12 +164,23 @@ fn is_fed(command: &Command) -> bool {
 
 /// Whether a command has an option that writes files or runs programs, in a program that otherwise does not.
 pub(super) fn is_cautioned(command: Asked<'_>) -> bool {
-    let careless = |words: Option<Words>| words.is_some_and(|words| !cautions::allow(&words));
+    words_of(command).iter().any(|words| !cautions::allow(words))
+}
+
+/// The rules that are off and take something of the command away from all others.
+pub(super) fn turned_off<'r>(rules: &'r [WhitelistRule], command: Asked<'_>) -> Vec<&'r WhitelistRule> {
+    let words = words_of(command);
+    let is_met = |rule: &&WhitelistRule| !rule.enabled && words.iter().any(|words| rule.matches(words));
+    rules.iter().filter(is_met).collect()
+}
+
+/// The commands that rules could cover at all.
+fn words_of(command: Asked<'_>) -> Vec<Words> {
     match command {
-        Asked::Argv { file, args } => careless(Some(Words::of_argv(file, args))),
+        Asked::Argv { file, args } => vec![Words::of_argv(file, args)],
         Asked::Line(line) => match &line.shape {
-            Shape::NeedsShell(_) => false,
-            Shape::Plain(tree) => tree.commands().any(|command| careless(Words::of_command(command))),
+            Shape::NeedsShell(_) => Vec::new(),
+            Shape::Plain(tree) => tree.commands().filter_map(Words::of_command).collect(),
         },
     }
 }

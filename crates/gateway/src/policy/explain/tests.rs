@@ -8,6 +8,7 @@ use serde_json::json;
 use super::*;
 use crate::policy::places::{Directories, OpenDirectory, OpenFailure};
 use crate::policy::standing::tests::{World, policy};
+use crate::policy::whitelist::{RuleText, Source, WhitelistRule};
 
 /// A machine without some directories.
 struct Without(&'static str);
@@ -94,5 +95,64 @@ fn whoever_refuses_a_place_a_time_or_a_variable_is_named() {
         "",
         json!({"command": "ls", "env": {"PATH": "."}}),
         ("guarded variables", "built-in"),
+    );
+}
+
+#[test]
+fn a_rule_that_was_turned_off_is_told_where_it_takes_something_away() {
+    let mut policy = policy();
+    let off = WhitelistRule::new(&RuleText {
+        pattern: "^ls",
+        reason: "",
+        enabled: false,
+        source: Source::Project,
+        matches: &[],
+        not_matches: &[],
+    });
+    policy
+        .approval
+        .whitelist
+        .push(off.expect("a rule").written_in("project file p"));
+    let parts = |line: &str| -> Vec<_> {
+        let explained = explained(&policy, &World, json!({"command": line}));
+        let parts = explained.took_part.into_iter();
+        parts.map(|part| (part.rule, part.source, part.effect)).collect()
+    };
+    let told = (
+        "whitelist `^ls`, turned off,".to_owned(),
+        "project file p".to_owned(),
+        "ask".to_owned(),
+    );
+    assert!(parts("cat x | ls -l").contains(&told));
+    assert!(!parts("cat x").contains(&told));
+}
+
+#[test]
+fn a_discussion_is_explained_by_what_refuses_it() {
+    let run = RunContext {
+        labels: BTreeSet::from(["mode:discussion".to_owned()]),
+        ..RunContext::default()
+    };
+    let policy = policy();
+    let environment = BTreeMap::new();
+    let around = Surroundings {
+        programs: &World,
+        directories: &World,
+        environment: &environment,
+    };
+    let mut call = Supposed {
+        tool: "execute_command".to_owned(),
+        arguments: Map::from_iter([("command".to_owned(), json!("git push"))]),
+        role: Role::Agent,
+        run: Some(run),
+    };
+    let refused = explain(&policy, &call, &around);
+    let last = refused.took_part.last().expect("the rule took part");
+    assert_eq!((&last.rule, last.effect.as_str()), (&refused.rule.name, "deny"));
+    call.arguments.insert("command".to_owned(), json!("make x"));
+    let asked = explain(&policy, &call, &around);
+    assert_eq!(
+        (asked.verdict, asked.took_part.last().map(|part| part.effect.as_str())),
+        ("ask", Some("ask"))
     );
 }
