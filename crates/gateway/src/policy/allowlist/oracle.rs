@@ -15,13 +15,15 @@ use proptest::sample::select;
 use super::{Allowlist, FoundProgram, Programs, check_given, check_line};
 use crate::policy::line::{Limits, read};
 
-const LISTED: [&str; 7] = ["ls", "git", "env", "xargs", "find", "timeout", "declare"];
+const LISTED: [&str; 9] = [
+    "ls", "git", "env", "xargs", "find", "timeout", "declare", "mapfile", "getopts",
+];
 const STUBS: [&str; 6] = ["ls", "git", "id", "rm", "cat", "echo"];
 const REAL: [&str; 5] = ["env", "xargs", "find", "timeout", "nice"];
 
 /// Pieces that lines are glued together from, with every construct that has fooled a reader before.
 #[rustfmt::skip]
-const FRAGMENTS: [&str; 190] = [
+const FRAGMENTS: [&str; 206] = [
     "ls", "id", "id", " ", " ", ";", "\n", " && ", " | ", " || ", " & ", "$(", ")", "`", "\"",
     "'", "\\", "${x:-", "}", "$x", "x=", "a=(", " <(", "(", "{ ", "; }", "#", " #", "<<E\n",
     "\nE\n", "<<'E'\n", "((", "))", "$((", "[[ ", " ]]", "case x in x) ", " ;; esac", "if ",
@@ -40,6 +42,8 @@ const FRAGMENTS: [&str; 190] = [
     "${ id; }", "${| id; }", "select x in a; do ", "exec {x}>y", "{a[$(id)]}>y", "${x@A}", "${x@E}", "${!a@}", "${a[@]@P}",
     "set -o posix", "shopt -s ", "lastpipe", "expand_aliases", "alias ls=id", "$BASH_COMMAND", "${PS4}", "set -x", "PS4='$(id)'",
     "command -v ", "builtin ", "let ", "'x=$(id)'", "\\\\", "\u{2028}", "\u{a0}", "\u{feff}", "\u{85}", "\u{b}", "%", "^", "!", "-eq 'a[$(id)]'",
+    "( (", ") )", "((i*", "i*", "?d", " #$(id)\n", "((1", "$((1", "\\export ", "'declare' ", "y='1 PATH=.'", "x=$y", "read -p x$y ",
+    "mapfile -d x$y ", "{a[x]}>y", "getopts $y ",
 ];
 
 /// Lines to start from; each is changed in a few places.
@@ -62,7 +66,7 @@ const SEEDS: [&str; 40] = [
 
 /// Steps that set variables, and steps whose arithmetic evaluates them. The environment holds one more text.
 #[rustfmt::skip]
-const STEPS: [&str; 78] = [
+const STEPS: [&str; 104] = [
     "x=1", "x=5", "a=1", "a5='b[$(id)]'", "a0='b[$(id)]'", "_=1", "REPLY=1", "PWD=1", "g=1",
     "FUNCNAME=1", "f='b[$(id)]'", "a=(1 2)", "x+=1", "x+='b[$(id)]'", "export x='b[$(id)]'",
     "export x=1", "read x <<< 'b[$(id)]'", "read <<< 'b[$(id)]'", "read -ra a <<< 'b[$(id)]'",
@@ -78,6 +82,10 @@ const STEPS: [&str; 78] = [
     "linux='b[$(id)]'", "false && OSTYPE=1", "((OSTYPE))", "OSTYPE=1",
     "((${f:-1}))", "((${f:0}))", "((${f,}))", "((${@:1}))", "((${z:-a}5))", "((${x:-1}))", "[[ ${f@E} -eq 1 ]]",
     "ls ${x:${f:-1}}",
+    "export 'x=b[$(id)]'", "command export x='b[$(id)]'", "\\export x='b[$(id)]'", "f() { local 'x=b[$(id)]'; ((x)); }",
+    "y='1 PATH=.'", "y='1 PATH'", "y='x -C id -c 1'", "\\export x=$y", "'export' x=$y", "export x=$y", "\\declare x=$y",
+    "declare $y", "export $y", "read -p x$y <<< .", "read -d x$y <<< .", "mapfile -d x$y a <<< xx", "getopts $y x", "getopts \"$y\" x",
+    "ls", "ls {a[x]}>y", "ls {PATH[0]}>y", "{ ls; } {a[x]}<x", "((1 #$(id)\n))", "ls $((1 #$(id)\n))", "( (i*) )", "((i*) )",
 ];
 
 const NOBODY: u32 = 65534;
@@ -124,9 +132,9 @@ impl Bench {
 
     /// The names of the stubs that ran.
     fn run(&self, line: &str) -> Vec<String> {
-        let work = self.directory.path().join("work");
-        let _ = fs::remove_dir_all(&work);
-        fs::create_dir(&work).expect("a directory to work in");
+        // Its own each time: what an earlier line left in the background may still write.
+        let made = tempfile::tempdir_in(self.directory.path()).expect("a directory to work in");
+        let work = made.path();
         // A planted program, and file names that are words of commands.
         self.stub(&work.join("ls"), "planted");
         for name in ["-exec", "id", ";", "x"] {
@@ -138,7 +146,7 @@ impl Bench {
         // Lines are made by chance, and write where they like: not as root.
         let place = self.directory.path();
         if fs::metadata(place).expect("a directory for stubs").uid() == 0 {
-            chown(&work, Some(NOBODY), Some(NOBODY)).expect("a directory to work in");
+            chown(work, Some(NOBODY), Some(NOBODY)).expect("a directory to work in");
             fs::set_permissions(place, fs::Permissions::from_mode(0o777)).expect("a directory for stubs");
             bash.uid(NOBODY).gid(NOBODY);
         }
@@ -147,7 +155,7 @@ impl Bench {
             .env("PATH", self.bin())
             .env("FUNCNEST", "20")
             .env(GIVEN.0, GIVEN.1)
-            .current_dir(&work)
+            .current_dir(work)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
