@@ -140,14 +140,14 @@ fn check_documents(text: &str) -> Result<(), LineError> {
     let start = starts.iter().filter_map(|opening| text.find(opening)).min();
     let mut documents = 0;
     let mut from = 0;
+    let mut before = Before::START;
     while let Some(found) = text[from..].find("<<") {
         let at = from + found;
+        before.read_on(&text[from..at]);
         let arrows = text[at..].bytes().take_while(|byte| *byte == b'<').count();
         from = at + arrows;
         // Only where nothing but quotes could mislead us is a quoted one told from a real one.
-        let before = &text[..at];
-        let is_plain = !before.contains(['\\', '`', '#', '$']);
-        if arrows == 3 || is_plain && ends_in_quotes(before) {
+        if arrows == 3 || before.is_plain && before.open.is_some() {
             continue;
         }
         documents += 1;
@@ -163,27 +163,44 @@ fn check_documents(text: &str) -> Result<(), LineError> {
             return Err(unreadable(at, "this here-document"));
         };
         // What stands in a quoted document is text.
-        if is_plain
-            && !before.contains(['\'', '"'])
-            && text[from..].trim_start_matches(['-', ' ', '\t']).starts_with('\'')
-        {
+        let tag = text[from..].trim_start_matches(['-', ' ', '\t']);
+        if before.is_plain && !before.has_quotes && tag.starts_with('\'') {
+            before.read_on(&text[from..from + end]);
             from += end;
         }
     }
     Ok(())
 }
 
-/// Whether quotes are open at the end of a text that has nothing else which changes what a quote means.
-fn ends_in_quotes(text: &str) -> bool {
-    let mut open = None;
-    for quote in text.chars().filter(|c| matches!(c, '\'' | '"')) {
-        open = match open {
-            None => Some(quote),
-            Some(first) if first == quote => None,
-            Some(first) => Some(first),
-        };
+/// What is known of the text before a place, read once from its start.
+struct Before {
+    /// Nothing in it but quotes changes what a quote means.
+    is_plain: bool,
+    has_quotes: bool,
+    /// The quote that is open at its end.
+    open: Option<char>,
+}
+
+impl Before {
+    const START: Self = Self {
+        is_plain: true,
+        has_quotes: false,
+        open: None,
+    };
+
+    fn read_on(&mut self, text: &str) {
+        for c in text.chars() {
+            match (c, self.open) {
+                ('\\' | '`' | '#' | '$', _) => self.is_plain = false,
+                ('\'' | '"', None) => {
+                    self.has_quotes = true;
+                    self.open = Some(c);
+                }
+                (c, Some(open)) if c == open => self.open = None,
+                (_, Some(_) | None) => {}
+            }
+        }
     }
-    open.is_some()
 }
 
 /// Where a here-document with a plain tag ends, if a line ends it; the text begins behind `<<`.

@@ -264,6 +264,8 @@ fn the_largest_texts_come_to_an_end() {
         format!("a {}", full(">a ")),
         format!("a=({})", full("b ")),
         format!("ls {}", full("[a")),
+        format!("ls '{}'", full("<< ")),
+        format!("ls {}", full("'<<' ")),
         format!("ls {}", full("`\\a`")),
         format!("{}{}", "((".repeat(12), full("a ")),
         format!("{}{}", "case a in b) ".repeat(4), full("a;")),
