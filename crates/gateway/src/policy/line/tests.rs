@@ -254,6 +254,7 @@ proptest! {
 #[test]
 fn the_largest_texts_come_to_an_end() {
     let full = |unit: &str| unit.repeat(65_000 / unit.len());
+    let half = |unit: &str| unit.repeat(32_000 / unit.len());
     for text in [
         full("a "),
         full("a;"),
@@ -266,6 +267,8 @@ fn the_largest_texts_come_to_an_end() {
         format!("ls {}", full("[a")),
         format!("ls '{}'", full("<< ")),
         format!("ls {}", full("'<<' ")),
+        format!("export {}", full("a='(' ")),
+        format!("a=1; read {}; (({}1))", half("-ab "), half("a+")),
         format!("ls {}", full("`\\a`")),
         format!("{}{}", "((".repeat(12), full("a ")),
         format!("{}{}", "case a in b) ".repeat(4), full("a;")),

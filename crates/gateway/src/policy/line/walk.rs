@@ -6,6 +6,7 @@
 
 mod arguments;
 mod documents;
+mod endings;
 mod lists;
 mod numbers;
 mod words;
