@@ -199,7 +199,9 @@ fn read_act(
             let line = match line::read(text, bounds) {
                 Ok(line) => line,
                 // Where any program may run, what we cannot read is still bash's to read.
-                Err(LineError::Unreadable { .. }) if *list == Allowlist::Any => {
+                Err(LineError::Unreadable { .. } | LineError::TooDeep { .. } | LineError::TooMany { .. })
+                    if *list == Allowlist::Any =>
+                {
                     return Ok((shell(text, around)?, Vec::new(), Reading::Unread));
                 }
                 Err(error) => return Err(Refusal::new(ErrorCode::CommandNotAllowed, error.to_string())),

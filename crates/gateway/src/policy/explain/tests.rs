@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use serde_json::json;
 
 use super::*;
+use crate::policy::allowlist::Allowlist;
 use crate::policy::places::{Directories, OpenDirectory, OpenFailure};
+use crate::policy::plan::PlannedAct;
 use crate::policy::standing::tests::{World, policy};
 use crate::policy::whitelist::{RuleText, Source, WhitelistRule};
 
@@ -155,4 +157,22 @@ fn a_discussion_is_explained_by_what_refuses_it() {
         (asked.verdict, asked.took_part.last().map(|part| part.effect.as_str())),
         ("ask", Some("ask"))
     );
+}
+
+#[test]
+fn where_any_program_may_run_what_is_too_much_to_read_is_left_to_bash() {
+    let mut policy = policy();
+    let deep = format!("{}ls{}", "(".repeat(30), ")".repeat(30));
+    let long = "ls;".repeat(2_000);
+    for line in [deep, long] {
+        let explained = explained(&policy, &World, json!({"command": line}));
+        let act = explained.plan.map(|plan| plan.act);
+        assert_eq!(explained.verdict, "ask");
+        assert!(matches!(act, Some(PlannedAct::Shell { .. })), "{act:?}");
+    }
+    policy.command.allowlist = Allowlist::from_entries(&["ls"]).expect("a list");
+    for line in ["((((((ls; ))))))", "ls ("] {
+        let explained = explained(&policy, &World, json!({"command": line}));
+        assert_eq!((explained.verdict, explained.rule.name.as_str()), ("deny", "allowlist"));
+    }
 }

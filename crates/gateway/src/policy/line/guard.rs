@@ -90,8 +90,8 @@ pub(super) fn parse_program(text: &str, limits: Limits) -> Result<Program, LineE
                 .map_err(|error| syntax(&error)),
         }
     };
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(LineError::Syntax {
-        what: "the parser gave up",
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(LineError::Unreadable {
+        what: "this line",
         position: Position::START,
     }))
 }
