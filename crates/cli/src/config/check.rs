@@ -63,14 +63,17 @@ fn both_or_neither(effective: &Effective, one: &str, other: &str, problems: &mut
     }
 }
 
-/// A repository leads to its project, so it may have only one.
+/// A repository leads to its project, so it may have only one; to GitHub large and small letters are the same.
 fn one_project_each(effective: &Effective, problems: &mut Vec<Problem>) {
     let held = effective.held("policies.projects");
-    let mut known: BTreeMap<&str, &str> = BTreeMap::new();
+    let mut known: BTreeMap<String, &str> = BTreeMap::new();
     for (project, policy) in held.value.as_object().into_iter().flatten() {
         let repositories = policy["repositories"].as_array().into_iter().flatten();
         for repository in repositories.filter_map(Json::as_str) {
-            if let Some(other) = known.insert(repository, project).filter(|other| other != project) {
+            if let Some(other) = known
+                .insert(repository.to_ascii_lowercase(), project)
+                .filter(|other| other != project)
+            {
                 problems.push(Problem {
                     origin: held.origin.clone(),
                     message: format!("repository `{repository}` is in two projects, `{other}` and `{project}`"),

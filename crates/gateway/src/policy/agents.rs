@@ -162,17 +162,26 @@ fn unwrapped(command: &str) -> String {
         let (only, None) = (commands.next()?, commands.next()) else {
             return None;
         };
-        let is_shell = matches!(
-            only.name.as_str(),
-            "bash" | "sh" | "/bin/bash" | "/bin/sh" | "/usr/bin/bash" | "/usr/bin/sh"
-        );
         let [option, text] = only.args.as_slice() else {
             return None;
         };
+        let text = text.literal()?;
+        let is_read_so = match only.name.as_str() {
+            "bash" | "/bin/bash" | "/usr/bin/bash" => true,
+            "sh" | "/bin/sh" | "/usr/bin/sh" => every_shell_reads_it_so(&text),
+            _ => false,
+        };
         let runs_text = matches!(option.literal()?.as_str(), "-c" | "-lc");
-        (is_shell && runs_text && only.redirections.is_empty()).then(|| text.literal())?
+        (is_read_so && runs_text && only.redirections.is_empty()).then_some(text)
     };
     inner().unwrap_or_else(|| command.to_owned())
+}
+
+/// Which shell `sh` is differs from machine to machine. Others than bash have no `[[` and no `$'…'`, and run as
+/// commands what stands in there; the plain rest means the same everywhere.
+fn every_shell_reads_it_so(text: &str) -> bool {
+    let is_plain = |line: line::Line| matches!(line.shape, Shape::Plain(_));
+    !text.contains('$') && line::read(text, Limits::STANDARD).is_ok_and(is_plain)
 }
 
 #[cfg(test)]
@@ -191,8 +200,23 @@ mod tests {
             ("./bash -c ls", "./bash -c ls"),
             ("bash -c $X", "bash -c $X"),
             ("FOO=1 bash -c ls", "FOO=1 bash -c ls"),
+            ("bash -c 'for f in a; do ls; done'", "for f in a; do ls; done"),
+            ("/bin/sh -lc 'ls -l | wc'", "ls -l | wc"),
         ] {
             assert_eq!(unwrapped(command), line, "{command}");
+        }
+    }
+
+    #[test]
+    fn what_sh_is_given_counts_only_where_every_shell_reads_it_alike() {
+        for command in [
+            r#"sh -c "ls \$'\\'; id; #'""#,
+            "sh -c '[[ a && id ]]'",
+            "/bin/sh -c 'for f in a; do ls; done'",
+            "sh -c 'ls {a,b}'",
+            "sh -c 'ls ('",
+        ] {
+            assert_eq!(unwrapped(command), command);
         }
     }
 }

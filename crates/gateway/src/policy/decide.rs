@@ -10,12 +10,13 @@ use super::actor::Context;
 use super::allowlist::Programs;
 use super::effective::{EffectivePolicy, Mode, SandboxMode};
 use super::line;
-use super::places::Directories;
+use super::matrix;
+use super::places::{Directories, PlaceRule};
 use super::plan::{ExecRights, Plan, PlannedAct};
-use super::planning::{self, Reading, Remembered, named_programs, with_chains};
+use super::planning::{self, Reading, Remembered, Step, Unplanned, named_programs, with_chains};
 use super::talk;
 use super::tools::{Ruling, ToolUse};
-use super::whitelist::{self, Asked, Candidate, Environment, Input, WhitelistRule};
+use super::whitelist::{self, Candidate, Environment, Input, WhitelistRule};
 use crate::error::{ErrorCode, Refusal};
 use crate::tools::declared::DeclaredTool;
 use crate::tools::exec::request::{Act, CommandRequest, CommandTool};
@@ -149,24 +150,26 @@ pub fn decide(
             }
             judge(policy, ruling, request, plan, &reading, around.programs)
         }
-        Err(refusal) => {
-            let rule = refusing(policy, &refusal);
+        Err(unplanned) => {
+            let rule = refusing(policy, &unplanned);
+            let refusal = unplanned.refusal;
             Verdict::Deny(Denial { refusal, rule })
         }
     }
 }
 
 /// The rule behind a request that cannot even be planned.
-pub(super) fn refusing(policy: &EffectivePolicy, refusal: &Refusal) -> Rule {
+pub(super) fn refusing(policy: &EffectivePolicy, unplanned: &Unplanned) -> Rule {
     let sources = &policy.rule_sources;
-    let (name, source) = match refusal.code {
-        ErrorCode::CommandNotAllowed | ErrorCode::CommandExecutionFailed => ("allowlist", &sources.allowlist),
-        ErrorCode::CwdNotAllowed | ErrorCode::ConfigurationError => ("allowed working directories", &sources.cwd_roots),
-        ErrorCode::CwdNotFound | ErrorCode::WorkspaceIsolationViolation => ("workspace", &sources.workspace),
-        ErrorCode::LimitExceeded => ("timeout_seconds_max", &sources.timeout),
-        _ => ("guarded variables", &sources.allowlist),
+    let (name, source) = match unplanned.by {
+        Step::Place(PlaceRule::Workspace) => ("workspace", sources.workspace.as_str()),
+        Step::Place(PlaceRule::Roots) => ("allowed working directories", sources.cwd_roots.as_str()),
+        Step::Place(PlaceRule::Hidden) => ("hidden places", matrix::SOURCE),
+        Step::Timeout => ("timeout_seconds_max", sources.timeout.as_str()),
+        Step::Variables => ("guarded variables", matrix::SOURCE),
+        Step::Programs => ("allowlist", sources.allowlist.as_str()),
     };
-    rule(name, source, &refusal.message)
+    rule(name, source, &unplanned.refusal.message)
 }
 
 /// Allow, ask or deny a plan that is possible: the strictest of what the tool's ruling and the mode
@@ -298,11 +301,7 @@ pub(super) fn covering<'p>(
     act: &PlannedAct,
 ) -> Option<Covered<'p>> {
     let rules = &policy.approval.whitelist;
-    let command = match reading {
-        Reading::Line(line) => Asked::Line(line),
-        Reading::Argv { file, args } => Asked::Argv { file, args },
-        Reading::Unread => return None,
-    };
+    let command = reading.asked()?;
     let environment = if request.env.is_empty() {
         Environment::Built
     } else {

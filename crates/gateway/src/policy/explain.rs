@@ -96,7 +96,8 @@ fn command(
     };
     let (happens, code) = match &verdict {
         Verdict::Allow(permit) if permit.auto_approved => (
-            "it would run at once; the whitelist answers for a person".to_owned(),
+            "it would run at once; the whitelist answers for a person, and no program may be started but those it names"
+                .to_owned(),
             None,
         ),
         Verdict::Allow(_) => ("it would run at once, nobody is asked".to_owned(), None),
@@ -217,3 +218,6 @@ impl Supposed {
 fn wrong(message: String) -> Refusal {
     Refusal::new(ErrorCode::InvalidArguments, message)
 }
+
+#[cfg(test)]
+mod tests;

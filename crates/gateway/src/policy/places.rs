@@ -39,6 +39,37 @@ pub struct Place {
     pub root: PathBuf,
 }
 
+/// Why a call may not work where it wants to, and what says so.
+#[derive(Debug)]
+pub struct Misplaced {
+    pub refusal: Refusal,
+    pub by: PlaceRule,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum PlaceRule {
+    Workspace,
+    /// `ALLOWED_CWD_ROOTS`.
+    Roots,
+    /// What no command ever sees.
+    Hidden,
+}
+
+impl PlaceRule {
+    fn refuses(self, code: ErrorCode, message: String) -> Misplaced {
+        Misplaced {
+            refusal: Refusal::new(code, message),
+            by: self,
+        }
+    }
+}
+
+impl From<Misplaced> for Refusal {
+    fn from(misplaced: Misplaced) -> Self {
+        misplaced.refusal
+    }
+}
+
 /// Whether a path lies in a directory or is it. Comparing bytes first spares nearly all comparing of
 /// components, of which a call would do hundreds.
 pub fn is_within(path: &Path, directory: &Path) -> bool {
@@ -49,7 +80,7 @@ pub fn is_within(path: &Path, directory: &Path) -> bool {
 }
 
 /// Finds and judges the working directory of a call.
-pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories) -> Result<Place, Refusal> {
+pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories) -> Result<Place, Misplaced> {
     let roots = match cwd {
         Some(_) => resolve_roots(places, directories)?,
         None => None,
@@ -99,7 +130,7 @@ pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories)
     Ok(Place { cwd, root })
 }
 
-fn resolve_roots(places: &Places, directories: &dyn Directories) -> Result<Option<Vec<PathBuf>>, Refusal> {
+fn resolve_roots(places: &Places, directories: &dyn Directories) -> Result<Option<Vec<PathBuf>>, Misplaced> {
     let Some(roots) = &places.cwd_roots else {
         return Ok(None);
     };
@@ -116,32 +147,33 @@ fn resolve_roots(places: &Places, directories: &dyn Directories) -> Result<Optio
              calls without `cwd` still work",
             root.display()
         );
-        Refusal::new(ErrorCode::ConfigurationError, message)
+        PlaceRule::Roots.refuses(ErrorCode::ConfigurationError, message)
     })
 }
 
-fn not_opened(path: &Path, failure: OpenFailure) -> Refusal {
+fn not_opened(path: &Path, failure: OpenFailure) -> Misplaced {
     let shown = path.display();
-    match failure {
-        OpenFailure::Missing => Refusal::new(
+    let (code, message) = match failure {
+        OpenFailure::Missing => (
             ErrorCode::CwdNotFound,
             format!("working directory `{shown}` does not exist"),
         ),
-        OpenFailure::NotADirectory => Refusal::new(ErrorCode::CwdNotFound, format!("`{shown}` is not a directory")),
-        OpenFailure::Refused => Refusal::new(
+        OpenFailure::NotADirectory => (ErrorCode::CwdNotFound, format!("`{shown}` is not a directory")),
+        OpenFailure::Refused => (
             ErrorCode::CwdNotAllowed,
             format!("working directory `{shown}` cannot be opened by the server"),
         ),
-    }
+    };
+    PlaceRule::Workspace.refuses(code, message)
 }
 
-fn unusable_workspace(root: &Path, failure: OpenFailure) -> Refusal {
+fn unusable_workspace(root: &Path, failure: OpenFailure) -> Misplaced {
     let why = match failure {
         OpenFailure::Missing => "does not exist",
         OpenFailure::NotADirectory => "is not a directory",
         OpenFailure::Refused => "cannot be opened by the server",
     };
-    Refusal::new(
+    PlaceRule::Workspace.refuses(
         ErrorCode::ConfigurationError,
         format!(
             "`workspace_root` `{}` {why}; the operator must correct it",
@@ -150,27 +182,27 @@ fn unusable_workspace(root: &Path, failure: OpenFailure) -> Refusal {
     )
 }
 
-fn outside_roots(path: &Path, roots: &[PathBuf]) -> Refusal {
+fn outside_roots(path: &Path, roots: &[PathBuf]) -> Misplaced {
     let list: Vec<_> = roots.iter().map(|root| format!("`{}`", root.display())).collect();
     let message = format!(
         "working directory `{}` is not allowed: it is outside {}",
         path.display(),
         list.join(" and ")
     );
-    Refusal::new(ErrorCode::CwdNotAllowed, message)
+    PlaceRule::Roots.refuses(ErrorCode::CwdNotAllowed, message)
 }
 
-fn outside_workspace(path: &Path, workspace: &Path) -> Refusal {
+fn outside_workspace(path: &Path, workspace: &Path) -> Misplaced {
     let message = format!(
         "working directory `{}` is outside the workspace `{}`; use a directory inside it",
         path.display(),
         workspace.display()
     );
-    Refusal::new(ErrorCode::WorkspaceIsolationViolation, message)
+    PlaceRule::Workspace.refuses(ErrorCode::WorkspaceIsolationViolation, message)
 }
 
 /// Refuses to work where commands and agents must not look.
-pub fn check_hidden(place: &Place, hidden: &[PathBuf]) -> Result<(), Refusal> {
+pub fn check_hidden(place: &Place, hidden: &[PathBuf]) -> Result<(), Misplaced> {
     match hidden
         .iter()
         .find(|path| is_within(&place.root, path) || is_within(&place.cwd.path, path))
@@ -182,7 +214,7 @@ pub fn check_hidden(place: &Place, hidden: &[PathBuf]) -> Result<(), Refusal> {
                 place.cwd.path.display(),
                 path.display()
             );
-            Err(Refusal::new(ErrorCode::CwdNotAllowed, message))
+            Err(PlaceRule::Hidden.refuses(ErrorCode::CwdNotAllowed, message))
         }
     }
 }

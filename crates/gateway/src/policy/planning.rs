@@ -11,8 +11,9 @@ use super::decide::Surroundings;
 use super::effective::{EffectivePolicy, ResourceLimits};
 use super::line::tree::{Action, RUNNER_BUILTINS, Redirection, Tree};
 use super::line::{self, Line, LineError, Shape};
-use super::places::{self, Place};
+use super::places::{self, Misplaced, Place, PlaceRule};
 use super::plan::{ExecRights, Plan, PlannedAct, RunAs};
+use super::whitelist::Asked;
 use crate::error::{ErrorCode, Refusal};
 use crate::limits;
 use crate::tools::exec::request::{Act, CommandRequest, CommandTool};
@@ -28,23 +29,65 @@ pub(super) enum Reading {
     Unread,
 }
 
+impl Reading {
+    /// What rules of the whitelist are held against.
+    pub(super) fn asked(&self) -> Option<Asked<'_>> {
+        match self {
+            Self::Line(line) => Some(Asked::Line(line)),
+            Self::Argv { file, args } => Some(Asked::Argv { file, args }),
+            Self::Unread => None,
+        }
+    }
+}
+
+/// Why a request cannot be planned, and what says so.
+pub(super) struct Unplanned {
+    pub(super) refusal: Refusal,
+    pub(super) by: Step,
+}
+
+/// What is settled on the way to a plan.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    Place(PlaceRule),
+    Timeout,
+    Variables,
+    Programs,
+}
+
+impl Step {
+    fn refuses(self) -> impl Fn(Refusal) -> Unplanned {
+        move |refusal| Unplanned { refusal, by: self }
+    }
+}
+
+impl From<Misplaced> for Unplanned {
+    fn from(misplaced: Misplaced) -> Self {
+        Self {
+            by: Step::Place(misplaced.by),
+            refusal: misplaced.refusal,
+        }
+    }
+}
+
 pub(super) fn plan(
     policy: &EffectivePolicy,
     request: &CommandRequest,
     around: &Surroundings<'_>,
-) -> Result<(Plan, Reading), Refusal> {
+) -> Result<(Plan, Reading), Unplanned> {
     let place = places::settle(&policy.places, request.cwd.as_deref(), around.directories)?;
     places::check_hidden(&place, &policy.places.hidden)?;
     let timeout = match (&request.tool, request.timeout) {
         // The shorter of what its file and the policy give.
         (CommandTool::Declared(_), Some(declared)) => declared.min(policy.command.timeout_max),
-        (_, asked) => settle_timeout(policy, asked)?,
+        (_, asked) => settle_timeout(policy, asked).map_err(Step::Timeout.refuses())?,
     };
     let command = &policy.command;
-    let env = settle_env(policy, request, around)?;
-    let (act, used, reading) = read_act(policy, request, &place, around)?;
+    let env = settle_env(policy, request, around).map_err(Step::Variables.refuses())?;
+    let (act, used, reading) = read_act(policy, request, &place, around).map_err(Step::Programs.refuses())?;
     if let Reading::Line(line) = &reading {
-        allowlist::check_given(line, &command.allowlist, &env).map_err(not_allowed)?;
+        let given = allowlist::check_given(line, &command.allowlist, &env).map_err(not_allowed);
+        given.map_err(Step::Programs.refuses())?;
     }
     let exec = exec_rights(policy, &act, &used, around);
     let is_readable = |path: &Path| {
@@ -105,12 +148,7 @@ fn settle_env(
     request: &CommandRequest,
     around: &Surroundings<'_>,
 ) -> Result<Vec<(String, String)>, Refusal> {
-    let own = ["HOME", "PATH"];
-    if let Some(name) = request
-        .env
-        .keys()
-        .find(|name| own.contains(&name.as_str()) || allowlist::is_guarded_variable(name))
-    {
+    if let Some(name) = request.env.keys().find(|name| allowlist::is_guarded_variable(name)) {
         let message = format!("`env` may not set `{name}`: it changes which programs or libraries run");
         return Err(Refusal::new(ErrorCode::PolicyDenied, message).with("variable", name.as_str()));
     }
@@ -161,7 +199,9 @@ fn read_act(
             let line = match line::read(text, bounds) {
                 Ok(line) => line,
                 // Where any program may run, what we cannot read is still bash's to read.
-                Err(LineError::Unreadable { .. }) if *list == Allowlist::Any => {
+                Err(LineError::Unreadable { .. } | LineError::TooDeep { .. } | LineError::TooMany { .. })
+                    if *list == Allowlist::Any =>
+                {
                     return Ok((shell(text, around)?, Vec::new(), Reading::Unread));
                 }
                 Err(error) => return Err(Refusal::new(ErrorCode::CommandNotAllowed, error.to_string())),

@@ -6,7 +6,7 @@
 //! no part of a pattern, and what a shell works out while it runs nobody has seen.
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;
 
 use serde_json::Value;
 

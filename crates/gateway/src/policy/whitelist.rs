@@ -64,7 +64,13 @@ impl Source {
 
 #[derive(Clone, Debug)]
 enum Matcher {
-    Pattern { regex: Regex, exact: bool },
+    Pattern {
+        regex: Regex,
+        /// The same where it ends with a word. The first alternative that fits is what a search finds, and of
+        /// `^git (st|status)` that would be the shorter one.
+        to_word_end: Option<Regex>,
+        exact: bool,
+    },
     ReadOnly(&'static ReadOnly),
 }
 
@@ -158,12 +164,23 @@ fn is_fed(command: &Command) -> bool {
 
 /// Whether a command has an option that writes files or runs programs, in a program that otherwise does not.
 pub(super) fn is_cautioned(command: Asked<'_>) -> bool {
-    let careless = |words: Option<Words>| words.is_some_and(|words| !cautions::allow(&words));
+    words_of(command).iter().any(|words| !cautions::allow(words))
+}
+
+/// The rules that are off and take something of the command away from all others.
+pub(super) fn turned_off<'r>(rules: &'r [WhitelistRule], command: Asked<'_>) -> Vec<&'r WhitelistRule> {
+    let words = words_of(command);
+    let is_met = |rule: &&WhitelistRule| !rule.enabled && words.iter().any(|words| rule.matches(words));
+    rules.iter().filter(is_met).collect()
+}
+
+/// The commands that rules could cover at all.
+fn words_of(command: Asked<'_>) -> Vec<Words> {
     match command {
-        Asked::Argv { file, args } => careless(Some(Words::of_argv(file, args))),
+        Asked::Argv { file, args } => vec![Words::of_argv(file, args)],
         Asked::Line(line) => match &line.shape {
-            Shape::NeedsShell(_) => false,
-            Shape::Plain(tree) => tree.commands().any(|command| careless(Words::of_command(command))),
+            Shape::NeedsShell(_) => Vec::new(),
+            Shape::Plain(tree) => tree.commands().filter_map(Words::of_command).collect(),
         },
     }
 }
@@ -231,7 +248,7 @@ fn covering(rules: &[WhitelistRule], words: &Words, input: Input) -> Option<usiz
     }
     // A rule that was turned off takes what it covers away from every other rule: that is how a
     // project asks to be asked.
-    if rules.iter().any(|rule| !rule.enabled && rule.covers(words)) {
+    if rules.iter().any(|rule| !rule.enabled && rule.matches(words)) {
         return None;
     }
     rules
@@ -250,6 +267,8 @@ impl WhitelistRule {
         let rule = Self {
             matcher: Matcher::Pattern {
                 regex,
+                // None for a pattern that ends in a comment of its own.
+                to_word_end: Regex::new(&format!(r"\A(?:{})(?: |\z)", text.pattern)).ok(),
                 exact: is_exact(text.pattern),
             },
             reason: text.reason.to_owned(),
@@ -329,14 +348,23 @@ impl WhitelistRule {
     }
 
     fn covers(&self, words: &Words) -> bool {
+        let is_exact = match &self.matcher {
+            Matcher::Pattern { exact, .. } => *exact,
+            Matcher::ReadOnly(_) => false,
+        };
+        self.matches(words) && (is_exact || cautions::allow(words))
+    }
+
+    /// Whether the command is meant, with whatever options.
+    fn matches(&self, words: &Words) -> bool {
         match &self.matcher {
-            Matcher::Pattern { regex, exact } => {
-                let matched = regex
-                    .find(&words.canonical)
-                    .is_some_and(|found| is_whole(&words.canonical, found.start(), found.end()));
-                matched && (*exact || cautions::allow(words))
+            Matcher::Pattern { regex, to_word_end, .. } => {
+                let canonical = &words.canonical;
+                let found = regex.find(canonical);
+                found.is_some_and(|found| is_whole(canonical, found.start(), found.end()))
+                    || to_word_end.as_ref().is_some_and(|regex| regex.is_match(canonical))
             }
-            Matcher::ReadOnly(program) => program.covers(words) && cautions::allow(words),
+            Matcher::ReadOnly(program) => program.covers(words),
         }
     }
 }

@@ -184,9 +184,9 @@ fn policies_of_all_sources_count_and_only_the_operator_maps() {
 
 #[test]
 fn a_repository_belongs_to_one_project() {
-    let world = World::new().operator("policies: {projects: {a: {repositories: [r, s]}, b: {repositories: [r]}}}\n");
+    let world = World::new().operator("policies: {projects: {a: {repositories: [r, s]}, b: {repositories: [R]}}}\n");
     assert_eq!(
         world.problems(),
-        ["/home/.config/countersign/config.yaml: line 1, column 12: repository `r` is in two projects, `a` and `b`"]
+        ["/home/.config/countersign/config.yaml: line 1, column 12: repository `R` is in two projects, `a` and `b`"]
     );
 }

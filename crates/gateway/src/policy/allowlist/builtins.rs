@@ -55,7 +55,7 @@ pub(super) fn check(word: &str, args: &[Arg]) -> Verdict {
         "local" => declared(args, "rx"),
         "declare" | "typeset" | "readonly" => declared(args, "aApgrxlu"),
         "unset" => declared(args, "v"),
-        "getopts" => names(args.get(1..2).unwrap_or_default()),
+        "getopts" => getopts(args),
         "mapfile" | "readarray" => options_then_names(args, "t", "dnOsu"),
         "wait" => options_then_ids(args),
         "jobs" => jobs(args),
@@ -197,14 +197,22 @@ fn options_then_names(args: &[Arg], flags: &str, values: &str) -> Result<(), Sto
             };
             match letter {
                 'a' => names(std::slice::from_ref(&value))?,
-                _ if value.known().is_none() && value.prefix().is_empty() => {
-                    return Err(unclear());
-                }
+                // What becomes several words brings names and options along.
+                _ if !is_one_word(&value) => return Err(unclear()),
                 _ => {}
             }
         }
     }
     names(rest)
+}
+
+/// The second word is the variable, so the first must be one word.
+fn getopts(args: &[Arg]) -> Result<(), Stop> {
+    match args {
+        [] => Ok(()),
+        [letters, ..] if !is_one_word(letters) => Err(Stop::Unclear("its options cannot be checked")),
+        [_, rest @ ..] => names(rest.get(..1).unwrap_or_default()),
+    }
 }
 
 fn options_then_ids(args: &[Arg]) -> Result<(), Stop> {

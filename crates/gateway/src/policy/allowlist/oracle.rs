@@ -13,15 +13,17 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::{Allowlist, FoundProgram, Programs, check_given, check_line};
-use crate::policy::line::{Limits, read};
+use crate::policy::line::{Limits, Shape, read};
 
-const LISTED: [&str; 7] = ["ls", "git", "env", "xargs", "find", "timeout", "declare"];
+const LISTED: [&str; 9] = [
+    "ls", "git", "env", "xargs", "find", "timeout", "declare", "mapfile", "getopts",
+];
 const STUBS: [&str; 6] = ["ls", "git", "id", "rm", "cat", "echo"];
 const REAL: [&str; 5] = ["env", "xargs", "find", "timeout", "nice"];
 
 /// Pieces that lines are glued together from, with every construct that has fooled a reader before.
 #[rustfmt::skip]
-const FRAGMENTS: [&str; 190] = [
+const FRAGMENTS: [&str; 206] = [
     "ls", "id", "id", " ", " ", ";", "\n", " && ", " | ", " || ", " & ", "$(", ")", "`", "\"",
     "'", "\\", "${x:-", "}", "$x", "x=", "a=(", " <(", "(", "{ ", "; }", "#", " #", "<<E\n",
     "\nE\n", "<<'E'\n", "((", "))", "$((", "[[ ", " ]]", "case x in x) ", " ;; esac", "if ",
@@ -40,6 +42,8 @@ const FRAGMENTS: [&str; 190] = [
     "${ id; }", "${| id; }", "select x in a; do ", "exec {x}>y", "{a[$(id)]}>y", "${x@A}", "${x@E}", "${!a@}", "${a[@]@P}",
     "set -o posix", "shopt -s ", "lastpipe", "expand_aliases", "alias ls=id", "$BASH_COMMAND", "${PS4}", "set -x", "PS4='$(id)'",
     "command -v ", "builtin ", "let ", "'x=$(id)'", "\\\\", "\u{2028}", "\u{a0}", "\u{feff}", "\u{85}", "\u{b}", "%", "^", "!", "-eq 'a[$(id)]'",
+    "( (", ") )", "((i*", "i*", "?d", " #$(id)\n", "((1", "$((1", "\\export ", "'declare' ", "y='1 PATH=.'", "x=$y", "read -p x$y ",
+    "mapfile -d x$y ", "{a[x]}>y", "getopts $y ",
 ];
 
 /// Lines to start from; each is changed in a few places.
@@ -62,7 +66,7 @@ const SEEDS: [&str; 40] = [
 
 /// Steps that set variables, and steps whose arithmetic evaluates them. The environment holds one more text.
 #[rustfmt::skip]
-const STEPS: [&str; 78] = [
+const STEPS: [&str; 104] = [
     "x=1", "x=5", "a=1", "a5='b[$(id)]'", "a0='b[$(id)]'", "_=1", "REPLY=1", "PWD=1", "g=1",
     "FUNCNAME=1", "f='b[$(id)]'", "a=(1 2)", "x+=1", "x+='b[$(id)]'", "export x='b[$(id)]'",
     "export x=1", "read x <<< 'b[$(id)]'", "read <<< 'b[$(id)]'", "read -ra a <<< 'b[$(id)]'",
@@ -78,7 +82,21 @@ const STEPS: [&str; 78] = [
     "linux='b[$(id)]'", "false && OSTYPE=1", "((OSTYPE))", "OSTYPE=1",
     "((${f:-1}))", "((${f:0}))", "((${f,}))", "((${@:1}))", "((${z:-a}5))", "((${x:-1}))", "[[ ${f@E} -eq 1 ]]",
     "ls ${x:${f:-1}}",
+    "export 'x=b[$(id)]'", "command export x='b[$(id)]'", "\\export x='b[$(id)]'", "f() { local 'x=b[$(id)]'; ((x)); }",
+    "y='1 PATH=.'", "y='1 PATH'", "y='x -C id -c 1'", "\\export x=$y", "'export' x=$y", "export x=$y", "\\declare x=$y",
+    "declare $y", "export $y", "read -p x$y <<< .", "read -d x$y <<< .", "mapfile -d x$y a <<< xx", "getopts $y x", "getopts \"$y\" x",
+    "ls", "ls {a[x]}>y", "ls {PATH[0]}>y", "{ ls; } {a[x]}<x", "((1 #$(id)\n))", "ls $((1 #$(id)\n))", "( (i*) )", "((i*) )",
 ];
+
+/// Pieces of words, with everything that quotes, escapes or divides.
+#[rustfmt::skip]
+const WORDS: [&str; 64] = [
+    "a", "b", "é", " ", " ", "  ", "\t", "\\", "\\\\", "\\\n", "\n", "'", "'", "\"", "\"", "$'", "\\'", "\\\"", "$", "$$", "\\$", "\\`", "`", "#",
+    " #", "a#", "=", "x=", "a=~", "~", ":~", "{", "}", "{a,b}", "{1..2}", ",", "..", "!", "^", "%", "+", "-", "--", "&", ";", "|", "(", "<", ">", "[", "]",
+    "[]", "\\x41", "\\101", "\\u00e9", "\\n", "\\e", "\\c", "\\0", "\r", "\u{a0}", "''", "\"\"", "@",
+];
+
+const BASH: [&str; 3] = ["/bin/bash", "--norc", "--noprofile"];
 
 const NOBODY: u32 = 65534;
 
@@ -90,6 +108,8 @@ struct Bench {
 }
 
 static BENCH: LazyLock<Bench> = LazyLock::new(Bench::new);
+/// What is written down on the one is not mixed with what is on the other.
+static OTHER_BENCH: LazyLock<Bench> = LazyLock::new(Bench::new);
 
 impl Bench {
     fn new() -> Self {
@@ -99,6 +119,7 @@ impl Bench {
         for name in STUBS {
             bench.stub(&bench.bin().join(name), name);
         }
+        bench.teller();
         for name in REAL {
             std::os::unix::fs::symlink(format!("/usr/bin/{name}"), bench.bin().join(name))
                 .expect("a link to a launcher");
@@ -122,11 +143,30 @@ impl Bench {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a stub");
     }
 
+    /// A program that writes down the words it is given.
+    fn teller(&self) {
+        let path = self.bin().join("words");
+        let text = format!("#!/bin/sh\nprintf '<%s>' \"$@\" >> {}\n", self.log().display());
+        fs::write(&path, text).expect("a stub");
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a stub");
+    }
+
+    /// What was written down while a shell ran a line.
+    fn told(&self, program: &[&str], line: &str) -> String {
+        self.start(program, line);
+        fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
     /// The names of the stubs that ran.
     fn run(&self, line: &str) -> Vec<String> {
-        let work = self.directory.path().join("work");
-        let _ = fs::remove_dir_all(&work);
-        fs::create_dir(&work).expect("a directory to work in");
+        let log = self.told(&BASH, line);
+        log.lines().map(str::to_owned).collect()
+    }
+
+    fn start(&self, program: &[&str], line: &str) {
+        // Its own each time: what an earlier line left in the background may still write.
+        let made = tempfile::tempdir_in(self.directory.path()).expect("a directory to work in");
+        let work = made.path();
         // A planted program, and file names that are words of commands.
         self.stub(&work.join("ls"), "planted");
         for name in ["-exec", "id", ";", "x"] {
@@ -134,19 +174,18 @@ impl Bench {
         }
         fs::create_dir(work.join("d[$(id)]")).expect("a directory");
         let _ = fs::remove_file(self.log());
-        let mut bash = shell("/bin/bash", self.directory.path(), &work);
-        bash.args(["--norc", "--noprofile", "-c", line])
+        let mut started = shell(program, self.directory.path(), work);
+        started
+            .args(["-c", line])
             .env("PATH", self.bin())
             .env("FUNCNEST", "20")
             .env(GIVEN.0, GIVEN.1);
-        bash.status().expect("bash runs");
-        let log = fs::read_to_string(self.log()).unwrap_or_default();
-        log.lines().map(str::to_owned).collect()
+        started.status().expect("a shell runs");
     }
 }
 
 /// A shell that works in a directory of this place, with nothing in its environment and not for long.
-pub(in crate::policy) fn shell(program: &str, place: &Path, work: &Path) -> Command {
+pub(in crate::policy) fn shell(program: &[&str], place: &Path, work: &Path) -> Command {
     let mut shell = Command::new("/usr/bin/timeout");
     // Lines are made by chance, and write where they like: not as root.
     if fs::metadata(place).expect("a directory for stubs").uid() == 0 {
@@ -154,7 +193,7 @@ pub(in crate::policy) fn shell(program: &str, place: &Path, work: &Path) -> Comm
         fs::set_permissions(place, fs::Permissions::from_mode(0o777)).expect("a directory for stubs");
         shell.uid(NOBODY).gid(NOBODY);
     }
-    shell.args(["-k", "1", "2", program]).env_clear().current_dir(work);
+    shell.args(["-k", "1", "2"]).args(program).env_clear().current_dir(work);
     shell.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     shell
 }
@@ -247,6 +286,25 @@ proptest! {
         }
         for name in BENCH.run(&line) {
             prop_assert!(LISTED.contains(&name.as_str()), "{:?} ran `{}`", line, name);
+        }
+    }
+
+    /// A plain line runs without a shell, so the words are ours to tell.
+    #[test]
+    fn a_plain_command_has_the_words_that_bash_gives_it(args in prop::collection::vec(select(&WORDS[..]), 1..9)) {
+        let line = format!("words {}", args.concat());
+        let Ok(read) = read(&line, Limits::STANDARD) else { return Ok(()) };
+        let Shape::Plain(tree) = read.shape else { return Ok(()) };
+        let commands: Vec<_> = tree.commands().collect();
+        let [command] = commands.as_slice() else { return Ok(()) };
+        let words: Option<Vec<String>> = command.args.iter().map(|word| word.literal()).collect();
+        let (Some(words), true) = (words, command.redirections.is_empty()) else { return Ok(()) };
+        let ours: String = words.iter().map(|word| format!("<{word}>")).collect();
+        let ours = if words.is_empty() { "<>".to_owned() } else { ours };
+        prop_assert_eq!(&OTHER_BENCH.told(&BASH, &line), &ours, "{:?}", line);
+        // So does any shell, where an agent hands such a line to it.
+        if !line.contains('$') {
+            prop_assert_eq!(OTHER_BENCH.told(&["/bin/sh"], &line), ours, "{:?}", line);
         }
     }
 }

@@ -399,6 +399,15 @@ fn loader_and_interpreter_variables_cannot_be_set() {
         "mapfile -C id x",
         "wait -p x",
         "export -f f",
+        "read -p x$y",
+        "read -d x* y",
+        "mapfile -d x$y z",
+        "getopts $x y",
+        "getopts x* y",
+        "\\export x=$y",
+        "'export' x=$y",
+        "\"declare\" x=$y",
+        "ex\\\nport x=1; rea\"d\"only x=$y",
     ] {
         refused(list, line, "is refused: ");
     }
@@ -408,6 +417,8 @@ fn loader_and_interpreter_variables_cannot_be_set() {
         "ls <&$x",
         "ls {PATH}>x",
         "ls {fd}<x",
+        "ls {PATH[0]}>x",
+        "x='b[$(id)]'; ls {a[x]}<y",
         "coproc ls",
         "ls ${!x}",
         "ls ${x@P}",
@@ -518,6 +529,11 @@ fn arithmetic_is_not_led_to_a_text_that_runs_commands() {
         "x=1; printf -vx %s 'a[$(id)]'; ls $((x))",
         "x=(1); mapfile x < y; ((x))",
         "x=1; getopts a x; ((x))",
+        "x=1; export 'x=a[$(id)]'; ((x))",
+        "x=1; export \"x=a[\\$(id)]\"; ls $((x))",
+        "x=1; command export x='a[$(id)]'; ((x))",
+        "x=1; \\export x='a[$(id)]'; ((x))",
+        "f() { local x=1; local 'x+=a[$(id)]'; ((x)); }; f",
     ] {
         refused(list, line, "arithmetic over a value that may be no number");
     }
@@ -537,6 +553,60 @@ fn arithmetic_is_not_led_to_a_text_that_runs_commands() {
         "x=1; ((x = x * 10 + $#))",
     ] {
         accepted(list, line);
+    }
+}
+
+#[test]
+fn what_looks_like_a_comment_in_arithmetic_is_seen() {
+    for line in [
+        "((1 #$(id)\n))",
+        "((1\n#$(id)\n))",
+        "((1 \\\n#$(id)\n))",
+        "( (ls); ((1 + #$(id)\n2)))",
+        "case x in x) ((1 #$(id)\n));; esac",
+        "for ((i=0 #$(id)\n; i<1; i++)); do ls; done",
+        "ls $((1 #$(id)\n))",
+        "ls \"$((1 #$(id)\n))\"",
+        "ls ${x:-$((1 #$(id)\n))}",
+        "x=$((1 #$(id)\n))",
+        "a=($((1 #$(id)\n)))",
+        "ls $( ((1 #$(id)\n)) )",
+        "ls `((1 #$(id)\n))`",
+        "ls <<< $((1 #$(id)\n)) # $(id)",
+    ] {
+        let message = verdict("ls", line).expect_err(line);
+        let is_told = [
+            "a comment in arithmetic cannot be read",
+            "no shell syntax cannot be checked",
+        ];
+        assert!(is_told.iter().any(|told| message.contains(told)), "{line:?}: {message}");
+    }
+    refused("ls", "ls <<E\n$((1 #$(id)\n))\nE", "`id` is not on the allowlist");
+    for line in [
+        "# one\n((1 + 16#ff)) # two\nls $((2#11 + $#)) # three",
+        "ls $((1)) # $(id)",
+        "(ls # one\n); ls $(ls # two\n)",
+        "ls > x <<'E'\n# a ((1)) # b\nE\nls",
+        "ls <<'E' | ls\n# ((d))\nE",
+    ] {
+        accepted("ls", line);
+    }
+}
+
+#[test]
+fn only_parentheses_side_by_side_are_arithmetic() {
+    for line in [
+        "( (*) )",
+        "((?) )",
+        "( (1))",
+        "f() ((*) ); f",
+        "if ( ([!a]*) ); then :; fi",
+        "ls $( ( (*) ) )",
+    ] {
+        refused("ls", line, "parentheses that are no arithmetic");
+    }
+    for line in ["((1 * 2))", " ((1)) && ls", "ls $( ((1)) )", "(ls)", "((ls); (ls))"] {
+        accepted("ls", line);
     }
 }
 
@@ -620,6 +690,7 @@ fn honest_lines_pass() {
         "while IFS= read -r line; do ls \"$line\"; done < x",
         "ls > x <<'E'\ncout << ((1)) << 2;\nE",
         "while read -r line; do ls \"$line\"; done < x",
+        "read -p \"$question\" x",
         "ls <<'E'\n$(id)\nE",
         "ls <<E\n$x\nE",
         "ls {a,b}",
@@ -635,6 +706,7 @@ fn honest_lines_pass() {
         "x=5; ls $((x*2))",
         "f() { local a=1; ls \"$a\"; }; f",
         "export FOO=bar; ls",
+        "export 'FOO=bar'; \\export BAZ=x; x=1; ls $((x))",
         "ls <(git log) >(wc -l)",
         "ls ${#x} $# $? $$",
         "command -v git",

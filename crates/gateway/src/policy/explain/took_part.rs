@@ -8,7 +8,8 @@ use super::super::effective::{EffectivePolicy, Mode};
 use super::super::matrix;
 use super::super::planning::{self, Remembered};
 use super::super::tools::ToolUse;
-use crate::tools::exec::request::CommandRequest;
+use super::super::{talk, whitelist};
+use crate::tools::exec::request::{CommandRequest, CommandTool};
 
 /// A rule that was looked at, and what it said.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -65,14 +66,25 @@ pub(in crate::policy) fn of_command(
         programs: &programs,
         ..*around
     };
+    let stilled = context.is_talk().then(|| talk::stilled(policy));
+    let policy = stilled.as_ref().unwrap_or(policy);
     let (plan, reading) = match planning::plan(policy, request, around) {
         Ok(planned) => planned,
-        Err(refusal) => {
-            let rule = decide::refusing(policy, &refusal);
+        Err(unplanned) => {
+            let rule = decide::refusing(policy, &unplanned);
             add(&rule.name, &rule.source, "deny");
             return parts;
         }
     };
+    if let Some(why) = stilled.is_some().then(|| talk::objection(&plan, &reading)).flatten() {
+        let rule = talk::rule(&why);
+        add(&rule.name, &rule.source, "deny");
+        return parts;
+    }
+    // Allowlist, mode and whitelist have no say about a declared tool.
+    if let CommandTool::Declared(_) = &request.tool {
+        return parts;
+    }
     let sources = &policy.rule_sources;
     add("allowlist", &sources.allowlist, "allow");
     let more = plan.sandbox > policy.command.sandbox || plan.network > policy.command.network;
@@ -89,6 +101,16 @@ pub(in crate::policy) fn of_command(
             rules.dedup_by_key(|rule| rule.explained());
             for rule in rules {
                 add(&format!("whitelist `{}`", rule.explained()), &rule.origin, "allow");
+            }
+            let off = reading
+                .asked()
+                .map(|asked| whitelist::turned_off(&policy.approval.whitelist, asked));
+            for rule in off.into_iter().flatten() {
+                add(
+                    &format!("whitelist `{}`, turned off,", rule.explained()),
+                    &rule.origin,
+                    "ask",
+                );
             }
         }
     }

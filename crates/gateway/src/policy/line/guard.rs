@@ -82,6 +82,7 @@ pub(super) fn parse_program(text: &str, limits: Limits) -> Result<Program, LineE
             Ok(tokens) => {
                 check_depth(&tokens, limits)?;
                 check_continuations(text, &tokens)?;
+                check_comments(text, &tokens)?;
                 brush_parser::parse_tokens(&tokens, &options).map_err(|error| syntax(&error))
             }
             // The parser proper knows where the text went wrong; it stops at the same place.
@@ -90,8 +91,8 @@ pub(super) fn parse_program(text: &str, limits: Limits) -> Result<Program, LineE
                 .map_err(|error| syntax(&error)),
         }
     };
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(LineError::Syntax {
-        what: "the parser gave up",
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(LineError::Unreadable {
+        what: "this line",
         position: Position::START,
     }))
 }
@@ -140,15 +141,14 @@ fn check_documents(text: &str) -> Result<(), LineError> {
     let start = starts.iter().filter_map(|opening| text.find(opening)).min();
     let mut documents = 0;
     let mut from = 0;
+    let mut before = Before::START;
     while let Some(found) = text[from..].find("<<") {
         let at = from + found;
+        before.read_on(&text[from..at]);
         let arrows = text[at..].bytes().take_while(|byte| *byte == b'<').count();
         from = at + arrows;
-        // Only where no other quoting could mislead us is a quoted one told from a real one.
-        let before = &text[..at];
-        let is_plain = !before.contains(['"', '\\', '`', '#', '$']);
-        let is_quoted = is_plain && before.matches('\'').count() % 2 == 1;
-        if arrows == 3 || is_quoted {
+        // Only where nothing but quotes could mislead us is a quoted one told from a real one.
+        if arrows == 3 || before.is_plain && before.open.is_some() {
             continue;
         }
         documents += 1;
@@ -164,11 +164,44 @@ fn check_documents(text: &str) -> Result<(), LineError> {
             return Err(unreadable(at, "this here-document"));
         };
         // What stands in a quoted document is text.
-        if is_plain && !before.contains('\'') && text[from..].trim_start_matches(['-', ' ', '\t']).starts_with('\'') {
+        let tag = text[from..].trim_start_matches(['-', ' ', '\t']);
+        if before.is_plain && !before.has_quotes && tag.starts_with('\'') {
+            before.read_on(&text[from..from + end]);
             from += end;
         }
     }
     Ok(())
+}
+
+/// What is known of the text before a place, read once from its start.
+struct Before {
+    /// Nothing in it but quotes changes what a quote means.
+    is_plain: bool,
+    has_quotes: bool,
+    /// The quote that is open at its end.
+    open: Option<char>,
+}
+
+impl Before {
+    const START: Self = Self {
+        is_plain: true,
+        has_quotes: false,
+        open: None,
+    };
+
+    fn read_on(&mut self, text: &str) {
+        for c in text.chars() {
+            match (c, self.open) {
+                ('\\' | '`' | '#' | '$', _) => self.is_plain = false,
+                ('\'' | '"', None) => {
+                    self.has_quotes = true;
+                    self.open = Some(c);
+                }
+                (c, Some(open)) if c == open => self.open = None,
+                (_, Some(_) | None) => {}
+            }
+        }
+    }
 }
 
 /// Where a here-document with a plain tag ends, if a line ends it; the text begins behind `<<`.
@@ -208,6 +241,43 @@ fn check_continuations(text: &str, tokens: &[Token]) -> Result<(), LineError> {
         if has(['$', '\'']) && has(['\\', '\n']) {
             return Err(LineError::Unreadable {
                 what: "a continued line in `$'…'`",
+                position: from_parser(&span.start),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// The tokenizer leaves comments out in arithmetic too, where bash has none and expands what stands there:
+/// a line whose arithmetic lost one is not read.
+fn check_comments(text: &str, tokens: &[Token]) -> Result<(), LineError> {
+    if !text.contains('#') || !text.contains("((") {
+        return Ok(());
+    }
+    let chars: Vec<char> = text.chars().collect();
+    let mut open = 0_usize;
+    let mut tokens = tokens.iter();
+    while let Some(token) = tokens.next() {
+        let span = token.location();
+        let written = chars.get(span.start.index..span.end.index).unwrap_or_default();
+        let kept = token.to_str().chars().filter(|c| *c == '#').count();
+        let has_lost_some = written.iter().filter(|c| **c == '#').count() != kept;
+        let is_arithmetic = match token {
+            Token::Word(word, _) => open >= 2 || word.contains("(("),
+            Token::Operator(operator, _) => {
+                match operator.as_str() {
+                    "(" => open += 1,
+                    ")" => open = open.saturating_sub(1),
+                    // Tag, body and tag again: a body is kept whole, but not where it stands.
+                    "<<" | "<<-" => drop(tokens.nth(2)),
+                    _ => {}
+                }
+                open >= 2
+            }
+        };
+        if is_arithmetic && has_lost_some {
+            return Err(LineError::Unreadable {
+                what: "a comment in arithmetic",
                 position: from_parser(&span.start),
             });
         }

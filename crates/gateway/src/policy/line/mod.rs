@@ -50,7 +50,6 @@ pub enum Shape {
 pub struct CommandUse {
     pub name: Arg,
     pub args: Vec<Arg>,
-    pub redirections: Vec<RedirectionUse>,
     pub position: Position,
 }
 
@@ -63,12 +62,6 @@ pub enum Arg {
     Pattern { prefix: String, written: String },
     /// Computed at run time. It begins with `prefix`; unquoted, it may become many words or none.
     Computed { prefix: String, written: String },
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RedirectionUse {
-    pub writes: bool,
-    pub target: Arg,
 }
 
 /// A variable set by `x=…`, `for x in`, `${x:=…}` or arithmetic. What builtins set stands in their

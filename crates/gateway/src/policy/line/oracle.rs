@@ -69,13 +69,12 @@ impl Bench {
         self.place.path().join("log")
     }
 
-    fn run(&self, program: &str, line: &str) -> Vec<Ran> {
-        let work = self.place.path().join("work");
-        let _ = fs::remove_dir_all(&work);
-        fs::create_dir(&work).expect("a directory to work in");
+    fn run(&self, line: &str) -> Vec<Ran> {
+        let made = tempfile::tempdir_in(self.place.path()).expect("a directory to work in");
+        let work = made.path();
         fs::write(work.join(FILE), "").expect("a file");
         let _ = fs::remove_file(self.log());
-        let mut command = shell(program, self.place.path(), &work);
+        let mut command = shell(&["/bin/bash", "--norc", "--noprofile"], self.place.path(), work);
         command.args(["-c", "--", line]).env("PATH", self.bin());
         command.status().expect("a shell runs");
         let log = fs::read_to_string(self.log()).unwrap_or_default();
@@ -189,6 +188,6 @@ proptest! {
         let Ok(read) = read(&line, Limits::STANDARD) else { return Ok(()) };
         let Shape::Plain(tree) = &read.shape else { return Ok(()) };
         let Some(expected) = Expected::of(tree) else { return Ok(()) };
-        same(&line, expected, BENCH.run("/bin/bash", &line))?;
+        same(&line, expected, BENCH.run(&line))?;
     }
 }

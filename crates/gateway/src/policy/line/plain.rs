@@ -22,12 +22,12 @@ pub(super) enum NotPlain {
 
 /// Builtins that no program stands in for and that the runner does not implement.
 #[rustfmt::skip]
-const SHELL_BUILTINS: [&str; 46] = [
+const SHELL_BUILTINS: [&str; 47] = [
     ".", "alias", "bg", "bind", "break", "builtin", "caller", "command", "compgen", "complete",
     "compopt", "continue", "declare", "dirs", "disown", "enable", "eval", "exec", "exit",
     "export", "fc", "fg", "getopts", "hash", "help", "history", "jobs", "let", "local",
     "logout", "mapfile", "popd", "pushd", "read", "readarray", "readonly", "return", "set",
-    "shift", "shopt", "source", "suspend", "trap", "typeset", "unset", "wait",
+    "shift", "shopt", "source", "suspend", "trap", "typeset", "unalias", "unset", "wait",
 ];
 
 /// Builtins that also change the shell although a program of that name may exist.
@@ -212,7 +212,7 @@ fn redirection(redirect: &IoRedirect, into: &mut Vec<Redirection>) -> Result<(),
                 IoFileRedirectKind::ReadAndWrite => (fd_of(fd, 0)?, Action::ReadWrite(target)),
                 IoFileRedirectKind::DuplicateInput => (fd_of(fd, 0)?, copy(&target)?),
                 IoFileRedirectKind::DuplicateOutput => {
-                    if fd.is_none() && !target.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
+                    if fd.is_none() && !is_descriptor(&target) {
                         both(Action::Write(target), into);
                         return Ok(());
                     }
@@ -259,6 +259,12 @@ fn both(action: Action, into: &mut Vec<Redirection>) {
         fd: 2,
         action: Action::CopyOf(1),
     });
+}
+
+/// `1`, `-`, and `1-`, which moves a descriptor: behind `>&` these are no names of files. What else begins like them is
+/// read in more than one way.
+fn is_descriptor(target: &str) -> bool {
+    target.is_empty() || target.starts_with(|c: char| c.is_ascii_digit() || c == '-')
 }
 
 fn copy(target: &str) -> Result<Action, &'static str> {

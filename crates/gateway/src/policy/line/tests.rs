@@ -41,6 +41,10 @@ fn quotes_are_removed_as_bash_removes_them() {
     words("ls a=b --x=$'y'", &["ls", "a=b", "--x=y"]);
     words("[ -f x ]", &["[", "-f", "x", "]"]);
     words("ls $ a$", &["ls", "$", "a$"]);
+    words(
+        "grep \"<<<<<<< HEAD\" 'it''s' \"it's <<\"",
+        &["grep", "<<<<<<< HEAD", "its", "it's <<"],
+    );
 }
 
 #[test]
@@ -84,6 +88,10 @@ fn redirections_keep_their_order() {
     check("ls <> f", &[(0, Action::ReadWrite(file()))]);
     check("ls 2> f 1>&2", &[(2, Action::Write(file())), (1, Action::CopyOf(2))]);
     check("ls > f 2>&1", &[(1, Action::Write(file())), (2, Action::CopyOf(1))]);
+    check(
+        "ls >& f-",
+        &[(1, Action::Write("f-".to_owned())), (2, Action::CopyOf(1))],
+    );
     check("ls &> f", &[(1, Action::Write(file())), (2, Action::CopyOf(1))]);
     check("ls &>> f", &[(1, Action::Append(file())), (2, Action::CopyOf(1))]);
     check("ls 2>&-", &[(2, Action::Close)]);
@@ -147,6 +155,8 @@ fn everything_else_needs_a_shell() {
         "ls <(id)",
         "ls > *.txt",
         "ls 12> f",
+        "ls >&3-",
+        "unalias x",
         "ls <<E\n$x\nE",
         "ls [[:alpha:]]",
         "ls $'\\c'",
@@ -248,6 +258,7 @@ proptest! {
 #[test]
 fn the_largest_texts_come_to_an_end() {
     let full = |unit: &str| unit.repeat(65_000 / unit.len());
+    let half = |unit: &str| unit.repeat(32_000 / unit.len());
     for text in [
         full("a "),
         full("a;"),
@@ -258,6 +269,10 @@ fn the_largest_texts_come_to_an_end() {
         format!("a {}", full(">a ")),
         format!("a=({})", full("b ")),
         format!("ls {}", full("[a")),
+        format!("ls '{}'", full("<< ")),
+        format!("ls {}", full("'<<' ")),
+        format!("export {}", full("a='(' ")),
+        format!("a=1; read {}; (({}1))", half("-ab "), half("a+")),
         format!("ls {}", full("`\\a`")),
         format!("{}{}", "((".repeat(12), full("a ")),
         format!("{}{}", "case a in b) ".repeat(4), full("a;")),
@@ -275,6 +290,8 @@ fn only_ordinary_here_documents_are_read() {
         "x=$(cat <<z\na\nz\n)",
         "`cat <<z`",
         "echo $((1<<2))",
+        "ls \"a\" <<z",
+        "ls \"it's\" <<z 'x'",
     ] {
         assert!(
             matches!(read(text, Limits::STANDARD), Err(super::LineError::Unreadable { .. })),

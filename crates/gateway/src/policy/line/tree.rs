@@ -125,16 +125,6 @@ impl Word {
     }
 }
 
-impl Action {
-    /// Whether the action can create or change a file.
-    pub fn writes(&self) -> bool {
-        match self {
-            Self::Write(_) | Self::Append(_) | Self::ReadWrite(_) => true,
-            Self::Read(_) | Self::CopyOf(_) | Self::Close | Self::Text(_) => false,
-        }
-    }
-}
-
 impl Tree {
     /// Every command, in the order of the text.
     pub fn commands(&self) -> impl Iterator<Item = &Command> {

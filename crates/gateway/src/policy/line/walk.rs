@@ -6,6 +6,7 @@
 
 mod arguments;
 mod documents;
+mod endings;
 mod lists;
 mod numbers;
 mod words;
@@ -124,7 +125,12 @@ impl Walker<'_> {
 
     fn compound(&mut self, compound: &CompoundCommand) -> Result<(), LineError> {
         match compound {
-            CompoundCommand::Arithmetic(command) => self.arithmetic(&command.expr.value, &command.loc),
+            CompoundCommand::Arithmetic(command) => {
+                if !self.is_arithmetic(&command.loc) {
+                    self.unclear("parentheses that are no arithmetic to bash", self.span(&command.loc));
+                }
+                self.arithmetic(&command.expr.value, &command.loc)
+            }
             CompoundCommand::ArithmeticForClause(clause) => {
                 let parts = [&clause.initializer, &clause.condition, &clause.updater];
                 for part in parts.into_iter().flatten() {
@@ -180,6 +186,14 @@ impl Walker<'_> {
                 self.command(&coprocess.body)
             }
         }
+    }
+
+    /// Whether the parentheses stand side by side at both ends. The parser does not ask for that, and to bash
+    /// `( (*) )` is a command whose name is that of a file.
+    fn is_arithmetic(&self, span: &SourceSpan) -> bool {
+        let pair = |at: Option<usize>| at.and_then(|at| self.local.get(at..at + 2));
+        let start = self.settle(span.start.index);
+        pair(Some(start)) == Some(&['(', '(']) && pair(span.end.index.checked_sub(2)) == Some(&[')', ')'])
     }
 
     fn function(&mut self, function: &FunctionDefinition) -> Result<(), LineError> {

@@ -21,7 +21,7 @@ use crate::policy::tools::{Hand, Layers, MatrixEntry, ToolPolicies};
 use crate::policy::whitelist::builtin_rules;
 use crate::tools::exec::request;
 
-struct World;
+pub(in crate::policy) struct World;
 
 impl Programs for World {
     fn find(&self, word: &str) -> Option<FoundProgram> {
@@ -52,7 +52,7 @@ impl Directories for World {
     }
 }
 
-fn policy() -> EffectivePolicy {
+pub(in crate::policy) fn policy() -> EffectivePolicy {
     let source = || "test".to_owned();
     EffectivePolicy {
         command: CommandPolicy {

@@ -93,6 +93,11 @@ fn patterns_begin_with_the_command_and_end_with_a_word() {
         ("ls", "rm ls", false),
         ("^cargo (test|build)", "cargo test --all", true),
         ("^cargo (test|build)", "cargo tests", false),
+        ("^cargo (b|build)", "cargo build --all", true),
+        ("^cargo (b|build)", "cargo bui", false),
+        ("^ls|^lsblk", "lsblk", true),
+        ("(?x) ^ls # comment", "ls -l", true),
+        ("x?", "ls", false),
         ("^npm run test:.*", "npm run test:unit", true),
         ("^git", "git -c alias.x='!id' x", false),
         ("^git", "git --exec-path=. status", false),
@@ -338,6 +343,19 @@ fn rules_are_checked_against_their_examples() {
     rules.push(disabled);
     assert!(!covered(&rules, "git status"), "turned off for every rule");
     assert!(covered(&rules, "git log"));
+    // With options to be careful with, which only a rule that spells them out covers.
+    let exact = rule(r"^git diff --output=x$");
+    let off = WhitelistRule {
+        enabled: false,
+        ..rule("^git diff")
+    };
+    assert!(covered(std::slice::from_ref(&exact), "git diff --output=x"));
+    assert!(!covered(&[exact, off], "git diff --output=x"));
+    let off = WhitelistRule {
+        enabled: false,
+        ..rule("^(git d|git diff)")
+    };
+    assert!(!covered(&[rule("^git"), off], "git diff"));
 }
 
 #[test]

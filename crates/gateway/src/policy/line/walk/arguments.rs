@@ -1,8 +1,8 @@
 //! Simple commands: assignments before them, their words and redirections.
 
 use brush_parser::ast::{
-    Assignment, AssignmentName, AssignmentValue, CommandPrefixOrSuffixItem as Item, IoFileRedirectKind,
-    IoFileRedirectTarget, IoRedirect, SimpleCommand, Word,
+    Assignment, AssignmentName, AssignmentValue, CommandPrefixOrSuffixItem as Item, IoFileRedirectTarget, IoRedirect,
+    SimpleCommand, Word,
 };
 
 use super::{Walker, numbers};
@@ -10,19 +10,16 @@ use crate::policy::line::guard::LineError;
 use crate::policy::line::plain;
 use crate::policy::line::position::{Origin, Position};
 use crate::policy::line::word::{Context, Part};
-use crate::policy::line::{Arg, CommandUse, RedirectionUse};
+use crate::policy::line::{Arg, CommandUse};
 
 /// Builtins whose arguments `x=…` are assignments.
 pub(super) const DECLARING: [&str; 5] = ["export", "local", "declare", "typeset", "readonly"];
 
 impl Walker<'_> {
     pub(super) fn simple(&mut self, simple: &SimpleCommand) -> Result<(), LineError> {
-        let mut redirections = Vec::new();
         for item in simple.prefix.iter().flat_map(|prefix| &prefix.0) {
             match item {
-                Item::IoRedirect(redirection) => {
-                    redirections.extend(self.redirection(redirection)?);
-                }
+                Item::IoRedirect(redirection) => self.redirection(redirection)?,
                 // `IFS= read -r x` splits its own input and nothing else.
                 Item::AssignmentWord(assignment, word) if assigned_name(assignment) == "IFS" && is_read(simple) => {
                     self.word(word, Context::Word)?;
@@ -37,13 +34,12 @@ impl Walker<'_> {
         };
         let position = self.word_position(word);
         let name = self.arg(word)?;
-        let declares = name.known().is_some_and(|name| DECLARING.contains(&name));
+        // Bash knows them by the word as it is written: what follows `\export` is split like any other word.
+        let declares = DECLARING.contains(&word.value.as_str());
         let mut args = Vec::new();
         for item in simple.suffix.iter().flat_map(|suffix| &suffix.0) {
             match item {
-                Item::IoRedirect(redirection) => {
-                    redirections.extend(self.redirection(redirection)?);
-                }
+                Item::IoRedirect(redirection) => self.redirection(redirection)?,
                 Item::Word(word) => args.push(self.arg(word)?),
                 Item::AssignmentWord(assignment, word) if declares => {
                     self.assignment(assignment, word)?;
@@ -73,20 +69,16 @@ impl Walker<'_> {
         }
         self.facts.numbers.given(&name, &args);
         self.facts.lists.given(&name, &args, position);
-        self.facts.commands.push(CommandUse {
-            name,
-            args,
-            redirections,
-            position,
-        });
+        self.facts.commands.push(CommandUse { name, args, position });
         Ok(())
     }
 
     fn arg(&mut self, word: &Word) -> Result<Arg, LineError> {
         let parts = self.word(word, Context::Word)?;
-        // `{x}>file` sets the variable `x`; the parser takes `{x}` for a word.
+        // `{x}>file` sets the variable `x`, and `{x[i]}>file` evaluates `i`; the parser takes both for words.
         let inner = word.value.strip_prefix('{').and_then(|w| w.strip_suffix('}'));
-        if inner.is_some_and(is_name) {
+        let name = inner.and_then(|inner| inner.split('[').next());
+        if name.is_some_and(is_name) {
             self.unclear("a name in braces", self.word_position(word));
         }
         Ok(describe(&parts, &word.value))
@@ -137,50 +129,23 @@ impl Walker<'_> {
         self.arithmetic_text(text, position)
     }
 
-    pub(super) fn redirection(&mut self, redirection: &IoRedirect) -> Result<Option<RedirectionUse>, LineError> {
+    pub(super) fn redirection(&mut self, redirection: &IoRedirect) -> Result<(), LineError> {
         match redirection {
-            IoRedirect::File(_, kind, target) => {
-                let writes = match kind {
-                    IoFileRedirectKind::Read | IoFileRedirectKind::DuplicateInput => false,
-                    IoFileRedirectKind::Write
-                    | IoFileRedirectKind::Append
-                    | IoFileRedirectKind::ReadAndWrite
-                    | IoFileRedirectKind::Clobber
-                    | IoFileRedirectKind::DuplicateOutput => true,
-                };
-                match target {
-                    IoFileRedirectTarget::Filename(word) => {
-                        let target = self.arg(word)?;
-                        Ok(Some(RedirectionUse { writes, target }))
+            IoRedirect::File(_, _, target) => match target {
+                IoFileRedirectTarget::Filename(word) => self.arg(word).map(drop),
+                IoFileRedirectTarget::Duplicate(word) => {
+                    // Bash expands this word twice: `ls >&x\$\(id\)` runs `id`.
+                    let plain = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
+                    if !word.value.chars().all(plain) {
+                        self.unclear("a target of `>&`", self.word_position(word));
                     }
-                    IoFileRedirectTarget::Duplicate(word) => {
-                        // Bash expands this word twice: `ls >&x\$\(id\)` runs `id`.
-                        let plain = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
-                        if !word.value.chars().all(plain) {
-                            self.unclear("a target of `>&`", self.word_position(word));
-                        }
-                        let target = self.arg(word)?;
-                        Ok(Some(RedirectionUse { writes, target }))
-                    }
-                    IoFileRedirectTarget::Fd(_) => Ok(None),
-                    IoFileRedirectTarget::ProcessSubstitution(_, subshell) => {
-                        self.list(&subshell.list)?;
-                        Ok(None)
-                    }
+                    self.arg(word).map(drop)
                 }
-            }
-            IoRedirect::HereDocument(_, document) => {
-                self.here_document(document)?;
-                Ok(None)
-            }
-            IoRedirect::HereString(_, word) => {
-                self.arg(word)?;
-                Ok(None)
-            }
-            IoRedirect::OutputAndError(word, _) => {
-                let target = self.arg(word)?;
-                Ok(Some(RedirectionUse { writes: true, target }))
-            }
+                IoFileRedirectTarget::Fd(_) => Ok(()),
+                IoFileRedirectTarget::ProcessSubstitution(_, subshell) => self.list(&subshell.list),
+            },
+            IoRedirect::HereDocument(_, document) => self.here_document(document),
+            IoRedirect::HereString(_, word) | IoRedirect::OutputAndError(word, _) => self.arg(word).map(drop),
         }
     }
 }

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use brush_parser::ast::{Assignment, AssignmentName, AssignmentValue};
 
 use super::arguments::{DECLARING, assigned_name};
+use super::endings::Endings;
 use crate::policy::line::position::Position;
 use crate::policy::line::word::{self, Context, Expansion, Part};
 use crate::policy::line::{Arg, Unclear};
@@ -62,10 +63,17 @@ impl Lists {
     }
 
     pub(super) fn read_again(&self, text: &str) -> Vec<Unclear> {
+        let mut endings = Endings::default();
         // `read -ax`: a name may be attached to the option.
-        let is_attached = |name: &str| self.arrays.iter().any(|it| it.starts_with('-') && it.ends_with(name));
-        let is_array =
-            |name: &str| self.arrays.contains(name) || is_attached(name) || text.contains(&format!("{name}["));
+        let attached = self.arrays.iter().filter(|name| name.starts_with('-'));
+        attached.for_each(|name| endings.add(name));
+        let of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let mut before_brackets = text.split('[');
+        before_brackets.next_back();
+        for before in before_brackets {
+            endings.add(&before[before.trim_end_matches(of_name).len()..]);
+        }
+        let is_array = |name: &str| self.arrays.contains(name) || endings.any_ends_with(name);
         let read_again = self.declared.iter().filter(|(name, _)| is_array(name));
         read_again
             .map(|(_, position)| Unclear {

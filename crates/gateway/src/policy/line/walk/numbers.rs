@@ -9,6 +9,8 @@ use std::collections::HashMap;
 
 use brush_parser::ast::Word;
 
+use super::arguments::DECLARING;
+use super::endings::Endings;
 use crate::policy::line::position::Position;
 use crate::policy::line::word::{self, Context, Expansion, Part};
 use crate::policy::line::{Arg, EvaluatedName, Unclear};
@@ -29,7 +31,7 @@ pub(super) struct Numbers {
     numeric: HashMap<String, bool>,
     read: Vec<EvaluatedName>,
     /// Options of such builtins; a name may be attached to one, as in `printf -vx`.
-    options: Vec<String>,
+    options: Endings,
 }
 
 impl Numbers {
@@ -40,14 +42,18 @@ impl Numbers {
 
     /// What a command may set by its arguments.
     pub(super) fn given(&mut self, command: &Arg, args: &[Arg]) {
-        if !command.known().is_some_and(|name| SETTING.contains(&name)) {
+        let Some(command) = command.known() else {
             return;
-        }
+        };
+        let sets = SETTING.contains(&command);
+        let declares = DECLARING.contains(&command) || command == "command";
         for text in args.iter().filter_map(Arg::known) {
-            if text.starts_with('-') {
-                self.options.push(text.to_owned());
-            } else {
-                self.assigned(text, false);
+            match text.split_once('=') {
+                // The parser sees no assignment in a word with quotes, `export 'x=1'`.
+                Some((name, _)) if declares => self.assigned(name.trim_end_matches('+'), false),
+                Some(_) | None if !sets => {}
+                Some(_) | None if text.starts_with('-') => self.options.add(text),
+                Some(_) | None => self.assigned(text, false),
             }
         }
     }
@@ -68,9 +74,7 @@ impl Numbers {
     }
 
     fn is_number(&self, name: &str) -> bool {
-        self.numeric.get(name) == Some(&true)
-            && !SET_BY_BASH.contains(&name)
-            && !self.options.iter().any(|option| option.ends_with(name))
+        self.numeric.get(name) == Some(&true) && !SET_BY_BASH.contains(&name) && !self.options.any_ends_with(name)
     }
 
     /// Every name whose value is evaluated.
