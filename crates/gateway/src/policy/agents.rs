@@ -171,7 +171,8 @@ fn unwrapped(command: &str) -> String {
             "sh" | "/bin/sh" | "/usr/bin/sh" => every_shell_reads_it_so(&text),
             _ => false,
         };
-        let runs_text = matches!(option.literal()?.as_str(), "-c" | "-lc");
+        // A text that begins like an option is one to the shell.
+        let runs_text = matches!(option.literal()?.as_str(), "-c" | "-lc") && !text.starts_with(['-', '+']);
         (is_read_so && runs_text && only.redirections.is_empty()).then_some(text)
     };
     inner().unwrap_or_else(|| command.to_owned())
@@ -199,6 +200,8 @@ mod tests {
             ("bash -i -c 'ls'", "bash -i -c 'ls'"),
             ("./bash -c ls", "./bash -c ls"),
             ("bash -c $X", "bash -c $X"),
+            ("bash -c -s", "bash -c -s"),
+            ("sh -c +x", "sh -c +x"),
             ("FOO=1 bash -c ls", "FOO=1 bash -c ls"),
             ("bash -c 'for f in a; do ls; done'", "for f in a; do ls; done"),
             ("/bin/sh -lc 'ls -l | wc'", "ls -l | wc"),

@@ -27,11 +27,13 @@ pub(in crate::policy::allowlist) struct Launcher {
 
 /// Launchers whose command is text for a shell, or is found in another place than ours.
 #[rustfmt::skip]
-pub(super) const REFUSED_LAUNCHERS: [&str; 28] = [
+pub(super) const REFUSED_LAUNCHERS: [&str; 44] = [
     "su", "runuser", "chroot", "nsenter", "parallel", "script", "watch", "systemd-run", "at",
     "batch", "crontab", "bwrap", "firejail", "busybox", "toybox", "coreutils", "setpriv",
     "pkexec", "machinectl", "start-stop-daemon", "capsh", "proot", "fakeroot",
-    "dbus-run-session", "expect", "unbuffer", "gdb", "ltrace",
+    "dbus-run-session", "expect", "unbuffer", "gdb", "ltrace", "prlimit", "setarch", "linux32",
+    "linux64", "choom", "numactl", "cgexec", "chpst", "xvfb-run", "torsocks", "proxychains",
+    "proxychains4", "rlwrap", "dtach", "screen", "tmux",
 ];
 
 /// Files that hold many programs under many names.
