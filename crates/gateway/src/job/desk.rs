@@ -232,10 +232,6 @@ impl JobDesk {
         message: &[Input],
         request_id: &str,
     ) -> Result<Job, Refusal> {
-        let texts = message.iter().map(|part| match part {
-            Input::Text(text) => text.as_str(),
-            Input::Image { url } => url.as_str(),
-        });
         let order = Order {
             request_id: request_id.to_owned(),
             correlation_id: self.parts.ids.correlation(),
@@ -244,10 +240,7 @@ impl JobDesk {
             owner: session.owner.clone(),
             started_by: caller.actor.clone(),
             run_id: last.run_id.clone(),
-            input: JobInput {
-                prompt: texts.collect::<Vec<_>>().join("\n"),
-                ..last.input.clone()
-            },
+            input: last.input.asking(message),
         };
         let mut job = Job::new(self.parts.ids.job(), order, self.parts.clock.now());
         job.conversation_id.clone_from(&session.conversation_id);

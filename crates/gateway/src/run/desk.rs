@@ -255,8 +255,10 @@ impl RunDesk {
         })
     }
 
+    /// A NUL is no part of what an agent could be told, and not every database keeps one.
     fn clean(&self, text: &str, max: usize) -> String {
-        self.parts.redactor.redact_text(text).chars().take(max).collect()
+        let clean = self.parts.redactor.redact_text(text);
+        clean.chars().filter(|it| *it != '\0').take(max).collect()
     }
 }
 

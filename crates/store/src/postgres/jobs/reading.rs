@@ -284,7 +284,7 @@ fn job(row: &Row) -> Result<Job, Trouble> {
     let count = |index: usize| Ok::<_, tokio_postgres::Error>(row.try_get::<_, i64>(index)?.cast_unsigned());
     let input = text(13)?;
     let read = serde_json::from_str(&input).map_err(|error| Trouble::damaged(13, error))?;
-    let input = JobInput::restored(&read).map_err(|refusal| Trouble::damaged(13, refusal.message))?;
+    let input = JobInput::restored(&read);
     let order = Order {
         request_id: text(4)?,
         correlation_id: CorrelationId::trusted(text(5)?),

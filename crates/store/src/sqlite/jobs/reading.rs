@@ -247,7 +247,7 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let count = |index: usize| Ok::<_, rusqlite::Error>(row.get::<_, i64>(index)?.cast_unsigned());
     let input = text(13)?;
     let read = serde_json::from_str(&input).map_err(|error| damaged(13, error))?;
-    let input = JobInput::restored(&read).map_err(|refusal| damaged(13, std::io::Error::other(refusal.message)))?;
+    let input = JobInput::restored(&read);
     let order = Order {
         request_id: text(4)?,
         correlation_id: CorrelationId::trusted(text(5)?),

@@ -32,7 +32,7 @@ fn job(name: &str, owner: &str) -> Job {
         owner: CredentialId::trusted(owner),
         started_by: agent(),
         run_id: None,
-        input: JobInput::restored(&json!({"prompt": "fix it", "approvalPolicy": {"mode": "never"}})).unwrap(),
+        input: JobInput::restored(&json!({"prompt": "fix it", "approvalPolicy": {"mode": "never"}})),
     };
     Job::new(JobId::trusted(name), order, noon())
 }

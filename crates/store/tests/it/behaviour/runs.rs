@@ -341,7 +341,7 @@ pub(crate) fn job_of(it: &Run) -> (Job, JobSession) {
         owner: owner(),
         started_by: agent(),
         run_id: Some(it.id.as_str().to_owned()),
-        input: JobInput::restored(&json!({"prompt": "fix it"})).unwrap(),
+        input: JobInput::restored(&json!({"prompt": "fix it"})),
     };
     let job = Job::new(JobId::trusted("j1"), order, noon());
     let session = JobSession::new(

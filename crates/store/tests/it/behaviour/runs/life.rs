@@ -105,7 +105,7 @@ impl Planner for Plan {
                 request_id: run.id.as_str().to_owned(),
                 correlation_id: run.correlation_id.clone(),
                 agent: "codex".to_owned(),
-                input: JobInput::of_prompt(&PromptTemplate::standard().fill(run)),
+                input: JobInput::of_prompt(&PromptTemplate::standard().fill(run).unwrap()),
                 name: None,
                 config: json!({}),
                 run_id: Some(run.id.as_str().to_owned()),
