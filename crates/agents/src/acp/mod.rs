@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use countersign_gateway::audit::Pending;
 use countersign_gateway::job::driver::{
-    AgentDriver, Conversation, DriverError, EventSink, Input, Probed, ProcessMark, Resume, Start, Terms, Words,
+    AgentDriver, Conversation, DriverError, EventSink, Hearing, Input, Probed, ProcessMark, Resume, Start, Terms, Words,
 };
 use serde_json::Value;
 use tokio::io::{AsyncWriteExt, BufReader};
@@ -154,6 +154,10 @@ fn install(program: &str) -> Option<&'static str> {
 impl AgentDriver for Acp {
     fn name(&self) -> &'static str {
         "acp"
+    }
+
+    fn hearing(&self) -> Hearing {
+        Hearing::BetweenTurns
     }
 
     fn probe(&self) -> Pending<Result<Probed, DriverError>> {

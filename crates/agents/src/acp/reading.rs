@@ -1,6 +1,6 @@
 //! The client's side of the protocol: about twelve messages, JSON-RPC a line.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use countersign_gateway::job::driver::{
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::questions;
 use crate::limits;
 use crate::process::Ending;
-use crate::speech::{Fate, Interruption, Speech, Step, cut_off, noticed, number_at, tell, text_at, unsent};
+use crate::speech::{Fate, Interruption, Speech, Step, cut_off, is_busy, noticed, number_at, tell, text_at};
 
 /// The revision of the protocol that is spoken.
 pub(super) const VERSION: u64 = 1;
@@ -38,9 +38,7 @@ pub(super) struct Client {
     asked: BTreeMap<u64, Asked>,
     next: u64,
     /// What is said next, once it can be.
-    waiting: VecDeque<Vec<Input>>,
-    /// How much of it an interrupt took away.
-    unsent: usize,
+    waiting: Option<Vec<Input>>,
     is_busy: bool,
     fate: Fate,
     questions: BTreeMap<String, Question>,
@@ -73,8 +71,7 @@ impl Client {
             is_open: false,
             asked: BTreeMap::new(),
             next: 0,
-            waiting: VecDeque::from([prompt]),
-            unsent: 0,
+            waiting: Some(prompt),
             is_busy: true,
             fate: Fate::Open,
             questions: BTreeMap::new(),
@@ -208,7 +205,7 @@ impl Client {
     }
 
     fn say_next(&mut self) -> Vec<Step> {
-        let Some(message) = self.waiting.pop_front() else {
+        let Some(message) = self.waiting.take() else {
             return Vec::new();
         };
         self.is_busy = true;
@@ -271,10 +268,6 @@ impl Client {
             .map(|id| tell(AgentEventKind::ApprovalWithdrawn(id), line))
             .collect();
         steps.push(tell(AgentEventKind::TurnEnded(end), line));
-        steps.extend(unsent(std::mem::take(&mut self.unsent)).map(|kind| tell(kind, line)));
-        if self.is_open {
-            steps.extend(self.say_next());
-        }
         steps
     }
 
@@ -381,10 +374,10 @@ impl Speech for Client {
     }
 
     fn send(&mut self, message: Vec<Input>) -> Result<Vec<Value>, DriverError> {
-        self.waiting.push_back(message);
         if self.is_busy || !self.is_open {
-            return Ok(Vec::new());
+            return Err(is_busy());
         }
+        self.waiting = Some(message);
         let steps = self.say_next();
         Ok(steps
             .into_iter()
@@ -404,8 +397,7 @@ impl Speech for Client {
     }
 
     fn interrupt(&mut self) -> Interruption {
-        self.unsent += self.waiting.len();
-        self.waiting.clear();
+        self.waiting = None;
         if !self.is_busy {
             return Interruption::Words(Vec::new());
         }

@@ -127,8 +127,9 @@ impl Talk {
         *self.shared.over.borrow()
     }
 
+    /// Whether a turn runs. Asked of what was heard: those who wait for a turn's end hear of it a moment later.
     pub(crate) fn is_busy(&self) -> bool {
-        *self.shared.busy.borrow()
+        self.shared.speech().is_busy()
     }
 
     /// Waits until its process is gone and everything of it was told. One that has nothing more to do and stays is ended.

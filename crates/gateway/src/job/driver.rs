@@ -29,6 +29,9 @@ pub trait AgentDriver: Send + Sync + 'static {
         false
     }
 
+    /// When the agent hears a further message.
+    fn hearing(&self) -> Hearing;
+
     /// Whether the agent is there, and what it can do.
     fn probe(&self) -> Pending<Result<Probed, DriverError>>;
 
@@ -51,7 +54,7 @@ pub trait AgentDriver: Send + Sync + 'static {
 
 /// One conversation with an agent. Dropping it neither ends the agent nor its turn.
 pub trait Conversation: Send + Sync + 'static {
-    /// A further message: the next turn, or a word into the running one where the agent takes that.
+    /// A further message: the next turn, or a word into the running one of an agent that [hears](Hearing) it there.
     fn send(&self, message: Vec<Input>) -> Pending<Result<(), DriverError>>;
 
     /// Answers what [`AgentEvent::ApprovalRequested`] asked. An answer to a question that is no longer open
@@ -64,6 +67,17 @@ pub trait Conversation: Send + Sync + 'static {
     /// Ends the conversation: by its protocol first, then by signals, and its whole process tree. Others
     /// that share the agent's process go on.
     fn stop(&self) -> Pending<()>;
+}
+
+/// When an agent hears a further message. One that it would not hear yet waits where it is kept, not with the agent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hearing {
+    /// Also in the middle of a turn.
+    Always,
+    /// Once its turn has ended.
+    BetweenTurns,
+    /// Once its turn has ended, by another process: each has one turn, and ends with it.
+    ByAnotherProcess,
 }
 
 /// What a conversation begins with.

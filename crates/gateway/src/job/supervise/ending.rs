@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::super::event::JobEventType;
+use super::super::event::{JobEvent, JobEventType};
 use super::super::keeping::{Errand, GoneProcess, Hold, Note, Place};
 use super::super::lifecycle::{JobStep, SessionStatus, SessionStep, SubState};
 use super::super::state::Job;
@@ -26,12 +26,21 @@ impl Follower {
                 let ended = self.ended(ending, &writing).await;
                 match self.write(ended).await {
                     Ok(()) => Ok(Some(next)),
-                    // A message came at the last moment: it is the next turn.
-                    Err(Lost::Moved) if self.has_message().await? => {
-                        self.write(writing).await?;
-                        self.look_for_notes = true;
-                        Ok(None)
-                    }
+                    // A message waits: it is the next turn, unless there shall be none.
+                    Err(Lost::Moved) if self.messages_waiting().await? > 0 => match self.interrupted_at {
+                        None => {
+                            self.write(writing).await?;
+                            self.turn = Turn::Over;
+                            self.look_for_notes = true;
+                            Ok(None)
+                        }
+                        Some(_) => {
+                            let ending = Ending::cancelled();
+                            let ended = self.ended(&ending, &writing).await;
+                            self.write(ended).await?;
+                            Ok(Some(Next::End(ending)))
+                        }
+                    },
                     Err(lost) => Err(lost),
                 }
             }
@@ -47,16 +56,29 @@ impl Follower {
         }
     }
 
-    /// Whether the job stands as we know it and somebody said something to it.
-    async fn has_message(&self) -> Result<bool, Lost> {
+    /// How many messages wait for a job that stands as we know it.
+    async fn messages_waiting(&self) -> Result<usize, Lost> {
         let jobs = &self.supervisor.parts.jobs;
         let kept = jobs.find(&self.job.id).await.map_err(Lost::Unrecorded)?;
         if kept.is_none_or(|kept| kept.version != self.job.version) {
-            return Ok(false);
+            return Ok(0);
         }
         let notes = jobs.notes(&self.job.id).await.map_err(Lost::Unrecorded)?;
-        let waits = |note: &Note| !note.delivered && note.errand == Errand::Message;
-        Ok(notes.iter().any(waits))
+        let waits = |note: &&Note| !note.delivered && note.errand == Errand::Message;
+        Ok(notes.iter().filter(waits).count())
+    }
+
+    /// Says of messages that a job which ends otherwise than well never came to.
+    async fn unsent(&self, step: JobStep) -> Option<JobEvent> {
+        if step == JobStep::Complete {
+            return None;
+        }
+        let message = match self.messages_waiting().await.unwrap_or(0) {
+            0 => return None,
+            1 => "1 message that waited for the end of this turn was not sent".to_owned(),
+            count => format!("{count} messages that waited for the end of this turn were not sent"),
+        };
+        Some(self.event(JobEventType::AgentWarning, json!({"message": message})))
     }
 
     /// The job's end behind what is written with it, with the session at rest, or ended where nobody can come
@@ -75,6 +97,7 @@ impl Follower {
         job.error.clone_from(&ending.error);
         let mut writing = Writing::of(job.clone());
         writing.events.clone_from(&before.events);
+        writing.events.extend(self.unsent(ending.step).await);
         writing.drafts.clone_from(&before.drafts);
         writing.hold = Hold::Release;
         let step = match self.session.status() {

@@ -8,7 +8,7 @@ mod tools;
 use std::time::Duration;
 
 use countersign_gateway::audit::event::{ApprovalState, EventType};
-use countersign_gateway::job::driver::{AgentAnswer, Input};
+use countersign_gateway::job::driver::{AgentAnswer, Hearing, Input};
 use countersign_gateway::job::lifecycle::{JobStatus, SubState};
 use countersign_gateway::job::supervise::News;
 use countersign_gateway::policy::agents::Judgement;
@@ -387,6 +387,59 @@ fn a_message_reaches_the_turn_under_way_and_the_next_one_is_a_job_of_its_own() {
     );
     let jobs: Vec<_> = house.lines().iter().map(|line| line["jobId"].clone()).collect();
     assert_ne!(jobs.first(), jobs.last(), "one file tells of both");
+}
+
+#[test]
+fn a_message_that_an_agent_does_not_hear_yet_waits_for_the_end_of_its_turn_and_the_job_goes_on_with_it() {
+    for hearing in [Hearing::BetweenTurns, Hearing::ByAnotherProcess] {
+        let house = House::new(Fake::playing(&[Step::Ask("q1", "make")]));
+        house.agent.world.lock().unwrap().hearing = hearing;
+        house.live(async |life| {
+            let job = life.start("work").await;
+            let question = life.asked().await;
+            for words in ["be quick", "and tidy"] {
+                let said = vec![Input::Text(words.to_owned())];
+                assert_eq!(life.message("th-1", said).await.unwrap().id, job);
+            }
+            life.approve(&question).await;
+            let ended = life.ended(&job).await;
+            assert_eq!(
+                (ended.status(), ended.retries),
+                (JobStatus::Completed, 0),
+                "{hearing:?}"
+            );
+            life.at_rest().await;
+        });
+        let said = house.agent.world.lock().unwrap().said.clone();
+        assert_eq!(said, ["work", "be quick", "and tidy"], "{hearing:?}");
+        let types = types(&house);
+        let count = |kind: &str| types.iter().filter(|it| *it == kind).count();
+        assert_eq!(count("codex-task-complete"), 3, "each is a turn: {types:?}");
+        assert_eq!(
+            (count("process-crashed"), count("process-restarted")),
+            (0, 0),
+            "{types:?}"
+        );
+    }
+}
+
+#[test]
+fn a_message_that_waited_in_vain_is_told_of_when_its_job_is_interrupted() {
+    let house = House::new(Fake::playing(&[Step::Ask("q1", "make")]));
+    house.agent.world.lock().unwrap().hearing = Hearing::BetweenTurns;
+    house.live(async |life| {
+        let job = life.start("work").await;
+        life.asked().await;
+        let said = vec![Input::Text("be quick".to_owned())];
+        life.message("th-1", said).await.unwrap();
+        life.interrupt(&job).await;
+        assert_eq!(life.ended(&job).await.status(), JobStatus::Cancelled);
+        life.at_rest().await;
+    });
+    let lines = house.lines();
+    let warned = lines.iter().find(|line| line["type"] == "agent-warning").unwrap();
+    let message = warned["data"]["message"].as_str().unwrap();
+    assert!(message.starts_with("1 message that waited"), "{message}");
 }
 
 #[test]
