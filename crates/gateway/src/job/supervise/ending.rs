@@ -11,7 +11,8 @@ use super::super::lifecycle::{JobStep, SessionStatus, SessionStep, SubState};
 use super::super::state::Job;
 use super::Supervisor;
 use super::course::{Ending, Next};
-use super::following::{Follower, Starting};
+use super::following::{Follower, Starting, Turn};
+use super::recovery::ending_of;
 use super::writing::{Lost, Writing};
 use crate::audit::event::{Draft, EventType};
 use crate::audit::{Change, RecordError};
@@ -239,9 +240,16 @@ impl Follower {
     pub(super) async fn put_back(&mut self, error: &RecordError) {
         let deadline = tokio::time::Instant::now() + limits::JOB_BEAT_MISSED;
         while !self.job.has_ended() && tokio::time::Instant::now() < deadline {
-            let mut job = self.resting(self.supervisor.parts.clock.now());
-            job.sub_state = Some(SubState::Recovering);
-            match self.rest(job, Vec::new(), &error.to_string()).await {
+            let written = match ending_of(&self.job) {
+                // It was being ended, and nobody wants it to go on.
+                Some(ending) => self.settle(Next::End(ending)).await,
+                None => {
+                    let mut job = self.resting(self.supervisor.parts.clock.now());
+                    job.sub_state = Some(SubState::Recovering);
+                    self.rest(job, Vec::new(), &error.to_string()).await
+                }
+            };
+            match written {
                 Ok(()) | Err(Lost::Moved) => return,
                 Err(Lost::Unrecorded(_)) => {}
             }

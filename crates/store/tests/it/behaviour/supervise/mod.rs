@@ -5,6 +5,7 @@ mod crash;
 mod house;
 mod tools;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use countersign_gateway::audit::event::{ApprovalState, EventType};
@@ -247,6 +248,26 @@ fn interrupting_ends_the_turn_and_withdraws_what_was_asked() {
         });
         house.nothing_is_left();
     }
+}
+
+#[test]
+fn a_job_that_was_being_ended_when_the_record_was_away_does_not_go_on_afterwards() {
+    let house = House::new(Fake::playing(&[Step::Hang]));
+    house.agent.world.lock().unwrap().heeds = false;
+    house.live(async |life| {
+        let job = life.start("work").await;
+        life.until(&job, |job| job.status() == JobStatus::Running).await;
+        life.interrupt(&job).await;
+        life.until(&job, |job| job.sub_state == Some(SubState::Interrupting))
+            .await;
+        life.record.is_away.store(true, Ordering::SeqCst);
+        life.pass(Duration::from_secs(60)).await;
+        life.until_stopped().await;
+        life.record.is_away.store(false, Ordering::SeqCst);
+        assert_eq!(life.ended(&job).await.status(), JobStatus::Cancelled);
+        life.at_rest().await;
+    });
+    assert_eq!(house.agent.world.lock().unwrap().said, ["work"]);
 }
 
 #[test]
