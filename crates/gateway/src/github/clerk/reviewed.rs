@@ -180,6 +180,7 @@ impl Clerk {
             issue_labels: &gathered.known.issue_labels,
             pull_request_labels: &gathered.known.pull_request_labels,
             last_run: gathered.last_run.as_ref(),
+            in_place_of: None,
         };
         self.set_off(delivery, &setting, vec![(EventType::RunStageResolved, resolved)])
             .await
