@@ -20,6 +20,7 @@ use super::labels::{Errand, LabelDesk};
 use super::message::Messages;
 use super::reception::Reception;
 use super::task::Task;
+use super::vocabulary::NEED_REVIEWER;
 use super::{GitHub, GitHubError, IssueRef, Permission, Repository, Trouble};
 use crate::approval::board::Board;
 use crate::audit::event::{Actor, ActorType, Draft, EventType};
@@ -343,6 +344,13 @@ fn ended(delivery: &Delivery, state: DeliveryState) -> DeliveryChange {
         },
         from: Some(delivery.version),
     }
+}
+
+/// The run of a pull request, of its runs from the newest on: the last one, but for those that only looked at it.
+fn maker(runs: Vec<Run>) -> Option<Run> {
+    let only_looks = |run: &Run| run.trigger_label.as_deref() == Some(NEED_REVIEWER);
+    let place = runs.iter().position(|run| !only_looks(run)).unwrap_or(0);
+    runs.into_iter().nth(place)
 }
 
 fn itself() -> Actor {

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::labelled::Setting;
-use super::{Clerk, Outcome, Undone, itself, person, unserved};
+use super::{Clerk, Outcome, Undone, itself, maker, person, unserved};
 use crate::approval::ballot::Choice;
 use crate::approval::question::{Answered, Offer};
 use crate::approval::request::{ApprovalRequest, ApprovalType};
@@ -79,7 +79,9 @@ impl Clerk {
         let repository = of.repository.as_str();
         let pull_request_labels = self.parts.github.labels(of).await?;
         let history = self.runs_of(repository, None, Some(of.number)).await?;
-        let mut issues: Vec<u64> = history.iter().filter_map(|run| run.issue_number).collect();
+        // A run that was asked for on the pull request itself does not say to which issue that belongs.
+        let others = |run: &Run| run.issue_number.filter(|issue| *issue != of.number);
+        let mut issues: Vec<u64> = history.iter().filter_map(others).collect();
         issues.sort_unstable();
         issues.dedup();
         if issues.is_empty() {
@@ -93,7 +95,7 @@ impl Clerk {
             issues,
             ..Known::default()
         };
-        let mut last_run = history.into_iter().next();
+        let mut last_run = maker(history);
         if let [issue] = known.issues.as_slice() {
             let number = *issue;
             let issue = IssueRef { number, ..of.clone() };
