@@ -34,6 +34,7 @@ use crate::lease::LeaseChange;
 use crate::run::desk::RunDesk;
 use crate::run::keeping::{RunFilter, Runs};
 use crate::run::manual::Profiles;
+use crate::run::profile::Asked;
 use crate::run::state::Run;
 
 /// How soon it looks again when nobody says that something happened.
@@ -175,7 +176,7 @@ impl Clerk {
             if !self.take_lease(&name).await {
                 continue;
             }
-            let outcome = match &delivery.task {
+            let outcome = match &delivery.task.as_ref().map(|task| self.as_policy_spells(task)) {
                 Some(Task::Label(task)) => self.labelled(&delivery, task).await,
                 Some(Task::Withdrawal(task)) => self.withdrawn(&delivery, task).await,
                 Some(Task::PullRequest(task)) => self.pulled(&delivery, task).await,
@@ -194,6 +195,21 @@ impl Clerk {
             }
             self.return_lease(&name).await;
         }
+    }
+
+    /// A task with its repository as policy spells it, which is how runs that people set off know it: to GitHub large and
+    /// small letters are the same.
+    fn as_policy_spells(&self, task: &Task) -> Task {
+        let mut task = task.clone();
+        let repository = &mut task.about_mut().repository;
+        let profile = self.parts.policies.profile(&Asked {
+            repository: Some(repository.as_str()),
+            ..Asked::default()
+        });
+        if let Some(spelled) = profile.repository.as_deref().and_then(Repository::parse) {
+            *repository = spelled;
+        }
+        task
     }
 
     /// Why somebody is not listened to; none where they are. Work is for those to ask for who could do it

@@ -121,7 +121,9 @@ impl Clerk {
         let of_these = |number: Option<u64>| number.is_some_and(|it| it == of.number || issues.contains(&it));
         Ok(rows.iter().rev().find_map(|row| {
             let payload = row.payload().ok()?;
-            let same = payload["repository"] == of.repository.as_str() && of_these(payload["issue_number"].as_u64());
+            let repository = payload["repository"].as_str().unwrap_or_default();
+            let is_it = repository.eq_ignore_ascii_case(of.repository.as_str());
+            let same = is_it && of_these(payload["issue_number"].as_u64());
             let added = payload["add"].as_array().filter(|_| same)?;
             let mut added = added.iter().filter_map(|label| label.as_str());
             added.find(|label| Trigger::of(label).is_some()).map(str::to_owned)
