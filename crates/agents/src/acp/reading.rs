@@ -49,6 +49,13 @@ pub(super) struct Client {
     used: Usage,
 }
 
+/// A conversation that is taken up.
+pub(super) struct Known {
+    pub(super) session_id: String,
+    /// What it used before.
+    pub(super) used: Usage,
+}
+
 struct Question {
     request: Value,
     options: Value,
@@ -61,13 +68,14 @@ impl Question {
 }
 
 impl Client {
-    pub(super) fn new(name: String, known: Option<String>, terms: &Terms, prompt: Vec<Input>) -> Client {
+    pub(super) fn new(name: String, known: Option<Known>, terms: &Terms, prompt: Vec<Input>) -> Client {
+        let (session_id, used) = known.map(|known| (known.session_id, known.used)).unzip();
         Client {
             name,
             cwd: terms.cwd.clone(),
             sandbox: terms.sandbox,
             endpoint: terms.endpoint.clone(),
-            session_id: known,
+            session_id,
             is_open: false,
             asked: BTreeMap::new(),
             next: 0,
@@ -80,7 +88,7 @@ impl Client {
             last_message: None,
             used: Usage {
                 model: terms.model.clone(),
-                ..Usage::default()
+                ..used.unwrap_or_default()
             },
         }
     }

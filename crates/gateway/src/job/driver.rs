@@ -100,6 +100,8 @@ pub struct Resume {
     pub words: Words,
     /// What the job was asked, for an agent that was lost before it had kept anything.
     pub asked: Vec<Input>,
+    /// What it used so far, for an agent that tells only of a turn.
+    pub used: Usage,
     pub terms: Terms,
 }
 

@@ -65,6 +65,7 @@ impl Follower {
             taking,
             words,
             asked: self.job.input.message(),
+            used: self.usage.clone(),
             terms,
         };
         driver.resume(resume, sink)
