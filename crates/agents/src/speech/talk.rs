@@ -235,8 +235,10 @@ impl Shared {
 
     /// What runs now is the agent's own; what a turn starts comes later.
     pub(super) async fn spare(&self, tree: &Tree) {
-        let members = tree.look().await;
-        *self.spared() = members;
+        // Where nobody can tell, those of before are spared: the agent itself is one of them.
+        if let Ok(members) = tree.look().await {
+            *self.spared() = members;
+        }
     }
 
     /// Lets whoever waits for the end of a turn look again.
