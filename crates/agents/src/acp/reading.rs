@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use super::questions;
 use crate::limits;
 use crate::process::Ending;
+use crate::remembered::Remembered;
 use crate::speech::{Fate, Interruption, Speech, Step, cut_off, is_busy, noticed, number_at, tell, text_at};
 
 /// The revision of the protocol that is spoken.
@@ -42,7 +43,7 @@ pub(super) struct Client {
     is_busy: bool,
     fate: Fate,
     questions: BTreeMap<String, Question>,
-    calls: BTreeMap<String, Value>,
+    calls: Remembered<Value>,
     /// The message that is being written.
     message: String,
     last_message: Option<String>,
@@ -83,7 +84,7 @@ impl Client {
             is_busy: true,
             fate: Fate::Open,
             questions: BTreeMap::new(),
-            calls: BTreeMap::new(),
+            calls: Remembered::new(),
             message: String::new(),
             last_message: None,
             used: Usage {
@@ -309,8 +310,9 @@ impl Client {
     /// What is known of a tool call grows with each word about it.
     fn call(&mut self, update: &Value) -> AgentEventKind {
         let id = text_at(update, &["toolCallId"]).unwrap_or_default().to_owned();
-        let is_new = !self.calls.contains_key(&id);
-        let known = self.calls.entry(id.clone()).or_insert_with(|| json!({}));
+        let before = self.calls.take(&id);
+        let is_new = before.is_none();
+        let mut known = before.unwrap_or_else(|| json!({}));
         for (name, value) in update
             .as_object()
             .into_iter()
@@ -319,18 +321,22 @@ impl Client {
         {
             known[name] = value.clone();
         }
-        let phase = match text_at(known, &["status"]) {
+        let phase = match text_at(&known, &["status"]) {
             Some("completed") => ItemPhase::Completed,
             Some("failed") => ItemPhase::Failed,
             _ if is_new => ItemPhase::Started,
             _ => ItemPhase::Updated,
         };
+        // What is over is not asked about any more.
+        if matches!(phase, ItemPhase::Started | ItemPhase::Updated) {
+            self.calls.keep(&id, known.clone(), known.to_string().len());
+        }
         AgentEventKind::Item(Item {
             id,
             kind: questions::kind(known.get("kind")),
             phase,
-            title: text_at(known, &["title"]).unwrap_or("a tool").to_owned(),
-            detail: known.clone(),
+            title: text_at(&known, &["title"]).unwrap_or("a tool").to_owned(),
+            detail: known,
         })
     }
 

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::questions;
 use crate::process::Ending;
+use crate::remembered::Remembered;
 use crate::speech::{Fate, Interruption, Speech, Step, cut_off, is_busy, noticed, number_at, tell, text_at};
 
 pub(super) struct Claude {
@@ -24,7 +25,7 @@ pub(super) struct Claude {
     /// Open questions and what they are about.
     questions: BTreeMap<String, Value>,
     /// Tool calls that run, by their id.
-    items: BTreeMap<String, (ItemKind, String)>,
+    items: Remembered<(ItemKind, String)>,
     model: Option<String>,
     requests: u64,
 }
@@ -38,7 +39,7 @@ impl Claude {
             is_busy: false,
             fate: Fate::Open,
             questions: BTreeMap::new(),
-            items: BTreeMap::new(),
+            items: Remembered::new(),
             model: None,
             requests: 0,
         }
@@ -107,7 +108,7 @@ impl Claude {
                     let (id, name) = (text_at(block, &["id"])?, text_at(block, &["name"])?);
                     let input = block.get("input").unwrap_or(&Value::Null);
                     let (kind, title) = describe(name, input);
-                    self.items.insert(id.to_owned(), (kind, title.clone()));
+                    self.items.keep(id, (kind, title.clone()), title.len());
                     Some(AgentEventKind::Item(Item {
                         id: id.to_owned(),
                         kind,
@@ -124,7 +125,7 @@ impl Claude {
     fn results(&mut self, line: &Value) -> Vec<Step> {
         let ended = blocks(line).iter().filter_map(|block| {
             let id = text_at(block, &["tool_use_id"])?;
-            let (kind, title) = self.items.remove(id)?;
+            let (kind, title) = self.items.take(id)?;
             let is_error = block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
             let phase = if is_error {
                 ItemPhase::Failed

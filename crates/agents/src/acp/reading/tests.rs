@@ -138,3 +138,19 @@ fn what_a_conversation_used_before_it_was_taken_up_is_in_its_totals() {
     });
     assert_eq!(told, Some(1_030));
 }
+
+#[test]
+fn of_a_call_that_is_over_nothing_is_remembered() {
+    let mut client = client();
+    answer(&mut client, json!({"result": {}}), 0);
+    answer(&mut client, opened("default"), 1);
+    let mut say = |update: Value| {
+        let line = json!({"method": "session/update", "params": {"sessionId": "s", "update": update}});
+        client.hear(&line.to_string());
+        client.calls.get("c").cloned()
+    };
+    let known = say(json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "ls", "status": "pending"}));
+    assert_eq!(known.unwrap()["title"], "ls");
+    let known = say(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed"}));
+    assert_eq!(known, None);
+}

@@ -224,7 +224,8 @@ impl Follower {
     }
 
     fn remember_failure(&mut self, item: &Item) {
-        if item.kind == ItemKind::Command && item.phase == ItemPhase::Failed {
+        let fits = self.failed.len() < limits::FAILURES_REMEMBERED_MAX && item.title.len() <= limits::FAILURE_BYTES_MAX;
+        if item.kind == ItemKind::Command && item.phase == ItemPhase::Failed && fits {
             self.failed.insert(item.title.clone());
         }
     }
