@@ -167,3 +167,23 @@ fn a_delivery_and_a_person_who_spell_a_repository_differently_mean_one_issue() {
     );
     assert_eq!(bench.count("SELECT count(DISTINCT repository) FROM runs"), 1);
 }
+
+#[test]
+fn questions_that_nobody_answers_stand_in_no_other_deliverys_way() {
+    // More than are taken up at once.
+    const QUESTIONS: u64 = 33;
+    let github = GitHub::start();
+    github.issue(SHOP, 7, &["run:dev"]);
+    let bench = bench(&github);
+    let serving = Serving::start(&bench);
+    for number in 100..100 + QUESTIONS {
+        github.pull_request(SHOP, number, "", &["run:dev", "run:qa"]);
+        let review = github.reviewed(&format!("r-{number}"), SHOP, number, "changes_requested", "ana");
+        assert_eq!(deliver(&serving, &review).0, 202);
+    }
+    until("not all is asked", || {
+        bench.count("SELECT count(*) FROM approvals WHERE state = 'pending'") == QUESTIONS as i64
+    });
+    deliver(&serving, &github.labeled("d-1", SHOP, 7, "run:dev", "ana"));
+    until("nobody gets round to it", || runs(&bench) == 1);
+}

@@ -162,16 +162,11 @@ impl Clerk {
     }
 
     async fn work_off(&self) {
-        let due = self.parts.deliveries.pending_deliveries(self.now(), AT_ONCE).await;
-        let due = due.unwrap_or_else(|error| {
+        let due = self.due().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "deliveries cannot be looked at, trying again");
             Vec::new()
         });
         for delivery in due {
-            // A question may be open for days; looking at it writes nothing.
-            if self.waits(&delivery).await {
-                continue;
-            }
             let name = format!("delivery:{}", delivery.id);
             if !self.take_lease(&name).await {
                 continue;
@@ -194,6 +189,26 @@ impl Clerk {
                 tracing::warn!(%error, delivery = delivery.id, "a delivery could not be put away, trying again");
             }
             self.return_lease(&name).await;
+        }
+    }
+
+    /// The first deliveries whose work can be done now. A question may be open for days: looking at it writes nothing, and
+    /// however many are, they stand in nobody's way.
+    async fn due(&self) -> Result<Vec<Delivery>, RecordError> {
+        let mut limit = AT_ONCE;
+        loop {
+            let found = self.parts.deliveries.pending_deliveries(self.now(), limit).await?;
+            let is_all = found.len() < limit;
+            let mut due = Vec::new();
+            for delivery in found {
+                if due.len() < AT_ONCE && !self.waits(&delivery).await {
+                    due.push(delivery);
+                }
+            }
+            if is_all || due.len() == AT_ONCE {
+                return Ok(due);
+            }
+            limit *= 2;
         }
     }
 

@@ -158,7 +158,8 @@ impl Jobs for PgStore {
                          WHERE agent_processes.session_id = jobs.session_id AND agent_processes.job_id <> jobs.job_id
                              AND EXISTS (SELECT 1 FROM processes WHERE processes.node = agent_processes.node
                                  AND seen_at > clock_timestamp() - interval '{SILENT_FOR}'))
-                 ORDER BY created_at_ms, arrival LIMIT $2"
+                 ORDER BY row_number() OVER (PARTITION BY owner ORDER BY created_at_ms, arrival), created_at_ms, arrival
+                 LIMIT $2"
             );
             readers.jobs(&rest, &[&now.as_millis(), &i64::try_from(limit).unwrap_or(i64::MAX)])
         })

@@ -131,7 +131,8 @@ impl Jobs for SqliteStore {
                      AND (not_before_ms IS NULL OR not_before_ms <= ?1)
                      AND NOT EXISTS (SELECT 1 FROM agent_processes
                          WHERE agent_processes.session_id = jobs.session_id AND agent_processes.job_id <> jobs.job_id)
-                 ORDER BY created_at_ms, rowid LIMIT ?2",
+                 ORDER BY row_number() OVER (PARTITION BY owner ORDER BY created_at_ms, rowid), created_at_ms, rowid
+                 LIMIT ?2",
                 [now.as_millis(), i64::try_from(limit).unwrap_or(i64::MAX)],
             )
         })
