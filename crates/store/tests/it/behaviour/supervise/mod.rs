@@ -9,9 +9,11 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use countersign_gateway::audit::event::{ApprovalState, EventType};
+use countersign_gateway::error::ErrorCode;
 use countersign_gateway::job::driver::{AgentAnswer, Hearing, Input};
 use countersign_gateway::job::lifecycle::{JobStatus, SubState};
 use countersign_gateway::job::supervise::News;
+use countersign_gateway::limits;
 use countersign_gateway::policy::agents::Judgement;
 use serde_json::json;
 
@@ -461,6 +463,24 @@ fn a_message_that_waited_in_vain_is_told_of_when_its_job_is_interrupted() {
     let warned = lines.iter().find(|line| line["type"] == "agent-warning").unwrap();
     let message = warned["data"]["message"].as_str().unwrap();
     assert!(message.starts_with("1 message that waited"), "{message}");
+}
+
+#[test]
+fn a_message_begins_no_job_beyond_those_that_a_caller_may_have() {
+    let house = House::new(Fake::playing(&[]));
+    house.live(async |life| {
+        let first = life.start("work").await;
+        life.ended(&first).await;
+        life.at_rest().await;
+        life.supervisor.close();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        for number in 0..limits::JOBS_OPEN_PER_CALLER_MAX {
+            life.start(&format!("more {number}")).await;
+        }
+        let said = vec![Input::Text("and this".to_owned())];
+        let refused = life.message("th-1", said).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::QueueFull);
+    });
 }
 
 #[test]
