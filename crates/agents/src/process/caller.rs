@@ -15,6 +15,9 @@ use super::tree;
 /// The tables of connections. A program may speak to an old address by a new socket, so both are looked into.
 const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 
+/// How often a connection is looked for: a table is read piece by piece while others come and go, and one look may miss it.
+const LOOKS: usize = 3;
+
 /// Whether whoever connected from `there` to us at `here` may be an agent, or something that one started. Where that cannot
 /// be looked at, it may.
 pub fn may_be_an_agent(there: SocketAddr, here: SocketAddr) -> bool {
@@ -24,7 +27,7 @@ pub fn may_be_an_agent(there: SocketAddr, here: SocketAddr) -> bool {
     if agents.is_empty() {
         return false;
     }
-    let Some(socket) = Socket::find(there, here) else {
+    let Some(socket) = (0..LOOKS).find_map(|_| Socket::find(there, here)) else {
         return true;
     };
     let of_its_user: Vec<u32> = agents
@@ -37,7 +40,8 @@ pub fn may_be_an_agent(there: SocketAddr, here: SocketAddr) -> bool {
     for agent in &of_its_user {
         match socket.is_held_by(*agent) {
             Ok(false) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // Nobody may look at the descriptors of one that has ended, and it holds none.
+            Err(_) if mark::has_ended(*agent) => {}
             Ok(true) | Err(_) => return true,
         }
     }

@@ -88,6 +88,15 @@ pub fn runs(mark: &ProcessMark) -> bool {
     Stat::of(mark.pid).is_some_and(|stat| stat.started == mark.started && !stat.is_over)
 }
 
+/// Whether a process is gone, or only waits for its parent to notice. False where that cannot be looked at.
+pub(crate) fn has_ended(pid: u32) -> bool {
+    match seen(told(pid, "stat")) {
+        Ok(None) => true,
+        Ok(Some(line)) => Stat::read(pid, &String::from_utf8_lossy(&line)).is_some_and(|stat| stat.is_over),
+        Err(_) => false,
+    }
+}
+
 /// Signals this very process and no other. False when it is gone.
 pub(crate) fn signal(pid: u32, started: u64, signal: Signal) -> bool {
     let Some(number) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
@@ -130,6 +139,11 @@ mod tests {
             ..mark.clone()
         }));
         assert!(signal(mark.pid, mark.started, Signal::KILL));
+        let deadline = std::time::Instant::now() + crate::limits::KILL_WAIT;
+        while !has_ended(mark.pid) && std::time::Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        assert!(has_ended(mark.pid), "though nobody has noticed");
         child.wait().unwrap();
         assert!(!runs(&mark));
     }
