@@ -23,6 +23,8 @@ pub(super) struct Reading {
     asks_always: bool,
     /// The turn that runs.
     turn_id: Option<String>,
+    /// The one that ended last.
+    ended: Option<String>,
     /// Edits by their item, for the questions about them, which do not say what they change.
     edits: Remembered<Vec<FileChange>>,
     /// Open questions: our id of them, and the request to answer.
@@ -50,6 +52,7 @@ impl Reading {
             model,
             asks_always,
             turn_id: None,
+            ended: None,
             edits: Remembered::new(),
             questions: BTreeMap::new(),
             last_message: None,
@@ -65,9 +68,11 @@ impl Reading {
         self.turn_id.clone()
     }
 
-    /// A turn that was begun by us, or found running.
+    /// A turn that was begun by us. That it has begun may be heard behind its end.
     pub(super) fn turn_runs(&mut self, turn_id: &str) {
-        self.turn_id = Some(turn_id.to_owned());
+        if self.ended.as_deref() != Some(turn_id) {
+            self.turn_id = Some(turn_id.to_owned());
+        }
     }
 
     /// A turn that ended while nobody listened.
@@ -198,6 +203,7 @@ impl Reading {
 
     fn completed(&mut self, turn: &Value, raw: &Value) -> Vec<Step> {
         self.turn_id = None;
+        self.ended = text_at(turn, &["id"]).map(str::to_owned);
         self.edits.clear();
         let open = std::mem::take(&mut self.questions).into_keys();
         let mut steps: Vec<Step> = open

@@ -57,6 +57,12 @@ pub trait Conversation: Send + Sync + 'static {
     /// A further message: the next turn, or a word into the running one of an agent that [hears](Hearing) it there.
     fn send(&self, message: Vec<Input>) -> Pending<Result<(), DriverError>>;
 
+    /// Whether a turn runs, of an agent that [always](Hearing::Always) hears: a word that just missed the end of a turn has
+    /// begun the next.
+    fn is_busy(&self) -> bool {
+        false
+    }
+
     /// Answers what [`AgentEvent::ApprovalRequested`] asked. An answer to a question that is no longer open
     /// is not an error.
     fn answer(&self, question: &str, answer: AgentAnswer) -> Pending<Result<(), DriverError>>;

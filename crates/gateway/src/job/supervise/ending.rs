@@ -21,9 +21,17 @@ use crate::limits;
 
 impl Follower {
     /// Writes how a turn ended in one with what follows from it.
-    pub(super) async fn conclude(&mut self, next: Next, writing: Writing) -> Result<Option<Next>, Lost> {
+    pub(super) async fn conclude(&mut self, next: Next, mut writing: Writing) -> Result<Option<Next>, Lost> {
         match &next {
             Next::End(ending) if ending.step == JobStep::Complete => {
+                let works_on = self.works_on().await?;
+                // Something may have been written meanwhile.
+                writing.job = self.job.changed(self.supervisor.parts.clock.now());
+                if works_on {
+                    self.write(writing).await?;
+                    self.turn = Turn::Runs;
+                    return Ok(None);
+                }
                 let ended = self.ended(ending, &writing).await;
                 match self.write(ended).await {
                     Ok(()) => Ok(Some(next)),

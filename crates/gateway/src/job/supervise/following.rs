@@ -200,7 +200,7 @@ impl Follower {
                 }
                 Some(said) = self.calls.join_next(), if !self.calls.is_empty() => {
                     if let Ok(Err(error)) = said {
-                        self.note_warning(&format!("the agent did not take what was said to it: {error}")).await?;
+                        self.not_taken(&error).await?;
                         // It was to begin a turn with it, so nothing will ever be heard of that.
                         if self.turn == Turn::Asked {
                             return Ok(course::after_refusal(&error, self.behind()));
@@ -350,12 +350,31 @@ impl Follower {
         Ok(())
     }
 
-    async fn note_warning(&mut self, message: &str) -> Result<(), Lost> {
+    async fn not_taken(&mut self, error: &DriverError) -> Result<(), Lost> {
+        let message = format!("the agent did not take what was said to it: {error}");
         let mut writing = Writing::of(self.job.changed(self.supervisor.parts.clock.now()));
         writing
             .events
             .push(self.event(JobEventType::AgentWarning, json!({"message": message})));
         self.write(writing).await
+    }
+
+    /// Whether the agent is at the next turn when it tells of the end of one: what was being said to it missed that end, and
+    /// began another.
+    pub(super) async fn works_on(&mut self) -> Result<bool, Lost> {
+        if self.agent.driver.hearing() != Hearing::Always || self.interrupted_at.is_some() {
+            return Ok(false);
+        }
+        let deadline = tokio::time::Instant::now() + limits::INTERRUPT_PATIENCE;
+        while let Ok(Some(said)) = tokio::time::timeout_at(deadline, self.calls.join_next()).await {
+            if let Ok(Err(error)) = said {
+                self.not_taken(&error).await?;
+            }
+        }
+        Ok(self
+            .conversation
+            .as_ref()
+            .is_some_and(|conversation| conversation.is_busy()))
     }
 
     pub(super) fn event(&self, kind: JobEventType, data: Value) -> JobEvent {

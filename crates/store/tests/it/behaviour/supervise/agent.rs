@@ -32,6 +32,8 @@ pub(crate) enum Step {
     },
     /// It may not go on before then.
     Limit(i64),
+    /// Ends the turn, and tells of that only when something was said to it meanwhile, which is the next turn.
+    EndLate,
     /// Says nothing until it is stopped.
     Hang,
 }
@@ -224,6 +226,17 @@ impl Fake {
                     let message = "too much".to_owned();
                     voice.tell(AgentEventKind::LimitReached { resets_at, message }).await
                 }
+                Some(Step::EndLate) => {
+                    self.world.lock().unwrap().turn_over = true;
+                    while self.world.lock().unwrap().turn_over {
+                        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                    }
+                    let result = Some("too early".to_owned());
+                    voice
+                        .tell(AgentEventKind::TurnEnded(TurnEnd::Completed { result }))
+                        .await;
+                    break;
+                }
                 Some(Step::Hang) => {
                     self.changed.notified().await;
                     true
@@ -404,6 +417,10 @@ impl Conversation for Talk {
             }
             Ok(())
         })
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.fake.world.lock().unwrap().turn_over
     }
 
     fn answer(&self, question: &str, answer: AgentAnswer) -> Pending<Result<(), DriverError>> {

@@ -466,6 +466,22 @@ fn a_message_that_waited_in_vain_is_told_of_when_its_job_is_interrupted() {
 }
 
 #[test]
+fn a_word_that_misses_the_end_of_a_turn_is_the_next_turn_of_the_same_job() {
+    let house = House::new(Fake::playing(&[Step::EndLate, Step::Ask("q1", "make")]));
+    house.live(async |life| {
+        let job = life.start("work").await;
+        life.until(&job, |job| job.status() == JobStatus::Running).await;
+        let said = vec![Input::Text("be quick".to_owned())];
+        assert_eq!(life.message("th-1", said).await.unwrap().id, job);
+        let question = life.asked().await;
+        life.approve(&question).await;
+        assert_eq!(life.ended(&job).await.result.as_deref(), Some("done"));
+        assert_eq!(life.approval(&question).await.state(), ApprovalState::Applied);
+        life.at_rest().await;
+    });
+}
+
+#[test]
 fn a_message_begins_no_job_beyond_those_that_a_caller_may_have() {
     let house = House::new(Fake::playing(&[]));
     house.live(async |life| {
