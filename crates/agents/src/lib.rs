@@ -11,6 +11,7 @@
 pub mod limits;
 pub mod process;
 
+mod remembered;
 mod speech;
 mod turns;
 

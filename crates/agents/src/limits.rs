@@ -8,6 +8,10 @@ pub const LINE_BYTES_MAX: usize = 16 << 20;
 /// What is put together of a message that comes in pieces. More than is kept of one, so that it is seen to be cut.
 pub const MESSAGE_BYTES_MAX: usize = 2 << 20;
 
+/// What is remembered of the acts of a turn that are not over, and how much each counts for at least.
+pub const REMEMBERED_BYTES_MAX: usize = 32 << 20;
+pub const REMEMBERED_BYTES_EACH: usize = 256;
+
 /// The longest argument that Linux hands to a program, less the byte that ends it.
 pub const ARGUMENT_BYTES_MAX: usize = (128 << 10) - 1;
 

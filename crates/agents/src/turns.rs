@@ -6,7 +6,7 @@ use countersign_gateway::audit::Pending;
 use countersign_gateway::job::driver::{AgentAnswer, AgentEventKind, Conversation, DriverError, EventSink, Input};
 
 use crate::process::{Launch, Launcher};
-use crate::speech::{Opening, Speech, Talk};
+use crate::speech::{Opening, Speech, Talk, is_busy};
 
 /// How a turn of one agent is made.
 pub(crate) trait Recipe: Send + Sync + 'static {
@@ -80,9 +80,7 @@ impl Conversation for Turns {
         Box::pin(async move {
             if let Some(talk) = turns.talk() {
                 if talk.is_busy() {
-                    return Err(DriverError::Unsupported(
-                        "this agent takes no word into a running turn; wait for its end or interrupt it".to_owned(),
-                    ));
+                    return Err(is_busy());
                 }
                 // Its last process may still be on its way out, and two must not write to one conversation.
                 talk.ended().await;

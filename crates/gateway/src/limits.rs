@@ -147,6 +147,9 @@ pub const UNFINISHED_BYTES_MAX: usize = 64 << 10;
 /// As much of its end is told to a caller who waits.
 pub const UNFINISHED_CHARS_TOLD: usize = 200;
 pub const UNFINISHED_EVERY: Duration = Duration::from_millis(250);
+/// Commands of a job that are remembered to have failed, and how long one may be for that.
+pub const FAILURES_REMEMBERED_MAX: usize = 1_000;
+pub const FAILURE_BYTES_MAX: usize = 64 << 10;
 /// How long an agent may take to end a turn that was interrupted before its conversation is stopped.
 pub const INTERRUPT_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a run may work when nobody says, and at most.

@@ -53,8 +53,7 @@ fn template(store: &Store) -> Outcome<Value> {
         owner: CredentialId::trusted("local"),
         started_by: countersign_gateway::audit::event::Actor::system("bench"),
         run_id: None,
-        input: JobInput::restored(&json!({"prompt": "say hello", "approvalPolicy": {"mode": "never"}}))
-            .map_err(|refusal| refusal.message)?,
+        input: JobInput::restored(&json!({"prompt": "say hello", "approvalPolicy": {"mode": "never"}})),
     };
     let job = Job::new(JobId::trusted("template"), order, Clock::system().now());
     let change = Change {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use countersign_gateway::audit::Pending;
 use countersign_gateway::job::driver::{
-    AgentDriver, Conversation, DriverError, EventSink, Input, Probed, ProcessMark, Resume, Start, Terms, Words,
+    AgentDriver, Conversation, DriverError, EventSink, Hearing, Input, Probed, ProcessMark, Resume, Start, Terms, Words,
 };
 use serde_json::Value;
 use tokio::io::{AsyncWriteExt, BufReader};
@@ -22,7 +22,7 @@ use uuid::Uuid;
 use crate::limits;
 use crate::process::{Launch, Launcher, Line, Lines, Streams, reap, still, with_endpoint};
 use crate::speech::{Opening, Talk, text_at};
-use reading::Client;
+use reading::{Client, Known};
 
 /// Drives an agent by the Agent Client Protocol.
 #[derive(Clone, Debug)]
@@ -39,7 +39,7 @@ impl Acp {
 
     async fn begin(
         self,
-        known: Option<String>,
+        known: Option<Known>,
         prompt: Vec<Input>,
         terms: Terms,
         events: EventSink,
@@ -156,6 +156,10 @@ impl AgentDriver for Acp {
         "acp"
     }
 
+    fn hearing(&self) -> Hearing {
+        Hearing::BetweenTurns
+    }
+
     fn probe(&self) -> Pending<Result<Probed, DriverError>> {
         let driver = self.clone();
         Box::pin(async move {
@@ -196,9 +200,11 @@ impl AgentDriver for Acp {
         Box::pin(async move {
             reap(&resume.terms.job_id, resume.process).await;
             let (Words::Next(prompt) | Words::IfCutOff(prompt)) = resume.words;
-            driver
-                .begin(Some(resume.conversation_id), prompt, resume.terms, events)
-                .await
+            let known = Known {
+                session_id: resume.conversation_id,
+                used: resume.used,
+            };
+            driver.begin(Some(known), prompt, resume.terms, events).await
         })
     }
 

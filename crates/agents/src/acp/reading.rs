@@ -1,6 +1,6 @@
 //! The client's side of the protocol: about twelve messages, JSON-RPC a line.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use countersign_gateway::job::driver::{
@@ -12,7 +12,8 @@ use serde_json::{Value, json};
 use super::questions;
 use crate::limits;
 use crate::process::Ending;
-use crate::speech::{Fate, Interruption, Speech, Step, cut_off, noticed, number_at, tell, text_at, unsent};
+use crate::remembered::Remembered;
+use crate::speech::{Fate, Interruption, Speech, Step, cut_off, is_busy, noticed, number_at, tell, text_at};
 
 /// The revision of the protocol that is spoken.
 pub(super) const VERSION: u64 = 1;
@@ -38,17 +39,22 @@ pub(super) struct Client {
     asked: BTreeMap<u64, Asked>,
     next: u64,
     /// What is said next, once it can be.
-    waiting: VecDeque<Vec<Input>>,
-    /// How much of it an interrupt took away.
-    unsent: usize,
+    waiting: Option<Vec<Input>>,
     is_busy: bool,
     fate: Fate,
     questions: BTreeMap<String, Question>,
-    calls: BTreeMap<String, Value>,
+    calls: Remembered<Value>,
     /// The message that is being written.
     message: String,
     last_message: Option<String>,
     used: Usage,
+}
+
+/// A conversation that is taken up.
+pub(super) struct Known {
+    pub(super) session_id: String,
+    /// What it used before.
+    pub(super) used: Usage,
 }
 
 struct Question {
@@ -63,27 +69,27 @@ impl Question {
 }
 
 impl Client {
-    pub(super) fn new(name: String, known: Option<String>, terms: &Terms, prompt: Vec<Input>) -> Client {
+    pub(super) fn new(name: String, known: Option<Known>, terms: &Terms, prompt: Vec<Input>) -> Client {
+        let (session_id, used) = known.map(|known| (known.session_id, known.used)).unzip();
         Client {
             name,
             cwd: terms.cwd.clone(),
             sandbox: terms.sandbox,
             endpoint: terms.endpoint.clone(),
-            session_id: known,
+            session_id,
             is_open: false,
             asked: BTreeMap::new(),
             next: 0,
-            waiting: VecDeque::from([prompt]),
-            unsent: 0,
+            waiting: Some(prompt),
             is_busy: true,
             fate: Fate::Open,
             questions: BTreeMap::new(),
-            calls: BTreeMap::new(),
+            calls: Remembered::new(),
             message: String::new(),
             last_message: None,
             used: Usage {
                 model: terms.model.clone(),
-                ..Usage::default()
+                ..used.unwrap_or_default()
             },
         }
     }
@@ -208,7 +214,7 @@ impl Client {
     }
 
     fn say_next(&mut self) -> Vec<Step> {
-        let Some(message) = self.waiting.pop_front() else {
+        let Some(message) = self.waiting.take() else {
             return Vec::new();
         };
         self.is_busy = true;
@@ -271,10 +277,6 @@ impl Client {
             .map(|id| tell(AgentEventKind::ApprovalWithdrawn(id), line))
             .collect();
         steps.push(tell(AgentEventKind::TurnEnded(end), line));
-        steps.extend(unsent(std::mem::take(&mut self.unsent)).map(|kind| tell(kind, line)));
-        if self.is_open {
-            steps.extend(self.say_next());
-        }
         steps
     }
 
@@ -308,8 +310,9 @@ impl Client {
     /// What is known of a tool call grows with each word about it.
     fn call(&mut self, update: &Value) -> AgentEventKind {
         let id = text_at(update, &["toolCallId"]).unwrap_or_default().to_owned();
-        let is_new = !self.calls.contains_key(&id);
-        let known = self.calls.entry(id.clone()).or_insert_with(|| json!({}));
+        let before = self.calls.take(&id);
+        let is_new = before.is_none();
+        let mut known = before.unwrap_or_else(|| json!({}));
         for (name, value) in update
             .as_object()
             .into_iter()
@@ -318,18 +321,22 @@ impl Client {
         {
             known[name] = value.clone();
         }
-        let phase = match text_at(known, &["status"]) {
+        let phase = match text_at(&known, &["status"]) {
             Some("completed") => ItemPhase::Completed,
             Some("failed") => ItemPhase::Failed,
             _ if is_new => ItemPhase::Started,
             _ => ItemPhase::Updated,
         };
+        // What is over is not asked about any more.
+        if matches!(phase, ItemPhase::Started | ItemPhase::Updated) {
+            self.calls.keep(&id, known.clone(), known.to_string().len());
+        }
         AgentEventKind::Item(Item {
             id,
             kind: questions::kind(known.get("kind")),
             phase,
-            title: text_at(known, &["title"]).unwrap_or("a tool").to_owned(),
-            detail: known.clone(),
+            title: text_at(&known, &["title"]).unwrap_or("a tool").to_owned(),
+            detail: known,
         })
     }
 
@@ -381,10 +388,10 @@ impl Speech for Client {
     }
 
     fn send(&mut self, message: Vec<Input>) -> Result<Vec<Value>, DriverError> {
-        self.waiting.push_back(message);
         if self.is_busy || !self.is_open {
-            return Ok(Vec::new());
+            return Err(is_busy());
         }
+        self.waiting = Some(message);
         let steps = self.say_next();
         Ok(steps
             .into_iter()
@@ -404,8 +411,7 @@ impl Speech for Client {
     }
 
     fn interrupt(&mut self) -> Interruption {
-        self.unsent += self.waiting.len();
-        self.waiting.clear();
+        self.waiting = None;
         if !self.is_busy {
             return Interruption::Words(Vec::new());
         }

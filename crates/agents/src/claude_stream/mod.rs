@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use countersign_gateway::audit::Pending;
 use countersign_gateway::job::driver::{
-    AgentDriver, AgentEventKind, Conversation, DriverError, EventSink, Input, Probed, ProcessMark, Resume, Start,
-    Terms, Words,
+    AgentDriver, AgentEventKind, Conversation, DriverError, EventSink, Hearing, Input, Probed, ProcessMark, Resume,
+    Start, Terms, Words,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -137,6 +137,10 @@ impl Which {
 impl AgentDriver for ClaudeStream {
     fn name(&self) -> &'static str {
         "claude-stream"
+    }
+
+    fn hearing(&self) -> Hearing {
+        Hearing::BetweenTurns
     }
 
     fn probe(&self) -> Pending<Result<Probed, DriverError>> {

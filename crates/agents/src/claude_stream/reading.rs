@@ -2,7 +2,7 @@
 //!
 //! A turn is judged by `is_error` and `terminal_reason`: `subtype` says `success` of API errors as well.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use countersign_gateway::clock::Timestamp;
@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use super::questions;
 use crate::process::Ending;
-use crate::speech::{Fate, Interruption, Speech, Step, cut_off, noticed, number_at, tell, text_at, unsent};
+use crate::remembered::Remembered;
+use crate::speech::{Fate, Interruption, Speech, Step, cut_off, is_busy, noticed, number_at, tell, text_at};
 
 pub(super) struct Claude {
     conversation_id: String,
@@ -21,14 +22,10 @@ pub(super) struct Claude {
     prompt: Vec<Input>,
     is_busy: bool,
     fate: Fate,
-    /// Messages that wait for the end of the running turn.
-    waiting: VecDeque<Vec<Input>>,
-    /// How many of them an interrupt took away.
-    unsent: usize,
     /// Open questions and what they are about.
     questions: BTreeMap<String, Value>,
     /// Tool calls that run, by their id.
-    items: BTreeMap<String, (ItemKind, String)>,
+    items: Remembered<(ItemKind, String)>,
     model: Option<String>,
     requests: u64,
 }
@@ -41,10 +38,8 @@ impl Claude {
             prompt,
             is_busy: false,
             fate: Fate::Open,
-            waiting: VecDeque::new(),
-            unsent: 0,
             questions: BTreeMap::new(),
-            items: BTreeMap::new(),
+            items: Remembered::new(),
             model: None,
             requests: 0,
         }
@@ -113,7 +108,7 @@ impl Claude {
                     let (id, name) = (text_at(block, &["id"])?, text_at(block, &["name"])?);
                     let input = block.get("input").unwrap_or(&Value::Null);
                     let (kind, title) = describe(name, input);
-                    self.items.insert(id.to_owned(), (kind, title.clone()));
+                    self.items.keep(id, (kind, title.clone()), title.len());
                     Some(AgentEventKind::Item(Item {
                         id: id.to_owned(),
                         kind,
@@ -130,7 +125,7 @@ impl Claude {
     fn results(&mut self, line: &Value) -> Vec<Step> {
         let ended = blocks(line).iter().filter_map(|block| {
             let id = text_at(block, &["tool_use_id"])?;
-            let (kind, title) = self.items.remove(id)?;
+            let (kind, title) = self.items.take(id)?;
             let is_error = block.get("is_error").and_then(Value::as_bool).unwrap_or(false);
             let phase = if is_error {
                 ItemPhase::Failed
@@ -191,10 +186,6 @@ impl Claude {
             AgentEventKind::TurnEnded(end(line, self.fate == Fate::Interrupted, status)),
             line,
         ));
-        steps.extend(unsent(std::mem::take(&mut self.unsent)).map(|kind| tell(kind, line)));
-        if let Some(next) = self.waiting.pop_front() {
-            steps.push(Step::Write(self.say(&next)));
-        }
         steps
     }
 }
@@ -214,8 +205,7 @@ impl Speech for Claude {
 
     fn send(&mut self, message: Vec<Input>) -> Result<Vec<Value>, DriverError> {
         if self.is_busy {
-            self.waiting.push_back(message);
-            return Ok(Vec::new());
+            return Err(is_busy());
         }
         Ok(vec![self.say(&message)])
     }
@@ -228,8 +218,6 @@ impl Speech for Claude {
     }
 
     fn interrupt(&mut self) -> Interruption {
-        self.unsent += self.waiting.len();
-        self.waiting.clear();
         if !self.is_busy {
             return Interruption::Words(Vec::new());
         }

@@ -15,8 +15,8 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use countersign_gateway::audit::Pending;
 use countersign_gateway::job::driver::{
-    AgentDriver, AgentEvent, AgentEventKind, Conversation, DriverError, EventSink, Input, Probed, ProcessMark, Resume,
-    Start, Taking, Terms, Words,
+    AgentDriver, AgentEvent, AgentEventKind, Conversation, DriverError, EventSink, Hearing, Input, Probed, ProcessMark,
+    Resume, Start, Taking, Terms, Words,
 };
 use countersign_gateway::policy::effective::{Mode, SandboxMode};
 use serde_json::{Value, json};
@@ -298,6 +298,10 @@ impl AgentDriver for CodexAppServer {
 
     fn takes_guidance(&self) -> bool {
         true
+    }
+
+    fn hearing(&self) -> Hearing {
+        Hearing::Always
     }
 
     fn probe(&self) -> Pending<Result<Probed, DriverError>> {

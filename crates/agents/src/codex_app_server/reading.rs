@@ -11,6 +11,7 @@ use countersign_gateway::job::driver::{
 use serde_json::{Value, json};
 
 use super::line::Said;
+use crate::remembered::Remembered;
 use crate::speech::{noticed, number_at, text_at};
 
 /// What is known of a conversation from what was said.
@@ -22,8 +23,10 @@ pub(super) struct Reading {
     asks_always: bool,
     /// The turn that runs.
     turn_id: Option<String>,
+    /// The one that ended last.
+    ended: Option<String>,
     /// Edits by their item, for the questions about them, which do not say what they change.
-    edits: BTreeMap<String, Vec<FileChange>>,
+    edits: Remembered<Vec<FileChange>>,
     /// Open questions: our id of them, and the request to answer.
     questions: BTreeMap<String, Value>,
     last_message: Option<String>,
@@ -49,7 +52,8 @@ impl Reading {
             model,
             asks_always,
             turn_id: None,
-            edits: BTreeMap::new(),
+            ended: None,
+            edits: Remembered::new(),
             questions: BTreeMap::new(),
             last_message: None,
             resets_at: None,
@@ -64,9 +68,11 @@ impl Reading {
         self.turn_id.clone()
     }
 
-    /// A turn that was begun by us, or found running.
+    /// A turn that was begun by us. That it has begun may be heard behind its end.
     pub(super) fn turn_runs(&mut self, turn_id: &str) {
-        self.turn_id = Some(turn_id.to_owned());
+        if self.ended.as_deref() != Some(turn_id) {
+            self.turn_id = Some(turn_id.to_owned());
+        }
     }
 
     /// A turn that ended while nobody listened.
@@ -197,6 +203,7 @@ impl Reading {
 
     fn completed(&mut self, turn: &Value, raw: &Value) -> Vec<Step> {
         self.turn_id = None;
+        self.ended = text_at(turn, &["id"]).map(str::to_owned);
         self.edits.clear();
         let open = std::mem::take(&mut self.questions).into_keys();
         let mut steps: Vec<Step> = open
@@ -255,7 +262,7 @@ impl Reading {
         match text_at(item, &["type"]) {
             Some("agentMessage") => self.last_message = text_at(item, &["text"]).map(str::to_owned),
             Some("fileChange") => {
-                self.edits.insert(id.to_owned(), changes(item));
+                self.edits.keep(id, changes(item), item.to_string().len());
             }
             _ => {}
         }
@@ -274,9 +281,16 @@ impl Reading {
         let item = text_at(params, &["itemId"]).unwrap_or_default();
         let about = match method.as_str() {
             "item/commandExecution/requestApproval" => about_command(params),
-            "item/fileChange/requestApproval" => QuestionAbout::Patch {
-                changes: self.edits.get(item).cloned().unwrap_or_default(),
-                grant_root: params.get("grantRoot").is_some_and(|root| !root.is_null()),
+            "item/fileChange/requestApproval" => match self.edits.get(item).filter(|changes| !changes.is_empty()) {
+                Some(changes) => QuestionAbout::Patch {
+                    changes: changes.clone(),
+                    grant_root: params.get("grantRoot").is_some_and(|root| !root.is_null()),
+                },
+                // A patch of nothing would seem to change nothing.
+                None => QuestionAbout::Tool {
+                    name: "fileChange".to_owned(),
+                    input: params.clone(),
+                },
             },
             _ => {
                 let warning = AgentEventKind::Warning(format!("Codex asked for `{method}`, which was refused"));

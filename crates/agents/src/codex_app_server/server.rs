@@ -174,10 +174,10 @@ impl Servers {
     pub(super) async fn end_unrecorded(&self, job_id: &str) {
         let job = job_id.to_owned();
         let found = tokio::task::spawn_blocking(move || process::started_for(&job)).await;
-        let servers = found
-            .unwrap_or_default()
-            .into_iter()
-            .filter(|(_, name)| name.starts_with(NAMED));
+        let Ok(Ok(found)) = found else {
+            return tracing::warn!(job = job_id, "what was started for a job cannot be looked for");
+        };
+        let servers = found.into_iter().filter(|(_, name)| name.starts_with(NAMED));
         // What such a process started is found beside it, and goes with it.
         for (mark, name) in servers {
             let socket = Some(self.launcher.place_of(&name).socket);

@@ -165,6 +165,10 @@ impl Conversation for Thread {
         })
     }
 
+    fn is_busy(&self) -> bool {
+        self.state.reading().turn_id().is_some()
+    }
+
     fn answer(&self, question: &str, answer: AgentAnswer) -> Pending<Result<(), DriverError>> {
         let state = Arc::clone(&self.state);
         let question = question.to_owned();

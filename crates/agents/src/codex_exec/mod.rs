@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use countersign_gateway::audit::Pending;
 use countersign_gateway::job::driver::{
-    AgentDriver, AgentEventKind, Conversation, DriverError, EventSink, Input, Probed, ProcessMark, Resume, Start,
-    Terms, Words,
+    AgentDriver, AgentEventKind, Conversation, DriverError, EventSink, Hearing, Input, Probed, ProcessMark, Resume,
+    Start, Terms, Words,
 };
 use countersign_gateway::policy::effective::Mode;
 use serde_json::json;
@@ -140,6 +140,10 @@ impl Turn {
 impl AgentDriver for CodexExec {
     fn name(&self) -> &'static str {
         "codex-exec"
+    }
+
+    fn hearing(&self) -> Hearing {
+        Hearing::ByAnotherProcess
     }
 
     fn probe(&self) -> Pending<Result<Probed, DriverError>> {

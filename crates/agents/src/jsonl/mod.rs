@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use countersign_gateway::audit::Pending;
 use countersign_gateway::job::driver::{
-    AgentDriver, AgentEventKind, Conversation, DriverError, EventSink, Input, Probed, ProcessMark, Resume, Start,
-    Terms, Words,
+    AgentDriver, AgentEventKind, Conversation, DriverError, EventSink, Hearing, Input, Probed, ProcessMark, Resume,
+    Start, Terms, Words,
 };
 use uuid::Uuid;
 
@@ -152,6 +152,10 @@ fn as_argument(prompt: String) -> Result<String, DriverError> {
 impl AgentDriver for Jsonl {
     fn name(&self) -> &'static str {
         "jsonl"
+    }
+
+    fn hearing(&self) -> Hearing {
+        Hearing::ByAnotherProcess
     }
 
     fn probe(&self) -> Pending<Result<Probed, DriverError>> {

@@ -195,6 +195,7 @@ fn words(content: &Value) -> Option<&str> {
 
 fn about(content: &Value) -> QuestionAbout {
     let changes = content.get("fileChanges").and_then(Value::as_array);
+    let changes = changes.filter(|changes| !changes.is_empty());
     match (text_at(content, &["command"]), changes) {
         (Some(command), _) => QuestionAbout::Command {
             command: command.to_owned(),

@@ -15,18 +15,24 @@ use super::tree;
 /// The tables of connections. A program may speak to an old address by a new socket, so both are looked into.
 const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 
-/// Whether whoever connected from `there` to us at `here` may be an agent, or something that one started.
+/// How often a connection is looked for: a table is read piece by piece while others come and go, and one look may miss it.
+const LOOKS: usize = 3;
+
+/// Whether whoever connected from `there` to us at `here` may be an agent, or something that one started. Where that cannot
+/// be looked at, it may.
 pub fn may_be_an_agent(there: SocketAddr, here: SocketAddr) -> bool {
-    let agents = tree::of_any_job();
+    let Ok(agents) = tree::of_any_job() else {
+        return true;
+    };
     if agents.is_empty() {
         return false;
     }
-    let Some(socket) = Socket::find(there, here) else {
+    let Some(socket) = (0..LOOKS).find_map(|_| Socket::find(there, here)) else {
         return true;
     };
     let of_its_user: Vec<u32> = agents
         .into_keys()
-        .filter(|agent| user_of(*agent) == Some(socket.user))
+        .filter(|agent| user_of(*agent).is_none_or(|user| user == socket.user))
         .collect();
     if of_its_user.is_empty() {
         return false;
@@ -34,11 +40,15 @@ pub fn may_be_an_agent(there: SocketAddr, here: SocketAddr) -> bool {
     for agent in &of_its_user {
         match socket.is_held_by(*agent) {
             Ok(false) => {}
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // Nobody may look at the descriptors of one that has ended, and it holds none.
+            Err(_) if mark::has_ended(*agent) => {}
             Ok(true) | Err(_) => return true,
         }
     }
-    let others = Stat::all().into_iter().map(|stat| stat.pid);
+    let Ok(everybody) = Stat::all() else {
+        return true;
+    };
+    let others = everybody.into_iter().map(|stat| stat.pid);
     let mut others = others.filter(|pid| !of_its_user.contains(pid));
     !others.any(|other| matches!(socket.is_held_by(other), Ok(true)))
 }
@@ -107,7 +117,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 
 /// Whom a process makes files and sockets as.
 pub(crate) fn user_of(pid: u32) -> Option<u32> {
-    let status = mark::told(pid, "status")?;
+    let status = mark::told(pid, "status").ok()?;
     let status = String::from_utf8_lossy(&status);
     let users = status.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     users.split_whitespace().nth(3)?.parse().ok()

@@ -4,7 +4,7 @@
 //! descriptor of the very process that was compared.
 
 use std::fs::{self, File};
-use std::io::Read;
+use std::io::{self, Read};
 
 use countersign_gateway::job::driver::ProcessMark;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -23,7 +23,7 @@ pub(crate) struct Stat {
 
 impl Stat {
     pub(crate) fn of(pid: u32) -> Option<Stat> {
-        Stat::read(pid, &String::from_utf8_lossy(&told(pid, "stat")?))
+        Stat::read(pid, &String::from_utf8_lossy(&told(pid, "stat").ok()?))
     }
 
     /// Reads a line of `/proc/PID/stat`. The name in it may contain anything, also parentheses.
@@ -38,24 +38,40 @@ impl Stat {
         })
     }
 
-    /// Everybody there is.
-    pub(crate) fn all() -> Vec<Stat> {
-        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-        entries
-            .filter_map(|entry| Stat::of(entry.file_name().to_str()?.parse().ok()?))
-            .collect()
+    /// Everybody there is. An error where nobody can tell: no more files may be opened, say.
+    pub(crate) fn all() -> io::Result<Vec<Stat>> {
+        let mut everybody = Vec::new();
+        for entry in fs::read_dir("/proc")? {
+            let name = entry?.file_name();
+            let Some(pid) = name.to_str().and_then(|name| name.parse().ok()) else {
+                continue;
+            };
+            let line = seen(told(pid, "stat"))?;
+            everybody.extend(line.and_then(|line| Stat::read(pid, &String::from_utf8_lossy(&line))));
+        }
+        Ok(everybody)
     }
 }
 
 /// What `/proc` tells of a process. Its files do not say how long they are, so there is room for most of them
 /// from the start: each is read once, not piece by piece.
-pub(crate) fn told(pid: u32, file: &str) -> Option<Vec<u8>> {
+pub(crate) fn told(pid: u32, file: &str) -> io::Result<Vec<u8>> {
     let mut text = Vec::with_capacity(8 * 1024);
-    File::open(format!("/proc/{pid}/{file}"))
-        .ok()?
-        .read_to_end(&mut text)
-        .ok()?;
-    Some(text)
+    File::open(format!("/proc/{pid}/{file}"))?.read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// What was told of a process; none of one that is gone, or not ours to look at.
+pub(crate) fn seen(told: io::Result<Vec<u8>>) -> io::Result<Option<Vec<u8>>> {
+    let is_gone = |error: &io::Error| error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error());
+    match told {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => match error.kind() {
+            io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Ok(None),
+            _ => Err(error),
+        },
+    }
 }
 
 /// The mark of a process that runs.
@@ -70,6 +86,15 @@ pub(crate) fn mark_of(pid: u32) -> Option<ProcessMark> {
 /// Whether this very process still runs.
 pub fn runs(mark: &ProcessMark) -> bool {
     Stat::of(mark.pid).is_some_and(|stat| stat.started == mark.started && !stat.is_over)
+}
+
+/// Whether a process is gone, or only waits for its parent to notice. False where that cannot be looked at.
+pub(crate) fn has_ended(pid: u32) -> bool {
+    match seen(told(pid, "stat")) {
+        Ok(None) => true,
+        Ok(Some(line)) => Stat::read(pid, &String::from_utf8_lossy(&line)).is_some_and(|stat| stat.is_over),
+        Err(_) => false,
+    }
 }
 
 /// Signals this very process and no other. False when it is gone.
@@ -114,6 +139,11 @@ mod tests {
             ..mark.clone()
         }));
         assert!(signal(mark.pid, mark.started, Signal::KILL));
+        let deadline = std::time::Instant::now() + crate::limits::KILL_WAIT;
+        while !has_ended(mark.pid) && std::time::Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        assert!(has_ended(mark.pid), "though nobody has noticed");
         child.wait().unwrap();
         assert!(!runs(&mark));
     }

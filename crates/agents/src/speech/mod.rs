@@ -112,14 +112,11 @@ pub(crate) fn how_it_ended(agent: &str, ending: Ending, last_words: &str) -> Str
     }
 }
 
-/// Says that messages were taken away by an interrupt before their turn came.
-pub(crate) fn unsent(count: usize) -> Option<AgentEventKind> {
-    let what = match count {
-        0 => return None,
-        1 => "1 message that waited for this turn was".to_owned(),
-        count => format!("{count} messages that waited for this turn were"),
-    };
-    Some(AgentEventKind::Warning(format!("{what} not sent")))
+/// Why a message is not taken in the middle of a turn.
+pub(crate) fn is_busy() -> DriverError {
+    DriverError::Unsupported(
+        "this agent takes no word into a running turn; wait for its end or interrupt it".to_owned(),
+    )
 }
 
 /// A value at a path of names, as text.

@@ -127,8 +127,9 @@ impl Talk {
         *self.shared.over.borrow()
     }
 
+    /// Whether a turn runs. Asked of what was heard: those who wait for a turn's end hear of it a moment later.
     pub(crate) fn is_busy(&self) -> bool {
-        *self.shared.busy.borrow()
+        self.shared.speech().is_busy()
     }
 
     /// Waits until its process is gone and everything of it was told. One that has nothing more to do and stays is ended.
@@ -234,8 +235,10 @@ impl Shared {
 
     /// What runs now is the agent's own; what a turn starts comes later.
     pub(super) async fn spare(&self, tree: &Tree) {
-        let members = tree.look().await;
-        *self.spared() = members;
+        // Where nobody can tell, those of before are spared: the agent itself is one of them.
+        if let Ok(members) = tree.look().await {
+            *self.spared() = members;
+        }
     }
 
     /// Lets whoever waits for the end of a turn look again.

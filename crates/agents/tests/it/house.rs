@@ -114,6 +114,7 @@ impl House {
             taking: Taking::Anyhow,
             words,
             asked: text("[[say from the beginning]]"),
+            used: Default::default(),
             terms: terms.clone(),
         }
     }

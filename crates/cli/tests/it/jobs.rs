@@ -319,6 +319,31 @@ fn a_message_to_an_agent_at_rest_is_its_next_job() {
 }
 
 #[test]
+fn a_message_to_an_agent_at_work_is_its_next_turn_in_the_same_job() {
+    let bench = bench();
+    let _web = Web::serve(&bench);
+    let job = start(&bench, "work", &[]);
+    until(&bench, &job, "running");
+    for words in ["greet", "more"] {
+        assert_eq!(
+            shown(&bench, &["jobs", "send", &job[..20], words, "--json"])["jobId"],
+            job
+        );
+    }
+    bench.file("go", "");
+    let ended = until(&bench, &job, "completed");
+    assert_eq!(ended["output"]["result"], "taken up");
+    let told = until_filed(&ended, "job-completed");
+    let count = |kind: &str| told.iter().filter(|it| *it == kind).count();
+    assert_eq!(
+        (count("user-message"), count("codex-task-complete")),
+        (2, 3),
+        "{told:?}"
+    );
+    assert_eq!((count("process-started"), count("process-crashed")), (3, 0), "{told:?}");
+}
+
+#[test]
 fn what_a_client_started_ends_with_it_where_no_server_goes_on() {
     let bench = bench();
     let mut server = Server::start(&bench);

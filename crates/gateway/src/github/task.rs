@@ -81,6 +81,18 @@ pub struct ModeTask {
 }
 
 impl Task {
+    /// The issue or the pull request that it is about.
+    pub fn about_mut(&mut self) -> &mut IssueRef {
+        match self {
+            Self::Label(LabelTask { issue, .. })
+            | Self::Withdrawal(WithdrawalTask { issue, .. })
+            | Self::Mode(ModeTask { issue, .. }) => issue,
+            Self::PullRequest(PullRequestTask { pull_request, .. })
+            | Self::Review(ReviewTask { pull_request, .. })
+            | Self::Approval(ApprovalTask { pull_request, .. }) => pull_request,
+        }
+    }
+
     pub fn to_json(&self) -> Value {
         match self {
             Self::Label(task) => json!({

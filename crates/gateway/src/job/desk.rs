@@ -24,7 +24,7 @@ use crate::audit::redact::Redactor;
 use crate::audit::{Change, Record, RecordError};
 use crate::clock::Clock;
 use crate::error::{ErrorCode, Refusal, brief};
-use crate::ids::{ConversationId, CorrelationId, IdSource, JobId};
+use crate::ids::{ConversationId, CorrelationId, CredentialId, IdSource, JobId};
 use crate::limits;
 use crate::session::Caller;
 pub use looking::{ProcessSeen, ProcessStatus, WholeJob};
@@ -67,6 +67,15 @@ pub enum NotStarted {
     Record(RecordError),
 }
 
+impl NotStarted {
+    fn refusal(self) -> Refusal {
+        match self {
+            Self::Refused(refusal) => refusal,
+            Self::Record(error) => unrecorded(error),
+        }
+    }
+}
+
 impl From<RecordError> for NotStarted {
     fn from(error: RecordError) -> Self {
         Self::Record(error)
@@ -89,10 +98,7 @@ impl JobDesk {
     /// Accepts a job. It is durable, and in the queue, when this returns.
     pub async fn start(&self, caller: &Caller, assignment: Assignment) -> Result<Job, Refusal> {
         let started = self.start_with(caller, assignment, |_, _| Change::default()).await;
-        started.map_err(|error| match error {
-            NotStarted::Refused(refusal) => refusal,
-            NotStarted::Record(error) => unrecorded(error),
-        })
+        started.map_err(NotStarted::refusal)
     }
 
     /// Accepts a job together with what else begins with it: both, or neither.
@@ -103,11 +109,7 @@ impl JobDesk {
         also: impl Fn(&Job, &JobSession) -> Change,
     ) -> Result<Job, NotStarted> {
         let parts = &self.parts;
-        let open = parts.jobs.open_of(&caller.credential).await?;
-        if open >= limits::JOBS_OPEN_PER_CALLER_MAX {
-            let message = format!("{open} jobs of this caller wait or run; wait for one to end");
-            return Err(NotStarted::Refused(Refusal::new(ErrorCode::QueueFull, message)));
-        }
+        self.find_room(&caller.credential).await?;
         let wanted = assignment
             .name
             .clone()
@@ -146,6 +148,16 @@ impl JobDesk {
             wanted.as_str()
         );
         Err(NotStarted::Refused(Refusal::new(ErrorCode::LimitExceeded, message)))
+    }
+
+    /// One more job of a credential may wait.
+    async fn find_room(&self, owner: &CredentialId) -> Result<(), NotStarted> {
+        let open = self.parts.jobs.open_of(owner).await?;
+        if open < limits::JOBS_OPEN_PER_CALLER_MAX {
+            return Ok(());
+        }
+        let message = format!("{open} jobs of this caller wait or run; wait for one to end");
+        Err(NotStarted::Refused(Refusal::new(ErrorCode::QueueFull, message)))
     }
 
     /// Accepts a job that goes on with a conversation which rests, under terms of its own.
@@ -232,10 +244,7 @@ impl JobDesk {
         message: &[Input],
         request_id: &str,
     ) -> Result<Job, Refusal> {
-        let texts = message.iter().map(|part| match part {
-            Input::Text(text) => text.as_str(),
-            Input::Image { url } => url.as_str(),
-        });
+        self.find_room(&session.owner).await.map_err(NotStarted::refusal)?;
         let order = Order {
             request_id: request_id.to_owned(),
             correlation_id: self.parts.ids.correlation(),
@@ -244,10 +253,7 @@ impl JobDesk {
             owner: session.owner.clone(),
             started_by: caller.actor.clone(),
             run_id: last.run_id.clone(),
-            input: JobInput {
-                prompt: texts.collect::<Vec<_>>().join("\n"),
-                ..last.input.clone()
-            },
+            input: last.input.asking(message),
         };
         let mut job = Job::new(self.parts.ids.job(), order, self.parts.clock.now());
         job.conversation_id.clone_from(&session.conversation_id);

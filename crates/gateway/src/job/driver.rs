@@ -29,6 +29,9 @@ pub trait AgentDriver: Send + Sync + 'static {
         false
     }
 
+    /// When the agent hears a further message.
+    fn hearing(&self) -> Hearing;
+
     /// Whether the agent is there, and what it can do.
     fn probe(&self) -> Pending<Result<Probed, DriverError>>;
 
@@ -51,8 +54,14 @@ pub trait AgentDriver: Send + Sync + 'static {
 
 /// One conversation with an agent. Dropping it neither ends the agent nor its turn.
 pub trait Conversation: Send + Sync + 'static {
-    /// A further message: the next turn, or a word into the running one where the agent takes that.
+    /// A further message: the next turn, or a word into the running one of an agent that [hears](Hearing) it there.
     fn send(&self, message: Vec<Input>) -> Pending<Result<(), DriverError>>;
+
+    /// Whether a turn runs, of an agent that [always](Hearing::Always) hears: a word that just missed the end of a turn has
+    /// begun the next.
+    fn is_busy(&self) -> bool {
+        false
+    }
 
     /// Answers what [`AgentEvent::ApprovalRequested`] asked. An answer to a question that is no longer open
     /// is not an error.
@@ -64,6 +73,17 @@ pub trait Conversation: Send + Sync + 'static {
     /// Ends the conversation: by its protocol first, then by signals, and its whole process tree. Others
     /// that share the agent's process go on.
     fn stop(&self) -> Pending<()>;
+}
+
+/// When an agent hears a further message. One that it would not hear yet waits where it is kept, not with the agent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hearing {
+    /// Also in the middle of a turn.
+    Always,
+    /// Once its turn has ended.
+    BetweenTurns,
+    /// Once its turn has ended, by another process: each has one turn, and ends with it.
+    ByAnotherProcess,
 }
 
 /// What a conversation begins with.
@@ -86,6 +106,8 @@ pub struct Resume {
     pub words: Words,
     /// What the job was asked, for an agent that was lost before it had kept anything.
     pub asked: Vec<Input>,
+    /// What it used so far, for an agent that tells only of a turn.
+    pub used: Usage,
     pub terms: Terms,
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use super::driver::Input;
 use super::lifecycle::words;
 use super::state::without_nulls;
 use crate::catalog::arguments::Arguments;
@@ -16,6 +17,8 @@ use crate::policy::whitelist::{RuleText, Source};
 #[derive(Clone, PartialEq, Debug)]
 pub struct JobInput {
     pub prompt: String,
+    /// What a message that began the job showed besides, by its addresses. S1's tasks have none.
+    pub images: Vec<String>,
     pub model: Option<String>,
     pub cwd: Option<String>,
     pub approval: Option<TaskApproval>,
@@ -54,6 +57,7 @@ impl JobInput {
     pub fn of_prompt(prompt: &str) -> Self {
         Self {
             prompt: prompt.to_owned(),
+            images: Vec::new(),
             model: None,
             cwd: None,
             approval: None,
@@ -80,6 +84,7 @@ impl JobInput {
         }
         Self {
             prompt,
+            images: Vec::new(),
             model: arguments.optional_string("model"),
             cwd,
             approval: TaskApproval::take(arguments),
@@ -88,13 +93,47 @@ impl JobInput {
         }
     }
 
-    /// What a store kept, which was checked when it came.
-    pub fn restored(kept: &Value) -> Result<Self, Refusal> {
-        let empty = Map::new();
-        let mut arguments = Arguments::new(kept.as_object().unwrap_or(&empty));
-        let input = Self::take(&mut arguments);
-        arguments.finish()?;
-        Ok(input)
+    /// What a store kept. It was checked when it came, by the bounds of that day, and is not checked again: one job that
+    /// could not be read would keep all others from being read with it.
+    pub fn restored(kept: &Value) -> Self {
+        let text = |name: &str| kept[name].as_str().map(str::to_owned);
+        let images = kept["images"].as_array().into_iter().flatten();
+        Self {
+            prompt: text("prompt").unwrap_or_default(),
+            images: images.filter_map(Value::as_str).map(str::to_owned).collect(),
+            model: text("model"),
+            cwd: text("cwd"),
+            approval: TaskApproval::from_json(&kept["approvalPolicy"]),
+            sandbox: kept["sandboxPolicy"].as_str().and_then(SandboxMode::parse),
+            timeout_ms: kept["timeout"].as_u64(),
+        }
+    }
+
+    /// The same work as a message asks for it.
+    #[must_use]
+    pub fn asking(&self, message: &[Input]) -> Self {
+        let (mut texts, mut images) = (Vec::new(), Vec::new());
+        for part in message {
+            match part {
+                Input::Text(text) => texts.push(text.as_str()),
+                Input::Image { url } => images.push(url.clone()),
+            }
+        }
+        let prompt = match texts.is_empty() {
+            true => "See the image.".to_owned(),
+            false => texts.join("\n"),
+        };
+        Self {
+            prompt,
+            images,
+            ..self.clone()
+        }
+    }
+
+    /// What an agent is told first.
+    pub fn message(&self) -> Vec<Input> {
+        let images = self.images.iter().map(|url| Input::Image { url: url.clone() });
+        [Input::Text(self.prompt.clone())].into_iter().chain(images).collect()
     }
 
     pub fn timeout(&self) -> Duration {
@@ -105,6 +144,7 @@ impl JobInput {
     pub fn to_json(&self) -> Value {
         let mut shown = json!({
             "prompt": self.prompt,
+            "images": Some(&self.images).filter(|images| !images.is_empty()),
             "model": self.model,
             "cwd": self.cwd,
             "approvalPolicy": self.approval.as_ref().map(TaskApproval::to_json),
@@ -252,7 +292,10 @@ mod tests {
     use super::*;
 
     fn read(value: &Value) -> Result<JobInput, String> {
-        JobInput::restored(value).map_err(|refusal| refusal.message)
+        let mut arguments = Arguments::new(value.as_object().unwrap());
+        let input = JobInput::take(&mut arguments);
+        arguments.finish().map_err(|refusal| refusal.message)?;
+        Ok(input)
     }
 
     #[test]
@@ -265,8 +308,43 @@ mod tests {
                    "whitelist": [{"pattern": "^git status", "reason": "reads", "enabled": false}],
                    "autoApprovePatterns": ["^npm test$"]}}),
         ] {
-            assert_eq!(read(&input).unwrap().to_json(), input);
+            let taken = read(&input).unwrap();
+            assert_eq!(taken.to_json(), input);
+            assert_eq!(JobInput::restored(&input), taken);
         }
+    }
+
+    #[test]
+    fn what_was_kept_is_read_also_where_it_would_not_be_taken_today() {
+        for prompt in ["", "a\0b", &"x".repeat(limits::PROMPT_BYTES_MAX + 1)] {
+            let kept = json!({"prompt": prompt, "timeout": u64::MAX, "of a newer program": 1});
+            assert!(read(&kept).is_err());
+            let restored = JobInput::restored(&kept);
+            assert_eq!(
+                (restored.prompt.as_str(), restored.timeout_ms),
+                (prompt, Some(u64::MAX))
+            );
+        }
+        assert_eq!(JobInput::restored(&Value::Null), JobInput::of_prompt(""));
+    }
+
+    #[test]
+    fn a_message_that_begins_a_job_keeps_its_images_and_the_rest_of_the_task() {
+        let (text, image) = (
+            |text: &str| Input::Text(text.to_owned()),
+            |url: &str| Input::Image { url: url.to_owned() },
+        );
+        let mut task = JobInput::of_prompt("before");
+        task.model = Some("gpt-5".to_owned());
+        let asked = task.asking(&[text("look"), image("data:a"), text("again")]);
+        assert_eq!(asked.message(), [text("look\nagain"), image("data:a")]);
+        assert_eq!(asked.model.as_deref(), Some("gpt-5"));
+        assert_eq!(JobInput::restored(&asked.to_json()), asked);
+        assert_eq!(asked.asking(&[text("now")]).message(), [text("now")]);
+        assert_eq!(
+            task.asking(&[image("u")]).message(),
+            [text("See the image."), image("u")]
+        );
     }
 
     #[test]

@@ -35,7 +35,8 @@ pub trait Jobs: Send + Sync + 'static {
     /// How many jobs of a credential wait or run.
     fn open_of(&self, owner: &CredentialId) -> Pending<Result<usize, RecordError>>;
 
-    /// Jobs that wait for their turn and may have it now, oldest first; nobody holds them. One whose
+    /// Jobs that wait for their turn and may have it now; nobody holds them. The oldest of each owner come first, then the
+    /// second of each, so that however many one has, everybody's are seen. One whose
     /// conversation an agent still serves for another job waits until that agent is gone: a conversation has
     /// one writer.
     fn waiting(&self, now: Timestamp, limit: usize) -> Pending<Result<Vec<Job>, RecordError>>;

@@ -12,7 +12,7 @@ use super::profile::Profile;
 use super::state::{Run, RunOrder};
 use super::telling::{self, told};
 use crate::approval::board::Board;
-use crate::audit::event::{Actor, EventType};
+use crate::audit::event::{Actor, Draft, EventType};
 use crate::audit::redact::Redactor;
 use crate::audit::{Change, Record, RecordError};
 use crate::clock::Clock;
@@ -97,7 +97,7 @@ impl RunDesk {
     }
 
     /// What the record says of how a run came to its agent and its surroundings.
-    pub fn profile_event(&self, run: &Run, profile: &Profile) -> crate::audit::event::Draft {
+    pub fn profile_event(&self, run: &Run, profile: &Profile) -> Draft {
         let payload = told(run)
             .optional_text("agent", profile.agent.as_deref())
             .optional_text("namespace", profile.namespace.as_deref())
@@ -151,12 +151,28 @@ impl RunDesk {
         Err(crowded())
     }
 
+    /// Calls back a run as it was read, to be committed together with what comes in its place. Refused by the store with
+    /// [`RecordError::RunMoved`] where it has moved on since.
+    pub fn calling_back(&self, by: &Actor, run: &Run, reason: &str) -> Result<Change, Refusal> {
+        let (next, event) = self.ending(by, run, RunStep::Cancel, reason)?;
+        Ok(Change {
+            events: vec![event],
+            runs: vec![RunChange::over(run.version, next)],
+            ..Change::default()
+        })
+    }
+
     /// Ends a run as it was read; refused where it has moved on since.
     pub(super) async fn step(&self, by: &Actor, run: &Run, step: RunStep, reason: &str) -> Result<Run, StepError> {
+        let (next, event) = self.ending(by, run, step, reason).map_err(StepError::Refused)?;
+        self.write(run, next, vec![event]).await
+    }
+
+    fn ending(&self, by: &Actor, run: &Run, step: RunStep, reason: &str) -> Result<(Run, Draft), Refusal> {
         let now = self.parts.clock.now();
         let mut next = run.after(step, now).map_err(|illegal| {
             let message = format!("{illegal}; it is over");
-            StepError::Refused(Refusal::new(ErrorCode::Conflict, message))
+            Refusal::new(ErrorCode::Conflict, message)
         })?;
         next.reason = Some(self.clean(reason, limits::REASON_CHARS_MAX));
         let worked = next.started_at.map_or(0, |at| now.since(at).as_millis());
@@ -166,7 +182,7 @@ impl RunDesk {
             .finish();
         let id = self.parts.ids.event();
         let event = telling::draft(&next, id, now, by.clone(), recorded_as(step), payload);
-        self.write(run, next, vec![event]).await
+        Ok((next, event))
     }
 
     /// What a run's agent says of itself.
@@ -197,7 +213,7 @@ impl RunDesk {
         &self.parts
     }
 
-    async fn write(&self, run: &Run, next: Run, events: Vec<crate::audit::event::Draft>) -> Result<Run, StepError> {
+    async fn write(&self, run: &Run, next: Run, events: Vec<Draft>) -> Result<Run, StepError> {
         let change = Change {
             events,
             runs: vec![RunChange::over(run.version, next.clone())],
@@ -255,8 +271,10 @@ impl RunDesk {
         })
     }
 
+    /// A NUL is no part of what an agent could be told, and not every database keeps one.
     fn clean(&self, text: &str, max: usize) -> String {
-        self.parts.redactor.redact_text(text).chars().take(max).collect()
+        let clean = self.parts.redactor.redact_text(text);
+        clean.chars().filter(|it| *it != '\0').take(max).collect()
     }
 }
 

@@ -5,6 +5,7 @@
 
 use super::profile::stage;
 use super::state::Run;
+use crate::limits;
 
 /// Used where the operator wrote none.
 pub const STANDARD: &str = "\
@@ -49,6 +50,18 @@ pub enum BadTemplate {
     Empty,
 }
 
+/// Why a run's agent cannot be told what is left of a text.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Unfit {
+    #[error("nothing is left of `runs.prompt` for this run; write something into it that every run has")]
+    Empty,
+    #[error(
+        "`runs.prompt` comes to {bytes} bytes for this run, and an agent takes at most {max}",
+        max = limits::PROMPT_BYTES_MAX
+    )]
+    TooLong { bytes: usize },
+}
+
 impl PromptTemplate {
     pub fn standard() -> Self {
         Self(STANDARD.to_owned())
@@ -70,7 +83,17 @@ impl PromptTemplate {
         Ok(Self(text.to_owned()))
     }
 
-    pub fn fill(&self, run: &Run) -> String {
+    /// What the agent of a run is told.
+    pub fn fill(&self, run: &Run) -> Result<String, Unfit> {
+        let filled = self.filled(run);
+        match filled.len() {
+            0 => Err(Unfit::Empty),
+            bytes if bytes > limits::PROMPT_BYTES_MAX => Err(Unfit::TooLong { bytes }),
+            _ => Ok(filled),
+        }
+    }
+
+    fn filled(&self, run: &Run) -> String {
         let mut lines: Vec<String> = Vec::new();
         for line in self.0.lines() {
             let filled = pieces(line)
@@ -146,7 +169,7 @@ mod tests {
     fn a_line_that_lacks_what_it_is_about_is_left_out() {
         let run = sample("r1");
         assert_eq!(
-            PromptTemplate::standard().fill(&run),
+            PromptTemplate::standard().fill(&run).unwrap(),
             "You are the agent `dev`.\n\
              Repository: acme/shop\n\
              This run was set off by the label `run:dev`.\n\
@@ -161,7 +184,18 @@ mod tests {
         let mut run = sample("r1");
         run.instructions = Some("show {{ run_id }} and {{".to_owned());
         let template = PromptTemplate::parse("{{instructions}} by {{ agent_key }}").unwrap();
-        assert_eq!(template.fill(&run), "show {{ run_id }} and {{ by dev");
+        assert_eq!(template.fill(&run).unwrap(), "show {{ run_id }} and {{ by dev");
+    }
+
+    #[test]
+    fn a_text_of_which_nothing_is_left_or_too_much_tells_no_agent_anything() {
+        let mut run = sample("r1");
+        let template = PromptTemplate::parse("{{ title }}: {{ instructions }}{{ instructions }}").unwrap();
+        assert_eq!(template.fill(&run), Err(Unfit::Empty));
+        run.title = Some("t".to_owned());
+        run.instructions = Some("x".repeat(limits::PROMPT_BYTES_MAX / 2));
+        let bytes = limits::PROMPT_BYTES_MAX + "t: ".len();
+        assert_eq!(template.fill(&run), Err(Unfit::TooLong { bytes }));
     }
 
     #[test]

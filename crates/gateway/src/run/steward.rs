@@ -90,12 +90,7 @@ impl Steward {
     /// Runs whose job has ended, and runs whose time is over.
     async fn end_what_is_over(&self) -> Result<(), Refusal> {
         let desk = &self.parts.desk;
-        let filter = RunFilter {
-            statuses: vec![RunStatus::Running],
-            limit: limits::RUNS_AT_ONCE,
-            ..RunFilter::default()
-        };
-        for run in desk.list(filter).await? {
+        for run in self.at_work().await? {
             let job = match &run.job_id {
                 Some(id) => {
                     let job = self.parts.jobs.find(id).await;
@@ -112,6 +107,25 @@ impl Steward {
             self.settled(desk.step(&itself(), &run, step, &reason).await)?;
         }
         Ok(())
+    }
+
+    /// All that work now: those that others do may be many, and stay for long.
+    async fn at_work(&self) -> Result<Vec<Run>, Refusal> {
+        let mut found: Vec<Run> = Vec::new();
+        loop {
+            let filter = RunFilter {
+                statuses: vec![RunStatus::Running],
+                offset: found.len(),
+                limit: limits::RUNS_AT_ONCE,
+                ..RunFilter::default()
+            };
+            let page = self.parts.desk.list(filter).await?;
+            let is_last = page.len() < limits::RUNS_AT_ONCE;
+            found.extend(page);
+            if is_last {
+                return Ok(found);
+            }
+        }
     }
 
     /// Jobs that go on though their run has ended.

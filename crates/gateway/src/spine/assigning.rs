@@ -71,9 +71,12 @@ impl Gateway {
         let timeout = u64::try_from(run.timer.remaining.as_millis()).unwrap_or(u64::MAX);
         let chosen = chosen(run)?;
         let is_talk = run.is_talk();
+        let told = template
+            .fill(run)
+            .map_err(|unfit| Refusal::new(ErrorCode::ConfigurationError, unfit.to_string()))?;
         let (prompt, sandbox) = match is_talk {
-            true => (format!("{}\n\n{TALK}", template.fill(run)), SandboxMode::ReadOnly),
-            false => (template.fill(run), policy.command.sandbox),
+            true => (format!("{told}\n\n{TALK}"), SandboxMode::ReadOnly),
+            false => (told, policy.command.sandbox),
         };
         let input = JobInput {
             timeout_ms: Some(timeout.max(1)),

@@ -6,6 +6,10 @@ use countersign_gateway::policy::effective::Mode;
 use super::*;
 
 fn client() -> Client {
+    client_of(None)
+}
+
+fn client_of(known: Option<Known>) -> Client {
     let terms = Terms {
         job_id: "job".to_owned(),
         caller: "tester".to_owned(),
@@ -19,7 +23,7 @@ fn client() -> Client {
         endpoint: None,
         guidance: Guidance::default(),
     };
-    let mut client = Client::new("agent".to_owned(), None, &terms, vec![Input::Text("hello".to_owned())]);
+    let mut client = Client::new("agent".to_owned(), known, &terms, vec![Input::Text("hello".to_owned())]);
     client.begin();
     client
 }
@@ -74,10 +78,8 @@ fn an_agent_that_does_not_take_the_mode_in_which_it_asks_is_told_nothing() {
     let (written, end) = answer(&mut client, json!({"error": {"code": 1, "message": "no"}}), 2);
     assert_eq!(written, Vec::<String>::new());
     assert!(matches!(end, Some(TurnEnd::Failed { message, .. }) if message.ends_with("asks: no")));
-    assert_eq!(
-        client.send(vec![Input::Text("more".to_owned())]).unwrap(),
-        Vec::<Value>::new()
-    );
+    let more = client.send(vec![Input::Text("more".to_owned())]);
+    assert!(matches!(more, Err(DriverError::Unsupported(_))));
 }
 
 #[test]
@@ -108,4 +110,47 @@ fn a_message_without_end_and_numbers_without_measure_are_borne() {
     .1;
     assert!(matches!(end, Some(TurnEnd::Completed { .. })));
     assert_eq!(client.used.prompt_tokens, u64::MAX);
+}
+
+#[test]
+fn what_a_conversation_used_before_it_was_taken_up_is_in_its_totals() {
+    let known = Known {
+        session_id: "s".to_owned(),
+        used: Usage {
+            total_tokens: 1_000,
+            ..Usage::default()
+        },
+    };
+    let mut client = client_of(Some(known));
+    answer(
+        &mut client,
+        json!({"result": {"agentCapabilities": {"loadSession": true}}}),
+        0,
+    );
+    answer(&mut client, json!({"result": {}}), 1);
+    let ended = json!({"id": 2, "result": {"stopReason": "end_turn", "usage": {"totalTokens": 30}}});
+    let told = client.hear(&ended.to_string()).into_iter().find_map(|step| match step {
+        Step::Tell(AgentEvent {
+            kind: AgentEventKind::Usage(usage),
+            ..
+        }) => Some(usage.total_tokens),
+        _ => None,
+    });
+    assert_eq!(told, Some(1_030));
+}
+
+#[test]
+fn of_a_call_that_is_over_nothing_is_remembered() {
+    let mut client = client();
+    answer(&mut client, json!({"result": {}}), 0);
+    answer(&mut client, opened("default"), 1);
+    let mut say = |update: Value| {
+        let line = json!({"method": "session/update", "params": {"sessionId": "s", "update": update}});
+        client.hear(&line.to_string());
+        client.calls.get("c").cloned()
+    };
+    let known = say(json!({"sessionUpdate": "tool_call", "toolCallId": "c", "title": "ls", "status": "pending"}));
+    assert_eq!(known.unwrap()["title"], "ls");
+    let known = say(json!({"sessionUpdate": "tool_call_update", "toolCallId": "c", "status": "completed"}));
+    assert_eq!(known, None);
 }

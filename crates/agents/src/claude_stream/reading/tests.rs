@@ -86,22 +86,14 @@ fn unknown_requests_are_refused_and_unknown_lines_are_kept() {
 }
 
 #[test]
-fn a_message_during_a_turn_waits_for_its_end_unless_the_turn_is_interrupted() {
+fn a_message_is_taken_between_turns_and_refused_in_the_middle_of_one() {
     let end = json!({"type": "result", "is_error": false, "result": "", "terminal_reason": "completed"}).to_string();
     let next = || vec![Input::Text("next".to_owned())];
     let mut talk = claude();
-    assert_eq!(talk.send(next()).unwrap(), Vec::<Value>::new());
-    assert!(matches!(talk.hear(&end).last(), Some(Step::Write(_))));
+    assert!(matches!(talk.send(next()), Err(DriverError::Unsupported(_))));
+    assert!(!talk.hear(&end).iter().any(|step| matches!(step, Step::Write(_))));
+    assert_eq!(talk.send(next()).unwrap().len(), 1);
     assert!(talk.is_busy());
-
-    let mut talk = claude();
-    talk.send(next()).unwrap();
-    talk.interrupt();
-    let told = kinds(talk.hear(&end));
-    assert!(told.contains(&AgentEventKind::Warning(
-        "1 message that waited for this turn was not sent".to_owned()
-    )));
-    assert!(!talk.is_busy());
 }
 
 #[test]

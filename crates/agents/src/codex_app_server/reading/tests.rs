@@ -63,6 +63,22 @@ fn an_edit_is_asked_about_with_the_diff_of_its_item() {
 }
 
 #[test]
+fn an_edit_that_nobody_was_told_of_is_not_shown_as_one_of_nothing() {
+    let params = json!({"threadId": "t", "itemId": "i", "reason": "to write"});
+    let question = kinds(asked(
+        &mut reading(),
+        json!(0),
+        "item/fileChange/requestApproval",
+        params.clone(),
+    ));
+    let AgentEventKind::ApprovalRequested(question) = &question[0] else {
+        panic!("{question:?}");
+    };
+    let name = "fileChange".to_owned();
+    assert_eq!(question.about, QuestionAbout::Tool { name, input: params });
+}
+
+#[test]
 fn a_resolved_request_withdraws_its_question_unless_it_was_answered() {
     let command = json!({"threadId": "t", "itemId": "i", "command": "ls"});
     let mut reading = reading();

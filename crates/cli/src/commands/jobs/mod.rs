@@ -12,12 +12,12 @@ use std::sync::Arc;
 
 use countersign_gateway::approval::Alone;
 use countersign_gateway::clock::{Clock, Timestamp};
+use countersign_gateway::error::ErrorCode;
 use countersign_gateway::ids::JobId;
 use countersign_gateway::job::desk::JobDesk;
 use countersign_gateway::job::keeping::JobFilter;
 use countersign_gateway::job::lifecycle::JobStatus;
 use countersign_gateway::job::state::Job;
-use countersign_gateway::limits;
 use countersign_gateway::session::Caller;
 use countersign_store::Durability;
 
@@ -30,6 +30,8 @@ use crate::terminal::{Cell, Page, Tone, shortened};
 use crate::{jobs, wiring};
 
 const PROMPT_CHARS_MAX: usize = 72;
+/// Jobs among which one is found by the beginning of its id.
+const NAMED_AMONG: usize = 10_000;
 
 pub(crate) fn run(flags: &Flags, command: &Jobs) -> anyhow::Result<ExitCode> {
     match command {
@@ -80,17 +82,20 @@ impl Window {
 
     /// The job that an id, or its beginning, names.
     async fn named(&self, id: &str) -> anyhow::Result<Job> {
-        let jobs = self.list(Vec::new(), limits::JOBS_AT_ONCE).await?;
-        let mut named: Vec<Job> = jobs.into_iter().filter(|job| job.id.as_str().starts_with(id)).collect();
+        match self.desk.find(&self.person, &JobId::trusted(id)).await {
+            Ok(job) => return Ok(job),
+            Err(refusal) if refusal.code == ErrorCode::NotFound => {}
+            Err(refusal) => anyhow::bail!(refusal.message),
+        }
+        let jobs = self.list(Vec::new(), NAMED_AMONG).await?;
+        let mut named: Vec<Job> = jobs
+            .into_iter()
+            .filter(|job| !id.is_empty() && job.id.as_str().starts_with(id))
+            .collect();
         match (named.pop(), named.is_empty()) {
-            (Some(job), true) if !id.is_empty() => Ok(job),
-            (Some(_), _) => anyhow::bail!("`{id}` begins the ids of several jobs; say more of it"),
-            // One that is older than the latest.
-            (None, _) => {
-                let id = JobId::trusted(id);
-                let job = self.desk.find(&self.person, &id).await;
-                job.map_err(|refusal| anyhow::anyhow!("{}; `countersign jobs list` lists them", refusal.message))
-            }
+            (Some(job), true) => Ok(job),
+            (Some(_), false) => anyhow::bail!("`{id}` begins the ids of several jobs; say more of it"),
+            (None, _) => anyhow::bail!("there is no job `{id}`; `countersign jobs list` lists them"),
         }
     }
 }

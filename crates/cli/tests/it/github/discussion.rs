@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use countersign_doubles::github::faults::Fault;
 use countersign_doubles::github::{GitHub, TOKEN};
 use serde_json::json;
 
@@ -226,4 +227,28 @@ fn a_run_at_work_is_called_back_when_its_issue_is_to_be_talked_about_and_goes_on
     assert_eq!((run(&bench, "succeeded", true), runs(&bench)), (1, 4));
     let same = "SELECT count(DISTINCT session_id) FROM agent_sessions WHERE status = 'succeeded'";
     assert_eq!((bench.count(same), events(&bench, "run.canceled")), (1, 2));
+}
+
+#[test]
+fn trouble_with_github_does_not_lose_the_discussion_that_a_run_goes_on_as() {
+    let github = GitHub::start();
+    github.issue(SHOP, 7, &["run:dev"]);
+    github.pull_request(SHOP, 8, "Closes #7", &[]);
+    let bench = bench(&github, &["dev"]);
+    bench.file("hang", "");
+    let serving = Serving::start(&bench);
+    deliver(&serving, &github.labeled("d-1", SHOP, 7, "run:dev", "ana"));
+    until("it does not work", || run(&bench, "running", false) == 1);
+    deliver(&serving, &github.pulled("p-1", SHOP, 8, "opened", SHOP, "ana"));
+    until("it is not tied", || {
+        bench.count("SELECT count(*) FROM runs WHERE pull_request_number = 8") == 1
+    });
+    github.label_by("ana", SHOP, 7, &["mode:discussion"], &[]);
+    // As often as one call tries.
+    for _ in 0..4 {
+        github.next("GET", "/issues/8/labels", Fault::Cut);
+    }
+    deliver(&serving, &github.labeled("d-2", SHOP, 7, "mode:discussion", "ana"));
+    until("it is not talked", || run(&bench, "running", true) == 1);
+    assert_eq!((run(&bench, "cancelled", false), runs(&bench)), (1, 2));
 }

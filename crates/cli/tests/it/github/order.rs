@@ -3,10 +3,12 @@
 
 use countersign_doubles::github::GitHub;
 use countersign_doubles::github::deliveries::Delivery;
+use serde_json::json;
 
 use super::{SHOP, bench, deliver, events, runs, told, until_worked_off, with_agent};
 use crate::bench::Bench;
 use crate::outside::{Serving, until};
+use crate::runs::shown;
 
 /// Sends it five times: the first is taken, the others came before.
 fn deliver_often(serving: &Serving, delivery: &Delivery) {
@@ -137,4 +139,51 @@ fn what_somebody_else_does_to_labels_while_a_run_is_put_up_for_review_is_kept() 
     });
     until("it is not told", || events(&bench, "label.applied") == 1);
     assert_eq!(told(&bench, "label.applied")[0]["cause"], "run.finished");
+}
+
+#[test]
+fn a_delivery_and_a_person_who_spell_a_repository_differently_mean_one_issue() {
+    let github = GitHub::start();
+    github.issue(SHOP, 7, &["run:dev"]);
+    let bench = bench(&github);
+    let serving = Serving::start(&bench);
+    deliver(&serving, &github.labeled("d-1", "Octo/Shop", 7, "run:dev", "ana"));
+    until("it does not begin", || run(&bench, "run:dev", "running") == 1);
+    let words = [
+        "runs",
+        "start",
+        "--repository",
+        "OCTO/shop",
+        "--issue",
+        "7",
+        "--label",
+        "run:dev",
+        "--json",
+    ];
+    let by_hand = shown(&bench, &words);
+    assert_eq!(
+        (&by_hand["repository"], &by_hand["status"]),
+        (&json!(SHOP), &json!("pending"))
+    );
+    assert_eq!(bench.count("SELECT count(DISTINCT repository) FROM runs"), 1);
+}
+
+#[test]
+fn questions_that_nobody_answers_stand_in_no_other_deliverys_way() {
+    // More than are taken up at once.
+    const QUESTIONS: u64 = 33;
+    let github = GitHub::start();
+    github.issue(SHOP, 7, &["run:dev"]);
+    let bench = bench(&github);
+    let serving = Serving::start(&bench);
+    for number in 100..100 + QUESTIONS {
+        github.pull_request(SHOP, number, "", &["run:dev", "run:qa"]);
+        let review = github.reviewed(&format!("r-{number}"), SHOP, number, "changes_requested", "ana");
+        assert_eq!(deliver(&serving, &review).0, 202);
+    }
+    until("not all is asked", || {
+        bench.count("SELECT count(*) FROM approvals WHERE state = 'pending'") == QUESTIONS as i64
+    });
+    deliver(&serving, &github.labeled("d-1", SHOP, 7, "run:dev", "ana"));
+    until("nobody gets round to it", || runs(&bench) == 1);
 }

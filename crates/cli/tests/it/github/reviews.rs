@@ -115,6 +115,41 @@ fn a_review_that_asks_for_changes_ends_the_wait_and_the_revise_is_put_up_again()
     assert_eq!(bench.count(of_revise), 1);
 }
 
+/// Somebody asks for a reviewer of the pull request.
+fn ask_for_a_reviewer(github: &GitHub, bench: &Bench, serving: &Serving) {
+    github.label_by("ana", SHOP, 8, &["need:reviewer"], &[]);
+    deliver(serving, &github.pulled("p-2", SHOP, 8, "labeled", SHOP, "ana"));
+    until("no reviewer comes", || {
+        bench.count("SELECT count(*) FROM runs WHERE agent_key = 'reviewer' AND pull_request_number = 8") == 1
+    });
+}
+
+#[test]
+fn a_reviewers_run_in_between_hides_neither_the_issue_nor_the_stage() {
+    let github = GitHub::start();
+    let bench = with_agent(Bench::new(), &github, "dev");
+    let serving = Serving::start(&bench);
+    put_up_for_review(&github, &bench, &serving);
+    ask_for_a_reviewer(&github, &bench, &serving);
+    deliver(&serving, &github.reviewed("r-1", SHOP, 8, "changes_requested", "ana"));
+    until("no revise is set off", || run(&bench, "dev") == 1);
+    until_worked_off(&bench);
+    assert_eq!(told(&bench, "run.revise.stage_resolved")[0]["step"], "last_run");
+    assert_eq!(ended_by(&bench), ["github:ana"]);
+}
+
+#[test]
+fn closing_a_pull_request_ends_the_wait_for_its_review_also_behind_a_reviewers_run() {
+    let github = GitHub::start();
+    let bench = with_agent(Bench::new(), &github, "dev");
+    let serving = Serving::start(&bench);
+    put_up_for_review(&github, &bench, &serving);
+    ask_for_a_reviewer(&github, &bench, &serving);
+    deliver(&serving, &github.pulled("p-3", SHOP, 8, "closed", SHOP, "ana"));
+    until("it waits for ever", || waiting(&bench) == 0);
+    assert_eq!(ended_by(&bench), ["github:ana"]);
+}
+
 #[test]
 fn the_stage_comes_from_the_issue_or_from_the_last_run_where_the_pull_request_says_nothing() {
     let github = GitHub::start();

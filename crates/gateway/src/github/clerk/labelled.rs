@@ -31,6 +31,8 @@ pub(super) struct Setting<'a> {
     pub(super) issue_labels: &'a [String],
     pub(super) pull_request_labels: &'a [String],
     pub(super) last_run: Option<&'a Run>,
+    /// A run at work that is called back for it, with the reason.
+    pub(super) in_place_of: Option<(&'a Run, &'a str)>,
 }
 
 impl Clerk {
@@ -82,6 +84,7 @@ impl Clerk {
             issue_labels: &labels,
             pull_request_labels: &pull_request_labels,
             last_run: history.first(),
+            in_place_of: None,
         };
         self.set_off(delivery, &setting, Vec::new()).await
     }
@@ -121,6 +124,11 @@ impl Clerk {
             time: self.parts.run_time,
         };
         let (run, mut change) = self.parts.desk.enqueuing(&by, order)?;
+        if let Some((before, reason)) = setting.in_place_of {
+            let called_back = self.parts.desk.calling_back(&by, before, reason)?;
+            change.events.splice(0..0, called_back.events);
+            change.runs.splice(0..0, called_back.runs);
+        }
         for (kind, payload) in more {
             let payload = payload
                 .text("delivery_id", &delivery.id)
@@ -139,7 +147,7 @@ impl Clerk {
                 self.parts.board.announce();
                 Ok(Outcome::Written)
             }
-            Err(RecordError::RunMoved) => {
+            Err(RecordError::RunMoved) if setting.in_place_of.is_none() => {
                 let reason = format!("a run of `{}` waits for {} already", setting.label, setting.target);
                 Ok(Outcome::Nothing(reason))
             }

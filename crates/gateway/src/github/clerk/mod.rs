@@ -20,6 +20,7 @@ use super::labels::{Errand, LabelDesk};
 use super::message::Messages;
 use super::reception::Reception;
 use super::task::Task;
+use super::vocabulary::NEED_REVIEWER;
 use super::{GitHub, GitHubError, IssueRef, Permission, Repository, Trouble};
 use crate::approval::board::Board;
 use crate::audit::event::{Actor, ActorType, Draft, EventType};
@@ -33,6 +34,7 @@ use crate::lease::LeaseChange;
 use crate::run::desk::RunDesk;
 use crate::run::keeping::{RunFilter, Runs};
 use crate::run::manual::Profiles;
+use crate::run::profile::Asked;
 use crate::run::state::Run;
 
 /// How soon it looks again when nobody says that something happened.
@@ -160,21 +162,16 @@ impl Clerk {
     }
 
     async fn work_off(&self) {
-        let due = self.parts.deliveries.pending_deliveries(self.now(), AT_ONCE).await;
-        let due = due.unwrap_or_else(|error| {
+        let due = self.due().await.unwrap_or_else(|error| {
             tracing::warn!(%error, "deliveries cannot be looked at, trying again");
             Vec::new()
         });
         for delivery in due {
-            // A question may be open for days; looking at it writes nothing.
-            if self.waits(&delivery).await {
-                continue;
-            }
             let name = format!("delivery:{}", delivery.id);
             if !self.take_lease(&name).await {
                 continue;
             }
-            let outcome = match &delivery.task {
+            let outcome = match &delivery.task.as_ref().map(|task| self.as_policy_spells(task)) {
                 Some(Task::Label(task)) => self.labelled(&delivery, task).await,
                 Some(Task::Withdrawal(task)) => self.withdrawn(&delivery, task).await,
                 Some(Task::PullRequest(task)) => self.pulled(&delivery, task).await,
@@ -193,6 +190,41 @@ impl Clerk {
             }
             self.return_lease(&name).await;
         }
+    }
+
+    /// The first deliveries whose work can be done now. A question may be open for days: looking at it writes nothing, and
+    /// however many are, they stand in nobody's way.
+    async fn due(&self) -> Result<Vec<Delivery>, RecordError> {
+        let mut limit = AT_ONCE;
+        loop {
+            let found = self.parts.deliveries.pending_deliveries(self.now(), limit).await?;
+            let is_all = found.len() < limit;
+            let mut due = Vec::new();
+            for delivery in found {
+                if due.len() < AT_ONCE && !self.waits(&delivery).await {
+                    due.push(delivery);
+                }
+            }
+            if is_all || due.len() == AT_ONCE {
+                return Ok(due);
+            }
+            limit *= 2;
+        }
+    }
+
+    /// A task with its repository as policy spells it, which is how runs that people set off know it: to GitHub large and
+    /// small letters are the same.
+    fn as_policy_spells(&self, task: &Task) -> Task {
+        let mut task = task.clone();
+        let repository = &mut task.about_mut().repository;
+        let profile = self.parts.policies.profile(&Asked {
+            repository: Some(repository.as_str()),
+            ..Asked::default()
+        });
+        if let Some(spelled) = profile.repository.as_deref().and_then(Repository::parse) {
+            *repository = spelled;
+        }
+        task
     }
 
     /// Why somebody is not listened to; none where they are. Work is for those to ask for who could do it
@@ -343,6 +375,13 @@ fn ended(delivery: &Delivery, state: DeliveryState) -> DeliveryChange {
         },
         from: Some(delivery.version),
     }
+}
+
+/// The run of a pull request, of its runs from the newest on: the last one, but for those that only looked at it.
+fn maker(runs: Vec<Run>) -> Option<Run> {
+    let only_looks = |run: &Run| run.trigger_label.as_deref() == Some(NEED_REVIEWER);
+    let place = runs.iter().position(|run| !only_looks(run)).unwrap_or(0);
+    runs.into_iter().nth(place)
 }
 
 fn itself() -> Actor {

@@ -44,15 +44,16 @@ impl Clerk {
         }
         let at_work = runs.iter().find(|run| run.status == RunStatus::Running);
         if let Some(run) = at_work.filter(|run| run.is_talk() != task.is_talk) {
-            if task.is_talk {
-                let reason = format!("`{DISCUSSION}` was put on: it goes on as a discussion");
-                let desk = &self.parts.desk;
-                desk.cancel(&person(&task.sender), &run.id, &reason).await?;
-                changed += 1;
-            }
+            let waits = |it: &Run| it.status == RunStatus::Pending && it.trigger_label == run.trigger_label;
             let label = run.trigger_label.as_deref();
-            if let Some(label) = label.filter(|label| carries(&facts, label)) {
+            let label = label.filter(|label| carries(&facts, label) && !runs.iter().any(waits));
+            if let Some(label) = label {
                 return self.set_off_again(delivery, task, &facts, run, label).await;
+            }
+            if task.is_talk {
+                let desk = &self.parts.desk;
+                desk.cancel(&person(&task.sender), &run.id, &goes_on_as_talk()).await?;
+                changed += 1;
             }
         }
         if changed == 0 {
@@ -89,7 +90,8 @@ impl Clerk {
         Ok(true)
     }
 
-    /// The same once more, as the issue now wants it.
+    /// The same once more, as the issue now wants it. Work is called back for it in one with that, or neither: a try that
+    /// came half-way would find nothing at work.
     async fn set_off_again(
         &self,
         delivery: &Delivery,
@@ -99,6 +101,7 @@ impl Clerk {
         label: &str,
     ) -> Result<Outcome, Undone> {
         let pull_request_labels = self.labels_beside(&task.issue, run.pull_request_number).await?;
+        let reason = goes_on_as_talk();
         let setting = Setting {
             target: &task.issue,
             issue: Some(task.issue.number),
@@ -111,9 +114,14 @@ impl Clerk {
             issue_labels: &facts.labels,
             pull_request_labels: &pull_request_labels,
             last_run: Some(run),
+            in_place_of: task.is_talk.then_some((run, reason.as_str())),
         };
         self.set_off(delivery, &setting, Vec::new()).await
     }
+}
+
+fn goes_on_as_talk() -> String {
+    format!("`{DISCUSSION}` was put on: it goes on as a discussion")
 }
 
 fn carries(facts: &IssueFacts, label: &str) -> bool {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Map;
 
-use super::{Clerk, Outcome, Undone, ended, itself, person, unserved};
+use super::{Clerk, Outcome, Undone, ended, itself, maker, person, unserved};
 use crate::audit::Change;
 use crate::audit::event::EventType;
 use crate::github::delivery::{Delivery, DeliveryState};
@@ -37,8 +37,9 @@ impl Clerk {
                 true => itself(),
                 false => person(&task.sender),
             };
-            for run in &makers {
-                self.note_review(run, false, &by).await?;
+            let number = task.pull_request.number;
+            for run in self.runs_of(repository, None, Some(number)).await? {
+                self.note_review(&run, false, &by).await?;
             }
         }
         self.name_branch(&makers, task).await?;
@@ -79,7 +80,7 @@ impl Clerk {
         let repository = task.pull_request.repository.as_str();
         let number = task.pull_request.number;
         let known = self.runs_of(repository, None, Some(number)).await?;
-        let mut makers: Vec<Run> = known.into_iter().take(1).collect();
+        let mut makers: Vec<Run> = maker(known).into_iter().collect();
         for issue in closes(&task.body) {
             let runs = self.runs_of(repository, Some(issue), None).await?;
             let last = runs.into_iter().find(|run| run.started_at.is_some());

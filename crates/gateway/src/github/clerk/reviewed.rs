@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::labelled::Setting;
-use super::{Clerk, Outcome, Undone, itself, person, unserved};
+use super::{Clerk, Outcome, Undone, itself, maker, person, unserved};
 use crate::approval::ballot::Choice;
 use crate::approval::question::{Answered, Offer};
 use crate::approval::request::{ApprovalRequest, ApprovalType};
@@ -79,7 +79,9 @@ impl Clerk {
         let repository = of.repository.as_str();
         let pull_request_labels = self.parts.github.labels(of).await?;
         let history = self.runs_of(repository, None, Some(of.number)).await?;
-        let mut issues: Vec<u64> = history.iter().filter_map(|run| run.issue_number).collect();
+        // A run that was asked for on the pull request itself does not say to which issue that belongs.
+        let others = |run: &Run| run.issue_number.filter(|issue| *issue != of.number);
+        let mut issues: Vec<u64> = history.iter().filter_map(others).collect();
         issues.sort_unstable();
         issues.dedup();
         if issues.is_empty() {
@@ -93,7 +95,7 @@ impl Clerk {
             issues,
             ..Known::default()
         };
-        let mut last_run = history.into_iter().next();
+        let mut last_run = maker(history);
         if let [issue] = known.issues.as_slice() {
             let number = *issue;
             let issue = IssueRef { number, ..of.clone() };
@@ -119,7 +121,9 @@ impl Clerk {
         let of_these = |number: Option<u64>| number.is_some_and(|it| it == of.number || issues.contains(&it));
         Ok(rows.iter().rev().find_map(|row| {
             let payload = row.payload().ok()?;
-            let same = payload["repository"] == of.repository.as_str() && of_these(payload["issue_number"].as_u64());
+            let repository = payload["repository"].as_str().unwrap_or_default();
+            let is_it = repository.eq_ignore_ascii_case(of.repository.as_str());
+            let same = is_it && of_these(payload["issue_number"].as_u64());
             let added = payload["add"].as_array().filter(|_| same)?;
             let mut added = added.iter().filter_map(|label| label.as_str());
             added.find(|label| Trigger::of(label).is_some()).map(str::to_owned)
@@ -180,6 +184,7 @@ impl Clerk {
             issue_labels: &gathered.known.issue_labels,
             pull_request_labels: &gathered.known.pull_request_labels,
             last_run: gathered.last_run.as_ref(),
+            in_place_of: None,
         };
         self.set_off(delivery, &setting, vec![(EventType::RunStageResolved, resolved)])
             .await

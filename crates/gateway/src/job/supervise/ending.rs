@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::super::event::JobEventType;
+use super::super::event::{JobEvent, JobEventType};
 use super::super::keeping::{Errand, GoneProcess, Hold, Note, Place};
 use super::super::lifecycle::{JobStep, SessionStatus, SessionStep, SubState};
 use super::super::state::Job;
 use super::Supervisor;
 use super::course::{Ending, Next};
-use super::following::{Follower, Starting};
+use super::following::{Follower, Starting, Turn};
+use super::recovery::ending_of;
 use super::writing::{Lost, Writing};
 use crate::audit::event::{Draft, EventType};
 use crate::audit::{Change, RecordError};
@@ -20,18 +21,35 @@ use crate::limits;
 
 impl Follower {
     /// Writes how a turn ended in one with what follows from it.
-    pub(super) async fn conclude(&mut self, next: Next, writing: Writing) -> Result<Option<Next>, Lost> {
+    pub(super) async fn conclude(&mut self, next: Next, mut writing: Writing) -> Result<Option<Next>, Lost> {
         match &next {
             Next::End(ending) if ending.step == JobStep::Complete => {
+                let works_on = self.works_on().await?;
+                // Something may have been written meanwhile.
+                writing.job = self.job.changed(self.supervisor.parts.clock.now());
+                if works_on {
+                    self.write(writing).await?;
+                    self.turn = Turn::Runs;
+                    return Ok(None);
+                }
                 let ended = self.ended(ending, &writing).await;
                 match self.write(ended).await {
                     Ok(()) => Ok(Some(next)),
-                    // A message came at the last moment: it is the next turn.
-                    Err(Lost::Moved) if self.has_message().await? => {
-                        self.write(writing).await?;
-                        self.look_for_notes = true;
-                        Ok(None)
-                    }
+                    // A message waits: it is the next turn, unless there shall be none.
+                    Err(Lost::Moved) if self.messages_waiting().await? > 0 => match self.interrupted_at {
+                        None => {
+                            self.write(writing).await?;
+                            self.turn = Turn::Over;
+                            self.look_for_notes = true;
+                            Ok(None)
+                        }
+                        Some(_) => {
+                            let ending = Ending::cancelled();
+                            let ended = self.ended(&ending, &writing).await;
+                            self.write(ended).await?;
+                            Ok(Some(Next::End(ending)))
+                        }
+                    },
                     Err(lost) => Err(lost),
                 }
             }
@@ -47,16 +65,29 @@ impl Follower {
         }
     }
 
-    /// Whether the job stands as we know it and somebody said something to it.
-    async fn has_message(&self) -> Result<bool, Lost> {
+    /// How many messages wait for a job that stands as we know it.
+    async fn messages_waiting(&self) -> Result<usize, Lost> {
         let jobs = &self.supervisor.parts.jobs;
         let kept = jobs.find(&self.job.id).await.map_err(Lost::Unrecorded)?;
         if kept.is_none_or(|kept| kept.version != self.job.version) {
-            return Ok(false);
+            return Ok(0);
         }
         let notes = jobs.notes(&self.job.id).await.map_err(Lost::Unrecorded)?;
-        let waits = |note: &Note| !note.delivered && note.errand == Errand::Message;
-        Ok(notes.iter().any(waits))
+        let waits = |note: &&Note| !note.delivered && note.errand == Errand::Message;
+        Ok(notes.iter().filter(waits).count())
+    }
+
+    /// Says of messages that a job which ends otherwise than well never came to.
+    async fn unsent(&self, step: JobStep) -> Option<JobEvent> {
+        if step == JobStep::Complete {
+            return None;
+        }
+        let message = match self.messages_waiting().await.unwrap_or(0) {
+            0 => return None,
+            1 => "1 message that waited for the end of this turn was not sent".to_owned(),
+            count => format!("{count} messages that waited for the end of this turn were not sent"),
+        };
+        Some(self.event(JobEventType::AgentWarning, json!({"message": message})))
     }
 
     /// The job's end behind what is written with it, with the session at rest, or ended where nobody can come
@@ -75,6 +106,7 @@ impl Follower {
         job.error.clone_from(&ending.error);
         let mut writing = Writing::of(job.clone());
         writing.events.clone_from(&before.events);
+        writing.events.extend(self.unsent(ending.step).await);
         writing.drafts.clone_from(&before.drafts);
         writing.hold = Hold::Release;
         let step = match self.session.status() {
@@ -216,9 +248,16 @@ impl Follower {
     pub(super) async fn put_back(&mut self, error: &RecordError) {
         let deadline = tokio::time::Instant::now() + limits::JOB_BEAT_MISSED;
         while !self.job.has_ended() && tokio::time::Instant::now() < deadline {
-            let mut job = self.resting(self.supervisor.parts.clock.now());
-            job.sub_state = Some(SubState::Recovering);
-            match self.rest(job, Vec::new(), &error.to_string()).await {
+            let written = match ending_of(&self.job) {
+                // It was being ended, and nobody wants it to go on.
+                Some(ending) => self.settle(Next::End(ending)).await,
+                None => {
+                    let mut job = self.resting(self.supervisor.parts.clock.now());
+                    job.sub_state = Some(SubState::Recovering);
+                    self.rest(job, Vec::new(), &error.to_string()).await
+                }
+            };
+            match written {
                 Ok(()) | Err(Lost::Moved) => return,
                 Err(Lost::Unrecorded(_)) => {}
             }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::super::driver::{AgentAnswer, Conversation, DriverError, EventSink, EventSource, ProcessMark, Usage};
+use super::super::driver::{
+    AgentAnswer, Conversation, DriverError, EventSink, EventSource, Hearing, ProcessMark, Usage,
+};
 use super::super::event::{JobEvent, JobEventType};
 use super::super::keeping::{Errand, Note, parts_json};
 use super::super::lifecycle::SubState;
@@ -30,6 +32,17 @@ const EVENTS_AHEAD: usize = 64;
 
 /// An agent that is being started or taken up.
 pub(super) type Starting = Pending<Result<Arc<dyn Conversation>, DriverError>>;
+
+/// Where the turns of a job stand, as far as its agent has told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    /// One is under way, or the first begins.
+    Runs,
+    /// The last has ended, and the next is not asked for yet.
+    Over,
+    /// The next is asked for, and nothing of it was heard.
+    Asked,
+}
 
 pub(super) struct Follower {
     pub(super) supervisor: Arc<Supervisor>,
@@ -62,6 +75,8 @@ pub(super) struct Follower {
     pub(super) heard_at: Steady,
     pub(super) interrupted_at: Option<Steady>,
     pub(super) watch: Watch,
+    /// Where its turns stand.
+    pub(super) turn: Turn,
     /// Something may have been said to the job.
     pub(super) look_for_notes: bool,
     /// A call that the agent made through us waits for a person.
@@ -94,6 +109,7 @@ impl Follower {
             heard_at,
             interrupted_at: None,
             watch,
+            turn: Turn::Runs,
             look_for_notes: true,
             calls_wait: false,
         }
@@ -187,7 +203,11 @@ impl Follower {
                 }
                 Some(said) = self.calls.join_next(), if !self.calls.is_empty() => {
                     if let Ok(Err(error)) = said {
-                        self.note_warning(&format!("the agent did not take what was said to it: {error}")).await?;
+                        self.not_taken(&error).await?;
+                        // It was to begin a turn with it, so nothing will ever be heard of that.
+                        if self.turn == Turn::Asked {
+                            return Ok(course::after_refusal(&error, self.behind()));
+                        }
                     }
                 }
                 _ = tokio::time::timeout(LOOK_EVERY, changes.changed()) => {
@@ -313,12 +333,21 @@ impl Follower {
                     writing.delivered.push(note.id);
                     self.write(writing).await?;
                 }
-                Errand::Message if self.conversation.is_some() => self.say(note, now).await?,
+                Errand::Message if self.is_heard() => self.say(note, now).await?,
                 // It is said once there is somebody to hear it.
                 Errand::Message => {}
             }
         }
         Ok(())
+    }
+
+    /// Whether the agent hears a message now. One whose turn is being ended hears none any more.
+    fn is_heard(&self) -> bool {
+        let hears = match self.agent.driver.hearing() {
+            Hearing::Always => true,
+            Hearing::BetweenTurns | Hearing::ByAnotherProcess => self.turn == Turn::Over,
+        };
+        hears && self.conversation.is_some() && self.interrupted_at.is_none()
     }
 
     async fn say(&mut self, note: Note, now: Timestamp) -> Result<(), Lost> {
@@ -327,18 +356,40 @@ impl Follower {
         writing.events.push(self.event(JobEventType::UserMessage, data));
         writing.delivered.push(note.id);
         self.write(writing).await?;
+        if self.turn == Turn::Over {
+            self.turn = Turn::Asked;
+        }
         if let Some(conversation) = self.conversation.clone() {
             self.calls.spawn(async move { conversation.send(note.message).await });
         }
         Ok(())
     }
 
-    async fn note_warning(&mut self, message: &str) -> Result<(), Lost> {
+    async fn not_taken(&mut self, error: &DriverError) -> Result<(), Lost> {
+        let message = format!("the agent did not take what was said to it: {error}");
         let mut writing = Writing::of(self.job.changed(self.supervisor.parts.clock.now()));
         writing
             .events
             .push(self.event(JobEventType::AgentWarning, json!({"message": message})));
         self.write(writing).await
+    }
+
+    /// Whether the agent is at the next turn when it tells of the end of one: what was being said to it missed that end, and
+    /// began another.
+    pub(super) async fn works_on(&mut self) -> Result<bool, Lost> {
+        if self.agent.driver.hearing() != Hearing::Always || self.interrupted_at.is_some() {
+            return Ok(false);
+        }
+        let deadline = tokio::time::Instant::now() + limits::INTERRUPT_PATIENCE;
+        while let Ok(Some(said)) = tokio::time::timeout_at(deadline, self.calls.join_next()).await {
+            if let Ok(Err(error)) = said {
+                self.not_taken(&error).await?;
+            }
+        }
+        Ok(self
+            .conversation
+            .as_ref()
+            .is_some_and(|conversation| conversation.is_busy()))
     }
 
     pub(super) fn event(&self, kind: JobEventType, data: Value) -> JobEvent {

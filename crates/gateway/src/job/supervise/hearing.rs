@@ -2,11 +2,13 @@
 
 use serde_json::{Value, json};
 
-use super::super::driver::{AgentEvent, AgentEventKind, Item, ItemKind, ItemPhase, ProcessMark, TurnEnd, Usage};
+use super::super::driver::{
+    AgentEvent, AgentEventKind, Hearing, Item, ItemKind, ItemPhase, ProcessMark, TurnEnd, Usage,
+};
 use super::super::event::{JobEventType, of_agent};
 use super::super::lifecycle::{JobStatus, JobStep, SessionStatus, SessionStep, SubState};
 use super::course::{self, Ending, Next};
-use super::following::Follower;
+use super::following::{Follower, Turn};
 use super::writing::{Lost, Writing};
 use crate::audit::event::EventType;
 use crate::error::ErrorCode;
@@ -25,6 +27,7 @@ impl Follower {
             writing.events.push(line);
         }
         match &event.kind {
+            AgentEventKind::Exited { .. } if self.is_between_processes() => {}
             AgentEventKind::Spawned(mark) => self.spawned(mark, writing).await?,
             AgentEventKind::Started {
                 conversation_id,
@@ -79,13 +82,21 @@ impl Follower {
                 self.write(writing).await?;
                 self.forget_unfinished().await;
             }
-            AgentEventKind::TurnStarted { .. }
-            | AgentEventKind::Diff(_)
+            AgentEventKind::TurnStarted { .. } => {
+                self.turn = Turn::Runs;
+                self.write(writing).await?;
+            }
+            AgentEventKind::Diff(_)
             | AgentEventKind::Retrying { .. }
             | AgentEventKind::Warning(_)
             | AgentEventKind::Unknown => self.write(writing).await?,
         }
         Ok(None)
+    }
+
+    /// Whether the process of the last turn may go, because the next has one of its own.
+    fn is_between_processes(&self) -> bool {
+        self.turn != Turn::Runs && self.agent.driver.hearing() == Hearing::ByAnotherProcess
     }
 
     /// The agent's process went away by itself, in front of what that did to its turn.
@@ -107,8 +118,9 @@ impl Follower {
             writing.process = Some(mark.clone());
             return self.write(writing).await;
         }
+        let is_next = self.is_between_processes();
         let again = self.session.process.is_some() || self.job.retries > 0 || self.job.sub_state.is_some();
-        let (kind, line) = if again {
+        let (kind, line) = if again && !is_next {
             (EventType::JobProcessRestarted, JobEventType::ProcessRestarted)
         } else {
             (EventType::JobProcessStarted, JobEventType::ProcessStarted)
@@ -122,6 +134,9 @@ impl Follower {
         writing.process = Some(mark.clone());
         writing.session = Some(session);
         self.write(writing).await?;
+        if is_next {
+            self.turn = Turn::Runs;
+        }
         // Whoever asked before is gone, and with it what was asked.
         self.withdraw_all("the agent was started again").await;
         Ok(())
@@ -209,7 +224,8 @@ impl Follower {
     }
 
     fn remember_failure(&mut self, item: &Item) {
-        if item.kind == ItemKind::Command && item.phase == ItemPhase::Failed {
+        let fits = self.failed.len() < limits::FAILURES_REMEMBERED_MAX && item.title.len() <= limits::FAILURE_BYTES_MAX;
+        if item.kind == ItemKind::Command && item.phase == ItemPhase::Failed && fits {
             self.failed.insert(item.title.clone());
         }
     }

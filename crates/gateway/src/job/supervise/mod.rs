@@ -174,6 +174,20 @@ struct Held {
     session: JobSessionId,
 }
 
+/// A follower's place. It is free again however the follower ends: one that broke down gives no more signs of life, so that
+/// its job is found by whoever looks for such.
+struct Seat {
+    supervisor: Arc<Supervisor>,
+    job: JobId,
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.supervisor.lock().held.remove(&self.job);
+        self.supervisor.parts.board.announce();
+    }
+}
+
 impl Supervisor {
     pub fn new(parts: SupervisorParts) -> Arc<Self> {
         Arc::new(Self {
@@ -279,6 +293,7 @@ impl Supervisor {
     async fn round(self: &Arc<Self>) -> Result<(), RecordError> {
         self.beat().await?;
         self.free_abandoned().await?;
+        self.withdraw_the_rest().await?;
         self.parts.endpoints.sweep().await;
         self.reap().await?;
         self.file_the_rest().await
@@ -360,12 +375,15 @@ impl Supervisor {
             session: job.session_id.clone(),
         };
         self.lock().held.insert(job.id.clone(), held);
-        let supervisor = self.clone();
+        let seat = Seat {
+            supervisor: self.clone(),
+            job: job.id.clone(),
+        };
         tokio::spawn(async move {
-            let id = job.id.clone();
-            Follower::new(supervisor.clone(), agent, job, session).conduct().await;
-            supervisor.lock().held.remove(&id);
-            supervisor.parts.board.announce();
+            Follower::new(seat.supervisor.clone(), agent, job, session)
+                .conduct()
+                .await;
+            drop(seat);
         });
         Ok(())
     }

@@ -47,11 +47,11 @@ impl Follower {
                 let job = self.supervisor.parts.jobs.mark(&self.job.id);
                 driver.reap(job, self.session.process.clone()).await;
             }
-            let prompt = vec![Input::Text(self.job.input.prompt.clone())];
+            let prompt = self.job.input.message();
             return driver.start(Start { prompt, terms }, sink);
         };
         let words = match self.job.status() {
-            JobStatus::Pending => Words::Next(vec![Input::Text(self.job.input.prompt.clone())]),
+            JobStatus::Pending => Words::Next(self.job.input.message()),
             JobStatus::Running
             | JobStatus::Completed
             | JobStatus::Failed
@@ -64,7 +64,8 @@ impl Follower {
             process: self.session.process.clone(),
             taking,
             words,
-            asked: vec![Input::Text(self.job.input.prompt.clone())],
+            asked: self.job.input.message(),
+            used: self.usage.clone(),
             terms,
         };
         driver.resume(resume, sink)

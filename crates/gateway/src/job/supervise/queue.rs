@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::ids::CredentialId;
 
-/// The place in `waiting`, which is oldest first, of the job whose turn it is.
+/// The place in `waiting`, where each owner's are oldest first, of the job whose turn it is.
 pub fn next(
     waiting: &[CredentialId],
     running: &BTreeMap<CredentialId, usize>,

@@ -6,8 +6,10 @@ use super::super::lifecycle::{SessionStatus, SessionStep, SubState};
 use super::super::state::Job;
 use super::Supervisor;
 use super::course::Ending;
-use crate::audit::event::EventType;
+use crate::approval::ApprovalFilter;
+use crate::audit::event::{Actor, EventType};
 use crate::audit::{Change, RecordError};
+use crate::ids::JobId;
 use crate::limits;
 
 const WHY: &str = "the process that looked after the job is gone";
@@ -160,6 +162,27 @@ impl Supervisor {
         Ok(())
     }
 
+    /// Takes back what agents asked whose job has ended meanwhile: by somebody who could not come to take it back, or while
+    /// nobody looked after it.
+    pub(super) async fn withdraw_the_rest(&self) -> Result<(), RecordError> {
+        for question in self.parts.board.list(ApprovalFilter::open()).await? {
+            let Some(id) = question.job_id.as_deref().map(JobId::trusted) else {
+                continue;
+            };
+            let job = self.parts.jobs.find(&id).await?;
+            // What an agent asks by calls of its own is the business of whoever takes those calls.
+            let is_left = job.is_some_and(|job| job.has_ended() && job.owner == question.owner);
+            if is_left && !self.holds(&id) {
+                let why = "the job no longer waits for this";
+                self.parts
+                    .board
+                    .withdraw(&question.id, &Actor::system("jobs"), why)
+                    .await?;
+            }
+        }
+        Ok(())
+    }
+
     async fn stop_agent(&self, job: &Job) {
         let Ok(processes) = self.parts.jobs.processes().await else {
             return;
@@ -183,8 +206,8 @@ impl Supervisor {
     }
 }
 
-/// How a job ends that was being ended when its supervisor vanished.
-fn ending_of(job: &Job) -> Option<Ending> {
+/// How a job ends that was being ended when its supervisor, or the record, vanished.
+pub(super) fn ending_of(job: &Job) -> Option<Ending> {
     if job.clock.remaining_ms == 0 {
         return Some(Ending::timed_out());
     }

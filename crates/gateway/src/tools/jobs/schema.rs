@@ -155,8 +155,8 @@ fn send_message() -> ToolDefinition {
                         "type": "object",
                         "properties": {
                             "type": {"type": "string", "enum": ["text", "image"]},
-                            "text": {"type": "string"},
-                            "imageUrl": {"type": "string"},
+                            "text": {"type": "string", "minLength": 1},
+                            "imageUrl": {"type": "string", "minLength": 1},
                         },
                         "required": ["type"],
                     },

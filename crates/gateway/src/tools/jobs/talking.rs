@@ -63,13 +63,22 @@ fn items(arguments: &mut Arguments<'_>) -> Vec<Input> {
     }
     let mut parts = Vec::new();
     for (index, item) in items.iter().enumerate() {
-        match (item["type"].as_str(), item["text"].as_str(), item["imageUrl"].as_str()) {
-            (Some("text"), Some(text), None) => parts.push(Input::Text(text.to_owned())),
-            (Some("image"), None, Some(url)) => parts.push(Input::Image { url: url.to_owned() }),
-            _ => arguments.problem(format!(
-                "`items[{index}]` must be {{type: text, text}} or {{type: image, imageUrl}}"
-            )),
+        let (part, said) = match (item["type"].as_str(), item["text"].as_str(), item["imageUrl"].as_str()) {
+            (Some("text"), Some(text), None) => (Input::Text(text.to_owned()), text),
+            (Some("image"), None, Some(url)) => (Input::Image { url: url.to_owned() }, url),
+            _ => {
+                arguments.problem(format!(
+                    "`items[{index}]` must be {{type: text, text}} or {{type: image, imageUrl}}"
+                ));
+                continue;
+            }
+        };
+        if said.is_empty() {
+            arguments.problem(format!("`items[{index}]` must not be empty"));
+        } else if said.contains('\0') {
+            arguments.problem(format!("`items[{index}]` must not contain a NUL byte"));
         }
+        parts.push(part);
     }
     parts
 }

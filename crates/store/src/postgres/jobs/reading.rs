@@ -158,7 +158,8 @@ impl Jobs for PgStore {
                          WHERE agent_processes.session_id = jobs.session_id AND agent_processes.job_id <> jobs.job_id
                              AND EXISTS (SELECT 1 FROM processes WHERE processes.node = agent_processes.node
                                  AND seen_at > clock_timestamp() - interval '{SILENT_FOR}'))
-                 ORDER BY created_at_ms, arrival LIMIT $2"
+                 ORDER BY row_number() OVER (PARTITION BY owner ORDER BY created_at_ms, arrival), created_at_ms, arrival
+                 LIMIT $2"
             );
             readers.jobs(&rest, &[&now.as_millis(), &i64::try_from(limit).unwrap_or(i64::MAX)])
         })
@@ -284,7 +285,7 @@ fn job(row: &Row) -> Result<Job, Trouble> {
     let count = |index: usize| Ok::<_, tokio_postgres::Error>(row.try_get::<_, i64>(index)?.cast_unsigned());
     let input = text(13)?;
     let read = serde_json::from_str(&input).map_err(|error| Trouble::damaged(13, error))?;
-    let input = JobInput::restored(&read).map_err(|refusal| Trouble::damaged(13, refusal.message))?;
+    let input = JobInput::restored(&read);
     let order = Order {
         request_id: text(4)?,
         correlation_id: CorrelationId::trusted(text(5)?),

@@ -26,6 +26,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("0016_asked_acts.sql"),
     include_str!("0017_what_acts_confide.sql"),
     include_str!("0018_ends_wanted.sql"),
+    include_str!("0019_labels_of_waiting_runs.sql"),
 ];
 
 /// Any number that nobody else uses as a lock.

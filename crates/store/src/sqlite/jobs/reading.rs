@@ -131,7 +131,8 @@ impl Jobs for SqliteStore {
                      AND (not_before_ms IS NULL OR not_before_ms <= ?1)
                      AND NOT EXISTS (SELECT 1 FROM agent_processes
                          WHERE agent_processes.session_id = jobs.session_id AND agent_processes.job_id <> jobs.job_id)
-                 ORDER BY created_at_ms, rowid LIMIT ?2",
+                 ORDER BY row_number() OVER (PARTITION BY owner ORDER BY created_at_ms, rowid), created_at_ms, rowid
+                 LIMIT ?2",
                 [now.as_millis(), i64::try_from(limit).unwrap_or(i64::MAX)],
             )
         })
@@ -247,7 +248,7 @@ fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
     let count = |index: usize| Ok::<_, rusqlite::Error>(row.get::<_, i64>(index)?.cast_unsigned());
     let input = text(13)?;
     let read = serde_json::from_str(&input).map_err(|error| damaged(13, error))?;
-    let input = JobInput::restored(&read).map_err(|refusal| damaged(13, std::io::Error::other(refusal.message)))?;
+    let input = JobInput::restored(&read);
     let order = Order {
         request_id: text(4)?,
         correlation_id: CorrelationId::trusted(text(5)?),

@@ -21,6 +21,7 @@ const STEPS: &[&str] = &[
     include_str!("0013_what_acts_confide.sql"),
     include_str!("0014_ends_wanted.sql"),
     include_str!("0015_ended_commands_in_order.sql"),
+    include_str!("0016_labels_of_waiting_runs.sql"),
 ];
 
 #[derive(Debug, thiserror::Error)]

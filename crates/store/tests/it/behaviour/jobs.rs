@@ -32,7 +32,7 @@ fn job(name: &str, owner: &str) -> Job {
         owner: CredentialId::trusted(owner),
         started_by: agent(),
         run_id: None,
-        input: JobInput::restored(&json!({"prompt": "fix it", "approvalPolicy": {"mode": "never"}})).unwrap(),
+        input: JobInput::restored(&json!({"prompt": "fix it", "approvalPolicy": {"mode": "never"}})),
     };
     Job::new(JobId::trusted(name), order, noon())
 }
@@ -335,6 +335,20 @@ fn lists_are_by_owner_and_status_and_what_waits_is_in_order() {
     assert_eq!(names(&block_on(store.waiting(noon(), 9)).unwrap()), ["c"]);
     assert_eq!(block_on(store.next_wake(noon())).unwrap(), Some(until));
     assert_eq!(names(&block_on(store.waiting(until, 9)).unwrap()), ["b", "c"]);
+}
+
+#[test]
+fn everybodys_jobs_are_seen_to_wait_however_many_somebody_else_has() {
+    let bench = Bench::new();
+    let store = bench.open();
+    for (name, owner) in [("a1", "ana"), ("a2", "ana"), ("a3", "ana"), ("b1", "ben")] {
+        start(&bench, &store, &job(name, owner));
+    }
+    assert_eq!(names(&block_on(store.waiting(noon(), 2)).unwrap()), ["a1", "b1"]);
+    assert_eq!(
+        names(&block_on(store.waiting(noon(), 9)).unwrap()),
+        ["a1", "b1", "a2", "a3"]
+    );
 }
 
 /// A session whose first job has ended while its agent is not stopped yet, and whose next job waits.

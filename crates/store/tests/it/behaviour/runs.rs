@@ -224,6 +224,21 @@ fn the_database_guards_the_arrows_and_what_a_run_is_about() {
     );
 }
 
+#[test]
+fn the_other_labels_of_an_issue_change_while_its_run_waits_and_no_more_once_it_works() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let waiting = run("r1", "run:dev", Some(12));
+    enqueue(&bench, &store, &waiting).unwrap();
+    let mut turned = waiting.changed(at(1));
+    turned.labels.insert("mode:discussion".to_owned());
+    let over = RunChange::over(waiting.version, turned.clone());
+    commit(&store, change(&bench, EventType::RunProfileResolved, over)).unwrap();
+    assert_eq!(find(&store, &waiting), turned);
+    step(&bench, &store, &turned, RunStep::Start).unwrap();
+    assert!(bench.run("UPDATE runs SET labels = '[]'").is_err());
+}
+
 pub(crate) fn question(name: &str, run: &Run, seconds: u64) -> ApprovalRequest {
     let mut approval = ApprovalRequest::new(
         ApprovalId::trusted(name),
@@ -341,7 +356,7 @@ pub(crate) fn job_of(it: &Run) -> (Job, JobSession) {
         owner: owner(),
         started_by: agent(),
         run_id: Some(it.id.as_str().to_owned()),
-        input: JobInput::restored(&json!({"prompt": "fix it"})).unwrap(),
+        input: JobInput::restored(&json!({"prompt": "fix it"})),
     };
     let job = Job::new(JobId::trusted("j1"), order, noon());
     let session = JobSession::new(

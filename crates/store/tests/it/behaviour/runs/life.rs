@@ -19,6 +19,7 @@ use countersign_gateway::job::input::JobInput;
 use countersign_gateway::job::keeping::{JobChange, JobFilter, Jobs as _};
 use countersign_gateway::job::lifecycle::{JobStatus, JobStep, recorded_as};
 use countersign_gateway::job::state::Job;
+use countersign_gateway::limits;
 use countersign_gateway::run::desk::{Enqueued, RunDesk, RunDeskParts};
 use countersign_gateway::run::keeping::{LinkEnd, LinkKind, Runs as _};
 use countersign_gateway::run::lifecycle::{RunStatus, Runtime, TriggerKind};
@@ -105,7 +106,7 @@ impl Planner for Plan {
                 request_id: run.id.as_str().to_owned(),
                 correlation_id: run.correlation_id.clone(),
                 agent: "codex".to_owned(),
-                input: JobInput::of_prompt(&PromptTemplate::standard().fill(run)),
+                input: JobInput::of_prompt(&PromptTemplate::standard().fill(run).unwrap()),
                 name: None,
                 config: json!({}),
                 run_id: Some(run.id.as_str().to_owned()),
@@ -331,6 +332,22 @@ fn a_run_whose_time_is_over_ends_and_its_job_is_called_back_whoever_died_between
     assert_eq!(house.jobs()[0].status(), JobStatus::Pending);
     block_on(steward.round()).unwrap();
     assert_eq!(house.jobs()[0].status(), JobStatus::Cancelled);
+}
+
+#[test]
+fn a_run_ends_with_its_job_however_many_others_work_meanwhile() {
+    let house = House::new();
+    let (desk, steward) = house.living();
+    let run = enqueue(&desk, order("dev", "run:dev", 1));
+    block_on(steward.round()).unwrap();
+    for issue in 0..limits::RUNS_AT_ONCE as u64 {
+        enqueue(&desk, order("outside", "run:dev", 2 + issue));
+    }
+    block_on(steward.round()).unwrap();
+    let job = house.step(&house.jobs()[0], JobStep::Start);
+    house.step(&job, JobStep::Complete);
+    block_on(steward.round()).unwrap();
+    assert_eq!(find(&house.store, &run).status, RunStatus::Succeeded);
 }
 
 #[test]

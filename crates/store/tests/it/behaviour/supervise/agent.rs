@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use countersign_gateway::audit::Pending;
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::job::driver::{
-    AgentAnswer, AgentDriver, AgentEvent, AgentEventKind, AgentQuestion, Conversation, DriverError, EventSink, Input,
-    Item, ItemKind, ItemPhase, Probed, ProcessMark, QuestionAbout, Resume, Start, TurnEnd, Usage, Words,
+    AgentAnswer, AgentDriver, AgentEvent, AgentEventKind, AgentQuestion, Conversation, DriverError, EventSink, Hearing,
+    Input, Item, ItemKind, ItemPhase, Probed, ProcessMark, QuestionAbout, Resume, Start, TurnEnd, Usage, Words,
 };
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -32,6 +32,8 @@ pub(crate) enum Step {
     },
     /// It may not go on before then.
     Limit(i64),
+    /// Ends the turn, and tells of that only when something was said to it meanwhile, which is the next turn.
+    EndLate,
     /// Says nothing until it is stopped.
     Hang,
 }
@@ -44,6 +46,8 @@ pub(crate) struct World {
     pub(crate) survives: bool,
     /// Whether `interrupt` does anything.
     pub(crate) heeds: bool,
+    /// When it hears a further message.
+    pub(crate) hearing: Hearing,
     pub(crate) alive: Option<ProcessMark>,
     pub(crate) spawned: u32,
     /// Conversations that were begun.
@@ -71,6 +75,7 @@ impl Fake {
                 position: 0,
                 survives: true,
                 heeds: true,
+                hearing: Hearing::Always,
                 alive: None,
                 spawned: 0,
                 conversations: 0,
@@ -221,6 +226,17 @@ impl Fake {
                     let message = "too much".to_owned();
                     voice.tell(AgentEventKind::LimitReached { resets_at, message }).await
                 }
+                Some(Step::EndLate) => {
+                    self.world.lock().unwrap().turn_over = true;
+                    while self.world.lock().unwrap().turn_over {
+                        tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+                    }
+                    let result = Some("too early".to_owned());
+                    voice
+                        .tell(AgentEventKind::TurnEnded(TurnEnd::Completed { result }))
+                        .await;
+                    break;
+                }
                 Some(Step::Hang) => {
                     self.changed.notified().await;
                     true
@@ -251,6 +267,18 @@ impl Fake {
                 }
             }
             changed.await;
+        }
+    }
+
+    /// The process of the last turn goes, and another comes.
+    async fn begin_anew(&self, events: &EventSink) {
+        self.world.lock().unwrap().alive = None;
+        let (status, signal) = (Some(0), None);
+        for kind in [
+            AgentEventKind::Exited { status, signal },
+            AgentEventKind::Spawned(self.spawn()),
+        ] {
+            let _ = events.send(AgentEvent { kind, raw: Value::Null }).await;
         }
     }
 
@@ -314,6 +342,10 @@ impl AgentDriver for Driver {
         "fake"
     }
 
+    fn hearing(&self) -> Hearing {
+        self.0.world.lock().unwrap().hearing
+    }
+
     fn probe(&self) -> Pending<Result<Probed, DriverError>> {
         let probed = Probed {
             version: "1".to_owned(),
@@ -365,6 +397,16 @@ impl Conversation for Talk {
     fn send(&self, message: Vec<Input>) -> Pending<Result<(), DriverError>> {
         let (fake, events) = (self.fake.clone(), self.events.clone());
         Box::pin(async move {
+            let is_early = {
+                let world = fake.world.lock().unwrap();
+                world.hearing != Hearing::Always && !world.turn_over
+            };
+            if is_early {
+                return Err(DriverError::Unsupported("not now".to_owned()));
+            }
+            if fake.world.lock().unwrap().hearing == Hearing::ByAnotherProcess {
+                fake.begin_anew(&events).await;
+            }
             let next_turn = {
                 let mut world = fake.world.lock().unwrap();
                 world.said.extend(message.iter().map(text));
@@ -375,6 +417,10 @@ impl Conversation for Talk {
             }
             Ok(())
         })
+    }
+
+    fn is_busy(&self) -> bool {
+        !self.fake.world.lock().unwrap().turn_over
     }
 
     fn answer(&self, question: &str, answer: AgentAnswer) -> Pending<Result<(), DriverError>> {

@@ -44,6 +44,32 @@ fn a_supervisor_lost_at_any_step_leaves_a_job_that_ends_once_and_is_told_once() 
     }
 }
 
+#[test]
+fn a_supervisor_lost_while_it_ends_a_job_leaves_a_job_that_ends_once_and_no_question_open() {
+    for when in [When::BeforeWriting, When::AfterWriting] {
+        for nth in 0.. {
+            assert!(nth < COMMITS_MAX, "it never ends");
+            let house = House::new(Fake::playing(&[Step::Ask("q1", "make")])).with_somebody_impatient();
+            let job = house.accept("work");
+            if !house.live_until_death(nth, when) {
+                break;
+            }
+            let case = format!("{when:?}, commit {nth}");
+            println!("{case}");
+            house.live(async |life| {
+                let ended = life.ended(&job).await;
+                assert_eq!(ended.status(), JobStatus::Cancelled, "{case}: {:?}", ended.error);
+                life.at_rest().await;
+            });
+            assert_eq!(house.count(EventType::JobCancelled), 1, "{case}");
+            let requested = house.count(EventType::ApprovalRequested);
+            assert_eq!(requested, house.count(EventType::ApprovalWithdrawn), "{case}");
+            house.nothing_is_left();
+            house.record_is_sound();
+        }
+    }
+}
+
 fn check(house: &House, case: &str) {
     let lines = house.lines();
     let count = |kind: &str| lines.iter().filter(|line| line["type"] == kind).count();

@@ -1,8 +1,8 @@
 //! A state directory, an agent, and lives of supervisors one after the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -60,6 +60,7 @@ pub(crate) struct House {
     store: Arc<Store>,
     answers: Answers,
     person: bool,
+    impatient: bool,
 }
 
 /// Whether the last thing that a supervisor wanted to write was written.
@@ -89,6 +90,7 @@ impl House {
             clock,
             answers: Arc::new(answers),
             person: false,
+            impatient: false,
         }
     }
 
@@ -96,6 +98,22 @@ impl House {
     pub(crate) fn with_a_person(mut self) -> Self {
         self.person = true;
         self
+    }
+
+    /// Somebody calls every job back as soon as its agent asks something.
+    pub(crate) fn with_somebody_impatient(mut self) -> Self {
+        self.impatient = true;
+        self
+    }
+
+    /// Those who are there besides, for a life.
+    fn surround(&self, life: &Life) {
+        if self.person {
+            tokio::spawn(say_yes(life.board.clone()));
+        }
+        if self.impatient {
+            tokio::spawn(call_back(life.desk.clone(), life.board.clone()));
+        }
     }
 
     /// Accepts a job that no supervisor has seen.
@@ -112,9 +130,7 @@ impl House {
         runtime.block_on(async {
             let life = self.life(Mortal::immortal(&self.store));
             tokio::spawn(life.supervisor.clone().run());
-            if self.person {
-                tokio::spawn(say_yes(life.board.clone()));
-            }
+            self.surround(&life);
             let limit = Duration::from_secs(60);
             let told = tokio::time::timeout(limit, story(&life)).await;
             if told.is_err() {
@@ -138,12 +154,11 @@ impl House {
                 left: AtomicUsize::new(nth),
                 when,
                 death: Arc::default(),
+                is_away: AtomicBool::new(false),
             });
             let life = self.life(mortal.clone());
             tokio::spawn(life.supervisor.clone().run());
-            if self.person {
-                tokio::spawn(say_yes(life.board.clone()));
-            }
+            self.surround(&life);
             let limit = Duration::from_secs(60);
             let story = async {
                 tokio::select! {
@@ -195,7 +210,7 @@ impl House {
         });
         let desk = JobDesk::new(DeskParts {
             jobs: self.store.clone(),
-            record,
+            record: record.clone(),
             files,
             board: board.clone(),
             redactor: redactor(),
@@ -208,6 +223,7 @@ impl House {
             board,
             store: self.store.clone(),
             clock: self.clock.clone(),
+            record,
             agent: self.agent.clone(),
             judge,
         }
@@ -280,6 +296,7 @@ pub(crate) struct Life {
     pub(crate) board: Arc<Board>,
     pub(crate) store: Arc<Store>,
     pub(crate) clock: Clock,
+    pub(crate) record: Arc<Mortal>,
     agent: Arc<Fake>,
     judge: Arc<Scripted>,
 }
@@ -497,6 +514,21 @@ async fn say_yes(board: Arc<Board>) {
     }
 }
 
+/// Somebody who wants no job that asks.
+async fn call_back(desk: Arc<JobDesk>, board: Arc<Board>) {
+    let mut called = BTreeSet::new();
+    loop {
+        let open = board.list(ApprovalFilter::open()).await.unwrap();
+        for job in open.into_iter().filter_map(|question| question.job_id) {
+            // It may have ended already.
+            if called.insert(job.clone()) {
+                let _ = desk.interrupt(&caller(), &JobId::trusted(job)).await;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
 struct OneAgent(Arc<Fake>);
 
 impl Agents for OneAgent {
@@ -539,6 +571,8 @@ pub(crate) struct Mortal {
     left: AtomicUsize,
     when: When,
     death: Arc<Notify>,
+    /// Nothing can be written now.
+    pub(crate) is_away: AtomicBool,
 }
 
 impl Mortal {
@@ -548,6 +582,7 @@ impl Mortal {
             left: AtomicUsize::new(FOR_EVER),
             when: When::BeforeWriting,
             death: Arc::default(),
+            is_away: AtomicBool::new(false),
         })
     }
 }
@@ -560,6 +595,9 @@ static LAST: Mutex<()> = Mutex::new(());
 
 impl Record for Mortal {
     fn commit(&self, change: Change) -> Pending<Result<Committed, RecordError>> {
+        if self.is_away.load(Ordering::SeqCst) {
+            return Box::pin(async { Err(RecordError::Unavailable("away".to_owned())) });
+        }
         let _one = LAST.lock().unwrap();
         let left = self.left.load(Ordering::SeqCst);
         match left {

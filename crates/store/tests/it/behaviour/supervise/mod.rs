@@ -5,14 +5,17 @@ mod crash;
 mod house;
 mod tools;
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use countersign_gateway::audit::event::{ApprovalState, EventType};
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::job::driver::{AgentAnswer, Input};
+use countersign_gateway::error::ErrorCode;
+use countersign_gateway::job::driver::{AgentAnswer, Hearing, Input};
 use countersign_gateway::job::lifecycle::{JobStatus, SubState};
 use countersign_gateway::job::state::Job;
 use countersign_gateway::job::supervise::News;
+use countersign_gateway::limits;
 use countersign_gateway::policy::agents::Judgement;
 use serde_json::json;
 
@@ -252,6 +255,26 @@ fn interrupting_ends_the_turn_and_withdraws_what_was_asked() {
 }
 
 #[test]
+fn a_job_that_was_being_ended_when_the_record_was_away_does_not_go_on_afterwards() {
+    let house = House::new(Fake::playing(&[Step::Hang]));
+    house.agent.world.lock().unwrap().heeds = false;
+    house.live(async |life| {
+        let job = life.start("work").await;
+        life.until(&job, |job| job.status() == JobStatus::Running).await;
+        life.interrupt(&job).await;
+        life.until(&job, |job| job.sub_state == Some(SubState::Interrupting))
+            .await;
+        life.record.is_away.store(true, Ordering::SeqCst);
+        life.pass(Duration::from_secs(60)).await;
+        life.until_stopped().await;
+        life.record.is_away.store(false, Ordering::SeqCst);
+        assert_eq!(life.ended(&job).await.status(), JobStatus::Cancelled);
+        life.at_rest().await;
+    });
+    assert_eq!(house.agent.world.lock().unwrap().said, ["work"]);
+}
+
+#[test]
 fn a_job_that_waits_for_its_turn_is_cancelled_at_once() {
     let house = House::new(Fake::playing(&[Step::Hang]));
     house.live(async |life| {
@@ -409,6 +432,93 @@ fn a_message_reaches_the_turn_under_way_and_the_next_one_is_a_job_of_its_own() {
     );
     let jobs: Vec<_> = house.lines().iter().map(|line| line["jobId"].clone()).collect();
     assert_ne!(jobs.first(), jobs.last(), "one file tells of both");
+}
+
+#[test]
+fn a_message_that_an_agent_does_not_hear_yet_waits_for_the_end_of_its_turn_and_the_job_goes_on_with_it() {
+    for hearing in [Hearing::BetweenTurns, Hearing::ByAnotherProcess] {
+        let house = House::new(Fake::playing(&[Step::Ask("q1", "make")]));
+        house.agent.world.lock().unwrap().hearing = hearing;
+        house.live(async |life| {
+            let job = life.start("work").await;
+            let question = life.asked().await;
+            for words in ["be quick", "and tidy"] {
+                let said = vec![Input::Text(words.to_owned())];
+                assert_eq!(life.message("th-1", said).await.unwrap().id, job);
+            }
+            life.approve(&question).await;
+            let ended = life.ended(&job).await;
+            assert_eq!(
+                (ended.status(), ended.retries),
+                (JobStatus::Completed, 0),
+                "{hearing:?}"
+            );
+            life.at_rest().await;
+        });
+        let said = house.agent.world.lock().unwrap().said.clone();
+        assert_eq!(said, ["work", "be quick", "and tidy"], "{hearing:?}");
+        let types = types(&house);
+        let count = |kind: &str| types.iter().filter(|it| *it == kind).count();
+        assert_eq!(count("codex-task-complete"), 3, "each is a turn: {types:?}");
+        assert_eq!(
+            (count("process-crashed"), count("process-restarted")),
+            (0, 0),
+            "{types:?}"
+        );
+    }
+}
+
+#[test]
+fn a_message_that_waited_in_vain_is_told_of_when_its_job_is_interrupted() {
+    let house = House::new(Fake::playing(&[Step::Ask("q1", "make")]));
+    house.agent.world.lock().unwrap().hearing = Hearing::BetweenTurns;
+    house.live(async |life| {
+        let job = life.start("work").await;
+        life.asked().await;
+        let said = vec![Input::Text("be quick".to_owned())];
+        life.message("th-1", said).await.unwrap();
+        life.interrupt(&job).await;
+        assert_eq!(life.ended(&job).await.status(), JobStatus::Cancelled);
+        life.at_rest().await;
+    });
+    let lines = house.lines();
+    let warned = lines.iter().find(|line| line["type"] == "agent-warning").unwrap();
+    let message = warned["data"]["message"].as_str().unwrap();
+    assert!(message.starts_with("1 message that waited"), "{message}");
+}
+
+#[test]
+fn a_word_that_misses_the_end_of_a_turn_is_the_next_turn_of_the_same_job() {
+    let house = House::new(Fake::playing(&[Step::EndLate, Step::Ask("q1", "make")]));
+    house.live(async |life| {
+        let job = life.start("work").await;
+        life.until(&job, |job| job.status() == JobStatus::Running).await;
+        let said = vec![Input::Text("be quick".to_owned())];
+        assert_eq!(life.message("th-1", said).await.unwrap().id, job);
+        let question = life.asked().await;
+        life.approve(&question).await;
+        assert_eq!(life.ended(&job).await.result.as_deref(), Some("done"));
+        assert_eq!(life.approval(&question).await.state(), ApprovalState::Applied);
+        life.at_rest().await;
+    });
+}
+
+#[test]
+fn a_message_begins_no_job_beyond_those_that_a_caller_may_have() {
+    let house = House::new(Fake::playing(&[]));
+    house.live(async |life| {
+        let first = life.start("work").await;
+        life.ended(&first).await;
+        life.at_rest().await;
+        life.supervisor.close();
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        for number in 0..limits::JOBS_OPEN_PER_CALLER_MAX {
+            life.start(&format!("more {number}")).await;
+        }
+        let said = vec![Input::Text("and this".to_owned())];
+        let refused = life.message("th-1", said).await.unwrap_err();
+        assert_eq!(refused.code, ErrorCode::QueueFull);
+    });
 }
 
 #[test]

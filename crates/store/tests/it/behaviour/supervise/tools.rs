@@ -231,6 +231,14 @@ fn a_task_is_started_followed_messaged_and_read_through_the_tools() {
         )
         .await;
         assert_eq!(next["job"]["status"], "completed");
+        for empty in [
+            json!([{"type": "text", "text": ""}]),
+            json!([{"type": "text", "text": "a\0"}]),
+        ] {
+            let arguments = json!({"conversationId": "th-1", "items": empty});
+            let refused = call(&gateway, "send-message", arguments).await;
+            assert_eq!(refused["error_code"], "INVALID_ARGUMENTS", "{refused}");
+        }
         let list = call(&gateway, "list-jobs", json!({})).await;
         assert_eq!(list["jobs"].as_array().unwrap().len(), 2);
         let done = call(&gateway, "interrupt-task", json!({"jobId": job})).await;
