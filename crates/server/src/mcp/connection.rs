@@ -139,13 +139,6 @@ impl Connection {
         self.0.state().agreed.as_ref().is_some_and(Agreed::has_settings)
     }
 
-    /// Whether the client set something that only memory holds: a log level, subscriptions.
-    pub(crate) fn has_wishes(&self) -> bool {
-        let state = self.0.state();
-        let agreed = state.agreed.as_ref();
-        agreed.is_some_and(|agreed| agreed.has_subscriptions() || agreed.client.logs.is_set())
-    }
-
     /// Whether anything is being answered.
     pub(crate) fn is_busy(&self) -> bool {
         self.0.state().open > 0
