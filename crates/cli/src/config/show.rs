@@ -123,14 +123,43 @@ fn shown(path: &str, value: &Json) -> Json {
     value
 }
 
+/// Options of a database's address that hold no secret. What is not among them may be the password under another spelling.
+const PLAIN_OPTIONS: &[&str] = &[
+    "application_name",
+    "connect_timeout",
+    "dbname",
+    "host",
+    "port",
+    "sslmode",
+    "sslrootcert",
+    "target_session_attrs",
+    "user",
+];
+
 fn without_password(url: &str) -> String {
-    let hidden = || {
-        let (scheme, rest) = url.split_once("://")?;
-        let (user, place) = rest.rsplit_once('@')?;
-        let (name, _) = user.split_once(':')?;
-        Some(format!("{scheme}://{name}:{HIDDEN}@{place}"))
+    let (place, options) = match url.split_once('?') {
+        Some((place, options)) => (place, Some(options)),
+        None => (url, None),
     };
-    hidden().unwrap_or_else(|| url.to_owned())
+    let hidden = || {
+        let (scheme, rest) = place.split_once("://")?;
+        let (user, host) = rest.rsplit_once('@')?;
+        let (name, _) = user.split_once(':')?;
+        Some(format!("{scheme}://{name}:{HIDDEN}@{host}"))
+    };
+    let place = hidden().unwrap_or_else(|| place.to_owned());
+    let option = |option: &str| match option.split_once('=') {
+        Some((name, _)) if PLAIN_OPTIONS.contains(&name) => option.to_owned(),
+        Some((name, _)) => format!("{name}={HIDDEN}"),
+        None => HIDDEN.to_owned(),
+    };
+    match options {
+        Some(options) => format!(
+            "{place}?{}",
+            options.split('&').map(option).collect::<Vec<_>>().join("&")
+        ),
+        None => place,
+    }
 }
 
 #[cfg(test)]
@@ -190,6 +219,25 @@ mod tests {
                 .and_then(|it| it.text()),
             Some("read-only")
         );
+    }
+
+    #[test]
+    fn an_address_is_shown_without_its_password_wherever_that_stands() {
+        for (url, shown) in [
+            ("postgres://u:s3cret@h/d", "postgres://u:(hidden)@h/d"),
+            ("postgres://u@h/d?sslmode=require", "postgres://u@h/d?sslmode=require"),
+            (
+                "postgres://h/d?user=u&password=s3cret&sslmode=require",
+                "postgres://h/d?user=u&password=(hidden)&sslmode=require",
+            ),
+            ("postgres://h/d?pass%77ord=s3cret", "postgres://h/d?pass%77ord=(hidden)"),
+            (
+                "postgres://u:s3cret@h/d?user=a:b@c",
+                "postgres://u:(hidden)@h/d?user=a:b@c",
+            ),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
     }
 
     #[test]
