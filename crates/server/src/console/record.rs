@@ -9,7 +9,6 @@ use axum::response::Response;
 use countersign_gateway::audit::event::EventType;
 use countersign_gateway::audit::reading::{Entity, Filter, Pick, Placed, Proved};
 use countersign_gateway::audit::row::Row;
-use countersign_gateway::audit::{Pending, RecordError};
 use countersign_gateway::clock::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
@@ -17,6 +16,7 @@ use serde_json::Value;
 use super::Console;
 use super::access::Reader;
 use super::event::{self, Told, path_part};
+use super::found::Found;
 use super::page::{self, Failure, Frame, Place};
 use super::text::{self, Html};
 use super::time::{Moment, spoken_millis};
@@ -182,7 +182,7 @@ impl Record {
         let records = &console.office.records;
         let look = |filter| records.events(filter);
         let is_meant = |row: &Row| wanted.is_empty() || row.payload.to_lowercase().contains(&wanted);
-        let found = Found::among(filter, look, |row| row.place, is_meant).await?;
+        let found = Found::among(filter, PAGE, look, |row| row.place, is_meant).await?;
         self.searched = self.searched.map(|_| found.looked_at);
         self.events = found.rows.iter().map(|row| Told::of(row, now)).collect();
         Ok(found.older)
@@ -198,7 +198,7 @@ impl Record {
         let records = &console.office.records;
         let look = |filter| records.entities(Entity::Command, filter);
         let is_meant = |it: &Placed| wanted.is_empty() || event::command(&it.content).to_lowercase().contains(&wanted);
-        let found = Found::among(filter, look, |placed| placed.place, is_meant).await?;
+        let found = Found::among(filter, PAGE, look, |placed| placed.place, is_meant).await?;
         self.searched = self.searched.map(|_| found.looked_at);
         // A record names its request; the story is found by its correlation.
         for placed in &found.rows {
@@ -217,50 +217,6 @@ impl Record {
         let found = console.office.records.events(filter).await?;
         let correlation = found.first().map_or("-", |row| path_part(&row.correlation_id));
         Ok(format!("/calls/{correlation}"))
-    }
-}
-
-/// A page of rows, the newest first.
-struct Found<T> {
-    rows: Vec<T>,
-    /// How many were looked through for it.
-    looked_at: usize,
-    /// The page goes on before this row.
-    older: Option<u64>,
-}
-
-impl<T> Found<T> {
-    /// The rows that are meant, of as many as are looked through at once. Where others are left, whoever searches can go on
-    /// with those.
-    async fn among(
-        filter: Filter,
-        look: impl Fn(Filter) -> Pending<Result<Vec<T>, RecordError>>,
-        place: impl Fn(&T) -> u64,
-        is_meant: impl Fn(&T) -> bool,
-    ) -> Result<Self, RecordError> {
-        let found = look(filter.clone()).await?;
-        let (looked_at, oldest) = (found.len(), found.first().map(&place));
-        let mut rows: Vec<T> = found
-            .into_iter()
-            .rev()
-            .filter(|row| is_meant(row))
-            .take(PAGE + 1)
-            .collect();
-        let older = if rows.len() > PAGE {
-            rows.truncate(PAGE);
-            rows.last().map(&place)
-        } else if let Some(oldest) = oldest {
-            let beyond = Filter {
-                before: Some(oldest),
-                limit: 1,
-                ..filter
-            };
-            let is_more = !look(beyond).await?.is_empty();
-            is_more.then_some(oldest)
-        } else {
-            None
-        };
-        Ok(Self { rows, looked_at, older })
     }
 }
 
@@ -386,45 +342,6 @@ mod tests {
         }
         assert_eq!(moment(""), Ok(None));
         assert!(moment("yesterday").is_err());
-    }
-
-    /// A record of so many rows, each its own place, of which so many fit into one answer.
-    async fn found(rows: u64, fit: usize, before: Option<u64>, is_meant: impl Fn(&u64) -> bool) -> Found<u64> {
-        let look = |filter: Filter| -> Pending<Result<Vec<u64>, RecordError>> {
-            let is_older = |row: &u64| filter.before.is_none_or(|before| *row < before);
-            let newest = (1..=rows).rev().filter(is_older);
-            let mut rows: Vec<u64> = newest.take(filter.limit.min(fit)).collect();
-            rows.reverse();
-            Box::pin(std::future::ready(Ok(rows)))
-        };
-        let search = Search {
-            text: "x".to_owned(),
-            before,
-            ..Search::default()
-        };
-        let filter = search.filter().unwrap();
-        Found::among(filter, look, |row| *row, is_meant).await.unwrap()
-    }
-
-    #[tokio::test]
-    async fn a_search_goes_on_until_every_row_was_looked_at() {
-        let some = found(20_000, usize::MAX, None, |row| *row == 7).await;
-        assert_eq!(
-            (some.rows.len(), some.looked_at, some.older),
-            (0, SEARCHED, Some(15_001))
-        );
-        let last = found(20_000, usize::MAX, Some(5_001), |row| *row == 7).await;
-        assert_eq!((last.rows, last.older), (vec![7], None));
-        let large = found(20_000, 10, None, |_| true).await;
-        assert_eq!(
-            (large.rows.len(), large.older),
-            (10, Some(19_991)),
-            "rows too large for one answer"
-        );
-        let many = found(20_000, usize::MAX, None, |_| true).await;
-        assert_eq!((many.rows.len(), many.older), (PAGE, Some(19_951)));
-        let none = found(0, usize::MAX, None, |_| true).await;
-        assert_eq!((none.rows.len(), none.older), (0, None));
     }
 
     #[test]
