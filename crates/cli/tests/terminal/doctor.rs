@@ -110,6 +110,23 @@ fn where_no_record_can_be_kept_or_no_command_can_run_nothing_is_ready() {
 }
 
 #[test]
+fn where_commands_have_a_user_that_they_cannot_run_as_nothing_is_ready() {
+    let stage = Stage::new();
+    for user in ["nobody-of-this-name", "root"] {
+        // A server that is not root cannot become anybody at all.
+        stage.operator(&format!("command_policy: {{run_as: {user}}}\n"));
+        let (code, found) = findings(&stage);
+        assert_eq!((code, &found["ok"]), (1, &json!(false)), "{found}");
+        let last = stage.run(&["doctor"]).stdout.lines().last().unwrap().to_owned();
+        assert!(
+            last.starts_with("not ready: ") && last.contains("`command_policy.run_as`"),
+            "{last}"
+        );
+        assert_eq!(stage.run(&["exec", "--", "ls"]).code, 126);
+    }
+}
+
+#[test]
 fn listed_shells_and_interpreters_are_warned_about() {
     let stage = Stage::new();
     let warning = |name: &str| {

@@ -46,6 +46,8 @@ pub(super) struct Workspace {
     pub(super) runs_as: String,
     /// It is no directory.
     pub(super) is_unusable: bool,
+    /// The user of `run_as` cannot be had.
+    pub(super) is_without_user: bool,
     pub(super) advice: Option<String>,
 }
 
@@ -128,6 +130,9 @@ impl Findings {
         }
         if self.workspace.is_unusable {
             obstacles.push("there is no workspace to run commands in".to_owned());
+        }
+        if self.workspace.is_without_user {
+            obstacles.push("commands cannot run as the user that `command_policy.run_as` names".to_owned());
         }
         obstacles
     }
@@ -216,6 +221,7 @@ impl Workspace {
             ),
             None => unnamed(path, owner, mode, policy.run_as_non_root, uid),
         };
+        let is_without_user = policy.run_as.is_some() && advice.is_some();
         let is_unusable = facts.as_ref().is_none_or(|facts| !facts.is_dir());
         let advice = match facts {
             Some(facts) if facts.is_dir() => advice,
@@ -227,6 +233,7 @@ impl Workspace {
             owner,
             runs_as,
             is_unusable,
+            is_without_user,
             advice,
         }
     }
