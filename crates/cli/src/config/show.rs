@@ -136,7 +136,7 @@ const PLAIN_OPTIONS: &[&str] = &[
     "user",
 ];
 
-fn without_password(url: &str) -> String {
+pub(crate) fn without_password(url: &str) -> String {
     let (place, options) = match url.split_once('?') {
         Some((place, options)) => (place, Some(options)),
         None => (url, None),

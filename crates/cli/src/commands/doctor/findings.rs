@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use countersign_exec::ZygoteError;
 use countersign_exec::probe::{LANDLOCK_PROMISES, LayerState, Probe};
 use countersign_gateway::policy::effective::CommandPolicy;
+use countersign_store::db;
 use rustix::fs::{Access, access};
 use serde_json::{Value, json};
 
+use crate::config::show;
 use crate::interpreters;
 use crate::start::Started;
 use crate::wiring;
@@ -22,6 +24,8 @@ pub(super) struct Findings {
     pub(super) sources: Vec<String>,
     pub(super) warnings: Vec<String>,
     pub(super) state: StateDirectory,
+    /// None where the record is a file in the state directory.
+    pub(super) database: Option<Database>,
     pub(super) workspace: Workspace,
     pub(super) cgroups: &'static str,
     pub(super) landlock_abi: u32,
@@ -37,6 +41,13 @@ pub(super) struct StateDirectory {
     pub(super) mode: Option<u32>,
     /// No record can be kept in it.
     pub(super) is_unusable: bool,
+    pub(super) advice: Option<String>,
+}
+
+pub(super) struct Database {
+    /// Without its password.
+    pub(super) address: String,
+    /// Why no record can be kept there.
     pub(super) advice: Option<String>,
 }
 
@@ -106,6 +117,7 @@ impl Findings {
                 .chain(cautions.iter().map(|entry| interpreters::caution(entry)))
                 .collect(),
             state: StateDirectory::look(&settings.state_dir),
+            database: settings.database.as_ref().map(|(url, _)| Database::look(url)),
             workspace: Workspace::look(workspace, command, wiring::uid()),
             cgroups: probed.cgroup_version,
             landlock_abi: probed.landlock_abi,
@@ -128,6 +140,9 @@ impl Findings {
         if self.state.is_unusable {
             obstacles.push("the state directory cannot be used, and without a record nothing runs".to_owned());
         }
+        if self.database.as_ref().is_some_and(|database| database.advice.is_some()) {
+            obstacles.push("the database cannot be used, and without a record nothing runs".to_owned());
+        }
         if self.workspace.is_unusable {
             obstacles.push("there is no workspace to run commands in".to_owned());
         }
@@ -149,6 +164,7 @@ impl Findings {
                 "mode": self.state.mode.map(|mode| format!("{mode:04o}")),
                 "advice": self.state.advice,
             },
+            "database": self.database.as_ref().map(|it| json!({"address": it.address, "advice": it.advice})),
             "workspace": {
                 "path": self.workspace.path,
                 "owner_uid": self.workspace.owner,
@@ -205,6 +221,18 @@ impl StateDirectory {
             mode,
             is_unusable: obstacle.is_some(),
             advice,
+        }
+    }
+}
+
+impl Database {
+    fn look(url: &str) -> Self {
+        let reached = db::reach(url).map_err(anyhow::Error::from);
+        Self {
+            address: show::without_password(url),
+            advice: reached
+                .err()
+                .map(|error| format!("{error:#}; `db status` tells more once it answers")),
         }
     }
 }
