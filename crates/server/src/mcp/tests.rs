@@ -1,5 +1,6 @@
 //! What several connections of one server mean to one another, and what is left when they end.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -7,9 +8,9 @@ use countersign_gateway::audit::Pending;
 use countersign_gateway::catalog::definition::ToolDefinition;
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::error::{ErrorCode, Refusal};
-use countersign_gateway::ids::{CredentialId, IdSource, RequestId};
+use countersign_gateway::ids::{CredentialId, IdSource, RequestId, SessionId};
 use countersign_gateway::service::{Answer, RefusedEnvelope, Service, ToolCall};
-use countersign_gateway::session::lifetime::Unkept;
+use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState, Sessions, Touched, Unkept};
 use countersign_gateway::session::{Caller, Transport};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -20,7 +21,7 @@ use super::connection::Connection;
 use super::host::{ConformanceFixtures, Features, Host, Link};
 use super::outlet::{Outgoing, Outlet};
 use super::seal::SealKey;
-use crate::limits::REQUEST_STATE_TTL;
+use crate::limits::{IDS_REMEMBERED, REQUEST_STATE_TTL};
 
 /// A gateway whose only tool waits until it is cancelled.
 struct Waits;
@@ -63,10 +64,49 @@ impl Service for Waits {
     }
 }
 
+/// A store that never answers, and counts what it is asked.
+#[derive(Default)]
+struct Stuck(AtomicUsize);
+
+impl Sessions for Stuck {
+    fn open(&self, session: Session) -> Pending<Result<(), Refusal>> {
+        Unkept.open(session)
+    }
+
+    fn advance(&self, session: Session, from: SessionState) -> Pending<Result<(), Refusal>> {
+        Unkept.advance(session, from)
+    }
+
+    fn find(&self, _id: &SessionId) -> Pending<Result<Option<KeptSession>, Refusal>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::pending())
+    }
+
+    fn touch(&self, touched: Vec<Touched>) -> Pending<Result<(), Refusal>> {
+        Unkept.touch(touched)
+    }
+
+    fn ended(&self, among: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
+        Unkept.ended(among)
+    }
+
+    fn count(&self) -> Pending<Result<Vec<(SessionState, usize)>, Refusal>> {
+        Unkept.count()
+    }
+
+    fn expire(&self, idle_since: Timestamp, busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
+        Unkept.expire(idle_since, busy)
+    }
+}
+
 fn host(clock: &Clock) -> Arc<Host> {
+    host_of(clock, Arc::new(Unkept))
+}
+
+fn host_of(clock: &Clock, sessions: Arc<dyn Sessions>) -> Arc<Host> {
     Arc::new(Host {
         service: Arc::new(Waits),
-        sessions: Arc::new(Unkept),
+        sessions,
         clock: clock.clone(),
         ids: IdSource::counting(),
         depth_max: 128,
@@ -103,11 +143,15 @@ impl Outlet for Heard {
 
 impl Peer {
     fn new(host: &Arc<Host>, credential: &str) -> Self {
+        Self::on(host, credential, Link::Stdio(host.ids.session()))
+    }
+
+    fn on(host: &Arc<Host>, credential: &str, link: Link) -> Self {
         let caller = Caller {
             credential: CredentialId::trusted(credential),
             ..Caller::anonymous_agent(Transport::Stdio)
         };
-        let connection = Connection::new(host, caller, Link::Stdio(host.ids.session()));
+        let connection = Connection::new(host, caller, link);
         let heard = Arc::new(Heard::default());
         let outlet = Arc::clone(&heard) as Arc<dyn Outlet>;
         connection.stand_on(&outlet);
@@ -163,6 +207,25 @@ fn modern(mut params: Value) -> Value {
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
     });
     params
+}
+
+#[tokio::test]
+async fn cancels_of_what_runs_elsewhere_are_looked_up_together_and_bounded() {
+    let sessions = Arc::new(Stuck::default());
+    let host = host_of(&clock(), sessions.clone());
+    let peer = Peer::on(&host, "ana", Link::Streamable(host.ids.session()));
+    for id in 0..2 * IDS_REMEMBERED {
+        peer.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
+    }
+    assert_eq!(peer.connection.cancels_waiting(), IDS_REMEMBERED);
+    tokio::task::yield_now().await;
+    assert_eq!(sessions.0.load(Ordering::Relaxed), 1, "one look for all that wait");
+    peer.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "late"}}));
+    tokio::task::yield_now().await;
+    assert_eq!(
+        (peer.connection.cancels_waiting(), sessions.0.load(Ordering::Relaxed)),
+        (1, 1)
+    );
 }
 
 #[tokio::test]
