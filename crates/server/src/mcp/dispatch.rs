@@ -177,6 +177,8 @@ impl Connection {
                 drop(state);
                 return reply.send(self.0.render(&request.id, era, &outcome, Occasion::Duplicate));
             }
+            // A command may go on for long, and who waits for it here goes on waiting when its client has gone.
+            Judgement::Recall(_) if state.open >= ANSWERS_AWAITED_MAX => too_many(),
             Judgement::Recall(command) => {
                 let occasion = Occasion::Duplicate;
                 let tool = request.params.get("name").and_then(Value::as_str).map(str::to_owned);

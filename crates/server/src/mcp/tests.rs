@@ -10,7 +10,9 @@ use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::{CredentialId, IdSource, RequestId, SessionId};
 use countersign_gateway::service::{Answer, RefusedEnvelope, Service, ToolCall};
-use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState, Sessions, Touched, Unkept};
+use countersign_gateway::session::lifetime::{
+    ClientInfo, KeptRequest, KeptSession, Session, SessionState, SessionStep, Sessions, Touched, Unkept,
+};
 use countersign_gateway::session::{Caller, Transport};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -19,9 +21,13 @@ use serde_json::{Value, json};
 use super::changes::Change;
 use super::connection::Connection;
 use super::host::{ConformanceFixtures, Features, Host, Link};
+use super::memory;
 use super::outlet::{Outgoing, Outlet};
 use super::seal::SealKey;
-use crate::limits::{IDS_REMEMBERED, REQUEST_STATE_TTL};
+use crate::limits::{ANSWERS_AWAITED_MAX, IDS_REMEMBERED, REQUEST_STATE_TTL};
+
+/// A command that does not end.
+const ENDLESS: &str = "endless";
 
 /// A gateway whose only tool waits until it is cancelled.
 struct Waits;
@@ -48,10 +54,13 @@ impl Service for Waits {
     fn recall(
         &self,
         _caller: Caller,
-        _command: RequestId,
+        command: RequestId,
         _tool: Option<String>,
         _patience: Duration,
     ) -> Pending<Result<Answer, Refusal>> {
+        if command.as_str() == ENDLESS {
+            return Box::pin(std::future::pending());
+        }
         Box::pin(std::future::ready(Err(Refusal::new(ErrorCode::NotFound, "nothing"))))
     }
 
@@ -207,6 +216,44 @@ fn modern(mut params: Value) -> Value {
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
     });
     params
+}
+
+#[tokio::test]
+async fn only_so_many_wait_for_the_end_of_a_command_that_was_answered() {
+    let host = host(&clock());
+    let caller = Caller::anonymous_agent(Transport::StreamableHttp);
+    let id = host.ids.session();
+    let client = ClientInfo {
+        protocol_version: Some("2025-11-25".to_owned()),
+        ..ClientInfo::default()
+    };
+    let session = Session::new(id.clone(), &caller, clock().now()).of(client);
+    let params = json!({"name": "wait", "arguments": {}});
+    let kept = KeptSession {
+        session: session.step(SessionStep::Initialize, clock().now()).unwrap(),
+        requests: vec![KeptRequest {
+            rpc_id: "1".to_owned(),
+            digest: memory::digest("tools/call", params.as_object().unwrap()),
+            command: Some(RequestId::trusted(ENDLESS)),
+            waits: false,
+        }],
+    };
+    let connection = Connection::restored(&host, caller, Link::Streamable(id), kept);
+    let heard = Arc::new(Heard::default());
+    let outlet = Arc::clone(&heard) as Arc<dyn Outlet>;
+    let again = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    for _ in 0..=ANSWERS_AWAITED_MAX {
+        connection.receive(again.as_bytes(), &outlet);
+    }
+    // What is refused is answered once it is in the record.
+    for _ in 0..ANSWERS_AWAITED_MAX {
+        tokio::task::yield_now().await;
+    }
+    let (_, open, _) = connection.left();
+    assert_eq!(open, ANSWERS_AWAITED_MAX);
+    let heard = heard.0.lock().unwrap().clone();
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    assert_eq!(heard[0]["error"]["data"]["errorCode"], "RATE_LIMITED");
 }
 
 #[tokio::test]
