@@ -146,6 +146,28 @@ export async function a_second_browser_sees_the_decision_live(browser, site) {
   assert.equal(await card(ben, "touch made").getByRole("button", { name: "Approve" }).count(), 0);
 }
 
+export async function a_decision_of_somebody_who_is_logged_out_leads_to_the_login(browser, site) {
+  const page = await browser.window(site);
+  // It hears nothing, so it does not know that its login has ended.
+  await page.route("**/live?*", () => {});
+  await logIn(page, site.tokens.ana);
+  const agent = await new Agent(site).greet();
+  const call = agent.call("execute_process", touch("made"));
+  await until("the question is there", async () => {
+    await page.reload();
+    return (await card(page, "touch made").count()) === 1;
+  });
+  const other = await page.context().newPage();
+  await other.goto("/");
+  await other.getByRole("button", { name: "Log out" }).click();
+  await other.getByLabel("Token or login code").waitFor();
+  await card(page, "touch made").getByRole("button", { name: "Approve" }).click();
+  await page.getByLabel("Token or login code").fill(site.tokens.ana);
+  await page.keyboard.press("Enter");
+  await card(page, "touch made").getByRole("button", { name: "Deny", exact: true }).click();
+  assert.equal((await call).error_code, "APPROVAL_DENIED");
+}
+
 export async function activity_brings_what_happened_while_it_was_fetching(browser, site) {
   const page = await browser.window(site);
   await logIn(page, site.tokens.ana);
