@@ -75,8 +75,12 @@ fn of(shape: &Shape) -> Json {
             })
         }
         Shape::Pattern => json!({"type": "string", "format": "regex"}),
-        Shape::Cpu => quantity(r"[0-9]+(m|\.[0-9]{1,3})?"),
-        Shape::Memory => quantity(r"[0-9]+(\.[0-9]{1,3})?([kMGT]|[KMGT]i)?"),
+        Shape::Cpu => quantity(r"[0-9]+(m|\.[0-9]{1,3})?", json!({"exclusiveMinimum": 0})),
+        // Without a unit they are bytes, of which there is at least one.
+        Shape::Memory => quantity(
+            r"([0-9]+(\.[0-9]{1,3})?([kMGT]|[KMGT]i)|0*[1-9][0-9]*(\.[0-9]{1,3})?)",
+            json!({"minimum": 1}),
+        ),
         Shape::Address => {
             const PORT: &str = "0*([0-9]{1,4}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])";
             json!({"type": "string", "pattern": format!(r"^([^:]+|\[[0-9A-Fa-f:.]+(%[0-9]+)?\]):{PORT}$")})
@@ -102,8 +106,10 @@ fn of(shape: &Shape) -> Json {
 }
 
 /// An amount above nothing, as a number or as text with a unit.
-fn quantity(form: &str) -> Json {
-    json!({"type": ["string", "number"], "pattern": format!("^(?=.*[1-9]){form}$"), "exclusiveMinimum": 0})
+fn quantity(form: &str, mut schema: Json) -> Json {
+    schema["type"] = json!(["string", "number"]);
+    schema["pattern"] = json!(format!("^(?=.*[1-9]){form}$"));
+    schema
 }
 
 fn record(fields: &[Field]) -> Json {
@@ -155,6 +161,9 @@ mod tests {
         "0",
         "0m",
         "500m",
+        "0.5",
+        "0.5k",
+        "0.001",
         "1.5",
         "1.2345",
         "m",
@@ -222,26 +231,25 @@ mod tests {
         ]),
     ];
 
+    fn numbers() -> Vec<Json> {
+        let whole = [0, 1, -1, 512, 513, 4_294_967_295_i64, 4_294_967_296];
+        whole
+            .into_iter()
+            .map(Json::from)
+            .chain([json!(0.5), json!(1.5)])
+            .collect()
+    }
+
     fn text() -> impl Strategy<Value = String> {
         let known = prop::sample::select(TEXT).prop_map(str::to_owned);
         prop_oneof![3 => known, 1 => "[a-z/.~ _]{0,4}"]
     }
 
     fn value() -> impl Strategy<Value = Json> {
-        let numbers = vec![
-            json!(0),
-            json!(1),
-            json!(-1),
-            json!(0.5),
-            json!(512),
-            json!(513),
-            json!(4_294_967_295_u64),
-            json!(4_294_967_296_u64),
-        ];
         let leaf = prop_oneof![
             Just(Json::Null),
             any::<bool>().prop_map(Json::from),
-            prop::sample::select(numbers),
+            prop::sample::select(numbers()),
             text().prop_map(Json::from),
         ];
         let names = prop::sample::select(&["a", "b", "c", "", "X", "X_env", "X_file"][..]);
@@ -275,7 +283,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig::with_cases(2_048))]
+        #![proptest_config(ProptestConfig { cases: 2_048, failure_persistence: None, ..ProptestConfig::default() })]
 
         #[test]
         fn what_the_schema_takes_the_loader_takes_and_the_other_way_around(shape in 0..SHAPES.len(), value in value()) {
@@ -287,11 +295,12 @@ mod tests {
     }
 
     #[test]
-    fn every_text_is_taken_by_both_or_by_neither() {
-        for shape in SHAPES {
-            for text in TEXT {
-                let (loads, passes) = taken(shape, &json!(text));
-                assert_eq!(loads, passes, "{shape:?} and `{text}`");
+    fn every_text_and_number_is_taken_by_both_or_by_neither() {
+        let values = TEXT.iter().map(|text| json!(text)).chain(numbers());
+        for value in values {
+            for shape in SHAPES {
+                let (loads, passes) = taken(shape, &value);
+                assert_eq!(loads, passes, "{shape:?} and `{value}`");
             }
         }
     }
