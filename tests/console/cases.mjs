@@ -146,6 +146,51 @@ export async function a_second_browser_sees_the_decision_live(browser, site) {
   assert.equal(await card(ben, "touch made").getByRole("button", { name: "Approve" }).count(), 0);
 }
 
+export async function a_decision_of_somebody_who_is_logged_out_leads_to_the_login(browser, site) {
+  const page = await browser.window(site);
+  // It hears nothing, so it does not know that its login has ended.
+  await page.route("**/live?*", () => {});
+  await logIn(page, site.tokens.ana);
+  const agent = await new Agent(site).greet();
+  const call = agent.call("execute_process", touch("made"));
+  await until("the question is there", async () => {
+    await page.reload();
+    return (await card(page, "touch made").count()) === 1;
+  });
+  const other = await page.context().newPage();
+  await other.goto("/");
+  await other.getByRole("button", { name: "Log out" }).click();
+  await other.getByLabel("Token or login code").waitFor();
+  await card(page, "touch made").getByRole("button", { name: "Approve" }).click();
+  await page.getByLabel("Token or login code").fill(site.tokens.ana);
+  await page.keyboard.press("Enter");
+  await card(page, "touch made").getByRole("button", { name: "Deny", exact: true }).click();
+  assert.equal((await call).error_code, "APPROVAL_DENIED");
+}
+
+export async function activity_brings_what_happened_while_it_was_fetching(browser, site) {
+  const page = await browser.window(site);
+  await logIn(page, site.tokens.ana);
+  await page.goto("/activity");
+  await page.evaluate(() => window.addEventListener("news:record", (event) => (window.told = event.detail.seq)));
+  // The first answer is made and kept back, so that it knows nothing of what comes next.
+  let letGo;
+  await page.route("**/activity/news?*", async (route) => {
+    const response = await route.fetch();
+    if (!letGo) await new Promise((resolve) => (letGo = resolve));
+    await route.fulfill({ response });
+  });
+  const agent = await new Agent(site).greet();
+  await until("the page fetches", () => letGo);
+  const told = await page.evaluate(() => window.told ?? 0);
+  assert.equal((await agent.call("execute_process", { file: "ls", args: ["-1"] })).status, "ok");
+  // The last thing that the page is told of while it waits.
+  await until("it is told of the call", async () => (await page.evaluate(() => window.told ?? 0)) > told);
+  await page.waitForTimeout(1000);
+  letGo();
+  await page.locator("li.told", { hasText: "ls -1" }).first().waitFor();
+}
+
 export async function a_failed_login_is_in_the_record(browser, site) {
   const page = await browser.window(site);
   await page.goto("/login");

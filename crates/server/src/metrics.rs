@@ -150,7 +150,8 @@ impl Metrics {
             Err(code) => code.name().into(),
         };
         let tool = match ended {
-            Err(ErrorCode::UnknownTool) => "unknown".into(),
+            // Whoever may call nothing is refused before anybody looks for the tool.
+            Err(ErrorCode::UnknownTool | ErrorCode::Forbidden) => "unknown".into(),
             Ok(_) | Err(_) => Word(tool.to_owned().into()),
         };
         let labels = ToolLabels { tool: tool.clone() };
@@ -185,6 +186,22 @@ fn set(gauge: &Gauge, count: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_nobody_looked_up_is_no_label() {
+        let metrics = Metrics::default();
+        for code in [ErrorCode::UnknownTool, ErrorCode::Forbidden] {
+            metrics.call_began();
+            metrics.call_ended("made up", Err(code), Duration::from_millis(1));
+        }
+        let page = metrics.render();
+        assert!(!page.contains("made up"), "{page}");
+        assert!(
+            page.contains(r#"countersign_calls_total{tool="unknown",status="FORBIDDEN"} 1"#),
+            "{page}"
+        );
+    }
+
     #[test]
     fn calls_are_counted_by_tool_and_status() {
         let metrics = Metrics::default();

@@ -80,6 +80,11 @@ pub fn condition(directory: &Path, database: Option<&str>) -> Result<Condition, 
     }
 }
 
+/// Whether the database at an address can be used by this program. Changes nothing, and counts nothing. Blocks.
+pub fn reach(database: &str) -> Result<(), OpenError> {
+    Ok(postgres::condition::reach(database, &options())?)
+}
+
 /// Brings it to the newest version. Blocks, for as long as it takes.
 pub fn migrate(directory: &Path, database: Option<&str>) -> Result<Migrated, OpenError> {
     match database {

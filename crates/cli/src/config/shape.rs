@@ -368,8 +368,8 @@ pub(super) fn program(text: &str) -> bool {
 
 /// HOST:PORT, without asking the network what the host is.
 fn address(text: &str) -> bool {
-    let host_and_port =
-        |(host, port): (&str, &str)| !host.is_empty() && !host.contains(':') && port.parse::<u16>().is_ok();
+    let is_port = |port: &str| port.parse::<u16>().is_ok() && !port.starts_with('+');
+    let host_and_port = |(host, port): (&str, &str)| !host.is_empty() && !host.contains(':') && is_port(port);
     text.parse::<std::net::SocketAddr>().is_ok() || text.rsplit_once(':').is_some_and(host_and_port)
 }
 

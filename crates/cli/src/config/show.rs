@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use serde_json::{Value as Json, json};
 
-use super::keys::KEYS;
+use super::keys::{self, KEYS};
 use super::settings::Settings;
+use super::shape::Shape;
 use super::yaml::flow;
 
 const HIDDEN: &str = "(hidden)";
@@ -100,6 +101,10 @@ fn outside(settings: &Settings) -> Vec<(String, String)> {
 /// A value without what must not be on a screen.
 fn shown(path: &str, value: &Json) -> Json {
     let mut value = value.clone();
+    let is_address = keys::find(path).is_some_and(|key| matches!(key.shape, Shape::Url));
+    if let Some(address) = value.as_str().filter(|_| is_address).and_then(without_user) {
+        return json!(address);
+    }
     if let Some(secret) = value.get_mut("value") {
         *secret = json!(HIDDEN);
     }
@@ -123,14 +128,45 @@ fn shown(path: &str, value: &Json) -> Json {
     value
 }
 
-fn without_password(url: &str) -> String {
-    let hidden = || {
-        let (scheme, rest) = url.split_once("://")?;
-        let (user, place) = rest.rsplit_once('@')?;
-        let (name, _) = user.split_once(':')?;
-        Some(format!("{scheme}://{name}:{HIDDEN}@{place}"))
+/// An address without the password of its user; none where it has none.
+fn without_user(address: &str) -> Option<String> {
+    let (scheme, rest) = address.split_once("://")?;
+    let (user, host) = rest.rsplit_once('@')?;
+    let (name, _) = user.split_once(':')?;
+    Some(format!("{scheme}://{name}:{HIDDEN}@{host}"))
+}
+
+/// Options of a database's address that hold no secret. What is not among them may be the password under another spelling.
+const PLAIN_OPTIONS: &[&str] = &[
+    "application_name",
+    "connect_timeout",
+    "dbname",
+    "host",
+    "port",
+    "sslmode",
+    "sslrootcert",
+    "target_session_attrs",
+    "user",
+];
+
+pub(crate) fn without_password(url: &str) -> String {
+    let (place, options) = match url.split_once('?') {
+        Some((place, options)) => (place, Some(options)),
+        None => (url, None),
     };
-    hidden().unwrap_or_else(|| url.to_owned())
+    let place = without_user(place).unwrap_or_else(|| place.to_owned());
+    let option = |option: &str| match option.split_once('=') {
+        Some((name, _)) if PLAIN_OPTIONS.contains(&name) => option.to_owned(),
+        Some((name, _)) => format!("{name}={HIDDEN}"),
+        None => HIDDEN.to_owned(),
+    };
+    match options {
+        Some(options) => format!(
+            "{place}?{}",
+            options.split('&').map(option).collect::<Vec<_>>().join("&")
+        ),
+        None => place,
+    }
 }
 
 #[cfg(test)]
@@ -158,7 +194,8 @@ mod tests {
 
     const TEXT: &str = "command_policy:\n  sandbox: read-only\ncallbacks: {token: s3cret}\n\
                         approvers: [{name: a, type: http, url: 'http://x', headers: {Authorization: s3cret}}]\n\
-                        agents: [{name: a, command: [x], env: {KEY: s3cret}}]\ngithub: {token_env: GH}\n";
+                        agents: [{name: a, command: [x], env: {KEY: s3cret}}]\ngithub: {token_env: GH}\n\
+                        telemetry: {otlp_endpoint: 'http://ana:s3cret@127.0.0.1:4318'}\n";
 
     #[test]
     fn each_value_stands_with_its_source() {
@@ -190,6 +227,25 @@ mod tests {
                 .and_then(|it| it.text()),
             Some("read-only")
         );
+    }
+
+    #[test]
+    fn an_address_is_shown_without_its_password_wherever_that_stands() {
+        for (url, shown) in [
+            ("postgres://u:s3cret@h/d", "postgres://u:(hidden)@h/d"),
+            ("postgres://u@h/d?sslmode=require", "postgres://u@h/d?sslmode=require"),
+            (
+                "postgres://h/d?user=u&password=s3cret&sslmode=require",
+                "postgres://h/d?user=u&password=(hidden)&sslmode=require",
+            ),
+            ("postgres://h/d?pass%77ord=s3cret", "postgres://h/d?pass%77ord=(hidden)"),
+            (
+                "postgres://u:s3cret@h/d?user=a:b@c",
+                "postgres://u:(hidden)@h/d?user=a:b@c",
+            ),
+        ] {
+            assert_eq!(without_password(url), shown);
+        }
     }
 
     #[test]

@@ -52,6 +52,16 @@ fn a_second_browser_sees_the_decision_live() {
 }
 
 #[test]
+fn a_decision_of_somebody_who_is_logged_out_leads_to_the_login() {
+    Site::new().case("a_decision_of_somebody_who_is_logged_out_leads_to_the_login");
+}
+
+#[test]
+fn activity_brings_what_happened_while_it_was_fetching() {
+    Site::new().case("activity_brings_what_happened_while_it_was_fetching");
+}
+
+#[test]
 fn a_failed_login_is_in_the_record() {
     Site::new().case("a_failed_login_is_in_the_record");
 }

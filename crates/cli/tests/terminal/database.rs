@@ -10,6 +10,12 @@ fn two_nodes_share_a_database_and_each_proves_all_of_it() {
     let Some(cluster) = cluster() else { return };
     let url = cluster.database().url;
     let nodes = [Stage::new(), Stage::new()];
+    let looked_at = || {
+        let found: Value =
+            serde_json::from_str(&nodes[0].run(&["--database", &url, "doctor", "--json"]).stdout).unwrap();
+        found["database"].clone()
+    };
+    assert_eq!(looked_at()["advice"], Value::Null, "empty, and good for a record");
     for stage in &nodes {
         let ran = stage
             .listing("ls")
@@ -24,6 +30,7 @@ fn two_nodes_share_a_database_and_each_proves_all_of_it() {
         (&true.into(), Some(1))
     );
     assert_ne!(proof["public_key"], proof["others"][0]["public_key"]);
+    assert_eq!(looked_at()["advice"], Value::Null);
     // Either sees what both did.
     let ran = nodes[1].run(&["--database", &url, "audit", "query", "--kind", "command", "--json"]);
     let found: Vec<Value> = serde_json::from_str(&ran.stdout).unwrap();

@@ -110,6 +110,48 @@ fn where_no_record_can_be_kept_or_no_command_can_run_nothing_is_ready() {
 }
 
 #[test]
+fn where_the_database_does_not_answer_nothing_is_ready() {
+    let stage = Stage::new();
+    // Nobody listens on the port of a listener that is gone.
+    let gone = std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    let url = format!("postgres://ana:s3cret@{gone}/record");
+    let ran = stage.run(&["--database", &url, "doctor", "--json"]);
+    let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.code, &found["ok"]), (1, &json!(false)), "{found}");
+    assert_eq!(
+        found["database"]["address"],
+        format!("postgres://ana:(hidden)@{gone}/record")
+    );
+    let text = stage.run(&["--database", &url, "doctor"]).stdout;
+    assert!(
+        text.ends_with("not ready: the database cannot be used, and without a record nothing runs\n"),
+        "{text}"
+    );
+    assert!(text.contains("cannot be reached") && !text.contains("s3cret"), "{text}");
+    assert_eq!(findings(&stage).1["database"], Value::Null);
+}
+
+#[test]
+fn where_commands_have_a_user_that_they_cannot_run_as_nothing_is_ready() {
+    let stage = Stage::new();
+    for user in ["nobody-of-this-name", "root"] {
+        // A server that is not root cannot become anybody at all.
+        stage.operator(&format!("command_policy: {{run_as: {user}}}\n"));
+        let (code, found) = findings(&stage);
+        assert_eq!((code, &found["ok"]), (1, &json!(false)), "{found}");
+        let last = stage.run(&["doctor"]).stdout.lines().last().unwrap().to_owned();
+        assert!(
+            last.starts_with("not ready: ") && last.contains("`command_policy.run_as`"),
+            "{last}"
+        );
+        assert_eq!(stage.run(&["exec", "--", "ls"]).code, 126);
+    }
+}
+
+#[test]
 fn listed_shells_and_interpreters_are_warned_about() {
     let stage = Stage::new();
     let warning = |name: &str| {

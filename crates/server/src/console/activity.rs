@@ -14,6 +14,7 @@ use super::Console;
 use super::access::Reader;
 use super::event::{self, Told};
 use super::page::{self, Failure, Frame, Place};
+use crate::limits::ANSWER_BYTES_MAX;
 
 /// Lines that are shown, and rows that are looked through for them.
 const LINES: usize = 100;
@@ -95,6 +96,8 @@ async fn rows(console: &Console, wanted: &Wanted) -> Result<Rows, Failure> {
     let filter = Filter {
         after: Some(wanted.after),
         limit: ROWS,
+        // Rows may hold commands as long as agents like.
+        bytes_max: Some(ANSWER_BYTES_MAX),
         pick: Pick::Newest,
         ..Filter::everything()
     };

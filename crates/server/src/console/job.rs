@@ -189,19 +189,34 @@ async fn parts(console: &Console, reader: &Reader, whole: &WholeJob, wanted: &Wa
     })
 }
 
-/// A job's events, and whether there are more than are looked through.
+/// A job's latest events, and whether there are more than are looked through.
 async fn events(console: &Console, reader: &Reader, job: &Job) -> Result<(Vec<StoredEvent>, bool), Failure> {
-    let (mut all, mut after) = (Vec::new(), 0);
-    while all.len() < EVENTS_MAX {
+    let (mut latest, mut after) = (Latest::default(), 0);
+    loop {
         let read = console.office.jobs.logs(&reader.0, &job.id, after, JOB_EVENTS_AT_ONCE);
-        let (mut events, next) = read.await?;
+        let (events, next) = read.await?;
         if next == after {
-            return Ok((all, false));
+            return Ok((latest.events, latest.is_cut));
         }
         after = next;
-        all.append(&mut events);
+        latest.add(events);
     }
-    Ok((all, true))
+}
+
+/// The events that came last, however many there were.
+#[derive(Default)]
+struct Latest {
+    events: Vec<StoredEvent>,
+    is_cut: bool,
+}
+
+impl Latest {
+    fn add(&mut self, mut more: Vec<StoredEvent>) {
+        self.events.append(&mut more);
+        let over = self.events.len().saturating_sub(EVENTS_MAX);
+        self.events.drain(..over);
+        self.is_cut |= over > 0;
+    }
 }
 
 async fn questions(console: &Console, job: &Job) -> Result<Vec<Waiting>, Failure> {
@@ -269,4 +284,39 @@ fn told(number: u64, words: fn(u64) -> String) -> String {
 
 fn shown(text: &str) -> Html {
     text::shown(text, TEXT_CHARS_SHOWN)
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_gateway::ids::EventId;
+    use countersign_gateway::job::event::JobEvent;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn stored(seq: u64) -> StoredEvent {
+        StoredEvent {
+            seq,
+            event: JobEvent {
+                event_id: EventId::trusted(seq.to_string()),
+                timestamp: Timestamp::from_millis(0),
+                job_id: JobId::trusted("j"),
+                session_id: None,
+                kind: JobEventType::AgentEvent,
+                data: Value::Null,
+            },
+        }
+    }
+
+    #[test]
+    fn of_a_long_job_the_latest_events_are_looked_through() {
+        let mut latest = Latest::default();
+        let max = EVENTS_MAX as u64;
+        latest.add((1..=max).map(stored).collect());
+        assert!(!latest.is_cut, "they are all there");
+        latest.add(vec![stored(max + 1)]);
+        assert!(latest.is_cut);
+        let ends = (latest.events[0].seq, latest.events[EVENTS_MAX - 1].seq);
+        assert_eq!((ends, latest.events.len()), ((2, max + 1), EVENTS_MAX));
+    }
 }

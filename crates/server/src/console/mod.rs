@@ -21,6 +21,7 @@ mod standing;
 mod activity;
 mod chart;
 mod event;
+mod found;
 mod job;
 mod jobs;
 mod numbers;

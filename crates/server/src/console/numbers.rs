@@ -8,7 +8,7 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use countersign_gateway::approval::ApprovalFilter;
-use countersign_gateway::audit::reading::{Filter, Pick};
+use countersign_gateway::audit::reading::{Entity, Filter, Pick};
 use countersign_gateway::audit::summary::{MetricsSummary, Period};
 use countersign_gateway::clock::Timestamp;
 use serde::Deserialize;
@@ -17,11 +17,13 @@ use serde_json::Value;
 use super::Console;
 use super::access::Reader;
 use super::chart::{Bucket, Chart, Series};
+use super::found::Found;
 use super::page::{self, Failure, Frame, Place};
 use super::time::{Moment, spoken_millis};
 
-/// Commands that charts are drawn of; of more than that, the newest.
+/// Commands that charts are drawn of, and what their records may hold together; of more than that, the newest.
 const COMMANDS_MAX: usize = 10_000;
+const COMMANDS_BYTES: usize = 64 << 20;
 
 /// The periods that can be chosen: name, label, length, buckets of the chart.
 const PERIODS: [(&str, &str, u64, usize); 4] = [
@@ -74,10 +76,14 @@ pub(super) async fn page(
     let filter = Filter {
         from: Some(from),
         limit: COMMANDS_MAX,
+        bytes_max: Some(COMMANDS_BYTES),
         pick: Pick::Newest,
         ..Filter::everything()
     };
-    let commands = console.office.records.commands(filter).await?;
+    let look = |filter| console.office.records.entities(Entity::Command, filter);
+    let found = Found::among(filter, COMMANDS_MAX, look, |placed| placed.place, |_| true).await?;
+    let is_cut = found.older.is_some();
+    let commands: Vec<Value> = found.rows.into_iter().map(|placed| placed.content).collect();
     let open = console.office.board.list(ApprovalFilter::open()).await?;
     let charts = vec![
         calls(&commands, from, Duration::from_secs(seconds), buckets),
@@ -95,7 +101,7 @@ pub(super) async fn page(
         frame: Frame::of(&console, &reader, Some(Place::Metrics)).await?,
         choices: choices.collect(),
         calls: commands.len(),
-        is_cut: commands.len() == COMMANDS_MAX,
+        is_cut,
         oldest: open.first().map(|approval| Moment::of(approval.created_at, now)),
         charts,
         errors,

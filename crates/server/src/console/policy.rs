@@ -238,7 +238,11 @@ impl Wanted {
         let arguments = match tool {
             "execute_command" => json!({"command": self.command.trim()}),
             "execute_process" => json!({"file": words.first(), "args": words.get(1..).unwrap_or_default()}),
-            "run_command" => json!({"command": words.first(), "arguments": words.get(1..).unwrap_or_default()}),
+            "run_command" => json!({
+                "command": words.first(),
+                "args": words.get(1..).unwrap_or_default(),
+                "working_directory": ".",
+            }),
             _ => serde_json::from_str(&self.command).unwrap_or_else(|_| json!({})),
         };
         Supposed {
@@ -271,6 +275,32 @@ impl Answer {
                 })
                 .collect(),
             happens: explained.happens,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign_gateway::tools::exec::request::CommandTool;
+    use countersign_gateway::tools::exec::schema;
+
+    use super::*;
+
+    #[test]
+    fn what_is_explained_is_a_call_that_the_tool_takes() {
+        let definitions = schema::definitions();
+        for tool in CommandTool::ALL.map(|tool| tool.name().to_owned()) {
+            let definition = definitions.iter().find(|it| *it.name == tool).unwrap();
+            let wanted = Wanted {
+                tool: tool.clone(),
+                command: "git log -3".to_owned(),
+                ..Wanted::default()
+            };
+            let arguments = Value::Object(wanted.supposed().arguments);
+            assert!(
+                jsonschema::is_valid(&definition.input_schema, &arguments),
+                "{tool} does not take {arguments}"
+            );
         }
     }
 }

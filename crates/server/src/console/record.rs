@@ -7,7 +7,8 @@ use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use countersign_gateway::audit::event::EventType;
-use countersign_gateway::audit::reading::{Entity, Filter, Pick, Proved};
+use countersign_gateway::audit::reading::{Entity, Filter, Pick, Placed, Proved};
+use countersign_gateway::audit::row::Row;
 use countersign_gateway::clock::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
@@ -15,13 +16,15 @@ use serde_json::Value;
 use super::Console;
 use super::access::Reader;
 use super::event::{self, Told, path_part};
+use super::found::Found;
 use super::page::{self, Failure, Frame, Place};
 use super::text::{self, Html};
 use super::time::{Moment, spoken_millis};
 
 const PAGE: usize = 50;
-/// Rows that are looked through for a text.
+/// Rows that are looked through for a text at once, and what they may hold together.
 const SEARCHED: usize = 5_000;
+const SEARCHED_BYTES: usize = 32 << 20;
 const CELL_CHARS: usize = 200;
 /// The states that a command or an approval can be found by.
 const STATUSES: [&str; 11] = [
@@ -176,16 +179,13 @@ impl Record {
     /// Fills in events; where the next page begins, if there is one.
     async fn find_events(&mut self, console: &Console, filter: Filter, now: Timestamp) -> Result<Option<u64>, Failure> {
         let wanted = self.search.text.to_lowercase();
-        let found = console.office.records.events(filter).await?;
-        let matching = found
-            .iter()
-            .rev()
-            .filter(|row| wanted.is_empty() || row.payload.to_lowercase().contains(&wanted));
-        let mut rows: Vec<_> = matching.take(PAGE + 1).collect();
-        let is_more = rows.len() > PAGE;
-        rows.truncate(PAGE);
-        self.events = rows.iter().map(|row| Told::of(row, now)).collect();
-        Ok(rows.last().filter(|_| is_more).map(|row| row.place))
+        let records = &console.office.records;
+        let look = |filter| records.events(filter);
+        let is_meant = |row: &Row| wanted.is_empty() || row.payload.to_lowercase().contains(&wanted);
+        let found = Found::among(filter, PAGE, look, |row| row.place, is_meant).await?;
+        self.searched = self.searched.map(|_| found.looked_at);
+        self.events = found.rows.iter().map(|row| Told::of(row, now)).collect();
+        Ok(found.older)
     }
 
     async fn find_commands(
@@ -195,21 +195,17 @@ impl Record {
         now: Timestamp,
     ) -> Result<Option<u64>, Failure> {
         let wanted = self.search.text.to_lowercase();
-        let found = console.office.records.entities(Entity::Command, filter).await?;
-        let matching = found
-            .iter()
-            .rev()
-            .filter(|placed| wanted.is_empty() || event::command(&placed.content).to_lowercase().contains(&wanted));
-        let mut placed: Vec<_> = matching.take(PAGE + 1).collect();
-        let is_more = placed.len() > PAGE;
-        placed.truncate(PAGE);
-        let last = placed.last().filter(|_| is_more).map(|placed| placed.place);
+        let records = &console.office.records;
+        let look = |filter| records.entities(Entity::Command, filter);
+        let is_meant = |it: &Placed| wanted.is_empty() || event::command(&it.content).to_lowercase().contains(&wanted);
+        let found = Found::among(filter, PAGE, look, |placed| placed.place, is_meant).await?;
+        self.searched = self.searched.map(|_| found.looked_at);
         // A record names its request; the story is found by its correlation.
-        for placed in placed {
+        for placed in &found.rows {
             let story = self.story_of(console, placed.place).await?;
             self.commands.push(Command::of(&placed.content, story, now));
         }
-        Ok(last)
+        Ok(found.older)
     }
 
     async fn story_of(&self, console: &Console, seq: u64) -> Result<String, Failure> {
@@ -277,6 +273,8 @@ impl Search {
             to: moment(&self.to)?,
             before: self.before,
             limit: if self.text.is_empty() { PAGE + 1 } else { SEARCHED },
+            // Rows may hold commands as long as agents like.
+            bytes_max: Some(SEARCHED_BYTES),
             pick: Pick::Newest,
             ..Filter::everything()
         })

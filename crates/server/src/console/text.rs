@@ -6,6 +6,8 @@
 
 use std::fmt::{self, Write as _};
 
+use countersign_gateway::approval::unseen::is_unseen;
+
 /// Markup that is ours throughout; the only text that templates do not escape.
 // INVARIANT: made in this file, or by a template, from escaped parts only.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -14,6 +16,14 @@ pub(super) struct Html(String);
 impl Html {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// Says how much of a text is not shown.
+    fn cut(&mut self, text: &str, chars_max: usize) {
+        let rest = text.chars().count().saturating_sub(chars_max);
+        if rest > 0 {
+            let _ = write!(self.0, "<span class=\"cut\">… {rest} more characters</span>");
+        }
     }
 }
 
@@ -26,54 +36,42 @@ impl fmt::Display for Html {
 /// Every character visible, up to a bound; says how much is not shown.
 pub(super) fn shown(text: &str, chars_max: usize) -> Html {
     let mut html = Html::default();
-    for (index, character) in text.chars().enumerate() {
-        if index == chars_max {
-            let rest = text.chars().count() - chars_max;
-            let _ = write!(html.0, "<span class=\"cut\">… {rest} more characters</span>");
-            break;
-        }
+    for character in text.chars().take(chars_max) {
         push(&mut html.0, character);
     }
+    html.cut(text, chars_max);
     html
 }
 
 /// The same for text whose line breaks are ours.
 pub(super) fn lines(text: &str, chars_max: usize) -> Html {
     let mut html = Html::default();
-    let mut left = chars_max;
-    for line in text.split_inclusive('\n') {
-        let plain = line.trim_end_matches('\n');
-        html.0.push_str(&shown(plain, left).0);
-        left = left.saturating_sub(plain.chars().count());
-        if left == 0 {
-            break;
+    for character in text.chars().take(chars_max) {
+        match character {
+            '\n' => html.0.push('\n'),
+            other => push(&mut html.0, other),
         }
+    }
+    if !html.is_empty() && !html.0.ends_with('\n') {
         html.0.push('\n');
     }
+    html.cut(text, chars_max);
     html
 }
 
 /// A command line in which the programs that policy found stand out where a command begins.
 pub(super) fn command(line: &str, programs: &[String], chars_max: usize) -> Html {
     let mut html = Html::default();
-    let mut left = chars_max;
-    for piece in pieces(line) {
-        let shown = self::shown(piece.text, left);
-        left = left.saturating_sub(piece.text.chars().count());
+    let end = line.char_indices().nth(chars_max).map_or(line.len(), |(end, _)| end);
+    for piece in pieces(&line[..end]) {
+        let shown = self::shown(piece.text, chars_max);
         let is_program = |program: &String| program == piece.text || program.rsplit('/').next() == Some(piece.text);
         match piece.begins_command && programs.iter().any(is_program) {
             true => write!(html.0, "<strong class=\"program\">{shown}</strong>").unwrap_or_default(),
             false => html.0.push_str(&shown.0),
         }
-        if left == 0 {
-            break;
-        }
     }
-    let total = line.chars().count();
-    if total > chars_max && !html.0.contains("class=\"cut\"") {
-        let rest = total - chars_max;
-        let _ = write!(html.0, "<span class=\"cut\">… {rest} more characters</span>");
-    }
+    html.cut(line, chars_max);
     html
 }
 
@@ -184,6 +182,7 @@ fn mark(character: char) -> Option<Mark> {
             Some(Hidden("changes the character before it"))
         }
         0xE000..=0xF8FF | 0xF0000..=0x10FFFF | 0xFFF0..=0xFFFB => Some(Hidden("has no agreed meaning")),
+        _ if is_unseen(character) => Some(Hidden("invisible character")),
         _ if character.is_alphanumeric() => Some(Foreign),
         _ => None,
     }
@@ -223,6 +222,31 @@ mod tests {
         }
         assert!(shown("p\u{430}ypal", 10).to_string().contains("U+0430, not ASCII"));
         assert!(!is_odd("a plain line\nand another\t— done…"));
+    }
+
+    #[test]
+    fn no_character_that_other_doors_write_out_is_unmarked() {
+        let unmarked: Vec<char> = ('\0'..=char::MAX)
+            .filter(|character| is_unseen(*character) && mark(*character).is_none())
+            .collect();
+        assert!(unmarked.is_empty(), "{unmarked:?}");
+        assert!(shown("a\u{1d173}b", 10).to_string().contains("U+1D173"));
+    }
+
+    #[test]
+    fn lines_that_are_left_out_are_counted() {
+        for (text, said) in [
+            ("abcd\nefgh", "abcd\n<span class=\"cut\">… 4 more characters</span>"),
+            ("ab\ncdef\ngh", "ab\ncd\n<span class=\"cut\">… 5 more characters</span>"),
+            ("ab\ncd", "ab\ncd\n"),
+            ("abcd\n", "abcd\n"),
+            ("", ""),
+        ] {
+            assert_eq!(lines(text, 5).to_string(), said, "{text:?}");
+        }
+        let html = command("echo aaaaaaaaaa; rm -rf x", &[], 10).to_string();
+        assert!(html.contains("… 15 more characters"), "{html}");
+        assert_eq!(html.matches("class=\"cut\"").count(), 1, "{html}");
     }
 
     #[test]

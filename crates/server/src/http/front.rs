@@ -66,7 +66,10 @@ async fn guarded(server: &Arc<Server>, peer: &Peer, request: Request<Incoming>) 
             let (parts, body) = request.into_parts();
             plain(sse::message(server, peer, parts, body).await)
         }
-        "/metrics" => hardened(numbers::page(server, peer, &request).await),
+        "/metrics" => {
+            let _underway = peer.wire.begin();
+            hardened(numbers::page(server, peer, &request).await)
+        }
         _ => {
             let hold = Hold::from(peer.wire.begin());
             let mut request = request;

@@ -2,7 +2,7 @@
 //! speaks, and the modern era's copies of what the body says, which must not say anything else.
 
 use axum::http::{HeaderMap, HeaderName, header};
-use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::error::{ErrorCode, Refusal, brief};
 use serde_json::{Map, Value};
 
 use crate::mcp::jsonrpc::Request;
@@ -81,6 +81,7 @@ pub(super) fn check_version(headers: &HeaderMap) -> Result<(), Refusal> {
         None => Ok(()),
         Some(version) if SUPPORTED.contains(&version) => Ok(()),
         Some(version) => {
+            let version = &*brief(version);
             let message = format!("protocol version `{version}` is not spoken here");
             Err(Refusal::new(ErrorCode::UnsupportedProtocolVersion, message)
                 .with("supported", SUPPORTED.to_vec())
@@ -179,6 +180,7 @@ fn missing(header: &str) -> Refusal {
 }
 
 fn differs(header: &str, told: &str, meant: &str) -> Refusal {
+    let (told, meant) = (brief(told), brief(meant));
     let message = format!("the header `{header}` says `{told}` and the body says `{meant}`");
     Refusal::new(ErrorCode::HeaderMismatch, message).with("header", header)
 }
@@ -269,6 +271,22 @@ mod tests {
             ("=?base64?/w==?=", None),
         ] {
             assert_eq!(decoded(value).as_deref(), expected, "{value}");
+        }
+    }
+
+    #[test]
+    fn what_a_client_makes_up_is_not_repeated_at_length() {
+        let long = "x".repeat(5_000);
+        let mut headers = HeaderMap::new();
+        headers.insert(VERSION, HeaderValue::from_str(&long).unwrap());
+        let unspoken = check_version(&headers).unwrap_err();
+        let schema = json!({"properties": {"region": {"x-mcp-header": "Region"}}});
+        headers.insert("mcp-param-region", HeaderValue::from_static("eu"));
+        let arguments = json!({"region": long});
+        let other = check_parameters(&headers, &schema, arguments.as_object()).unwrap_err();
+        for refusal in [unspoken, other] {
+            assert!(refusal.message.len() < 1_000, "{}", refusal.message.len());
+            assert!(Value::Object(refusal.details).to_string().len() < 1_000);
         }
     }
 

@@ -17,7 +17,8 @@ use super::{Server, refusal};
 pub(super) async fn page(server: &Server, peer: &Peer, request: &Request<Incoming>) -> Response {
     if request.method() != Method::GET {
         let refusal = Refusal::new(ErrorCode::MethodNotFound, "this address does not take this method");
-        return refusal::answer(StatusCode::METHOD_NOT_ALLOWED, refusal, &server.host.ids);
+        let response = refusal::answer(StatusCode::METHOD_NOT_ALLOWED, refusal, &server.host.ids);
+        return ([(header::ALLOW, "GET")], response).into_response();
     }
     if !server.is_loopback || request.headers().contains_key(header::AUTHORIZATION) {
         match server.admit(request.headers(), peer, Transport::StreamableHttp).await {

@@ -135,8 +135,8 @@ async fn notice_ended(registry: &Registry) {
 fn put_away(registry: &Registry) {
     let now = registry.host.clock.now();
     for live in registry.all() {
-        let in_store_only = live.prune() && !live.connection.has_wishes();
-        if in_store_only && !live.connection.has_settings() && live.idle_for(now) >= PUT_AWAY_AFTER && !live.is_busy() {
+        let in_store_only = live.prune() && !live.connection.has_settings();
+        if in_store_only && live.idle_for(now) >= PUT_AWAY_AFTER && !live.is_busy() {
             registry.put_away(&live);
         }
     }

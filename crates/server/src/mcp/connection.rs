@@ -17,7 +17,7 @@ use super::changes::Heard;
 use super::client::Capabilities;
 use super::following::Open;
 use super::host::{Host, Link};
-use super::jsonrpc::Request;
+use super::jsonrpc::{Id, Request};
 use super::memory::Memory;
 use super::methods::Opening;
 use super::outlet::{Outgoing, Outlet, Reply};
@@ -50,6 +50,8 @@ pub(super) struct State {
     pub(super) calls: Calls,
     /// Requests whose answers have not left yet; at least as many as calls run.
     pub(super) open: usize,
+    /// Cancelled requests that are not here and wait to be looked for; none while nobody looks.
+    pub(super) cancelled: Option<Vec<Id>>,
     /// Where to say what belongs to no request.
     pub(super) standing: Option<Weak<dyn Outlet>>,
     pub(super) watching: Option<Watching>,
@@ -83,6 +85,7 @@ impl Connection {
                 memory,
                 calls: Calls::default(),
                 open: 0,
+                cancelled: None,
                 standing: None,
                 watching: None,
             }),
@@ -137,13 +140,6 @@ impl Connection {
     /// Whether the session holds what no store knows: a log level, subscriptions.
     pub(crate) fn has_settings(&self) -> bool {
         self.0.state().agreed.as_ref().is_some_and(Agreed::has_settings)
-    }
-
-    /// Whether the client set something that only memory holds: a log level, subscriptions.
-    pub(crate) fn has_wishes(&self) -> bool {
-        let state = self.0.state();
-        let agreed = state.agreed.as_ref();
-        agreed.is_some_and(|agreed| agreed.has_subscriptions() || agreed.client.logs.is_set())
     }
 
     /// Whether anything is being answered.
@@ -267,6 +263,11 @@ impl Connection {
             settled.as_mut().await;
             settled.set(self.0.settled.notified());
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn cancels_waiting(&self) -> usize {
+        self.0.state().cancelled.as_ref().map_or(0, Vec::len)
     }
 
     /// Calls that run, requests that wait and questions that are open.

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use super::call::{CallKey, Recipient};
 use super::client::Client;
-use super::connection::{Connection, State};
+use super::connection::{Connection, Shared, State};
 use super::following::{Beginning, Open};
 use super::host::Link;
 use super::jsonrpc::{self, Id, Incoming, Malformed, Message, Request, Response};
@@ -23,7 +23,7 @@ use super::session::{Agreed, watch};
 use super::subject::Subject;
 use super::wire::{self, Occasion};
 use super::{job, methods, modern};
-use crate::limits::{ANSWERS_AWAITED_MAX, BATCH_MAX, REFUSALS_AWAITED_MAX};
+use crate::limits::{ANSWERS_AWAITED_MAX, BATCH_MAX, IDS_REMEMBERED, REFUSALS_AWAITED_MAX};
 
 /// A command whose end is told again, and the tool that was called for it, where that is known.
 struct Told {
@@ -124,7 +124,7 @@ impl Connection {
             tracing::debug!(?id, reason, "the client cancelled a request");
             let released = self.0.state().calls.cancel(&id);
             if released.is_empty() {
-                self.cancel_elsewhere(&id);
+                self.cancel_elsewhere(id);
             }
             drop(released);
         }
@@ -177,6 +177,8 @@ impl Connection {
                 drop(state);
                 return reply.send(self.0.render(&request.id, era, &outcome, Occasion::Duplicate));
             }
+            // A command may go on for long, and who waits for it here goes on waiting when its client has gone.
+            Judgement::Recall(_) if state.open >= ANSWERS_AWAITED_MAX => too_many(),
             Judgement::Recall(command) => {
                 let occasion = Occasion::Duplicate;
                 let tool = request.params.get("name").and_then(Value::as_str).map(str::to_owned);
@@ -286,21 +288,36 @@ impl Connection {
         debug_assert!(joined.is_ok(), "the memory says running, the calls say not");
     }
 
-    /// Ends a request that may have come to another process of this session.
-    fn cancel_elsewhere(&self, id: &Id) {
-        let Some(session) = self.0.link.session().filter(|_| self.0.link.lasts()) else {
+    /// Ends a request that may have come to another process of this session. One look at the store is for all that were
+    /// cancelled until then; more than the session remembers are none of its own.
+    fn cancel_elsewhere(&self, id: Id) {
+        let Some(session) = self.0.link.session().filter(|_| self.0.link.lasts()).cloned() else {
             return;
         };
-        let (shared, id) = (Arc::clone(&self.0), id.to_json());
-        let found = shared.host.sessions.find(session);
+        let mut state = self.0.state();
+        match &mut state.cancelled {
+            Some(waiting) if waiting.len() < IDS_REMEMBERED => return waiting.push(id),
+            Some(_) => return,
+            nobody_looks => *nobody_looks = Some(vec![id]),
+        }
+        drop(state);
+        let shared = Arc::clone(&self.0);
         tokio::spawn(async move {
-            let requests = match found.await {
-                Ok(kept) => kept.map_or_else(Vec::new, |kept| kept.requests),
-                Err(refusal) => return tracing::warn!(reason = refusal.message, "a request could not be cancelled"),
-            };
-            let meant = requests.into_iter().rev().find(|request| request.rpc_id == id);
-            if let Some(command) = meant.and_then(|request| request.command) {
-                shared.host.service.cancel_command(shared.caller.clone(), command).await;
+            while let Some(ids) = shared.cancelled() {
+                let requests = match shared.host.sessions.find(&session).await {
+                    Ok(kept) => kept.map_or_else(Vec::new, |kept| kept.requests),
+                    Err(refusal) => {
+                        tracing::warn!(reason = refusal.message, "a request could not be cancelled");
+                        continue;
+                    }
+                };
+                for id in ids {
+                    let id = id.to_json();
+                    let meant = requests.iter().rev().find(|request| request.rpc_id == id);
+                    if let Some(command) = meant.and_then(|request| request.command.clone()) {
+                        tokio::spawn(shared.host.service.cancel_command(shared.caller.clone(), command));
+                    }
+                }
             }
         });
     }
@@ -382,6 +399,22 @@ impl Connection {
             written.await;
             reply.send(message);
         });
+    }
+}
+
+impl Shared {
+    /// What was cancelled since the last look; none where nothing was, and then nobody looks any more.
+    fn cancelled(&self) -> Option<Vec<Id>> {
+        let mut state = self.state();
+        let ids = state
+            .cancelled
+            .as_mut()
+            .map(std::mem::take)
+            .filter(|ids| !ids.is_empty());
+        if ids.is_none() {
+            state.cancelled = None;
+        }
+        ids
     }
 }
 

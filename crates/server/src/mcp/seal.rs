@@ -174,11 +174,15 @@ impl Out {
         {
             self.waiting.remove(&oldest);
         }
-        while self.order.len() > REQUEST_STATES_MAX {
+        while self.waiting.len() > REQUEST_STATES_MAX {
             let Some(oldest) = self.order.pop_front() else {
                 break;
             };
             self.take(oldest);
+        }
+        // Numbers that came back make nobody else give way, and do not gather either.
+        if self.order.len() > 2 * REQUEST_STATES_MAX {
+            self.order.retain(|number| self.waiting.contains_key(number));
         }
         number
     }
@@ -411,6 +415,23 @@ mod tests {
             (REQUEST_STATES_MAX, REQUEST_STATES_MAX)
         );
         assert_eq!(out.of_caller.len(), REQUEST_STATES_MAX);
+    }
+
+    #[test]
+    fn a_caller_that_comes_back_again_and_again_crowds_out_nobody() {
+        let seal = seal();
+        let others = seal.issue(&bound("ben", json!({})), &json!(1)).unwrap();
+        for _ in 0..=REQUEST_STATES_MAX {
+            let state = seal.issue(&asked(), &json!(1)).unwrap();
+            seal.redeem(&asked(), &state).unwrap();
+        }
+        for _ in 0..=REQUEST_STATES_MAX {
+            seal.issue(&asked(), &json!(1)).unwrap();
+        }
+        let out = seal.out();
+        assert!(out.order.len() <= 2 * REQUEST_STATES_MAX, "what came back takes room");
+        drop(out);
+        assert!(seal.redeem(&bound("ben", json!({})), &others).is_ok());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What several connections of one server mean to one another, and what is left when they end.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -7,9 +8,11 @@ use countersign_gateway::audit::Pending;
 use countersign_gateway::catalog::definition::ToolDefinition;
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::error::{ErrorCode, Refusal};
-use countersign_gateway::ids::{CredentialId, IdSource, RequestId};
+use countersign_gateway::ids::{CredentialId, IdSource, RequestId, SessionId};
 use countersign_gateway::service::{Answer, RefusedEnvelope, Service, ToolCall};
-use countersign_gateway::session::lifetime::Unkept;
+use countersign_gateway::session::lifetime::{
+    ClientInfo, KeptRequest, KeptSession, Session, SessionState, SessionStep, Sessions, Touched, Unkept,
+};
 use countersign_gateway::session::{Caller, Transport};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -18,9 +21,13 @@ use serde_json::{Value, json};
 use super::changes::Change;
 use super::connection::Connection;
 use super::host::{ConformanceFixtures, Features, Host, Link};
+use super::memory;
 use super::outlet::{Outgoing, Outlet};
 use super::seal::SealKey;
-use crate::limits::REQUEST_STATE_TTL;
+use crate::limits::{ANSWERS_AWAITED_MAX, IDS_REMEMBERED, REQUEST_STATE_TTL};
+
+/// A command that does not end.
+const ENDLESS: &str = "endless";
 
 /// A gateway whose only tool waits until it is cancelled.
 struct Waits;
@@ -47,10 +54,13 @@ impl Service for Waits {
     fn recall(
         &self,
         _caller: Caller,
-        _command: RequestId,
+        command: RequestId,
         _tool: Option<String>,
         _patience: Duration,
     ) -> Pending<Result<Answer, Refusal>> {
+        if command.as_str() == ENDLESS {
+            return Box::pin(std::future::pending());
+        }
         Box::pin(std::future::ready(Err(Refusal::new(ErrorCode::NotFound, "nothing"))))
     }
 
@@ -63,10 +73,49 @@ impl Service for Waits {
     }
 }
 
+/// A store that never answers, and counts what it is asked.
+#[derive(Default)]
+struct Stuck(AtomicUsize);
+
+impl Sessions for Stuck {
+    fn open(&self, session: Session) -> Pending<Result<(), Refusal>> {
+        Unkept.open(session)
+    }
+
+    fn advance(&self, session: Session, from: SessionState) -> Pending<Result<(), Refusal>> {
+        Unkept.advance(session, from)
+    }
+
+    fn find(&self, _id: &SessionId) -> Pending<Result<Option<KeptSession>, Refusal>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::pending())
+    }
+
+    fn touch(&self, touched: Vec<Touched>) -> Pending<Result<(), Refusal>> {
+        Unkept.touch(touched)
+    }
+
+    fn ended(&self, among: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
+        Unkept.ended(among)
+    }
+
+    fn count(&self) -> Pending<Result<Vec<(SessionState, usize)>, Refusal>> {
+        Unkept.count()
+    }
+
+    fn expire(&self, idle_since: Timestamp, busy: Vec<SessionId>) -> Pending<Result<Vec<SessionId>, Refusal>> {
+        Unkept.expire(idle_since, busy)
+    }
+}
+
 fn host(clock: &Clock) -> Arc<Host> {
+    host_of(clock, Arc::new(Unkept))
+}
+
+fn host_of(clock: &Clock, sessions: Arc<dyn Sessions>) -> Arc<Host> {
     Arc::new(Host {
         service: Arc::new(Waits),
-        sessions: Arc::new(Unkept),
+        sessions,
         clock: clock.clone(),
         ids: IdSource::counting(),
         depth_max: 128,
@@ -103,11 +152,15 @@ impl Outlet for Heard {
 
 impl Peer {
     fn new(host: &Arc<Host>, credential: &str) -> Self {
+        Self::on(host, credential, Link::Stdio(host.ids.session()))
+    }
+
+    fn on(host: &Arc<Host>, credential: &str, link: Link) -> Self {
         let caller = Caller {
             credential: CredentialId::trusted(credential),
             ..Caller::anonymous_agent(Transport::Stdio)
         };
-        let connection = Connection::new(host, caller, Link::Stdio(host.ids.session()));
+        let connection = Connection::new(host, caller, link);
         let heard = Arc::new(Heard::default());
         let outlet = Arc::clone(&heard) as Arc<dyn Outlet>;
         connection.stand_on(&outlet);
@@ -163,6 +216,63 @@ fn modern(mut params: Value) -> Value {
         "io.modelcontextprotocol/clientCapabilities": {"elicitation": {}},
     });
     params
+}
+
+#[tokio::test]
+async fn only_so_many_wait_for_the_end_of_a_command_that_was_answered() {
+    let host = host(&clock());
+    let caller = Caller::anonymous_agent(Transport::StreamableHttp);
+    let id = host.ids.session();
+    let client = ClientInfo {
+        protocol_version: Some("2025-11-25".to_owned()),
+        ..ClientInfo::default()
+    };
+    let session = Session::new(id.clone(), &caller, clock().now()).of(client);
+    let params = json!({"name": "wait", "arguments": {}});
+    let kept = KeptSession {
+        session: session.step(SessionStep::Initialize, clock().now()).unwrap(),
+        requests: vec![KeptRequest {
+            rpc_id: "1".to_owned(),
+            digest: memory::digest("tools/call", params.as_object().unwrap()),
+            command: Some(RequestId::trusted(ENDLESS)),
+            waits: false,
+        }],
+    };
+    let connection = Connection::restored(&host, caller, Link::Streamable(id), kept);
+    let heard = Arc::new(Heard::default());
+    let outlet = Arc::clone(&heard) as Arc<dyn Outlet>;
+    let again = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).to_string();
+    for _ in 0..=ANSWERS_AWAITED_MAX {
+        connection.receive(again.as_bytes(), &outlet);
+    }
+    // What is refused is answered once it is in the record.
+    for _ in 0..ANSWERS_AWAITED_MAX {
+        tokio::task::yield_now().await;
+    }
+    let (_, open, _) = connection.left();
+    assert_eq!(open, ANSWERS_AWAITED_MAX);
+    let heard = heard.0.lock().unwrap().clone();
+    assert_eq!(heard.len(), 1, "{heard:?}");
+    assert_eq!(heard[0]["error"]["data"]["errorCode"], "RATE_LIMITED");
+}
+
+#[tokio::test]
+async fn cancels_of_what_runs_elsewhere_are_looked_up_together_and_bounded() {
+    let sessions = Arc::new(Stuck::default());
+    let host = host_of(&clock(), sessions.clone());
+    let peer = Peer::on(&host, "ana", Link::Streamable(host.ids.session()));
+    for id in 0..2 * IDS_REMEMBERED {
+        peer.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}}));
+    }
+    assert_eq!(peer.connection.cancels_waiting(), IDS_REMEMBERED);
+    tokio::task::yield_now().await;
+    assert_eq!(sessions.0.load(Ordering::Relaxed), 1, "one look for all that wait");
+    peer.say(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": "late"}}));
+    tokio::task::yield_now().await;
+    assert_eq!(
+        (peer.connection.cancels_waiting(), sessions.0.load(Ordering::Relaxed)),
+        (1, 1)
+    );
 }
 
 #[tokio::test]

@@ -72,7 +72,7 @@ struct Said {
 }
 
 /// The fields of [`Said`], for whoever sent others.
-const FIELDS: &str = "approval_request_id, correlation_id, decision, reason, actor_id, tool, metadata, request_id, \
+pub(super) const FIELDS: &str = "approval_request_id, correlation_id, decision, reason, actor_id, tool, metadata, request_id, \
     status, result, selected_option and custom";
 
 async fn take(api: &Api, route: Route, request: Request) -> Response {

@@ -95,9 +95,7 @@ fn ran(answer: Answer) -> Result<Response, Failure> {
     match result["status"].as_str() {
         Some("rejected") => Err(refused(result)),
         Some("running" | "pending") => {
-            let id = result["request_id"].as_str().unwrap_or_default();
-            // An id may hold what a header cannot; then the body alone names it.
-            let location = HeaderValue::from_str(&format!("{BASE}/commands/{id}")).ok();
+            let location = HeaderValue::from_str(&place_of(result["request_id"].as_str().unwrap_or_default())).ok();
             let mut response = (StatusCode::ACCEPTED, Json(result)).into_response();
             if let Some(location) = location {
                 response.headers_mut().insert(header::LOCATION, location);
@@ -106,6 +104,18 @@ fn ran(answer: Answer) -> Result<Response, Failure> {
         }
         _ => Ok(Json(result).into_response()),
     }
+}
+
+/// Where a command is found. Its caller may have named it with what means something else in an address.
+fn place_of(id: &str) -> String {
+    let mut place = format!("{BASE}/commands/");
+    for byte in id.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => place.push(char::from(byte)),
+            _ => place.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    place
 }
 
 /// A command that was refused was found all the same; only looking may be refused here.
@@ -127,4 +137,21 @@ fn refused(result: Value) -> Failure {
         .details
         .insert("request_id".to_owned(), result["request_id"].clone());
     Failure::of(failure::status(code), refusal).with_result(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_a_command_is_called_its_place_is_one_address() {
+        for (id, place) in [
+            ("01JD-a_b.c~d", "/api/v1/commands/01JD-a_b.c~d"),
+            ("a/../b?c#d%e", "/api/v1/commands/a%2F..%2Fb%3Fc%23d%25e"),
+            ("é", "/api/v1/commands/%C3%A9"),
+        ] {
+            assert_eq!(place_of(id), place);
+            assert!(HeaderValue::from_str(place).is_ok());
+        }
+    }
 }

@@ -51,6 +51,9 @@ fn with_callbacks(mut document: Value) -> Value {
             "parameters": [{
                 "name": "approval_request_id", "in": "query", "required": false, "schema": {"type": "string"},
                 "description": "Which question, as in the address that the service was given.",
+            }, {
+                "name": "request_id", "in": "query", "required": false, "schema": {"type": "string"},
+                "description": "Which act, as in the address that an executor was given.",
             }],
             "requestBody": {
                 "required": true,
@@ -305,6 +308,21 @@ mod tests {
             let schema = &document["components"]["schemas"][name];
             assert!(schema.is_object() && jsonschema::meta::is_valid(schema), "{name}");
         }
+    }
+
+    #[test]
+    fn a_callback_is_described_with_every_field_that_is_read() {
+        let schema = schemas::callback();
+        let described: BTreeSet<_> = schema["properties"].as_object().unwrap().keys().cloned().collect();
+        let read = callbacks::FIELDS.replace(" and ", ", ");
+        assert_eq!(described, read.split(", ").map(str::to_owned).collect());
+        let document = with_callbacks(document());
+        let parameters = document["paths"][callbacks::EXECUTOR]["post"]["parameters"]
+            .as_array()
+            .unwrap()
+            .clone();
+        let named: BTreeSet<_> = parameters.iter().filter_map(|it| it["name"].as_str()).collect();
+        assert_eq!(named, BTreeSet::from(["approval_request_id", "request_id"]));
     }
 
     #[test]

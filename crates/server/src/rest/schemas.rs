@@ -64,6 +64,8 @@ pub(super) fn callback() -> Value {
             "request_id": text(),
             "status": {"type": "string", "enum": ["success", "error"]},
             "result": {},
+            "selected_option": {"type": "string", "description": "One of the options of a question."},
+            "custom": {"type": "string", "description": "An answer to a question in words of one's own."},
         }),
         &[],
     )

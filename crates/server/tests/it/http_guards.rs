@@ -5,6 +5,7 @@ use std::time::Duration;
 use countersign_gateway::error::ErrorCode;
 use countersign_gateway::session::Role;
 use countersign_server::http::{Anonymous, HttpLimits, HttpOptions};
+use countersign_server::limits::HEAD_PATIENCE;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -325,7 +326,20 @@ async fn the_numbers_are_open_on_loopback() {
             page.body
         );
     }
-    assert_eq!(web.ask(Ask::new("POST", "/metrics").raw("")).await.status, 405);
+    let refused = web.ask(Ask::new("POST", "/metrics").raw("")).await;
+    assert_eq!((refused.status, refused.headers["allow"].as_str()), (405, "GET"));
+    web.stop().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_reads_the_numbers_keeps_the_connection() {
+    let web = Web::start().await;
+    let mut client = web.connect().await;
+    for _ in 0..4 {
+        client.send(&Ask::new("GET", "/metrics")).await;
+        assert_eq!(client.reply().await.status, 200);
+        tokio::time::sleep(HEAD_PATIENCE * 2 / 3).await;
+    }
     web.stop().await;
 }
 

@@ -20,6 +20,12 @@ pub(crate) fn of(url: &str, options: &Options) -> Result<Condition, ConditionErr
     look(&link).map_err(|error| ConditionError::Read(error.into()))
 }
 
+pub(crate) fn reach(url: &str, options: &Options) -> Result<(), OpenError> {
+    let (_exchange, link) = connect(url, options)?;
+    migrations::version(&link)?;
+    Ok(())
+}
+
 pub(crate) fn migrate(url: &str, options: &Options) -> Result<Migrated, OpenError> {
     let (_exchange, link) = connect(url, options)?;
     let from = migrations::version(&link)?;

@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 use countersign_exec::ZygoteError;
 use countersign_exec::probe::{LANDLOCK_PROMISES, LayerState, Probe};
 use countersign_gateway::policy::effective::CommandPolicy;
+use countersign_store::db;
 use rustix::fs::{Access, access};
 use serde_json::{Value, json};
 
+use crate::config::show;
 use crate::interpreters;
 use crate::start::Started;
 use crate::wiring;
@@ -22,6 +24,8 @@ pub(super) struct Findings {
     pub(super) sources: Vec<String>,
     pub(super) warnings: Vec<String>,
     pub(super) state: StateDirectory,
+    /// None where the record is a file in the state directory.
+    pub(super) database: Option<Database>,
     pub(super) workspace: Workspace,
     pub(super) cgroups: &'static str,
     pub(super) landlock_abi: u32,
@@ -40,12 +44,21 @@ pub(super) struct StateDirectory {
     pub(super) advice: Option<String>,
 }
 
+pub(super) struct Database {
+    /// Without its password.
+    pub(super) address: String,
+    /// Why no record can be kept there.
+    pub(super) advice: Option<String>,
+}
+
 pub(super) struct Workspace {
     pub(super) path: PathBuf,
     pub(super) owner: Option<u32>,
     pub(super) runs_as: String,
     /// It is no directory.
     pub(super) is_unusable: bool,
+    /// The user of `run_as` cannot be had.
+    pub(super) is_without_user: bool,
     pub(super) advice: Option<String>,
 }
 
@@ -104,6 +117,7 @@ impl Findings {
                 .chain(cautions.iter().map(|entry| interpreters::caution(entry)))
                 .collect(),
             state: StateDirectory::look(&settings.state_dir),
+            database: settings.database.as_ref().map(|(url, _)| Database::look(url)),
             workspace: Workspace::look(workspace, command, wiring::uid()),
             cgroups: probed.cgroup_version,
             landlock_abi: probed.landlock_abi,
@@ -126,8 +140,14 @@ impl Findings {
         if self.state.is_unusable {
             obstacles.push("the state directory cannot be used, and without a record nothing runs".to_owned());
         }
+        if self.database.as_ref().is_some_and(|database| database.advice.is_some()) {
+            obstacles.push("the database cannot be used, and without a record nothing runs".to_owned());
+        }
         if self.workspace.is_unusable {
             obstacles.push("there is no workspace to run commands in".to_owned());
+        }
+        if self.workspace.is_without_user {
+            obstacles.push("commands cannot run as the user that `command_policy.run_as` names".to_owned());
         }
         obstacles
     }
@@ -144,6 +164,7 @@ impl Findings {
                 "mode": self.state.mode.map(|mode| format!("{mode:04o}")),
                 "advice": self.state.advice,
             },
+            "database": self.database.as_ref().map(|it| json!({"address": it.address, "advice": it.advice})),
             "workspace": {
                 "path": self.workspace.path,
                 "owner_uid": self.workspace.owner,
@@ -204,6 +225,18 @@ impl StateDirectory {
     }
 }
 
+impl Database {
+    fn look(url: &str) -> Self {
+        let reached = db::reach(url).map_err(anyhow::Error::from);
+        Self {
+            address: show::without_password(url),
+            advice: reached
+                .err()
+                .map(|error| format!("{error:#}; `db status` tells more once it answers")),
+        }
+    }
+}
+
 impl Workspace {
     fn look(path: &Path, policy: &CommandPolicy, uid: u32) -> Self {
         let facts = fs::metadata(path).ok();
@@ -216,6 +249,7 @@ impl Workspace {
             ),
             None => unnamed(path, owner, mode, policy.run_as_non_root, uid),
         };
+        let is_without_user = policy.run_as.is_some() && advice.is_some();
         let is_unusable = facts.as_ref().is_none_or(|facts| !facts.is_dir());
         let advice = match facts {
             Some(facts) if facts.is_dir() => advice,
@@ -227,6 +261,7 @@ impl Workspace {
             owner,
             runs_as,
             is_unusable,
+            is_without_user,
             advice,
         }
     }

@@ -46,6 +46,10 @@ fn places(page: &mut Page, found: &Findings) -> anyhow::Result<()> {
     };
     page.line(format_args!("  state directory  {} ({about})", state.path.display()))?;
     advice(page, state.advice.as_deref())?;
+    if let Some(database) = &found.database {
+        page.line(format_args!("  database         {}", database.address))?;
+        advice(page, database.advice.as_deref())?;
+    }
     let workspace = &found.workspace;
     let owner = workspace
         .owner

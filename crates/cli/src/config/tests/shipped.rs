@@ -42,6 +42,10 @@ fn check(name: &str, text: &str) {
         Err(problems) => panic!("{name}:\n{problems}"),
         Ok(settings) => drop(crate::policy::effective(&settings).expect(name)),
     }
+    let written = crate::config::tree::read(text).expect(name).to_json();
+    if let Err(error) = jsonschema::validate(&crate::config::schema::json_schema(), &written) {
+        panic!("{name}: an editor would complain: {error}");
+    }
 }
 
 #[test]

@@ -8,10 +8,13 @@ const pause = document.querySelector("[data-pause]");
 const paused = document.querySelector("[data-paused]");
 let isPaused = false;
 let busy = false;
+let again = false;
 
 async function bring() {
-  if (isPaused || busy) return;
+  if (isPaused) return;
+  if (busy) return void (again = true);
   busy = true;
+  again = false;
   try {
     const head = feed.querySelector("[data-head]");
     const query = new URLSearchParams(location.search);
@@ -30,6 +33,7 @@ async function bring() {
     setTimeout(bring, RETRY_MS);
   } finally {
     busy = false;
+    if (again) bring();
   }
 }
 

@@ -118,6 +118,8 @@ cards.addEventListener("submit", async (event) => {
   for (const button of form.querySelectorAll("button")) button.disabled = true;
   try {
     const answer = await fetch(form.action, { method: "POST", headers: { accept: "application/json" }, body });
+    // Whoever is not logged in any more gets a page, and no answer.
+    if (answer.status === 401) return location.reload();
     const { said: words } = await answer.json();
     said.textContent = words;
     announce(words);
