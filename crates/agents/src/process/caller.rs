@@ -27,12 +27,19 @@ pub fn may_be_an_agent(there: SocketAddr, here: SocketAddr) -> bool {
     if agents.is_empty() {
         return false;
     }
+    // Before the socket is looked for: one that has ended by then does not hold it.
+    let users: Vec<(u32, Option<u32>)> = agents
+        .into_keys()
+        .map(|agent| (agent, user_of(agent)))
+        .filter(|(agent, user)| user.is_some() || !mark::has_ended(*agent))
+        .collect();
     let Some(socket) = (0..LOOKS).find_map(|_| Socket::find(there, here)) else {
         return true;
     };
-    let of_its_user: Vec<u32> = agents
-        .into_keys()
-        .filter(|agent| user_of(*agent).is_none_or(|user| user == socket.user))
+    let of_its_user: Vec<u32> = users
+        .into_iter()
+        .filter(|(_, user)| user.is_none_or(|user| user == socket.user))
+        .map(|(agent, _)| agent)
         .collect();
     if of_its_user.is_empty() {
         return false;
