@@ -34,7 +34,8 @@ pub(super) fn decode(chars: &[char]) -> Option<String> {
             'v' => '\x0b',
             '\\' | '\'' | '"' | '?' => escape,
             'x' => ascii(number(16, 2, 0))?,
-            'u' => char::from_u32(number(16, 4, 0))?,
+            // Beyond ASCII it depends on the locale.
+            'u' => ascii(number(16, 4, 0))?,
             '0'..='7' => ascii(number(8, 2, escape.to_digit(8)?))?,
             _ => return None,
         };
@@ -47,7 +48,7 @@ pub(super) fn decode(chars: &[char]) -> Option<String> {
     Some(text)
 }
 
-/// Escapes give bytes; above ASCII a byte alone is no character.
+/// Most escapes give bytes; above ASCII a byte alone is no character.
 fn ascii(value: u32) -> Option<char> {
     u8::try_from(value).ok().filter(u8::is_ascii).map(char::from)
 }
