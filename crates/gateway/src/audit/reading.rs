@@ -91,12 +91,6 @@ pub trait Records: Send + Sync + 'static {
     /// Entities, oldest first.
     fn entities(&self, entity: Entity, filter: Filter) -> Pending<Result<Vec<Placed>, RecordError>>;
 
-    /// S0's CommandAuditRecords, oldest first.
-    fn commands(&self, filter: Filter) -> Pending<Result<Vec<Value>, RecordError>> {
-        let found = self.entities(Entity::Command, filter);
-        Box::pin(async move { Ok(found.await?.into_iter().map(|placed| placed.content).collect()) })
-    }
-
     /// S1's MetricsSummary of a period.
     fn summary(&self, period: Period) -> Pending<Result<MetricsSummary, RecordError>>;
 
