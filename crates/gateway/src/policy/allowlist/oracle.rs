@@ -13,7 +13,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 
 use super::{Allowlist, FoundProgram, Programs, check_given, check_line};
-use crate::policy::line::{Limits, Shape, read};
+use crate::policy::line::{Limits, read};
 
 const LISTED: [&str; 9] = [
     "ls", "git", "env", "xargs", "find", "timeout", "declare", "mapfile", "getopts",
@@ -88,15 +88,8 @@ const STEPS: [&str; 104] = [
     "ls", "ls {a[x]}>y", "ls {PATH[0]}>y", "{ ls; } {a[x]}<x", "((1 #$(id)\n))", "ls $((1 #$(id)\n))", "( (i*) )", "((i*) )",
 ];
 
-/// Pieces of words, with everything that quotes, escapes or divides.
-#[rustfmt::skip]
-const WORDS: [&str; 64] = [
-    "a", "b", "é", " ", " ", "  ", "\t", "\\", "\\\\", "\\\n", "\n", "'", "'", "\"", "\"", "$'", "\\'", "\\\"", "$", "$$", "\\$", "\\`", "`", "#",
-    " #", "a#", "=", "x=", "a=~", "~", ":~", "{", "}", "{a,b}", "{1..2}", ",", "..", "!", "^", "%", "+", "-", "--", "&", ";", "|", "(", "<", ">", "[", "]",
-    "[]", "\\x41", "\\101", "\\u00e9", "\\n", "\\e", "\\c", "\\0", "\r", "\u{a0}", "''", "\"\"", "@",
-];
-
-const BASH: [&str; 3] = ["/bin/bash", "--norc", "--noprofile"];
+/// A bash that reads nothing before the line.
+pub(in crate::policy) const BASH: [&str; 3] = ["/bin/bash", "--norc", "--noprofile"];
 
 const NOBODY: u32 = 65534;
 
@@ -108,8 +101,6 @@ struct Bench {
 }
 
 static BENCH: LazyLock<Bench> = LazyLock::new(Bench::new);
-/// What is written down on the one is not mixed with what is on the other.
-static OTHER_BENCH: LazyLock<Bench> = LazyLock::new(Bench::new);
 
 impl Bench {
     fn new() -> Self {
@@ -119,7 +110,6 @@ impl Bench {
         for name in STUBS {
             bench.stub(&bench.bin().join(name), name);
         }
-        bench.teller();
         for name in REAL {
             std::os::unix::fs::symlink(format!("/usr/bin/{name}"), bench.bin().join(name))
                 .expect("a link to a launcher");
@@ -143,27 +133,8 @@ impl Bench {
         fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a stub");
     }
 
-    /// A program that writes down the words it is given.
-    fn teller(&self) {
-        let path = self.bin().join("words");
-        let text = format!("#!/bin/sh\nprintf '<%s>' \"$@\" >> {}\n", self.log().display());
-        fs::write(&path, text).expect("a stub");
-        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("a stub");
-    }
-
-    /// What was written down while a shell ran a line.
-    fn told(&self, program: &[&str], line: &str) -> String {
-        self.start(program, line);
-        fs::read_to_string(self.log()).unwrap_or_default()
-    }
-
     /// The names of the stubs that ran.
     fn run(&self, line: &str) -> Vec<String> {
-        let log = self.told(&BASH, line);
-        log.lines().map(str::to_owned).collect()
-    }
-
-    fn start(&self, program: &[&str], line: &str) {
         // Its own each time: what an earlier line left in the background may still write.
         let made = tempfile::tempdir_in(self.directory.path()).expect("a directory to work in");
         let work = made.path();
@@ -174,13 +145,15 @@ impl Bench {
         }
         fs::create_dir(work.join("d[$(id)]")).expect("a directory");
         let _ = fs::remove_file(self.log());
-        let mut started = shell(program, self.directory.path(), work);
+        let mut started = shell(&BASH, self.directory.path(), work);
         started
             .args(["-c", line])
             .env("PATH", self.bin())
             .env("FUNCNEST", "20")
             .env(GIVEN.0, GIVEN.1);
         started.status().expect("a shell runs");
+        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        log.lines().map(str::to_owned).collect()
     }
 }
 
@@ -286,25 +259,6 @@ proptest! {
         }
         for name in BENCH.run(&line) {
             prop_assert!(LISTED.contains(&name.as_str()), "{:?} ran `{}`", line, name);
-        }
-    }
-
-    /// A plain line runs without a shell, so the words are ours to tell.
-    #[test]
-    fn a_plain_command_has_the_words_that_bash_gives_it(args in prop::collection::vec(select(&WORDS[..]), 1..9)) {
-        let line = format!("words {}", args.concat());
-        let Ok(read) = read(&line, Limits::STANDARD) else { return Ok(()) };
-        let Shape::Plain(tree) = read.shape else { return Ok(()) };
-        let commands: Vec<_> = tree.commands().collect();
-        let [command] = commands.as_slice() else { return Ok(()) };
-        let words: Option<Vec<String>> = command.args.iter().map(|word| word.literal()).collect();
-        let (Some(words), true) = (words, command.redirections.is_empty()) else { return Ok(()) };
-        let ours: String = words.iter().map(|word| format!("<{word}>")).collect();
-        let ours = if words.is_empty() { "<>".to_owned() } else { ours };
-        prop_assert_eq!(&OTHER_BENCH.told(&BASH, &line), &ours, "{:?}", line);
-        // So does any shell, where an agent hands such a line to it.
-        if !line.contains('$') {
-            prop_assert_eq!(OTHER_BENCH.told(&["/bin/sh"], &line), ours, "{:?}", line);
         }
     }
 }

@@ -10,10 +10,12 @@ use proptest::sample::select;
 
 use super::tree::{Action, Command, Joint, Pipeline, Tree};
 use super::{Limits, Shape, read};
-use crate::policy::allowlist::oracle::{cases, shell};
+use crate::policy::allowlist::oracle::{BASH, cases, shell};
 
 /// Programs of the bench, and how each ends.
 const STUBS: [(&str, i32); 2] = [("ok", 0), ("no", 1)];
+/// The variable by which they know where to write down that they ran.
+const LOG: &str = "LOG";
 /// A file that is there.
 const FILE: &str = "f";
 
@@ -26,6 +28,14 @@ const FRAGMENTS: [&str; 102] = [
     "E", " <<< ", "<<<a", ":", ": a", "true", "false", "command ", "=", "-", "~",
     "*", "?", "[a", "]", "{a,b}", "{", "}", "(", ")", "!", "! ", "&", " & ", "$", "`", "time ", "coproc ", "if ", "then ", "fi", "[[ ", " ]]", "a=b ", "x[", "-- ", "\u{b}",
     "\u{c}", "\u{85}", "\u{feff}", "\u{7f}",
+];
+
+/// Pieces of words, with everything that quotes, escapes or divides.
+#[rustfmt::skip]
+const WORDS: [&str; 64] = [
+    "a", "b", "é", " ", " ", "  ", "\t", "\\", "\\\\", "\\\n", "\n", "'", "'", "\"", "\"", "$'", "\\'", "\\\"", "$", "$$", "\\$", "\\`", "`", "#",
+    " #", "a#", "=", "x=", "a=~", "~", ":~", "{", "}", "{a,b}", "{1..2}", ",", "..", "!", "^", "%", "+", "-", "--", "&", ";", "|", "(", "<", ">", "[", "]",
+    "[]", "\\x41", "\\101", "\\u00e9", "\\n", "\\e", "\\c", "\\0", "\r", "\u{a0}", "''", "\"\"", "@",
 ];
 
 struct Bench {
@@ -51,8 +61,7 @@ impl Bench {
             // All in one write: programs of a pipeline run side by side.
             let text = format!(
                 "#!/bin/sh\ninput=$(/bin/cat 2>/dev/null; printf .)\n\
-                 printf '%s\\0' '\u{1}' {name} \"$@\" \"$input\" >> {}\nexit {status}\n",
-                bench.log().display()
+                 printf '%s\\0' '\u{1}' {name} \"$@\" \"$input\" >> \"${LOG}\"\nexit {status}\n"
             );
             let path = bench.bin().join(name);
             fs::write(&path, text).expect("a stub");
@@ -65,19 +74,17 @@ impl Bench {
         self.place.path().join("bin")
     }
 
-    fn log(&self) -> PathBuf {
-        self.place.path().join("log")
-    }
-
-    fn run(&self, line: &str) -> Vec<Ran> {
+    fn run(&self, program: &[&str], line: &str) -> Vec<Ran> {
         let made = tempfile::tempdir_in(self.place.path()).expect("a directory to work in");
         let work = made.path();
         fs::write(work.join(FILE), "").expect("a file");
-        let _ = fs::remove_file(self.log());
-        let mut command = shell(&["/bin/bash", "--norc", "--noprofile"], self.place.path(), work);
-        command.args(["-c", "--", line]).env("PATH", self.bin());
+        // Beside the directory, where no line writes.
+        let at = work.with_extension("log");
+        let mut command = shell(program, self.place.path(), work);
+        command.args(["-c", "--", line]).env("PATH", self.bin()).env(LOG, &at);
         command.status().expect("a shell runs");
-        let log = fs::read_to_string(self.log()).unwrap_or_default();
+        let log = fs::read_to_string(&at).unwrap_or_default();
+        let _ = fs::remove_file(at);
         let ran = log.split('\u{1}').skip(1).map(|ran| {
             let mut words: Vec<String> = ran.split('\0').skip(1).map(str::to_owned).collect();
             words.pop();
@@ -180,14 +187,35 @@ fn line() -> impl Strategy<Value = String> {
     prop::collection::vec(select(&FRAGMENTS[..]), 1..12).prop_map(|parts| parts.concat())
 }
 
+fn words() -> impl Strategy<Value = String> {
+    prop::collection::vec(select(&WORDS[..]), 1..9).prop_map(|parts| format!("ok {}", parts.concat()))
+}
+
+fn plain(line: &str) -> Option<Tree> {
+    match read(line, Limits::STANDARD).ok()?.shape {
+        Shape::Plain(tree) => Some(tree),
+        Shape::NeedsShell(_) => None,
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn bash_runs_a_plain_line_as_the_tree_says(line in line()) {
-        let Ok(read) = read(&line, Limits::STANDARD) else { return Ok(()) };
-        let Shape::Plain(tree) = &read.shape else { return Ok(()) };
-        let Some(expected) = Expected::of(tree) else { return Ok(()) };
-        same(&line, expected, BENCH.run(&line))?;
+        let Some(expected) = plain(&line).as_ref().and_then(Expected::of) else { return Ok(()) };
+        same(&line, expected, BENCH.run(&BASH, &line))?;
+    }
+
+    #[test]
+    fn a_plain_command_has_the_words_that_bash_gives_it(line in words()) {
+        let Some(tree) = plain(&line) else { return Ok(()) };
+        let Some(expected) = Expected::of(&tree) else { return Ok(()) };
+        same(&line, expected.clone(), BENCH.run(&BASH, &line))?;
+        // So does any shell, where an agent hands such a line to it.
+        let is_alone = tree.commands().count() == 1 && tree.commands().all(|command| command.redirections.is_empty());
+        if is_alone && !line.contains('$') {
+            same(&line, expected, BENCH.run(&["/bin/sh"], &line))?;
+        }
     }
 }

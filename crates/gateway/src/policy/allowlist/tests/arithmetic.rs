@@ -1,0 +1,165 @@
+//! Arithmetic runs what a value says: attacks by values, and by what looks like arithmetic and is not.
+
+use super::*;
+
+#[test]
+fn arithmetic_is_not_led_to_a_text_that_runs_commands() {
+    let list = "ls,mapfile,getopts";
+    for line in [
+        "_=1; : 'a[$(id)]'; ((_))",
+        "REPLY=1; read <<< 'a[$(id)]'; ((REPLY))",
+        "PWD=1; cd 'a[$(id)]'; ((1/$PWD))",
+        "OLDPWD=1; ls $((1/$OLDPWD))",
+        "f='a[$(id)]'; FUNCNAME=1; f() { ((FUNCNAME)); }; f",
+        "linux='a[$(id)]'; if false; then OSTYPE=1; fi; ((OSTYPE))",
+        "xterm='a[$(id)]'; if false; then TERM=1; fi; ls $((TERM))",
+        "x='a[$(id)]'; ls $((${x:-1}))",
+        "x='a[$(id)]'; ((${x:0}))",
+        "x='a[$(id)]'; ((${x,}))",
+        "x='a[$(id)]'; ((${x@E}))",
+        "x=('a[$(id)]'); ((${x[@]:0}))",
+        "set -- 'a[$(id)]'; ((${@:1}))",
+        "x=1; read x <<< 'a[$(id)]'; ((x))",
+        "x=1; read -r y x <<< 'a[$(id)]'; ((x))",
+        "x=(1); read -rax <<< 'a[$(id)]'; ((x))",
+        "x=1; command read x <<< 'a[$(id)]'; [[ x -eq 1 ]]",
+        "x=1; while read -r x; do ((x)); done",
+        "x=1; printf -v x %s 'a[$(id)]'; ((x))",
+        "x=1; printf -vx %s 'a[$(id)]'; ls $((x))",
+        "x=(1); mapfile x < y; ((x))",
+        "x=1; getopts a x; ((x))",
+        "x=1; export 'x=a[$(id)]'; ((x))",
+        "x=1; export \"x=a[\\$(id)]\"; ls $((x))",
+        "x=1; command export x='a[$(id)]'; ((x))",
+        "x=1; \\export x='a[$(id)]'; ((x))",
+        "f() { local x=1; local 'x+=a[$(id)]'; ((x)); }; f",
+    ] {
+        refused(list, line, "arithmetic over a value that may be no number");
+    }
+    for line in [
+        "a=1; x=5; a5='b[$(id)]'; ((a$x))",
+        "a=1; a0='b[$(id)]'; ((a$#))",
+        "a=1; a1='b[$(id)]'; ls $((a$((1))))",
+        "a=1; x=''; ab='c[$(id)]'; ((a${x}b))",
+        "a=1; a5='b[$(id)]'; ((${x:-a}5))",
+        "a=1; a1='b[$(id)]'; [[ a$((1)) -eq 0 ]]",
+    ] {
+        refused(list, line, "a name in arithmetic that is put together");
+    }
+    for line in [
+        "x=1; read y; ls $((x + 1))",
+        "x=5; ls $((2 * $x))",
+        "x=1; ((x = x * 10 + $#))",
+    ] {
+        accepted(list, line);
+    }
+}
+
+#[test]
+fn what_looks_like_a_comment_in_arithmetic_is_seen() {
+    for line in [
+        "((1 #$(id)\n))",
+        "((1\n#$(id)\n))",
+        "((1 \\\n#$(id)\n))",
+        "( (ls); ((1 + #$(id)\n2)))",
+        "case x in x) ((1 #$(id)\n));; esac",
+        "for ((i=0 #$(id)\n; i<1; i++)); do ls; done",
+        "ls $((1 #$(id)\n))",
+        "ls \"$((1 #$(id)\n))\"",
+        "ls ${x:-$((1 #$(id)\n))}",
+        "x=$((1 #$(id)\n))",
+        "a=($((1 #$(id)\n)))",
+        "ls $( ((1 #$(id)\n)) )",
+        "ls `((1 #$(id)\n))`",
+        "ls <<< $((1 #$(id)\n)) # $(id)",
+    ] {
+        let message = verdict("ls", line).expect_err(line);
+        let is_told = [
+            "a comment in arithmetic cannot be read",
+            "no shell syntax cannot be checked",
+        ];
+        assert!(is_told.iter().any(|told| message.contains(told)), "{line:?}: {message}");
+    }
+    refused("ls", "ls <<E\n$((1 #$(id)\n))\nE", "`id` is not on the allowlist");
+    for line in [
+        "# one\n((1 + 16#ff)) # two\nls $((2#11 + $#)) # three",
+        "ls $((1)) # $(id)",
+        "(ls # one\n); ls $(ls # two\n)",
+        "ls > x <<'E'\n# a ((1)) # b\nE\nls",
+        "ls <<'E' | ls\n# ((d))\nE",
+    ] {
+        accepted("ls", line);
+    }
+}
+
+#[test]
+fn only_parentheses_side_by_side_are_arithmetic() {
+    for line in [
+        "( (*) )",
+        "((?) )",
+        "( (1))",
+        "f() ((*) ); f",
+        "if ( ([!a]*) ); then :; fi",
+        "ls $( ( (*) ) )",
+    ] {
+        refused("ls", line, "parentheses that are no arithmetic");
+    }
+    for line in ["((1 * 2))", " ((1)) && ls", "ls $( ((1)) )", "(ls)", "((ls); (ls))"] {
+        accepted("ls", line);
+    }
+}
+
+#[test]
+fn no_value_is_read_again_as_a_list() {
+    let list = "ls,declare,readonly,mapfile";
+    for line in [
+        "f() { local a=(1); local a='($(id))'; }; f",
+        "f() { local a=(1); local a+='($(id))'; }; f",
+        "f() { local a=(1); local 'a=($(id))'; }; f",
+        "f() { local a=(1); x='($(id))'; local a=\"$x\"; }; f",
+        "f() { local a=(1); command local a='($(id))'; }; f",
+        "f() { local a; a[0]=1; local a=\"\"'($(id))'; }; f",
+        "f() { local a; read -ra a <<< x; local a='($(id))'; }; f",
+        "f() { local a; read -raa <<< x; local a='($(id))'; }; f",
+        "f() { local a; mapfile a < x; local a='($(id))'; }; f",
+        "f() { local a; ls ${a[0]:=x}; local a='($(id))'; }; f",
+        "declare -a a='($(id))'",
+        "declare -A a='([$(id)]=1)'",
+        "declare -x -a a='($(id))'",
+        "a=(1); declare a='($(id))'",
+        "readonly -a a='($(id))'",
+    ] {
+        refused(list, line, "a value that bash reads again as a list");
+    }
+    for line in [
+        "f() { local a='(none)' b=\"$1\" c=$(ls); ls \"$a\"; }; f",
+        "f() { local a=(1 2); local b=\"$1\"; ls \"${a[0]}\"; }; f",
+        "a=(1 2); a='(x)'; ls \"${a[0]}\"",
+        "export a='(x)'; ls",
+    ] {
+        accepted(list, line);
+    }
+    refused("ls,jobs", "jobs -x id", "`jobs`");
+    refused("ls,jobs", "jobs -lx id", "`jobs`");
+    accepted("ls,jobs", "jobs -lr %1");
+}
+
+#[test]
+fn arithmetic_does_not_evaluate_what_a_call_brings_along() {
+    let list = Allowlist::from_comma_list("ls").expect("a list");
+    let check = |text: &str, list: &Allowlist, value: &str| {
+        let line = read(text, Limits::STANDARD).expect("a line");
+        check_line(&line, list, &Machine).expect("the line itself is allowed");
+        check_given(&line, list, &[("x".to_owned(), value.to_owned())]).map_err(|refusal| refusal.to_string())
+    };
+    for line in ["if false; then x=1; fi; ((x))", "x=1 ls; ((x))", "(x=1); ls $((x))"] {
+        let message = check(line, &list, "a[$(id)]").expect_err(line);
+        assert!(
+            message.contains("arithmetic over a variable of the environment"),
+            "{message}"
+        );
+        assert_eq!(check(line, &list, "17"), Ok(()));
+        assert_eq!(check(line, &Allowlist::Any, "a[$(id)]"), Ok(()));
+    }
+    assert_eq!(check("x=1; ls \"$x\"", &list, "a[$(id)]"), Ok(()));
+}
