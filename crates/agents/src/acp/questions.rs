@@ -25,9 +25,14 @@ pub(super) fn question(params: &Value, known: Option<&Value>, id: &str, cwd: &Pa
         ItemKind::Edit | ItemKind::Tool | ItemKind::Other => None,
     };
     let about = match (line, changes(field("content"))) {
-        (_, changes) if !changes.is_empty() => QuestionAbout::Patch {
+        (None, changes) if !changes.is_empty() => QuestionAbout::Patch {
             changes,
             grant_root: false,
+        },
+        // Neither hides the other: what would run and what would change are both shown.
+        (Some(command), changes) if !changes.is_empty() => QuestionAbout::Tool {
+            name: title.to_owned(),
+            input: json!({"command": command, "rawInput": field("rawInput"), "content": field("content")}),
         },
         (Some(command), _) => QuestionAbout::Command {
             command,
@@ -151,6 +156,24 @@ mod tests {
         ] {
             assert_eq!(asked(given.clone()).as_deref(), line, "{given}");
         }
+    }
+
+    #[test]
+    fn a_command_that_comes_with_a_change_is_shown_with_it_and_is_not_taken_for_the_change() {
+        let change = json!([{"type": "diff", "path": "/work/a", "oldText": "1", "newText": "2"}]);
+        let asked = |kind: &str| {
+            let params = json!({"toolCall": {"toolCallId": "1", "kind": kind, "title": "title",
+                "rawInput": {"command": "rm -r /work/b"}, "content": change.clone()}});
+            question(&params, None, "1", Path::new("/work")).about
+        };
+        match asked("execute") {
+            QuestionAbout::Tool { input, .. } => {
+                assert_eq!(input["command"], "rm -r /work/b");
+                assert_eq!(input["content"], change);
+            }
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(asked("edit"), QuestionAbout::Patch { .. }));
     }
 
     #[test]
