@@ -177,6 +177,27 @@ fn what_cannot_be_read_as_a_line_is_refused_with_its_place() {
 }
 
 #[test]
+fn what_only_bash_can_read_runs_where_any_program_may_and_nowhere_else() {
+    let lines = [
+        ("select x in a b; do echo $x; break; done <<< 2", "b\n"),
+        ("for x in a b; { echo $x; }", "a\nb\n"),
+        ("x=$(case a in a) echo it;; esac); echo $x", "it\n"),
+        ("(case a in a) echo it;; esac)", "it\n"),
+        ("f() [[ a == a ]]; f && echo it", "it\n"),
+    ];
+    let any = Bench::allowing("*");
+    let listed = Bench::allowing("echo");
+    let (mut free, mut strict) = (Server::start(&any), Server::start(&listed));
+    for (line, output) in lines {
+        assert_eq!(free.line(line).ok(), output, "{line}");
+        let outcome = strict.line(line);
+        outcome.refused("COMMAND_NOT_ALLOWED");
+        let message = outcome.message();
+        assert!(message.contains("cannot be read safely (line 1"), "{line}: {message}");
+    }
+}
+
+#[test]
 fn a_program_that_is_not_there_is_said_to_be_missing() {
     let bench = Bench::allowing("*");
     let mut server = Server::start(&bench);

@@ -83,12 +83,12 @@ pub(super) fn parse_program(text: &str, limits: Limits) -> Result<Program, LineE
                 check_depth(&tokens, limits)?;
                 check_continuations(text, &tokens)?;
                 check_comments(text, &tokens)?;
-                brush_parser::parse_tokens(&tokens, &options).map_err(|error| syntax(&error))
+                brush_parser::parse_tokens(&tokens, &options).map_err(|error| syntax(text, &error))
             }
             // The parser proper knows where the text went wrong; it stops at the same place.
             Err(_) => Parser::new(text.as_bytes(), &options)
                 .parse_program()
-                .map_err(|error| syntax(&error)),
+                .map_err(|error| syntax(text, &error)),
         }
     };
     catch_unwind(AssertUnwindSafe(run)).unwrap_or(Err(LineError::Unreadable {
@@ -97,15 +97,36 @@ pub(super) fn parse_program(text: &str, limits: Limits) -> Result<Program, LineE
     }))
 }
 
-fn syntax(error: &brush_parser::ParseError) -> LineError {
+fn syntax(text: &str, error: &brush_parser::ParseError) -> LineError {
     let (what, position) = match error {
         brush_parser::ParseError::ParsingNear(near) => ("unexpected text", Some(near)),
         brush_parser::ParseError::ParsingAtEndOfInput => ("unexpected end", None),
         brush_parser::ParseError::Tokenizing { position, .. } => ("text without its end", position.as_ref()),
     };
-    LineError::Syntax {
-        what,
-        position: position.map_or(Position::START, from_parser),
+    let position = position.map_or(Position::START, from_parser);
+    match beyond_the_parser(text) {
+        Some(what) => LineError::Unreadable { what, position },
+        None => LineError::Syntax { what, position },
+    }
+}
+
+/// What stands in a text that the parser gave up on and that it does not know all of: such a text may be in order.
+fn beyond_the_parser(text: &str) -> Option<&'static str> {
+    let has = |wanted: &str| {
+        text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+            .any(|word| word == wanted)
+    };
+    if has("select") {
+        Some("`select`")
+    } else if has("case") {
+        // Its `)` is taken for the end of a substitution or subshell around it.
+        Some("`case` here")
+    } else if has("for") && text.contains('{') {
+        Some("`for` with braces")
+    } else if text.contains("[[") && text.contains(')') {
+        Some("a function of `[[`")
+    } else {
+        None
     }
 }
 

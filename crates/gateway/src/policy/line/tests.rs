@@ -185,6 +185,18 @@ fn text_that_cannot_be_read_is_refused() {
     check("ls (", "no shell syntax");
     check("ls )", "no shell syntax");
     check("if ls", "no shell syntax");
+    // Bash knows more than the parser does.
+    check(
+        "select x in a b; do ls; done",
+        "`select` cannot be read safely (line 1, column 8)",
+    );
+    check("for x in a; { ls; }", "`for` with braces cannot be read safely");
+    check(
+        "ls $(for x in 1; do case $x in 1) ls;; esac; done)",
+        "`case` here cannot be read",
+    );
+    check("(case x in x) ls;; esac)", "`case` here cannot be read");
+    check("f() [[ a ]]", "a function of `[[` cannot be read");
     check("99999999999999999999>x ls", "a descriptor that does not exist");
     check("a\nls\0", "NUL character (line 2, column 3)");
     check(&"a".repeat(65_537), "65537 bytes long, at most 65536");
