@@ -151,6 +151,12 @@ mod tests {
     }
 
     #[test]
+    fn what_policy_takes_for_readable_is_what_the_kernel_opens() {
+        use countersign_gateway::policy::places::READABLE_BY_ALL;
+        assert_eq!(READABLE_BY_ALL, *sandbox::READABLE_BY_ALL);
+    }
+
+    #[test]
     fn what_steers_others_is_found_in_every_kind_of_workspace() {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
