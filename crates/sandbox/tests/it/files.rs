@@ -395,9 +395,9 @@ fn full_access_keeps_the_user_and_says_what_is_off() {
 }
 
 #[test]
-fn a_root_that_is_everything_is_refused() {
+fn a_root_that_is_everything_or_the_kernels_own_is_refused() {
     in_settings(
-        "files::a_root_that_is_everything_is_refused",
+        "files::a_root_that_is_everything_or_the_kernels_own_is_refused",
         &[Setting::Root, Setting::User],
         |setting| {
             let server = Server::start(setting);
@@ -406,6 +406,15 @@ fn a_root_that_is_everything_is_refused() {
             assert!(server.zygote.keeper(&profile).is_err());
             profile.roots = vec!["relative".into()];
             assert!(server.zygote.keeper(&profile).is_err());
+            for place in ["/dev", "/dev/pts", "/proc/sys", "/sys/fs/cgroup"] {
+                profile.roots = vec![place.into()];
+                for mode in [Mode::WorkspaceWrite, Mode::ReadOnly] {
+                    profile.mode = mode;
+                    assert!(server.zygote.keeper(&profile).is_err(), "{place}");
+                }
+            }
+            profile.roots = vec!["/dev/shm".into()];
+            assert!(server.zygote.keeper(&profile).is_ok());
         },
     );
 }
