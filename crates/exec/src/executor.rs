@@ -210,6 +210,13 @@ fn unavailable(error: &StartError) -> Refusal {
         );
         return Refusal::new(ErrorCode::CwdNotAllowed, message);
     }
+    if let StartError::Keeper(ZygoteError::Profile(ProfileError::RootOfKernel(root))) = error {
+        let message = format!(
+            "working directory `{}` is not allowed: there are no files but devices and the kernel's own; use another",
+            root.display()
+        );
+        return Refusal::new(ErrorCode::CwdNotAllowed, message);
+    }
     // Nor this; and whoever can start the server anew should know that it helps.
     if let StartError::Keeper(ZygoteError::Gone | ZygoteError::Wire(_)) = error {
         return Refusal::new(ErrorCode::SandboxUnavailable, ZYGOTE_GONE);

@@ -15,8 +15,8 @@ const PROTECTED: &str = ".countersign";
 const PROTECTED_OF_GIT: [&str; 4] = ["hooks", "config", "config.worktree", "commondir"];
 
 /// Parts of a repository that would do the same if they came into being: `commondir` names another
-/// directory to take configuration and hooks from.
-const BARRED_OF_GIT: [&str; 2] = ["hooks", "commondir"];
+/// directory to take configuration and hooks from, and `config.worktree` is read where the configuration says so.
+const BARRED_OF_GIT: [&str; 3] = ["hooks", "commondir", "config.worktree"];
 
 /// The largest file a command may write.
 const FILE_BYTES_MAX: u64 = 16 << 30;
@@ -148,6 +148,12 @@ mod tests {
         let mut names: Vec<_> = paths.iter().map(name).collect();
         names.sort_unstable();
         names
+    }
+
+    #[test]
+    fn what_policy_takes_for_readable_is_what_the_kernel_opens() {
+        use countersign_gateway::policy::places::READABLE_BY_ALL;
+        assert_eq!(READABLE_BY_ALL, *sandbox::READABLE_BY_ALL);
     }
 
     #[test]

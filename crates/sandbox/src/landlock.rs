@@ -3,6 +3,9 @@
 //! A ruleset is built once per profile and list of programs by the keeper, which may look at every path; a
 //! child only restricts itself with the finished descriptor. Rules hold on files, not on names, so they
 //! survive renames, and paths that do not exist when the ruleset is built stay closed.
+//!
+//! A rule opens everything beneath a directory. Where a place that must not be seen lies in one that everybody may
+//! read and no mount covers it, the entries around it are opened one by one.
 
 use std::fs;
 use std::io;
@@ -31,8 +34,8 @@ const SCOPE_SIGNALS: u64 = 0b10;
 /// The version that knows scopes.
 const ABI_OF_SCOPES: u32 = 6;
 
-/// Programs, libraries and their data.
-const SYSTEM: &[&str] = &[
+/// Programs, libraries and their data: what every command may read.
+pub const SYSTEM: &[&str] = &[
     "/usr",
     "/bin",
     "/sbin",
@@ -86,18 +89,41 @@ pub(crate) enum SharedMemory {
     Host,
 }
 
+/// Whether mounts cover what must not be seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Masks {
+    Mounted,
+    Missing,
+}
+
+impl Masks {
+    /// The places that a ruleset has to leave out.
+    pub(crate) fn left_out(self, profile: &Profile) -> &[PathBuf] {
+        match self {
+            Self::Mounted => &[],
+            Self::Missing => &profile.masked,
+        }
+    }
+}
+
 /// A finished ruleset for one profile and one list of programs.
-pub(crate) fn ruleset(profile: &Profile, exec: &ExecRights, shared_memory: SharedMemory) -> io::Result<OwnedFd> {
+pub(crate) fn ruleset(
+    profile: &Profile,
+    exec: &ExecRights,
+    shared_memory: SharedMemory,
+    masks: Masks,
+) -> io::Result<OwnedFd> {
     let rules = Rules::create(profile.network, abi().min(ABI_KNOWN))?;
+    let left_out = masks.left_out(profile);
     let execute = match exec {
         ExecRights::Any => EXECUTE,
         ExecRights::Only(_) => 0,
     };
     match exec {
-        ExecRights::Any => rules.allow_all(SYSTEM.iter().map(Path::new), READ | EXECUTE)?,
+        ExecRights::Any => rules.allow_all_but(SYSTEM.iter().map(Path::new), READ | EXECUTE, left_out)?,
         ExecRights::Only(list) => {
-            rules.allow_all(SYSTEM_WITHOUT_PROGRAMS.iter().map(Path::new), READ)?;
-            rules.allow_all(beside_programs().iter().map(PathBuf::as_path), READ)?;
+            rules.allow_all_but(SYSTEM_WITHOUT_PROGRAMS.iter().map(Path::new), READ, left_out)?;
+            rules.allow_all_but(beside_programs().iter().map(PathBuf::as_path), READ, left_out)?;
             // Names in program directories are no secret and shells look for them.
             rules.allow(Path::new("/usr"), READ_DIR)?;
             rules.allow_all(list.paths(), READ | EXECUTE)?;
@@ -124,22 +150,35 @@ pub(crate) fn ruleset(profile: &Profile, exec: &ExecRights, shared_memory: Share
 /// be listed, and what is made in it later stays closed.
 pub(crate) fn all_but(hidden: &[PathBuf]) -> io::Result<OwnedFd> {
     let rules = Rules::create(Network::Allow, abi().min(ABI_KNOWN))?;
-    let mut open = vec![PathBuf::from("/")];
+    for path in around(Path::new("/"), hidden)? {
+        rules.allow(&path, rules.handled)?;
+    }
+    Ok(rules.fd)
+}
+
+/// The path itself, or where something hidden lies in it, everything that lies around that.
+fn around(path: &Path, hidden: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
+    let mut found = Vec::new();
+    let mut open = vec![path.to_owned()];
     while let Some(path) = open.pop() {
-        if hidden.contains(&path) {
+        if hidden.iter().any(|hidden| path.starts_with(hidden)) {
             continue;
         }
         if !hidden.iter().any(|hidden| hidden.starts_with(&path)) {
-            rules.allow(&path, rules.handled)?;
+            found.push(path);
             continue;
         }
+        let entries = match fs::read_dir(&path) {
+            Ok(entries) => entries,
+            // What nobody can look into stays closed.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => continue,
+            Err(error) => return Err(error),
+        };
         // A link is no place: what it leads to is opened where it is.
-        let entries = fs::read_dir(&path)?
-            .flatten()
-            .filter(|entry| !entry.path().is_symlink());
-        open.extend(entries.map(|entry| entry.path()));
+        let places = entries.flatten().filter(|entry| !entry.path().is_symlink());
+        open.extend(places.map(|entry| entry.path()));
     }
-    Ok(rules.fd)
+    Ok(found)
 }
 
 /// Nothing but signals: they reach only what is restricted by the same rules. No file is handled, so mounts can still be
@@ -224,6 +263,22 @@ impl Rules {
 
     fn allow_all<'a>(&self, paths: impl Iterator<Item = &'a Path>, rights: u64) -> io::Result<()> {
         paths.into_iter().try_for_each(|path| self.allow(path, rights))
+    }
+
+    /// The same for what lies around hidden places. A directory may be reached by a link, as `/lib` often is.
+    fn allow_all_but<'a>(
+        &self,
+        paths: impl Iterator<Item = &'a Path>,
+        rights: u64,
+        hidden: &[PathBuf],
+    ) -> io::Result<()> {
+        if hidden.is_empty() {
+            return self.allow_all(paths, rights);
+        }
+        for path in paths.filter_map(|path| fs::canonicalize(path).ok()) {
+            self.allow_all(around(&path, hidden)?.iter().map(PathBuf::as_path), rights)?;
+        }
+        Ok(())
     }
 
     /// Adds rights for a file or everything beneath a directory. A missing path gets none.

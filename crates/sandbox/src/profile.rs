@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::Layer;
+use crate::landlock::SHARED_MEMORY;
 
 /// How much of the file system a command may change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -106,6 +107,8 @@ pub enum ProfileError {
     RelativePath(PathBuf),
     #[error("`{0}` cannot be opened to the sandbox: it is or contains a whole system")]
     RootTooWide(PathBuf),
+    #[error("`{0}` cannot be opened to the sandbox: what lies there are no files but devices and the kernel's own")]
+    RootOfKernel(PathBuf),
 }
 
 impl Profile {
@@ -142,15 +145,25 @@ impl Profile {
                 return Err(ProfileError::RelativePath(path.clone()));
             }
         }
+        if !self.confines() {
+            return Ok(());
+        }
         // A root of `/` would hand out /proc and /dev for writing, which no other layer could take back.
-        match self.writable().find(|path| {
-            self.confines()
-                && ["/", "/proc", "/dev", "/sys"]
-                    .iter()
-                    .any(|wide| Path::new(wide) == *path)
-        }) {
-            Some(wide) => Err(ProfileError::RootTooWide(wide.to_owned())),
+        if let Some(wide) = self.writable().find(|path| *path == Path::new("/")) {
+            return Err(ProfileError::RootTooWide(wide.to_owned()));
+        }
+        // One inside of them would hand out the user's terminals, groups that were handed to them, settings of processes.
+        match self.roots.iter().find(|root| is_kernels_own(root)) {
+            Some(root) => Err(ProfileError::RootOfKernel(root.clone())),
             None => Ok(()),
         }
     }
+}
+
+/// Shared memory lies among the devices and holds files like any other.
+fn is_kernels_own(path: &Path) -> bool {
+    ["/proc", "/dev", "/sys"]
+        .iter()
+        .any(|kernels| path.starts_with(kernels))
+        && !path.starts_with(SHARED_MEMORY)
 }

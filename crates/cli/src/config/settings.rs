@@ -178,6 +178,7 @@ impl Settings {
             .chain(operator_file.clone())
             .chain(hidden::secret_files(&effective, &http_approvers))
             .chain(Reader(&effective).path("kubernetes.kubeconfig"))
+            .chain(Reader(&effective).path("tls.key"))
             .collect();
         let read = Reader(&effective);
         let places = PlaceSettings {

@@ -156,10 +156,14 @@ fn a_repository_cannot_be_pointed_at_other_hooks_and_configuration() {
         fs::remove_dir_all(bench.work().join(".git/hooks")).unwrap();
         let mut server = Server::start(&bench);
         for _ in 0..2 {
-            let outcome = server
-                .line("sh -c 'echo ../evil > .git/commondir; mkdir .git/hooks; echo evil > .git/hooks/pre-commit; :'");
+            let outcome = server.line(
+                "sh -c 'echo ../evil > .git/commondir; mkdir .git/hooks; echo evil > .git/hooks/pre-commit; \
+                 echo \"[core]\" > .git/config.worktree; :'",
+            );
             if outcome.layers().contains(&"protected-paths") {
-                assert!(!bench.work().join(".git/commondir").exists() && !bench.work().join(".git/hooks").exists());
+                for part in ["commondir", "hooks", "config.worktree"] {
+                    assert!(!bench.work().join(".git").join(part).exists(), "{part}");
+                }
             }
         }
         assert_eq!(server.process("git", &["status", "--short"]).ok(), "");

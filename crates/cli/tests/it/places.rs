@@ -57,6 +57,22 @@ fn a_directory_outside_the_roots_is_refused_however_it_is_written() {
 }
 
 #[test]
+fn nobody_works_among_terminals_and_settings_of_the_kernel() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "ls");
+        let mut server = Server::start(&bench);
+        for cwd in ["/dev", "/dev/pts", "/proc/self", "/proc/sys", "/sys/fs/cgroup"] {
+            let outcome = server.call("execute_command", json!({"command": "ls", "cwd": cwd}));
+            assert_eq!(outcome.code(), "CWD_NOT_ALLOWED", "{cwd}: {}", outcome.text);
+            assert!(outcome.message().contains("devices"), "{}", outcome.text);
+        }
+        server
+            .call("execute_command", json!({"command": "ls", "cwd": "/dev/shm"}))
+            .ok();
+    });
+}
+
+#[test]
 fn a_root_that_is_a_link_is_what_it_leads_to() {
     let bench = Bench::allowing("pwd");
     let real = bench.dir("real").canonicalize().unwrap();

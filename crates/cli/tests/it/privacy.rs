@@ -289,6 +289,20 @@ fn the_servers_own_files_cannot_be_read() {
 }
 
 #[test]
+fn the_servers_own_files_cannot_be_read_among_those_of_the_system() {
+    Bench::each(|bench| {
+        // Any file of the system will do for the key.
+        let bench = bench.config("tls: {cert: /etc/passwd, key: /etc/group}\n");
+        let mut server = Server::start(&bench);
+        for line in ["cat /etc/group", "cat /etc/../etc/group", "grep root /etc/group"] {
+            let outcome = server.line(line);
+            assert!(!outcome.stdout().contains("root:x:0:\n"), "{line}: {}", outcome.text);
+        }
+        assert!(server.line("cat /etc/passwd").ok().starts_with("root:"));
+    });
+}
+
+#[test]
 fn state_is_private_to_its_owner() {
     use std::os::unix::fs::PermissionsExt;
     let bench = Bench::allowing("true");

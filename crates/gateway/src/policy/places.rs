@@ -79,6 +79,20 @@ pub fn is_within(path: &Path, directory: &Path) -> bool {
         && path.starts_with(directory)
 }
 
+/// Directories of the system, which every command may read. What is hidden and lies in one of them has to be covered.
+pub const READABLE_BY_ALL: [&str; 10] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/nix/store",
+];
+
 /// Finds and judges the working directory of a call.
 pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories) -> Result<Place, Misplaced> {
     let roots = match cwd {

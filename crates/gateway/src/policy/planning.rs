@@ -91,7 +91,11 @@ pub(super) fn plan(
     }
     let exec = exec_rights(policy, &act, &used, around);
     let is_readable = |path: &Path| {
-        places::is_within(path, &place.root) || command.read_paths.iter().any(|read| places::is_within(path, read))
+        places::is_within(path, &place.root)
+            || command.read_paths.iter().any(|read| places::is_within(path, read))
+            || places::READABLE_BY_ALL
+                .iter()
+                .any(|read| places::is_within(path, Path::new(read)))
     };
     let hidden = policy
         .places

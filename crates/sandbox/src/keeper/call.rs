@@ -11,7 +11,7 @@ use super::Keeper;
 use super::child::{self, Note, Plan};
 use super::tree::Tree;
 use crate::emptying;
-use crate::landlock::{self, SHARED_MEMORY, SharedMemory};
+use crate::landlock::{self, Masks, SHARED_MEMORY, SharedMemory};
 use crate::launch::{Body, Ending, ExecRights, Hits, Launch, Outcome, Reply, Step};
 use crate::runner::RunnerInput;
 use crate::sys::mounts::{self, Presence};
@@ -238,13 +238,22 @@ impl Keeper {
         if !self.landlocked {
             return Ok(-1);
         }
+        let masks = if self.in_mount_namespace {
+            Masks::Mounted
+        } else {
+            Masks::Missing
+        };
+        // Rules on single files do not follow to what takes their place, so these are made anew for each command.
+        if !masks.left_out(&self.profile).is_empty() {
+            self.rulesets.clear();
+        }
         if let Some((_, fd)) = self.rulesets.iter().find(|(of, _)| of == exec) {
             return Ok(fd.as_raw_fd());
         }
         if let (ExecRights::Any, true) = (exec, self.profile.exec_list) {
             return Err((Step::Rules, libc::EPERM));
         }
-        let made = landlock::ruleset(&self.profile, exec, self.shared_memory)
+        let made = landlock::ruleset(&self.profile, exec, self.shared_memory, masks)
             .map_err(|error| (Step::Rules, errno_of(&error)))?;
         if self.rulesets.len() == RULESETS_MAX {
             self.rulesets.remove(0);

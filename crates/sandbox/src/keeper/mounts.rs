@@ -150,17 +150,19 @@ fn touches_shared_memory(profile: &Profile) -> bool {
         .any(|path| path.starts_with(SHARED_MEMORY))
 }
 
-/// Masked paths that commands can reach when nothing covers them.
+/// Masked paths that commands can reach when nothing covers them. In directories of the system Landlock leaves them out,
+/// and with full access only the roots are looked at: nothing else is closed there either.
 pub(super) fn exposed(profile: &Profile, landlocked: bool) -> Vec<PathBuf> {
-    const SYSTEM: &[&str] = &["/usr", "/etc", "/opt", "/proc", "/sys"];
+    const KERNEL: &[&str] = &["/proc", "/sys"];
+    let kernel: &[&str] = if profile.confines() { KERNEL } else { &[] };
+    let all = profile.confines() && !landlocked;
     let reachable = |masked: &Path| {
         let opened = profile
             .writable()
             .chain(profile.roots.iter().chain(&profile.read_paths).map(PathBuf::as_path));
-        !landlocked
-            || opened
-                .chain(SYSTEM.iter().map(Path::new))
-                .any(|root| masked.starts_with(root) || root.starts_with(masked))
+        all || opened
+            .chain(kernel.iter().map(Path::new))
+            .any(|root| masked.starts_with(root) || root.starts_with(masked))
     };
     profile
         .masked

@@ -170,6 +170,33 @@ fn masks_that_cannot_be_had_are_reported() {
 }
 
 #[test]
+fn masked_paths_among_files_that_everybody_reads_cannot_be_read() {
+    in_settings(
+        "files::masked_paths_among_files_that_everybody_reads_cannot_be_read",
+        ALL,
+        |setting| {
+            let server = Server::start(setting);
+            let mut profile = server.profile();
+            assert_ne!(server.sh("cat /etc/passwd").succeeded(), "");
+            profile.masked = vec!["/etc/passwd".into(), "/etc/ssl".into()];
+            let keeper = server.keeper(&profile);
+            assert!(keeper.report.exposed.is_empty());
+            let sh = |line: &str| sh(&keeper, &server.workspace, line);
+            for line in [
+                "cat /etc/passwd",
+                "cat /etc/./passwd",
+                "ls /etc/ssl/*",
+                "cat /etc/ssl/*",
+            ] {
+                assert_eq!(sh(line).stdout, "", "{line}");
+            }
+            assert_ne!(sh("cat /etc/group").succeeded(), "");
+            assert_eq!(sh("ls -d /usr/bin").succeeded(), "/usr/bin\n");
+        },
+    );
+}
+
+#[test]
 fn protected_paths_stay_as_they_are() {
     in_settings("files::protected_paths_stay_as_they_are", WITH_NAMESPACES, |setting| {
         let server = Server::start(setting);
@@ -336,7 +363,9 @@ fn full_access_keeps_the_user_and_says_what_is_off() {
             let mut profile = server.profile();
             profile.mode = Mode::DangerFullAccess;
             profile.require = vec![Layer::NoNewPrivs, Layer::Rlimits];
+            profile.masked = vec!["/etc/passwd".into()];
             let keeper = server.keeper(&profile);
+            assert!(keeper.report.exposed.is_empty(), "only the roots are looked at");
             for layer in [Layer::Landlock, Layer::Seccomp, Layer::Netns, Layer::Mountns] {
                 assert!(!keeper.report.layers.contains(&layer), "{layer}");
                 assert!(
@@ -366,9 +395,9 @@ fn full_access_keeps_the_user_and_says_what_is_off() {
 }
 
 #[test]
-fn a_root_that_is_everything_is_refused() {
+fn a_root_that_is_everything_or_the_kernels_own_is_refused() {
     in_settings(
-        "files::a_root_that_is_everything_is_refused",
+        "files::a_root_that_is_everything_or_the_kernels_own_is_refused",
         &[Setting::Root, Setting::User],
         |setting| {
             let server = Server::start(setting);
@@ -377,6 +406,15 @@ fn a_root_that_is_everything_is_refused() {
             assert!(server.zygote.keeper(&profile).is_err());
             profile.roots = vec!["relative".into()];
             assert!(server.zygote.keeper(&profile).is_err());
+            for place in ["/dev", "/dev/pts", "/proc/sys", "/sys/fs/cgroup"] {
+                profile.roots = vec![place.into()];
+                for mode in [Mode::WorkspaceWrite, Mode::ReadOnly] {
+                    profile.mode = mode;
+                    assert!(server.zygote.keeper(&profile).is_err(), "{place}");
+                }
+            }
+            profile.roots = vec!["/dev/shm".into()];
+            assert!(server.zygote.keeper(&profile).is_ok());
         },
     );
 }

@@ -52,9 +52,10 @@ fn files_that_hold_our_secrets_are_hidden_from_commands() {
 approvers: [{name: a, type: http, url: 'https://h/', headers: {A_file: /srv/a}}]
 callbacks: {token_file: /srv/token}
 github: {token_file: /srv/github}
+tls: {cert: /srv/cert.pem, key: /srv/key.pem}
 ";
     let hidden = World::new().operator(text).settings().places.hidden;
-    for file in ["/srv/a", "/srv/token", "/srv/github"] {
+    for file in ["/srv/a", "/srv/token", "/srv/github", "/srv/key.pem"] {
         assert!(hidden.iter().any(|it| it == Path::new(file)), "{file}: {hidden:?}");
     }
 }
