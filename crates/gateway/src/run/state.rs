@@ -172,6 +172,7 @@ impl Run {
     pub fn context(&self) -> RunContext {
         RunContext {
             run_id: Some(self.id.clone()),
+            is_run: true,
             correlation_id: Some(self.correlation_id.clone()),
             runtime: Some(self.runtime),
             issue_number: self.issue_number,
