@@ -226,6 +226,16 @@ impl Timer {
         self.since.map(|since| since.after(self.remaining))
     }
 
+    /// The same clock after the one that it goes by was set by this much.
+    #[must_use]
+    pub fn set_by(&self, step_ms: i64) -> Self {
+        let moved = |since: Timestamp| Timestamp::from_millis(since.as_millis().saturating_add(step_ms));
+        Self {
+            since: self.since.map(moved),
+            ..*self
+        }
+    }
+
     #[must_use]
     pub fn paused(&self, now: Timestamp) -> Self {
         Self::standing(self.left(now))
