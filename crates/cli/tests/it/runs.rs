@@ -205,6 +205,17 @@ fn a_run_is_done_by_its_agent_and_told_under_one_id() {
         page.contains("succeeded") && page.contains("implements issue acme/shop#12"),
         "{page}"
     );
+    let named = |name: &str| {
+        page.lines()
+            .find_map(|line| Some(line.strip_prefix(name)?.trim().to_owned()))
+    };
+    let conversation = ended["session"]["session_id"].as_str().map(str::to_owned);
+    assert!(conversation.is_some(), "{ended}");
+    assert_eq!(
+        (named("conversation"), named("session")),
+        (conversation, None),
+        "{page}"
+    );
     web.stop();
     told(&bench, &["audit", "verify"]);
 }

@@ -154,6 +154,7 @@ fn reviewed(payload: &Value) -> Result<Meaning, String> {
         review: optional(payload, "/review/body"),
         sender: text(payload, "/sender/login")?,
         question: None,
+        asked_on: None,
         chosen_issue: None,
     })))
 }

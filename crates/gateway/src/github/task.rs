@@ -63,6 +63,8 @@ pub struct ReviewTask {
     pub sender: String,
     /// The question that waits for an answer, and what answers said so far.
     pub question: Option<ApprovalId>,
+    /// The issue or the pull request that needs input until then.
+    pub asked_on: Option<u64>,
     pub chosen_issue: Option<u64>,
 }
 
@@ -112,7 +114,7 @@ impl Task {
                 "kind": "review", "repository": task.pull_request.repository.as_str(),
                 "number": task.pull_request.number, "title": task.title, "body": task.body, "review": task.review,
                 "sender": task.sender, "question": task.question.as_ref().map(ApprovalId::as_str),
-                "chosen_issue": task.chosen_issue,
+                "asked_on": task.asked_on, "chosen_issue": task.chosen_issue,
             }),
             Self::Approval(task) => json!({
                 "kind": "approval", "repository": task.pull_request.repository.as_str(),
@@ -158,6 +160,7 @@ impl Task {
                 review: text("review")?,
                 sender: text("sender")?,
                 question: text("question").map(ApprovalId::trusted),
+                asked_on: kept["asked_on"].as_u64(),
                 chosen_issue: kept["chosen_issue"].as_u64(),
             })),
             "mode" => Some(Self::Mode(ModeTask {
@@ -199,6 +202,7 @@ mod tests {
             review: "again".to_owned(),
             sender: "ana".to_owned(),
             question: Some(ApprovalId::trusted("q")),
+            asked_on: Some(8),
             chosen_issue: Some(7),
         });
         let withdrawal = |label: Option<&str>| {

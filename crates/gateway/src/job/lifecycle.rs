@@ -166,6 +166,16 @@ pub fn session_transition(status: SessionStatus, step: SessionStep) -> Result<Se
     }
 }
 
+/// What becomes of a session when its job ends: one that was at work rests, one whose agent is not there is over. None where
+/// it stays as it is.
+pub fn session_step_at_the_end(status: SessionStatus) -> Option<SessionStep> {
+    match status {
+        SessionStatus::Active => Some(SessionStep::Rest),
+        SessionStatus::Initializing | SessionStatus::Recovering => Some(SessionStep::Terminate),
+        SessionStatus::Idle | SessionStatus::Terminated => None,
+    }
+}
+
 /// The event of the record that tells of a session's step.
 pub fn session_recorded_as(step: SessionStep) -> EventType {
     match step {
@@ -218,6 +228,8 @@ mod tests {
                 .filter(|step| session_transition(*status, *step).is_ok())
                 .collect();
             assert_eq!(legal, expected, "{status:?}");
+            let at_the_end = session_step_at_the_end(*status);
+            assert!(at_the_end.is_none_or(|step| legal.contains(&step)), "{status:?}");
         }
     }
 

@@ -15,6 +15,8 @@ use crate::session::Role;
 pub struct RunContext {
     /// None where only its keys are known.
     pub run_id: Option<RunId>,
+    /// Whether it is known to be a run, also where neither its id nor its label is.
+    pub is_run: bool,
     pub correlation_id: Option<CorrelationId>,
     pub runtime: Option<Runtime>,
     pub issue_number: Option<u64>,
@@ -143,6 +145,7 @@ impl RunContext {
         let text = |name: &str| keys[name].as_str().map(str::to_owned);
         let labels = keys["labels"].as_array().into_iter().flatten();
         Self {
+            is_run: keys["in_run"] == json!(true),
             agent_key: text("agent_key"),
             label: text("label"),
             project: text("project"),

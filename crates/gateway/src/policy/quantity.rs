@@ -22,7 +22,7 @@ pub enum QuantityError {
 impl Millicores {
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         let amount = match text.strip_suffix('m') {
-            Some(milli) => milli.parse().ok(),
+            Some(milli) => whole(milli),
             None => thousandths(text),
         };
         amount
@@ -93,14 +93,18 @@ impl fmt::Display for ByteCount {
 
 /// A decimal such as `1`, `0.5` or `2.125`, in thousandths.
 fn thousandths(text: &str) -> Option<u64> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let plain = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
-    if !plain(whole) || !plain(fraction) || whole.is_empty() || fraction.len() > 3 || text.ends_with('.') {
+    let (units, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    if fraction.is_empty() || fraction.len() > 3 {
         return None;
     }
-    let whole: u64 = whole.parse().ok()?;
-    let fraction: u64 = format!("{fraction:0<3}").parse().ok()?;
-    whole.checked_mul(1_000)?.checked_add(fraction)
+    let fraction = whole(&format!("{fraction:0<3}"))?;
+    whole(units)?.checked_mul(1_000)?.checked_add(fraction)
+}
+
+/// Digits and nothing else; Rust's own reading takes a sign too.
+fn whole(text: &str) -> Option<u64> {
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|_| is_plain)
 }
 
 #[cfg(test)]
@@ -123,6 +127,9 @@ mod tests {
             "1e3",
             "1 ",
             "1.0001",
+            "+1",
+            "+500m",
+            "1.5m",
             "99999999999999999999",
         ] {
             assert!(Millicores::parse(bad).is_err(), "{bad}");
@@ -141,7 +148,7 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(ByteCount::parse(text).unwrap().get(), expected, "{text}");
         }
-        for bad in ["", "0", "1gb", "Gi", "-1Gi", "1 Gi", "99999999Ti"] {
+        for bad in ["", "0", "1gb", "Gi", "-1Gi", "+1Gi", "+1", "1 Gi", "99999999Ti"] {
             assert!(ByteCount::parse(bad).is_err(), "{bad}");
         }
     }

@@ -193,7 +193,7 @@ impl ToolPolicies {
             cluster: run.cluster.as_deref(),
             repository: run.repository.as_deref(),
             runtime: run.runtime,
-            in_run: run.run_id.is_some() || label.is_some(),
+            in_run: run.is_run || run.run_id.is_some() || label.is_some(),
             in_job: false,
         }
     }

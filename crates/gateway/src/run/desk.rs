@@ -15,7 +15,7 @@ use crate::approval::board::Board;
 use crate::audit::event::{Actor, Draft, EventType};
 use crate::audit::redact::Redactor;
 use crate::audit::{Change, Record, RecordError};
-use crate::clock::Clock;
+use crate::clock::{Clock, Timestamp};
 use crate::error::{ErrorCode, Refusal, brief};
 use crate::ids::{IdSource, RunId};
 use crate::limits;
@@ -203,6 +203,25 @@ impl RunDesk {
             match self.write(&run, next, vec![event]).await {
                 Ok(next) => return Ok(next),
                 Err(StepError::Moved) => {}
+                Err(StepError::Refused(refusal)) => return Err(refusal),
+            }
+        }
+        Err(crowded())
+    }
+
+    /// Sets a run's clock along with the one that it goes by, where it still runs since this moment: somebody else may have
+    /// done so.
+    pub(super) async fn set_along(&self, run: &Run, since: Timestamp, step_ms: i64) -> Result<Run, Refusal> {
+        let mut run = run.clone();
+        for _ in 0..limits::DECISION_TRIES_MAX {
+            if run.timer.since != Some(since) {
+                return Ok(run);
+            }
+            let mut next = run.changed(self.parts.clock.now());
+            next.timer = run.timer.set_by(step_ms);
+            match self.write(&run, next, Vec::new()).await {
+                Ok(next) => return Ok(next),
+                Err(StepError::Moved) => run = self.find(&run.id).await?,
                 Err(StepError::Refused(refusal)) => return Err(refusal),
             }
         }

@@ -172,6 +172,7 @@ impl Run {
     pub fn context(&self) -> RunContext {
         RunContext {
             run_id: Some(self.id.clone()),
+            is_run: true,
             correlation_id: Some(self.correlation_id.clone()),
             runtime: Some(self.runtime),
             issue_number: self.issue_number,
@@ -223,6 +224,16 @@ impl Timer {
     /// When it runs out, if nothing stops it before.
     pub fn deadline(&self) -> Option<Timestamp> {
         self.since.map(|since| since.after(self.remaining))
+    }
+
+    /// The same clock after the one that it goes by was set by this much.
+    #[must_use]
+    pub fn set_by(&self, step_ms: i64) -> Self {
+        let moved = |since: Timestamp| Timestamp::from_millis(since.as_millis().saturating_add(step_ms));
+        Self {
+            since: self.since.map(moved),
+            ..*self
+        }
     }
 
     #[must_use]

@@ -6,7 +6,8 @@
 //! is interrupted. So any number of processes may look after runs; of two that take the same step one is
 //! first.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use serde_json::Map;
@@ -18,8 +19,9 @@ use super::state::Run;
 use super::telling::{self, told};
 use crate::audit::event::{Actor, EventType};
 use crate::audit::{Change, RecordError};
+use crate::clock::{Timestamp, Watch};
 use crate::error::{ErrorCode, Refusal};
-use crate::ids::CredentialId;
+use crate::ids::{CredentialId, RunId};
 use crate::job::desk::{Assignment, JobDesk, NotStarted};
 use crate::job::keeping::Jobs;
 use crate::job::lifecycle::{JobStatus, SessionStatus};
@@ -51,6 +53,15 @@ pub enum Work {
 
 pub struct Steward {
     parts: StewardParts,
+    seen: Mutex<Seen>,
+}
+
+/// What was seen when runs were looked at last.
+#[derive(Clone)]
+struct Seen {
+    clock: Watch,
+    /// Since when their clocks ran.
+    since: BTreeMap<RunId, Timestamp>,
 }
 
 pub struct StewardParts {
@@ -62,7 +73,11 @@ pub struct StewardParts {
 
 impl Steward {
     pub fn new(parts: StewardParts) -> Arc<Self> {
-        Arc::new(Self { parts })
+        let seen = Mutex::new(Seen {
+            clock: Watch::on(&parts.desk.parts().clock),
+            since: BTreeMap::new(),
+        });
+        Arc::new(Self { parts, seen })
     }
 
     /// Looks after runs for as long as this process lives.
@@ -90,7 +105,7 @@ impl Steward {
     /// Runs whose job has ended, and runs whose time is over.
     async fn end_what_is_over(&self) -> Result<(), Refusal> {
         let desk = &self.parts.desk;
-        for run in self.at_work().await? {
+        for run in self.follow_the_clock(self.at_work().await?).await? {
             let job = match &run.job_id {
                 Some(id) => {
                     let job = self.parts.jobs.find(id).await;
@@ -107,6 +122,23 @@ impl Steward {
             self.settled(desk.step(&itself(), &run, step, &reason).await)?;
         }
         Ok(())
+    }
+
+    /// A clock that was set neither ends a run nor gives it time. Several may look after runs and all notice it: the first
+    /// sets a run's clock along, and the others find that it runs since another moment.
+    async fn follow_the_clock(&self, mut runs: Vec<Run>) -> Result<Vec<Run>, Refusal> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        if let Some(step_ms) = seen.clock.step_ms(&self.parts.desk.parts().clock) {
+            for run in &mut runs {
+                if let Some(since) = seen.since.get(&run.id) {
+                    *run = self.parts.desk.set_along(run, *since, step_ms).await?;
+                }
+            }
+        }
+        let running = |run: &Run| Some((run.id.clone(), run.timer.since?));
+        seen.since = runs.iter().filter_map(running).collect();
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen;
+        Ok(runs)
     }
 
     /// All that work now: those that others do may be many, and stay for long.

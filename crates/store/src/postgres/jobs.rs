@@ -184,8 +184,9 @@ impl Ledger<'_> {
             Hold::Take { .. } => (held.is_none() || is_ours).then_some(Some(ours)),
             Hold::Free { silent_since } => match &held {
                 Some((holder, seen)) => {
-                    let is_silent = *seen < silent_since.as_millis();
-                    (is_silent || !self.site.node.is_alive(self.link, holder)?).then_some(None)
+                    let seen_at = Timestamp::from_millis(*seen);
+                    let node = &self.site.node;
+                    node.is_lost(self.link, holder, seen_at, *silent_since)?.then_some(None)
                 }
                 None => Some(None),
             },

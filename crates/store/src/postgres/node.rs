@@ -8,6 +8,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use countersign_gateway::clock::Timestamp;
+
 use super::link::Link;
 use super::trouble::Trouble;
 use crate::process::Process;
@@ -105,6 +107,19 @@ impl Node {
             ),
             &[&process],
         )
+    }
+
+    /// Whether whoever held a job then is gone, or hangs. When a process of another node was seen is told by that node's
+    /// clock, which says nothing here: it counts as alive for as long as it signs by the database's.
+    pub(super) fn is_lost(
+        &self,
+        link: &Link,
+        process: &str,
+        seen_at: Timestamp,
+        silent_since: Timestamp,
+    ) -> Result<bool, Trouble> {
+        let hangs = self.is_of(process) && seen_at < silent_since;
+        Ok(hangs || !self.is_alive(link, process)?)
     }
 }
 

@@ -79,7 +79,7 @@ fn rows(run: &Run, links: &[Link], session: Option<&AgentSession>, approvals: &[
     );
     put("job", Tone::Quiet, &optional(run.job_id.as_ref().map(|id| id.as_str())));
     if let Some(session) = session {
-        put("session", Tone::Quiet, &optional(session.session_id.as_deref()));
+        put("conversation", Tone::Quiet, &optional(session.session_id.as_deref()));
         put("model", Tone::Plain, &optional(session.model.as_deref()));
         put("effort", Tone::Plain, &optional(session.reasoning_effort.as_deref()));
         put("branch", Tone::Plain, &optional(session.branch_name.as_deref()));

@@ -206,6 +206,56 @@ fn an_unclear_stage_asks_and_goes_on_with_the_answer() {
     assert_eq!(told(&bench, "run.revise.stage_resolved")[0]["step"], "owner_feedback");
 }
 
+/// Answers the open question of a review.
+fn answer(bench: &Bench, option: &str) {
+    let (question, _) = bench.question();
+    let said = bench
+        .command()
+        .args(["approve", &question, "--option", option])
+        .env("USER", "ana")
+        .output()
+        .unwrap();
+    assert!(said.status.success(), "{said:?}");
+}
+
+#[test]
+fn nobody_is_waited_for_once_a_review_is_answered_with_no_revise() {
+    let github = GitHub::start();
+    github.issue(SHOP, 7, &["bug"]);
+    github.pull_request(SHOP, 8, "Closes #7", &["run:dev", "run:qa"]);
+    let bench = bench(&github);
+    let serving = Serving::start(&bench);
+    deliver(&serving, &github.reviewed("r-1", SHOP, 8, "changes_requested", "ana"));
+    bench.question();
+    assert_eq!(github.labels(SHOP, 7), ["bug", "need:input"]);
+    answer(&bench, "no revise");
+    until_worked_off(&bench);
+    assert_eq!((runs(&bench), github.labels(SHOP, 7)), (0, vec!["bug".to_owned()]));
+    assert_eq!(github.labels(SHOP, 8), ["run:dev", "run:qa"]);
+    assert_eq!(
+        told(&bench, "webhook.ignored")[0]["reason"],
+        "the owner wants no revise"
+    );
+}
+
+#[test]
+fn a_pull_request_of_two_issues_needs_no_input_once_one_is_chosen() {
+    let github = GitHub::start();
+    github.issue(SHOP, 7, &["run:dev"]);
+    github.issue(SHOP, 9, &[]);
+    github.pull_request(SHOP, 8, "Closes #7, closes #9", &[]);
+    let bench = bench(&github);
+    let serving = Serving::start(&bench);
+    deliver(&serving, &github.reviewed("r-1", SHOP, 8, "changes_requested", "ana"));
+    bench.question();
+    assert_eq!(github.labels(SHOP, 8), ["need:input"]);
+    answer(&bench, "#7");
+    until("the answer is not heard", || run(&bench, "dev") == 1);
+    until_worked_off(&bench);
+    assert_eq!(github.labels(SHOP, 7), ["run:dev:revise"]);
+    assert!(github.labels(SHOP, 8).is_empty(), "{:?}", github.labels(SHOP, 8));
+}
+
 #[test]
 fn a_stage_that_nobody_knows_is_asked_for_and_a_denial_ends_it() {
     let github = GitHub::start();
@@ -226,6 +276,7 @@ fn a_stage_that_nobody_knows_is_asked_for_and_a_denial_ends_it() {
     until_worked_off(&bench);
     assert_eq!(runs(&bench), 0);
     assert_eq!(events(&bench, "webhook.ignored"), 1);
+    assert!(github.labels(SHOP, 8).is_empty(), "{:?}", github.labels(SHOP, 8));
 }
 
 #[test]

@@ -4,11 +4,10 @@ use serde_json::json;
 
 use super::labelled::Setting;
 use super::{Clerk, Outcome, Undone, itself, maker, person, unserved};
-use crate::approval::ballot::Choice;
 use crate::approval::question::{Answered, Offer};
 use crate::approval::request::{ApprovalRequest, ApprovalType};
 use crate::audit::Change;
-use crate::audit::event::EventType;
+use crate::audit::event::{ApprovalState, EventType};
 use crate::audit::payload::Object;
 use crate::audit::reading::{Filter, Pick};
 use crate::github::IssueRef;
@@ -47,7 +46,11 @@ impl Clerk {
             None => None,
             Some(question) => match self.answered(question).await? {
                 Reply::None => return Ok(Outcome::Waits),
-                Reply::Nothing(why) => return Ok(Outcome::Nothing(why)),
+                Reply::Lapsed(why) => return Ok(Outcome::Nothing(why)),
+                Reply::Declined(why) => {
+                    self.no_input_needed(delivery, task, None).await?;
+                    return Ok(Outcome::Nothing(why));
+                }
                 Reply::Said(text) => Some(text),
             },
         };
@@ -155,6 +158,7 @@ impl Clerk {
         // Our own account puts it on, which sets off nothing; the run is enqueued below.
         let errand = self.errand(&delivery.correlation_id, None, "run.revise.stage_resolved");
         self.parts.labels.change(&target, &change, &errand).await?;
+        self.no_input_needed(delivery, task, Some(&target)).await?;
         let is_up = gathered.known.pull_request_labels.iter().any(|it| it == IN_REVIEW);
         if is_up && target != task.pull_request {
             let change = LabelChange {
@@ -212,6 +216,7 @@ impl Clerk {
         };
         let errand = self.errand(&delivery.correlation_id, None, unclear.code());
         self.parts.labels.change(&target, &change, &errand).await?;
+        self.no_input_needed(delivery, task, Some(&target)).await?;
         self.remedy(delivery, &target, unclear).await?;
         let question = self.question(delivery, task, unclear)?;
         let opening = self.parts.board.opening(question, &itself());
@@ -228,6 +233,7 @@ impl Clerk {
         next.version += 1;
         next.task = Some(Task::Review(ReviewTask {
             question: Some(posted.id.clone()),
+            asked_on: Some(target.number),
             ..task.clone()
         }));
         let change = Change {
@@ -242,6 +248,33 @@ impl Clerk {
         self.parts.record.commit(change).await?;
         self.parts.board.show(&posted);
         Ok(Outcome::Waits)
+    }
+
+    /// The question was answered: what it was asked on needs no input any longer. Its labels may be settled already, where
+    /// the answer leads to the same place.
+    async fn no_input_needed(
+        &self,
+        delivery: &Delivery,
+        task: &ReviewTask,
+        settled: Option<&IssueRef>,
+    ) -> Result<(), Undone> {
+        let Some(number) = task
+            .asked_on
+            .filter(|number| settled.is_none_or(|it| it.number != *number))
+        else {
+            return Ok(());
+        };
+        let asked_on = IssueRef {
+            number,
+            ..task.pull_request.clone()
+        };
+        let change = LabelChange {
+            remove: vec![NEED_INPUT.to_owned()],
+            ..LabelChange::default()
+        };
+        let errand = self.errand(&delivery.correlation_id, None, Step::Owner.as_str());
+        self.parts.labels.change(&asked_on, &change, &errand).await?;
+        Ok(())
     }
 
     /// One comment that says what to do.
@@ -300,22 +333,30 @@ impl Clerk {
 
     async fn answered(&self, question: &ApprovalId) -> Result<Reply, Undone> {
         let Some(found) = self.parts.board.find(question).await? else {
-            return Ok(Reply::Nothing("its question is gone".to_owned()));
+            return Ok(Reply::Lapsed("its question is gone".to_owned()));
         };
-        if found.is_pending() {
-            return Ok(Reply::None);
-        }
-        let said = match (found.decision(), found.answer()) {
-            (Some(Choice::Allow), Some(Answered::Option { text, .. } | Answered::Custom(text))) => {
-                text.trim().to_owned()
-            }
-            _ => return Ok(Reply::Nothing("its question was not answered with a stage".to_owned())),
+        let unanswered = || "its question was not answered with a stage".to_owned();
+        let said = match (found.state(), found.answer()) {
+            (ApprovalState::Pending, _) => return Ok(Reply::None),
+            (ApprovalState::Expired | ApprovalState::Withdrawn, _) => return Ok(Reply::Lapsed(unanswered())),
+            (
+                ApprovalState::Approved | ApprovalState::AutoApproved | ApprovalState::Applied | ApprovalState::Failed,
+                Some(Answered::Option { text, .. } | Answered::Custom(text)),
+            ) => text.trim().to_owned(),
+            (
+                ApprovalState::Approved
+                | ApprovalState::AutoApproved
+                | ApprovalState::Applied
+                | ApprovalState::Failed
+                | ApprovalState::Denied,
+                _,
+            ) => return Ok(Reply::Declined(unanswered())),
         };
         let is_known = STAGES.contains(&said.as_str()) || said.starts_with('#');
         Ok(match is_known {
             true => Reply::Said(said),
-            false if said == NO_REVISE => Reply::Nothing("the owner wants no revise".to_owned()),
-            false => Reply::Nothing("the owner's answer is no stage".to_owned()),
+            false if said == NO_REVISE => Reply::Declined("the owner wants no revise".to_owned()),
+            false => Reply::Declined("the owner's answer is no stage".to_owned()),
         })
     }
 
@@ -335,7 +376,9 @@ impl Clerk {
 /// What became of a question.
 enum Reply {
     None,
-    /// Nothing follows from it, for this reason.
-    Nothing(String),
+    /// Nobody answered, for this reason; whoever looks at GitHub is still to say something.
+    Lapsed(String),
+    /// Somebody did, and nothing follows from it, for this reason.
+    Declined(String),
     Said(String),
 }

@@ -10,7 +10,7 @@ use crate::error::ErrorCode;
 use crate::job::driver::Input;
 use crate::job::event::{JobEvent, JobEventType, presentable};
 use crate::job::keeping::{Errand, Hold, JobChange, JobSessionChange, Note, parts_json};
-use crate::job::lifecycle::{JobStep, SessionStep};
+use crate::job::lifecycle::{JobStep, session_recorded_as, session_step_at_the_end};
 use crate::job::session::JobSession;
 use crate::job::state::Job;
 use crate::job::supervise::course::Ending;
@@ -78,14 +78,13 @@ impl JobDesk {
         };
         let data = json!({"duration": ended.duration_ms(), "error": ended.error.as_ref().map(|error| error.to_json())});
         change.events.push(line(JobEventType::of_step(JobStep::Cancel), data));
-        // A session that never had a conversation has nobody to come back to.
-        let session = parts.jobs.session(&job.session_id).await?;
-        if let Some(session) = session.filter(|session| session.conversation_id.is_none())
-            && let Ok(next) = session.step(SessionStep::Terminate)
+        if let Some(session) = parts.jobs.session(&job.session_id).await?
+            && let Some(step) = session_step_at_the_end(session.status())
+            && let Ok(next) = session.step(step)
         {
             let payload = told(&ended).text("session_name", next.name.as_str()).finish();
-            events.push(self.draft(&ended, EventType::JobSessionTerminated, caller.actor.clone(), payload));
-            change.events.push(line(JobEventType::SessionTerminated, json!({})));
+            events.push(self.draft(&ended, session_recorded_as(step), caller.actor.clone(), payload));
+            change.events.push(line(JobEventType::of_session_step(step), json!({})));
             change.session = Some(JobSessionChange {
                 from: Some(session.version),
                 session: next,

@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::super::event::{JobEvent, JobEventType};
 use super::super::keeping::{Errand, GoneProcess, Hold, Note, Place};
-use super::super::lifecycle::{JobStep, SessionStatus, SessionStep, SubState};
+use super::super::lifecycle::{JobStep, SessionStep, SubState, session_step_at_the_end};
 use super::super::state::Job;
 use super::Supervisor;
 use super::course::{Ending, Next};
@@ -109,11 +109,7 @@ impl Follower {
         writing.events.extend(self.unsent(ending.step).await);
         writing.drafts.clone_from(&before.drafts);
         writing.hold = Hold::Release;
-        let step = match self.session.status() {
-            SessionStatus::Active => Some(SessionStep::Rest),
-            SessionStatus::Initializing | SessionStatus::Recovering => Some(SessionStep::Terminate),
-            SessionStatus::Idle | SessionStatus::Terminated => None,
-        };
+        let step = session_step_at_the_end(self.session.status());
         let stepped = step.and_then(|step| Some((step, self.session.step(step).ok()?)));
         let mut session = stepped
             .as_ref()

@@ -2,7 +2,7 @@
 
 use super::super::event::JobEventType;
 use super::super::keeping::{AbandonedJob, Beat, GoneProcess, Hold, JobChange, JobSessionChange, Place};
-use super::super::lifecycle::{SessionStatus, SessionStep, SubState};
+use super::super::lifecycle::{SessionStep, SubState, session_step_at_the_end};
 use super::super::state::Job;
 use super::Supervisor;
 use super::course::Ending;
@@ -75,11 +75,7 @@ impl Supervisor {
             change.hold = hold;
             change.events.push(self.step_event(&ended, &session, ending.step));
             let mut events = vec![self.step_draft(&ended, ending.step)];
-            let step = match session.status() {
-                SessionStatus::Active => Some(SessionStep::Rest),
-                SessionStatus::Initializing | SessionStatus::Recovering => Some(SessionStep::Terminate),
-                SessionStatus::Idle | SessionStatus::Terminated => None,
-            };
+            let step = session_step_at_the_end(session.status());
             if let Some((step, next)) = step.and_then(|step| Some((step, session.step(step).ok()?))) {
                 events.push(self.session_draft(&ended, &next, step));
                 change.events.push(self.event(

@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 
 use super::*;
+use crate::ids::RunId;
 use crate::policy::actor::{Context, RunContext};
 use crate::policy::allowlist::{FoundProgram, Opened, Programs};
 use crate::policy::decide::{Surroundings, Verdict, decide};
@@ -203,7 +204,16 @@ fn ruled(policy: &EffectivePolicy, context: &Context<'_>, tool: &str) -> Ruling 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
     #[test]
-    fn a_recorded_policy_decides_as_it_did(policy in policy(), run in option::of(run()), role in select(&Role::ALL[..])) {
+    fn a_recorded_policy_decides_as_it_did(
+        policy in policy(),
+        run in option::of(run()),
+        is_known in any::<bool>(),
+        role in select(&Role::ALL[..]),
+    ) {
+        let run = run.map(|run| RunContext {
+            run_id: is_known.then(|| RunId::trusted("r")),
+            ..run
+        });
         let text = chain::canonical(&policy.content());
         let recorded: Value = serde_json::from_str(&text).unwrap();
         let again = EffectivePolicy::from_content(&recorded).unwrap();

@@ -65,7 +65,7 @@ impl Readers {
         let found = self.read(|link| {
             let mut abandoned = Vec::new();
             for (holder, it) in link.all(&sql, &[], held)? {
-                if it.seen_at < silent_since || !self.site.node.is_alive(link, &holder)? {
+                if self.site.node.is_lost(link, &holder, it.seen_at, silent_since)? {
                     abandoned.push(it);
                 }
             }

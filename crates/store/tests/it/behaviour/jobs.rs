@@ -294,6 +294,41 @@ fn whoever_holds_a_job_writes_it_and_a_dead_holder_is_found() {
     assert!(block_on(store.abandoned(later)).unwrap().is_empty());
 }
 
+#[test]
+fn a_node_whose_clock_is_off_takes_no_job_of_a_living_node_and_leaves_none_of_a_dead_one() {
+    let bench = Bench::new();
+    if bench.postgres().is_none() {
+        return;
+    }
+    let store = bench.open();
+    for seen_at in [noon().as_millis() - 3_600_000, noon().as_millis() + 3_600_000] {
+        let created = job(&format!("j{seen_at}"), "local");
+        start(&bench, &store, &created);
+        let held = take(&bench, &store, &created).unwrap();
+        let elsewhere = format!(
+            "UPDATE jobs SET holder = 'other/boot/1/1', seen_at_ms = {seen_at} WHERE job_id = '{}'",
+            created.id
+        );
+        bench.run(&elsewhere).unwrap();
+        let free = || {
+            let mut change = JobChange::over(held.version, held.changed(noon()));
+            change.hold = Hold::Free { silent_since: noon() };
+            commit(&store, with(&bench, EventType::JobSessionRecovering, change))
+        };
+        for (signed, is_abandoned) in [("0 seconds", false), ("30 seconds", true)] {
+            let sign = format!(
+                "INSERT INTO processes (process, node, seen_at)
+                     VALUES ('other/boot/1/1', 'other', clock_timestamp() - interval '{signed}')
+                 ON CONFLICT (process) DO UPDATE SET seen_at = excluded.seen_at"
+            );
+            bench.run(&sign).unwrap();
+            let found = block_on(store.abandoned(noon())).unwrap();
+            assert_eq!(!found.is_empty(), is_abandoned, "{seen_at}, last sign {signed} ago");
+            assert_eq!(free().is_ok(), is_abandoned, "{seen_at}, last sign {signed} ago");
+        }
+    }
+}
+
 const STATE: &str = "COUNTERSIGN_TEST_JOBS";
 
 /// Not a test of its own: a process that takes a job and ends.

@@ -335,6 +335,36 @@ fn a_run_whose_time_is_over_ends_and_its_job_is_called_back_whoever_died_between
 }
 
 #[test]
+fn a_clock_that_is_set_neither_ends_a_run_nor_gives_it_time_however_many_look_after_it() {
+    let house = House::new();
+    let (desk, steward) = house.living();
+    let (_, second) = house.living();
+    let rounds = || [&steward, &second].map(|it| block_on(it.round()).unwrap());
+    let run = enqueue(&desk, order("dev", "run:dev", 12));
+    rounds();
+    house.clock.advance(Duration::from_secs(20));
+    rounds();
+    for days in [3_650, -3_650] {
+        let now = house.clock.now().as_millis();
+        house.clock.set(Timestamp::from_millis(now + days * 86_400_000));
+        // One that began in between takes its time by the clock as it stands now.
+        let later = enqueue(&desk, order("outside", "run:dev", 13));
+        block_on(second.start(&later)).unwrap();
+        rounds();
+        rounds();
+        let left = |run: &Run| find(&house.store, run).timer.left(house.clock.now()).as_secs();
+        assert_eq!((left(&run), left(&later)), (40, 60), "{days} days");
+        block_on(desk.cancel(&ana(), &later.id, "seen")).unwrap();
+    }
+    house.clock.advance(Duration::from_secs(39));
+    rounds();
+    assert_eq!(find(&house.store, &run).status, RunStatus::Running);
+    house.clock.advance(Duration::from_secs(1));
+    rounds();
+    assert_eq!(find(&house.store, &run).status, RunStatus::Failed);
+}
+
+#[test]
 fn a_run_ends_with_its_job_however_many_others_work_meanwhile() {
     let house = House::new();
     let (desk, steward) = house.living();

@@ -12,7 +12,8 @@ use countersign_gateway::audit::event::{ApprovalState, EventType};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::error::ErrorCode;
 use countersign_gateway::job::driver::{AgentAnswer, Hearing, Input};
-use countersign_gateway::job::lifecycle::{JobStatus, SubState};
+use countersign_gateway::job::keeping::Jobs;
+use countersign_gateway::job::lifecycle::{JobStatus, SessionStatus, SubState};
 use countersign_gateway::job::state::Job;
 use countersign_gateway::job::supervise::News;
 use countersign_gateway::limits;
@@ -285,6 +286,38 @@ fn a_job_that_waits_for_its_turn_is_cancelled_at_once() {
         assert_eq!(life.find(&job).await.status(), JobStatus::Cancelled);
     });
     assert_eq!(house.agent.world.lock().unwrap().spawned, 0);
+}
+
+#[test]
+fn a_job_that_is_cancelled_while_it_rests_leaves_no_session_that_recovers() {
+    let reset = house::noon().after(Duration::from_secs(7_200));
+    let stories: [&[Step]; 2] = [
+        &[Step::Say("one"), Step::Crash],
+        &[
+            Step::Say("one"),
+            Step::Limit(reset.as_millis()),
+            Step::Fail { retryable: false },
+        ],
+    ];
+    for script in stories {
+        let house = House::new(Fake::playing(script));
+        house.live(async |life| {
+            let job = life.start("work").await;
+            let resting = life.until(&job, |job| job.not_before.is_some()).await;
+            assert!(resting.conversation_id.is_some(), "{script:?}");
+            life.supervisor.settled().await;
+            life.interrupt(&job).await;
+            assert_eq!(life.find(&job).await.status(), JobStatus::Cancelled, "{script:?}");
+            let session = Jobs::session(&*life.store, &resting.session_id).await.unwrap().unwrap();
+            assert_eq!(session.status(), SessionStatus::Terminated, "{script:?}");
+            let refused = life.message("th-1", vec![Input::Text("and now?".to_owned())]).await;
+            assert_eq!(refused.unwrap_err().code, ErrorCode::Conflict, "{script:?}");
+            life.at_rest().await;
+        });
+        assert_eq!(house.count(EventType::JobSessionTerminated), 1, "{script:?}");
+        assert_eq!(types(&house).last().unwrap(), "session-terminated", "{script:?}");
+        house.nothing_is_left();
+    }
 }
 
 #[test]
