@@ -107,8 +107,8 @@ fn a_failure_half_way_ends_with_the_same_value_in_both_when_the_call_is_repeated
         .next("PATCH", "/database", Fault::status(500, "not now"));
     let (failed, _) = approved(&world.bench, &mut server, TOOL, wanted("random"));
     assert_eq!(
-        (&failed["error_code"], &failed["retryable"]),
-        (&json!("UPSTREAM_ERROR"), &json!(true))
+        (&failed["status"], &failed["error_code"], &failed["retryable"]),
+        (&json!("failed"), &json!("UPSTREAM_ERROR"), &json!(true))
     );
     let first = world.at_github().expect("GitHub has it");
     assert_eq!((first.len(), world.at_kubernetes()), (43, None));
