@@ -77,6 +77,9 @@ fn secrets(started: &Started, record: &Arc<Store>) -> Made {
     let token = token
         .read(&started.surroundings)
         .context("no secrets: `github.token` cannot be read")?;
+    // Found out now, and not when a person has approved and GitHub has its half.
+    let kubernetes = KubernetesSecrets::new(kubeconfig.as_ref())
+        .map_err(|error| anyhow::anyhow!("no secrets: `kubernetes.kubeconfig` cannot be used: {error}"))?;
     let api = settings.held("github.api_url").and_then(|held| held.value.as_str());
     // Every node must make the same values and open what another sealed, and the database must tell neither.
     let key = |purpose: &str| record.guarded_key(purpose).context("no secrets");
@@ -87,7 +90,7 @@ fn secrets(started: &Started, record: &Arc<Store>) -> Made {
     });
     let parts = SecretParts {
         github: Arc::new(GithubSecrets::new(api.unwrap_or(GITHUB_API), &token)),
-        kubernetes: Arc::new(KubernetesSecrets::new(kubeconfig.as_ref())),
+        kubernetes: Arc::new(kubernetes),
         vault: Arc::new(vault),
         syncs: record.clone(),
         record: record.clone(),

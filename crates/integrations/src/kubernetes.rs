@@ -17,7 +17,7 @@ use countersign_gateway::audit::Pending;
 use countersign_gateway::tools::secrets::keeping::{KeeperError, SecretKeeper, SecretValue, SyncTarget};
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{Api, Patch, PatchParams};
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 use serde_json::{Value, json};
 use tokio::sync::OnceCell;
@@ -41,13 +41,15 @@ struct Inner {
 }
 
 impl KubernetesSecrets {
-    pub fn new(kubeconfig: &Path) -> Self {
-        Self {
+    /// Looks whether the file can be used; the cluster is not spoken to before the first secret.
+    pub fn new(kubeconfig: &Path) -> Result<Self, KubeconfigError> {
+        Kubeconfig::read_from(kubeconfig)?;
+        Ok(Self {
             inner: Arc::new(Inner {
                 kubeconfig: kubeconfig.to_owned(),
                 client: OnceCell::new(),
             }),
-        }
+        })
     }
 }
 

@@ -50,12 +50,14 @@ impl Witness {
         }
         let waiting = self.waiting.make_contiguous();
         let told = match at {
-            WitnessAt::File(path) => append(path, waiting),
-            WitnessAt::Elsewhere(courier) => courier.take(waiting),
+            WitnessAt::File(path) => append(path, waiting).map_err(|error| format!("`{}`: {error}", path.display())),
+            WitnessAt::Elsewhere(courier) => courier.take(waiting).map_err(|error| error.to_string()),
         };
         match told {
             Ok(()) => self.waiting.clear(),
-            Err(error) => tracing::warn!(%error, "the witness was not told"),
+            Err(error) => tracing::warn!(
+                "the witness (`audit.witness`) was not told, and is told with the next checkpoint: {error}"
+            ),
         }
     }
 }

@@ -303,3 +303,16 @@ fn commands_of_the_terminal_are_no_invocations() {
     let commands = stage.json(&["audit", "query", "--json"]);
     assert_eq!(commands.as_array().map(Vec::len), Some(2), "{commands}");
 }
+
+#[test]
+fn a_witness_that_cannot_be_told_is_named() {
+    let stage = Stage::new();
+    stage.operator("audit: {witness: /nowhere/witness.jsonl}\n");
+    let ran = stage.run(&["exec", "--", "ls"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(
+        ran.stderr
+            .contains("`/nowhere/witness.jsonl`: No such file or directory"),
+        "{ran:?}"
+    );
+}

@@ -74,6 +74,20 @@ fn the_guide_to_backups_works_as_it_is_written() {
 }
 
 #[test]
+fn what_is_to_be_kept_with_a_backup_is_there() {
+    let stage = Stage::with_record();
+    let place = tempfile::tempdir().unwrap();
+    let copy = place.path().join("copy.db");
+    let told = stage.run(&["db", "backup", "--output", copy.to_str().unwrap()]).stdout;
+    let (_, keep) = told.split_once("\nKeep ").expect("what to keep");
+    let names: Vec<&str> = keep.split('`').skip(1).step_by(2).collect();
+    assert!(!names.is_empty(), "{told}");
+    for name in names {
+        assert!(stage.state().join(name).exists(), "{told}");
+    }
+}
+
+#[test]
 fn a_dump_of_a_database_is_restored_proved_and_gone_on_with() {
     let Some(cluster) = cluster() else { return };
     let (database, new) = (cluster.database().socket_url, cluster.database().socket_url);

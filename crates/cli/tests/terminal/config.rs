@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::stage::Stage;
+use crate::stage::{Stage, ran};
 
 #[test]
 fn a_first_file_is_private_loads_and_is_not_written_over() {
@@ -92,4 +92,38 @@ fn a_file_that_is_not_there_is_not_trusted() {
         "{ran:?}"
     );
     assert!(!stage.state().exists());
+}
+
+#[test]
+fn a_file_that_takes_its_secrets_from_variables_is_checked_with_them() {
+    let stage = Stage::new();
+    // Outside of the workspace, where files of tools count without being trusted.
+    let file = stage.operator("tool_files: [ask.yaml]\n");
+    let tools = "tools:
+  - name: ask
+    description: Asks.
+    timeout_ms: 1000
+    input_schema: {type: object}
+    executor: {type: http, url: 'https://room.example.org/', async: true, headers: {Authorization_env: COUNTERSIGN_ROOM}}
+";
+    fs::write(file.with_file_name("ask.yaml"), tools).unwrap();
+    let check = |variables: &[(&str, &str)]| {
+        let mut command = stage.command(&["policy", "check", file.to_str().unwrap()]);
+        command.envs(variables.iter().copied());
+        ran(command)
+    };
+    let without = check(&[]);
+    assert_eq!(without.code, 2);
+    for told in ["`COUNTERSIGN_ROOM` holds a secret", "or `COUNTERSIGN_CALLBACK_TOKEN`"] {
+        assert!(without.stderr.contains(told), "{without:?}");
+    }
+    let with = check(&[
+        ("COUNTERSIGN_ROOM", "Bearer x"),
+        ("COUNTERSIGN_CALLBACK_TOKEN", "s3cret"),
+    ]);
+    assert_eq!(with.code, 0, "{with:?}");
+    // What is wrong with the environment is no problem of the file.
+    fs::write(&file, "quorum: 2\n").unwrap();
+    let blank = check(&[("COUNTERSIGN_CALLBACK_TOKEN", " ")]);
+    assert_eq!(blank.code, 0, "{blank:?}");
 }

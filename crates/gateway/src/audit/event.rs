@@ -191,3 +191,25 @@ impl Draft {
         self.payload.as_str()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guide_to_the_record_knows_every_event() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides/read-the-record.md");
+        let page = std::fs::read_to_string(path).expect("the page");
+        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+        let told = |kind: &EventType| rows.iter().any(|row| row.contains(&format!("`{}`", kind.as_str())));
+        let missing: Vec<&str> = EventType::ALL
+            .iter()
+            .filter(|kind| !told(kind))
+            .map(|kind| kind.as_str())
+            .collect();
+        assert!(
+            missing.is_empty(),
+            "docs/guides/read-the-record.md does not tell of {missing:?}"
+        );
+    }
+}

@@ -255,8 +255,9 @@ fn refused(refusal: &Refusal, toolbox: Option<&dyn Toolbox>) -> Answer {
     }
     let error = ErrorDetails::of(refusal);
     let status = match refusal.status() {
-        Status::Pending => "pending",
-        Status::Ok | Status::Rejected | Status::Timeout | Status::Failed | Status::Running => "rejected",
+        Status::Pending => Status::Pending.as_str(),
+        Status::Failed | Status::Timeout => toolbox.map_or(Status::Failed.as_str(), Toolbox::failed),
+        Status::Ok | Status::Rejected | Status::Running => Status::Rejected.as_str(),
     };
     let mut structured = json!({
         "status": status, "message": refusal.message, "error": error.to_json(),

@@ -13,7 +13,7 @@ use crate::approval::request::ApprovalType;
 use crate::audit::Pending;
 use crate::catalog::definition::ToolDefinition;
 use crate::delegation::Delegation;
-use crate::error::Refusal;
+use crate::error::{Refusal, Status};
 use crate::policy::actor::Target;
 use crate::policy::agents::Judgement;
 use crate::policy::decide::Surroundings;
@@ -42,6 +42,11 @@ pub trait Toolbox: Send + Sync + 'static {
     /// What a refusal is in the words of these tools, where their callers understand no other result.
     fn refusal(&self, _refusal: &Refusal) -> Option<Map<String, Value>> {
         None
+    }
+
+    /// What `status` says of an act that was let go and went wrong.
+    fn failed(&self) -> &'static str {
+        Status::Failed.as_str()
     }
 
     /// Puts right what acts left half done when their process died. Called when a process begins to serve;

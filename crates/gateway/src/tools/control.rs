@@ -19,7 +19,7 @@ pub(super) fn project(asked: &Asked<'_>) -> String {
 /// The fields that every result of theirs has, and those of a refusal.
 pub(super) fn result() -> Value {
     json!({
-        "status": {"type": "string", "enum": ["ok", "rejected", "pending"]},
+        "status": {"type": "string", "enum": ["ok", "rejected", "pending", "failed"]},
         "message": {"type": "string"},
         "request_id": {"type": ["string", "null"], "description": "The approval by which it was done."},
         "approval_state": {"type": ["string", "null"]},

@@ -331,6 +331,24 @@ async fn an_act_that_fails_leaves_its_code_and_no_secret_and_uses_its_approval_u
 }
 
 #[tokio::test]
+async fn an_act_that_went_wrong_has_failed_and_one_that_was_not_let_go_is_rejected() {
+    let stage = Stage::new(Mode::Untrusted).answering(yes());
+    equipped(&stage);
+    let answer = stage.call("github_labels_add", json!({"label": "fails"})).await;
+    assert_eq!(
+        (&answer["error_code"], &answer["status"]),
+        (&json!("UPSTREAM_ERROR"), &json!("failed"))
+    );
+    let stage = Stage::new(Mode::Untrusted).answering(no());
+    equipped(&stage);
+    let answer = stage.call("secret.sync.github_k8s", json!({"label": "fails"})).await;
+    assert_eq!(
+        (&answer["error_code"], &answer["status"]),
+        (&json!("APPROVAL_DENIED"), &json!("rejected"))
+    );
+}
+
+#[tokio::test]
 async fn an_act_upon_two_systems_leaves_one_end_of_each() {
     let stage = Stage::new(Mode::Untrusted);
     equipped(&stage);

@@ -124,12 +124,16 @@ fn what(row: &Row, payload: &Value) -> String {
 
 /// The rest of the sentence.
 pub(super) fn line(row: &Row, payload: &Value) -> String {
+    sentence(&row.event_type, payload)
+}
+
+fn sentence(event_type: &str, payload: &Value) -> String {
     let of = |name: &str| payload[name].as_str().unwrap_or_default();
     let joined = |parts: &[&str], by: &str| {
         let said: Vec<&str> = parts.iter().copied().filter(|part| !part.is_empty()).collect();
         said.join(by)
     };
-    match row.event_type.as_str() {
+    match event_type {
         "command.received" => command(payload),
         "command.validated" => format!("by {}: {}", of("rule"), of("reason")),
         "command.dispatched" => format!("in {}, sandbox {}, network {}", of("cwd"), of("sandbox"), of("network")),
@@ -152,10 +156,27 @@ pub(super) fn line(row: &Row, payload: &Value) -> String {
             };
             joined(&[&by, of("reason")], ": ")
         }
-        "run.wait.paused" | "run.wait.resumed" => {
-            let left = payload["remaining_ms"].as_u64().unwrap_or(0);
-            format!("{} left of its time", spoken_millis(left))
+        // Acts, and reviews that are waited for, have no time of their own.
+        "run.wait.paused" | "run.wait.resumed" => match payload["remaining_ms"].as_u64() {
+            Some(left) if left > 0 => format!("{} left of its time", spoken_millis(left)),
+            _ => of("wait_state").to_owned(),
+        },
+        "tools.changed" => {
+            let names = |name: &str| -> Vec<&str> {
+                payload[name]
+                    .as_array()
+                    .into_iter()
+                    .flatten()
+                    .filter_map(Value::as_str)
+                    .collect()
+            };
+            let parts = ["added", "removed", "changed"].map(|name| match names(name).join(", ") {
+                none if none.is_empty() => none,
+                some => format!("{name} {some}"),
+            });
+            joined(&parts.each_ref().map(String::as_str), "; ")
         }
+        "run.agent.status_reported" => joined(&[of("agent_key"), of("reported_status")], " "),
         "tool.called" | "tool.answered" => joined(&[of("tool"), of("status"), of("error_code")], " "),
         "request.refused" | "auth.refused" => joined(
             &[of("method"), of("error_code"), of("error_message"), of("reason")],
@@ -218,4 +239,40 @@ pub(super) fn is_news(kind: &str) -> bool {
             | "session.created"
             | "audit.checkpoint"
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(event_type: &str, payload: &Value, expected: &str) {
+        assert_eq!(sentence(event_type, payload), expected, "{event_type}");
+    }
+
+    #[test]
+    fn a_report_of_a_run_says_what_was_reported() {
+        let payload = json!({"agent_key": "dev", "status": "running", "reported_status": "half done"});
+        check("run.agent.status_reported", &payload, "dev half done");
+    }
+
+    #[test]
+    fn a_change_of_tools_names_them() {
+        let payload = json!({"added": ["ask", "log"], "removed": [], "changed": ["commits"]});
+        check("tools.changed", &payload, "added ask, log; changed commits");
+    }
+
+    #[test]
+    fn only_what_has_a_time_of_its_own_has_some_of_it_left() {
+        check(
+            "run.wait.paused",
+            &json!({"remaining_ms": 0, "wait_state": "mcp"}),
+            "mcp",
+        );
+        check(
+            "run.wait.resumed",
+            &json!({"clock": "session", "wait_state": "owner_review"}),
+            "owner_review",
+        );
+    }
 }

@@ -19,7 +19,7 @@ pub(super) fn cells(row: &Row) -> Vec<Cell> {
         Cell::new(tone(row, &payload), &row.event_type),
         Cell::plain(format!("{}:{}", row.actor_type, row.actor_id)),
         Cell::new(Tone::Quiet, &row.correlation_id),
-        Cell::plain(shortened(&summary(row, &payload), SUMMARY_CHARS_MAX)),
+        Cell::plain(shortened(&summary(&row.event_type, &payload), SUMMARY_CHARS_MAX)),
     ]
 }
 
@@ -53,8 +53,8 @@ fn tone(row: &Row, payload: &Value) -> Tone {
     status.map_or(Tone::Plain, status_tone)
 }
 
-fn summary(row: &Row, payload: &Value) -> String {
-    let Some(kind) = EventType::parse(&row.event_type) else {
+fn summary(event_type: &str, payload: &Value) -> String {
+    let Some(kind) = EventType::parse(event_type) else {
         return String::new();
     };
     let of = |name: &str| text(payload, name);
@@ -86,9 +86,11 @@ fn summary(row: &Row, payload: &Value) -> String {
             let said: Vec<_> = said.into_iter().filter(|word| !word.is_empty()).collect();
             said.join(" ")
         }
-        EventType::WaitPaused | EventType::WaitResumed => {
-            format!("{} ms left of its time", payload["remaining_ms"].as_u64().unwrap_or(0))
-        }
+        // Acts, and reviews that are waited for, have no time of their own.
+        EventType::WaitPaused | EventType::WaitResumed => match payload["remaining_ms"].as_u64() {
+            Some(left) if left > 0 => format!("{left} ms left of its time"),
+            _ => of("wait_state").to_owned(),
+        },
         EventType::ApprovalApproved
         | EventType::ApprovalDenied
         | EventType::ApprovalExpired
@@ -108,10 +110,10 @@ fn summary(row: &Row, payload: &Value) -> String {
         | EventType::RunFinished
         | EventType::RunCanceled
         | EventType::RunAgentReady
-        | EventType::RunStatusReported
         | EventType::RunPullRequestLinked
         | EventType::RunProfileResolved
         | EventType::RunServiceMessage => words(&[of("trigger_label"), of("agent_key"), of("status"), of("reason")]),
+        EventType::RunStatusReported => words(&[of("trigger_label"), of("agent_key"), of("reported_status")]),
         EventType::RunChangesRequested
         | EventType::RunStageResolved
         | EventType::RunStageAmbiguous
@@ -120,7 +122,7 @@ fn summary(row: &Row, payload: &Value) -> String {
         | EventType::WebhookDuplicate
         | EventType::WebhookIgnored
         | EventType::WebhookRefused => words(&[of("event"), of("action"), of("delivery"), of("reason")]),
-        EventType::ToolsChanged => of("reason").to_owned(),
+        EventType::ToolsChanged => tools(payload),
         EventType::ToolCalled | EventType::ToolAnswered => format!("{} {}", of("tool"), of("status")),
         EventType::RequestRefused => format!("{} {}: {}", of("method"), of("error_code"), of("error_message")),
         EventType::SessionCreated
@@ -159,6 +161,21 @@ fn summary(row: &Row, payload: &Value) -> String {
             payload["up_to_seq"]
         ),
     }
+}
+
+/// Which tools of files came, went and changed.
+fn tools(payload: &Value) -> String {
+    let of = |name: &str| {
+        let names: Vec<&str> = payload[name]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        (!names.is_empty()).then(|| format!("{name} {}", names.join(", ")))
+    };
+    let said: Vec<_> = ["added", "removed", "changed"].into_iter().filter_map(of).collect();
+    said.join("; ")
 }
 
 /// Which session, how it came, and whose it is.
@@ -215,4 +232,45 @@ fn completed(payload: &Value) -> String {
 
 fn text<'a>(payload: &'a Value, name: &str) -> &'a str {
     payload[name].as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn check(event_type: &str, payload: &Value, line: &str) {
+        assert_eq!(summary(event_type, payload), line, "{event_type}");
+    }
+
+    #[test]
+    fn a_report_of_a_run_says_what_was_reported() {
+        let payload = json!({"trigger_label": "run:dev", "agent_key": "dev", "status": "running", "reported_status": "half done"});
+        check("run.agent.status_reported", &payload, "run:dev dev half done");
+    }
+
+    #[test]
+    fn a_change_of_tools_names_them() {
+        let payload = json!({"added": ["ask", "log"], "removed": [], "changed": ["commits"]});
+        check("tools.changed", &payload, "added ask, log; changed commits");
+    }
+
+    #[test]
+    fn only_what_has_a_time_of_its_own_has_some_of_it_left() {
+        check(
+            "run.wait.paused",
+            &json!({"remaining_ms": 1500, "wait_state": "mcp"}),
+            "1500 ms left of its time",
+        );
+        check(
+            "run.wait.paused",
+            &json!({"remaining_ms": 0, "wait_state": "mcp"}),
+            "mcp",
+        );
+        check(
+            "run.wait.resumed",
+            &json!({"clock": "session", "wait_state": "owner_review"}),
+            "owner_review",
+        );
+    }
 }

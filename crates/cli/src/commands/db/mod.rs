@@ -70,8 +70,6 @@ fn backup(flags: &Flags, output: &Path) -> anyhow::Result<()> {
         "`{}` holds the record as it is now, {megabytes:.1} MB",
         output.display()
     ))?;
-    page.line(
-        "Keep the files `record-key` and `record-node` of the state directory with it, where nobody else reads them.",
-    )?;
+    page.line("Keep the file `record-key` of the state directory with it, where nobody else reads it.")?;
     page.flush()
 }

@@ -1,4 +1,5 @@
-//! `policy check`: one file, read as if it were the operator's, with nothing else around it.
+//! `policy check`: one file, read as if it were the operator's, with nothing else around it but the variables that
+//! it takes secrets from.
 
 use std::path::Path;
 
@@ -10,13 +11,16 @@ use crate::terminal::Page;
 /// A directory that cannot hold a file, so that no operator's file is found.
 const NO_DIRECTORY: &str = "/dev/null";
 
+/// Variables that would speak in the file's place.
+const SPEAKING: [&str; 3] = ["ALLOWED_COMMANDS", "ALLOWED_CWD_ROOTS", "COUNTERSIGN_DATABASE"];
+
 pub(super) fn run(flags: &Flags, file: &Path) -> anyhow::Result<()> {
     let mut surroundings = Surroundings::of_this_process()?;
     let path = surroundings.current_dir.join(file);
     // What the environment says is not the file's fault.
     surroundings
         .variables
-        .retain(|name, _| !name.starts_with("COUNTERSIGN_") && !name.starts_with("ALLOWED_"));
+        .retain(|name, _| !SPEAKING.contains(&name.as_str()));
     surroundings
         .variables
         .insert("XDG_CONFIG_HOME".to_owned(), NO_DIRECTORY.to_owned());
@@ -30,8 +34,8 @@ pub(super) fn run(flags: &Flags, file: &Path) -> anyhow::Result<()> {
         Some(problems) => problems,
         None => match config::load(&surroundings, &alone) {
             Ok(settings) => of_policy(&settings),
-            // A project's file in the workspace takes part in loading, but was not asked about.
-            Err(Problems(all)) => all.into_iter().filter(|problem| !is_projects(problem)).collect(),
+            // A project's file in the workspace and the environment take part in loading, but were not asked about.
+            Err(Problems(all)) => all.into_iter().filter(|problem| !is_elsewhere(problem)).collect(),
         },
     };
     if !problems.is_empty() {
@@ -55,6 +59,9 @@ fn of_policy(settings: &Settings) -> Vec<Problem> {
     problem.into_iter().collect()
 }
 
-fn is_projects(problem: &Problem) -> bool {
-    matches!(problem.origin.source, Source::Project { .. })
+fn is_elsewhere(problem: &Problem) -> bool {
+    match problem.origin.source {
+        Source::Project { .. } | Source::Environment(_) => true,
+        Source::Default | Source::Operator(_) | Source::Named { .. } | Source::Flag(_) => false,
+    }
 }

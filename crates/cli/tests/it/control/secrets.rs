@@ -99,6 +99,28 @@ fn a_given_value_is_in_both_systems_and_nowhere_else() {
 }
 
 #[test]
+fn a_kubeconfig_that_cannot_be_used_is_told_at_the_start_and_the_tool_is_not_offered() {
+    let world = World::new();
+    for broken in ["clusters: [", ""] {
+        if broken.is_empty() {
+            fs::remove_file(&world.kubeconfig).unwrap();
+        } else {
+            fs::write(&world.kubeconfig, broken).unwrap();
+        }
+        let mut server = Server::start(&world.bench);
+        let id = server.request("tools/list", json!({}));
+        let listed = server.answer(id)["result"]["tools"].clone();
+        let is_offered = listed.as_array().unwrap().iter().any(|tool| tool["name"] == TOOL);
+        server.end();
+        let told = server.stderr();
+        assert!(
+            !is_offered && told.contains("no secrets: `kubernetes.kubeconfig` cannot be used: "),
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn a_failure_half_way_ends_with_the_same_value_in_both_when_the_call_is_repeated() {
     let world = World::new();
     let mut server = Server::start(&world.bench);
@@ -107,8 +129,8 @@ fn a_failure_half_way_ends_with_the_same_value_in_both_when_the_call_is_repeated
         .next("PATCH", "/database", Fault::status(500, "not now"));
     let (failed, _) = approved(&world.bench, &mut server, TOOL, wanted("random"));
     assert_eq!(
-        (&failed["error_code"], &failed["retryable"]),
-        (&json!("UPSTREAM_ERROR"), &json!(true))
+        (&failed["status"], &failed["error_code"], &failed["retryable"]),
+        (&json!("failed"), &json!("UPSTREAM_ERROR"), &json!(true))
     );
     let first = world.at_github().expect("GitHub has it");
     assert_eq!((first.len(), world.at_kubernetes()), (43, None));

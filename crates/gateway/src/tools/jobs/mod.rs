@@ -15,7 +15,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use serde_json::{Map, Value, json};
 
 use crate::catalog::definition::ToolDefinition;
-use crate::error::{ErrorCode, Refusal};
+use crate::error::{ErrorCode, Refusal, Status};
 use crate::job::desk::JobDesk;
 use crate::job::state::Job;
 use crate::tools::acts::{Act, Asked, Toolbox};
@@ -52,6 +52,11 @@ impl JobTools {
 }
 
 impl Toolbox for JobTools {
+    /// S1's ToolResult knows no other word for what was not accepted.
+    fn failed(&self) -> &'static str {
+        Status::Rejected.as_str()
+    }
+
     fn definitions(&self) -> Vec<ToolDefinition> {
         schema::definitions(&self.offered())
     }

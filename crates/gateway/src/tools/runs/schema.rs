@@ -122,7 +122,7 @@ fn object(properties: Value, required: &[&str]) -> Value {
 
 /// The fields of an answer, or those of a refusal.
 fn result(mut properties: Value) -> Value {
-    properties["status"] = json!({"type": "string", "enum": ["ok", "pending", "rejected"]});
+    properties["status"] = json!({"type": "string", "enum": ["ok", "pending", "rejected", "failed"]});
     for name in ["message", "error_code", "error_message", "approval_id"] {
         properties[name] = json!({"type": "string"});
     }
