@@ -61,7 +61,7 @@ fn a_timeout_is_124_and_what_was_printed_is_shown() {
     let bench = Bench::allowing("sh,sleep");
     let output = exec(
         &bench,
-        &["--timeout-ms", "300", "--", "sh", "-c", "echo begun; sleep 600"],
+        &["--timeout-ms", "2000", "--", "sh", "-c", "echo begun; sleep 600"],
         b"",
     );
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(124), "begun\n"));

@@ -36,6 +36,7 @@ fn output_is_paged_by_bytes_of_either_stream() {
     let bench = bench();
     let mut server = Server::start(&bench);
     let id = server.line("sh -c 'echo 0123456789; echo abcdef >&2'").id().to_owned();
+    ended(&mut server, &id).ok();
     let mut page = |arguments: Value| {
         let mut whole = json!({"request_id": id});
         whole
@@ -98,6 +99,8 @@ fn a_running_command_is_cancelled_by_its_id_once_and_for_all() {
     let mut server = Server::start(&bench);
     let running = server.line("sh -c 'echo begun; sleep 600'");
     assert_eq!(running.status(), "running");
+    let mut said = || server.call("command_status", json!({"request_id": running.id()}));
+    while said().stdout().is_empty() {}
     for _ in 0..2 {
         let outcome = server.call("command_cancel", json!({"request_id": running.id()}));
         outcome.failed("CANCELLED");
