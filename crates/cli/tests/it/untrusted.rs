@@ -173,6 +173,32 @@ fn a_script_beside_git_does_not_lend_it_a_shell() {
 }
 
 #[test]
+fn a_program_with_a_rule_of_its_own_is_not_lent_to_git() {
+    Bench::each(|bench| {
+        configured(&bench, "[diff]\n\texternal = rm\n");
+        let bench = bench.config(
+            "workspace_root: .\napproval_policy:\n  whitelist:\n    - {pattern: '^rm log$', reason: only this}\n    \
+             - {pattern: '^sleep', reason: waits}\n",
+        );
+        bench.file("log", "");
+        let mut server = Server::start(&bench);
+        // It would be started with the changed file for a word.
+        for line in [
+            "git diff; rm log",
+            "rm log && git diff",
+            "git diff | cat; rm log",
+            "sleep 0; rm log",
+        ] {
+            server.asked(&bench, "execute_command", json!({"command": line}));
+        }
+        assert!(bench.work().join("tracked").exists() && bench.work().join("log").exists());
+        server.line("sleep 0; sleep 0 | cat").ok();
+        server.line("ls; rm log").ok();
+        assert!(!bench.work().join("log").exists());
+    });
+}
+
+#[test]
 fn what_runs_unasked_by_a_built_in_rule_writes_nothing() {
     Bench::each(|bench| {
         // Git starts a name without spaces without a shell, and git itself may be started: with a patch for a
