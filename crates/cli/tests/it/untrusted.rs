@@ -227,6 +227,30 @@ fn what_runs_unasked_by_a_built_in_rule_writes_nothing() {
 }
 
 #[test]
+fn what_runs_unasked_by_a_built_in_rule_reaches_nobody_though_others_may() {
+    Bench::each(|bench| {
+        let bench = bench.config(
+            "workspace_root: .\ncommand_policy: {network: allow}\napproval_policy: {whitelist: [{pattern: '^sleep 0$', reason: x}]}\n",
+        );
+        bench.repository();
+        let mut server = Server::start(&bench);
+        let allowed = server.line("sleep 0");
+        for line in ["git show", "git status; ls", "cat tracked"] {
+            let outcome = server.line(line);
+            outcome.ok();
+            let has_own_network = outcome.layers().contains(&"netns");
+            assert_eq!(
+                has_own_network,
+                outcome.layers().contains(&"mountns"),
+                "{line}: {}",
+                outcome.text
+            );
+        }
+        assert!(!allowed.layers().contains(&"netns"), "{}", allowed.text);
+    });
+}
+
+#[test]
 fn commands_stay_in_the_directory_the_server_was_started_in() {
     let bench = Bench::new();
     let mut server = Server::start(&bench);

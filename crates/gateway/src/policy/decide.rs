@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::actor::Context;
 use super::allowlist::{FoundProgram, Programs};
-use super::effective::{EffectivePolicy, Mode, SandboxMode};
+use super::effective::{EffectivePolicy, Mode, Network, SandboxMode};
 use super::line;
 use super::matrix;
 use super::places::{Directories, PlaceRule};
@@ -267,7 +267,7 @@ pub(super) struct Covered<'p> {
 /// How far a covered command gets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// Only built-in rules answered, which promise reading: an option they missed writes nothing either.
+    /// Only built-in rules answered, which promise reading: what they missed writes nothing and reaches nobody either.
     Reading,
     /// A configured pattern answered; whoever wrote it may have meant a command that writes.
     AsPolicySays,
@@ -287,10 +287,14 @@ fn narrowed(mut plan: Plan, reach: Reach, programs: &dyn Programs) -> Plan {
         workspace: false,
     };
     plan.neutral_git = true;
-    plan.sandbox = match reach {
-        Reach::Reading => plan.sandbox.min(SandboxMode::ReadOnly),
-        Reach::AsPolicySays => plan.sandbox,
-    };
+    match reach {
+        Reach::Reading => {
+            plan.sandbox = plan.sandbox.min(SandboxMode::ReadOnly);
+            // Git fetches objects that a partial clone lacks, from wherever the repository says.
+            plan.network = Network::Deny;
+        }
+        Reach::AsPolicySays => {}
+    }
     plan
 }
 
