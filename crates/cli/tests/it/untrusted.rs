@@ -173,6 +173,32 @@ fn a_script_beside_git_does_not_lend_it_a_shell() {
 }
 
 #[test]
+fn a_program_with_a_rule_of_its_own_is_not_lent_to_git() {
+    Bench::each(|bench| {
+        configured(&bench, "[diff]\n\texternal = rm\n");
+        let bench = bench.config(
+            "workspace_root: .\napproval_policy:\n  whitelist:\n    - {pattern: '^rm log$', reason: only this}\n    \
+             - {pattern: '^sleep', reason: waits}\n",
+        );
+        bench.file("log", "");
+        let mut server = Server::start(&bench);
+        // It would be started with the changed file for a word.
+        for line in [
+            "git diff; rm log",
+            "rm log && git diff",
+            "git diff | cat; rm log",
+            "sleep 0; rm log",
+        ] {
+            server.asked(&bench, "execute_command", json!({"command": line}));
+        }
+        assert!(bench.work().join("tracked").exists() && bench.work().join("log").exists());
+        server.line("sleep 0; sleep 0 | cat").ok();
+        server.line("ls; rm log").ok();
+        assert!(!bench.work().join("log").exists());
+    });
+}
+
+#[test]
 fn what_runs_unasked_by_a_built_in_rule_writes_nothing() {
     Bench::each(|bench| {
         // Git starts a name without spaces without a shell, and git itself may be started: with a patch for a
@@ -197,6 +223,30 @@ fn what_runs_unasked_by_a_built_in_rule_writes_nothing() {
         }
         assert_eq!(server.line("egrep -c planted tracked").ok(), "2\n");
         assert_eq!(server.line("fgrep -c planted tracked | sort").ok(), "2\n");
+    });
+}
+
+#[test]
+fn what_runs_unasked_by_a_built_in_rule_reaches_nobody_though_others_may() {
+    Bench::each(|bench| {
+        let bench = bench.config(
+            "workspace_root: .\ncommand_policy: {network: allow}\napproval_policy: {whitelist: [{pattern: '^sleep 0$', reason: x}]}\n",
+        );
+        bench.repository();
+        let mut server = Server::start(&bench);
+        let allowed = server.line("sleep 0");
+        for line in ["git show", "git status; ls", "cat tracked"] {
+            let outcome = server.line(line);
+            outcome.ok();
+            let has_own_network = outcome.layers().contains(&"netns");
+            assert_eq!(
+                has_own_network,
+                outcome.layers().contains(&"mountns"),
+                "{line}: {}",
+                outcome.text
+            );
+        }
+        assert!(!allowed.layers().contains(&"netns"), "{}", allowed.text);
     });
 }
 

@@ -7,8 +7,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::actor::Context;
-use super::allowlist::Programs;
-use super::effective::{EffectivePolicy, Mode, SandboxMode};
+use super::allowlist::{FoundProgram, Programs};
+use super::effective::{EffectivePolicy, Mode, Network, SandboxMode};
 use super::line;
 use super::matrix;
 use super::places::{Directories, PlaceRule};
@@ -267,7 +267,7 @@ pub(super) struct Covered<'p> {
 /// How far a covered command gets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// Only built-in rules answered, which promise reading: an option they missed writes nothing either.
+    /// Only built-in rules answered, which promise reading: what they missed writes nothing and reaches nobody either.
     Reading,
     /// A configured pattern answered; whoever wrote it may have meant a command that writes.
     AsPolicySays,
@@ -287,10 +287,14 @@ fn narrowed(mut plan: Plan, reach: Reach, programs: &dyn Programs) -> Plan {
         workspace: false,
     };
     plan.neutral_git = true;
-    plan.sandbox = match reach {
-        Reach::Reading => plan.sandbox.min(SandboxMode::ReadOnly),
-        Reach::AsPolicySays => plan.sandbox,
-    };
+    match reach {
+        Reach::Reading => {
+            plan.sandbox = plan.sandbox.min(SandboxMode::ReadOnly);
+            // Git fetches objects that a partial clone lacks, from wherever the repository says.
+            plan.network = Network::Deny;
+        }
+        Reach::AsPolicySays => {}
+    }
     plan
 }
 
@@ -318,9 +322,7 @@ pub(super) fn covering<'p>(
     };
     let matched = whitelist::covers(rules, candidate)?;
     let matched: Vec<_> = matched.into_iter().map(|index| &rules[index]).collect();
-    // The right to start programs belongs to the whole line. Beside a script (on many systems `which`
-    // is one) a shell could be started by a program that starts what it finds configured.
-    if brings_an_interpreter_to_others(act) && !matched.iter().all(|rule| rule.starts_nothing()) {
+    if lends_more_than_it_reads(act, &matched) {
         return None;
     }
     let reach = if matched.iter().all(|rule| rule.source == whitelist::Source::BuiltIn) {
@@ -344,11 +346,33 @@ fn answered_by(rules: &[&WhitelistRule]) -> Rule {
     }
 }
 
-fn brings_an_interpreter_to_others(act: &PlannedAct) -> bool {
-    let named = named_programs(act);
-    named
-        .iter()
-        .any(|script| script.is_script && named.iter().any(|other| other.path != script.path))
+/// The right to start programs belongs to the whole line, and git and much of what patterns cover start what they find
+/// configured, with other words. Beside such a program stands none that does more than read: no script (on many systems
+/// `which` is one), which would lend its shell, and nothing that was let go by a pattern, which was for its own words.
+fn lends_more_than_it_reads(act: &PlannedAct, rules: &[&WhitelistRule]) -> bool {
+    let programs = programs_by_command(act);
+    let commands = || {
+        programs
+            .iter()
+            .zip(rules)
+            .filter_map(|(program, rule)| Some(((*program)?, rule)))
+    };
+    commands()
+        .filter(|(_, rule)| !rule.starts_nothing())
+        .any(|(starter, _)| {
+            commands().any(|(program, rule)| {
+                program.path != starter.path && (program.is_script || rule.source != whitelist::Source::BuiltIn)
+            })
+        })
+}
+
+/// The program of each command, in the order of the line.
+fn programs_by_command(act: &PlannedAct) -> Vec<Option<&FoundProgram>> {
+    match act {
+        PlannedAct::Process { program, .. } => vec![Some(program)],
+        PlannedAct::Tree { programs, .. } => programs.iter().map(Option::as_ref).collect(),
+        PlannedAct::Shell { bash, .. } => vec![Some(bash)],
+    }
 }
 
 fn denied_by(rule: Rule) -> Verdict {

@@ -276,6 +276,26 @@ mod tests {
     }
 
     #[test]
+    fn pairs_of_sockets_are_for_streams_and_messages_and_not_for_datagrams() {
+        let unix = libc::AF_UNIX as u32;
+        let closing = libc::SOCK_CLOEXEC as u32 | libc::SOCK_NONBLOCK as u32;
+        for (kind, is_open) in [
+            (libc::SOCK_STREAM, true),
+            (libc::SOCK_SEQPACKET, true),
+            (libc::SOCK_DGRAM, false),
+            (libc::SOCK_RAW, false),
+        ] {
+            let expected = if is_open { ALLOW } else { errno(libc::EACCES) };
+            for network in [Network::Allow, Network::Deny] {
+                for kind in [kind as u32, kind as u32 | closing] {
+                    let found = run(&filter(network), OURS, libc::SYS_socketpair as u32, [unix, kind, 0]);
+                    assert_eq!(found, expected, "{kind}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn sockets_follow_the_network_choice() {
         let socket = libc::SYS_socket as u32;
         let (inet, unix, netlink) = (libc::AF_INET as u32, libc::AF_UNIX as u32, libc::AF_NETLINK as u32);

@@ -73,6 +73,7 @@ pub(super) fn rules(options: Options) -> Vec<Rule> {
         rules.push(Rule::refuse(libc::SYS_memfd_create, libc::EPERM));
     }
     rules.push(socket(options.network));
+    rules.push(socket_pair());
     rules
 }
 
@@ -188,7 +189,7 @@ fn refused_beside_others() -> Vec<Rule> {
 }
 
 /// Sockets. Local ones are refused either way: Landlock of this age cannot tell a socket in the workspace
-/// from the container runtime's. `socketpair` reaches nobody and stays.
+/// from the container runtime's.
 fn socket(network: Network) -> Rule {
     const FAMILY: u8 = 0;
     const TYPE: u8 = 1;
@@ -220,5 +221,24 @@ fn socket(network: Network) -> Rule {
             when_met: Verdict::Allow,
             otherwise: Verdict::Errno(libc::EACCES),
         },
+    }
+}
+
+/// Two sockets that are connected to one another reach nobody else, and programs talk to their children by them. One for
+/// datagrams can be sent from, and connected, to any other local socket later, so those are refused.
+fn socket_pair() -> Rule {
+    const FAMILY: u8 = 0;
+    const TYPE: u8 = 1;
+    Rule {
+        call: libc::SYS_socketpair as u32,
+        clauses: vec![vec![
+            (FAMILY, Test::OneOf(&[libc::AF_UNIX as u32])),
+            (
+                TYPE,
+                Test::MaskedOneOf(SOCKET_TYPE, &[libc::SOCK_STREAM as u32, libc::SOCK_SEQPACKET as u32]),
+            ),
+        ]],
+        when_met: Verdict::Allow,
+        otherwise: Verdict::Errno(libc::EACCES),
     }
 }

@@ -104,6 +104,23 @@ const ATTACKS: &[(&str, Attack, &[i32])] = &[
         call!(libc::SYS_socket, libc::AF_UNIX, libc::SOCK_STREAM, 0),
         &[libc::EACCES],
     ),
+    // From one of the two a datagram can be sent to any local socket.
+    (
+        "unix-datagrams",
+        call!(libc::SYS_socketpair, libc::AF_UNIX, libc::SOCK_DGRAM, 0, 0),
+        &[libc::EACCES],
+    ),
+    (
+        "unix-datagrams-by-another-name",
+        call!(
+            libc::SYS_socketpair,
+            libc::AF_UNIX,
+            libc::SOCK_RAW | libc::SOCK_CLOEXEC,
+            0,
+            0
+        ),
+        &[libc::EACCES],
+    ),
     (
         "netlink",
         call!(libc::SYS_socket, libc::AF_NETLINK, libc::SOCK_RAW, 0),
@@ -329,6 +346,7 @@ fn an_allowed_network_still_has_no_local_or_raw_sockets() {
                 ("inet6-udp", true),
                 ("netlink", true),
                 ("unix", false),
+                ("unix-datagrams", false),
                 ("raw", false),
                 ("mptcp", false),
                 ("packet", false),

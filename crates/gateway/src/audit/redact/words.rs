@@ -69,6 +69,8 @@ pub(super) fn read_secret(words: &[&str]) -> bool {
         }
         "gh" => by(&["--with-token"]),
         "glab" => by(&["--stdin"]),
+        "chpasswd" => true,
+        "passwd" => words.contains(&"--stdin"),
         _ => false,
     }
 }
@@ -139,6 +141,9 @@ static HABITS: &[Habits] = &[
     },
     Habits {
         programs: &[
+            "couchbase-cli",
+            "cqlsh",
+            "cypher-shell",
             "mongo",
             "mongodump",
             "mongoexport",
@@ -151,8 +156,12 @@ static HABITS: &[Habits] = &[
             "ncftp",
             "ncftpget",
             "ncftpput",
+            "racadm",
             "rdesktop",
             "sshpass",
+            "twine",
+            "useradd",
+            "usermod",
         ],
         next: &["-p"],
         glued: &["-p"],
@@ -214,6 +223,7 @@ static HABITS: &[Habits] = &[
         programs: &["curl"],
         user: &[("-u", ':'), ("-U", ':'), ("-E", ':'), ("--cert", ':')],
         next: &["-b", "--pass"],
+        glued: &["-b"],
         ..NONE
     },
     Habits {
@@ -249,6 +259,40 @@ static HABITS: &[Habits] = &[
     Habits {
         programs: &["nmcli"],
         next: &["password"],
+        ..NONE
+    },
+    Habits {
+        programs: &["ssh-keygen"],
+        next: &["-N", "-P"],
+        ..NONE
+    },
+    Habits {
+        programs: &["cargo", "wandb"],
+        when: &["login"],
+        next: &["login"],
+        ..NONE
+    },
+    Habits {
+        programs: &["ngrok"],
+        next: &["add-authtoken", "authtoken"],
+        ..NONE
+    },
+    Habits {
+        programs: &["doctl"],
+        when: &["auth"],
+        next: &["-t"],
+        ..NONE
+    },
+    Habits {
+        programs: &["dotnet"],
+        when: &["push"],
+        next: &["-k"],
+        ..NONE
+    },
+    Habits {
+        programs: &["pulumi"],
+        when: &["--secret"],
+        ends_with_it: true,
         ..NONE
     },
     Habits {

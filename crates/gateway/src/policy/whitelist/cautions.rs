@@ -22,6 +22,8 @@ pub struct Caution {
     pub inside: &'static [&'static str],
     /// How many words may be no options; the next one would be written to.
     pub operands_max: Option<usize>,
+    /// Whether the first word is letters also without a dash: `tar xf`.
+    pub dashless: bool,
 }
 
 const NONE: Caution = Caution {
@@ -31,6 +33,7 @@ const NONE: Caution = Caution {
     words: &[],
     inside: &[],
     operands_max: None,
+    dashless: false,
 };
 
 /// Options of git before the subcommand that change nothing that matters here.
@@ -94,12 +97,14 @@ pub const CAUTIONS: [Caution; 20] = [
     },
     Caution {
         program: "tar",
-        letters: "IFxcruA",
+        letters: "IFxcruAg",
         long: &[
             "to-command", "checkpoint-action", "use-compress-program", "info-script",
             "new-volume-script", "rsh-command", "rmt-command", "extract", "get", "create", "append",
-            "update", "delete", "catenate", "concatenate",
+            "update", "delete", "catenate", "concatenate", "index-file", "volno-file",
+            "listed-incremental",
         ],
+        dashless: true,
         ..NONE
     },
     Caution { program: "rsync", letters: "e", long: &["rsh", "rsync-path"], ..NONE },
@@ -108,8 +113,10 @@ pub const CAUTIONS: [Caution; 20] = [
         letters: "oOKTDc",
         long: &[
             "output", "remote-name", "remote-name-all", "config", "upload-file", "dump-header",
-            "cookie-jar", "output-dir", "trace", "trace-ascii", "stderr",
+            "cookie-jar", "output-dir", "trace", "trace-ascii", "stderr", "etag-save", "hsts", "alt-svc",
+            "libcurl", "ssl-sessions",
         ],
+        inside: &["%output{"],
         ..NONE
     },
     Caution {
@@ -152,7 +159,12 @@ pub(super) fn allow(words: &Words) -> bool {
     let in_bounds = caution
         .operands_max
         .is_none_or(|max| !words.patterned && operands.count() <= max);
-    in_bounds && words.args.iter().all(|arg| caution.allows(arg))
+    let first = words
+        .args
+        .first()
+        .filter(|word| caution.dashless && !word.starts_with('-'));
+    let is_first_harmless = first.is_none_or(|letters| !letters.contains(|c| caution.letters.contains(c)));
+    in_bounds && is_first_harmless && words.args.iter().all(|arg| caution.allows(arg))
 }
 
 /// The subcommand of git and what follows it, if only harmless options stand before.
