@@ -1,7 +1,9 @@
 //! What a process that vanished left: its jobs, its agents' processes, files that lack the end.
 
 use super::super::event::JobEventType;
-use super::super::keeping::{AbandonedJob, Beat, GoneProcess, Hold, JobChange, JobSessionChange, Place};
+use super::super::keeping::{
+    AbandonedJob, Beat, GoneProcess, Hold, JobChange, JobSessionChange, Place, unsent, waiting_messages,
+};
 use super::super::lifecycle::{SessionStep, SubState, session_step_at_the_end};
 use super::super::state::Job;
 use super::Supervisor;
@@ -73,6 +75,11 @@ impl Supervisor {
             ended.error = ending.error;
             let mut change = JobChange::over(job.version, ended.clone());
             change.hold = hold;
+            let notes = self.parts.jobs.notes(&job.id).await?;
+            change.events.extend(unsent(waiting_messages(&notes)).map(|message| {
+                let data = serde_json::json!({"message": message});
+                self.event(&ended, &session, JobEventType::AgentWarning, data)
+            }));
             change.events.push(self.step_event(&ended, &session, ending.step));
             let mut events = vec![self.step_draft(&ended, ending.step)];
             let step = session_step_at_the_end(session.status());

@@ -517,7 +517,28 @@ fn a_message_that_waited_in_vain_is_told_of_when_its_job_is_interrupted() {
     let lines = house.lines();
     let warned = lines.iter().find(|line| line["type"] == "agent-warning").unwrap();
     let message = warned["data"]["message"].as_str().unwrap();
-    assert!(message.starts_with("1 message that waited"), "{message}");
+    assert_eq!(message, "1 message that waited was not sent");
+}
+
+#[test]
+fn a_message_to_a_job_that_waits_is_told_of_when_the_job_is_cancelled() {
+    let house = House::new(Fake::playing(&[Step::Say("one"), Step::Crash]));
+    house.live(async |life| {
+        let job = life.start("work").await;
+        life.until(&job, |job| job.not_before.is_some()).await;
+        life.supervisor.settled().await;
+        for words in ["be quick", "and tidy"] {
+            let said = vec![Input::Text(words.to_owned())];
+            assert_eq!(life.message("th-1", said).await.unwrap().id, job);
+        }
+        life.interrupt(&job).await;
+        assert_eq!(life.find(&job).await.status(), JobStatus::Cancelled);
+        life.at_rest().await;
+    });
+    let lines = house.lines();
+    let warned = lines.iter().find(|line| line["type"] == "agent-warning");
+    let message = warned.map(|line| line["data"]["message"].clone());
+    assert_eq!(message, Some(json!("2 messages that waited were not sent")));
 }
 
 #[test]
