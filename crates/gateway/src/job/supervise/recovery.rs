@@ -1,5 +1,7 @@
 //! What a process that vanished left: its jobs, its agents' processes, files that lack the end.
 
+use std::sync::PoisonError;
+
 use super::super::event::JobEventType;
 use super::super::keeping::{
     AbandonedJob, Beat, GoneProcess, Hold, JobChange, JobSessionChange, Place, unsent, waiting_messages,
@@ -11,6 +13,7 @@ use super::course::Ending;
 use crate::approval::ApprovalFilter;
 use crate::audit::event::{Actor, EventType};
 use crate::audit::{Change, RecordError};
+use crate::clock::{Steady, Timestamp};
 use crate::ids::JobId;
 use crate::limits;
 
@@ -39,9 +42,7 @@ impl Supervisor {
     /// Puts jobs whose holder is gone back into the queue, to be taken up where they stand; one that was
     /// being ended is ended. Several processes may try: one is first.
     pub(super) async fn free_abandoned(&self) -> Result<(), RecordError> {
-        let now = self.parts.clock.now();
-        let missed = i64::try_from(limits::JOB_BEAT_MISSED.as_millis()).unwrap_or(i64::MAX);
-        let silent_since = crate::clock::Timestamp::from_millis(now.as_millis().saturating_sub(missed));
+        let silent_since = self.silent_since();
         for abandoned in self.parts.jobs.abandoned(silent_since).await? {
             if self.holds(&abandoned.job.id) || self.parts.agents.known(&abandoned.job.agent).is_none() {
                 continue;
@@ -53,6 +54,23 @@ impl Supervisor {
             }
         }
         Ok(())
+    }
+
+    /// Whoever gave no sign of life since then hangs. Signs from before the clock was set look older than they are: until
+    /// everybody had time for others nobody hangs, and only the jobs of processes that are gone are free.
+    fn silent_since(&self) -> Timestamp {
+        let clock = &self.parts.clock;
+        let (now, steady) = (clock.now(), clock.steady());
+        let mut evenness = self.evenness.lock().unwrap_or_else(PoisonError::into_inner);
+        if evenness.watch.step_ms(clock).is_some() {
+            evenness.set_at = Some(steady);
+        }
+        let is_even = |set_at: Steady| steady.since(set_at) >= limits::JOB_BEAT_MISSED;
+        if !evenness.set_at.is_none_or(is_even) {
+            return Timestamp::from_millis(i64::MIN);
+        }
+        let missed = i64::try_from(limits::JOB_BEAT_MISSED.as_millis()).unwrap_or(i64::MAX);
+        Timestamp::from_millis(now.as_millis().saturating_sub(missed))
     }
 
     async fn free(&self, abandoned: AbandonedJob, hold: Hold) -> Result<(), RecordError> {

@@ -427,6 +427,27 @@ fn a_clock_that_is_set_neither_ends_a_job_nor_gives_it_time() {
 }
 
 #[test]
+fn a_clock_that_is_set_ahead_makes_nobody_who_looks_after_a_job_seem_dead() {
+    let house = House::new(Fake::playing(&[Step::Hang]));
+    house.live(async |life| {
+        let job = life.start_within("work", Duration::from_secs(7_200)).await;
+        life.until(&job, |job| job.status() == JobStatus::Running).await;
+        let other = house.beside();
+        other.pass(Duration::from_secs(1)).await;
+        life.clock.set(life.clock.now().after(Duration::from_secs(3_600)));
+        // It looks before the one who has the job gives its next sign of life, and once more before the next but one.
+        for _ in 0..2 {
+            other.pass(limits::JOB_BEAT_EVERY).await;
+        }
+        assert_eq!(house.count(EventType::JobSessionRecovering), 0);
+        other.supervisor.close();
+        life.interrupt(&job).await;
+        assert_eq!(life.ended(&job).await.status(), JobStatus::Cancelled);
+        life.at_rest().await;
+    });
+}
+
+#[test]
 fn an_agent_that_says_nothing_is_taken_for_hung() {
     let house = House::new(Fake::playing(&[Step::Hang]));
     house.live(async |life| {
