@@ -254,6 +254,22 @@ fn a_question_of_a_runs_agent_stops_its_clock_until_it_is_answered() {
 }
 
 #[test]
+fn nothing_more_is_said_in_the_conversation_of_a_run_that_has_ended() {
+    let bench = bench();
+    let web = Web::serve(&bench);
+    let ended = until_status(&bench, &start(&bench, "run:dev", "greet"), "succeeded");
+    let said = run(&bench, &["jobs", "send", ended["job_id"].as_str().unwrap(), "and more"]);
+    let told = String::from_utf8(said.stderr).unwrap();
+    assert_eq!(said.status.code(), Some(1), "{told}");
+    assert!(
+        told.contains(id(&ended)) && told.contains("set off another run"),
+        "{told}"
+    );
+    assert_eq!(shown(&bench, &["jobs", "list", "--json"]).as_array().unwrap().len(), 1);
+    web.stop();
+}
+
+#[test]
 fn what_a_runs_label_denies_its_agent_is_denied_without_a_question() {
     let bench = bench();
     let web = Web::serve(&bench);

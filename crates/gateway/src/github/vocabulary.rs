@@ -58,6 +58,14 @@ impl<'a> Trigger<'a> {
     }
 }
 
+/// The stage that somebody means, by its name or by a label of it.
+pub fn stage_meant(words: &str) -> Option<&'static str> {
+    let words = words.trim().to_ascii_lowercase();
+    let name = words.strip_prefix("run:").unwrap_or(&words);
+    let name = name.strip_suffix(":revise").unwrap_or(name);
+    STAGES.iter().copied().find(|stage| *stage == name)
+}
+
 /// The label that asks for a stage to be done over.
 pub fn revise(stage: &str) -> String {
     format!("run:{stage}:revise")
@@ -136,6 +144,16 @@ impl ProfileLabels {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stage_is_meant_by_its_name_or_by_a_label_of_it() {
+        for words in ["qa", "QA", " Qa ", "run:qa", "run:QA:revise", "qa:revise"] {
+            assert_eq!(stage_meant(words), Some("qa"), "{words}");
+        }
+        for words in ["", "run:", "qa or dev", "run:run:qa", "ai-repair", "later"] {
+            assert_eq!(stage_meant(words), None, "{words}");
+        }
+    }
 
     #[test]
     fn a_run_label_names_a_stage_and_perhaps_its_revise() {

@@ -225,6 +225,14 @@ impl JobDesk {
                 Err(error) => return Err(unrecorded(error)),
             }
         }
+        // A run ends with its job, and whatever goes on for it afterwards is called back.
+        if let Some(run) = &job.run_id {
+            let message = format!(
+                "the conversation `{}` was that of run `{run}`, which is over; set off another run",
+                brief(conversation)
+            );
+            return Err(Refusal::new(ErrorCode::Conflict, message));
+        }
         if session.status() == SessionStatus::Terminated {
             let message = format!(
                 "the conversation `{}` has ended for good; start a new task",
@@ -252,7 +260,7 @@ impl JobDesk {
             agent: session.agent.clone(),
             owner: session.owner.clone(),
             started_by: caller.actor.clone(),
-            run_id: last.run_id.clone(),
+            run_id: None,
             input: last.input.asking(message),
         };
         let mut job = Job::new(self.parts.ids.job(), order, self.parts.clock.now());

@@ -214,6 +214,21 @@ pub struct Note {
     pub delivered: bool,
 }
 
+/// How many messages wait to be said.
+pub fn waiting_messages(notes: &[Note]) -> usize {
+    let waits = |note: &&Note| !note.delivered && note.errand == Errand::Message;
+    notes.iter().filter(waits).count()
+}
+
+/// What is said of so many messages that a job which ended never came to.
+pub fn unsent(messages: usize) -> Option<String> {
+    match messages {
+        0 => None,
+        1 => Some("1 message that waited was not sent".to_owned()),
+        count => Some(format!("{count} messages that waited were not sent")),
+    }
+}
+
 /// A sign of life of whoever looks after a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Beat {

@@ -239,6 +239,28 @@ fn nobody_is_waited_for_once_a_review_is_answered_with_no_revise() {
 }
 
 #[test]
+fn a_stage_may_be_named_in_ones_own_words() {
+    for (words, stage) in [("QA", "qa"), ("run:dev", "dev"), ("run:Doc-Audit:revise", "doc-audit")] {
+        let github = GitHub::start();
+        github.issue(SHOP, 7, &[]);
+        github.pull_request(SHOP, 8, "Closes #7", &["run:plan", "run:ops"]);
+        let bench = bench(&github);
+        let serving = Serving::start(&bench);
+        deliver(&serving, &github.reviewed("r-1", SHOP, 8, "changes_requested", "ana"));
+        let (question, _) = bench.question();
+        let said = bench
+            .command()
+            .args(["approve", &question, "--custom", words])
+            .env("USER", "ana")
+            .output()
+            .unwrap();
+        assert!(said.status.success(), "{said:?}");
+        until_worked_off(&bench);
+        assert_eq!(run(&bench, stage), 1, "{words}: {:?}", told(&bench, "webhook.ignored"));
+    }
+}
+
+#[test]
 fn a_pull_request_of_two_issues_needs_no_input_once_one_is_chosen() {
     let github = GitHub::start();
     github.issue(SHOP, 7, &["run:dev"]);

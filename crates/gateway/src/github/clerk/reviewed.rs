@@ -15,7 +15,7 @@ use crate::github::delivery::{Delivery, DeliveryChange};
 use crate::github::labels::LabelChange;
 use crate::github::resolver::{Known, Resolution, Step, Unclear, closes, resolve};
 use crate::github::task::{ReviewTask, Task};
-use crate::github::vocabulary::{IN_REVIEW, NEED_INPUT, STAGES, Trigger, revise};
+use crate::github::vocabulary::{IN_REVIEW, NEED_INPUT, STAGES, Trigger, revise, stage_meant};
 use crate::ids::{ApprovalId, CredentialId};
 use crate::run::lifecycle::TriggerKind;
 use crate::run::state::Run;
@@ -352,11 +352,11 @@ impl Clerk {
                 _,
             ) => return Ok(Reply::Declined(unanswered())),
         };
-        let is_known = STAGES.contains(&said.as_str()) || said.starts_with('#');
-        Ok(match is_known {
-            true => Reply::Said(said),
-            false if said == NO_REVISE => Reply::Declined("the owner wants no revise".to_owned()),
-            false => Reply::Declined("the owner's answer is no stage".to_owned()),
+        Ok(match stage_meant(&said) {
+            Some(stage) => Reply::Said(stage.to_owned()),
+            None if said.starts_with('#') => Reply::Said(said),
+            None if said == NO_REVISE => Reply::Declined("the owner wants no revise".to_owned()),
+            None => Reply::Declined("the owner's answer is no stage".to_owned()),
         })
     }
 

@@ -9,7 +9,7 @@ use crate::audit::{Change, RecordError};
 use crate::error::ErrorCode;
 use crate::job::driver::Input;
 use crate::job::event::{JobEvent, JobEventType, presentable};
-use crate::job::keeping::{Errand, Hold, JobChange, JobSessionChange, Note, parts_json};
+use crate::job::keeping::{Errand, Hold, JobChange, JobSessionChange, Note, parts_json, unsent, waiting_messages};
 use crate::job::lifecycle::{JobStep, session_recorded_as, session_step_at_the_end};
 use crate::job::session::JobSession;
 use crate::job::state::Job;
@@ -76,6 +76,10 @@ impl JobDesk {
             kind,
             data,
         };
+        let notes = parts.jobs.notes(&job.id).await?;
+        let warning = unsent(waiting_messages(&notes));
+        let warned = warning.map(|message| line(JobEventType::AgentWarning, json!({"message": message})));
+        change.events.extend(warned);
         let data = json!({"duration": ended.duration_ms(), "error": ended.error.as_ref().map(|error| error.to_json())});
         change.events.push(line(JobEventType::of_step(JobStep::Cancel), data));
         if let Some(session) = parts.jobs.session(&job.session_id).await?

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::json;
 
 use super::super::event::{JobEvent, JobEventType};
-use super::super::keeping::{Errand, GoneProcess, Hold, Note, Place};
+use super::super::keeping::{GoneProcess, Hold, Place, unsent, waiting_messages};
 use super::super::lifecycle::{JobStep, SessionStep, SubState, session_step_at_the_end};
 use super::super::state::Job;
 use super::Supervisor;
@@ -73,8 +73,7 @@ impl Follower {
             return Ok(0);
         }
         let notes = jobs.notes(&self.job.id).await.map_err(Lost::Unrecorded)?;
-        let waits = |note: &&Note| !note.delivered && note.errand == Errand::Message;
-        Ok(notes.iter().filter(waits).count())
+        Ok(waiting_messages(&notes))
     }
 
     /// Says of messages that a job which ends otherwise than well never came to.
@@ -82,11 +81,7 @@ impl Follower {
         if step == JobStep::Complete {
             return None;
         }
-        let message = match self.messages_waiting().await.unwrap_or(0) {
-            0 => return None,
-            1 => "1 message that waited for the end of this turn was not sent".to_owned(),
-            count => format!("{count} messages that waited for the end of this turn were not sent"),
-        };
+        let message = unsent(self.messages_waiting().await.unwrap_or(0))?;
         Some(self.event(JobEventType::AgentWarning, json!({"message": message})))
     }
 

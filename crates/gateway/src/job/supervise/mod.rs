@@ -34,7 +34,7 @@ use super::state::Job;
 use crate::approval::board::Board;
 use crate::audit::redact::Redactor;
 use crate::audit::{Change, Pending, Record, RecordError};
-use crate::clock::Clock;
+use crate::clock::{Clock, Steady, Watch};
 use crate::ids::{CredentialId, IdSource, JobId, JobSessionId};
 use crate::limits;
 use crate::policy::agents::Judged;
@@ -157,6 +157,14 @@ pub struct Supervisor {
     parts: SupervisorParts,
     news: broadcast::Sender<News>,
     state: Mutex<Places>,
+    evenness: Mutex<Evenness>,
+}
+
+/// How evenly the clock ran that signs of life are held against.
+struct Evenness {
+    watch: Watch,
+    /// When it was last seen to have been set.
+    set_at: Option<Steady>,
 }
 
 /// The jobs that run here.
@@ -190,10 +198,15 @@ impl Drop for Seat {
 
 impl Supervisor {
     pub fn new(parts: SupervisorParts) -> Arc<Self> {
+        let evenness = Mutex::new(Evenness {
+            watch: Watch::on(&parts.clock),
+            set_at: None,
+        });
         Arc::new(Self {
             parts,
             news: broadcast::Sender::new(NEWS_KEPT),
             state: Mutex::default(),
+            evenness,
         })
     }
 

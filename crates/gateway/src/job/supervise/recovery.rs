@@ -1,7 +1,11 @@
 //! What a process that vanished left: its jobs, its agents' processes, files that lack the end.
 
+use std::sync::PoisonError;
+
 use super::super::event::JobEventType;
-use super::super::keeping::{AbandonedJob, Beat, GoneProcess, Hold, JobChange, JobSessionChange, Place};
+use super::super::keeping::{
+    AbandonedJob, Beat, GoneProcess, Hold, JobChange, JobSessionChange, Place, unsent, waiting_messages,
+};
 use super::super::lifecycle::{SessionStep, SubState, session_step_at_the_end};
 use super::super::state::Job;
 use super::Supervisor;
@@ -9,6 +13,7 @@ use super::course::Ending;
 use crate::approval::ApprovalFilter;
 use crate::audit::event::{Actor, EventType};
 use crate::audit::{Change, RecordError};
+use crate::clock::{Steady, Timestamp};
 use crate::ids::JobId;
 use crate::limits;
 
@@ -37,9 +42,7 @@ impl Supervisor {
     /// Puts jobs whose holder is gone back into the queue, to be taken up where they stand; one that was
     /// being ended is ended. Several processes may try: one is first.
     pub(super) async fn free_abandoned(&self) -> Result<(), RecordError> {
-        let now = self.parts.clock.now();
-        let missed = i64::try_from(limits::JOB_BEAT_MISSED.as_millis()).unwrap_or(i64::MAX);
-        let silent_since = crate::clock::Timestamp::from_millis(now.as_millis().saturating_sub(missed));
+        let silent_since = self.silent_since();
         for abandoned in self.parts.jobs.abandoned(silent_since).await? {
             if self.holds(&abandoned.job.id) || self.parts.agents.known(&abandoned.job.agent).is_none() {
                 continue;
@@ -51,6 +54,23 @@ impl Supervisor {
             }
         }
         Ok(())
+    }
+
+    /// Whoever gave no sign of life since then hangs. Signs from before the clock was set look older than they are: until
+    /// everybody had time for others nobody hangs, and only the jobs of processes that are gone are free.
+    fn silent_since(&self) -> Timestamp {
+        let clock = &self.parts.clock;
+        let (now, steady) = (clock.now(), clock.steady());
+        let mut evenness = self.evenness.lock().unwrap_or_else(PoisonError::into_inner);
+        if evenness.watch.step_ms(clock).is_some() {
+            evenness.set_at = Some(steady);
+        }
+        let is_even = |set_at: Steady| steady.since(set_at) >= limits::JOB_BEAT_MISSED;
+        if !evenness.set_at.is_none_or(is_even) {
+            return Timestamp::from_millis(i64::MIN);
+        }
+        let missed = i64::try_from(limits::JOB_BEAT_MISSED.as_millis()).unwrap_or(i64::MAX);
+        Timestamp::from_millis(now.as_millis().saturating_sub(missed))
     }
 
     async fn free(&self, abandoned: AbandonedJob, hold: Hold) -> Result<(), RecordError> {
@@ -73,6 +93,11 @@ impl Supervisor {
             ended.error = ending.error;
             let mut change = JobChange::over(job.version, ended.clone());
             change.hold = hold;
+            let notes = self.parts.jobs.notes(&job.id).await?;
+            change.events.extend(unsent(waiting_messages(&notes)).map(|message| {
+                let data = serde_json::json!({"message": message});
+                self.event(&ended, &session, JobEventType::AgentWarning, data)
+            }));
             change.events.push(self.step_event(&ended, &session, ending.step));
             let mut events = vec![self.step_draft(&ended, ending.step)];
             let step = session_step_at_the_end(session.status());

@@ -145,6 +145,13 @@ impl House {
         runtime.shutdown_background();
     }
 
+    /// Another supervisor beside the one that lives.
+    pub(crate) fn beside(&self) -> Life {
+        let life = self.life(Mortal::immortal(&self.store));
+        tokio::spawn(life.supervisor.clone().run());
+        life
+    }
+
     /// A life that ends as by SIGKILL at the nth write; false when the job's story is over before that.
     pub(crate) fn live_until_death(&self, nth: usize, when: When) -> bool {
         let runtime = runtime();

@@ -427,6 +427,27 @@ fn a_clock_that_is_set_neither_ends_a_job_nor_gives_it_time() {
 }
 
 #[test]
+fn a_clock_that_is_set_ahead_makes_nobody_who_looks_after_a_job_seem_dead() {
+    let house = House::new(Fake::playing(&[Step::Hang]));
+    house.live(async |life| {
+        let job = life.start_within("work", Duration::from_secs(7_200)).await;
+        life.until(&job, |job| job.status() == JobStatus::Running).await;
+        let other = house.beside();
+        other.pass(Duration::from_secs(1)).await;
+        life.clock.set(life.clock.now().after(Duration::from_secs(3_600)));
+        // It looks before the one who has the job gives its next sign of life, and once more before the next but one.
+        for _ in 0..2 {
+            other.pass(limits::JOB_BEAT_EVERY).await;
+        }
+        assert_eq!(house.count(EventType::JobSessionRecovering), 0);
+        other.supervisor.close();
+        life.interrupt(&job).await;
+        assert_eq!(life.ended(&job).await.status(), JobStatus::Cancelled);
+        life.at_rest().await;
+    });
+}
+
+#[test]
 fn an_agent_that_says_nothing_is_taken_for_hung() {
     let house = House::new(Fake::playing(&[Step::Hang]));
     house.live(async |life| {
@@ -517,7 +538,28 @@ fn a_message_that_waited_in_vain_is_told_of_when_its_job_is_interrupted() {
     let lines = house.lines();
     let warned = lines.iter().find(|line| line["type"] == "agent-warning").unwrap();
     let message = warned["data"]["message"].as_str().unwrap();
-    assert!(message.starts_with("1 message that waited"), "{message}");
+    assert_eq!(message, "1 message that waited was not sent");
+}
+
+#[test]
+fn a_message_to_a_job_that_waits_is_told_of_when_the_job_is_cancelled() {
+    let house = House::new(Fake::playing(&[Step::Say("one"), Step::Crash]));
+    house.live(async |life| {
+        let job = life.start("work").await;
+        life.until(&job, |job| job.not_before.is_some()).await;
+        life.supervisor.settled().await;
+        for words in ["be quick", "and tidy"] {
+            let said = vec![Input::Text(words.to_owned())];
+            assert_eq!(life.message("th-1", said).await.unwrap().id, job);
+        }
+        life.interrupt(&job).await;
+        assert_eq!(life.find(&job).await.status(), JobStatus::Cancelled);
+        life.at_rest().await;
+    });
+    let lines = house.lines();
+    let warned = lines.iter().find(|line| line["type"] == "agent-warning");
+    let message = warned.map(|line| line["data"]["message"].clone());
+    assert_eq!(message, Some(json!("2 messages that waited were not sent")));
 }
 
 #[test]
