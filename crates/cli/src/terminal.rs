@@ -249,6 +249,11 @@ fn wants_colour(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     !refused && variable("TERM").is_none_or(|term| term != "dumb")
 }
 
+/// Whether the terminal can do no more than add lines, so that nothing can be drawn on it.
+pub(crate) fn only_adds_lines() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
+}
+
 /// Turns a failed write into the error that says what to do about it.
 pub(crate) fn told(written: io::Result<()>) -> anyhow::Result<()> {
     match written {
