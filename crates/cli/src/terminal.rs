@@ -244,7 +244,7 @@ impl Cell {
 }
 
 /// Whether the person at the terminal has nothing against colours.
-fn wants_colour(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+pub(crate) fn wants_colour(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let refused = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
     !refused && variable("TERM").is_none_or(|term| term != "dumb")
 }
