@@ -55,13 +55,18 @@ fn databases(started: &Started, record: &Arc<Store>) -> Made {
         .context("no databases: `database_lifecycle.url` cannot be read")?;
     let server = Server::new(&url).context("no databases: `database_lifecycle.url` cannot be used")?;
     let listed = started.surroundings.variable(ENVIRONMENTS);
+    let environments = environments(listed.unwrap_or(ENVIRONMENTS_DEFAULT));
+    anyhow::ensure!(
+        !environments.is_empty(),
+        "no databases: `{ENVIRONMENTS}` names no environment; name some, or unset it for `{ENVIRONMENTS_DEFAULT}`"
+    );
     let parts = DatabaseParts {
         server: Arc::new(server),
         databases: record.clone(),
         record: record.clone(),
         clock: Clock::system(),
         ids: IdSource::random(),
-        environments: environments(listed.unwrap_or(ENVIRONMENTS_DEFAULT)),
+        environments,
     };
     Ok(Some(DatabaseTool::new(parts)))
 }

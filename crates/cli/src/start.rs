@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -196,6 +196,9 @@ impl Started {
         approvers: Approvers,
         answer_within: Duration,
     ) -> anyhow::Result<Joined> {
+        if let Some(lack) = lack_of_proc() {
+            anyhow::bail!(lack);
+        }
         let record = self.record().await?;
         let redactor = self.redactor();
         self.record_policy(&record, &redactor).await?;
@@ -339,6 +342,13 @@ pub(crate) fn warn_of_interpreters(started: &Started) {
     for entry in interpreters::listed(&started.policy.command.allowlist) {
         say(&format!("warning: {}", interpreters::caution(&entry)));
     }
+}
+
+/// What is to be said where `/proc` is missing, as in a bare chroot: programs are opened and told apart through it, and
+/// without it each would be said not to exist.
+pub(crate) fn lack_of_proc() -> Option<&'static str> {
+    let lack = "`/proc` is not mounted, and without it no program can be opened; `mount -t proc proc /proc` mounts it";
+    (!Path::new("/proc/self/fd").is_dir()).then_some(lack)
 }
 
 /// One line on standard error.

@@ -21,7 +21,8 @@ use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::layer::{Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use crate::start::BadUsage;
+use crate::start::{self, BadUsage};
+use crate::terminal;
 use lines::LogLines;
 
 /// Where spans of calls are made; everything else stays out of the traces.
@@ -69,15 +70,24 @@ pub(crate) fn begin(otlp_endpoint: Option<&str>) -> anyhow::Result<Telemetry> {
 
 fn log_lines() -> Box<dyn Layer<Registry> + Send + Sync> {
     let wanted = std::env::var("COUNTERSIGN_LOG").unwrap_or_else(|_| "warn".to_owned());
-    let filter: Targets = wanted
-        .parse()
-        .unwrap_or_else(|_| Targets::new().with_default(LevelFilter::WARN));
+    let filter: Targets = wanted.parse().unwrap_or_else(|error| {
+        start::say(&format!(
+            "warning: `COUNTERSIGN_LOG` is a level such as `info`, or levels of parts such as `countersign_store=debug`: \
+             {error}; warnings are logged"
+        ));
+        Targets::new().with_default(LevelFilter::WARN)
+    });
     let filter = filter.with_target(TELLS_SECRETS, LevelFilter::OFF);
     let lines = tracing_subscriber::fmt::layer().with_writer(|| LogLines);
-    if std::env::var("COUNTERSIGN_LOG_FORMAT").is_ok_and(|format| format == "json") {
-        return lines.json().flatten_event(true).with_filter(filter).boxed();
+    match std::env::var("COUNTERSIGN_LOG_FORMAT").as_deref() {
+        Ok("json") => return lines.json().flatten_event(true).with_filter(filter).boxed(),
+        Ok("text" | "") | Err(_) => {}
+        Ok(other) => start::say(&format!(
+            "warning: `COUNTERSIGN_LOG_FORMAT` is `json` or `text`, not `{}`; text is logged",
+            terminal::clean(other)
+        )),
     }
-    let colours = io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    let colours = io::stderr().is_terminal() && terminal::wants_colour(|name| std::env::var_os(name));
     lines.with_ansi(colours).with_filter(filter).boxed()
 }
 

@@ -244,9 +244,14 @@ impl Cell {
 }
 
 /// Whether the person at the terminal has nothing against colours.
-fn wants_colour(variable: impl Fn(&str) -> Option<OsString>) -> bool {
+pub(crate) fn wants_colour(variable: impl Fn(&str) -> Option<OsString>) -> bool {
     let refused = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
     !refused && variable("TERM").is_none_or(|term| term != "dumb")
+}
+
+/// Whether the terminal can do no more than add lines, so that nothing can be drawn on it.
+pub(crate) fn only_adds_lines() -> bool {
+    std::env::var_os("TERM").is_some_and(|term| term == "dumb")
 }
 
 /// Turns a failed write into the error that says what to do about it.

@@ -266,4 +266,44 @@ mod tests {
             "{page}"
         );
     }
+
+    #[test]
+    fn the_guides_name_metrics_as_they_are() {
+        let metrics = Metrics::default();
+        // Those with labels are on the page once they have counted something.
+        metrics.call_began();
+        metrics.call_ended("execute_process", Ok(Status::Ok), Duration::ZERO);
+        metrics.refused(ErrorCode::Unauthenticated);
+        metrics.sessions(SessionState::Initialized, 1);
+        metrics.request_answered(200);
+        let page = metrics.render();
+        let known: Vec<String> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '))
+            .map(|(name, kind)| match kind {
+                "counter" => format!("{name}_total"),
+                _ => name.to_owned(),
+            })
+            .collect();
+        let guides = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guides");
+        let mut named = 0;
+        for guide in std::fs::read_dir(guides).expect("the guides").flatten() {
+            let text = std::fs::read_to_string(guide.path()).expect("a guide");
+            for rest in text.split("`countersign_").skip(1) {
+                let name = rest.split(['`', '{', '=']).next().unwrap_or_default();
+                // Levels of the log are named by crate, such as `countersign_store=debug`.
+                if rest[name.len()..].starts_with('=') {
+                    continue;
+                }
+                let name = format!("countersign_{name}");
+                assert!(
+                    known.contains(&name),
+                    "{}: {name}, of {known:?}",
+                    guide.path().display()
+                );
+                named += 1;
+            }
+        }
+        assert!(named > 5, "the guides name metrics");
+    }
 }

@@ -85,7 +85,7 @@ pub(crate) struct JobStart {
     /// How far the agent may reach; more than policy gives needs approval.
     #[arg(long, value_name = "S", value_parser = ["read-only", "workspace-write", "danger-full-access"])]
     pub(crate) sandbox: Option<String>,
-    /// Print what happens until the job has ended.
+    /// Print what happens until the job has ended; the exit code is 1 unless it was completed.
     #[arg(short, long, conflicts_with = "json")]
     pub(crate) follow: bool,
     /// Print JSON.

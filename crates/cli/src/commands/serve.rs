@@ -70,6 +70,9 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
             require_authentication(settings, &joined.record)
                 .map_err(|missing| BadUsage(format!("refusing to listen on {address}: {missing}")))?;
         }
+        if let Some(warning) = read_along(address, tls.is_some()) {
+            start::say(&format!("warning: {warning}"));
+        }
         joined.reload.listen();
         start::settle_down();
         start::reload_at_hangup(&joined.reload)?;
@@ -256,6 +259,16 @@ fn renew_on_hangup(tls: Tls) -> anyhow::Result<JoinSet<()>> {
     Ok(renewal)
 }
 
+/// What to say where others could read what is said to the server.
+fn read_along(address: SocketAddr, is_encrypted: bool) -> Option<String> {
+    (!address.ip().is_loopback() && !is_encrypted).then(|| {
+        format!(
+            "other machines reach {address} without TLS; unless something before it encrypts, set `tls: {{cert: …, key: \
+             …}}`, or tokens can be read on the way"
+        )
+    })
+}
+
 /// Whoever can reach this machine could call tools otherwise.
 fn require_authentication(settings: &Settings, record: &Store) -> Result<(), String> {
     if settings.anonymous_agents {
@@ -290,5 +303,24 @@ impl Readiness for AbleToWork {
                 Err(_) => Err("the record's reader was stopped".to_owned()),
             }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_serves_other_machines_without_tls_is_warned() {
+        for (address, is_encrypted, warns) in [
+            ("127.0.0.1:7420", false, false),
+            ("[::1]:7420", false, false),
+            ("0.0.0.0:7420", false, true),
+            ("192.0.2.1:7420", false, true),
+            ("0.0.0.0:7420", true, false),
+        ] {
+            let warning = read_along(address.parse().unwrap(), is_encrypted);
+            assert_eq!(warning.is_some(), warns, "{address}");
+        }
     }
 }

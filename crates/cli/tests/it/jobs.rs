@@ -232,6 +232,18 @@ fn a_person_gives_work_at_the_terminal_and_follows_it() {
 }
 
 #[test]
+fn whoever_follows_a_job_is_told_by_the_exit_code_that_it_failed() {
+    let bench = bench();
+    let _web = Web::serve(&bench);
+    let output = run(&bench, &["jobs", "start", "-f", "fail"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        String::from_utf8_lossy(&output.stdout).contains("job-failed"),
+        "{output:?}"
+    );
+}
+
+#[test]
 fn what_an_agent_asks_is_decided_at_the_terminal() {
     for (answer, result) in [("approve", "allowed"), ("deny", "denied")] {
         let bench = bench();

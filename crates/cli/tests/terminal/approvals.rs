@@ -263,6 +263,16 @@ fn watching_into_a_pipe_prints_what_comes_and_goes() {
 }
 
 #[test]
+fn watching_on_a_terminal_that_only_adds_lines_prints_lines() {
+    let stage = Stage::new();
+    let mut asking = Asking::start(&stage);
+    let first = asking.ask(&stage, "touch one");
+    let mut terminal = Terminal::run(&stage, "approvals watch", &[("TERM", "dumb")]);
+    let seen = terminal.until(&first[..8]);
+    assert!(!seen.contains('\u{1b}'), "{seen:?}");
+}
+
+#[test]
 fn watching_on_a_terminal_decides_by_single_keys() {
     let stage = Stage::new();
     let mut asking = Asking::start(&stage);

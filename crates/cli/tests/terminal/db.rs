@@ -55,6 +55,27 @@ fn an_operator_moves_a_record_to_postgresql_and_goes_on() {
 }
 
 #[test]
+fn a_database_that_cannot_hold_every_text_is_refused_before_anything_is_in_it() {
+    let Some(cluster) = cluster() else { return };
+    let database = cluster.database();
+    let latin = format!("{}_latin", database.name);
+    let made = format!("CREATE DATABASE {latin} ENCODING 'LATIN1' TEMPLATE template0");
+    cluster.run(&database, &made).unwrap();
+    let (server, _) = database.url.rsplit_once('/').unwrap();
+    let url = format!("{server}/{latin}");
+    let stage = Stage::new();
+    let refused = stage.run(&["--database", &url, "exec", "--", "ls"]);
+    assert!(
+        refused.code == 126 && refused.stderr.contains("keeps text as LATIN1") && refused.stderr.contains("'UTF8'"),
+        "{refused:?}"
+    );
+    assert_eq!(
+        stage.json(&["--database", &url, "db", "status", "--json"])["version"],
+        0
+    );
+}
+
+#[test]
 fn an_address_that_is_not_one_of_postgresql_is_refused_before_anything_happens() {
     let stage = Stage::with_record();
     for (args, expected) in [

@@ -2,10 +2,11 @@
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::stage::{Stage, ran};
 
 /// The findings, whatever the machine has.
 fn findings(stage: &Stage) -> (i32, Value) {
@@ -45,6 +46,32 @@ fn the_exit_code_says_whether_what_policy_requires_is_there() {
         last.starts_with(if missing.is_empty() { "ready: " } else { "not ready: " }),
         "{text}"
     );
+}
+
+#[test]
+fn a_machine_without_proc_is_told_so_and_runs_nothing() {
+    let stage = Stage::new();
+    for (words, code) in [("doctor", 1), ("exec -- ls", 126)] {
+        let inner = stage.command(&[]);
+        let mut alone = Command::new("unshare");
+        let line = format!(
+            "mount -t tmpfs none /proc && {} {words}",
+            inner.get_program().to_str().unwrap()
+        );
+        alone
+            .args(["--map-root-user", "--mount", "sh", "-c", &line])
+            .env_clear()
+            .envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))))
+            .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+            .current_dir(stage.work());
+        let ran = ran(alone);
+        if ran.stderr.contains("unshare") {
+            eprintln!("skipped: no namespaces of one's own here: {}", ran.stderr);
+            return;
+        }
+        let told = format!("{}{}", ran.stdout, ran.stderr);
+        assert!(ran.code == code && told.contains("`/proc` is not mounted"), "{ran:?}");
+    }
 }
 
 #[test]

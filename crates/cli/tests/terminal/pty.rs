@@ -56,13 +56,12 @@ impl Terminal {
             .unwrap();
     }
 
-    /// Waits until something is shown that was not there before.
+    /// Waits until something is shown that was not there before; gives what was shown up to it.
     #[track_caller]
-    pub(crate) fn until(&mut self, what: &str) {
+    pub(crate) fn until(&mut self, what: &str) -> String {
         loop {
             if let Some(at) = self.seen.find(what) {
-                self.seen.drain(..at + what.len());
-                return;
+                return self.seen.drain(..at + what.len()).collect();
             }
             match self.screen.recv_timeout(PATIENCE) {
                 Ok(more) => self.seen.push_str(&more),

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-use crate::stage::Stage;
+use crate::stage::{Stage, ran};
 
 #[test]
 fn a_reader_that_went_away_ends_a_command_quietly() {
@@ -135,5 +135,17 @@ impl Drop for Ended {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn settings_of_the_log_that_cannot_be_understood_are_told() {
+    let stage = Stage::with_record();
+    for (name, value) in [("COUNTERSIGN_LOG", "a=b=c"), ("COUNTERSIGN_LOG_FORMAT", "xml")] {
+        let mut command = stage.command(&["audit", "query"]);
+        command.env(name, value);
+        let told = ran(command);
+        let warning = format!("warning: `{name}` is ");
+        assert!(told.code == 0 && told.stderr.starts_with(&warning), "{told:?}");
     }
 }

@@ -50,6 +50,8 @@ fn look(link: &Link) -> Result<Condition, Trouble> {
         Ok(version) => version,
         // A newer one is told of like any other.
         Err(MigrateError::Newer { found, .. }) => found,
+        // Found out when the first step is to be applied.
+        Err(MigrateError::Encoding { .. }) => 0,
         Err(MigrateError::Read { source } | MigrateError::Apply { source, .. }) => return Err(source),
     };
     let mut condition = Condition {

@@ -28,7 +28,7 @@ pub(crate) fn migrate(directory: &Path, options: Options) -> Result<Migrated, Op
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let from = Connection::open_with_flags(&path, flags)
         .and_then(|connection| migrations::found(&connection))
-        .map_err(|source| OpenError::Connect { path, source })?;
+        .map_err(|trouble| OpenError::Connect { path, trouble })?;
     // What every process does that opens the record.
     Site::prepare(directory, options)?;
     let to = migrations::known();

@@ -77,8 +77,8 @@ pub enum OpenError {
     Exposed { path: PathBuf, mode: u32 },
     #[error("the database file `{path}` cannot be prepared")]
     File { path: PathBuf, source: io::Error },
-    #[error("the database `{path}` cannot be opened")]
-    Connect { path: PathBuf, source: rusqlite::Error },
+    #[error("the database `{path}` cannot be opened: {}", trouble::of_opening(.trouble))]
+    Connect { path: PathBuf, trouble: rusqlite::Error },
     #[error(transparent)]
     Migrate(#[from] MigrateError),
     #[error(transparent)]
@@ -121,9 +121,9 @@ impl Site {
             options,
         };
         let patience = site.options.busy_timeout;
-        let mut connection = site.connect_writer(patience).map_err(|source| OpenError::Connect {
+        let mut connection = site.connect_writer(patience).map_err(|trouble| OpenError::Connect {
             path: site.database.clone(),
-            source,
+            trouble,
         })?;
         migrations::apply(&mut connection)?;
         Ok((site, connection))

@@ -22,6 +22,18 @@ pub(crate) fn sentence(error: &rusqlite::Error) -> String {
     format!("{meaning} ({error})")
 }
 
+/// The same of a database that is to be opened, which writes to it, for those too who only read.
+pub(super) fn of_opening(error: &rusqlite::Error) -> String {
+    let sentence = sentence(error);
+    match error.sqlite_error_code() {
+        Some(ErrorCode::ReadOnly) => format!(
+            "{sentence}; make the state directory writable, or copy it to where it can be written and name that by \
+             `--state-dir`"
+        ),
+        _ => sentence,
+    }
+}
+
 /// SQLite's own word for a database that cannot be written.
 pub(super) fn read_only() -> rusqlite::Error {
     rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_READONLY), None)
@@ -60,4 +72,27 @@ pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
         error.sqlite_error_code(),
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked)
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+
+    use super::super::site::OpenError;
+    use super::*;
+
+    #[test]
+    fn a_database_that_cannot_be_written_says_so_once_and_what_to_do() {
+        let error = OpenError::Connect {
+            path: "record.db".into(),
+            trouble: read_only(),
+        };
+        let told = error.to_string();
+        assert!(
+            told.contains("it is read-only") && told.contains("`--state-dir`"),
+            "{told}"
+        );
+        // A cause would be told a second time behind it.
+        assert!(error.source().is_none());
+    }
 }

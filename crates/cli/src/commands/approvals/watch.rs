@@ -18,7 +18,7 @@ use super::{Office, age, decide, list, show};
 use crate::commands::audit::tail::Reader;
 use crate::config::Flags;
 use crate::start;
-use crate::terminal::{Page, clean, shortened, wrapped};
+use crate::terminal::{self, Page, clean, shortened, wrapped};
 
 /// Said of a question that went away while somebody was at it.
 const GONE: &str = "somebody else decided it meanwhile, or it was taken back";
@@ -32,7 +32,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LOOK_FIRST: Duration = Duration::from_millis(500);
 
 pub(super) fn run(flags: &Flags) -> anyhow::Result<()> {
-    let on_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal();
+    let on_terminal = std::io::stdout().is_terminal() && std::io::stdin().is_terminal() && !terminal::only_adds_lines();
     start::runtime()?.block_on(async {
         let office = Office::open_to_stay(flags)?;
         if on_terminal {

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 use crate::config::show;
 use crate::interpreters;
-use crate::start::Started;
+use crate::start::{self, Started};
 use crate::wiring;
 
 /// The user without rights that commands of a root server fall back to.
@@ -34,6 +34,7 @@ pub(super) struct Findings {
     pub(super) untried: Option<String>,
     /// Layers of `command_policy.require` that are not there.
     pub(super) missing: Vec<String>,
+    lack_of_proc: Option<&'static str>,
 }
 
 pub(super) struct StateDirectory {
@@ -124,12 +125,14 @@ impl Findings {
             missing: missing.map(str::to_owned).collect(),
             untried,
             layers,
+            lack_of_proc: start::lack_of_proc(),
         }
     }
 
     /// What stands in the way of every command, each with what to do about it.
     pub(super) fn obstacles(&self) -> Vec<String> {
         let mut obstacles = Vec::new();
+        obstacles.extend(self.lack_of_proc.map(str::to_owned));
         if !self.missing.is_empty() {
             obstacles.push(format!(
                 "policy requires {}, which this machine lacks; calls are refused until that is mended, or taken out of \

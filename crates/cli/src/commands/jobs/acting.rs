@@ -1,5 +1,6 @@
 //! `jobs start`, `send` and `interrupt`: a call of the tool, from a terminal.
 
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +22,8 @@ use crate::terminal::Page;
 use crate::wiring::{self, Launchpad};
 use crate::{jobs, whereabouts};
 
-pub(super) fn start(flags: &Flags, start: &JobStart) -> anyhow::Result<()> {
+/// The exit code of a job that was followed says how the job came out.
+pub(super) fn start(flags: &Flags, start: &JobStart) -> anyhow::Result<ExitCode> {
     let mut arguments = json!({"prompt": start.prompt});
     let wanted = [
         ("agent", start.agent.as_ref().map(|it| json!(it))),
@@ -40,9 +42,16 @@ pub(super) fn start(flags: &Flags, start: &JobStart) -> anyhow::Result<()> {
     let accepted = call(flags, "start-task", arguments)?;
     let job = accepted["jobId"].as_str().unwrap_or_default().to_owned();
     if start.follow {
-        return logs::run(flags, &job, logs::Until::Ended, Form::Text);
+        let ended = logs::run(flags, &job, logs::Until::Ended, Form::Text)?;
+        return Ok(match ended.status() {
+            JobStatus::Completed => ExitCode::SUCCESS,
+            JobStatus::Pending | JobStatus::Running | JobStatus::Failed | JobStatus::Cancelled | JobStatus::Timeout => {
+                ExitCode::FAILURE
+            }
+        });
     }
-    tell(&accepted, Form::of(start.json), &format!("job {job} is accepted"))
+    tell(&accepted, Form::of(start.json), &format!("job {job} is accepted"))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(super) fn send(flags: &Flags, id: &str, message: &str, form: Form) -> anyhow::Result<()> {

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use countersign_gateway::error::Refusal;
 use countersign_gateway::job::event::{JobEvent, JobEventType, StoredEvent};
+use countersign_gateway::job::state::Job;
 use countersign_gateway::limits;
 
 use super::Window;
@@ -24,7 +25,8 @@ pub(super) enum Until {
     Ended,
 }
 
-pub(super) fn run(flags: &Flags, id: &str, until: Until, form: Form) -> anyhow::Result<()> {
+/// Gives the job as it was when the last event was read.
+pub(super) fn run(flags: &Flags, id: &str, until: Until, form: Form) -> anyhow::Result<Job> {
     let window = Window::open(flags)?;
     let mut page = Page::stdout();
     start::runtime()?.block_on(async {
@@ -34,7 +36,7 @@ pub(super) fn run(flags: &Flags, id: &str, until: Until, form: Form) -> anyhow::
         let mut after = 0;
         loop {
             // Asked before its events are read: those of a job that has ended are all there.
-            let has_ended = window.named(job.as_str()).await?.has_ended();
+            let now = window.named(job.as_str()).await?;
             let read = window
                 .desk
                 .logs(&window.person, &job, after, limits::JOB_EVENTS_AT_ONCE);
@@ -50,8 +52,8 @@ pub(super) fn run(flags: &Flags, id: &str, until: Until, form: Form) -> anyhow::
             page.flush()?;
             match (is_whole, until) {
                 (false, _) => {}
-                (true, Until::Now) => return Ok(()),
-                (true, Until::Ended) if has_ended => return Ok(()),
+                (true, Until::Now) => return Ok(now),
+                (true, Until::Ended) if now.has_ended() => return Ok(now),
                 (true, Until::Ended) => {
                     // What the agent is at, which is a line of its own once it is whole.
                     match window.desk.unfinished(&session).await.filter(|_| form == Form::Text) {

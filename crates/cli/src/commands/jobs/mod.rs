@@ -35,7 +35,7 @@ const NAMED_AMONG: usize = 10_000;
 
 pub(crate) fn run(flags: &Flags, command: &Jobs) -> anyhow::Result<ExitCode> {
     match command {
-        Jobs::Start(start) => acting::start(flags, start)?,
+        Jobs::Start(start) => return acting::start(flags, start),
         Jobs::List { status, limit, json } => list(flags, status.as_deref(), *limit as usize, Form::of(*json))?,
         Jobs::Show { id, follow: true, .. } => show::follow(flags, id)?,
         Jobs::Show { id, json, .. } => show::run(flags, id, Form::of(*json))?,

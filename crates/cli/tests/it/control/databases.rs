@@ -204,6 +204,22 @@ fn the_environments_are_those_that_the_operator_lists() {
 }
 
 #[test]
+fn where_no_environment_is_listed_the_tool_is_not_offered_and_the_start_says_why() {
+    let bench = Bench::new()
+        .config("database_lifecycle: {url: 'postgres://nobody@127.0.0.1:1/x'}\n")
+        .env("CODEXK8S_PROJECT_DB_LIFECYCLE_ALLOWED_ENVS", " , ");
+    let mut server = Server::start(&bench);
+    let id = server.request("tools/list", json!({}));
+    let listed = server.answer(id)["result"]["tools"].to_string();
+    server.end();
+    let told = server.stderr();
+    assert!(
+        !listed.contains(TOOL) && told.contains("no databases: `CODEXK8S_PROJECT_DB_LIFECYCLE_ALLOWED_ENVS` names no"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_database_that_somebody_else_put_in_place_of_ours_is_not_dropped() {
     let Some(cluster) = cluster() else { return };
     let home = cluster.database();

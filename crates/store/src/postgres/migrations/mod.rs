@@ -36,6 +36,11 @@ const LOCK: i64 = 0x636f_756e_7465_7273;
 pub enum MigrateError {
     #[error("the database has version {found}, this program knows {known}: it was written by a newer program")]
     Newer { found: usize, known: usize },
+    #[error(
+        "the database keeps text as {found}, which cannot hold every text; make one with `CREATE DATABASE … ENCODING \
+         'UTF8' TEMPLATE template0`"
+    )]
+    Encoding { found: String },
     #[error("the database's version cannot be read")]
     Read { source: Trouble },
     #[error("the database cannot be brought to version {to}")]
@@ -62,6 +67,9 @@ fn steps(link: &Link, to: usize) -> Result<(), MigrateError> {
         .map_err(failed)?;
     // Another node may have been first.
     let from = version(link)?;
+    if from == 0 {
+        check_encoding(link)?;
+    }
     for step in &STEPS[from..] {
         link.batch(step).map_err(failed)?;
     }
@@ -70,6 +78,19 @@ fn steps(link: &Link, to: usize) -> Result<(), MigrateError> {
          DELETE FROM schema_version; INSERT INTO schema_version VALUES ({to}); COMMIT"
     );
     link.batch(&noted).map_err(failed)
+}
+
+/// Found out before anything is written: a record in another encoding stops at the first command with a letter that it
+/// does not have.
+fn check_encoding(link: &Link) -> Result<(), MigrateError> {
+    let read = |source| MigrateError::Read { source };
+    let found = link
+        .query_one("SELECT current_setting('server_encoding')", &[])
+        .map_err(read)?;
+    match found.get::<_, String>(0) {
+        utf8 if utf8 == "UTF8" => Ok(()),
+        found => Err(MigrateError::Encoding { found }),
+    }
 }
 
 /// The number of the last step applied; 0 for an empty database.
