@@ -199,6 +199,16 @@ fn a_program_with_a_rule_of_its_own_is_not_lent_to_git() {
 }
 
 #[test]
+fn a_line_that_only_bash_can_run_is_asked_about_though_it_only_reads() {
+    let bench = Bench::new();
+    let mut server = Server::start(&bench);
+    for line in ["ls 2>&-", "ls 3>&1", "ls 2>&- | cat"] {
+        server.asked(&bench, "execute_command", json!({"command": line}));
+    }
+    server.line("ls 2>&1 | cat").ok();
+}
+
+#[test]
 fn what_runs_unasked_by_a_built_in_rule_writes_nothing() {
     Bench::each(|bench| {
         // Git starts a name without spaces without a shell, and git itself may be started: with a patch for a

@@ -322,7 +322,7 @@ pub(super) fn covering<'p>(
     };
     let matched = whitelist::covers(rules, candidate)?;
     let matched: Vec<_> = matched.into_iter().map(|index| &rules[index]).collect();
-    if lends_more_than_it_reads(act, &matched) {
+    if lends_more_than_it_reads(&programs_by_command(act)?, &matched) {
         return None;
     }
     let reach = if matched.iter().all(|rule| rule.source == whitelist::Source::BuiltIn) {
@@ -349,8 +349,7 @@ fn answered_by(rules: &[&WhitelistRule]) -> Rule {
 /// The right to start programs belongs to the whole line, and git and much of what patterns cover start what they find
 /// configured, with other words. Beside such a program stands none that does more than read: no script (on many systems
 /// `which` is one), which would lend its shell, and nothing that was let go by a pattern, which was for its own words.
-fn lends_more_than_it_reads(act: &PlannedAct, rules: &[&WhitelistRule]) -> bool {
-    let programs = programs_by_command(act);
+fn lends_more_than_it_reads(programs: &[Option<&FoundProgram>], rules: &[&WhitelistRule]) -> bool {
     let commands = || {
         programs
             .iter()
@@ -366,12 +365,13 @@ fn lends_more_than_it_reads(act: &PlannedAct, rules: &[&WhitelistRule]) -> bool 
         })
 }
 
-/// The program of each command, in the order of the line.
-fn programs_by_command(act: &PlannedAct) -> Vec<Option<&FoundProgram>> {
+/// The program of each command, in the order of the line. None for a line that needs bash: what is covered may start
+/// only the programs it names, and that would be bash alone.
+fn programs_by_command(act: &PlannedAct) -> Option<Vec<Option<&FoundProgram>>> {
     match act {
-        PlannedAct::Process { program, .. } => vec![Some(program)],
-        PlannedAct::Tree { programs, .. } => programs.iter().map(Option::as_ref).collect(),
-        PlannedAct::Shell { bash, .. } => vec![Some(bash)],
+        PlannedAct::Process { program, .. } => Some(vec![Some(program)]),
+        PlannedAct::Tree { programs, .. } => Some(programs.iter().map(Option::as_ref).collect()),
+        PlannedAct::Shell { .. } => None,
     }
 }
 
