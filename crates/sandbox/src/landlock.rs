@@ -50,8 +50,8 @@ pub const SYSTEM: &[&str] = &[
 /// The same without directories of programs. What else lies in `/usr` and `/usr/local` is added by looking.
 const SYSTEM_WITHOUT_PROGRAMS: &[&str] = &["/lib", "/lib32", "/lib64", "/libx32", "/etc"];
 const PROGRAM_DIRECTORIES: &[&str] = &["bin", "sbin", "libexec", "games", "local"];
-/// Kernel tables that libraries read at start (CPU topology, own maps). Other processes' entries in `/proc`
-/// stay closed: Landlock refuses them to a confined process.
+/// Kernel tables that libraries read at start (CPU topology, own maps). What tells of other processes' memory, files and
+/// variables in `/proc` stays closed: Landlock refuses it to a confined process.
 const KERNEL: &[&str] = &["/proc", "/sys"];
 /// Devices without memory of who wrote to them. No terminals: they could belong to the operator.
 const DEVICES: &[&str] = &[

@@ -24,6 +24,8 @@ pub struct Caution {
     pub operands_max: Option<usize>,
     /// Whether the first word is letters also without a dash: `tar xf`.
     pub dashless: bool,
+    /// What says whether the first word that is no option is harmless.
+    pub first_operand: Option<fn(&str) -> bool>,
 }
 
 const NONE: Caution = Caution {
@@ -34,6 +36,7 @@ const NONE: Caution = Caution {
     inside: &[],
     operands_max: None,
     dashless: false,
+    first_operand: None,
 };
 
 /// Options of git before the subcommand that change nothing that matters here.
@@ -55,8 +58,8 @@ pub const CAUTIONS: [Caution; 20] = [
             "bisect", "difftool", "mergetool", "filter-branch", "submodule", "send-email",
             "instaweb", "web--browse", "gui", "citool", "hook", "maintenance", "daemon", "shell",
         ],
-        // Signatures are checked by a program that the configuration names.
-        inside: &["%G", "%(signature", "ext::"],
+        // Signatures are checked by a program that the configuration names. A sign may stand in front of either.
+        inside: &["%G", "%+G", "%-G", "% G", "%(signature", "%(*signature", "ext::"],
         ..NONE
     },
     Caution {
@@ -91,8 +94,9 @@ pub const CAUTIONS: [Caution; 20] = [
     },
     Caution {
         program: "sed",
-        letters: "insfE",
-        long: &["in-place", "file", "expression", "quiet", "silent", "separate"],
+        letters: "insfEel",
+        long: &["in-place", "file", "expression", "quiet", "silent", "separate", "line-length"],
+        first_operand: Some(only_prints),
         ..NONE
     },
     Caution {
@@ -156,6 +160,10 @@ pub(super) fn allow(words: &Words) -> bool {
         .iter()
         .enumerate()
         .filter(|(index, arg)| options_end.is_some_and(|end| *index > end) || !arg.starts_with('-') || *arg == "-");
+    let is_operand_harmless = caution.first_operand.is_none_or(|is_harmless| {
+        let first = operands.clone().next();
+        !words.patterned && first.is_none_or(|(_, word)| is_harmless(word))
+    });
     let in_bounds = caution
         .operands_max
         .is_none_or(|max| !words.patterned && operands.count() <= max);
@@ -164,7 +172,30 @@ pub(super) fn allow(words: &Words) -> bool {
         .first()
         .filter(|word| caution.dashless && !word.starts_with('-'));
     let is_first_harmless = first.is_none_or(|letters| !letters.contains(|c| caution.letters.contains(c)));
-    in_bounds && is_first_harmless && words.args.iter().all(|arg| caution.allows(arg))
+    in_bounds && is_first_harmless && is_operand_harmless && words.args.iter().all(|arg| caution.allows(arg))
+}
+
+/// Whether a script of `sed` is one command that certainly only prints: lines by their number, or what a plain `s` makes
+/// of them. Others may write files (`w`) or run programs (`e`), in places that only `sed` knows to find.
+fn only_prints(script: &str) -> bool {
+    let command = script.trim_start_matches(|c: char| c.is_ascii_digit() || matches!(c, ',' | '$'));
+    let Some(substitution) = command.strip_prefix('s') else {
+        return matches!(command, "p" | "d" | "q" | "=");
+    };
+    let mut rest = substitution.chars();
+    let Some(mark) = rest.next().filter(|c| c.is_ascii_punctuation() && *c != '\\') else {
+        return false;
+    };
+    let mut marks = 0;
+    while marks < 2 {
+        match rest.next() {
+            Some('\\') => drop(rest.next()),
+            Some(c) if c == mark => marks += 1,
+            Some(c) if c != '\n' => {}
+            Some(_) | None => return false,
+        }
+    }
+    rest.all(|flag| flag.is_ascii_digit() || matches!(flag, 'g' | 'i' | 'I' | 'p'))
 }
 
 /// The subcommand of git and what follows it, if only harmless options stand before.
