@@ -95,6 +95,25 @@ fn an_approving_review_of_somebody_who_may_write_ends_the_wait_for_it() {
 }
 
 #[test]
+fn what_is_in_review_is_known_as_the_repository_spells_it() {
+    let github = GitHub::start();
+    let bench = with_agent(Bench::new(), &github, "dev");
+    let serving = Serving::start(&bench);
+    github.issue(SHOP, 7, &["run:dev", "State:In-Review"]);
+    github.pull_request(SHOP, 8, "Closes #7", &["State:In-Review"]);
+    deliver(&serving, &github.labeled("d-1", SHOP, 7, "run:dev", "ana"));
+    until("the labels stay", || github.labels(SHOP, 7) == ["State:In-Review"]);
+    deliver(&serving, &github.pulled("p-1", SHOP, 8, "opened", SHOP, "agent[bot]"));
+    until("nothing waits for a review", || waiting(&bench) == 1);
+    deliver(&serving, &github.reviewed("r-1", SHOP, 8, "approved", "ana"));
+    until("it waits for ever", || waiting(&bench) == 0);
+    until_worked_off(&bench);
+    for number in [7, 8] {
+        assert_eq!(github.labels(SHOP, number), ["state:approved"], "{number}");
+    }
+}
+
+#[test]
 fn a_review_that_asks_for_changes_ends_the_wait_and_the_revise_is_put_up_again() {
     let github = GitHub::start();
     let bench = with_agent(Bench::new(), &github, "dev");

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::labelled::Setting;
-use super::{Clerk, Outcome, Undone, itself, maker, person, unserved};
+use super::{Clerk, Outcome, Undone, itself, labels_have, maker, person, unserved};
 use crate::approval::question::{Answered, Offer};
 use crate::approval::request::{ApprovalRequest, ApprovalType};
 use crate::audit::Change;
@@ -159,7 +159,7 @@ impl Clerk {
         let errand = self.errand(&delivery.correlation_id, None, "run.revise.stage_resolved");
         self.parts.labels.change(&target, &change, &errand).await?;
         self.no_input_needed(delivery, task, Some(&target)).await?;
-        let is_up = gathered.known.pull_request_labels.iter().any(|it| it == IN_REVIEW);
+        let is_up = labels_have(&gathered.known.pull_request_labels, IN_REVIEW);
         if is_up && target != task.pull_request {
             let change = LabelChange {
                 remove: vec![IN_REVIEW.to_owned()],
