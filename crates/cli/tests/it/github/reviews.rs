@@ -258,6 +258,36 @@ fn nobody_is_waited_for_once_a_review_is_answered_with_no_revise() {
 }
 
 #[test]
+fn a_question_about_a_review_is_taken_back_when_its_reviewer_asks_again_and_the_stage_is_clear() {
+    let github = GitHub::start();
+    github.issue(SHOP, 7, &[]);
+    github.pull_request(SHOP, 8, "Closes #7", &["run:dev", "run:qa"]);
+    let bench = bench(&github);
+    let serving = Serving::start(&bench);
+    for (delivery, reviewer) in [("r-1", "ana"), ("r-2", "ben")] {
+        deliver(
+            &serving,
+            &github.reviewed(delivery, SHOP, 8, "changes_requested", reviewer),
+        );
+        until("nobody is asked", || events(&bench, "run.revise.stage_ambiguous") > 0);
+    }
+    until("the second is not asked", || {
+        events(&bench, "run.revise.stage_ambiguous") == 2
+    });
+    github.label_by("ana", SHOP, 8, &[], &["run:qa"]);
+    deliver(&serving, &github.reviewed("r-3", SHOP, 8, "changes_requested", "ana"));
+    until("no revise is set off", || run(&bench, "dev") == 1);
+    until("the first question stays", || events(&bench, "approval.withdrawn") == 1);
+    let pending = "SELECT count(*) FROM approvals WHERE state = 'pending'";
+    assert_eq!(
+        bench.count(pending),
+        1,
+        "what the other reviewer wants is still to be said"
+    );
+    assert_eq!(github.labels(SHOP, 7), ["run:dev:revise"]);
+}
+
+#[test]
 fn a_stage_may_be_named_in_ones_own_words() {
     for (words, stage) in [("QA", "qa"), ("run:dev", "dev"), ("run:Doc-Audit:revise", "doc-audit")] {
         let github = GitHub::start();
