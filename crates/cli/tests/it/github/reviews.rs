@@ -95,6 +95,25 @@ fn an_approving_review_of_somebody_who_may_write_ends_the_wait_for_it() {
 }
 
 #[test]
+fn what_is_in_review_is_known_as_the_repository_spells_it() {
+    let github = GitHub::start();
+    let bench = with_agent(Bench::new(), &github, "dev");
+    let serving = Serving::start(&bench);
+    github.issue(SHOP, 7, &["run:dev", "State:In-Review"]);
+    github.pull_request(SHOP, 8, "Closes #7", &["State:In-Review"]);
+    deliver(&serving, &github.labeled("d-1", SHOP, 7, "run:dev", "ana"));
+    until("the labels stay", || github.labels(SHOP, 7) == ["State:In-Review"]);
+    deliver(&serving, &github.pulled("p-1", SHOP, 8, "opened", SHOP, "agent[bot]"));
+    until("nothing waits for a review", || waiting(&bench) == 1);
+    deliver(&serving, &github.reviewed("r-1", SHOP, 8, "approved", "ana"));
+    until("it waits for ever", || waiting(&bench) == 0);
+    until_worked_off(&bench);
+    for number in [7, 8] {
+        assert_eq!(github.labels(SHOP, number), ["state:approved"], "{number}");
+    }
+}
+
+#[test]
 fn a_review_that_asks_for_changes_ends_the_wait_and_the_revise_is_put_up_again() {
     let github = GitHub::start();
     let bench = with_agent(Bench::new(), &github, "dev");
@@ -236,6 +255,36 @@ fn nobody_is_waited_for_once_a_review_is_answered_with_no_revise() {
         told(&bench, "webhook.ignored")[0]["reason"],
         "the owner wants no revise"
     );
+}
+
+#[test]
+fn a_question_about_a_review_is_taken_back_when_its_reviewer_asks_again_and_the_stage_is_clear() {
+    let github = GitHub::start();
+    github.issue(SHOP, 7, &[]);
+    github.pull_request(SHOP, 8, "Closes #7", &["run:dev", "run:qa"]);
+    let bench = bench(&github);
+    let serving = Serving::start(&bench);
+    for (delivery, reviewer) in [("r-1", "ana"), ("r-2", "ben")] {
+        deliver(
+            &serving,
+            &github.reviewed(delivery, SHOP, 8, "changes_requested", reviewer),
+        );
+        until("nobody is asked", || events(&bench, "run.revise.stage_ambiguous") > 0);
+    }
+    until("the second is not asked", || {
+        events(&bench, "run.revise.stage_ambiguous") == 2
+    });
+    github.label_by("ana", SHOP, 8, &[], &["run:qa"]);
+    deliver(&serving, &github.reviewed("r-3", SHOP, 8, "changes_requested", "ana"));
+    until("no revise is set off", || run(&bench, "dev") == 1);
+    until("the first question stays", || events(&bench, "approval.withdrawn") == 1);
+    let pending = "SELECT count(*) FROM approvals WHERE state = 'pending'";
+    assert_eq!(
+        bench.count(pending),
+        1,
+        "what the other reviewer wants is still to be said"
+    );
+    assert_eq!(github.labels(SHOP, 7), ["run:dev:revise"]);
 }
 
 #[test]

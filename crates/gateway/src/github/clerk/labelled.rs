@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Clerk, Outcome, Undone, ended, person, unserved};
+use super::{Clerk, Outcome, Undone, ended, labels_have, person, unserved};
 use crate::audit::event::EventType;
 use crate::audit::payload::{Object, Payload};
 use crate::audit::{Change, RecordError};
@@ -60,7 +60,7 @@ impl Clerk {
             }
             Err(error) => return Err(error.into()),
         };
-        if !labels.iter().any(|label| label.eq_ignore_ascii_case(&task.label)) {
+        if !labels_have(&labels, &task.label) {
             return Ok(Outcome::Nothing(format!("`{}` has been taken off again", task.label)));
         }
         let history = self.runs_of(repository, Some(task.issue.number), None).await?;

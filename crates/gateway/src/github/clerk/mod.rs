@@ -384,6 +384,11 @@ fn maker(runs: Vec<Run>) -> Option<Run> {
     runs.into_iter().nth(place)
 }
 
+/// To GitHub large and small letters are the same, and it keeps to the repository's spelling.
+fn labels_have(labels: &[String], label: &str) -> bool {
+    labels.iter().any(|it| it.eq_ignore_ascii_case(label))
+}
+
 fn itself() -> Actor {
     Actor::system("github")
 }

@@ -5,7 +5,7 @@
 //! issue still asks for it; one that is over is gone on with when somebody puts the `run:*` label on again.
 
 use super::labelled::Setting;
-use super::{Clerk, Outcome, Undone, ended, person, unserved};
+use super::{Clerk, Outcome, Undone, ended, labels_have, person, unserved};
 use crate::audit::Change;
 use crate::audit::event::EventType;
 use crate::github::delivery::{Delivery, DeliveryState};
@@ -125,5 +125,5 @@ fn goes_on_as_talk() -> String {
 }
 
 fn carries(facts: &IssueFacts, label: &str) -> bool {
-    facts.labels.iter().any(|it| it.eq_ignore_ascii_case(label))
+    labels_have(&facts.labels, label)
 }

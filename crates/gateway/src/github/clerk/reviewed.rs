@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::labelled::Setting;
-use super::{Clerk, Outcome, Undone, itself, maker, person, unserved};
+use super::{AT_ONCE, Clerk, Outcome, Undone, itself, labels_have, maker, person, unserved};
 use crate::approval::question::{Answered, Offer};
 use crate::approval::request::{ApprovalRequest, ApprovalType};
 use crate::audit::Change;
@@ -159,7 +159,8 @@ impl Clerk {
         let errand = self.errand(&delivery.correlation_id, None, "run.revise.stage_resolved");
         self.parts.labels.change(&target, &change, &errand).await?;
         self.no_input_needed(delivery, task, Some(&target)).await?;
-        let is_up = gathered.known.pull_request_labels.iter().any(|it| it == IN_REVIEW);
+        self.settle_earlier(delivery, task, &target).await?;
+        let is_up = labels_have(&gathered.known.pull_request_labels, IN_REVIEW);
         if is_up && target != task.pull_request {
             let change = LabelChange {
                 remove: vec![IN_REVIEW.to_owned()],
@@ -275,6 +276,43 @@ impl Clerk {
         let errand = self.errand(&delivery.correlation_id, None, Step::Owner.as_str());
         self.parts.labels.change(&asked_on, &change, &errand).await?;
         Ok(())
+    }
+
+    /// Whoever reviewed it asked again, and now it is clear: nobody needs to answer what was unclear before.
+    async fn settle_earlier(&self, delivery: &Delivery, task: &ReviewTask, target: &IssueRef) -> Result<(), Undone> {
+        let of = &task.pull_request;
+        let is_earlier = |other: &Delivery| other.id != delivery.id && other.received_at <= delivery.received_at;
+        for other in self.pending().await?.into_iter().filter(is_earlier) {
+            let Some(Task::Review(asked)) = &other.task else {
+                continue;
+            };
+            let is_same = asked.pull_request.number == of.number
+                && asked
+                    .pull_request
+                    .repository
+                    .as_str()
+                    .eq_ignore_ascii_case(of.repository.as_str())
+                && asked.sender.eq_ignore_ascii_case(&task.sender);
+            let Some(question) = asked.question.as_ref().filter(|_| is_same) else {
+                continue;
+            };
+            let why = "its reviewer asked for changes again";
+            self.parts.board.withdraw(question, &itself(), why).await?;
+            self.no_input_needed(&other, asked, Some(target)).await?;
+        }
+        Ok(())
+    }
+
+    /// All deliveries whose work is still to be done.
+    async fn pending(&self) -> Result<Vec<Delivery>, Undone> {
+        let mut limit = AT_ONCE;
+        loop {
+            let found = self.parts.deliveries.pending_deliveries(self.now(), limit).await?;
+            if found.len() < limit {
+                return Ok(found);
+            }
+            limit *= 2;
+        }
     }
 
     /// One comment that says what to do.

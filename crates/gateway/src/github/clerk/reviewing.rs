@@ -1,7 +1,7 @@
 //! What a development made waits for the owner's review, from the moment that it is put up for it until somebody
 //! approves it, asks for changes or closes the pull request.
 
-use super::{Clerk, Outcome, Undone, ended, person, unserved};
+use super::{Clerk, Outcome, Undone, ended, labels_have, person, unserved};
 use crate::audit::Change;
 use crate::audit::event::Actor;
 use crate::github::IssueRef;
@@ -43,14 +43,7 @@ impl Clerk {
         numbers.dedup();
         for number in numbers {
             let target = IssueRef { number, ..of.clone() };
-            if self
-                .parts
-                .github
-                .labels(&target)
-                .await?
-                .iter()
-                .any(|it| it == IN_REVIEW)
-            {
+            if labels_have(&self.parts.github.labels(&target).await?, IN_REVIEW) {
                 self.parts.labels.change(&target, &change, &errand).await?;
             }
         }

@@ -1,6 +1,6 @@
 //! What asked for a run is gone. A run that waits is called back; one that is at work goes on.
 
-use super::{Clerk, Outcome, Undone, ended, person, unserved};
+use super::{Clerk, Outcome, Undone, ended, labels_have, person, unserved};
 use crate::audit::Change;
 use crate::github::Trouble;
 use crate::github::delivery::{Delivery, DeliveryState};
@@ -20,7 +20,7 @@ impl Clerk {
         // It may have come late, behind the same label put on once more.
         if let Some(label) = &task.label {
             match self.parts.github.labels(&task.issue).await {
-                Ok(labels) if labels.iter().any(|it| it.eq_ignore_ascii_case(label)) => {
+                Ok(labels) if labels_have(&labels, label) => {
                     return Ok(Outcome::Nothing(format!("`{label}` is on again")));
                 }
                 Ok(_) => {}
