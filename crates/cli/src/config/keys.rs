@@ -247,7 +247,7 @@ pub(super) const KEYS: &[Key] = &[
     key("audit.durability", Shape::Words(DURABILITY_SAFEST_FIRST), Rule::Order(DURABILITY_SAFEST_FIRST), r#""power""#, "power | process: what a row survives before the call goes on"),
     // Not a superset: a project that hides `.*` would erase its own traces.
     key("audit.redact_patterns", Shape::Unique(&Shape::Pattern), Rule::Owner, "[]", "text that is hidden in the record"),
-    unset("audit.witness", Shape::Text, Rule::Owner, "/mnt/witness/countersign.jsonl", "a file or an http(s) address that is given each signed checkpoint"),
+    unset("audit.witness", Shape::PathOrAddress, Rule::Owner, "/mnt/witness/countersign.jsonl", "a file or an http(s) address that is given each signed checkpoint"),
 
     unset("callbacks.token", Shape::Secret, Rule::Credential, "callback-token", "turns the callback routes on"),
     unset("callbacks.url", Shape::Url, Rule::Owner, "https://countersign.example.org:7420", "where approvers reach this server; unset is where it listens"),

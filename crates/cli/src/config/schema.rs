@@ -64,7 +64,9 @@ fn of(shape: &Shape) -> Json {
         Shape::Whole(least) => json!({"type": "integer", "minimum": least}),
         Shape::Between(least, most) => json!({"type": "integer", "minimum": least, "maximum": most}),
         Shape::Positive => json!({"type": "number", "exclusiveMinimum": 0, "maximum": u32::MAX}),
-        Shape::Text | Shape::Secret | Shape::Path | Shape::ProjectPath => json!({"type": "string", "pattern": r"\S"}),
+        Shape::Text | Shape::Secret | Shape::Path | Shape::PathOrAddress | Shape::ProjectPath => {
+            json!({"type": "string", "pattern": r"\S"})
+        }
         Shape::Words(words) => json!({"type": "string", "enum": words}),
         Shape::SearchPath => {
             const DIRECTORY: &str = "(/[^:]*|~(/[^:]*)?)";
@@ -204,6 +206,7 @@ mod tests {
         Shape::Text,
         Shape::Secret,
         Shape::Path,
+        Shape::PathOrAddress,
         Shape::ProjectPath,
         Shape::Words(&["deny", "allow"]),
         Shape::SearchPath,

@@ -25,6 +25,8 @@ pub(super) enum Shape {
     Words(&'static [&'static str]),
     /// A path, relative to the directory of the file that names it; `~/` is the user's home.
     Path,
+    /// Such a path, or an address.
+    PathOrAddress,
     /// A path relative to the project, or to the current directory.
     ProjectPath,
     /// Directories joined by colons, or a list of them.
@@ -148,6 +150,7 @@ impl Shape {
             (_, Value::Text(text)) => self.textual(text, bases),
             (Self::Words(words), _) => must(&format!("one of {}", quoted(words))),
             (Self::Path | Self::ProjectPath, _) => must("a path"),
+            (Self::PathOrAddress, _) => must("a path or an address"),
             (Self::Pattern, _) => must("a regular expression"),
             (_, _) => must("text"),
         }
@@ -163,7 +166,8 @@ impl Shape {
                     .map_or_else(String::new, |word| format!("; did you mean `{word}`?"));
                 Err(format!("must be one of {}, not `{text}`{hint}", quoted(words)))
             }
-            Self::Path if !empty => absolute(text, &bases.file, bases),
+            Self::PathOrAddress if text.contains("://") => kept(),
+            Self::Path | Self::PathOrAddress if !empty => absolute(text, &bases.file, bases),
             Self::ProjectPath if !empty => absolute(text, &bases.project, bases),
             Self::Pattern => match regex::Regex::new(text) {
                 Ok(_) => kept(),
@@ -185,7 +189,9 @@ impl Shape {
             )),
             Self::Variable if variable(text) => kept(),
             Self::Variable => Err(format!("must name environment variables, not `{text}`")),
-            Self::Text | Self::Secret | Self::Path | Self::ProjectPath if empty => Err("must not be empty".to_owned()),
+            Self::Text | Self::Secret | Self::Path | Self::ProjectPath | Self::PathOrAddress if empty => {
+                Err("must not be empty".to_owned())
+            }
             _ => kept(),
         }
     }

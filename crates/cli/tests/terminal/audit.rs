@@ -316,3 +316,15 @@ fn a_witness_that_cannot_be_told_is_named() {
         "{ran:?}"
     );
 }
+
+/// Elsewhere it would be where commands can write it.
+#[test]
+fn a_witness_is_where_the_configuration_says_wherever_the_command_runs() {
+    let stage = Stage::new();
+    let file = stage.operator("audit: {witness: told.jsonl}\n");
+    assert_eq!(stage.run(&["exec", "--", "ls"]).code, 0);
+    assert!(file.with_file_name("told.jsonl").exists() && !stage.work().join("told.jsonl").exists());
+    stage.operator("audit: {witness: ~/told.jsonl}\n");
+    assert_eq!(stage.run(&["exec", "--", "ls"]).code, 0);
+    assert!(stage.home().join("told.jsonl").exists());
+}
