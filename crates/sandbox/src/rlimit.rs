@@ -19,9 +19,13 @@ pub(crate) enum ProcessCount {
     SharedUser { uid: u32 },
 }
 
+/// The largest core file. With 0 the kernel still hands cores to a program, as root and outside of every sandbox, where the
+/// machine has one for them; with 1 it does not, and no core is that small.
+const CORE_BYTES: u64 = 1;
+
 /// Sets what every launch of this keeper inherits.
 pub(crate) fn set_inherited(limits: &Limits, count: ProcessCount) -> io::Result<()> {
-    sys::set_rlimit(libc::RLIMIT_CORE, 0)?;
+    sys::set_rlimit(libc::RLIMIT_CORE, CORE_BYTES)?;
     if let Some(bytes) = limits.file_bytes {
         sys::set_rlimit(libc::RLIMIT_FSIZE, bytes)?;
     }

@@ -8,9 +8,11 @@ use libc::sock_filter;
 pub(super) enum Verdict {
     Allow,
     Errno(i32),
+    /// Nothing is done, and the caller is told that it was.
+    PassOver,
 }
 
-/// A question about the lower half of an argument.
+/// A question about half of an argument.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Test {
     AnyBit(u32),
@@ -19,12 +21,17 @@ pub(super) enum Test {
     MaskedOneOf(u32, &'static [u32]),
 }
 
-/// One call. Met when every test of any clause holds; no clauses are always met.
+/// One call: the verdict of the first clause all of whose tests hold, or else the last word.
 pub(super) struct Rule {
     pub(super) call: u32,
-    pub(super) clauses: Vec<Vec<(u8, Test)>>,
-    pub(super) when_met: Verdict,
+    pub(super) clauses: Vec<Clause>,
     pub(super) otherwise: Verdict,
+}
+
+/// Tests of arguments by their index, and what they lead to.
+pub(super) struct Clause {
+    pub(super) tests: Vec<(u8, Test)>,
+    pub(super) verdict: Verdict,
 }
 
 impl Rule {
@@ -32,16 +39,22 @@ impl Rule {
         Rule {
             call: call as u32,
             clauses: Vec::new(),
-            when_met: Verdict::Errno(errno),
-            otherwise: Verdict::Allow,
+            otherwise: Verdict::Errno(errno),
         }
     }
 
     pub(super) fn refuse_if(call: libc::c_long, argument: u8, test: Test, errno: i32) -> Rule {
         Rule {
-            clauses: vec![vec![(argument, test)]],
-            ..Rule::refuse(call, errno)
+            call: call as u32,
+            clauses: vec![Clause::of(vec![(argument, test)], Verdict::Errno(errno))],
+            otherwise: Verdict::Allow,
         }
+    }
+}
+
+impl Clause {
+    pub(super) fn of(tests: Vec<(u8, Test)>, verdict: Verdict) -> Clause {
+        Clause { tests, verdict }
     }
 }
 
@@ -56,9 +69,12 @@ const IF_BITS: u16 = (libc::BPF_JMP | libc::BPF_JSET | libc::BPF_K) as u16;
 /// Offsets in struct seccomp_data.
 const NUMBER: u32 = 0;
 const ARCHITECTURE: u32 = 4;
-/// The lower half of an argument; both our architectures are little endian.
+/// Marks an argument's index: its upper half is meant.
+pub(super) const UPPER: u8 = 0x80;
+/// The lower half of an argument, or the upper one; both our architectures are little endian.
 const fn argument(index: u8) -> u32 {
-    16 + 8 * index as u32
+    let half = if index & UPPER == 0 { 0 } else { 4 };
+    16 + 8 * (index & !UPPER) as u32 + half
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -112,14 +128,11 @@ fn search(rules: &[&Rule]) -> Vec<sock_filter> {
 
 /// Code for a call that is known to be the rule's.
 fn leaf(rule: &Rule) -> Vec<sock_filter> {
-    if rule.clauses.is_empty() {
-        return vec![verdict(rule.when_met)];
-    }
     let mut code = Vec::new();
     for clause in &rule.clauses {
         // Built from the back: each test knows how far the end of its clause is.
-        let mut tail = vec![verdict(rule.when_met)];
-        for (index, test) in clause.iter().rev() {
+        let mut tail = vec![verdict(clause.verdict)];
+        for (index, test) in clause.tests.iter().rev() {
             let mut piece = ask(*index, *test, tail.len());
             piece.append(&mut tail);
             tail = piece;
@@ -162,6 +175,7 @@ fn verdict(verdict: Verdict) -> sock_filter {
     match verdict {
         Verdict::Allow => plain(RETURN, libc::SECCOMP_RET_ALLOW),
         Verdict::Errno(errno) => plain(RETURN, libc::SECCOMP_RET_ERRNO | errno as u32),
+        Verdict::PassOver => plain(RETURN, libc::SECCOMP_RET_ERRNO),
     }
 }
 
@@ -173,6 +187,10 @@ mod tests {
 
     /// What the kernel would answer.
     fn run(program: &[sock_filter], arch: u32, number: u32, arguments: [u32; 3]) -> u32 {
+        run_wide(program, arch, number, arguments.map(u64::from))
+    }
+
+    fn run_wide(program: &[sock_filter], arch: u32, number: u32, arguments: [u64; 3]) -> u32 {
         let (mut at, mut value) = (0, 0);
         loop {
             let step = &program[at];
@@ -182,7 +200,10 @@ mod tests {
                     value = match step.k {
                         NUMBER => number,
                         ARCHITECTURE => arch,
-                        offset => arguments[(offset as usize - 16) / 8],
+                        offset => {
+                            let argument = arguments[(offset as usize - 16) / 8];
+                            (argument >> (8 * (offset % 8))) as u32
+                        }
                     }
                 }
                 AND => value &= step.k,
@@ -224,7 +245,6 @@ mod tests {
         let program = assemble(&rules);
         for number in 0..1000 {
             let expected = match rules.iter().find(|rule| rule.call == number) {
-                Some(rule) if rule.clauses.is_empty() => verdict(rule.when_met).k,
                 Some(rule) => verdict(rule.otherwise).k,
                 None => ALLOW,
             };
@@ -273,6 +293,28 @@ mod tests {
             run(&program, OURS, libc::SYS_unshare as u32, [0x80, 0, 0]),
             errno(libc::EPERM)
         );
+    }
+
+    #[test]
+    fn the_limit_of_cores_can_be_read_and_a_change_of_it_is_passed_over() {
+        let program = filter(Network::Deny);
+        let nothing_done = libc::SECCOMP_RET_ERRNO;
+        let core = u64::from(libc::RLIMIT_CORE);
+        let files = u64::from(libc::RLIMIT_NOFILE);
+        for (call, arguments, expected) in [
+            (libc::SYS_setrlimit, [core, 0x1000, 0], nothing_done),
+            (libc::SYS_setrlimit, [files, 0x1000, 0], ALLOW),
+            (libc::SYS_prlimit64, [0, core, 0x1000], nothing_done),
+            // A pointer is no less one for its lower half being empty.
+            (libc::SYS_prlimit64, [0, core, 1 << 32], nothing_done),
+            (libc::SYS_prlimit64, [0, core, 0], ALLOW),
+            (libc::SYS_prlimit64, [0, files, 0x1000], ALLOW),
+            (libc::SYS_prlimit64, [7, core, 0x1000], errno(libc::EPERM)),
+            (libc::SYS_prlimit64, [7, files, 0], errno(libc::EPERM)),
+        ] {
+            let found = run_wide(&program, OURS, call as u32, arguments);
+            assert_eq!(found, expected, "{call} {arguments:x?}");
+        }
     }
 
     #[test]

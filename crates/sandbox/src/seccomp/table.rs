@@ -1,7 +1,7 @@
 //! Which system calls are refused, and why.
 
 use super::Options;
-use super::program::{Rule, Test, Verdict};
+use super::program::{Clause, Rule, Test, UPPER, Verdict};
 use crate::profile::Network;
 
 const NEW_NAMESPACES: u32 = (libc::CLONE_NEWNS
@@ -59,13 +59,7 @@ pub(super) fn rules(options: Options) -> Vec<Rule> {
         Test::OneOf(&[TIOCSTI, TIOCLINUX, TIOCSETD]),
         libc::EPERM,
     ));
-    // Limits of other processes: the keeper is one of them, and its limits are those of every later call.
-    rules.push(Rule::refuse_if(
-        libc::SYS_prlimit64,
-        0,
-        Test::AnyBit(u32::MAX),
-        libc::EPERM,
-    ));
+    rules.extend(resource_limits());
     if options.beside_others {
         rules.extend(refused_beside_others());
     }
@@ -182,8 +176,11 @@ fn refused_beside_others() -> Vec<Rule> {
     let objects = objects.map(|call| Rule::refuse(call, libc::EPERM));
     let scheduling = scheduling.map(|call| Rule::refuse_if(call, 0, SOMEBODY, libc::EPERM));
     let priorities = priorities.map(|(call, of_user)| Rule {
-        clauses: vec![vec![(0, of_user)], vec![(1, SOMEBODY)]],
-        ..Rule::refuse(call, libc::EPERM)
+        call: call as u32,
+        clauses: [(0, of_user), (1, SOMEBODY)]
+            .map(|test| Clause::of(vec![test], Verdict::Errno(libc::EPERM)))
+            .into(),
+        otherwise: Verdict::Allow,
     });
     objects.into_iter().chain(scheduling).chain(priorities).collect()
 }
@@ -200,25 +197,30 @@ fn socket(network: Network) -> Rule {
             call: libc::SYS_socket as u32,
             clauses: vec![
                 // Internet streams and datagrams, not raw ones, and not MPTCP, which Landlock's TCP rules miss.
-                vec![
-                    (FAMILY, Test::OneOf(&[libc::AF_INET as u32, libc::AF_INET6 as u32])),
-                    (
-                        TYPE,
-                        Test::MaskedOneOf(SOCKET_TYPE, &[libc::SOCK_STREAM as u32, libc::SOCK_DGRAM as u32]),
-                    ),
-                    (
-                        PROTOCOL,
-                        Test::OneOf(&[0, libc::IPPROTO_TCP as u32, libc::IPPROTO_UDP as u32]),
-                    ),
-                ],
+                Clause::of(
+                    vec![
+                        (FAMILY, Test::OneOf(&[libc::AF_INET as u32, libc::AF_INET6 as u32])),
+                        (
+                            TYPE,
+                            Test::MaskedOneOf(SOCKET_TYPE, &[libc::SOCK_STREAM as u32, libc::SOCK_DGRAM as u32]),
+                        ),
+                        (
+                            PROTOCOL,
+                            Test::OneOf(&[0, libc::IPPROTO_TCP as u32, libc::IPPROTO_UDP as u32]),
+                        ),
+                    ],
+                    Verdict::Allow,
+                ),
                 // The C library's getifaddrs and address sorting ask the routing table by netlink; without
                 // capabilities that is reading only. Other netlink protocols stay closed.
-                vec![
-                    (FAMILY, Test::OneOf(&[libc::AF_NETLINK as u32])),
-                    (PROTOCOL, Test::OneOf(&[libc::NETLINK_ROUTE as u32])),
-                ],
+                Clause::of(
+                    vec![
+                        (FAMILY, Test::OneOf(&[libc::AF_NETLINK as u32])),
+                        (PROTOCOL, Test::OneOf(&[libc::NETLINK_ROUTE as u32])),
+                    ],
+                    Verdict::Allow,
+                ),
             ],
-            when_met: Verdict::Allow,
             otherwise: Verdict::Errno(libc::EACCES),
         },
     }
@@ -229,16 +231,43 @@ fn socket(network: Network) -> Rule {
 fn socket_pair() -> Rule {
     const FAMILY: u8 = 0;
     const TYPE: u8 = 1;
+    let connected = vec![
+        (FAMILY, Test::OneOf(&[libc::AF_UNIX as u32])),
+        (
+            TYPE,
+            Test::MaskedOneOf(SOCKET_TYPE, &[libc::SOCK_STREAM as u32, libc::SOCK_SEQPACKET as u32]),
+        ),
+    ];
     Rule {
         call: libc::SYS_socketpair as u32,
-        clauses: vec![vec![
-            (FAMILY, Test::OneOf(&[libc::AF_UNIX as u32])),
-            (
-                TYPE,
-                Test::MaskedOneOf(SOCKET_TYPE, &[libc::SOCK_STREAM as u32, libc::SOCK_SEQPACKET as u32]),
-            ),
-        ]],
-        when_met: Verdict::Allow,
+        clauses: vec![Clause::of(connected, Verdict::Allow)],
         otherwise: Verdict::Errno(libc::EACCES),
     }
+}
+
+/// Limits of other processes: the keeper is one of them, and its limits are those of every later call. And the limit of
+/// cores, which keeps the machine's program for them from being started: programs that set it mean to have none, so they
+/// are told that they did.
+fn resource_limits() -> [Rule; 2] {
+    const PROCESS: u8 = 0;
+    const RESOURCE: u8 = 1;
+    const NEW_LIMIT: u8 = 2;
+    const CORES: Test = Test::OneOf(&[libc::RLIMIT_CORE]);
+    const GIVEN: Test = Test::AnyBit(u32::MAX);
+    [
+        Rule {
+            call: libc::SYS_setrlimit as u32,
+            clauses: vec![Clause::of(vec![(0, CORES)], Verdict::PassOver)],
+            otherwise: Verdict::Allow,
+        },
+        Rule {
+            call: libc::SYS_prlimit64 as u32,
+            clauses: vec![
+                Clause::of(vec![(PROCESS, GIVEN)], Verdict::Errno(libc::EPERM)),
+                Clause::of(vec![(RESOURCE, CORES), (NEW_LIMIT, GIVEN)], Verdict::PassOver),
+                Clause::of(vec![(RESOURCE, CORES), (NEW_LIMIT | UPPER, GIVEN)], Verdict::PassOver),
+            ],
+            otherwise: Verdict::Allow,
+        },
+    ]
 }

@@ -70,7 +70,7 @@ fn begin(server: &Server, keeper: &KeeperHandle, line: &str) -> Pending {
     pending
 }
 
-fn wait_until(what: &str, holds: impl Fn() -> bool) {
+pub(crate) fn wait_until(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
         assert!(start.elapsed() < Duration::from_secs(20), "{what}");

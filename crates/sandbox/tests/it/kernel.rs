@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 
 use countersign_sandbox::Layer;
 
+use crate::ending::wait_until;
 use crate::setting::{Setting, own_uid, skip};
 use crate::support::{Server, has, sh};
 
@@ -236,4 +237,42 @@ fn server_that_requires_landlock() {
         "{error:?}"
     );
     eprintln!("refused: {error}");
+}
+
+#[test]
+fn a_command_that_crashes_starts_no_program_for_cores() {
+    let work = "echo '|/bin/sh -c >/tmp/core-of-%e' > /proc/sys/kernel/core_pattern
+         \"$TESTS\" --exact kernel::crashes_of_commands --nocapture 2>&1";
+    let Some(said) = boot("a program for cores", work) else {
+        return;
+    };
+    assert!(said.contains("nobody saw the cores"), "{said}");
+}
+
+/// Not a test by itself: what the test above runs on the other kernel.
+#[test]
+fn crashes_of_commands() {
+    if !lacks(Layer::Landlock) {
+        return;
+    }
+    let crash = "kill -SEGV $$";
+    let seen = |name: &str| Path::new(&format!("/tmp/core-of-{name}")).exists();
+    let died = Command::new("bash").args(["-c", crash]).status().unwrap();
+    assert!(!died.success());
+    wait_until("a crash outside is seen", || seen("bash"));
+    let server = Server::start(Setting::Root);
+    let keeper = server.keeper(&server.profile());
+    for line in [
+        crash,
+        &format!("ulimit -c 0; {crash}"),
+        &format!("ulimit -c unlimited; {crash}"),
+    ] {
+        sh(&keeper, &server.workspace, line);
+    }
+    // Those that are handed on are handed on in their order.
+    std::fs::remove_file("/tmp/core-of-bash").unwrap();
+    Command::new("bash").args(["-c", crash]).status().unwrap();
+    wait_until("a crash outside is seen", || seen("bash"));
+    assert!(!seen("sh") && !seen("dash"));
+    eprintln!("nobody saw the cores");
 }

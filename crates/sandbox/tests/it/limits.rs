@@ -160,3 +160,13 @@ fn process_limits_are_set_and_cannot_be_raised() {
         server.sh("ulimit -Hn 1000").refused("x");
     });
 }
+
+#[test]
+fn the_limit_of_cores_stays_what_it_is() {
+    in_settings("limits::the_limit_of_cores_stays_what_it_is", ALL, |setting| {
+        let server = Server::start(setting);
+        let done = server.sh("ulimit -c 0 && grep -i core /proc/self/limits");
+        let words: Vec<&str> = done.succeeded().split_whitespace().collect();
+        assert_eq!(words[4..6], ["1", "1"], "{words:?}");
+    });
+}
