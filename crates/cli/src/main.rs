@@ -21,6 +21,7 @@ mod descriptors;
 mod edited;
 mod endpoints;
 mod github;
+mod idle;
 mod interpreters;
 mod jobs;
 mod kin;

@@ -29,6 +29,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::approvers::Approvers;
 use crate::config::{self, Flags, Problems, Settings, Surroundings};
+use crate::idle;
 use crate::interpreters;
 use crate::policy;
 use crate::reload::{Reload, ReloadParts};
@@ -330,9 +331,15 @@ async fn sweep_behind_others(record: Arc<Store>) {
     }
 }
 
-/// Tells the operator on standard error what was left out of the configuration.
+/// What was left out of the configuration, and what in it decides nothing.
+pub(crate) fn warnings(started: &Started) -> impl Iterator<Item = String> {
+    let left_out = started.settings.warnings.iter().map(ToString::to_string);
+    left_out.chain(idle::entries(&started.policy))
+}
+
+/// Tells the operator on standard error.
 pub(crate) fn warn(started: &Started) {
-    for warning in &started.settings.warnings {
+    for warning in warnings(started) {
         say(&format!("warning: {warning}"));
     }
 }

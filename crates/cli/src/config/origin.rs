@@ -150,7 +150,7 @@ impl fmt::Display for Problems {
 impl std::error::Error for Problems {}
 
 /// The known word nearest to a mistyped one, for "did you mean".
-pub(super) fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub(crate) fn nearest<'a>(typed: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = (typed.chars().count() / 3).clamp(1, 3);
     known
         .into_iter()

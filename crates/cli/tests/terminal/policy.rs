@@ -548,6 +548,49 @@ fn a_file_is_checked_alone_and_every_problem_told() {
     );
 }
 
+#[test]
+fn an_entry_about_a_tool_that_there_is_none_of_is_warned_about() {
+    let stage = Stage::new();
+    let file = stage.operator(
+        "tools:\n  execute_comand: {approval: deny}\n  \"database.*\": {approval: required}\n  \"nosuch.*\": {approval: deny}\n\
+         policies: {labels: {'run:ops': {tools: {run_comand: {approval: deny}}}}}\n",
+    );
+    let place = |line: u32| format!("operator file {}, line {line}, column", file.display());
+    let expected = [
+        (2, "`execute_comand`", "; did you mean `execute_command`?"),
+        (4, "`nosuch.*`", "decides nothing"),
+        (5, "`run_comand`", "; did you mean `run_command`?"),
+    ];
+    let are_told = |told: &[&str]| {
+        assert_eq!(told.len(), expected.len(), "{told:?}");
+        for (told, (line, name, hint)) in told.iter().zip(expected) {
+            let is_meant = told.contains(&place(line)) && told.contains(name) && told.ends_with(hint);
+            assert!(is_meant, "{told}");
+        }
+    };
+    let checked = stage.run(&["policy", "check", file.to_str().unwrap()]);
+    assert_eq!(checked.code, 0, "{checked:?}");
+    assert_eq!(checked.stderr.lines().count(), 3, "{checked:?}");
+    let ran = stage.run(&["exec", "--", "true"]);
+    are_told(
+        &ran.stderr
+            .lines()
+            .filter(|line| line.starts_with("warning: "))
+            .collect::<Vec<_>>(),
+    );
+    for command in [&["policy", "explain", "--json", "--", "ls"][..], &["doctor", "--json"]] {
+        let said = stage.json(command);
+        are_told(
+            &said["warnings"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .filter_map(|it| it.as_str())
+                .collect::<Vec<_>>(),
+        );
+    }
+}
+
 /// The expression finds the example, but a rule ends where a word ends.
 #[test]
 fn a_whitelist_rule_must_meet_its_examples_as_a_rule() {

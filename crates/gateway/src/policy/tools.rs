@@ -14,7 +14,7 @@ use super::approvers::{self, ApprovalMode};
 use super::decide::Rule;
 use super::effective::ToolApproval;
 use super::matrix::{self, KnownTool};
-use super::merge::{Act, Demand, LayerKind, Level, Outcome, Part, Within};
+use super::merge::{Act, Demand, Entry, LayerKind, Level, Outcome, Part, Within, glob};
 use crate::session::Role;
 use crate::tools::declared::{DeclaredTools, Executor};
 use crate::tools::exec::request::CommandTool;
@@ -259,6 +259,22 @@ impl ToolPolicies {
         let configured = self.outcome(context, tool).is_some_and(|outcome| outcome.is_owners());
         let configured = configured.then_some(ApprovalMode::Owner);
         approvers::built_in(tool, context).max(configured)
+    }
+
+    /// The names of all tools that policy knows of, also of those that nobody is offered.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.layers.tools.iter().map(|tool| tool.name.as_str())
+    }
+
+    /// Configured entries that fit no tool, so that they decide nothing.
+    pub fn idle(&self) -> impl Iterator<Item = &Entry> {
+        let layers = &self.layers;
+        let matrix = layers.matrix.iter().map(|entry| &entry.entry);
+        let agents = layers.agents.values().flatten();
+        let labels = layers.labels.values().flat_map(|label| &label.entries);
+        let projects = layers.projects.values().flat_map(|project| &project.entries);
+        let fits_none = |entry: &&Entry| !self.names().any(|name| glob(&entry.pattern, name));
+        matrix.chain(agents).chain(labels).chain(projects).filter(fits_none)
     }
 
     pub fn knows(&self, tool: &str) -> bool {

@@ -111,10 +111,7 @@ impl Findings {
             .unwrap_or(&settings.places.start);
         Self {
             sources: settings.sources.clone(),
-            warnings: settings
-                .warnings
-                .iter()
-                .map(ToString::to_string)
+            warnings: start::warnings(started)
                 .chain(cautions.iter().map(|entry| interpreters::caution(entry)))
                 .collect(),
             state: StateDirectory::look(&settings.state_dir),

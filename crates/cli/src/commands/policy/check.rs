@@ -4,8 +4,9 @@
 use std::path::Path;
 
 use crate::config::{self, Flags, Problem, Problems, Settings, Source, Surroundings};
+use crate::idle;
 use crate::policy;
-use crate::start::BadConfiguration;
+use crate::start::{self, BadConfiguration};
 use crate::terminal::Page;
 
 /// A directory that cannot hold a file, so that no operator's file is found.
@@ -30,16 +31,25 @@ pub(super) fn run(flags: &Flags, file: &Path) -> anyhow::Result<()> {
         ..Flags::default()
     };
 
-    let problems = match config::problems_of_tool_file(&path, &surroundings) {
-        Some(problems) => problems,
+    let (problems, idle) = match config::problems_of_tool_file(&path, &surroundings) {
+        Some(problems) => (problems, Vec::new()),
         None => match config::load(&surroundings, &alone) {
-            Ok(settings) => of_policy(&settings),
+            Ok(settings) => match policy::effective(&settings) {
+                Ok(policy) => (Vec::new(), idle::entries(&policy)),
+                Err(error) => (of_policy(&settings, &error), Vec::new()),
+            },
             // A project's file in the workspace and the environment take part in loading, but were not asked about.
-            Err(Problems(all)) => all.into_iter().filter(|problem| !is_elsewhere(problem)).collect(),
+            Err(Problems(all)) => {
+                let asked_about = all.into_iter().filter(|problem| !is_elsewhere(problem));
+                (asked_about.collect(), Vec::new())
+            }
         },
     };
     if !problems.is_empty() {
         return Err(BadConfiguration(Problems(problems)).into());
+    }
+    for warning in idle {
+        start::say(&format!("warning: {warning}"));
     }
     let mut page = Page::stdout();
     page.line(format_args!("`{}` has no problems", file.display()))?;
@@ -47,13 +57,9 @@ pub(super) fn run(flags: &Flags, file: &Path) -> anyhow::Result<()> {
 }
 
 /// What only the policy itself can judge.
-fn of_policy(settings: &Settings) -> Vec<Problem> {
-    let error = policy::effective(settings).err();
-    let origin = settings
-        .held("command_policy.allowlist")
-        .map(|held| held.origin.clone());
-    let problem = origin.zip(error).map(|(origin, error)| Problem {
-        origin,
+fn of_policy(settings: &Settings, error: &anyhow::Error) -> Vec<Problem> {
+    let problem = settings.held("command_policy.allowlist").map(|held| Problem {
+        origin: held.origin.clone(),
         message: format!("{error:#}"),
     });
     problem.into_iter().collect()

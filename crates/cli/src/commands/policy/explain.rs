@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::tool;
 use crate::cli::{Explain, ExplainRole};
 use crate::config::Flags;
-use crate::start::{BadUsage, Started};
+use crate::start::{self, BadUsage, Started};
 use crate::terminal::{Page, Tone, clean, shortened};
 
 /// The rule for git alone names every option that it does not cover.
@@ -56,8 +56,7 @@ pub(super) fn run(flags: &Flags, asked: &Explain) -> anyhow::Result<()> {
     let mut page = Page::stdout();
     if asked.json {
         let mut answer = explained.to_json();
-        let warnings = started.settings.warnings.iter().map(ToString::to_string);
-        answer["warnings"] = warnings.collect();
+        answer["warnings"] = start::warnings(&started).collect();
         page.json(&answer)?;
     } else {
         say(&mut page, &started, &explained)?;
@@ -149,7 +148,7 @@ fn say(page: &mut Page, started: &Started, explained: &Explained) -> anyhow::Res
             clean(&part.source)
         ))?;
     }
-    for warning in &started.settings.warnings {
+    for warning in start::warnings(started) {
         page.line(format_args!(
             "{}: {}",
             page.paint(Tone::Caution, "warning"),
