@@ -373,13 +373,16 @@ fn a_command_can_neither_see_the_questions_nor_decide_them() {
             };
             let asked = server.call(tool, attack.clone());
             // Even with a person's yes it finds nothing; the built-in rules let it read no more.
-            let outcome = match asked.structured["approval_id"].as_str() {
+            let mut outcome = match asked.structured["approval_id"].as_str() {
                 Some(id) => {
                     decide(&bench, &["approve", id]);
                     server.call(tool, attack.clone())
                 }
                 None => asked,
             };
+            while outcome.status() == "running" {
+                outcome = server.call("command_status", json!({"request_id": outcome.id(), "wait_ms": 5_000}));
+            }
             assert_eq!(outcome.status(), "failed", "{attack}: {}", outcome.text);
             assert!(!outcome.stdout().contains("record"), "{}", outcome.text);
         }

@@ -19,7 +19,7 @@ echo '{"event": "TaskStarted"}'
 (echo tried > made; echo tried > ../work/made; echo 'ref: refs/heads/agent/7' > .git/HEAD) 2>/dev/null
 case $* in
 *"This is a discussion"*) while [ -e "$0" ] && [ ! -e go ]; do sleep 0.05; done ;;
-*) if [ -e hang ]; then sleep 3000; fi ;;
+*) if [ -e hang ]; then while [ -e "$0" ]; do sleep 0.05; done; fi ;;
 esac
 made=$(cat made 2>/dev/null)
 echo "{\"event\": \"TaskComplete\", \"result\": \"with [$CODEXK8S_GIT_BOT_TOKEN$GITHUB_TOKEN$KUBECONFIG] made [$made], \`\`\` @octo\"}"
