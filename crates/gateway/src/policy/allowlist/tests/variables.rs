@@ -1,0 +1,144 @@
+//! Variables that lead programs elsewhere, by every way to set one.
+
+use super::*;
+
+#[test]
+fn loader_and_interpreter_variables_cannot_be_set() {
+    let list = "ls,git,find,env,sudo,declare,readonly,typeset,unset,getopts,mapfile,echo";
+    for line in [
+        "PATH=. ls",
+        "PATH=.",
+        "PATH+=:. ls",
+        "LANGUAGE=../../../work ls",
+        "TEXTDOMAINDIR=. ls",
+        "RSYNC_CONNECT_PROG=id ls",
+        "FZF_DEFAULT_COMMAND=id ls",
+        "VIMINIT=x ls",
+        "AWKLIBPATH=. ls",
+        "LD_PRELOAD=x ls",
+        "export PATH=.",
+        "export LD_PRELOAD",
+        "export \"PATH=.\"",
+        "export 'PA'TH=.",
+        "read PATH",
+        "read -r x PATH",
+        "read -a PATH",
+        "read -p x PATH",
+        "printf -v PATH .",
+        "printf -vPATH .",
+        "for PATH in .; do ls; done",
+        ": ${PATH:=.}",
+        ": ${PATH=.}",
+        ": \"${PATH:=.}\"",
+        "env PATH=. ls",
+        "sudo PATH=. ls",
+        "declare PATH=.",
+        "declare -x PATH=.",
+        "readonly PATH=.",
+        "typeset PATH=.",
+        "unset PATH",
+        "f() { local PATH=.; ls; }; f",
+        "getopts ab PATH",
+        "mapfile PATH",
+        "mapfile -t PATH",
+        "((PATH=1))",
+        "ls $((PATH=1))",
+        "PATH[0]=. ls",
+        "PATH=(.)",
+        "P\\\nATH=. ls",
+        "git_x=1 GIT_SSH_COMMAND=id git fetch",
+        "BASH_ENV=x ls",
+        "IFS=x ls",
+        "IFS=x; ls",
+        "IFS=x; read x",
+        "PS4=x ls",
+        "PYTHONSTARTUP=x ls",
+        "NODE_OPTIONS=x ls",
+        "PAGER=id git log",
+        "GIT_PAGER=id git log",
+        "EDITOR=id git commit",
+        "HOME=. git log",
+        "SECONDS=1",
+        "POSIXLY_CORRECT=1",
+    ] {
+        refused(list, line, "may not be set");
+    }
+    for line in [
+        "read \"$x\"",
+        "read $x",
+        "printf \"$x\" y",
+        "printf $x PATH .",
+        "export \"$x\"",
+        "export $x",
+        "declare \"$x\"",
+        "declare -n x=y",
+        "declare -i x",
+        "set -k",
+        "set -o posix",
+        "set $x",
+        "read 'a[x]'",
+        "export 'a[x]=1'",
+        "unset 'a[x]'",
+        "printf -v 'a[x]' y",
+        "test -v x",
+        "[ -v x ]",
+        "[ $x y ]",
+        "[ $x ]",
+        "[ \"$x\" \"$y\" ]",
+        "mapfile -C id x",
+        "wait -p x",
+        "export -f f",
+        "read -p x$y",
+        "read -d x* y",
+        "mapfile -d x$y z",
+        "getopts $x y",
+        "getopts x* y",
+        "\\export x=$y",
+        "'export' x=$y",
+        "\"declare\" x=$y",
+        "ex\\\nport x=1; rea\"d\"only x=$y",
+    ] {
+        refused(list, line, "is refused: ");
+    }
+    for line in [
+        "ls >&1\\$\\(id\\)",
+        "ls >& 'x$(id)'",
+        "ls <&$x",
+        "ls {PATH}>x",
+        "ls {fd}<x",
+        "ls {PATH[0]}>x",
+        "x='b[$(id)]'; ls {a[x]}<y",
+        "coproc ls",
+        "ls ${!x}",
+        "ls ${x@P}",
+        "ls $[1]",
+        "[[ -v x ]]",
+        "ls \"${x:-'}\"; id; \"'}\"",
+        "x='a[$(id)]'; ((x))",
+        "((x))",
+        "ls $((x))",
+        "ls ${a[x]}",
+        "ls ${a:x}",
+        "[[ $x -eq 1 ]]",
+        "read x; ((x++))",
+        "((x=$(ls)))",
+        "ls \u{1}",
+        "ls $((1+`ls`))",
+        "b=([ # ]=1)\nls\n)",
+        "cat <<$E\nx\n$E",
+        "ls $((ls); (ls))",
+        "ls ${ id; }",
+        "ls ${| id; }",
+    ] {
+        let message = verdict(list, line).expect_err(line);
+        assert!(!message.contains("unreadable: the line holds"), "{line:?}: {message}");
+    }
+    refused(list, "for ((;;)); do id; done", "");
+    refused(list, "select x in $(id); do :; done", "");
+    refused(list, "a[$(id)]=1", "`id` is not on the allowlist");
+    refused(list, "ls $((1+$(id)))", "`id` is not on the allowlist");
+    assert!(is_guarded_variable("LD_LIBRARY_PATH"));
+    assert!(is_guarded_variable("SYSTEMD_PAGER"));
+    assert!(!is_guarded_variable("LANG"));
+    assert!(!is_guarded_variable("x"));
+}
