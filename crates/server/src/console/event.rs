@@ -2,6 +2,7 @@
 
 use countersign_gateway::audit::row::Row;
 use countersign_gateway::clock::Timestamp;
+use countersign_gateway::tools::declared::told_changes;
 use serde_json::Value;
 
 use super::text::{self, Html};
@@ -161,21 +162,7 @@ fn sentence(event_type: &str, payload: &Value) -> String {
             Some(left) if left > 0 => format!("{} left of its time", spoken_millis(left)),
             _ => of("wait_state").to_owned(),
         },
-        "tools.changed" => {
-            let names = |name: &str| -> Vec<&str> {
-                payload[name]
-                    .as_array()
-                    .into_iter()
-                    .flatten()
-                    .filter_map(Value::as_str)
-                    .collect()
-            };
-            let parts = ["added", "removed", "changed"].map(|name| match names(name).join(", ") {
-                none if none.is_empty() => none,
-                some => format!("{name} {some}"),
-            });
-            joined(&parts.each_ref().map(String::as_str), "; ")
-        }
+        "tools.changed" => told_changes(payload),
         "run.agent.status_reported" => joined(&[of("agent_key"), of("reported_status")], " "),
         "tool.called" | "tool.answered" => joined(&[of("tool"), of("status"), of("error_code")], " "),
         "request.refused" | "auth.refused" => joined(

@@ -2,6 +2,7 @@
 
 use countersign_gateway::audit::event::EventType;
 use countersign_gateway::audit::row::Row;
+use countersign_gateway::tools::declared::told_changes;
 use serde_json::Value;
 
 use crate::terminal::{Cell, Tone, shortened};
@@ -122,7 +123,7 @@ fn summary(event_type: &str, payload: &Value) -> String {
         | EventType::WebhookDuplicate
         | EventType::WebhookIgnored
         | EventType::WebhookRefused => words(&[of("event"), of("action"), of("delivery"), of("reason")]),
-        EventType::ToolsChanged => tools(payload),
+        EventType::ToolsChanged => told_changes(payload),
         EventType::ToolCalled | EventType::ToolAnswered => format!("{} {}", of("tool"), of("status")),
         EventType::RequestRefused => format!("{} {}: {}", of("method"), of("error_code"), of("error_message")),
         EventType::SessionCreated
@@ -161,21 +162,6 @@ fn summary(event_type: &str, payload: &Value) -> String {
             payload["up_to_seq"]
         ),
     }
-}
-
-/// Which tools of files came, went and changed.
-fn tools(payload: &Value) -> String {
-    let of = |name: &str| {
-        let names: Vec<&str> = payload[name]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter_map(Value::as_str)
-            .collect();
-        (!names.is_empty()).then(|| format!("{name} {}", names.join(", ")))
-    };
-    let said: Vec<_> = ["added", "removed", "changed"].into_iter().filter_map(of).collect();
-    said.join("; ")
 }
 
 /// Which session, how it came, and whose it is.

@@ -251,3 +251,18 @@ impl DeclaredTools {
         json!({"added": added, "removed": removed, "changed": changed, "tools": tools, "digest": self.digest()})
     }
 }
+
+/// What [`DeclaredTools::changes`] says, in a line: which tools came, went and changed.
+pub fn told_changes(changes: &Value) -> String {
+    let of = |name: &str| {
+        let names: Vec<&str> = changes[name]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(Value::as_str)
+            .collect();
+        (!names.is_empty()).then(|| format!("{name} {}", names.join(", ")))
+    };
+    let said: Vec<_> = ["added", "removed", "changed"].into_iter().filter_map(of).collect();
+    said.join("; ")
+}
