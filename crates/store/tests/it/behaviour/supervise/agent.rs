@@ -55,6 +55,8 @@ pub(crate) struct World {
     pub(crate) answers: BTreeMap<String, AgentAnswer>,
     /// What was said to it, first words included.
     pub(crate) said: Vec<String>,
+    /// Whether it was told to end a turn, which it may not heed.
+    pub(crate) told_to_end: bool,
     interrupted: bool,
     turn_over: bool,
     /// Conversations at work at this moment, and the most there ever were.
@@ -81,6 +83,7 @@ impl Fake {
                 conversations: 0,
                 answers: BTreeMap::new(),
                 said: Vec::new(),
+                told_to_end: false,
                 interrupted: false,
                 turn_over: false,
                 at_work: 0,
@@ -435,9 +438,10 @@ impl Conversation for Talk {
     fn interrupt(&self) -> Pending<Result<(), DriverError>> {
         let fake = self.fake.clone();
         Box::pin(async move {
-            let heeds = fake.world.lock().unwrap().heeds;
-            if heeds {
-                fake.world.lock().unwrap().interrupted = true;
+            let mut world = fake.world.lock().unwrap();
+            world.told_to_end = true;
+            if world.heeds {
+                world.interrupted = true;
                 fake.changed.notify_waiters();
             }
             Ok(())

@@ -470,6 +470,14 @@ impl Life {
         }
     }
 
+    /// The supervisor's patience runs from here on. The record says a moment earlier that the turn is being ended, and a
+    /// clock that is moved within that moment moves nothing.
+    pub(crate) async fn until_told_to_end(&self) {
+        while !self.agent.world.lock().unwrap().told_to_end {
+            self.breathe().await;
+        }
+    }
+
     pub(crate) async fn until_stopped(&self) {
         while self.agent.world.lock().unwrap().alive.is_some() {
             self.breathe().await;

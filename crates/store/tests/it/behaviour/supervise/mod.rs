@@ -241,8 +241,8 @@ fn interrupting_ends_the_turn_and_withdraws_what_was_asked() {
             let question = life.asked().await;
             life.interrupt(&job).await;
             if !heeds {
-                life.until(&job, |job| job.sub_state == Some(SubState::Interrupting))
-                    .await;
+                life.until_told_to_end().await;
+                assert_eq!(life.find(&job).await.sub_state, Some(SubState::Interrupting));
                 life.pass(Duration::from_secs(60)).await;
             }
             let ended = life.ended(&job).await;
@@ -263,8 +263,8 @@ fn a_job_that_was_being_ended_when_the_record_was_away_does_not_go_on_afterwards
         let job = life.start("work").await;
         life.until(&job, |job| job.status() == JobStatus::Running).await;
         life.interrupt(&job).await;
-        life.until(&job, |job| job.sub_state == Some(SubState::Interrupting))
-            .await;
+        life.until_told_to_end().await;
+        assert_eq!(life.find(&job).await.sub_state, Some(SubState::Interrupting));
         life.record.is_away.store(true, Ordering::SeqCst);
         life.pass(Duration::from_secs(60)).await;
         life.until_stopped().await;
