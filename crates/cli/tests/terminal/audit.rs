@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
+use countersign_gateway::clock::Clock;
 use serde_json::{Value, json};
 
 use crate::stage::Stage;
@@ -268,13 +269,25 @@ fn a_pruned_record_still_verifies() {
         prune("2020-01-01T00:00:00Z").stdout,
         "nothing to remove: no row is older than 2020-01-01T00:00:00.000Z\n"
     );
-    let pruned = stage.json(&["audit", "prune", "--json", "--before", "2100-01-01T00:00:00Z"]);
-    assert_eq!(
-        pruned,
-        json!({"before": "2100-01-01T00:00:00.000Z", "up_to_seq": 5, "rows": 5, "commands": 2})
-    );
+    let now = Clock::system().now().to_string();
+    let pruned = stage.json(&["audit", "prune", "--json", "--before", &now]);
+    assert_eq!(pruned, json!({"before": now, "up_to_seq": 5, "rows": 5, "commands": 2}));
     let proved = stage.json(&["audit", "verify", "--json"]);
     assert_eq!((&proved["first_seq"], &proved["rows"]), (&json!(6), &json!(1)));
+}
+
+#[test]
+fn a_day_to_come_empties_no_record() {
+    let stage = Stage::with_record();
+    stage
+        .run(&["audit", "prune", "--before", "2100-01-01T00:00:00Z"])
+        .failed(
+            2,
+            "countersign: `--before`: 2100-01-01T00:00:00.000Z is still to come, and every row is older; name a time that \
+             has passed\n",
+        );
+    let proved = stage.json(&["audit", "verify", "--json"]);
+    assert_eq!((&proved["first_seq"], &proved["rows"]), (&json!(1), &json!(5)));
 }
 
 #[test]

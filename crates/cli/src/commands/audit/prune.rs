@@ -1,6 +1,6 @@
 //! `audit prune`: what a server does every hour, for a moment that a person names.
 
-use countersign_gateway::clock::Timestamp;
+use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::ids::IdSource;
 use countersign_store::Durability;
 use serde_json::json;
@@ -12,6 +12,12 @@ use crate::terminal::{Page, count};
 
 pub(super) fn run(flags: &Flags, before: &str, form: Form) -> anyhow::Result<()> {
     let before = Timestamp::parse(before).map_err(|error| BadUsage(format!("`--before`: {error}")))?;
+    if before > Clock::system().now() {
+        return Err(BadUsage(format!(
+            "`--before`: {before} is still to come, and every row is older; name a time that has passed"
+        ))
+        .into());
+    }
     let started = Started::load(flags)?;
     existing_record(flags)?;
     let record = started.store(Durability::Power)?;
