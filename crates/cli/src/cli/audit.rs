@@ -105,7 +105,7 @@ impl Between {
                 .map_err(|error| BadUsage(format!("`--{name}`: {error}")))
         };
         let (from, to) = (moment("from", &self.from)?, moment("to", &self.to)?);
-        Period::between(from, to).map_err(|error| BadUsage(error.to_string()))
+        Period::between(from, to, now).map_err(|error| BadUsage(error.to_string()))
     }
 }
 

@@ -175,6 +175,13 @@ fn what_cannot_be_is_not_answered_as_if_there_were_nothing() {
             backwards.code == 2 && backwards.stderr.contains("before it begins"),
             "{backwards:?}"
         );
+        stage
+            .run(&[asked, &["--from", "2100-01-01T00:00:00Z"]].concat())
+            .failed(
+                2,
+                "countersign: the period begins at 2100-01-01T00:00:00.000Z, which is still to come; name a time that has \
+                 passed\n",
+            );
     }
     // 1 would say that a record was looked at and is not sound.
     for arguments in [&["nowhere.jsonl"][..], &["--witness", "nowhere.jsonl"]] {

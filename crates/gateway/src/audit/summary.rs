@@ -62,16 +62,18 @@ pub struct Period {
 
 /// Nothing can be found there, and "nothing" would be taken for an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("the period ends ({to}) before it begins ({from}); exchange the two")]
-pub struct Backwards {
-    from: Timestamp,
-    to: Timestamp,
+pub enum NoPeriod {
+    #[error("the period ends ({to}) before it begins ({from}); exchange the two")]
+    Backwards { from: Timestamp, to: Timestamp },
+    #[error("the period begins at {from}, which is still to come; name a time that has passed")]
+    ToCome { from: Timestamp },
 }
 
 impl Period {
-    pub fn between(from: Option<Timestamp>, to: Option<Timestamp>) -> Result<Self, Backwards> {
+    pub fn between(from: Option<Timestamp>, to: Option<Timestamp>, now: Timestamp) -> Result<Self, NoPeriod> {
         match (from, to) {
-            (Some(from), Some(to)) if to < from => Err(Backwards { from, to }),
+            (Some(from), Some(to)) if to < from => Err(NoPeriod::Backwards { from, to }),
+            (Some(from), _) if now < from => Err(NoPeriod::ToCome { from }),
             (from, to) => Ok(Self { from, to }),
         }
     }
