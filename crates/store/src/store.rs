@@ -76,6 +76,14 @@ impl Store {
         })
     }
 
+    /// Opens it for somebody who only reads, also a file that cannot be written.
+    pub fn open_to_read(directory: &Path, options: Options) -> Result<Self, OpenError> {
+        match options.database {
+            Some(_) => Self::open(directory, options),
+            None => Ok(Self::Sqlite(SqliteStore::open_to_read(directory, options)?)),
+        }
+    }
+
     /// Whether other nodes may work on the same record.
     pub fn is_shared(&self) -> bool {
         matches!(self, Self::Postgres(_))

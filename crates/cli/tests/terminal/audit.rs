@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::Command;
 
 use countersign_gateway::clock::Clock;
 use serde_json::{Value, json};
 
-use crate::stage::Stage;
+use crate::stage::{Ran, Stage, ran};
 
 const COLUMNS: [&str; 11] = [
     "chain",
@@ -295,6 +296,65 @@ fn a_day_to_come_empties_no_record() {
         );
     let proved = stage.json(&["audit", "verify", "--json"]);
     assert_eq!((&proved["first_seq"], &proved["rows"]), (&json!(1), &json!(5)));
+}
+
+/// Runs it where the state directory is mounted read-only; none where nobody may mount.
+fn read_only(stage: &Stage, words: &str) -> Option<Ran> {
+    let (inner, state) = (stage.command(&[]), stage.state());
+    let mut alone = Command::new("unshare");
+    let (state, program) = (state.display(), inner.get_program().to_str().unwrap());
+    let line = format!("mount --bind {state} {state} && mount -o remount,bind,ro {state} && exec {program} {words}");
+    alone
+        .args(["--map-root-user", "--mount", "sh", "-c", &line])
+        .env_clear()
+        .envs(inner.get_envs().filter_map(|(name, value)| Some((name, value?))))
+        .env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin")
+        .current_dir(stage.work());
+    let ran = ran(alone);
+    let can = !ran.stderr.contains("unshare") && !ran.stderr.contains("mount:");
+    can.then_some(ran)
+}
+
+#[test]
+fn a_record_that_cannot_be_written_is_read_all_the_same() {
+    let stage = Stage::with_record();
+    let words = [
+        "audit verify --json",
+        "audit query --json",
+        "audit export",
+        "tokens list --json",
+    ];
+    let read = |words: &str| stage.run(&words.split(' ').collect::<Vec<_>>()).stdout;
+    let told = words.map(read);
+    for (words, told) in words.iter().zip(&told) {
+        let Some(ran) = read_only(&stage, words) else {
+            eprintln!("skipped: no mounts of one's own here");
+            return;
+        };
+        assert_eq!((ran.code, &ran.stdout, ran.stderr.as_str()), (0, told, ""), "{words}");
+    }
+    // One file, as a backup is.
+    let log = stage.state().join("record.db-wal");
+    rusqlite::Connection::open(stage.state().join("record.db"))
+        .unwrap()
+        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
+        .unwrap();
+    for beside in [log.clone(), stage.state().join("record.db-shm")] {
+        let _ = fs::remove_file(beside);
+    }
+    for (words, told) in words.iter().zip(&told) {
+        let ran = read_only(&stage, words).unwrap();
+        assert_eq!((ran.code, &ran.stdout, ran.stderr.as_str()), (0, told, ""), "{words}");
+    }
+    // What only a writer could put in order is not passed over.
+    fs::write(&log, "torn").unwrap();
+    let ran = read_only(&stage, "audit verify").unwrap();
+    assert!(
+        ran.code == 1 && ran.stderr.contains("copy it to where it can be written"),
+        "{ran:?}"
+    );
+    let ran = read_only(&stage, "audit prune --before 2020-01-01T00:00:00Z").unwrap();
+    assert!(ran.code == 1 && ran.stderr.contains("read-only"), "{ran:?}");
 }
 
 #[test]

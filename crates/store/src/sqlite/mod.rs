@@ -146,6 +146,23 @@ impl SqliteStore {
         })
     }
 
+    /// Opens a record for somebody who only reads it, also where it cannot be written. What is missing is made where it can be.
+    pub fn open_to_read(directory: &Path, options: Options) -> Result<Self, OpenError> {
+        match Self::open(directory, options.clone()) {
+            Err(error) if error.is_unwritable() => {}
+            opened => return opened,
+        }
+        let site = Arc::new(Site::look_into(directory, options)?);
+        Ok(Self {
+            readers: Arc::new(Readers::new(Arc::clone(&site))),
+            express: Express::new(Arc::clone(&site)),
+            site,
+            queue: None,
+            writer: None,
+            tokens_changed: Arc::default(),
+        })
+    }
+
     /// A secret for one purpose, the same in every process of this state directory.
     pub fn derived_key(&self, purpose: &str) -> [u8; 32] {
         self.site.key.derived(purpose)

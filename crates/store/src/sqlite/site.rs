@@ -52,9 +52,18 @@ enum Beside {
     Lost,
 }
 
+/// What may be done with the database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Access {
+    Write,
+    /// Nothing can be written here, also not what stands beside a database in use.
+    Read,
+}
+
 /// Everything a connection needs, fixed at the start.
 pub(super) struct Site {
     pub(super) database: PathBuf,
+    access: Access,
     /// The log and its index.
     beside_at: [PathBuf; 2],
     beside: Mutex<Beside>,
@@ -95,6 +104,23 @@ pub enum OpenError {
     },
 }
 
+impl OpenError {
+    /// Whether all is there, and only the right to write is not.
+    pub(super) fn is_unwritable(&self) -> bool {
+        let by_system = |error: &io::Error| {
+            matches!(
+                error.kind(),
+                io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
+            )
+        };
+        match self {
+            Self::Directory { source, .. } | Self::File { source, .. } => by_system(source),
+            Self::Connect { trouble, .. } => trouble::is_unwritable(trouble),
+            Self::Exposed { .. } | Self::Migrate(_) | Self::Key(_) | Self::Thread { .. } | Self::Moved { .. } => false,
+        }
+    }
+}
+
 impl Site {
     /// Prepares directory, key and database, and gives the connection that writes.
     pub(super) fn prepare(directory: &Path, options: Options) -> Result<(Self, Connection), OpenError> {
@@ -105,7 +131,33 @@ impl Site {
             path: database.clone(),
             source,
         })?;
-        let site = Self {
+        let site = Self::of(directory, Access::Write, options)?;
+        let patience = site.options.busy_timeout;
+        let mut connection = site.connect_writer(patience).map_err(|trouble| OpenError::Connect {
+            path: site.database.clone(),
+            trouble,
+        })?;
+        migrations::apply(&mut connection)?;
+        Ok((site, connection))
+    }
+
+    /// The same of a record that cannot be written and is only read, a backup or a disk that is mounted so. It must have the
+    /// shape that this program knows: nobody can bring it up to date.
+    pub(super) fn look_into(directory: &Path, options: Options) -> Result<Self, OpenError> {
+        refuse_moved(directory)?;
+        let site = Self::of(directory, Access::Read, options)?;
+        let connection = site.connect_reader().map_err(|trouble| OpenError::Connect {
+            path: site.database.clone(),
+            trouble,
+        })?;
+        migrations::check(&connection)?;
+        Ok(site)
+    }
+
+    fn of(directory: &Path, access: Access, options: Options) -> Result<Self, OpenError> {
+        let database = directory.join(FILE_NAME);
+        Ok(Self {
+            access,
             key: Key::load_or_create(directory)?,
             process: Process::current(),
             growth: Arc::default(),
@@ -119,14 +171,7 @@ impl Site {
             beside: Mutex::default(),
             database,
             options,
-        };
-        let patience = site.options.busy_timeout;
-        let mut connection = site.connect_writer(patience).map_err(|trouble| OpenError::Connect {
-            path: site.database.clone(),
-            trouble,
-        })?;
-        migrations::apply(&mut connection)?;
-        Ok((site, connection))
+        })
     }
 
     /// A connection for a [`ledger::Ledger`] that appends. Triggers keep everybody else from changing what is
@@ -172,13 +217,31 @@ impl Site {
 
     /// A connection that only reads.
     pub(super) fn connect_reader(&self) -> rusqlite::Result<Connection> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&self.database, flags)?;
+        let connection = match self.access {
+            Access::Write => {
+                let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+                Connection::open_with_flags(&self.database, flags)?
+            }
+            Access::Read => self.connect_unwritable()?,
+        };
         connection.busy_timeout(self.options.busy_timeout)?;
         connection.pragma_update(None, "cache_size", -CACHE_KIBIBYTES)?;
         connection.pragma_update(None, "query_only", true)?;
         Log::configure(&connection)?;
         Ok(connection)
+    }
+
+    /// SQLite reads a log only together with its index. Where neither is there, all rows are in the database itself, and nobody
+    /// who could write is at work; a log without its index is refused rather than passed over.
+    fn connect_unwritable(&self) -> rusqlite::Result<Connection> {
+        let [has_log, has_index] = self.beside_at.each_ref().map(|path| path.exists());
+        let how = match (has_log, has_index) {
+            (true, true) => "mode=ro",
+            (false, _) => "immutable=1",
+            (true, false) => return Err(trouble::read_only()),
+        };
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+        Connection::open_with_flags(format!("{}?{how}", address(&self.database)), flags)
     }
 
     /// Which file stands under the database's name now.
@@ -233,6 +296,20 @@ impl Identity {
             inode: file.ino(),
         }
     }
+}
+
+/// A path as SQLite takes addresses.
+fn address(path: &Path) -> String {
+    let mut address = "file:".to_owned();
+    for byte in path.as_os_str().as_bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'/' | b'-' | b'_' | b'.' | b'~' => {
+                address.push(char::from(*byte))
+            }
+            byte => address.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    address
 }
 
 /// The change to WAL does not wait for others by itself as other statements do.

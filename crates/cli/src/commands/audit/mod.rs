@@ -70,7 +70,7 @@ impl Reading {
         let directory = existing_record(flags)?;
         let database = config::find_database(&Surroundings::of_this_process()?, flags).map_err(BadConfiguration)?;
         let options = Options::new(Durability::Process, Clock::system()).on(database);
-        let store = Store::open(&directory, options).context("cannot open the record")?;
+        let store = Store::open_to_read(&directory, options).context("cannot open the record")?;
         Ok(Self(ManuallyDrop::new(store)))
     }
 }

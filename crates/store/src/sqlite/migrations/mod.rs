@@ -30,6 +30,11 @@ pub enum MigrateError {
     Newer { found: usize, known: usize },
     #[error("the database's version cannot be read")]
     Read { source: rusqlite::Error },
+    #[error(
+        "the database has version {found}, this program reads {known}, and it cannot be written; copy it to where it can be \
+         and name that by `--state-dir`"
+    )]
+    Older { found: usize, known: usize },
     #[error("the database cannot be brought to version {to}")]
     Apply { to: usize, source: rusqlite::Error },
 }
@@ -53,6 +58,14 @@ pub(super) fn apply(connection: &mut Connection) -> Result<(), MigrateError> {
         .pragma_update(None, "user_version", i64::try_from(to).unwrap_or(i64::MAX))
         .map_err(failed)?;
     transaction.commit().map_err(failed)
+}
+
+/// Whether a database that cannot be written has the newest version.
+pub(super) fn check(connection: &Connection) -> Result<(), MigrateError> {
+    match (version(connection)?, STEPS.len()) {
+        (found, known) if found < known => Err(MigrateError::Older { found, known }),
+        _ => Ok(()),
+    }
 }
 
 /// The number of the last step that this program knows.
