@@ -417,7 +417,9 @@ pub(crate) fn shown(question: &AgentQuestion, redactor: &Redactor) -> Map<String
             put("input", shown);
         }
     }
-    put("wants_more", json!(question.wants_more));
+    if question.wants_more {
+        put("wants_more", json!(true));
+    }
     withheld::note(&mut details, unseen);
     details
 }
@@ -465,5 +467,30 @@ fn kind_word(kind: FileChangeKind) -> &'static str {
         FileChangeKind::Create => "create",
         FileChangeKind::Modify => "modify",
         FileChangeKind::Delete => "delete",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::redact::Config;
+
+    #[test]
+    fn more_is_mentioned_where_it_is_wanted() {
+        let told = |wants_more: bool| {
+            let question = AgentQuestion {
+                id: "1".to_owned(),
+                about: QuestionAbout::Command {
+                    command: "ls".to_owned(),
+                    cwd: None,
+                },
+                reason: None,
+                wants_more,
+            };
+            shown(&question, &Redactor::new(Config::default()))
+                .get("wants_more")
+                .cloned()
+        };
+        assert_eq!((told(false), told(true)), (None, Some(json!(true))));
     }
 }
