@@ -555,6 +555,7 @@ fn runs_are_set_off_and_called_back_over_rest_by_operators_only() {
         json!({"issue_number": 7}),
         json!({}),
         json!({"repository": "acme/shop", "agent_key": "dev"}),
+        json!({"instructions": " \n"}),
     ] {
         office
             .post(Who::Role("operator"), "/runs", bad)
@@ -590,6 +591,7 @@ fn what_makes_no_sense_is_refused_at_the_terminal() {
         ),
         (&["runs", "start"][..], 2, "nothing to do"),
         (&["runs", "start", "--agent-key", "dev", ""][..], 2, "nothing to do"),
+        (&["runs", "start", "--agent-key", "dev", " \n"][..], 2, "nothing to do"),
         (
             &["tokens", "create", "--role", "viewer", "--name", "v", "--run", "r"][..],
             2,

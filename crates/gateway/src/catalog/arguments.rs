@@ -44,6 +44,15 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// Words for somebody who reads them; blanks say nothing.
+    pub fn words(&mut self, name: &'static str) -> String {
+        let text = self.string(name);
+        if !text.is_empty() && text.trim().is_empty() {
+            self.problem(format!("`{name}` must say something, not blanks only"));
+        }
+        text
+    }
+
     pub fn optional_string(&mut self, name: &'static str) -> Option<String> {
         match self.take(name)? {
             Value::String(text) if text.contains('\0') => {

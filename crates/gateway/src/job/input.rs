@@ -68,7 +68,7 @@ impl JobInput {
 
     /// Takes S1's fields out of a tool's arguments.
     pub fn take(arguments: &mut Arguments<'_>) -> Self {
-        let prompt = arguments.string("prompt");
+        let prompt = arguments.words("prompt");
         if prompt.len() > limits::PROMPT_BYTES_MAX {
             let max = limits::PROMPT_BYTES_MAX;
             arguments.problem(format!("`prompt` must have at most {max} bytes, not {}", prompt.len()));
@@ -376,6 +376,7 @@ mod tests {
             json!({"prompt": "p", "approvalPolicy": {"whitelist": [{"pattern": "("}]}}),
             json!({"prompt": "p", "approvalPolicy": {"autoApprovePatterns": ["("]}}),
             json!({"prompt": "x".repeat(limits::PROMPT_BYTES_MAX + 1)}),
+            json!({"prompt": " \t\n"}),
         ] {
             assert!(read(&bad).is_err(), "{bad}");
         }

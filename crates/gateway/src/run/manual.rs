@@ -55,7 +55,7 @@ impl ManualOrder {
         number.is_some() || words.into_iter().any(Option::is_some)
     }
 
-    /// What is empty, or longer than may be, with how long it may be.
+    /// What says nothing, or is longer than may be, with how long it may be.
     fn too_long(&self) -> Option<(&'static str, usize)> {
         let texts = [
             ("repository", self.repository.as_deref(), REPOSITORY_CHARS_MAX),
@@ -74,7 +74,7 @@ impl ManualOrder {
             .labels
             .iter()
             .map(|label| ("labels", Some(label.as_str()), NAME_CHARS_MAX));
-        let is_off = |text: &str, max: usize| text.is_empty() || text.chars().count() > max;
+        let is_off = |text: &str, max: usize| text.trim().is_empty() || text.chars().count() > max;
         texts
             .into_iter()
             .chain(labels)
@@ -105,7 +105,7 @@ impl ManualRuns {
             );
         }
         if let Some((name, max)) = order.too_long() {
-            return bad(format!("`{name}` has 1 to {max} characters"));
+            return bad(format!("`{name}` has 1 to {max} characters, and not blanks only"));
         }
         if order.labels.len() > LABELS_MAX {
             return bad(format!("an issue has at most {LABELS_MAX} labels"));

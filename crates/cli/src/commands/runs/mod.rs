@@ -136,7 +136,7 @@ fn begin(flags: &Flags, asked: &RunStart) -> anyhow::Result<()> {
         namespace: asked.namespace.clone(),
         labels: asked.labels.iter().cloned().collect(),
         title: asked.title.clone(),
-        instructions: asked.instructions.clone().filter(|words| !words.is_empty()),
+        instructions: asked.instructions.clone().filter(|words| !words.trim().is_empty()),
         timeout_ms: asked.timeout_ms,
     };
     let enqueued = start::runtime()?

@@ -28,7 +28,7 @@ const NOT_TAKEN: &str = "compact-prompt";
 /// `codex {prompt, cwd, model, sandbox, approval-policy, config, base-instructions, developer-instructions}`.
 pub(super) fn codex(desk: Arc<JobDesk>, codex: &str, asked: &Asked<'_>) -> Result<Box<dyn Act>, Refusal> {
     let mut arguments = Arguments::new(&asked.call.arguments);
-    let mut input = JobInput::of_prompt(&arguments.string("prompt"));
+    let mut input = JobInput::of_prompt(&arguments.words("prompt"));
     input.model = arguments.optional_string("model");
     input.cwd = arguments.optional_string("cwd");
     input.sandbox = arguments.optional_word("sandbox", SandboxMode::WORDS);
@@ -88,7 +88,7 @@ pub(super) fn reply(desk: Arc<JobDesk>, asked: &Asked<'_>) -> Result<Box<dyn Act
         arguments.optional_string("threadId"),
         arguments.optional_string("conversationId"),
     );
-    let prompt = arguments.string("prompt");
+    let prompt = arguments.words("prompt");
     let thread = thread.or(conversation).unwrap_or_default();
     if thread.is_empty() {
         arguments.problem("`threadId` is missing".to_owned());

@@ -31,6 +31,10 @@ pub(super) fn send(desk: Arc<JobDesk>, asked: &Asked<'_>) -> Result<Box<dyn Act>
         (None, true) => arguments.problem("give `message`, or `items` with at least one".to_owned()),
         (None, false) => {}
     }
+    let is_blank = |part: &Input| matches!(part, Input::Text(text) if text.trim().is_empty());
+    if !parts.is_empty() && parts.iter().all(is_blank) {
+        arguments.problem("a message must say something, not blanks only".to_owned());
+    }
     if parts_json(&parts).to_string().len() > limits::PROMPT_BYTES_MAX {
         arguments.problem(format!(
             "a message must have at most {} bytes",

@@ -234,11 +234,19 @@ fn a_task_is_started_followed_messaged_and_read_through_the_tools() {
         for empty in [
             json!([{"type": "text", "text": ""}]),
             json!([{"type": "text", "text": "a\0"}]),
+            json!([{"type": "text", "text": " \n"}]),
         ] {
             let arguments = json!({"conversationId": "th-1", "items": empty});
             let refused = call(&gateway, "send-message", arguments).await;
             assert_eq!(refused["error_code"], "INVALID_ARGUMENTS", "{refused}");
         }
+        let blank = call(
+            &gateway,
+            "send-message",
+            json!({"conversationId": "th-1", "message": " "}),
+        )
+        .await;
+        assert_eq!(blank["error_code"], "INVALID_ARGUMENTS", "{blank}");
         let list = call(&gateway, "list-jobs", json!({})).await;
         assert_eq!(list["jobs"].as_array().unwrap().len(), 2);
         let done = call(&gateway, "interrupt-task", json!({"jobId": job})).await;
@@ -277,6 +285,17 @@ fn clients_of_the_server_that_codex_had_are_answered_as_before() {
                 (&next["threadId"], &next["content"]),
                 (&json!("th-1"), &json!("done")),
                 "{next}"
+            );
+        }
+        for (tool, blank) in [
+            ("codex", json!({"prompt": " "})),
+            ("codex-reply", json!({"threadId": "th-1", "prompt": "\n"})),
+        ] {
+            let refused = call(&gateway, tool, blank).await;
+            assert_eq!(refused["error_code"], "INVALID_ARGUMENTS", "{tool}");
+            assert!(
+                refused["message"].as_str().unwrap().contains("must say something"),
+                "{refused}"
             );
         }
         let refused = call(
