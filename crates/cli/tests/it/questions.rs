@@ -119,12 +119,13 @@ fn a_question_is_answered_on_the_terminal() {
     assert_eq!(
         (code, told.as_str()),
         (
-            Some(1),
-            "countersign: this is a question: answer it with one of its options, main, next\n"
+            Some(2),
+            "countersign: this is a question; answer it by `--option` with one of main, next, or by `--custom` in words of \
+             your own\n"
         )
     );
     let (code, _, told) = run(&["approve", &id, "--option", "other"]);
-    assert_eq!((code, told.contains("was not offered")), (Some(1), true), "{told}");
+    assert_eq!((code, told.contains("was not offered")), (Some(2), true), "{told}");
     let (code, told, _) = run(&["approve", &id, "--custom", "neither", "--json"]);
     let told: Value = serde_json::from_str(&told).unwrap();
     assert_eq!((code, &told["custom"]), (Some(0), &json!("neither")), "{told}");

@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use countersign_gateway::approval::ballot::Choice;
-use countersign_gateway::approval::board::Decided;
-use countersign_gateway::approval::question::Given;
+use countersign_gateway::approval::board::{DecideError, Decided};
+use countersign_gateway::approval::question::{AnswerError, Given, Offer};
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::policy::standing::{ProposedRule, StandingRules as _};
@@ -69,7 +69,15 @@ fn decide(flags: &Flags, id: &str, said: Said<'_>, form: Form) -> anyhow::Result
     let decided = start::runtime()?.block_on(async {
         let approval = office.board.named(id).await?;
         let ballot = office.ballot(choice, said.reason, said.answer);
-        Ok::<_, anyhow::Error>(office.board.decide(&approval.id, ballot).await?)
+        let decided = office.board.decide(&approval.id, ballot).await;
+        decided.map_err(|error| match error {
+            DecideError::Answer(error) => unanswered(&approval, error).into(),
+            error @ (DecideError::Unknown(_)
+            | DecideError::OwnRequest
+            | DecideError::AnothersRequest
+            | DecideError::OwnersOnly
+            | DecideError::Record(_)) => anyhow::Error::from(error),
+        })
     })?;
     let mut page = Page::stdout();
     match form {
@@ -82,6 +90,25 @@ fn decide(flags: &Flags, id: &str, said: Said<'_>, form: Form) -> anyhow::Result
         Decided::Before(approval) => approval.decision() == Some(choice),
     };
     Ok(ExitCode::from(if stands { 0 } else { FAILED }))
+}
+
+/// What was typed does not fit what is asked.
+fn unanswered(approval: &ApprovalRequest, error: AnswerError) -> BadUsage {
+    let own = match Offer::of(approval) {
+        Some(offer) if offer.allows_custom() => ", or by `--custom` in words of your own",
+        Some(_) | None => "",
+    };
+    BadUsage(match error {
+        AnswerError::Missing(ref options) => format!(
+            "this is a question; answer it by `--option` with one of {}{own}",
+            options.join(", ")
+        ),
+        AnswerError::NotOffered { .. }
+        | AnswerError::NoCustom(_)
+        | AnswerError::Length
+        | AnswerError::NoQuestion
+        | AnswerError::Denied => error.to_string(),
+    })
 }
 
 /// Whether the person has agreed to the rule already.
