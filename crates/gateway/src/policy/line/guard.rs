@@ -98,12 +98,14 @@ pub(super) fn parse_program(text: &str, limits: Limits) -> Result<Program, LineE
 }
 
 fn syntax(text: &str, error: &brush_parser::ParseError) -> LineError {
+    let end = || Source::new(text).at(text.chars().count());
     let (what, position) = match error {
-        brush_parser::ParseError::ParsingNear(near) => ("unexpected text", Some(near)),
-        brush_parser::ParseError::ParsingAtEndOfInput => ("unexpected end", None),
-        brush_parser::ParseError::Tokenizing { position, .. } => ("text without its end", position.as_ref()),
+        brush_parser::ParseError::ParsingNear(near) => ("unexpected text", from_parser(near)),
+        brush_parser::ParseError::ParsingAtEndOfInput => ("unexpected end", end()),
+        brush_parser::ParseError::Tokenizing { position, .. } => {
+            ("text without its end", position.as_ref().map_or_else(end, from_parser))
+        }
     };
-    let position = position.map_or(Position::START, from_parser);
     match beyond_the_parser(text) {
         Some(what) => LineError::Unreadable { what, position },
         None => LineError::Syntax { what, position },

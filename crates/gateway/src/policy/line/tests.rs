@@ -185,6 +185,8 @@ fn text_that_cannot_be_read_is_refused() {
     check("ls (", "no shell syntax");
     check("ls )", "no shell syntax");
     check("if ls", "no shell syntax");
+    check("ls (", "unexpected end (line 1, column 5)");
+    check("ls\nif wc", "unexpected end (line 2, column 6)");
     // Bash knows more than the parser does.
     check(
         "select x in a b; do ls; done",
