@@ -6,9 +6,10 @@
 mod gauges;
 mod standing;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use countersign_gateway::error::{ErrorCode, Status};
+use countersign_gateway::error::{ErrorCode, Refusal, Status};
+use countersign_gateway::service::Answer;
 use countersign_gateway::session::lifetime::SessionState;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
@@ -159,9 +160,12 @@ impl Metrics {
         self.calls.get_or_create(&CallLabels { tool, status }).inc();
     }
 
-    /// Counts how a command was confined, as its result tells.
-    pub(crate) fn confined(&self, result: &serde_json::Value) {
-        self.standing.answered(result);
+    /// What an answer is counted as. Counts how a command was confined, too, as its result tells.
+    pub(crate) fn answered(&self, answer: &Answer) -> Status {
+        self.standing.answered(&answer.structured);
+        let told = answer.structured.get("status").and_then(serde_json::Value::as_str);
+        let plain = if answer.is_error { Status::Failed } else { Status::Ok };
+        told.and_then(Status::parse).unwrap_or(plain)
     }
 
     pub(crate) fn refused(&self, code: ErrorCode) {
@@ -176,6 +180,39 @@ impl Metrics {
 
     pub(crate) fn request_answered(&self, status: u16) {
         self.requests.get_or_create(&StatusLabels { status }).inc();
+    }
+}
+
+/// A call that somebody waits for, open until this is dropped: whoever went away left it running.
+pub(crate) struct Waiting<'a> {
+    metrics: &'a Metrics,
+    tool: &'a str,
+    began: Instant,
+    ended: Result<Status, ErrorCode>,
+}
+
+impl<'a> Waiting<'a> {
+    pub(crate) fn of(metrics: &'a Metrics, tool: &'a str) -> Self {
+        metrics.call_began();
+        Self {
+            metrics,
+            tool,
+            began: Instant::now(),
+            ended: Ok(Status::Running),
+        }
+    }
+
+    pub(crate) fn end(mut self, outcome: &Result<Answer, Refusal>) {
+        self.ended = match outcome {
+            Ok(answer) => Ok(self.metrics.answered(answer)),
+            Err(refusal) => Err(refusal.code),
+        };
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.metrics.call_ended(self.tool, self.ended, self.began.elapsed());
     }
 }
 

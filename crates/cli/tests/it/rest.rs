@@ -252,6 +252,32 @@ fn a_command_runs_as_its_caller_and_is_found_by_nobody_else() {
 }
 
 #[test]
+fn a_call_over_rest_is_counted_like_every_other() {
+    let bench = Bench::new();
+    let office = Office::open(&bench);
+    let done = office.post(AGENT, "/commands", json!({"file": "ls", "args": []})).ok();
+    assert_eq!(done["status"], "ok");
+    office
+        .post(AGENT, "/commands", json!({"file": "ls", "args": [], "cwd": "nowhere"}))
+        .refused(400, "CWD_NOT_FOUND");
+    office.get(AGENT, "/commands/nothing").refused(404, "NOT_FOUND");
+    let mut page = String::new();
+    let mut stream = office.send(Who::Nobody, "GET", "/metrics", "", None);
+    std::io::Read::read_to_string(&mut stream, &mut page).unwrap();
+    for line in [
+        r#"countersign_calls_total{tool="execute_process",status="ok"} 1"#,
+        r#"countersign_calls_total{tool="execute_process",status="rejected"} 1"#,
+        r#"countersign_calls_total{tool="command_status",status="rejected"} 1"#,
+        r#"countersign_call_seconds_count{tool="execute_process"} 2"#,
+        r#"countersign_sandbox_layers_total{layer="landlock"} 1"#,
+        "countersign_open_calls 0",
+    ] {
+        assert!(page.lines().any(|it| it == line), "{line} is not in\n{page}");
+    }
+    office.close();
+}
+
+#[test]
 fn every_route_lets_in_whom_the_document_names_and_nobody_else() {
     let bench = Bench::allowing("echo");
     let office = Office::open(&bench);

@@ -49,6 +49,7 @@ pub(super) fn routes(options: &HttpOptions, host: &Arc<Host>, stopping: watch::R
     let api = Arc::new(rest::Api {
         office: office.clone(),
         service: Arc::clone(&options.service),
+        metrics: Arc::clone(&host.metrics),
         credentials: Arc::clone(&options.credentials),
         ids: options.ids.clone(),
         clock: options.clock.clone(),

@@ -119,12 +119,7 @@ impl Called {
 
     fn ended(&self, host: &Host, outcome: &Outcome) {
         let ended = match outcome {
-            Ok(Said::Answer(answer)) => {
-                host.metrics.confined(&answer.structured);
-                let told = answer.structured.get("status").and_then(Value::as_str);
-                let plain = if answer.is_error { Status::Failed } else { Status::Ok };
-                Ok(told.and_then(Status::parse).unwrap_or(plain))
-            }
+            Ok(Said::Answer(answer)) => Ok(host.metrics.answered(answer)),
             Ok(Said::Result(result)) if result["resultType"] == "input_required" => Ok(Status::Pending),
             Ok(Said::Result(_)) => Ok(Status::Ok),
             Err(refusal) => Err(refusal.code),

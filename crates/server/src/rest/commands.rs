@@ -10,7 +10,7 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use countersign_gateway::error::{ErrorCode, Refusal};
-use countersign_gateway::service::{Answer, Cancel, Origin, ToolCall};
+use countersign_gateway::service::Answer;
 use countersign_gateway::tools::exec::request::CommandTool;
 use serde_json::{Map, Value, json};
 
@@ -32,7 +32,7 @@ pub(super) async fn run(asked: Asked) -> Result<Response, Failure> {
         }
     };
     let wait = asked.values.whole("wait_ms").map(Duration::from_millis);
-    let answer = call(&asked, tool.name(), arguments, wait).await?;
+    let answer = asked.api.call(&asked.caller, tool.name(), arguments, wait).await?;
     ran(answer)
 }
 
@@ -57,36 +57,21 @@ pub(super) async fn show(asked: Asked) -> Result<Response, Failure> {
     if let Some(stream) = asked.values.text("stream") {
         arguments.insert("stream".to_owned(), json!(stream));
     }
-    let answer = call(&asked, "command_status", arguments, None).await?;
+    let answer = asked.api.call(&asked.caller, "command_status", arguments, None).await?;
     looked_at(answer)
 }
 
 pub(super) async fn cancel(asked: Asked) -> Result<Response, Failure> {
-    let answer = call(&asked, "command_cancel", named(&asked), None).await?;
+    let answer = asked
+        .api
+        .call(&asked.caller, "command_cancel", named(&asked), None)
+        .await?;
     looked_at(answer)
 }
 
 fn named(asked: &Asked) -> Map<String, Value> {
     let id = asked.values.text("request_id").unwrap_or_default();
     Map::from_iter([("request_id".to_owned(), json!(id))])
-}
-
-async fn call(
-    asked: &Asked,
-    tool: &str,
-    arguments: Map<String, Value>,
-    answer_within: Option<Duration>,
-) -> Result<Answer, Refusal> {
-    let call = ToolCall {
-        tool: tool.to_owned(),
-        arguments,
-        progress: None,
-        user: None,
-        cancel: Cancel::never(),
-        origin: Origin::default(),
-        answer_within,
-    };
-    asked.api.service.call(asked.caller.clone(), call).await
 }
 
 /// What a command came to, for whoever asked for it.

@@ -13,13 +13,12 @@ use countersign_gateway::ids::{CredentialId, JobId};
 use countersign_gateway::job::event::StoredEvent;
 use countersign_gateway::job::keeping::JobFilter;
 use countersign_gateway::job::lifecycle::JobStatus;
-use countersign_gateway::service::{Cancel, Origin, ToolCall};
 use serde_json::{Map, Value, json};
 
 use super::asked::Asked;
 use super::endpoint::BASE;
 use super::failure::{self, Failure};
-use super::{Api, following};
+use super::following;
 use crate::limits::LIST_DEFAULT;
 
 pub(super) fn statuses() -> Vec<&'static str> {
@@ -120,7 +119,9 @@ async fn act(
     arguments: Map<String, Value>,
     wait: Option<Duration>,
 ) -> Result<Value, Failure> {
-    let answer = call(&asked.api, asked, tool, arguments, wait)
+    let answer = asked
+        .api
+        .call(&asked.caller, tool, arguments, wait)
         .await
         .map_err(|refusal| match refusal.code {
             ErrorCode::UnknownTool => Refusal::new(
@@ -135,25 +136,6 @@ async fn act(
         // A person was asked; the same body again learns the answer.
         _ => Ok(result),
     }
-}
-
-async fn call(
-    api: &Api,
-    asked: &Asked,
-    tool: &str,
-    arguments: Map<String, Value>,
-    answer_within: Option<Duration>,
-) -> Result<countersign_gateway::service::Answer, Refusal> {
-    let call = ToolCall {
-        tool: tool.to_owned(),
-        arguments,
-        progress: None,
-        user: None,
-        cancel: Cancel::never(),
-        origin: Origin::default(),
-        answer_within,
-    };
-    api.service.call(asked.caller.clone(), call).await
 }
 
 fn refused(result: &Value) -> Failure {

@@ -42,12 +42,14 @@ use axum::routing::on;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::IdSource;
-use countersign_gateway::service::Service;
+use countersign_gateway::service::{Answer, Cancel, Origin, Service, ToolCall};
 use countersign_gateway::session::credential::Credentials;
 use countersign_gateway::session::{Caller, Role};
+use serde_json::{Map, Value};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 use crate::limits::{EVENT_STREAMS_MAX, EXPORTS_MAX};
+use crate::metrics::{Metrics, Waiting};
 use crate::office::Office;
 use failure::Failure;
 use proof::Proofs;
@@ -56,6 +58,7 @@ use proof::Proofs;
 pub(crate) struct Api {
     pub(crate) office: Office,
     pub(crate) service: Arc<dyn Service>,
+    pub(crate) metrics: Arc<Metrics>,
     pub(crate) credentials: Arc<dyn Credentials>,
     pub(crate) ids: IdSource,
     pub(crate) clock: Clock,
@@ -70,6 +73,31 @@ pub(crate) struct Api {
     /// True once nothing new is begun.
     pub(crate) stopping: watch::Receiver<bool>,
     pub(crate) shared: Shared,
+}
+
+impl Api {
+    /// A call of a tool. A client that goes away does not cancel it.
+    async fn call(
+        &self,
+        caller: &Caller,
+        tool: &str,
+        arguments: Map<String, Value>,
+        answer_within: Option<Duration>,
+    ) -> Result<Answer, Refusal> {
+        let call = ToolCall {
+            tool: tool.to_owned(),
+            arguments,
+            progress: None,
+            user: None,
+            cancel: Cancel::never(),
+            origin: Origin::default(),
+            answer_within,
+        };
+        let waiting = Waiting::of(&self.metrics, tool);
+        let outcome = self.service.call(caller.clone(), call).await;
+        waiting.end(&outcome);
+        outcome
+    }
 }
 
 /// What requests share among each other.
