@@ -252,6 +252,31 @@ fn a_command_runs_as_its_caller_and_is_found_by_nobody_else() {
 }
 
 #[test]
+fn the_same_body_again_runs_what_was_approved_once_and_hears_a_no() {
+    let bench = Bench::new();
+    let office = Office::open(&bench);
+    let decided = |name: &str, decision: &str| {
+        let waits = office.post(AGENT, "/commands?wait_ms=0", touch(name));
+        assert_eq!((waits.status, &waits.json()["status"]), (202, &json!("pending")));
+        let path = format!("/approvals/{}/decision", id(&question(&office)));
+        office
+            .post(APPROVER, &path, json!({"decision": decision, "reason": "because"}))
+            .ok();
+    };
+    decided("yes", "approve");
+    decided("no", "deny");
+    assert!(!bench.work().join("yes").exists());
+    assert_eq!(office.post(AGENT, "/commands", touch("yes")).ok()["status"], "ok");
+    office
+        .post(AGENT, "/commands", touch("no"))
+        .refused(403, "APPROVAL_DENIED");
+    assert!(bench.work().join("yes").exists() && !bench.work().join("no").exists());
+    assert_eq!(office.get(VIEWER, "/approvals").ok()["items"], json!([]));
+    office.close();
+    bench.prove();
+}
+
+#[test]
 fn a_call_over_rest_is_counted_like_every_other() {
     let bench = Bench::new();
     let office = Office::open(&bench);

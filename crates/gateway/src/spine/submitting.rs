@@ -20,7 +20,7 @@ use crate::limits;
 use crate::policy::decide::Verdict;
 use crate::policy::effective::Mode;
 use crate::service::{Answer, ToolCall};
-use crate::session::{Admitted, Caller};
+use crate::session::{Admitted, Caller, Transport};
 use crate::tools::exec::request::{self, CommandRequest, CommandTool};
 use crate::tools::exec::result::CommandResult;
 
@@ -226,8 +226,9 @@ impl Gateway {
             }
         };
         // A client that was promised an answer within a time goes on watching: for it the question stays
-        // attended, and the command begins once somebody says yes.
-        let watches = reached == Reached::Patience && call.answer_within.is_some() && !self.commands.is_crowded();
+        // attended, and the command begins once somebody says yes. Over REST it sends the same again.
+        let is_watched = call.answer_within.is_some() && caller.transport != Transport::Rest;
+        let watches = reached == Reached::Patience && is_watched && !self.commands.is_crowded();
         attending.stays = watches && live.question().is_some();
         // One that joined another has that one's result, under its name.
         let named = answer.structured["request_id"].as_str().map(RequestId::trusted);
