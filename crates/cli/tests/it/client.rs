@@ -294,7 +294,7 @@ const FIELDS: [&str; 19] = [
 ];
 
 /// Those that some results have.
-const SOMETIMES: [&str; 4] = ["error_details", "approval_id", "offset", "next_offset"];
+const SOMETIMES: [&str; 5] = ["error_details", "approval_id", "offset", "next_offset", "next"];
 
 impl Outcome {
     /// Reads an answer and holds it against the contract.

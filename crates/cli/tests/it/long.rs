@@ -25,6 +25,10 @@ fn a_long_call_answers_running_and_is_looked_at_later() {
     let mut server = Server::start(&bench);
     let first = server.line("sh -c 'echo begun; sleep 1; echo done'");
     assert_eq!((first.status(), first.is_error), ("running", false), "{}", first.text);
+    let next =
+        "the command goes on; call `command_status` with this `request_id`, and with `wait_ms` to wait for its end";
+    assert_eq!(first.structured["next"], next);
+    assert!(first.text.contains(next), "{}", first.text);
     assert!(first.text.contains(first.id()));
     let end = ended(&mut server, first.id());
     assert_eq!((end.ok(), end.id()), ("begun\ndone\n", first.id()));

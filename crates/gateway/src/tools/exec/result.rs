@@ -14,6 +14,10 @@ use crate::ids::{ApprovalId, EventId, RequestId};
 use crate::policy::effective::Layer;
 use crate::service::Answer;
 
+/// What to do about a command that goes on behind its answer.
+const NEXT: &str =
+    "the command goes on; call `command_status` with this `request_id`, and with `wait_ms` to wait for its end";
+
 /// The result of a command, or of how far it has come.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CommandResult {
@@ -223,6 +227,9 @@ impl CommandResult {
         put("sandbox", json!(self.sandbox));
         if let Some(approval) = &self.approval_id {
             put("approval_id", json!(approval.as_str()));
+        }
+        if self.status == Status::Running {
+            put("next", json!(NEXT));
         }
         if let Some(page) = self.page {
             put("offset", json!(page.offset));

@@ -158,6 +158,7 @@ pub(crate) fn output() -> Value {
         "stdout_bytes": count, "stderr_bytes": count, "stdout_truncated": flag, "stderr_truncated": flag,
         "stdout_lossy": flag, "stderr_lossy": flag, "audit_id": optional("string"), "approval_id": text,
         "sandbox": {"type": "array", "items": text}, "offset": count, "next_offset": optional("integer"),
+        "next": text,
     });
     let required = [
         "request_id",
