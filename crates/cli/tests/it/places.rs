@@ -89,6 +89,19 @@ fn a_root_that_is_a_link_is_what_it_leads_to() {
 }
 
 #[test]
+fn a_list_of_roots_that_names_none_allows_none_and_says_so() {
+    let bench = Bench::allowing("pwd").env("ALLOWED_CWD_ROOTS", " , ");
+    let mut server = Server::start(&bench);
+    let outcome = server.call("execute_command", json!({"command": "pwd", "cwd": "."}));
+    let told = outcome.structured["error_message"].as_str().unwrap_or_default();
+    assert_eq!(outcome.structured["error_code"], "CWD_NOT_ALLOWED");
+    assert!(
+        told.ends_with("is not allowed: `ALLOWED_CWD_ROOTS` names no directory; calls without `cwd` still work"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_directory_swapped_during_the_call_is_never_worked_in() {
     let bench = Bench::allowing("pwd,touch");
     let inside = bench.dir("mono/inside");

@@ -198,11 +198,11 @@ fn unusable_workspace(root: &Path, failure: OpenFailure) -> Misplaced {
 
 fn outside_roots(path: &Path, roots: &[PathBuf]) -> Misplaced {
     let list: Vec<_> = roots.iter().map(|root| format!("`{}`", root.display())).collect();
-    let message = format!(
-        "working directory `{}` is not allowed: it is outside {}",
-        path.display(),
-        list.join(" and ")
-    );
+    let why = match list.as_slice() {
+        [] => "`ALLOWED_CWD_ROOTS` names no directory; calls without `cwd` still work".to_owned(),
+        list => format!("it is outside {}", list.join(" and ")),
+    };
+    let message = format!("working directory `{}` is not allowed: {why}", path.display());
     PlaceRule::Roots.refuses(ErrorCode::CwdNotAllowed, message)
 }
 
