@@ -10,7 +10,7 @@ use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use rustix::fs::{FlockOperation, flock};
 use sha2::{Digest, Sha256};
 
@@ -31,8 +31,8 @@ pub(crate) fn trust(state_dir: &Path, path: &Path) -> anyhow::Result<(PathBuf, S
         .map_err(|error| BadUsage(format!("`{shown}` cannot be trusted: {error}")))?;
     let bytes = match file::fetch(&real) {
         Ok(Some(bytes)) => bytes,
-        Ok(None) => bail!("`{shown}` does not exist"),
-        Err(reason) => bail!("`{shown}` {reason}"),
+        Ok(None) => return Err(BadUsage(format!("`{shown}` does not exist")).into()),
+        Err(reason) => return Err(BadUsage(format!("`{shown}` {reason}")).into()),
     };
     let digest = sha256(&bytes);
     let unwritten = || format!("cannot write `{}`", state_dir.join(FILE_NAME).display());

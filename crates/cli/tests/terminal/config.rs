@@ -91,6 +91,9 @@ fn a_file_that_is_not_there_is_not_trusted() {
         ran.stderr.starts_with("countersign: `none.yaml` cannot be trusted: "),
         "{ran:?}"
     );
+    stage
+        .run(&["config", "trust", "."])
+        .failed(2, "countersign: `.` is not a file\n");
     assert!(!stage.state().exists());
 }
 
