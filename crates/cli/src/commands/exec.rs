@@ -13,6 +13,7 @@ use countersign_gateway::approval::ballot::{Ballot, Choice, Decider, OwnRequests
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::approval::{Approver, NobodyToAsk};
 use countersign_gateway::audit::Pending;
+use countersign_gateway::error::ErrorCode;
 use countersign_gateway::limits;
 use countersign_gateway::service::{Answer, Cancel, Origin, Service, ToolCall};
 use countersign_gateway::session::Caller;
@@ -31,6 +32,8 @@ const TIMED_OUT: u8 = 124;
 const REFUSED: u8 = 126;
 /// The number of the signal is added.
 const ENDED_BY_SIGNAL: u8 = 128;
+/// What a person can do about it; whom a catalog is shown to is told of the catalog.
+const SWITCHED_OFF: &str = "`execute_process`, by which this runs, is switched off under `tools` in the configuration";
 /// How long standard input may take before it is said that we wait for it.
 const INPUT_QUIET: Duration = Duration::from_secs(2);
 
@@ -97,7 +100,13 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
         };
         let answer = match answer {
             Ok(answer) => wait_for_end(&gateway, &user, answer).await,
-            Err(refusal) => anyhow::bail!(refusal.message),
+            Err(refusal) => {
+                let is_off = refusal.code == ErrorCode::UnknownTool;
+                let why = if is_off { SWITCHED_OFF } else { &refusal.message };
+                start::say(&format!("countersign: refused: {why}"));
+                gateway.shutdown().await;
+                return Ok(ExitCode::from(REFUSED));
+            }
         };
         gateway.shutdown().await;
         // Whoever reads our output may not do so for a while.

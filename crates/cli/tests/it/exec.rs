@@ -86,6 +86,14 @@ fn a_refusal_is_126_and_says_why() {
 }
 
 #[test]
+fn where_the_tool_behind_it_is_switched_off_it_is_refused_and_says_so() {
+    let bench = Bench::new().config("tools: {execute_process: {enabled: false}}\n");
+    let output = exec(&bench, &["--", "ls"], b"");
+    let why = "countersign: refused: `execute_process`, by which this runs, is switched off under `tools` in the configuration\n";
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(126), why));
+}
+
+#[test]
 fn standard_input_is_passed_on() {
     let bench = Bench::allowing("cat,wc");
     let output = exec(&bench, &["--", "cat"], b"given\n");
