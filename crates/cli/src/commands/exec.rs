@@ -59,7 +59,10 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
         here: vec![approver],
         outside,
     };
-    let arguments = arguments(exec)?;
+    let arguments = match arguments(exec) {
+        Ok(arguments) => arguments,
+        Err(error) => return Ok(refused(&format!("{error:#}"))),
+    };
     start::runtime()?.block_on(async {
         let mut stop = Stop::listen()?;
         // Whoever sits here waits as long as it takes.
@@ -70,8 +73,7 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
         let gateway = match joined.map(|joined| joined.gateway) {
             Ok(gateway) => gateway,
             Err(error) => {
-                start::say(&format!("countersign: refused: {error:#}"));
-                return Ok(ExitCode::from(REFUSED));
+                return Ok(refused(&format!("{error:#}")));
             }
         };
         let (cancel_handle, cancel) = Cancel::new();
@@ -103,9 +105,8 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
             Err(refusal) => {
                 let is_off = refusal.code == ErrorCode::UnknownTool;
                 let why = if is_off { SWITCHED_OFF } else { &refusal.message };
-                start::say(&format!("countersign: refused: {why}"));
                 gateway.shutdown().await;
-                return Ok(ExitCode::from(REFUSED));
+                return Ok(refused(why));
             }
         };
         gateway.shutdown().await;
@@ -116,6 +117,12 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
             code = stop.next() => leave(code),
         }
     })
+}
+
+/// Nothing ran, which no status of a command must be mistaken for.
+fn refused(why: &str) -> ExitCode {
+    start::say(&format!("countersign: refused: {why}"));
+    ExitCode::from(REFUSED)
 }
 
 /// The signals that end what was typed at a terminal, but for those that whoever started us wants ignored, as `nohup`

@@ -100,6 +100,11 @@ fn standard_input_is_passed_on() {
     assert_eq!((text(&output.stdout), output.status.code()), ("given\n", Some(0)));
     let output = exec(&bench, &["--", "wc", "-c"], &vec![b'x'; 1 << 20]);
     assert_eq!(text(&output.stdout), "1048576\n");
+    // The command's own status would be mistaken for this one.
+    let output = exec(&bench, &["--", "cat"], b"\xff");
+    let why = "countersign: refused: standard input is not UTF-8";
+    assert_eq!(output.status.code(), Some(126));
+    assert!(text(&output.stderr).starts_with(why), "{}", text(&output.stderr));
 }
 
 #[test]
