@@ -161,14 +161,14 @@ impl Registry {
     pub(super) fn find_stream(&self, id: &str, caller: &Caller) -> Result<(Arc<Live>, Arc<dyn Outlet>), Refusal> {
         match self.slots().get(id) {
             Some(Slot::Live(live)) if live.credential == caller.credential => match &live.back {
-                Back::Stream { exchange, .. } if exchange.is_gone() => Err(not_found()),
+                Back::Stream { exchange, .. } if exchange.is_gone() => Err(no_stream()),
                 Back::Stream { outlet, .. } => {
                     live.use_at(self.host.clock.now());
                     Ok((Arc::clone(live), Arc::clone(outlet)))
                 }
-                Back::Streams(_) => Err(not_found()),
+                Back::Streams(_) => Err(no_stream()),
             },
-            Some(Slot::Live(_) | Slot::Away | Slot::Ending) | None => Err(not_found()),
+            Some(Slot::Live(_) | Slot::Away | Slot::Ending) | None => Err(no_stream()),
         }
     }
 
@@ -314,6 +314,11 @@ impl Registry {
 
 fn not_found() -> Refusal {
     let message = "there is no such session, or it is not yours; send `initialize` without `Mcp-Session-Id`";
+    Refusal::new(ErrorCode::SessionNotFound, message)
+}
+
+fn no_stream() -> Refusal {
+    let message = "there is no such session, or it is not yours; open `/sse` for another";
     Refusal::new(ErrorCode::SessionNotFound, message)
 }
 

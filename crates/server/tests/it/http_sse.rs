@@ -106,6 +106,15 @@ async fn a_used_id_is_refused_and_the_first_answer_still_comes() {
 }
 
 #[tokio::test]
+async fn who_lost_its_stream_is_told_to_open_another() {
+    let web = Web::start().await;
+    let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+    let lost = web.ask(message("/messages?sessionId=unknown", ping)).await;
+    let told = "there is no such session, or it is not yours; open `/sse` for another";
+    assert_eq!(lost.json()["error"]["message"], told, "{}", lost.body);
+}
+
+#[tokio::test]
 async fn messages_that_go_nowhere_are_refused() {
     let web = Web::start().await;
     web.fake.allow("ana", Role::Agent);
