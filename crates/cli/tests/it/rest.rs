@@ -277,6 +277,24 @@ fn the_same_body_again_runs_what_was_approved_once_and_hears_a_no() {
 }
 
 #[test]
+fn a_vote_without_a_reason_is_shown_without_one() {
+    let bench = Bench::new();
+    let office = Office::open(&bench);
+    office.post(AGENT, "/commands?wait_ms=0", touch("no"));
+    let asked = question(&office);
+    let path = format!("/approvals/{}/decision", id(&asked));
+    office.post(APPROVER, &path, json!({"decision": "deny"})).ok();
+    let shown = bench
+        .command()
+        .args(["approvals", "show", id(&asked)])
+        .output()
+        .unwrap();
+    let shown = String::from_utf8(shown.stdout).unwrap();
+    assert!(shown.contains(" approver: no ("), "{shown}");
+    office.close();
+}
+
+#[test]
 fn a_call_over_rest_is_counted_like_every_other() {
     let bench = Bench::new();
     let office = Office::open(&bench);

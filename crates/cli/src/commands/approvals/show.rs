@@ -110,11 +110,9 @@ pub(super) fn facts(approval: &ApprovalRequest, now: Timestamp) -> Vec<Fact> {
             Choice::Allow => (Tone::Good, "yes"),
             Choice::Deny => (Tone::Bad, "no"),
         };
-        put(
-            "voted",
-            tone,
-            &format!("{}: {word}, {} ({})", vote.by, vote.reason, vote.at),
-        );
+        let said = [word, &vote.reason].into_iter().filter(|part| !part.is_empty());
+        let said = said.collect::<Vec<_>>().join(", ");
+        put("voted", tone, &format!("{}: {said} ({})", vote.by, vote.at));
     }
     match approval.answer() {
         Some(Answered::Option { text, .. } | Answered::Custom(text)) => put("answer", Tone::Good, text),
