@@ -335,13 +335,24 @@ fn a_record_that_cannot_be_written_is_read_all_the_same() {
     }
     // One file, as a backup is.
     let log = stage.state().join("record.db-wal");
-    rusqlite::Connection::open(stage.state().join("record.db"))
-        .unwrap()
-        .query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()))
-        .unwrap();
-    for beside in [log.clone(), stage.state().join("record.db-shm")] {
-        let _ = fs::remove_file(beside);
-    }
+    let alone = |version: u32| {
+        let database = rusqlite::Connection::open(stage.state().join("record.db")).unwrap();
+        database.pragma_update(None, "user_version", version).unwrap();
+        let copied = database.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        copied.unwrap();
+        drop(database);
+        for beside in [log.clone(), stage.state().join("record.db-shm")] {
+            let _ = fs::remove_file(beside);
+        }
+    };
+    let version = stage.json(&["db", "status", "--json"])["version"].as_u64().unwrap();
+    let version = u32::try_from(version).unwrap();
+    // One that would have to be brought up to date.
+    alone(version - 1);
+    let ran = read_only(&stage, "audit verify").unwrap();
+    let told_version = format!("the database has version {}, this program reads {version}", version - 1);
+    assert!(ran.code == 1 && ran.stderr.contains(&told_version), "{ran:?}");
+    alone(version);
     for (words, told) in words.iter().zip(&told) {
         let ran = read_only(&stage, words).unwrap();
         assert_eq!((ran.code, &ran.stdout, ran.stderr.as_str()), (0, told, ""), "{words}");
