@@ -217,6 +217,12 @@ fn a_plain_line_means_what_it_means_to_bash() {
         ("cd link/.. && ls", "deep\nlink\ntop\n"),
         ("cd link; cd ../deep && ls", "inner\n"),
         ("cd nowhere/.. || echo none", "none\n"),
+        // What the program of a builtin's name does not know.
+        ("[ b \\> a ] || echo wrong", ""),
+        ("test a \\< b && echo right", "right\n"),
+        ("echo --version", "--version\n"),
+        ("echo -e '\\101'", "\\101\n"),
+        ("printf '%q\\n' 'a b'", "a\\ b\n"),
     ] {
         assert_eq!(server.line(line).ok(), expected, "{line}");
     }
