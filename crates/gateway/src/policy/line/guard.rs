@@ -259,7 +259,8 @@ fn check_continuations(text: &str, tokens: &[Token]) -> Result<(), LineError> {
         let span = token.location();
         let written = chars.get(span.start.index..span.end.index).unwrap_or_default();
         let has = |pair: [char; 2]| written.windows(2).any(|two| two == pair);
-        if has(['$', '\'']) && has(['\\', '\n']) {
+        let is_verbatim = || token.to_str().chars().eq(written.iter().copied());
+        if has(['$', '\'']) && has(['\\', '\n']) && !is_verbatim() {
             return Err(LineError::Unreadable {
                 what: "a continued line in `$'…'`",
                 position: from_parser(&span.start),

@@ -399,4 +399,5 @@ fn a_line_that_goes_on_in_a_quoted_text_with_escapes_is_not_read() {
         );
     }
     words("ls $'a' \\\n b", &["ls", "a", "b"]);
+    words("ls '\\\n$'", &["ls", "\\\n$"]);
 }
