@@ -220,6 +220,16 @@ fn commands_computed_at_run_time_are_refused() {
 }
 
 #[test]
+fn what_stands_right_behind_a_closed_descriptor_is_a_command() {
+    for line in ["<&-id", ">&-id", "2>&-id ls", "x=1 <&-id", "<&\\\n-id", "ls; >&-rm ls"] {
+        refused("ls", line, "a target of `>&`");
+    }
+    for line in ["ls >&-", "ls 2>&- a", "ls <&-", "ls 2>&1", "<&- ls"] {
+        accepted("ls", line);
+    }
+}
+
+#[test]
 fn launchers_are_checked_by_what_they_launch() {
     for line in ["env ls", "xargs ls", "find . -exec ls \\;", "timeout 5 ls", "sudo ls"] {
         let name = line.split(' ').next().unwrap_or_default();

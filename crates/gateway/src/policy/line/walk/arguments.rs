@@ -136,7 +136,9 @@ impl Walker<'_> {
                 IoFileRedirectTarget::Duplicate(word) => {
                     // Bash expands this word twice: `ls >&x\$\(id\)` runs `id`.
                     let plain = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
-                    if !word.value.chars().all(plain) {
+                    // To bash `>&-` closes and ends there: `>&-id` runs `id`.
+                    let closes = word.value.len() > 1 && word.value.starts_with('-');
+                    if closes || !word.value.chars().all(plain) {
                         self.unclear("a target of `>&`", self.word_position(word));
                     }
                     self.arg(word).map(drop)
