@@ -48,7 +48,7 @@ const FRAGMENTS: [&str; 208] = [
 
 /// Lines to start from; each is changed in a few places.
 #[rustfmt::skip]
-const SEEDS: [&str; 40] = [
+const SEEDS: [&str; 44] = [
     "ls # ; id", "ls 'id;id' \"id;id\"", "ls \"a\\$(id)\" '`id`'", "ls \\`id\\` \\$\\(id\\)",
     "ls <<'E'\n$(id)\nE\nls", "ls <<E\n\\$(id) id\nE\nls", "ls <<E\nid\nE",
     "ls <<-E\n\tid\n\tE\nls", "for f in id; do ls \"$f\"; done",
@@ -62,6 +62,7 @@ const SEEDS: [&str; 40] = [
     "{ ls id; } > id", "ls > id 2>&1; ls < id", "ls {id,id}", "export A=id B; ls id",
     "printf '%s' id; ls", "ls <(ls id)", "set -- id; ls \"$@\" $1",
     "x=1; while ((x<3)); do ((x=x+1)); ls id; done",
+    "((ls; ls '$(id)'))", "((ls '`id`'); ls)", "((if ls; then ls '$(id)'; fi))", "((f() { ls '$(id)'; }; f))",
 ];
 
 /// Steps that set variables, and steps whose arithmetic evaluates them. The environment holds one more text.

@@ -139,7 +139,12 @@ impl Walker<'_> {
                 self.list(&clause.body.list)
             }
             CompoundCommand::BraceGroup(group) => self.list(&group.list),
-            CompoundCommand::Subshell(subshell) => self.list(&subshell.list),
+            CompoundCommand::Subshell(subshell) => {
+                if self.may_be_arithmetic(&subshell.loc) {
+                    self.unclear("parentheses that may be arithmetic to bash", self.span(&subshell.loc));
+                }
+                self.list(&subshell.list)
+            }
             CompoundCommand::ForClause(clause) => {
                 let at = self.span(&clause.loc);
                 let values = clause.values.as_deref().unwrap_or_default();
@@ -194,6 +199,31 @@ impl Walker<'_> {
         let pair = |at: Option<usize>| at.and_then(|at| self.local.get(at..at + 2));
         let start = self.settle(span.start.index);
         pair(Some(start)) == Some(&['(', '(']) && pair(span.end.index.checked_sub(2)) == Some(&[')', ')'])
+    }
+
+    /// Whether a subshell begins with two parentheses side by side, and the inner pair is not seen to end alone. To bash
+    /// `((ls; ls '$(id)'))` is arithmetic, which knows no single quotes and runs `id`; the parser gives that up where a
+    /// `;` or a keyword stands in it.
+    fn may_be_arithmetic(&self, span: &SourceSpan) -> bool {
+        let start = self.settle(span.start.index);
+        let mut rest = self.local.get(start + 1..).unwrap_or_default();
+        while let ['\\', '\n', after @ ..] = rest {
+            rest = after;
+        }
+        if self.local.get(start) == Some(&'(') && rest.first() != Some(&'(') {
+            return false;
+        }
+        let mut open = 0_usize;
+        for (at, c) in rest.iter().enumerate() {
+            match c {
+                '(' => open += 1,
+                ')' if open == 1 => return matches!(rest.get(at + 1), Some(')' | '\\') | None),
+                ')' => open = open.saturating_sub(1),
+                '\'' | '"' | '\\' | '`' | '$' | '#' => return true,
+                _ => {}
+            }
+        }
+        true
     }
 
     fn function(&mut self, function: &FunctionDefinition) -> Result<(), LineError> {
