@@ -8,6 +8,7 @@ mod arguments;
 mod documents;
 mod endings;
 mod lists;
+mod locale;
 mod numbers;
 mod words;
 
@@ -24,6 +25,8 @@ use super::{AssignmentUse, CommandUse, EvaluatedName, FunctionUse, Unclear};
 use lists::Lists;
 use numbers::Numbers;
 
+pub(in crate::policy) use locale::{decides as decides_locale, is_harmless as is_harmless_locale};
+
 /// What was found.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
@@ -31,11 +34,14 @@ pub(super) struct Facts {
     pub(super) assignments: Vec<AssignmentUse>,
     pub(super) functions: Vec<FunctionUse>,
     pub(super) evaluated: Vec<EvaluatedName>,
+    pub(super) beyond_ascii: Option<Position>,
     pub(super) unclear: Vec<Unclear>,
     numbers: Numbers,
     lists: Lists,
     lookups: usize,
     documents: usize,
+    /// Where the locale is changed.
+    locale: Option<Position>,
 }
 
 /// How often the whole text is searched for the place of a substitution.
@@ -53,7 +59,13 @@ pub(super) fn walk(text: &str, program: &Program, limits: Limits) -> Result<Fact
         facts: &mut facts,
     };
     walker.suspicious_text(text);
+    let beyond = text.chars().position(|c| !c.is_ascii());
+    walker.facts.beyond_ascii = beyond.map(|index| source.at(index));
     walker.program(program)?;
+    if let Some(position) = facts.locale.filter(|_| facts.beyond_ascii.is_some()) {
+        let what = "a change of the locale beside characters beyond ASCII";
+        facts.unclear.push(Unclear { what, position });
+    }
     let untrusted = facts.numbers.unknown();
     facts.unclear.extend(untrusted);
     let read_again = facts.lists.read_again(text);
@@ -352,6 +364,9 @@ impl Walker<'_> {
     }
 
     fn assign(&mut self, name: &str, position: Position) {
+        if locale::decides(name) {
+            self.facts.locale.get_or_insert(position);
+        }
         self.facts.assignments.push(AssignmentUse {
             name: name.to_owned(),
             position,
