@@ -23,7 +23,7 @@ const REAL: [&str; 5] = ["env", "xargs", "find", "timeout", "nice"];
 
 /// Pieces that lines are glued together from, with every construct that has fooled a reader before.
 #[rustfmt::skip]
-const FRAGMENTS: [&str; 208] = [
+const FRAGMENTS: [&str; 212] = [
     "ls", "id", "id", " ", " ", ";", "\n", " && ", " | ", " || ", " & ", "$(", ")", "`", "\"",
     "'", "\\", "${x:-", "}", "$x", "x=", "a=(", " <(", "(", "{ ", "; }", "#", " #", "<<E\n",
     "\nE\n", "<<'E'\n", "((", "))", "$((", "[[ ", " ]]", "case x in x) ", " ;; esac", "if ",
@@ -43,7 +43,7 @@ const FRAGMENTS: [&str; 208] = [
     "set -o posix", "shopt -s ", "lastpipe", "expand_aliases", "alias ls=id", "$BASH_COMMAND", "${PS4}", "set -x", "PS4='$(id)'",
     "command -v ", "builtin ", "let ", "'x=$(id)'", "\\\\", "\u{2028}", "\u{a0}", "\u{feff}", "\u{85}", "\u{b}", "%", "^", "!", "-eq 'a[$(id)]'",
     "( (", ") )", "((i*", "i*", "?d", " #$(id)\n", "((1", "$((1", "\\export ", "'declare' ", "y='1 PATH=.'", "x=$y", "read -p x$y ",
-    "mapfile -d x$y ", "{a[x]}>y", "getopts $y ", "<&-", ">&-",
+    "mapfile -d x$y ", "{a[x]}>y", "getopts $y ", "<&-", ">&-", "<(ls)", "a=(x)", "#$(id)", "#`id`",
 ];
 
 /// Lines to start from; each is changed in a few places.
