@@ -201,3 +201,29 @@ fn a_line_of_listed_programs_runs_whatever_its_shape() {
         assert_eq!(server.line(line).ok(), expected, "{line}");
     }
 }
+
+#[test]
+fn a_plain_line_means_what_it_means_to_bash() {
+    let bench = Bench::allowing("ls,echo,printf,test");
+    std::fs::create_dir_all(bench.work().join("deep/inner")).expect("directories");
+    bench.file("deep/inner/here", "");
+    bench.file("top", "");
+    std::os::unix::fs::symlink("deep/inner", bench.work().join("link")).expect("a link");
+    let mut server = Server::start(&bench);
+    for (line, expected) in [
+        // The way back from a link is the way there.
+        ("cd link && ls", "here\n"),
+        ("cd link && cd .. && ls", "deep\nlink\ntop\n"),
+        ("cd link/.. && ls", "deep\nlink\ntop\n"),
+        ("cd link; cd ../deep && ls", "inner\n"),
+        ("cd nowhere/.. || echo none", "none\n"),
+        // What the program of a builtin's name does not know.
+        ("[ b \\> a ] || echo wrong", ""),
+        ("test a \\< b && echo right", "right\n"),
+        ("echo --version", "--version\n"),
+        ("echo -e '\\101'", "\\101\n"),
+        ("printf '%q\\n' 'a b'", "a\\ b\n"),
+    ] {
+        assert_eq!(server.line(line).ok(), expected, "{line}");
+    }
+}

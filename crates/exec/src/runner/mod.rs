@@ -11,7 +11,7 @@ use std::ffi::{CString, OsString};
 use std::io::Write as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
+use std::path::{Component, Path, PathBuf};
 
 use countersign_gateway::policy::line::tree::{Command, Joint, List, Pipeline, RUNNER_BUILTINS, Tree};
 use countersign_sandbox::runner::{self, Child, RunnerInput, Spawner};
@@ -197,6 +197,18 @@ impl Line<'_> {
         }
     }
 
+    /// Goes there, as a shell does, and says where that is.
+    fn enter(&self, target: &Path) -> std::io::Result<PathBuf> {
+        let now = variable(&self.env, "PWD").map(|now| PathBuf::from(OsString::from_vec(now)));
+        if let Some(path) = now.and_then(|now| by_name(&now, target))
+            && std::env::set_current_dir(&path).is_ok()
+        {
+            return Ok(path);
+        }
+        std::env::set_current_dir(target)?;
+        std::env::current_dir()
+    }
+
     fn change_directory(&mut self, words: Words, place: Where) -> Result<(), String> {
         let words = words.map_err(|glob::TooMany| TOO_MANY.to_owned())?;
         let target = match words.as_slice() {
@@ -205,13 +217,12 @@ impl Line<'_> {
             _ => return Err("too many arguments".to_owned()),
         };
         let failed = |error: std::io::Error| format!("{}: {error}", String::from_utf8_lossy(&target));
-        let path = std::path::Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&target));
+        let path = Path::new(<std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&target));
         match place {
             // A part of a pipeline has a directory of its own, which ends with it.
             Where::InPipeline => std::fs::read_dir(path).map(drop).map_err(failed),
             Where::Here => {
-                std::env::set_current_dir(path).map_err(failed)?;
-                let now = std::env::current_dir().map_err(failed)?;
+                let now = self.enter(path).map_err(failed)?;
                 let entry = [b"PWD=", std::os::unix::ffi::OsStrExt::as_bytes(now.as_os_str())].concat();
                 self.env.retain(|variable| !variable.as_bytes().starts_with(b"PWD="));
                 self.env.extend(CString::new(entry).ok());
@@ -219,6 +230,25 @@ impl Line<'_> {
             }
         }
     }
+}
+
+/// Where a directory leads to a shell, which goes back by `..` the way that it came and not to the parent of what a link
+/// leads to. Nothing where the way there does not exist.
+fn by_name(now: &Path, target: &Path) -> Option<PathBuf> {
+    let mut path = if target.is_absolute() {
+        PathBuf::new()
+    } else {
+        now.to_owned()
+    };
+    for component in target.components() {
+        match component {
+            Component::ParentDir if !path.is_dir() => return None,
+            Component::ParentDir => drop(path.pop()),
+            Component::CurDir => {}
+            Component::RootDir | Component::Normal(_) | Component::Prefix(_) => path.push(component),
+        }
+    }
+    Some(path)
 }
 
 /// The words of a command, as their patterns came out.

@@ -29,7 +29,7 @@ pub use variables::{GUARDED_VARIABLES, is_guarded_variable};
 
 pub(super) use launchers::is_launcher;
 
-use super::line::{Arg, Line, Position};
+use super::line::{Arg, Line, Position, Shape, decides_locale, is_harmless_locale};
 use checker::{Caller, Checker};
 
 /// The programs of the machine, as far as policy needs them.
@@ -104,10 +104,19 @@ pub fn check_line(line: &Line, list: &Allowlist, programs: &dyn Programs) -> Res
 }
 
 /// Checks what a line finds in its environment: a value that its arithmetic evaluates may run commands, and
-/// the line's own assignment of a number may stand in a branch that is not taken.
+/// the line's own assignment of a number may stand in a branch that is not taken. In some locales bash cuts text
+/// beyond ASCII in other places than we do.
 pub fn check_given(line: &Line, list: &Allowlist, env: &[(String, String)]) -> Result<(), Refusal> {
     let evaluated = |name: &str| line.evaluated.iter().find(|evaluated| evaluated.name == name);
     let text = |value: &str| !value.chars().all(|c| c.is_ascii_digit());
+    let is_strange = |(name, value): &(String, String)| decides_locale(name) && !is_harmless_locale(value);
+    if let (Some(position), Shape::NeedsShell(_)) = (line.beyond_ascii, &line.shape)
+        && *list != Allowlist::Any
+        && env.iter().any(is_strange)
+    {
+        let rule = Rule::Unclear("a character beyond ASCII in a locale that is not UTF-8");
+        return Err(Refusal::new("", Some(position), rule));
+    }
     let given = env.iter().filter(|(_, value)| text(value));
     match given.filter_map(|(name, _)| evaluated(name)).next() {
         Some(found) if *list != Allowlist::Any => {

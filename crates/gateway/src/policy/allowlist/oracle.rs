@@ -23,7 +23,7 @@ const REAL: [&str; 5] = ["env", "xargs", "find", "timeout", "nice"];
 
 /// Pieces that lines are glued together from, with every construct that has fooled a reader before.
 #[rustfmt::skip]
-const FRAGMENTS: [&str; 206] = [
+const FRAGMENTS: [&str; 212] = [
     "ls", "id", "id", " ", " ", ";", "\n", " && ", " | ", " || ", " & ", "$(", ")", "`", "\"",
     "'", "\\", "${x:-", "}", "$x", "x=", "a=(", " <(", "(", "{ ", "; }", "#", " #", "<<E\n",
     "\nE\n", "<<'E'\n", "((", "))", "$((", "[[ ", " ]]", "case x in x) ", " ;; esac", "if ",
@@ -43,12 +43,12 @@ const FRAGMENTS: [&str; 206] = [
     "set -o posix", "shopt -s ", "lastpipe", "expand_aliases", "alias ls=id", "$BASH_COMMAND", "${PS4}", "set -x", "PS4='$(id)'",
     "command -v ", "builtin ", "let ", "'x=$(id)'", "\\\\", "\u{2028}", "\u{a0}", "\u{feff}", "\u{85}", "\u{b}", "%", "^", "!", "-eq 'a[$(id)]'",
     "( (", ") )", "((i*", "i*", "?d", " #$(id)\n", "((1", "$((1", "\\export ", "'declare' ", "y='1 PATH=.'", "x=$y", "read -p x$y ",
-    "mapfile -d x$y ", "{a[x]}>y", "getopts $y ",
+    "mapfile -d x$y ", "{a[x]}>y", "getopts $y ", "<&-", ">&-", "<(ls)", "a=(x)", "#$(id)", "#`id`",
 ];
 
 /// Lines to start from; each is changed in a few places.
 #[rustfmt::skip]
-const SEEDS: [&str; 40] = [
+const SEEDS: [&str; 44] = [
     "ls # ; id", "ls 'id;id' \"id;id\"", "ls \"a\\$(id)\" '`id`'", "ls \\`id\\` \\$\\(id\\)",
     "ls <<'E'\n$(id)\nE\nls", "ls <<E\n\\$(id) id\nE\nls", "ls <<E\nid\nE",
     "ls <<-E\n\tid\n\tE\nls", "for f in id; do ls \"$f\"; done",
@@ -62,6 +62,7 @@ const SEEDS: [&str; 40] = [
     "{ ls id; } > id", "ls > id 2>&1; ls < id", "ls {id,id}", "export A=id B; ls id",
     "printf '%s' id; ls", "ls <(ls id)", "set -- id; ls \"$@\" $1",
     "x=1; while ((x<3)); do ((x=x+1)); ls id; done",
+    "((ls; ls '$(id)'))", "((ls '`id`'); ls)", "((if ls; then ls '$(id)'; fi))", "((f() { ls '$(id)'; }; f))",
 ];
 
 /// Steps that set variables, and steps whose arithmetic evaluates them. The environment holds one more text.

@@ -220,6 +220,48 @@ fn commands_computed_at_run_time_are_refused() {
 }
 
 #[test]
+fn what_stands_right_behind_a_closed_descriptor_is_a_command() {
+    for line in ["<&-id", ">&-id", "2>&-id ls", "x=1 <&-id", "<&\\\n-id", "ls; >&-rm ls"] {
+        refused("ls", line, "a target of `>&`");
+    }
+    for line in ["ls >&-", "ls 2>&- a", "ls <&-", "ls 2>&1", "<&- ls"] {
+        accepted("ls", line);
+    }
+}
+
+#[test]
+fn a_word_goes_on_behind_a_parenthesis_as_in_bash() {
+    for line in [
+        "ls <(ls)#$(id)",
+        "ls > >(ls)#`id`",
+        "ls <(ls)\\\n#$(id)",
+        "ls <(case x in x) ls;; esac)#$(id)",
+        "a=(x)#`id`",
+        "export a+=(x)#`id`",
+        "a=(x)ls id",
+        "a=()'ls' id",
+        "a[0]=(x)\\\nls id",
+        "ls \"$(a=(x)ls id)\"",
+    ] {
+        refused("ls", line, "");
+    }
+    for line in [
+        "ls <(ls) #$(id)",
+        "a=(x) #$(id)",
+        "a=(x y) ls",
+        "a=(x); ls",
+        "a=(x)\nls",
+        "f(){ ls; }; f",
+        "case x in x)ls;; esac",
+        "(ls) # c",
+        "ls '<(ls)#'",
+        "ls \"a)#b\"",
+    ] {
+        accepted("ls", line);
+    }
+}
+
+#[test]
 fn launchers_are_checked_by_what_they_launch() {
     for line in ["env ls", "xargs ls", "find . -exec ls \\;", "timeout 5 ls", "sudo ls"] {
         let name = line.split(' ').next().unwrap_or_default();

@@ -83,6 +83,7 @@ pub(super) fn parse_program(text: &str, limits: Limits) -> Result<Program, LineE
                 check_depth(&tokens, limits)?;
                 check_continuations(text, &tokens)?;
                 check_comments(text, &tokens)?;
+                check_parentheses(text, &tokens)?;
                 brush_parser::parse_tokens(&tokens, &options).map_err(|error| syntax(text, &error))
             }
             // The parser proper knows where the text went wrong; it stops at the same place.
@@ -261,7 +262,8 @@ fn check_continuations(text: &str, tokens: &[Token]) -> Result<(), LineError> {
         let span = token.location();
         let written = chars.get(span.start.index..span.end.index).unwrap_or_default();
         let has = |pair: [char; 2]| written.windows(2).any(|two| two == pair);
-        if has(['$', '\'']) && has(['\\', '\n']) {
+        let is_verbatim = || token.to_str().chars().eq(written.iter().copied());
+        if has(['$', '\'']) && has(['\\', '\n']) && !is_verbatim() {
             return Err(LineError::Unreadable {
                 what: "a continued line in `$'…'`",
                 position: from_parser(&span.start),
@@ -304,6 +306,45 @@ fn check_comments(text: &str, tokens: &[Token]) -> Result<(), LineError> {
                 position: from_parser(&span.start),
             });
         }
+    }
+    Ok(())
+}
+
+/// To bash a word goes on behind the parenthesis that ends a list or a process substitution: `<(ls)#$(id)` holds no
+/// comment, and in `a=(x)ls id` the command is `id`. The tokenizer begins anew there.
+fn check_parentheses(text: &str, tokens: &[Token]) -> Result<(), LineError> {
+    if !text.contains(')') {
+        return Ok(());
+    }
+    let chars: Vec<char> = text.chars().collect();
+    let mut in_list = false;
+    let mut before: Option<&Token> = None;
+    for token in tokens {
+        let span = token.location();
+        match token.to_str() {
+            "(" => {
+                let assigns =
+                    |before: &&Token| before.to_str().ends_with('=') && before.location().end.index == span.start.index;
+                in_list = before.as_ref().is_some_and(assigns);
+            }
+            ")" => {
+                let mut rest = chars.get(span.end.index..).unwrap_or_default();
+                while let ['\\', '\n', after @ ..] = rest {
+                    rest = after;
+                }
+                let next = rest.first();
+                let goes_on = in_list && next.is_some_and(|c| !" \t\n;&|()<>".contains(*c));
+                if goes_on || next == Some(&'#') {
+                    return Err(LineError::Unreadable {
+                        what: "text right behind a parenthesis",
+                        position: from_parser(&span.end),
+                    });
+                }
+                in_list = false;
+            }
+            _ => {}
+        }
+        before = Some(token);
     }
     Ok(())
 }

@@ -23,6 +23,8 @@ pub use canonical::{canonical, canonical_argv};
 pub use guard::{Limits, LineError};
 pub use position::Position;
 
+pub(super) use walk::{decides_locale, is_harmless_locale};
+
 /// A line that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
@@ -33,6 +35,8 @@ pub struct Line {
     pub functions: Vec<FunctionUse>,
     /// Names that arithmetic reads: bash evaluates their values, which may run commands.
     pub evaluated: Vec<EvaluatedName>,
+    /// The first character beyond ASCII.
+    pub beyond_ascii: Option<Position>,
     /// Places where what bash would do is not fully known.
     pub unclear: Vec<Unclear>,
 }
@@ -107,6 +111,7 @@ pub fn read(text: &str, limits: Limits) -> Result<Line, LineError> {
         assignments: facts.assignments,
         functions: facts.functions,
         evaluated: facts.evaluated,
+        beyond_ascii: facts.beyond_ascii,
         unclear: facts.unclear,
     })
 }

@@ -1,6 +1,7 @@
 //! Turns a syntax tree into the tree that runs without a shell, or says why it needs one.
 
 mod globs;
+mod programs;
 
 use brush_parser::ast::{
     self, AndOr, CommandPrefixOrSuffixItem as Item, CompoundListItem, IoFileRedirectKind, IoFileRedirectTarget,
@@ -138,6 +139,9 @@ fn check_builtin(name: &str, args: &[Word]) -> Result<(), &'static str> {
         if !plain {
             return Err("`cd` without a plain directory");
         }
+    }
+    if programs::differ(name, args) {
+        return Err("what only the builtin of that name understands");
     }
     Ok(())
 }

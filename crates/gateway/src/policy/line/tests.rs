@@ -173,6 +173,53 @@ fn everything_else_needs_a_shell() {
 }
 
 #[test]
+fn words_that_only_a_builtin_understands_need_a_shell() {
+    let needs = |text: &str| matches!(line(text).shape, Shape::NeedsShell(_));
+    for text in [
+        "[ a \\< b ]",
+        "[ ! a '>' b ]",
+        "test -v x",
+        "test -R x",
+        "[ -a x ]",
+        "[ ! -o x ]",
+        "echo --help",
+        "echo --version | cat",
+        "echo -e '\\u2713'",
+        "echo -ne a '\\1'",
+        "echo -Ee '\\x'",
+        "printf",
+        "printf -v x a",
+        "printf --help",
+        "printf '\\u00e9'",
+        "printf '\\c'",
+        "printf %q a",
+        "printf '%(%Y)T' 0",
+        "printf '%*d' 1 2",
+        "printf %b '\\u00e9'",
+        "printf -- %Q a",
+        "pwd --help",
+    ] {
+        assert!(needs(text), "{text}");
+    }
+    for text in [
+        "[ a = b ]",
+        "[ -f a -a -f b ]",
+        "test a -ot b",
+        "echo a --help",
+        "echo -e 'a\\tb\\x41\\0101'",
+        "echo -eE '\\u2713'",
+        "echo -n '\\u2713'",
+        "printf '%-5s|%05d %.2f%%\\n' a 1 2",
+        "printf '\\101\\x41\\e[0m'",
+        "printf -- '%s\\n' -v",
+        "printf %b 'a\\n'",
+        "pwd -P",
+    ] {
+        assert!(!needs(text), "{text}");
+    }
+}
+
+#[test]
 fn text_that_cannot_be_read_is_refused() {
     let check = |text: &str, expected: &str| {
         let error = read(text, Limits::STANDARD).expect_err(text).to_string();
@@ -354,4 +401,5 @@ fn a_line_that_goes_on_in_a_quoted_text_with_escapes_is_not_read() {
         );
     }
     words("ls $'a' \\\n b", &["ls", "a", "b"]);
+    words("ls '\\\n$'", &["ls", "\\\n$"]);
 }

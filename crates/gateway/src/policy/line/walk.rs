@@ -8,6 +8,7 @@ mod arguments;
 mod documents;
 mod endings;
 mod lists;
+mod locale;
 mod numbers;
 mod words;
 
@@ -24,6 +25,8 @@ use super::{AssignmentUse, CommandUse, EvaluatedName, FunctionUse, Unclear};
 use lists::Lists;
 use numbers::Numbers;
 
+pub(in crate::policy) use locale::{decides as decides_locale, is_harmless as is_harmless_locale};
+
 /// What was found.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
@@ -31,11 +34,14 @@ pub(super) struct Facts {
     pub(super) assignments: Vec<AssignmentUse>,
     pub(super) functions: Vec<FunctionUse>,
     pub(super) evaluated: Vec<EvaluatedName>,
+    pub(super) beyond_ascii: Option<Position>,
     pub(super) unclear: Vec<Unclear>,
     numbers: Numbers,
     lists: Lists,
     lookups: usize,
     documents: usize,
+    /// Where the locale is changed.
+    locale: Option<Position>,
 }
 
 /// How often the whole text is searched for the place of a substitution.
@@ -53,7 +59,13 @@ pub(super) fn walk(text: &str, program: &Program, limits: Limits) -> Result<Fact
         facts: &mut facts,
     };
     walker.suspicious_text(text);
+    let beyond = text.chars().position(|c| !c.is_ascii());
+    walker.facts.beyond_ascii = beyond.map(|index| source.at(index));
     walker.program(program)?;
+    if let Some(position) = facts.locale.filter(|_| facts.beyond_ascii.is_some()) {
+        let what = "a change of the locale beside characters beyond ASCII";
+        facts.unclear.push(Unclear { what, position });
+    }
     let untrusted = facts.numbers.unknown();
     facts.unclear.extend(untrusted);
     let read_again = facts.lists.read_again(text);
@@ -139,7 +151,12 @@ impl Walker<'_> {
                 self.list(&clause.body.list)
             }
             CompoundCommand::BraceGroup(group) => self.list(&group.list),
-            CompoundCommand::Subshell(subshell) => self.list(&subshell.list),
+            CompoundCommand::Subshell(subshell) => {
+                if self.may_be_arithmetic(&subshell.loc) {
+                    self.unclear("parentheses that may be arithmetic to bash", self.span(&subshell.loc));
+                }
+                self.list(&subshell.list)
+            }
             CompoundCommand::ForClause(clause) => {
                 let at = self.span(&clause.loc);
                 let values = clause.values.as_deref().unwrap_or_default();
@@ -194,6 +211,31 @@ impl Walker<'_> {
         let pair = |at: Option<usize>| at.and_then(|at| self.local.get(at..at + 2));
         let start = self.settle(span.start.index);
         pair(Some(start)) == Some(&['(', '(']) && pair(span.end.index.checked_sub(2)) == Some(&[')', ')'])
+    }
+
+    /// Whether a subshell begins with two parentheses side by side, and the inner pair is not seen to end alone. To bash
+    /// `((ls; ls '$(id)'))` is arithmetic, which knows no single quotes and runs `id`; the parser gives that up where a
+    /// `;` or a keyword stands in it.
+    fn may_be_arithmetic(&self, span: &SourceSpan) -> bool {
+        let start = self.settle(span.start.index);
+        let mut rest = self.local.get(start + 1..).unwrap_or_default();
+        while let ['\\', '\n', after @ ..] = rest {
+            rest = after;
+        }
+        if self.local.get(start) == Some(&'(') && rest.first() != Some(&'(') {
+            return false;
+        }
+        let mut open = 0_usize;
+        for (at, c) in rest.iter().enumerate() {
+            match c {
+                '(' => open += 1,
+                ')' if open == 1 => return matches!(rest.get(at + 1), Some(')' | '\\') | None),
+                ')' => open = open.saturating_sub(1),
+                '\'' | '"' | '\\' | '`' | '$' | '#' => return true,
+                _ => {}
+            }
+        }
+        true
     }
 
     fn function(&mut self, function: &FunctionDefinition) -> Result<(), LineError> {
@@ -322,6 +364,9 @@ impl Walker<'_> {
     }
 
     fn assign(&mut self, name: &str, position: Position) {
+        if locale::decides(name) {
+            self.facts.locale.get_or_insert(position);
+        }
         self.facts.assignments.push(AssignmentUse {
             name: name.to_owned(),
             position,

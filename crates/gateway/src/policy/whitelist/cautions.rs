@@ -111,7 +111,12 @@ pub const CAUTIONS: [Caution; 20] = [
         dashless: true,
         ..NONE
     },
-    Caution { program: "rsync", letters: "e", long: &["rsh", "rsync-path"], ..NONE },
+    Caution {
+        program: "rsync",
+        letters: "e",
+        long: &["rsh", "rsync-path", "log-file", "write-batch", "only-write-batch"],
+        ..NONE
+    },
     Caution {
         program: "curl",
         letters: "oOKTDc",
@@ -120,13 +125,17 @@ pub const CAUTIONS: [Caution; 20] = [
             "cookie-jar", "output-dir", "trace", "trace-ascii", "stderr", "etag-save", "hsts", "alt-svc",
             "libcurl", "ssl-sessions",
         ],
-        inside: &["%output{"],
+        // `--expand-output` is `--output`, with variables in its value.
+        inside: &["%output{", "--expand-"],
         ..NONE
     },
     Caution {
         program: "wget",
-        letters: "OoaPi",
-        long: &["output-document", "output-file", "append-output", "directory-prefix", "use-askpass", "execute"],
+        letters: "OoaPie",
+        long: &[
+            "output-document", "output-file", "append-output", "directory-prefix", "use-askpass", "execute", "config",
+            "save-cookies", "hsts-file", "rejected-log", "warc-file", "warc-cdx", "warc-tempdir",
+        ],
         ..NONE
     },
     Caution { program: "man", letters: "PpHC", long: &["pager", "preprocessor", "html", "config-file"], ..NONE },

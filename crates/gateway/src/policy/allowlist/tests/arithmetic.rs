@@ -110,6 +110,31 @@ fn only_parentheses_side_by_side_are_arithmetic() {
 }
 
 #[test]
+fn two_parentheses_are_no_subshells_where_bash_takes_them_for_arithmetic() {
+    for line in [
+        "((ls; ls '$(id)'))",
+        "(\\\n(ls; ls '$(id)'))",
+        "ls | ((if ls; then ls '`id`'; fi))",
+        "((for x in a; do ls '$(id)'; done))",
+        "f() ((ls; ls '$(id)')); f",
+        "((f() { ls '$(id)'; }))",
+        "ls <(((ls; ls '$(id)')))",
+        "((ls; ls ')' '$(id)'))",
+        "((ls '$(id)'; ls); ls)",
+    ] {
+        refused("ls", line, "parentheses");
+    }
+    for line in [
+        "( (ls; ls '$(id)'))",
+        "((ls; ls) ; ls '$(id)')",
+        "(ls; (ls '$(id)'))",
+        "(((ls); ls); ls)",
+    ] {
+        accepted("ls", line);
+    }
+}
+
+#[test]
 fn no_value_is_read_again_as_a_list() {
     let list = "ls,declare,readonly,mapfile";
     for line in [

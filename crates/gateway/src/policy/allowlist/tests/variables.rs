@@ -142,3 +142,45 @@ fn loader_and_interpreter_variables_cannot_be_set() {
     assert!(!is_guarded_variable("LANG"));
     assert!(!is_guarded_variable("x"));
 }
+
+#[test]
+fn the_locale_does_not_change_where_text_beyond_ascii_is_read() {
+    let list = "ls,declare,env";
+    for line in [
+        "LC_ALL=ja_JP.SJIS\nls Á\\;id",
+        "LANG=zh_TW\nls 中",
+        "export LC_CTYPE=zh_CN.GB18030; ls 中",
+        "export 'LC_ALL=zh_CN.GB18030'; ls 中",
+        "declare -x LC_ALL=\"$x\"; ls 中",
+        "read LC_ALL <<< zh_TW\nls 中",
+        "printf -vLC_ALL zh_TW\nls 中",
+        "command read -raLC_ALL <<< zh_TW\nls 中",
+        "for LC_ALL in zh_TW; do\nls 中\ndone",
+        ": ${LC_ALL:=zh_TW}; ls 中",
+        "LC_ALL=C; LC_ALL+=x; ls 中",
+        "LC_ALL=en_US.utf8x; ls é",
+    ] {
+        refused(list, line, "beyond ASCII");
+    }
+    for line in [
+        "LC_ALL=ja_JP.SJIS\nls a\\;id",
+        "LC_ALL=C ls é",
+        "LC_ALL='C.UTF-8'; ls é",
+        "export LANG=de_DE.utf8@euro; ls é",
+        "LC_ALL=de_DE.ISO8859-15 ls é",
+        "env LC_ALL=zh_TW ls 中",
+        "x=LANG; ls é",
+    ] {
+        accepted(list, line);
+    }
+    let given = |line: &str, locale: &str| {
+        let list = Allowlist::from_comma_list(list).expect("a list");
+        let line = read(line, Limits::STANDARD).expect("a line");
+        check_given(&line, &list, &[("LANG".to_owned(), locale.to_owned())]).is_ok()
+    };
+    assert!(!given("x=1; ls Á\\;id", "ja_JP.SJIS"));
+    assert!(given("x=1; ls Á\\;id", "ja_JP.UTF-8"));
+    assert!(given("x=1; ls a\\;id", "ja_JP.SJIS"));
+    // Without a shell there is nobody to read it again.
+    assert!(given("ls Á\\;id", "ja_JP.SJIS"));
+}

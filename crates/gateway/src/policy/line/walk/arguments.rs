@@ -5,7 +5,7 @@ use brush_parser::ast::{
     SimpleCommand, Word,
 };
 
-use super::{Walker, numbers};
+use super::{Walker, locale, numbers};
 use crate::policy::line::guard::LineError;
 use crate::policy::line::plain;
 use crate::policy::line::position::{Origin, Position};
@@ -67,6 +67,9 @@ impl Walker<'_> {
                 max: self.limits.commands_max,
             });
         }
+        if locale::is_given(&name, &args) {
+            self.facts.locale.get_or_insert(position);
+        }
         self.facts.numbers.given(&name, &args);
         self.facts.lists.given(&name, &args, position);
         self.facts.commands.push(CommandUse { name, args, position });
@@ -87,7 +90,11 @@ impl Walker<'_> {
     fn assignment(&mut self, assignment: &Assignment, word: &Word) -> Result<(), LineError> {
         let position = self.word_position(word);
         let name = assigned_name(assignment);
+        let changed = self.facts.locale;
         self.assign(name, position);
+        if locale::is_kept(assignment) {
+            self.facts.locale = changed;
+        }
         self.facts.lists.assigned(assignment);
         if let AssignmentName::ArrayElementName(_, subscript) = &assignment.name {
             self.arithmetic_at(subscript, position)?;
@@ -136,7 +143,9 @@ impl Walker<'_> {
                 IoFileRedirectTarget::Duplicate(word) => {
                     // Bash expands this word twice: `ls >&x\$\(id\)` runs `id`.
                     let plain = |c: char| c.is_ascii_alphanumeric() || "_./-".contains(c);
-                    if !word.value.chars().all(plain) {
+                    // To bash `>&-` closes and ends there: `>&-id` runs `id`.
+                    let closes = word.value.len() > 1 && word.value.starts_with('-');
+                    if closes || !word.value.chars().all(plain) {
                         self.unclear("a target of `>&`", self.word_position(word));
                     }
                     self.arg(word).map(drop)

@@ -24,7 +24,7 @@ const SET_BY_BASH: [&str; 17] = [
 ];
 
 /// Builtins that set the variables they are given, and the one that may run them.
-const SETTING: [&str; 6] = ["read", "printf", "getopts", "mapfile", "readarray", "command"];
+pub(super) const SETTING: [&str; 6] = ["read", "printf", "getopts", "mapfile", "readarray", "command"];
 
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
