@@ -62,18 +62,16 @@ pub struct Period {
 
 /// Nothing can be found there, and "nothing" would be taken for an answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NoPeriod {
-    #[error("the period ends ({to}) before it begins ({from}); exchange the two")]
-    Backwards { from: Timestamp, to: Timestamp },
-    #[error("the period begins at {from}, which is still to come; name a time that has passed")]
-    ToCome { from: Timestamp },
+#[error("the period ends ({to}) before it begins ({from}); exchange the two")]
+pub struct Backwards {
+    from: Timestamp,
+    to: Timestamp,
 }
 
 impl Period {
-    pub fn between(from: Option<Timestamp>, to: Option<Timestamp>, now: Timestamp) -> Result<Self, NoPeriod> {
+    pub fn between(from: Option<Timestamp>, to: Option<Timestamp>) -> Result<Self, Backwards> {
         match (from, to) {
-            (Some(from), Some(to)) if to < from => Err(NoPeriod::Backwards { from, to }),
-            (Some(from), _) if now < from => Err(NoPeriod::ToCome { from }),
+            (Some(from), Some(to)) if to < from => Err(Backwards { from, to }),
             (from, to) => Ok(Self { from, to }),
         }
     }

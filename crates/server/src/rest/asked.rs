@@ -119,8 +119,8 @@ impl Values {
     }
 
     /// What `from` and `to` say together.
-    pub(super) fn period(&self, now: Timestamp) -> Result<Period, Refusal> {
-        Period::between(self.moment("from"), self.moment("to"), now).map_err(|error| wrong(error.to_string()))
+    pub(super) fn period(&self) -> Result<Period, Refusal> {
+        Period::between(self.moment("from"), self.moment("to")).map_err(|error| wrong(error.to_string()))
     }
 
     pub(super) fn flag(&self, name: &str) -> Option<bool> {

@@ -147,7 +147,7 @@ fn more_entities(records: &dyn Records, entity: Entity, filter: Filter) -> Pendi
 }
 
 fn filter(asked: &Asked) -> Result<Filter, Failure> {
-    let period = asked.values.period(asked.api.clock.now())?;
+    let period = asked.values.period()?;
     let text = |name: &str| asked.values.text(name).map(str::to_owned);
     let after = asked.values.whole("after");
     let (pick, after, before) = match asked.values.text("order") {
