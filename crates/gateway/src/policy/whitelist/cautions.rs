@@ -41,6 +41,13 @@ const NONE: Caution = Caution {
 
 /// Options of git before the subcommand that change nothing that matters here.
 const GIT_GLOBAL: [&str; 3] = ["--no-pager", "-P", "--no-optional-locks"];
+/// Letters that are short for an option to be careful with in one subcommand of git, and harmless in others.
+const GIT_LETTERS: [(&str, &str); 4] = [
+    ("archive", "o"),
+    ("clone", "cu"),
+    ("format-patch", "o"),
+    ("rebase", "x"),
+];
 
 #[rustfmt::skip]
 pub const CAUTIONS: [Caution; 20] = [
@@ -159,8 +166,13 @@ pub(super) fn allow(words: &Words) -> bool {
     let Some(caution) = CAUTIONS.iter().find(|caution| caution.program == name) else {
         return true;
     };
-    if name == "git" && git_subcommand(&words.args).is_none() {
-        return false;
+    let mut more_letters = "";
+    if name == "git" {
+        let Some((subcommand, _)) = git_subcommand(&words.args) else {
+            return false;
+        };
+        let of_it = GIT_LETTERS.iter().find(|(name, _)| *name == subcommand);
+        more_letters = of_it.map_or("", |(_, letters)| letters);
     }
     // Behind `--` everything is an operand, a dash or not.
     let options_end = words.args.iter().position(|arg| arg == "--");
@@ -181,7 +193,10 @@ pub(super) fn allow(words: &Words) -> bool {
         .first()
         .filter(|word| caution.dashless && !word.starts_with('-'));
     let is_first_harmless = first.is_none_or(|letters| !letters.contains(|c| caution.letters.contains(c)));
-    in_bounds && is_first_harmless && is_operand_harmless && words.args.iter().all(|arg| caution.allows(arg))
+    in_bounds
+        && is_first_harmless
+        && is_operand_harmless
+        && words.args.iter().all(|arg| caution.allows(arg, more_letters))
 }
 
 /// Whether a script of `sed` is one command that certainly only prints: lines by their number, or what a plain `s` makes
@@ -215,7 +230,7 @@ pub(super) fn git_subcommand(args: &[String]) -> Option<(&str, &[String])> {
 }
 
 impl Caution {
-    fn allows(&self, arg: &str) -> bool {
+    fn allows(&self, arg: &str, more_letters: &str) -> bool {
         if self.words.contains(&arg) || self.inside.iter().any(|text| arg.contains(text)) {
             return false;
         }
@@ -224,7 +239,7 @@ impl Caution {
             return name.is_empty() || !self.long.iter().any(|listed| listed.starts_with(name));
         }
         match arg.strip_prefix('-') {
-            Some(letters) => !letters.contains(|c| self.letters.contains(c)),
+            Some(letters) => !letters.contains(|c| self.letters.contains(c) || more_letters.contains(c)),
             None => true,
         }
     }
