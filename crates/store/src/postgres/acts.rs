@@ -14,7 +14,8 @@ use super::link::{Link, Values};
 use super::node::Node;
 use super::readers::Readers;
 use super::trouble::Trouble;
-use super::{PgStore, WRITER_GONE, approvals, sessions, trouble};
+use super::{PgStore, WRITER_GONE, approvals, trouble};
+use crate::rows::sessions;
 use crate::sqlite::acts::{abandoned, read_systems, stored, write_systems};
 
 const IS_GIVEN: &str = "SELECT 1 FROM approvals

@@ -32,6 +32,11 @@ impl Cells for Row {
         Ok(self.try_get(column)?)
     }
 
+    fn bytes(&self, column: usize) -> Result<[u8; 32], Trouble> {
+        let found: &[u8] = self.try_get(column)?;
+        found.try_into().map_err(|error| Trouble::damaged(column, error))
+    }
+
     fn damaged(column: usize) -> Trouble {
         Trouble::damaged(column, "a word that is not known")
     }

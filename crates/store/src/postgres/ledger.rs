@@ -11,10 +11,11 @@ use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CredentialId, RequestId};
 
 use super::link::{CommitTrouble, Link};
+use super::places;
 use super::site::Site;
 use super::trouble::Trouble;
-use super::{places, sessions};
 use crate::checkpoint::{self, Checkpoint, Kind, OtherHead};
+use crate::rows::{Cells as _, sessions};
 
 /// Where the chain ends.
 #[derive(Clone, Copy, Debug)]
@@ -395,9 +396,7 @@ pub(super) fn became(link: &Link, xid: &str) -> Result<Became, Trouble> {
 
 /// A hash as the database keeps it.
 pub(super) fn hash(row: &tokio_postgres::Row, column: usize) -> Result<Hash, Trouble> {
-    let bytes: &[u8] = row.try_get(column)?;
-    let bytes = bytes.try_into().map_err(|error| Trouble::damaged(column, error))?;
-    Ok(Hash::from_bytes(bytes))
+    Ok(Hash::from_bytes(row.bytes(column)?))
 }
 
 fn other_head(row: &tokio_postgres::Row) -> Result<OtherHead, Trouble> {

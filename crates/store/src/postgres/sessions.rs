@@ -5,25 +5,20 @@
 //! one lives it is never idle; what a crash left open, the sweeper closes. All others outlive processes and
 //! expire.
 
-use countersign_gateway::audit::event::{Actor, EventType};
-use countersign_gateway::audit::{Asked, Change, RecordError, SessionChange};
+use countersign_gateway::audit::{RecordError, SessionChange};
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{CredentialId, IdSource, RequestId, SessionId};
+use countersign_gateway::ids::{IdSource, SessionId};
 use countersign_gateway::limits;
-use countersign_gateway::session::lifetime::{
-    ClientInfo, KeptRequest, KeptSession, Session, SessionState, SessionStep, Touched,
-};
-use countersign_gateway::session::{Caller, Transport, desk};
-use tokio_postgres::Row;
+use countersign_gateway::session::lifetime::{KeptRequest, KeptSession, Session, SessionState, Touched};
 
 use super::ledger::Ledger;
 use super::link::{Link, Values};
 use super::readers::Readers;
 use super::trouble::{self, Trouble};
 use super::{PgStore, WRITER_GONE};
+use crate::rows::at_most;
+use crate::rows::sessions::{COLUMNS, COUNT, closing, counts, dies_with_its_process, request, session};
 
-const COLUMNS: &str = "session_id, transport, state, client_name, client_version, protocol_version, capabilities, \
-     credential, created_at_ms, last_activity_at_ms, reuses_ids";
 const INSERT: &str = "INSERT INTO mcp_sessions (session_id, mark, transport, state, client_name, client_version,
          protocol_version, capabilities, credential, created_at_ms, last_activity_at_ms, reuses_ids, process)
      VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) ON CONFLICT DO NOTHING";
@@ -88,44 +83,11 @@ impl Ledger<'_> {
     }
 }
 
-/// Whether nobody can come back to a session of this transport once its process is gone.
-fn dies_with_its_process(transport: Transport) -> bool {
-    match transport {
-        Transport::Stdio | Transport::Sse => true,
-        Transport::StreamableHttp | Transport::Terminal | Transport::Rest | Transport::Console => false,
-    }
-}
-
-/// The three columns of a command that tell which request it came in.
-pub(super) fn asked(asked: Option<&Asked>) -> (Option<&str>, Option<&str>, Option<&[u8]>) {
-    match asked {
-        Some(Asked {
-            session,
-            rpc_id,
-            digest,
-        }) => (Some(session.as_str()), Some(rpc_id), Some(digest)),
-        None => (None, None, None),
-    }
-}
-
-/// The same three, read back from this column on.
-pub(super) fn read_asked(row: &Row, first: usize) -> Result<Option<Asked>, Trouble> {
-    let Some(session) = row.try_get::<_, Option<String>>(first)? else {
-        return Ok(None);
-    };
-    let digest: &[u8] = row.try_get(first + 2)?;
-    Ok(Some(Asked {
-        session: SessionId::trusted(session),
-        rpc_id: row.try_get(first + 1)?,
-        digest: bytes(digest, first + 2)?,
-    }))
-}
-
 impl Readers {
     pub(super) fn session(&self, id: &SessionId) -> Result<Option<KeptSession>, RecordError> {
         self.read(|link| {
             let sql = format!("SELECT {COLUMNS} FROM mcp_sessions WHERE session_id = $1");
-            let Some(session) = link.first(&sql, &[&id.as_str()], read)? else {
+            let Some(session) = link.first(&sql, &[&id.as_str()], session)? else {
                 return Ok(None);
             };
             let requests = requests(link, id)?;
@@ -139,7 +101,7 @@ impl Readers {
             "SELECT {COLUMNS} FROM mcp_sessions WHERE $1::text IS NULL OR state = $1
              ORDER BY created_at_ms DESC, arrival DESC LIMIT $2"
         );
-        let mut latest = self.select(&sql, &[&state.map(SessionState::as_str), &bound(limit)])?;
+        let mut latest = self.select(&sql, &[&state.map(SessionState::as_str), &at_most(limit)])?;
         latest.reverse();
         Ok(latest)
     }
@@ -158,19 +120,14 @@ impl Readers {
 
     /// States that no session stands at are told as well.
     pub(super) fn session_counts(&self) -> Result<Vec<(SessionState, usize)>, RecordError> {
-        let sql = "SELECT state, count(*) FROM mcp_sessions GROUP BY state";
         let counted = self
             .read(|link| {
-                link.all(sql, &[], |row| {
+                link.all(COUNT, &[], |row| {
                     Ok((row.try_get::<_, String>(0)?, row.try_get::<_, i64>(1)?))
                 })
             })
             .map_err(|error| trouble::unavailable(&error))?;
-        let of = |state: SessionState| {
-            let found = counted.iter().find(|(name, _)| name == state.as_str());
-            found.map_or(0, |(_, count)| usize::try_from(*count).unwrap_or(usize::MAX))
-        };
-        Ok(SessionState::ALL.map(|state| (state, of(state))).to_vec())
+        Ok(counts(&counted))
     }
 
     pub(super) fn idle_sessions(&self, since: Timestamp, limit: usize) -> Result<Vec<Session>, RecordError> {
@@ -179,11 +136,11 @@ impl Readers {
              WHERE state IN ('created', 'initialized') AND process IS NULL AND last_activity_at_ms < $1
              ORDER BY last_activity_at_ms LIMIT $2"
         );
-        self.select(&sql, &[&since.as_millis(), &bound(limit)])
+        self.select(&sql, &[&since.as_millis(), &at_most(limit)])
     }
 
     fn select(&self, sql: &str, values: Values<'_>) -> Result<Vec<Session>, RecordError> {
-        self.read(|link| link.all(sql, values, read))
+        self.read(|link| link.all(sql, values, session))
             .map_err(|error| trouble::unavailable(&error))
     }
 }
@@ -198,48 +155,9 @@ fn requests(link: &Link, id: &SessionId) -> Result<Vec<KeptRequest>, Trouble> {
              FROM open_commands WHERE session_id = $1
          UNION ALL SELECT rpc_id, rpc_digest, NULL, opened_at_ms, false FROM asked_acts WHERE session_id = $1
          ORDER BY opened_at_ms DESC, request_id DESC LIMIT $2";
-    let mut requests = link.all(sql, &[&id.as_str(), &bound(limits::REQUESTS_REMEMBERED)], |row| {
-        let digest: &[u8] = row.try_get(1)?;
-        Ok(KeptRequest {
-            rpc_id: row.try_get(0)?,
-            digest: bytes(digest, 1)?,
-            command: row.try_get::<_, Option<String>>(2)?.map(RequestId::trusted),
-            waits: row.try_get(4)?,
-        })
-    })?;
+    let mut requests = link.all(sql, &[&id.as_str(), &at_most(limits::REQUESTS_REMEMBERED)], request)?;
     requests.reverse();
     Ok(requests)
-}
-
-/// Bytes of a known number.
-pub(super) fn bytes<const N: usize>(found: &[u8], column: usize) -> Result<[u8; N], Trouble> {
-    found.try_into().map_err(|error| Trouble::damaged(column, error))
-}
-
-fn read(row: &Row) -> Result<Session, Trouble> {
-    let unreadable = |column| Trouble::damaged(column, "a word that is not known");
-    let text = |column| row.try_get::<_, String>(column);
-    let transport = Transport::parse(&text(1)?).ok_or_else(|| unreadable(1))?;
-    let state = SessionState::parse(&text(2)?).ok_or_else(|| unreadable(2))?;
-    let caller = Caller {
-        credential: CredentialId::trusted(text(7)?),
-        ..Caller::anonymous_agent(transport)
-    };
-    let created_at = Timestamp::from_millis(row.try_get(8)?);
-    let mut session = Session::new(SessionId::trusted(text(0)?), &caller, created_at).of(ClientInfo {
-        name: row.try_get(3)?,
-        version: row.try_get(4)?,
-        protocol_version: row.try_get(5)?,
-        capabilities: row.try_get(6)?,
-        rpc_id: None,
-    });
-    session.last_activity_at = Timestamp::from_millis(row.try_get(9)?);
-    session.reuses_ids = row.try_get(10)?;
-    Ok(Session::restored(state, session))
-}
-
-fn bound(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 impl PgStore {
@@ -268,24 +186,12 @@ impl PgStore {
         let sql = format!("SELECT {COLUMNS} FROM mcp_sessions WHERE process = $1 LIMIT $2");
         let left = self
             .readers
-            .select(&sql, &[&process, &bound(limits::SESSIONS_AT_ONCE)])?;
+            .select(&sql, &[&process, &at_most(limits::SESSIONS_AT_ONCE)])?;
         let mut waiting = Vec::new();
         for session in left {
-            let from = session.state();
-            let last_used = session.last_activity_at;
-            let Ok(session) = session.step(SessionStep::Close, last_used) else {
-                continue;
-            };
-            let actor = Actor::system("sweeper");
-            let change = Change {
-                events: vec![desk::event(EventType::SessionClosed, &session, actor, now, ids)],
-                session: Some(SessionChange {
-                    session,
-                    from: Some(from),
-                }),
-                ..Change::default()
-            };
-            waiting.push(self.send(change)?);
+            if let Some(change) = closing(session, now, ids) {
+                waiting.push(self.send(change)?);
+            }
         }
         let mut closed = 0;
         for outcome in waiting {

@@ -10,11 +10,11 @@ use super::address::{Address, AddressError};
 use super::link::{Exchange, Link};
 use super::migrations::{self, MigrateError};
 use super::node::{Node, NodeError};
-use super::sessions;
 use super::tls::TlsError;
 use super::trouble::Trouble;
 use crate::health::Health;
 use crate::key::{Key, KeyError};
+use crate::rows::Cells as _;
 use crate::sqlite::site as state_directory;
 use crate::{Options, random};
 
@@ -126,5 +126,5 @@ fn shared(link: &Link) -> Result<Key, Trouble> {
         &[&made.as_slice()],
     )?;
     let kept = link.query_one("SELECT secret FROM shared_secret", &[])?;
-    Ok(Key::from_seed(&sessions::bytes(kept.try_get(0)?, 0)?))
+    Ok(Key::from_seed(&kept.bytes(0)?))
 }

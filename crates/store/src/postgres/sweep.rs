@@ -11,7 +11,8 @@ use countersign_gateway::limits;
 use super::link::Link;
 use super::node::Node;
 use super::trouble::Trouble;
-use super::{PgStore, WRITER_GONE, approvals, sessions, trouble};
+use super::{PgStore, WRITER_GONE, approvals, trouble};
+use crate::rows::sessions;
 use crate::sqlite::sweep::Orphan;
 
 impl PgStore {

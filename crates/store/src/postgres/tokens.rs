@@ -19,7 +19,8 @@ use super::ledger::Ledger;
 use super::link::Link;
 use super::readers::Readers;
 use super::trouble::Trouble;
-use super::{PgStore, runs, sessions, writer};
+use super::{PgStore, runs, writer};
+use crate::rows::Cells as _;
 use crate::rows::tokens::{self, DIGEST, HOLDER, InForce, SELECT, any_of_job, event, is_in_force, recognise, token};
 use crate::sqlite::tokens::{Made, Revoked, TokenError};
 use crate::witness::Witness;
@@ -331,9 +332,7 @@ impl Credentials for Tokens {
 /// Those that are not revoked. One of a run that is unknown here, or has ended, counts for nothing.
 fn in_force(link: &Link) -> Result<InForce, Trouble> {
     let sql = format!("{SELECT} WHERE revoked_at_ms IS NULL");
-    let found = link.all(&sql, &[], |row| {
-        Ok((sessions::bytes(row.try_get(DIGEST)?, DIGEST)?, token(row)?))
-    })?;
+    let found = link.all(&sql, &[], |row| Ok((row.bytes(DIGEST)?, token(row)?)))?;
     let runs = runs::under_way(link)?;
     let mut in_force = InForce::with_capacity(found.len());
     for (digest, mut credential) in found {

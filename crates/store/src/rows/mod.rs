@@ -7,6 +7,7 @@ pub(crate) mod control;
 pub(crate) mod delegations;
 pub(crate) mod github;
 pub(crate) mod runs;
+pub(crate) mod sessions;
 pub(crate) mod tokens;
 
 use countersign_gateway::clock::Timestamp;
@@ -21,6 +22,8 @@ pub(crate) trait Cells {
     fn any_whole(&self, column: usize) -> Result<Option<i64>, Self::Error>;
     fn flag(&self, column: usize) -> Result<bool, Self::Error>;
     fn any_bytes(&self, column: usize) -> Result<Option<Vec<u8>>, Self::Error>;
+    /// The bytes of a digest or a key.
+    fn bytes(&self, column: usize) -> Result<[u8; 32], Self::Error>;
 
     /// A word that is none of ours where only ours may stand.
     fn damaged(column: usize) -> Self::Error;

@@ -12,8 +12,9 @@ use rusqlite::{Connection, OptionalExtension as _, Row, params};
 
 use super::ledger::Ledger;
 use super::readers::Readers;
-use super::{SqliteStore, WRITER_GONE, approvals, sessions, trouble};
+use super::{SqliteStore, WRITER_GONE, approvals, trouble};
 use crate::process::Process;
+use crate::rows::sessions;
 
 const IS_GIVEN: &str = "SELECT 1 FROM approvals WHERE approval_id = ?1 AND version = ?2 AND state = 'approved'";
 const OPEN: &str = "INSERT INTO open_acts (act_id, correlation_id, actor_type, actor_id, tool, action, approval_id,

@@ -32,6 +32,10 @@ impl Cells for Row<'_> {
         self.get(column)
     }
 
+    fn bytes(&self, column: usize) -> rusqlite::Result<[u8; 32]> {
+        self.get(column)
+    }
+
     fn damaged(column: usize) -> rusqlite::Error {
         rusqlite::Error::InvalidColumnType(column, "a word that is not known".to_owned(), Type::Text)
     }

@@ -16,8 +16,9 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::site::Site;
 use super::spans::SPAN_ROWS;
-use super::{CHAIN, sessions, trouble};
+use super::{CHAIN, trouble};
 use crate::checkpoint::{self, Checkpoint, Kind};
+use crate::rows::sessions;
 
 /// Where the chain ends.
 #[derive(Clone, Copy, Debug)]

@@ -5,24 +5,20 @@
 //! one lives it is never idle; what a crash left open, the sweeper closes. All others outlive processes and
 //! expire.
 
-use countersign_gateway::audit::event::{Actor, EventType};
-use countersign_gateway::audit::{Asked, Change, RecordError, SessionChange};
+use countersign_gateway::audit::{RecordError, SessionChange};
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{CredentialId, IdSource, RequestId, SessionId};
+use countersign_gateway::ids::{IdSource, SessionId};
 use countersign_gateway::limits;
-use countersign_gateway::session::lifetime::{
-    ClientInfo, KeptRequest, KeptSession, Session, SessionState, SessionStep, Touched,
-};
-use countersign_gateway::session::{Caller, Transport, desk};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use countersign_gateway::session::lifetime::{KeptRequest, KeptSession, Session, SessionState, Touched};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::ledger::Ledger;
 use super::readers::Readers;
 use super::{SqliteStore, WRITER_GONE, trouble};
 use crate::process::Process;
+use crate::rows::at_most;
+use crate::rows::sessions::{COLUMNS, COUNT, closing, counts, dies_with_its_process, request, session};
 
-const COLUMNS: &str = "session_id, transport, state, client_name, client_version, protocol_version, capabilities, \
-     credential, created_at_ms, last_activity_at_ms, reuses_ids";
 const SAVE: &str = "SAVEPOINT session";
 const UNDO: &str = "ROLLBACK TO session";
 const RELEASE: &str = "RELEASE session";
@@ -101,44 +97,12 @@ impl Ledger<'_> {
     }
 }
 
-/// Whether nobody can come back to a session of this transport once its process is gone.
-fn dies_with_its_process(transport: Transport) -> bool {
-    match transport {
-        Transport::Stdio | Transport::Sse => true,
-        Transport::StreamableHttp | Transport::Terminal | Transport::Rest | Transport::Console => false,
-    }
-}
-
-/// The three columns of a command that tell which request it came in.
-pub(super) fn asked(asked: Option<&Asked>) -> (Option<&str>, Option<&str>, Option<&[u8]>) {
-    match asked {
-        Some(Asked {
-            session,
-            rpc_id,
-            digest,
-        }) => (Some(session.as_str()), Some(rpc_id), Some(digest)),
-        None => (None, None, None),
-    }
-}
-
-/// The same three, read back from this column on.
-pub(super) fn read_asked(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Asked>> {
-    let Some(session) = row.get::<_, Option<String>>(first)? else {
-        return Ok(None);
-    };
-    Ok(Some(Asked {
-        session: SessionId::trusted(session),
-        rpc_id: row.get(first + 1)?,
-        digest: row.get(first + 2)?,
-    }))
-}
-
 impl Readers {
     pub(super) fn session(&self, id: &SessionId) -> Result<Option<KeptSession>, RecordError> {
         self.read(|connection| {
             let session = connection
                 .prepare(&format!("SELECT {COLUMNS} FROM mcp_sessions WHERE session_id = ?1"))?
-                .query_row([id.as_str()], read)
+                .query_row([id.as_str()], |row| session(row))
                 .optional()?;
             let Some(session) = session else {
                 return Ok(None);
@@ -154,7 +118,7 @@ impl Readers {
         let sql = format!(
             "SELECT {COLUMNS} FROM mcp_sessions WHERE {condition} ORDER BY created_at_ms DESC, rowid DESC LIMIT ?2"
         );
-        let mut latest = self.select(&sql, params![state.map(SessionState::as_str), bound(limit)])?;
+        let mut latest = self.select(&sql, params![state.map(SessionState::as_str), at_most(limit)])?;
         latest.reverse();
         Ok(latest)
     }
@@ -180,16 +144,12 @@ impl Readers {
     pub(super) fn session_counts(&self) -> Result<Vec<(SessionState, usize)>, RecordError> {
         let counted = self.read(|connection| {
             connection
-                .prepare("SELECT state, count(*) FROM mcp_sessions GROUP BY state")?
+                .prepare(COUNT)?
                 .query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?
                 .collect::<rusqlite::Result<Vec<_>>>()
         });
         let counted = counted.map_err(|error| trouble::unavailable(&error))?;
-        let of = |state: SessionState| {
-            let found = counted.iter().find(|(name, _)| name == state.as_str());
-            found.map_or(0, |(_, count)| usize::try_from(*count).unwrap_or(usize::MAX))
-        };
-        Ok(SessionState::ALL.map(|state| (state, of(state))).to_vec())
+        Ok(counts(&counted))
     }
 
     pub(super) fn idle_sessions(&self, since: Timestamp, limit: usize) -> Result<Vec<Session>, RecordError> {
@@ -198,12 +158,17 @@ impl Readers {
              WHERE state IN ('created', 'initialized') AND process IS NULL AND last_activity_at_ms < ?1
              ORDER BY last_activity_at_ms LIMIT ?2"
         );
-        self.select(&sql, params![since.as_millis(), bound(limit)])
+        self.select(&sql, params![since.as_millis(), at_most(limit)])
     }
 
     fn select(&self, sql: &str, parameters: &[&dyn rusqlite::ToSql]) -> Result<Vec<Session>, RecordError> {
-        self.read(|connection| connection.prepare(sql)?.query_map(parameters, read)?.collect())
-            .map_err(|error| trouble::unavailable(&error))
+        self.read(|connection| {
+            connection
+                .prepare(sql)?
+                .query_map(parameters, |row| session(row))?
+                .collect()
+        })
+        .map_err(|error| trouble::unavailable(&error))
     }
 }
 
@@ -220,43 +185,12 @@ fn requests(connection: &Connection, id: &SessionId) -> rusqlite::Result<Vec<Kep
              UNION ALL SELECT rpc_id, rpc_digest, NULL, opened_at_ms, 0 FROM asked_acts WHERE session_id = ?1
              ORDER BY opened_at_ms DESC, request_id DESC LIMIT ?2",
         )?
-        .query_map(params![id.as_str(), bound(limits::REQUESTS_REMEMBERED)], |row| {
-            Ok(KeptRequest {
-                rpc_id: row.get(0)?,
-                digest: row.get(1)?,
-                command: row.get::<_, Option<String>>(2)?.map(RequestId::trusted),
-                waits: row.get(4)?,
-            })
+        .query_map(params![id.as_str(), at_most(limits::REQUESTS_REMEMBERED)], |row| {
+            request(row)
         })?
         .collect::<rusqlite::Result<Vec<_>>>()?;
     requests.reverse();
     Ok(requests)
-}
-
-fn read(row: &Row<'_>) -> rusqlite::Result<Session> {
-    let unreadable = |column| rusqlite::Error::InvalidColumnType(column, String::new(), rusqlite::types::Type::Text);
-    let text = |column| row.get::<_, String>(column);
-    let transport = Transport::parse(&text(1)?).ok_or_else(|| unreadable(1))?;
-    let state = SessionState::parse(&text(2)?).ok_or_else(|| unreadable(2))?;
-    let caller = Caller {
-        credential: CredentialId::trusted(text(7)?),
-        ..Caller::anonymous_agent(transport)
-    };
-    let created_at = Timestamp::from_millis(row.get(8)?);
-    let mut session = Session::new(SessionId::trusted(text(0)?), &caller, created_at).of(ClientInfo {
-        name: row.get(3)?,
-        version: row.get(4)?,
-        protocol_version: row.get(5)?,
-        capabilities: row.get(6)?,
-        rpc_id: None,
-    });
-    session.last_activity_at = Timestamp::from_millis(row.get(9)?);
-    session.reuses_ids = row.get(10)?;
-    Ok(Session::restored(state, session))
-}
-
-fn bound(limit: usize) -> i64 {
-    i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 impl SqliteStore {
@@ -285,24 +219,12 @@ impl SqliteStore {
         let sql = format!("SELECT {COLUMNS} FROM mcp_sessions WHERE process = ?1 LIMIT ?2");
         let left = self
             .readers
-            .select(&sql, params![process, bound(limits::SESSIONS_AT_ONCE)])?;
+            .select(&sql, params![process, at_most(limits::SESSIONS_AT_ONCE)])?;
         let mut waiting = Vec::new();
         for session in left {
-            let from = session.state();
-            let last_used = session.last_activity_at;
-            let Ok(session) = session.step(SessionStep::Close, last_used) else {
-                continue;
-            };
-            let actor = Actor::system("sweeper");
-            let change = Change {
-                events: vec![desk::event(EventType::SessionClosed, &session, actor, now, ids)],
-                session: Some(SessionChange {
-                    session,
-                    from: Some(from),
-                }),
-                ..Change::default()
-            };
-            waiting.push(self.send(change)?);
+            if let Some(change) = closing(session, now, ids) {
+                waiting.push(self.send(change)?);
+            }
         }
         let mut closed = 0;
         for outcome in waiting {

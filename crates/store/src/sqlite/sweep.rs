@@ -13,8 +13,9 @@ use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, RequestId}
 use countersign_gateway::limits;
 use rusqlite::Connection;
 
-use super::{SqliteStore, WRITER_GONE, approvals, sessions, trouble};
+use super::{SqliteStore, WRITER_GONE, approvals, trouble};
 use crate::process::Process;
+use crate::rows::sessions;
 
 impl SqliteStore {
     /// Closes abandoned commands, acts, and sessions that lived in a process that is gone; gives the number of

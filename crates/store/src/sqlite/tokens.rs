@@ -21,6 +21,7 @@ use super::ledger::{Ledger, Turn};
 use super::readers::Readers;
 use super::{SqliteStore, runs};
 use crate::process::Process;
+use crate::rows::Cells as _;
 use crate::rows::tokens::{self, DIGEST, HOLDER, InForce, SELECT, any_of_job, event, is_in_force, recognise, token};
 use crate::witness::Witness;
 use crate::{Trouble, random, run_token};
@@ -360,7 +361,7 @@ impl Credentials for Tokens {
 fn in_force(connection: &Connection) -> rusqlite::Result<InForce> {
     let found = connection
         .prepare(&format!("{SELECT} WHERE revoked_at_ms IS NULL"))?
-        .query_map([], |row| Ok((row.get::<_, [u8; 32]>(DIGEST)?, token(row)?)))?
+        .query_map([], |row| Ok((row.bytes(DIGEST)?, token(row)?)))?
         .collect::<rusqlite::Result<Vec<_>>>()?;
     let mut in_force = InForce::with_capacity(found.len());
     for (digest, mut credential) in found {
