@@ -24,6 +24,11 @@ impl Cells for Row {
         Ok(self.try_get(column)?)
     }
 
+    fn number(&self, column: usize) -> Result<u32, Trouble> {
+        let found: i64 = self.try_get(column)?;
+        u32::try_from(found).map_err(|error| Trouble::damaged(column, error))
+    }
+
     fn flag(&self, column: usize) -> Result<bool, Trouble> {
         Ok(self.try_get(column)?)
     }

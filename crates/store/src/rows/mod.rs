@@ -3,6 +3,7 @@
 //! Both databases keep the same columns in the same order, so what a row means is said here once. How it is asked for
 //! and written stays with each database: their languages differ just enough.
 
+pub(crate) mod approvals;
 pub(crate) mod control;
 pub(crate) mod delegations;
 pub(crate) mod github;
@@ -20,6 +21,8 @@ pub(crate) trait Cells {
     fn any_text(&self, column: usize) -> Result<Option<String>, Self::Error>;
     fn whole(&self, column: usize) -> Result<i64, Self::Error>;
     fn any_whole(&self, column: usize) -> Result<Option<i64>, Self::Error>;
+    /// A number that is never large.
+    fn number(&self, column: usize) -> Result<u32, Self::Error>;
     fn flag(&self, column: usize) -> Result<bool, Self::Error>;
     fn any_bytes(&self, column: usize) -> Result<Option<Vec<u8>>, Self::Error>;
     /// The bytes of a digest or a key.

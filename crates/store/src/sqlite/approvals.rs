@@ -1,21 +1,20 @@
 //! Approvals in the database: written with their events, each change over the version it was made from.
 
-use countersign_gateway::approval::request::{ApprovalChange, ApprovalRequest, ApprovalType, AskedFor};
+use countersign_gateway::approval::request::{ApprovalChange, ApprovalRequest};
 use countersign_gateway::approval::{ApprovalFilter, Approvals};
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::audit::{Pending, RecordError};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{ApprovalId, CorrelationId, CredentialId, RequestId};
 use countersign_gateway::policy::approvers::ApprovalMode;
-use rusqlite::{Connection, OptionalExtension as _, Params, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Params, params};
 
 use super::ledger::Ledger;
 use super::readers::Readers;
 use super::{SqliteStore, trouble};
+use crate::rows::approvals::{COLUMNS, approval, of_states};
+use crate::rows::at_most;
 
-pub(super) const COLUMNS: &str = "approval_id, version, type, state, correlation_id, job_id, run_id, owner, \
-     requested_by, tool, request_id, parks, binding, arguments_digest, policy_digest, details, quorum, votes, \
-     created_at_ms, expires_at_ms, resolved_at_ms, decided_by, decision_reason, remaining_ms, automatic, approval_mode";
 const INSERT: &str = "INSERT INTO approvals (approval_id, version, type, state, correlation_id, job_id, run_id, owner,
          requested_by, tool, request_id, parks, binding, arguments_digest, policy_digest, details, quorum, votes,
          created_at_ms, expires_at_ms, resolved_at_ms, decided_by, decision_reason, remaining_ms, automatic,
@@ -93,8 +92,13 @@ impl Ledger<'_> {
 impl Readers {
     fn one_approval(&self, condition: &str, values: impl Params) -> Result<Option<ApprovalRequest>, RecordError> {
         let sql = format!("SELECT {COLUMNS} FROM approvals WHERE {condition}");
-        self.read(|connection| connection.prepare_cached(&sql)?.query_row(values, read).optional())
-            .map_err(|error| trouble::unavailable(&error))
+        self.read(|connection| {
+            connection
+                .prepare_cached(&sql)?
+                .query_row(values, |row| approval(row))
+                .optional()
+        })
+        .map_err(|error| trouble::unavailable(&error))
     }
 
     fn approvals(&self, rest: &str, values: impl Params) -> Result<Vec<ApprovalRequest>, RecordError> {
@@ -103,25 +107,14 @@ impl Readers {
     }
 
     fn listed_approvals(&self, filter: &ApprovalFilter) -> Result<Vec<ApprovalRequest>, RecordError> {
-        let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
-        // Words of a closed list, written as the partial indexes have them.
-        let words: Vec<String> = filter
-            .states
-            .iter()
-            .map(|state| format!("'{}'", state.as_str()))
-            .collect();
-        let states = match words.as_slice() {
-            [] => "1".to_owned(),
-            [only] => format!("state = {only}"),
-            several => format!("state IN ({})", several.join(", ")),
-        };
+        let states = of_states(filter);
         let automatic = match filter.automatic {
             None => "",
             Some(true) => " AND automatic = 1",
             Some(false) => " AND automatic = 0",
         };
         let rest = format!("WHERE {states}{automatic} ORDER BY created_at_ms DESC, rowid DESC LIMIT ?1");
-        let mut found = self.approvals(&rest, [limit])?;
+        let mut found = self.approvals(&rest, [at_most(filter.limit)])?;
         found.reverse();
         Ok(found)
     }
@@ -138,10 +131,9 @@ impl Approvals for SqliteStore {
         self.read(move |readers| {
             // Nothing that begins so sorts behind the last character there is.
             let behind = format!("{prefix}\u{10ffff}");
-            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
             readers.approvals(
                 "WHERE approval_id >= ?1 AND approval_id < ?2 ORDER BY created_at_ms, rowid LIMIT ?3",
-                params![prefix, behind, limit],
+                params![prefix, behind, at_most(limit)],
             )
         })
     }
@@ -219,7 +211,7 @@ impl Approvals for SqliteStore {
             readers.approvals(
                 "WHERE state = 'pending' AND expires_at_ms IS NOT NULL AND expires_at_ms <= ?1
                  ORDER BY expires_at_ms LIMIT ?2",
-                [now.as_millis(), i64::try_from(limit).unwrap_or(i64::MAX)],
+                [now.as_millis(), at_most(limit)],
             )
         })
     }
@@ -232,49 +224,6 @@ pub(super) fn select(
 ) -> rusqlite::Result<Vec<ApprovalRequest>> {
     connection
         .prepare_cached(&format!("SELECT {COLUMNS} FROM approvals {rest}"))?
-        .query_map(values, read)?
+        .query_map(values, |row| approval(row))?
         .collect()
-}
-
-fn read(row: &Row<'_>) -> rusqlite::Result<ApprovalRequest> {
-    let text = |index: usize| row.get::<_, String>(index);
-    let time = |index: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(index)?.map(Timestamp::from_millis));
-    let kind = ApprovalType::parse(&text(2)?).unwrap_or(ApprovalType::ExecCommand);
-    // The table allows no other words; one that is none could at least not be acted upon.
-    let state = ApprovalState::parse(&text(3)?).unwrap_or(ApprovalState::Failed);
-    let mut approval = ApprovalRequest::new(
-        ApprovalId::trusted(text(0)?),
-        kind,
-        CorrelationId::trusted(text(4)?),
-        CredentialId::trusted(text(7)?),
-        Timestamp::from_millis(row.get(18)?),
-    );
-    approval.version = row.get::<_, i64>(1)?.cast_unsigned();
-    approval.job_id = row.get(5)?;
-    approval.run_id = row.get(6)?;
-    approval.requested_by = text(8)?;
-    approval.tool = text(9)?;
-    approval.command = match row.get::<_, Option<String>>(10)? {
-        Some(request_id) => Some(AskedFor {
-            request_id: RequestId::trusted(request_id),
-            parks: row.get(11)?,
-        }),
-        None => None,
-    };
-    approval.binding = text(12)?;
-    approval.arguments_digest = text(13)?;
-    approval.policy_digest = text(14)?;
-    approval.details = serde_json::from_str(&text(15)?).unwrap_or_default();
-    approval.quorum = row.get(16)?;
-    approval.votes = ApprovalRequest::votes_from(&text(17)?);
-    approval.expires_at = time(19)?;
-    approval.resolved_at = time(20)?;
-    approval.decided_by = row.get(21)?;
-    approval.decision_reason = row.get(22)?;
-    approval.remaining_ms = row.get::<_, i64>(23)?.cast_unsigned();
-    approval.automatic = row.get(24)?;
-    // A word that is none of ours is the stricter.
-    let mode = row.get::<_, Option<String>>(25)?;
-    approval.approval_mode = mode.map(|word| ApprovalMode::parse(&word).unwrap_or(ApprovalMode::Owner));
-    Ok(ApprovalRequest::restored(state, approval))
 }

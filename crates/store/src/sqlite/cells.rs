@@ -24,6 +24,10 @@ impl Cells for Row<'_> {
         self.get(column)
     }
 
+    fn number(&self, column: usize) -> rusqlite::Result<u32> {
+        self.get(column)
+    }
+
     fn flag(&self, column: usize) -> rusqlite::Result<bool> {
         self.get(column)
     }
