@@ -45,4 +45,8 @@ impl Cells for Row {
     fn damaged(column: usize) -> Trouble {
         Trouble::damaged(column, "a word that is not known")
     }
+
+    fn malformed(column: usize, why: serde_json::Error) -> Trouble {
+        Trouble::damaged(column, why)
+    }
 }

@@ -15,6 +15,7 @@ use countersign_gateway::job::state::{ErrorDetails, Job};
 
 use super::ledger::Ledger;
 use super::trouble::Trouble;
+use crate::rows::jobs::{HOLDERS, Held, held_after, process_columns};
 
 const INSERT: &str = "INSERT INTO jobs (job_id, version, status, sub_state, request_id, correlation_id, session_id,
          conversation_id, agent, owner, actor_type, actor_id, run_id, input, result, error, created_at_ms,
@@ -35,8 +36,6 @@ const ADVANCE: &str = "UPDATE jobs SET version = $3, status = $4, sub_state = $5
              WHERE job_notes.job_id = $1 AND NOT delivered AND errand = 'message'))";
 /// Locks the job, so that what is looked at after this (notes that came meanwhile) is looked at as it then stands.
 const HELD_BY: &str = "SELECT holder, seen_at_ms FROM jobs WHERE job_id = $1 AND version = $2 FOR UPDATE";
-const HOLDERS: &str = "SELECT holder, count(*) FROM jobs
-     WHERE status IN ('pending', 'running') AND holder IS NOT NULL GROUP BY holder";
 const BEAT: &str = "UPDATE jobs SET seen_at_ms = greatest(seen_at_ms, $3) WHERE job_id = $1 AND holder = $2";
 
 const INSERT_SESSION: &str = "INSERT INTO job_sessions (session_id, version, status, conversation_id, name, folder,
@@ -65,9 +64,6 @@ const INSERT_NOTE: &str = "INSERT INTO job_notes (note_id, job_id, errand, messa
 /// Locks the job: it does not end unseen while a note is on its way into the table.
 const IS_OPEN: &str = "SELECT 1 FROM jobs WHERE job_id = $1 AND status IN ('pending', 'running') FOR UPDATE";
 const DELIVERED: &str = "UPDATE job_notes SET delivered = true WHERE note_id = $1 AND job_id = $2";
-
-/// Who looks after a job after a change.
-type Held = Option<(String, i64)>;
 
 impl Ledger<'_> {
     /// Writes a job with all that changes with it; says what is in the way where something is.
@@ -115,8 +111,7 @@ impl Ledger<'_> {
             )?;
         }
         if let Some(mark) = &change.process {
-            let socket = mark.socket.as_ref().map(|socket| socket.to_string_lossy().into_owned());
-            let (pid, started) = (i64::from(mark.pid), mark.started.cast_signed());
+            let (pid, started, socket) = process_columns(Some(mark));
             let at = job.updated_at.as_millis();
             let node = self.site.node.name();
             self.link.execute(
@@ -175,23 +170,12 @@ impl Ledger<'_> {
         let Some((holder, seen)) = found else {
             return Ok(None);
         };
-        let held: Held = holder.zip(seen);
-        let ours = (self.process().to_owned(), change.job.updated_at.as_millis());
-        let is_ours = held.as_ref().is_some_and(|(holder, _)| *holder == ours.0);
-        Ok(match &change.hold {
-            Hold::Keep => (held.is_none() || is_ours).then_some(held),
-            Hold::Nobody => held.is_none().then_some(None),
-            Hold::Take { .. } => (held.is_none() || is_ours).then_some(Some(ours)),
-            Hold::Free { silent_since } => match &held {
-                Some((holder, seen)) => {
-                    let seen_at = Timestamp::from_millis(*seen);
-                    let node = &self.site.node;
-                    node.is_lost(self.link, holder, seen_at, *silent_since)?.then_some(None)
-                }
-                None => Some(None),
-            },
-            Hold::Release => (held.is_none() || is_ours).then_some(None),
-        })
+        held_after(
+            change,
+            holder.zip(seen),
+            self.process(),
+            |holder, seen_at, silent_since| self.site.node.is_lost(self.link, holder, seen_at, silent_since),
+        )
     }
 
     /// Jobs that a living process of this node looks after: every node has places of its own.
@@ -275,11 +259,7 @@ impl Ledger<'_> {
 
     fn write_job_session(&self, change: &JobSessionChange) -> Result<Option<RecordError>, Trouble> {
         let JobSessionChange { session, from } = change;
-        let process = session.process.as_ref();
-        let pid = process.map(|process| i64::from(process.pid));
-        let pid_started = process.map(|process| process.started.cast_signed());
-        let socket = process.and_then(|process| process.socket.as_ref());
-        let socket = socket.map(|socket| socket.to_string_lossy().into_owned());
+        let (pid, pid_started, socket) = process_columns(session.process.as_ref());
         let conversation = session.conversation_id.as_ref().map(ConversationId::as_str);
         let written = match from {
             None => self.link.execute(

@@ -7,11 +7,13 @@ pub(crate) mod approvals;
 pub(crate) mod control;
 pub(crate) mod delegations;
 pub(crate) mod github;
+pub(crate) mod jobs;
 pub(crate) mod runs;
 pub(crate) mod sessions;
 pub(crate) mod tokens;
 
 use countersign_gateway::clock::Timestamp;
+use serde_json::Value;
 
 /// One row, read by the places of its columns.
 pub(crate) trait Cells {
@@ -30,6 +32,12 @@ pub(crate) trait Cells {
 
     /// A word that is none of ours where only ours may stand.
     fn damaged(column: usize) -> Self::Error;
+    /// Text that is no JSON where only JSON may stand.
+    fn malformed(column: usize, why: serde_json::Error) -> Self::Error;
+
+    fn json(&self, column: usize) -> Result<Value, Self::Error> {
+        serde_json::from_str(&self.text(column)?).map_err(|error| Self::malformed(column, error))
+    }
 
     fn count(&self, column: usize) -> Result<u64, Self::Error> {
         Ok(self.whole(column)?.cast_unsigned())

@@ -43,4 +43,8 @@ impl Cells for Row<'_> {
     fn damaged(column: usize) -> rusqlite::Error {
         rusqlite::Error::InvalidColumnType(column, "a word that is not known".to_owned(), Type::Text)
     }
+
+    fn malformed(column: usize, why: serde_json::Error) -> rusqlite::Error {
+        rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(why))
+    }
 }

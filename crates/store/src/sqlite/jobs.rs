@@ -16,6 +16,7 @@ use rusqlite::{OptionalExtension as _, params};
 
 use super::ledger::Ledger;
 use crate::process::Process;
+use crate::rows::jobs::{HOLDERS, Held, held_after, process_columns};
 
 const INSERT: &str = "INSERT INTO jobs (job_id, version, status, sub_state, request_id, correlation_id, session_id,
          conversation_id, agent, owner, actor_type, actor_id, run_id, input, result, error, created_at_ms,
@@ -35,8 +36,6 @@ const ADVANCE: &str = "UPDATE jobs SET version = ?3, status = ?4, sub_state = ?5
          AND NOT (?4 = 'completed' AND EXISTS (SELECT 1 FROM job_notes
              WHERE job_notes.job_id = ?1 AND delivered = 0 AND errand = 'message'))";
 const HELD_BY: &str = "SELECT holder, seen_at_ms FROM jobs WHERE job_id = ?1 AND version = ?2";
-const HOLDERS: &str = "SELECT holder, count(*) FROM jobs
-     WHERE status IN ('pending', 'running') AND holder IS NOT NULL GROUP BY holder";
 const BEAT: &str = "UPDATE jobs SET seen_at_ms = max(seen_at_ms, ?3) WHERE job_id = ?1 AND holder = ?2";
 
 const INSERT_SESSION: &str = "INSERT INTO job_sessions (session_id, version, status, conversation_id, name, folder,
@@ -61,9 +60,6 @@ const INSERT_NOTE: &str = "INSERT INTO job_notes (note_id, job_id, errand, messa
      SELECT ?1, ?2, ?3, ?4, ?5, ?6, 0 WHERE EXISTS
          (SELECT 1 FROM jobs WHERE job_id = ?2 AND status IN ('pending', 'running'))";
 const DELIVERED: &str = "UPDATE job_notes SET delivered = 1 WHERE note_id = ?1 AND job_id = ?2";
-
-/// Who looks after a job after a change.
-type Held = Option<(String, i64)>;
 
 impl Ledger<'_> {
     /// Writes a job with all that changes with it; says what is in the way where something is.
@@ -108,8 +104,7 @@ impl Ledger<'_> {
             ])?;
         }
         if let Some(mark) = &change.process {
-            let socket = mark.socket.as_ref().map(|socket| socket.to_string_lossy().into_owned());
-            let (pid, started) = (i64::from(mark.pid), mark.started.cast_signed());
+            let (pid, started, socket) = process_columns(Some(mark));
             let at = job.updated_at.as_millis();
             let row = params![pid, started, session, job.id.as_str(), job.agent, socket, at];
             self.statement(PROCESS_BEGAN)?.execute(row)?;
@@ -156,21 +151,12 @@ impl Ledger<'_> {
         let Some((holder, seen)) = found else {
             return Ok(None);
         };
-        let held: Held = holder.zip(seen);
-        let ours = (self.process().to_owned(), change.job.updated_at.as_millis());
-        let is_ours = held.as_ref().is_some_and(|(holder, _)| *holder == ours.0);
-        Ok(match &change.hold {
-            Hold::Keep => (held.is_none() || is_ours).then_some(held),
-            Hold::Nobody => held.is_none().then_some(None),
-            Hold::Take { .. } => (held.is_none() || is_ours).then_some(Some(ours)),
-            Hold::Free { silent_since } => match &held {
-                Some((holder, seen)) => {
-                    (*seen < silent_since.as_millis() || !Process::is_alive(holder)).then_some(None)
-                }
-                None => Some(None),
-            },
-            Hold::Release => (held.is_none() || is_ours).then_some(None),
-        })
+        held_after(
+            change,
+            holder.zip(seen),
+            self.process(),
+            |holder, seen_at, silent_since| Ok(seen_at < silent_since || !Process::is_alive(holder)),
+        )
     }
 
     /// Jobs that a living process looks after.
@@ -249,11 +235,7 @@ impl Ledger<'_> {
 
     fn write_job_session(&self, change: &JobSessionChange) -> rusqlite::Result<Option<RecordError>> {
         let JobSessionChange { session, from } = change;
-        let process = session.process.as_ref();
-        let pid = process.map(|process| i64::from(process.pid));
-        let pid_started = process.map(|process| process.started.cast_signed());
-        let socket = process.and_then(|process| process.socket.as_ref());
-        let socket = socket.map(|socket| socket.to_string_lossy().into_owned());
+        let (pid, pid_started, socket) = process_columns(session.process.as_ref());
         let conversation = session.conversation_id.as_ref().map(ConversationId::as_str);
         let written = match from {
             None => self.statement(INSERT_SESSION)?.execute(params![

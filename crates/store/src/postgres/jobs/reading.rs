@@ -1,33 +1,29 @@
 //! Jobs as they are read back.
 
-use countersign_gateway::audit::event::{Actor, ActorType};
 use countersign_gateway::audit::{Pending, RecordError};
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{ConversationId, CorrelationId, CredentialId, EventId, JobId, JobSessionId, NoteId};
-use countersign_gateway::job::driver::{ProcessMark, Usage};
-use countersign_gateway::job::event::{JobEvent, JobEventType, StoredEvent};
-use countersign_gateway::job::input::JobInput;
-use countersign_gateway::job::keeping::{
-    AbandonedJob, AgentProcess, Errand, JobFilter, Jobs, Note, Place, mark, parts_from,
-};
-use countersign_gateway::job::lifecycle::{JobStatus, SessionStatus, SubState};
-use countersign_gateway::job::session::{JobSession, SessionName};
-use countersign_gateway::job::state::{ErrorDetails, Job, JobClock, JobMetrics, Order};
-use tokio_postgres::Row;
+use countersign_gateway::ids::{ConversationId, CredentialId, EventId, JobId, JobSessionId};
+use countersign_gateway::job::driver::Usage;
+use countersign_gateway::job::event::StoredEvent;
+use countersign_gateway::job::keeping::{AbandonedJob, AgentProcess, JobFilter, Jobs, Note, Place};
+use countersign_gateway::job::lifecycle::JobStatus;
+use countersign_gateway::job::session::JobSession;
+use countersign_gateway::job::state::Job;
 
 use super::super::PgStore;
 use super::super::link::Values;
 use super::super::node::SILENT_FOR;
 use super::super::readers::Readers;
-use super::super::trouble::{self, Trouble};
+use super::super::trouble;
+use crate::rows::at_most;
+use crate::rows::jobs::{
+    COLUMNS, COUNT, EVENT_COLUMNS, NOTE_COLUMNS, PROCESS_COLUMNS, SESSION_COLUMNS, counts, event, held_job, job, note,
+    of_statuses, process, session,
+};
 
-const COLUMNS: &str = "job_id, version, status, sub_state, request_id, correlation_id, session_id, conversation_id, \
-     agent, owner, actor_type, actor_id, run_id, input, result, error, created_at_ms, updated_at_ms, started_at_ms, \
-     ended_at_ms, approval_count, approval_ms, remaining_ms, clock_since_ms, retries, not_before_ms, holder, seen_at_ms";
-const SESSION_COLUMNS: &str = "session_id, version, status, conversation_id, name, job_id, agent, owner, \
-     created_at_ms, rollout, pid, pid_started, socket, config, (SELECT node FROM agent_processes AS known \
-     WHERE known.session_id = job_sessions.session_id AND known.pid = job_sessions.pid \
-     AND known.started = job_sessions.pid_started LIMIT 1)";
+/// The node that an agent's process runs on, behind the columns of a session.
+const NODE: &str = "(SELECT node FROM agent_processes AS known WHERE known.session_id = job_sessions.session_id \
+     AND known.pid = job_sessions.pid AND known.started = job_sessions.pid_started LIMIT 1)";
 
 impl Readers {
     fn jobs(&self, rest: &str, values: Values<'_>) -> Result<Vec<Job>, RecordError> {
@@ -37,7 +33,7 @@ impl Readers {
     fn sessions_of_jobs(&self, rest: &str, values: Values<'_>) -> Result<Vec<JobSession>, RecordError> {
         let own = self.site.node.name();
         self.all(
-            &format!("SELECT {SESSION_COLUMNS} FROM job_sessions {rest}"),
+            &format!("SELECT {SESSION_COLUMNS}, {NODE} FROM job_sessions {rest}"),
             values,
             |row| {
                 let mut session = session(row)?;
@@ -55,16 +51,9 @@ impl Readers {
             "SELECT {COLUMNS} FROM jobs WHERE status IN ('pending', 'running') AND holder IS NOT NULL
              ORDER BY created_at_ms, arrival"
         );
-        let held = |row: &Row| {
-            let abandoned = AbandonedJob {
-                job: job(row)?,
-                seen_at: Timestamp::from_millis(row.try_get(27)?),
-            };
-            Ok((row.try_get::<_, String>(26)?, abandoned))
-        };
         let found = self.read(|link| {
             let mut abandoned = Vec::new();
-            for (holder, it) in link.all(&sql, &[], held)? {
+            for (holder, it) in link.all(&sql, &[], held_job)? {
                 if self.site.node.is_lost(link, &holder, it.seen_at, silent_since)? {
                     abandoned.push(it);
                 }
@@ -106,22 +95,12 @@ impl Jobs for PgStore {
 
     fn list(&self, filter: JobFilter) -> Pending<Result<Vec<Job>, RecordError>> {
         self.read(move |readers| {
-            let words: Vec<String> = filter
-                .statuses
-                .iter()
-                .map(|status| format!("'{}'", status.as_str()))
-                .collect();
-            let statuses = if words.is_empty() {
-                "true".to_owned()
-            } else {
-                format!("status IN ({})", words.join(", "))
-            };
+            let statuses = of_statuses(&filter);
             let rest = format!(
                 "WHERE {statuses} AND ($1::text IS NULL OR owner = $1) ORDER BY created_at_ms DESC, arrival DESC LIMIT $2"
             );
             let owner = filter.owner.as_ref().map(CredentialId::as_str);
-            let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
-            let mut found = readers.jobs(&rest, &[&owner, &limit])?;
+            let mut found = readers.jobs(&rest, &[&owner, &at_most(filter.limit)])?;
             found.reverse();
             Ok(found)
         })
@@ -138,13 +117,10 @@ impl Jobs for PgStore {
 
     fn count(&self) -> Pending<Result<Vec<(JobStatus, usize)>, RecordError>> {
         self.read(move |readers| {
-            let counted = readers.all("SELECT status, count(*) FROM jobs GROUP BY status", &[], |row| {
+            let counted = readers.all(COUNT, &[], |row| {
                 Ok((row.try_get::<_, String>(0)?, row.try_get::<_, i64>(1)?))
             })?;
-            let known = counted.into_iter().filter_map(|(status, count)| {
-                Some((JobStatus::parse(&status)?, usize::try_from(count).unwrap_or(usize::MAX)))
-            });
-            Ok(known.collect())
+            Ok(counts(counted))
         })
     }
 
@@ -161,7 +137,7 @@ impl Jobs for PgStore {
                  ORDER BY row_number() OVER (PARTITION BY owner ORDER BY created_at_ms, arrival), created_at_ms, arrival
                  LIMIT $2"
             );
-            readers.jobs(&rest, &[&now.as_millis(), &i64::try_from(limit).unwrap_or(i64::MAX)])
+            readers.jobs(&rest, &[&now.as_millis(), &at_most(limit)])
         })
     }
 
@@ -204,10 +180,10 @@ impl Jobs for PgStore {
     ) -> Pending<Result<Vec<StoredEvent>, RecordError>> {
         let session = session.clone();
         self.read(move |readers| {
-            let sql = "SELECT seq, event_id, timestamp_ms, job_id, conversation_id, type, data FROM job_events
-                 WHERE session_id = $1 AND seq > $2 ORDER BY seq LIMIT $3";
-            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            readers.all(sql, &[&session.as_str(), &after.cast_signed(), &limit], event)
+            let sql = format!(
+                "SELECT {EVENT_COLUMNS} FROM job_events WHERE session_id = $1 AND seq > $2 ORDER BY seq LIMIT $3"
+            );
+            readers.all(&sql, &[&session.as_str(), &after.cast_signed(), &at_most(limit)], event)
         })
     }
 
@@ -223,37 +199,26 @@ impl Jobs for PgStore {
 
     fn unfiled(&self, limit: usize) -> Pending<Result<Vec<JobSession>, RecordError>> {
         self.read(move |readers| {
-            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            readers.sessions_of_jobs("WHERE filed_seq < last_seq ORDER BY created_at_ms LIMIT $1", &[&limit])
+            readers.sessions_of_jobs(
+                "WHERE filed_seq < last_seq ORDER BY created_at_ms LIMIT $1",
+                &[&at_most(limit)],
+            )
         })
     }
 
     fn notes(&self, job: &JobId) -> Pending<Result<Vec<Note>, RecordError>> {
         let job = job.clone();
         self.read(move |readers| {
-            let sql = "SELECT note_id, errand, message, sent_by, sent_at_ms, delivered FROM job_notes
-                 WHERE job_id = $1 ORDER BY sent_at_ms, arrival";
-            readers.all(sql, &[&job.as_str()], |row| note(row, &job))
+            let sql = format!("SELECT {NOTE_COLUMNS} FROM job_notes WHERE job_id = $1 ORDER BY sent_at_ms, arrival");
+            readers.all(&sql, &[&job.as_str()], |row| note(row, &job))
         })
     }
 
     fn processes(&self) -> Pending<Result<Vec<AgentProcess>, RecordError>> {
         self.read(move |readers| {
-            let sql = "SELECT pid, started, socket, job_id, session_id, agent, created_at_ms FROM agent_processes
-                 WHERE node = $1 ORDER BY created_at_ms, pid";
-            readers.all(sql, &[&readers.site.node.name()], |row| {
-                Ok(AgentProcess {
-                    mark: mark(
-                        pid(row.try_get(0)?, 0)?,
-                        row.try_get::<_, i64>(1)?.cast_unsigned(),
-                        row.try_get(2)?,
-                    ),
-                    job_id: JobId::trusted(row.try_get::<_, String>(3)?),
-                    session_id: JobSessionId::trusted(row.try_get::<_, String>(4)?),
-                    agent: row.try_get(5)?,
-                    created_at: Timestamp::from_millis(row.try_get(6)?),
-                })
-            })
+            let sql =
+                format!("SELECT {PROCESS_COLUMNS} FROM agent_processes WHERE node = $1 ORDER BY created_at_ms, pid");
+            readers.all(&sql, &[&readers.site.node.name()], process)
         })
     }
 
@@ -275,123 +240,4 @@ impl Jobs for PgStore {
             Ok(used.unwrap_or_default())
         })
     }
-}
-
-fn job(row: &Row) -> Result<Job, Trouble> {
-    let text = |index: usize| row.try_get::<_, String>(index);
-    let time = |index: usize| {
-        Ok::<_, tokio_postgres::Error>(row.try_get::<_, Option<i64>>(index)?.map(Timestamp::from_millis))
-    };
-    let count = |index: usize| Ok::<_, tokio_postgres::Error>(row.try_get::<_, i64>(index)?.cast_unsigned());
-    let input = text(13)?;
-    let read = serde_json::from_str(&input).map_err(|error| Trouble::damaged(13, error))?;
-    let input = JobInput::restored(&read);
-    let order = Order {
-        request_id: text(4)?,
-        correlation_id: CorrelationId::trusted(text(5)?),
-        session_id: JobSessionId::trusted(text(6)?),
-        agent: text(8)?,
-        owner: CredentialId::trusted(text(9)?),
-        started_by: Actor {
-            kind: ActorType::parse(&text(10)?).unwrap_or(ActorType::System),
-            id: text(11)?,
-        },
-        run_id: row.try_get(12)?,
-        input,
-    };
-    let mut job = Job::new(
-        JobId::trusted(text(0)?),
-        order,
-        Timestamp::from_millis(row.try_get(16)?),
-    );
-    job.version = count(1)?;
-    job.sub_state = row
-        .try_get::<_, Option<String>>(3)?
-        .as_deref()
-        .and_then(SubState::parse);
-    job.conversation_id = row.try_get::<_, Option<String>>(7)?.map(ConversationId::trusted);
-    job.result = row.try_get(14)?;
-    job.error = row
-        .try_get::<_, Option<String>>(15)?
-        .and_then(|kept| ErrorDetails::from_json(&serde_json::from_str(&kept).ok()?));
-    job.updated_at = Timestamp::from_millis(row.try_get(17)?);
-    job.metrics = JobMetrics {
-        start_time: time(18)?,
-        end_time: time(19)?,
-        approval_count: count(20)?,
-        approval_ms: count(21)?,
-    };
-    job.clock = JobClock {
-        remaining_ms: count(22)?,
-        since: time(23)?,
-    };
-    job.retries = u32::try_from(row.try_get::<_, i64>(24)?).unwrap_or(u32::MAX);
-    job.not_before = time(25)?;
-    // The table allows no other words; one that is none could at least not be acted upon.
-    let status = JobStatus::parse(&text(2)?).unwrap_or(JobStatus::Failed);
-    Ok(Job::restored(status, job))
-}
-
-fn session(row: &Row) -> Result<JobSession, Trouble> {
-    let text = |index: usize| row.try_get::<_, String>(index);
-    let mut session = JobSession::new(
-        JobSessionId::trusted(text(0)?),
-        SessionName::trusted(text(4)?),
-        JobId::trusted(text(5)?),
-        text(6)?,
-        CredentialId::trusted(text(7)?),
-        Timestamp::from_millis(row.try_get(8)?),
-    );
-    session.version = row.try_get::<_, i64>(1)?.cast_unsigned();
-    session.conversation_id = row.try_get::<_, Option<String>>(3)?.map(ConversationId::trusted);
-    session.rollout = row.try_get(9)?;
-    session.process = process(row)?;
-    session.config = serde_json::from_str(&text(13)?).unwrap_or_default();
-    let status = SessionStatus::parse(&text(2)?).unwrap_or(SessionStatus::Terminated);
-    Ok(JobSession::restored(status, session))
-}
-
-fn process(row: &Row) -> Result<Option<ProcessMark>, Trouble> {
-    let found = row.try_get::<_, Option<i64>>(10)?;
-    let (found, started) = (
-        found.map(|found| pid(found, 10)).transpose()?,
-        row.try_get::<_, Option<i64>>(11)?,
-    );
-    let socket = row.try_get(12)?;
-    Ok(found
-        .zip(started)
-        .map(|(pid, started)| mark(pid, started.cast_unsigned(), socket)))
-}
-
-fn event(row: &Row) -> Result<StoredEvent, Trouble> {
-    let text = |index: usize| row.try_get::<_, String>(index);
-    Ok(StoredEvent {
-        seq: row.try_get::<_, i64>(0)?.cast_unsigned(),
-        event: JobEvent {
-            event_id: EventId::trusted(text(1)?),
-            timestamp: Timestamp::from_millis(row.try_get(2)?),
-            job_id: JobId::trusted(text(3)?),
-            session_id: row.try_get::<_, Option<String>>(4)?.map(ConversationId::trusted),
-            // A newer program may know more kinds.
-            kind: JobEventType::parse(&text(5)?).unwrap_or(JobEventType::AgentEvent),
-            data: serde_json::from_str(&text(6)?).map_err(|error| Trouble::damaged(6, error))?,
-        },
-    })
-}
-
-fn note(row: &Row, job: &JobId) -> Result<Note, Trouble> {
-    let text = |index: usize| row.try_get::<_, String>(index);
-    Ok(Note {
-        id: NoteId::trusted(text(0)?),
-        job_id: job.clone(),
-        errand: Errand::parse(&text(1)?).unwrap_or(Errand::Message),
-        message: parts_from(&serde_json::from_str(&text(2)?).unwrap_or_default()),
-        by: text(3)?,
-        at: Timestamp::from_millis(row.try_get(4)?),
-        delivered: row.try_get(5)?,
-    })
-}
-
-fn pid(found: i64, column: usize) -> Result<u32, Trouble> {
-    u32::try_from(found).map_err(|error| Trouble::damaged(column, error))
 }

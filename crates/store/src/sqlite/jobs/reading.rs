@@ -1,40 +1,35 @@
 //! Jobs as they are read back.
 
-use countersign_gateway::audit::event::{Actor, ActorType};
 use countersign_gateway::audit::{Pending, RecordError};
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{ConversationId, CorrelationId, CredentialId, EventId, JobId, JobSessionId, NoteId};
-use countersign_gateway::job::driver::{ProcessMark, Usage};
-use countersign_gateway::job::event::{JobEvent, JobEventType, StoredEvent};
-use countersign_gateway::job::input::JobInput;
-use countersign_gateway::job::keeping::{
-    AbandonedJob, AgentProcess, Errand, JobFilter, Jobs, Note, Place, mark, parts_from,
-};
-use countersign_gateway::job::lifecycle::{JobStatus, SessionStatus, SubState};
-use countersign_gateway::job::session::{JobSession, SessionName};
-use countersign_gateway::job::state::{ErrorDetails, Job, JobClock, JobMetrics, Order};
-use rusqlite::{Params, Row, params};
+use countersign_gateway::ids::{ConversationId, CredentialId, EventId, JobId, JobSessionId};
+use countersign_gateway::job::driver::Usage;
+use countersign_gateway::job::event::StoredEvent;
+use countersign_gateway::job::keeping::{AbandonedJob, AgentProcess, JobFilter, Jobs, Note, Place};
+use countersign_gateway::job::lifecycle::JobStatus;
+use countersign_gateway::job::session::JobSession;
+use countersign_gateway::job::state::Job;
+use rusqlite::{Params, params};
 
 use super::super::SqliteStore;
 use super::super::readers::Readers;
 use crate::process::Process;
-
-const COLUMNS: &str = "job_id, version, status, sub_state, request_id, correlation_id, session_id, conversation_id, \
-     agent, owner, actor_type, actor_id, run_id, input, result, error, created_at_ms, updated_at_ms, started_at_ms, \
-     ended_at_ms, approval_count, approval_ms, remaining_ms, clock_since_ms, retries, not_before_ms, holder, seen_at_ms";
-const SESSION_COLUMNS: &str = "session_id, version, status, conversation_id, name, job_id, agent, owner, \
-     created_at_ms, rollout, pid, pid_started, socket, config";
+use crate::rows::at_most;
+use crate::rows::jobs::{
+    COLUMNS, COUNT, EVENT_COLUMNS, NOTE_COLUMNS, PROCESS_COLUMNS, SESSION_COLUMNS, counts, event, held_job, job, note,
+    of_statuses, process, session,
+};
 
 impl Readers {
     fn jobs(&self, rest: &str, values: impl Params) -> Result<Vec<Job>, RecordError> {
-        self.all(&format!("SELECT {COLUMNS} FROM jobs {rest}"), values, job)
+        self.all(&format!("SELECT {COLUMNS} FROM jobs {rest}"), values, |row| job(row))
     }
 
     fn sessions_of_jobs(&self, rest: &str, values: impl Params) -> Result<Vec<JobSession>, RecordError> {
         self.all(
             &format!("SELECT {SESSION_COLUMNS} FROM job_sessions {rest}"),
             values,
-            session,
+            |row| session(row),
         )
     }
 
@@ -43,14 +38,7 @@ impl Readers {
             "SELECT {COLUMNS} FROM jobs WHERE status IN ('pending', 'running') AND holder IS NOT NULL
              ORDER BY created_at_ms, rowid"
         );
-        let held = |row: &Row<'_>| {
-            let abandoned = AbandonedJob {
-                job: job(row)?,
-                seen_at: Timestamp::from_millis(row.get(27)?),
-            };
-            Ok((row.get::<_, String>(26)?, abandoned))
-        };
-        let mut found = self.all(&sql, [], held)?;
+        let mut found = self.all(&sql, [], |row| held_job(row))?;
         found.retain(|(holder, it)| it.seen_at < silent_since || !Process::is_alive(holder));
         Ok(found.into_iter().map(|(_, it)| it).collect())
     }
@@ -82,22 +70,12 @@ impl Jobs for SqliteStore {
 
     fn list(&self, filter: JobFilter) -> Pending<Result<Vec<Job>, RecordError>> {
         self.read(move |readers| {
-            let words: Vec<String> = filter
-                .statuses
-                .iter()
-                .map(|status| format!("'{}'", status.as_str()))
-                .collect();
-            let statuses = if words.is_empty() {
-                "1".to_owned()
-            } else {
-                format!("status IN ({})", words.join(", "))
-            };
+            let statuses = of_statuses(&filter);
             let rest = format!(
                 "WHERE {statuses} AND (?1 IS NULL OR owner = ?1) ORDER BY created_at_ms DESC, rowid DESC LIMIT ?2"
             );
             let owner = filter.owner.as_ref().map(CredentialId::as_str);
-            let limit = i64::try_from(filter.limit).unwrap_or(i64::MAX);
-            let mut found = readers.jobs(&rest, params![owner, limit])?;
+            let mut found = readers.jobs(&rest, params![owner, at_most(filter.limit)])?;
             found.reverse();
             Ok(found)
         })
@@ -105,13 +83,8 @@ impl Jobs for SqliteStore {
 
     fn count(&self) -> Pending<Result<Vec<(JobStatus, usize)>, RecordError>> {
         self.read(move |readers| {
-            let counted = readers.all("SELECT status, count(*) FROM jobs GROUP BY status", [], |row| {
-                Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?))
-            })?;
-            let known = counted.into_iter().filter_map(|(status, count)| {
-                Some((JobStatus::parse(&status)?, usize::try_from(count).unwrap_or(usize::MAX)))
-            });
-            Ok(known.collect())
+            let counted = readers.all(COUNT, [], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
+            Ok(counts(counted))
         })
     }
 
@@ -133,7 +106,7 @@ impl Jobs for SqliteStore {
                          WHERE agent_processes.session_id = jobs.session_id AND agent_processes.job_id <> jobs.job_id)
                  ORDER BY row_number() OVER (PARTITION BY owner ORDER BY created_at_ms, rowid), created_at_ms, rowid
                  LIMIT ?2",
-                [now.as_millis(), i64::try_from(limit).unwrap_or(i64::MAX)],
+                [now.as_millis(), at_most(limit)],
             )
         })
     }
@@ -173,10 +146,11 @@ impl Jobs for SqliteStore {
     ) -> Pending<Result<Vec<StoredEvent>, RecordError>> {
         let session = session.clone();
         self.read(move |readers| {
-            let sql = "SELECT seq, event_id, timestamp_ms, job_id, conversation_id, type, data FROM job_events
-                 WHERE session_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3";
-            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            readers.all(sql, params![session.as_str(), after.cast_signed(), limit], event)
+            let sql = format!(
+                "SELECT {EVENT_COLUMNS} FROM job_events WHERE session_id = ?1 AND seq > ?2 ORDER BY seq LIMIT ?3"
+            );
+            let values = params![session.as_str(), after.cast_signed(), at_most(limit)];
+            readers.all(&sql, values, |row| event(row))
         })
     }
 
@@ -192,33 +166,25 @@ impl Jobs for SqliteStore {
 
     fn unfiled(&self, limit: usize) -> Pending<Result<Vec<JobSession>, RecordError>> {
         self.read(move |readers| {
-            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-            readers.sessions_of_jobs("WHERE filed_seq < last_seq ORDER BY created_at_ms LIMIT ?1", [limit])
+            readers.sessions_of_jobs(
+                "WHERE filed_seq < last_seq ORDER BY created_at_ms LIMIT ?1",
+                [at_most(limit)],
+            )
         })
     }
 
     fn notes(&self, job: &JobId) -> Pending<Result<Vec<Note>, RecordError>> {
         let job = job.clone();
         self.read(move |readers| {
-            let sql = "SELECT note_id, errand, message, sent_by, sent_at_ms, delivered FROM job_notes
-                 WHERE job_id = ?1 ORDER BY sent_at_ms, rowid";
-            readers.all(sql, [job.as_str()], |row| note(row, &job))
+            let sql = format!("SELECT {NOTE_COLUMNS} FROM job_notes WHERE job_id = ?1 ORDER BY sent_at_ms, rowid");
+            readers.all(&sql, [job.as_str()], |row| note(row, &job))
         })
     }
 
     fn processes(&self) -> Pending<Result<Vec<AgentProcess>, RecordError>> {
         self.read(move |readers| {
-            let sql = "SELECT pid, started, socket, job_id, session_id, agent, created_at_ms FROM agent_processes
-                 ORDER BY created_at_ms, pid";
-            readers.all(sql, [], |row| {
-                Ok(AgentProcess {
-                    mark: mark(row.get(0)?, row.get::<_, i64>(1)?.cast_unsigned(), row.get(2)?),
-                    job_id: JobId::trusted(row.get::<_, String>(3)?),
-                    session_id: JobSessionId::trusted(row.get::<_, String>(4)?),
-                    agent: row.get(5)?,
-                    created_at: Timestamp::from_millis(row.get(6)?),
-                })
-            })
+            let sql = format!("SELECT {PROCESS_COLUMNS} FROM agent_processes ORDER BY created_at_ms, pid");
+            readers.all(&sql, [], |row| process(row))
         })
     }
 
@@ -240,110 +206,4 @@ impl Jobs for SqliteStore {
             Ok(used.unwrap_or_default())
         })
     }
-}
-
-fn job(row: &Row<'_>) -> rusqlite::Result<Job> {
-    let text = |index: usize| row.get::<_, String>(index);
-    let time = |index: usize| Ok::<_, rusqlite::Error>(row.get::<_, Option<i64>>(index)?.map(Timestamp::from_millis));
-    let count = |index: usize| Ok::<_, rusqlite::Error>(row.get::<_, i64>(index)?.cast_unsigned());
-    let input = text(13)?;
-    let read = serde_json::from_str(&input).map_err(|error| damaged(13, error))?;
-    let input = JobInput::restored(&read);
-    let order = Order {
-        request_id: text(4)?,
-        correlation_id: CorrelationId::trusted(text(5)?),
-        session_id: JobSessionId::trusted(text(6)?),
-        agent: text(8)?,
-        owner: CredentialId::trusted(text(9)?),
-        started_by: Actor {
-            kind: ActorType::parse(&text(10)?).unwrap_or(ActorType::System),
-            id: text(11)?,
-        },
-        run_id: row.get(12)?,
-        input,
-    };
-    let mut job = Job::new(JobId::trusted(text(0)?), order, Timestamp::from_millis(row.get(16)?));
-    job.version = count(1)?;
-    job.sub_state = row.get::<_, Option<String>>(3)?.as_deref().and_then(SubState::parse);
-    job.conversation_id = row.get::<_, Option<String>>(7)?.map(ConversationId::trusted);
-    job.result = row.get(14)?;
-    job.error = row
-        .get::<_, Option<String>>(15)?
-        .and_then(|kept| ErrorDetails::from_json(&serde_json::from_str(&kept).ok()?));
-    job.updated_at = Timestamp::from_millis(row.get(17)?);
-    job.metrics = JobMetrics {
-        start_time: time(18)?,
-        end_time: time(19)?,
-        approval_count: count(20)?,
-        approval_ms: count(21)?,
-    };
-    job.clock = JobClock {
-        remaining_ms: count(22)?,
-        since: time(23)?,
-    };
-    job.retries = row.get(24)?;
-    job.not_before = time(25)?;
-    // The table allows no other words; one that is none could at least not be acted upon.
-    let status = JobStatus::parse(&text(2)?).unwrap_or(JobStatus::Failed);
-    Ok(Job::restored(status, job))
-}
-
-fn session(row: &Row<'_>) -> rusqlite::Result<JobSession> {
-    let text = |index: usize| row.get::<_, String>(index);
-    let mut session = JobSession::new(
-        JobSessionId::trusted(text(0)?),
-        SessionName::trusted(text(4)?),
-        JobId::trusted(text(5)?),
-        text(6)?,
-        CredentialId::trusted(text(7)?),
-        Timestamp::from_millis(row.get(8)?),
-    );
-    session.version = row.get::<_, i64>(1)?.cast_unsigned();
-    session.conversation_id = row.get::<_, Option<String>>(3)?.map(ConversationId::trusted);
-    session.rollout = row.get(9)?;
-    session.process = process(row)?;
-    session.config = serde_json::from_str(&text(13)?).unwrap_or_default();
-    let status = SessionStatus::parse(&text(2)?).unwrap_or(SessionStatus::Terminated);
-    Ok(JobSession::restored(status, session))
-}
-
-fn process(row: &Row<'_>) -> rusqlite::Result<Option<ProcessMark>> {
-    let (pid, started) = (row.get::<_, Option<u32>>(10)?, row.get::<_, Option<i64>>(11)?);
-    let socket = row.get(12)?;
-    Ok(pid
-        .zip(started)
-        .map(|(pid, started)| mark(pid, started.cast_unsigned(), socket)))
-}
-
-fn event(row: &Row<'_>) -> rusqlite::Result<StoredEvent> {
-    let text = |index: usize| row.get::<_, String>(index);
-    Ok(StoredEvent {
-        seq: row.get::<_, i64>(0)?.cast_unsigned(),
-        event: JobEvent {
-            event_id: EventId::trusted(text(1)?),
-            timestamp: Timestamp::from_millis(row.get(2)?),
-            job_id: JobId::trusted(text(3)?),
-            session_id: row.get::<_, Option<String>>(4)?.map(ConversationId::trusted),
-            // A newer program may know more kinds.
-            kind: JobEventType::parse(&text(5)?).unwrap_or(JobEventType::AgentEvent),
-            data: serde_json::from_str(&text(6)?).map_err(|error| damaged(6, error))?,
-        },
-    })
-}
-
-fn note(row: &Row<'_>, job: &JobId) -> rusqlite::Result<Note> {
-    let text = |index: usize| row.get::<_, String>(index);
-    Ok(Note {
-        id: NoteId::trusted(text(0)?),
-        job_id: job.clone(),
-        errand: Errand::parse(&text(1)?).unwrap_or(Errand::Message),
-        message: parts_from(&serde_json::from_str(&text(2)?).unwrap_or_default()),
-        by: text(3)?,
-        at: Timestamp::from_millis(row.get(4)?),
-        delivered: row.get(5)?,
-    })
-}
-
-fn damaged(column: usize, why: impl std::error::Error + Send + Sync + 'static) -> rusqlite::Error {
-    rusqlite::Error::FromSqlConversionFailure(column, rusqlite::types::Type::Text, Box::new(why))
 }
