@@ -3,62 +3,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_gateway::audit::event::{Actor, ActorType, Draft, EventType};
-use countersign_gateway::audit::payload::Object;
+use countersign_gateway::audit::event::{Draft, EventType};
 use countersign_gateway::audit::{Pending, RecordError};
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{CredentialId, IdSource};
+use countersign_gateway::session::Caller;
 use countersign_gateway::session::credential::{self, Credential};
 use countersign_gateway::session::login::{BROWSER_LIVES, CODE_LIVES, Entered, Logins};
-use countersign_gateway::session::{Caller, Role, Transport};
-use tokio_postgres::Row;
 
 use super::ledger::Ledger;
 use super::link::Link;
 use super::site::Site;
 use super::trouble::{self, Trouble};
 use super::{PgStore, writer};
+use crate::rows::logins::{BROWSER, CODE, Whose, event, secret, whose};
 use crate::witness::Witness;
-use crate::{hex, random};
-
-/// Whose login it is.
-struct Whose {
-    credential: CredentialId,
-    role: Role,
-    name: String,
-    token: Option<String>,
-}
-
-impl Whose {
-    fn caller(self) -> Caller {
-        Caller {
-            credential: self.credential,
-            role: self.role,
-            actor: Actor {
-                kind: ActorType::Human,
-                id: self.name,
-            },
-            transport: Transport::Console,
-            run: None,
-            job: None,
-        }
-    }
-}
 
 impl Logins for PgStore {
     fn issue(&self, person: &Caller) -> Pending<Result<String, RecordError>> {
-        let whose = Whose {
-            credential: person.credential.clone(),
-            role: person.role,
-            name: person.actor.id.clone(),
-            token: None,
-        };
+        let whose = Whose::person(person);
         self.write_login(move |link, now| {
             // Whoever came with a token hands on no more than that token gives.
             let sql = "SELECT id FROM tokens WHERE id = $1";
             let token = link.first(sql, &[&whose.credential.as_str()], |row| Ok(row.try_get(0)?))?;
             let whose = Whose { token, ..whose };
-            let code = secret("cs_login_")?;
+            let code = secret(CODE).map_err(Trouble::Random)?;
             sweep(link, now)?;
             insert(link, &code, "code", &whose, now, CODE_LIVES)?;
             Ok((code, None))
@@ -74,7 +42,7 @@ impl Logins for PgStore {
                      SELECT 1 FROM tokens WHERE id = logins.token AND revoked_at_ms IS NOT NULL)
                  RETURNING credential, role, name, token",
                 &[&digest.as_slice(), &now.as_millis()],
-                read,
+                whose,
             )?;
             let Some(whose) = found else {
                 return Ok((None, None));
@@ -85,12 +53,7 @@ impl Logins for PgStore {
     }
 
     fn enter(&self, credential: &Credential) -> Pending<Result<Entered, RecordError>> {
-        let whose = Whose {
-            credential: credential.id.clone(),
-            role: credential.role,
-            name: credential.name.clone(),
-            token: Some(credential.id.as_str().to_owned()),
-        };
+        let whose = Whose::token(credential);
         self.write_login(move |link, now| {
             let (entered, event) = enter(link, whose, now, "token")?;
             Ok((entered, Some(event)))
@@ -107,7 +70,7 @@ impl Logins for PgStore {
                      WHERE digest = $1 AND kind = 'browser' AND expires_at_ms > $2 AND NOT EXISTS (
                          SELECT 1 FROM tokens WHERE id = logins.token AND revoked_at_ms IS NOT NULL)",
                     &[&digest.as_slice(), &now.as_millis()],
-                    read,
+                    whose,
                 )
             });
             let found = found.map_err(|error| trouble::unavailable(&error))?;
@@ -120,7 +83,7 @@ impl Logins for PgStore {
         self.write_login(move |link, now| {
             let sql =
                 "DELETE FROM logins WHERE digest = $1 AND kind = 'browser' RETURNING credential, role, name, token";
-            let found = link.first(sql, &[&digest.as_slice()], read)?;
+            let found = link.first(sql, &[&digest.as_slice()], whose)?;
             let event = found.map(|whose| event(EventType::AuthLogout, &whose, now, "logout"));
             Ok(((), event))
         })
@@ -161,11 +124,9 @@ fn written<T>(
 }
 
 fn enter(link: &Link, whose: Whose, now: Timestamp, by: &'static str) -> Result<(Entered, Draft), Trouble> {
-    let secret = secret("cs_browser_")?;
+    let secret = secret(BROWSER).map_err(Trouble::Random)?;
     insert(link, &secret, "browser", &whose, now, BROWSER_LIVES)?;
-    let event = event(EventType::AuthLogin, &whose, now, by);
-    let caller = whose.caller();
-    Ok((Entered { secret, caller }, event))
+    Ok(whose.entered(secret, now, by))
 }
 
 fn insert(
@@ -197,35 +158,4 @@ fn insert(
 fn sweep(link: &Link, now: Timestamp) -> Result<(), Trouble> {
     link.execute("DELETE FROM logins WHERE expires_at_ms <= $1", &[&now.as_millis()])
         .map(drop)
-}
-
-fn event(kind: EventType, whose: &Whose, now: Timestamp, by: &'static str) -> Draft {
-    let ids = IdSource::random();
-    let payload = Object::new()
-        .text("credential", whose.credential.as_str())
-        .text("role", whose.role.as_str())
-        .text("by", by)
-        .finish();
-    let actor = Actor {
-        kind: ActorType::Human,
-        id: whose.name.clone(),
-    };
-    Draft::new(ids.event(), now, ids.correlation(), actor, kind, payload)
-}
-
-/// 256 random bits in hexadecimal, behind a word that says what they are.
-fn secret(prefix: &str) -> Result<String, Trouble> {
-    let random = random::secret().map_err(Trouble::Random)?;
-    Ok(format!("{prefix}{}", hex::encode(&random)))
-}
-
-fn read(row: &Row) -> Result<Whose, Trouble> {
-    let role =
-        Role::parse(&row.try_get::<_, String>(1)?).ok_or_else(|| Trouble::damaged(1, "a role that is not known"))?;
-    Ok(Whose {
-        credential: CredentialId::trusted(row.try_get::<_, String>(0)?),
-        role,
-        name: row.try_get(2)?,
-        token: row.try_get(3)?,
-    })
 }

@@ -8,6 +8,7 @@ pub(crate) mod control;
 pub(crate) mod delegations;
 pub(crate) mod github;
 pub(crate) mod jobs;
+pub(crate) mod logins;
 pub(crate) mod runs;
 pub(crate) mod sessions;
 pub(crate) mod tokens;

@@ -1,56 +1,26 @@
 //! Logins in the database: codes that let a browser in once, and browsers that are in.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign_gateway::audit::event::{Actor, ActorType, Draft, EventType};
-use countersign_gateway::audit::payload::Object;
+use countersign_gateway::audit::event::{Draft, EventType};
 use countersign_gateway::audit::{Pending, RecordError};
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{CredentialId, IdSource};
+use countersign_gateway::session::Caller;
 use countersign_gateway::session::credential::{self, Credential};
 use countersign_gateway::session::login::{BROWSER_LIVES, CODE_LIVES, Entered, Logins};
-use countersign_gateway::session::{Caller, Role, Transport};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, params};
 
 use super::ledger::{Ledger, Turn};
 use super::site::Site;
 use super::{SqliteStore, trouble};
+use crate::rows::logins::{BROWSER, CODE, Whose, event, secret, whose};
 use crate::witness::Witness;
-use crate::{hex, random};
-
-/// Whose login it is.
-struct Whose {
-    credential: CredentialId,
-    role: Role,
-    name: String,
-    token: Option<String>,
-}
-
-impl Whose {
-    fn caller(self) -> Caller {
-        Caller {
-            credential: self.credential,
-            role: self.role,
-            actor: Actor {
-                kind: ActorType::Human,
-                id: self.name,
-            },
-            transport: Transport::Console,
-            run: None,
-            job: None,
-        }
-    }
-}
 
 impl Logins for SqliteStore {
     fn issue(&self, person: &Caller) -> Pending<Result<String, RecordError>> {
-        let whose = Whose {
-            credential: person.credential.clone(),
-            role: person.role,
-            name: person.actor.id.clone(),
-            token: None,
-        };
+        let whose = Whose::person(person);
         self.write_login(move |connection, now| {
             // Whoever came with a token hands on no more than that token gives.
             let token = connection
@@ -61,7 +31,7 @@ impl Logins for SqliteStore {
                 )
                 .optional()?;
             let whose = Whose { token, ..whose };
-            let code = secret("cs_login_")?;
+            let code = secret(CODE).map_err(no_random)?;
             sweep(connection, now)?;
             insert(connection, &code, "code", &whose, now, CODE_LIVES)?;
             Ok((code, None))
@@ -78,7 +48,7 @@ impl Logins for SqliteStore {
                          SELECT 1 FROM tokens WHERE id = logins.token AND revoked_at_ms IS NOT NULL)
                      RETURNING credential, role, name, token",
                     params![digest, now.as_millis()],
-                    read,
+                    |row| whose(row),
                 )
                 .optional()?;
             let Some(whose) = found else {
@@ -90,12 +60,7 @@ impl Logins for SqliteStore {
     }
 
     fn enter(&self, credential: &Credential) -> Pending<Result<Entered, RecordError>> {
-        let whose = Whose {
-            credential: credential.id.clone(),
-            role: credential.role,
-            name: credential.name.clone(),
-            token: Some(credential.id.as_str().to_owned()),
-        };
+        let whose = Whose::token(credential);
         self.write_login(move |connection, now| {
             let (entered, event) = enter(connection, whose, now, "token")?;
             Ok((entered, Some(event)))
@@ -113,7 +78,7 @@ impl Logins for SqliteStore {
                          WHERE digest = ?1 AND kind = 'browser' AND expires_at_ms > ?2 AND NOT EXISTS (
                              SELECT 1 FROM tokens WHERE id = logins.token AND revoked_at_ms IS NOT NULL)",
                     )?
-                    .query_row(params![digest, now.as_millis()], read)
+                    .query_row(params![digest, now.as_millis()], |row| whose(row))
                     .optional()
             });
             let found = found.map_err(|error| trouble::unavailable(&error))?;
@@ -128,7 +93,7 @@ impl Logins for SqliteStore {
                 .query_row(
                     "DELETE FROM logins WHERE digest = ?1 AND kind = 'browser' RETURNING credential, role, name, token",
                     params![digest],
-                    read,
+                    |row| whose(row),
                 )
                 .optional()?;
             let event = found.map(|whose| event(EventType::AuthLogout, &whose, now, "logout"));
@@ -184,11 +149,9 @@ fn enter(
     now: Timestamp,
     by: &'static str,
 ) -> rusqlite::Result<(Entered, Draft)> {
-    let secret = secret("cs_browser_")?;
+    let secret = secret(BROWSER).map_err(no_random)?;
     insert(connection, &secret, "browser", &whose, now, BROWSER_LIVES)?;
-    let event = event(EventType::AuthLogin, &whose, now, by);
-    let caller = whose.caller();
-    Ok((Entered { secret, caller }, event))
+    Ok(whose.entered(secret, now, by))
 }
 
 fn insert(
@@ -223,33 +186,6 @@ fn sweep(connection: &Connection, now: Timestamp) -> rusqlite::Result<()> {
         .map(drop)
 }
 
-fn event(kind: EventType, whose: &Whose, now: Timestamp, by: &'static str) -> Draft {
-    let ids = IdSource::random();
-    let payload = Object::new()
-        .text("credential", whose.credential.as_str())
-        .text("role", whose.role.as_str())
-        .text("by", by)
-        .finish();
-    let actor = Actor {
-        kind: ActorType::Human,
-        id: whose.name.clone(),
-    };
-    Draft::new(ids.event(), now, ids.correlation(), actor, kind, payload)
-}
-
-/// 256 random bits in hexadecimal, behind a word that says what they are.
-fn secret(prefix: &str) -> rusqlite::Result<String> {
-    let random = random::secret().map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))?;
-    Ok(format!("{prefix}{}", hex::encode(&random)))
-}
-
-fn read(row: &Row<'_>) -> rusqlite::Result<Whose> {
-    let role = Role::parse(&row.get::<_, String>(1)?)
-        .ok_or_else(|| rusqlite::Error::InvalidColumnType(1, "role".to_owned(), rusqlite::types::Type::Text))?;
-    Ok(Whose {
-        credential: CredentialId::trusted(row.get::<_, String>(0)?),
-        role,
-        name: row.get(2)?,
-        token: row.get(3)?,
-    })
+fn no_random(error: io::Error) -> rusqlite::Error {
+    rusqlite::Error::ToSqlConversionFailure(error.into())
 }
