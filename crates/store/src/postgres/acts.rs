@@ -3,11 +3,9 @@
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::RecordError;
 use countersign_gateway::audit::act::{ActChange, OpenAct, UsedApproval};
-use countersign_gateway::audit::event::{Actor, ActorType};
 use countersign_gateway::audit::outcome::{AskedAct, StoredAct};
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{ApprovalId, CorrelationId, CredentialId, EventId, IdSource, RequestId};
-use tokio_postgres::Row;
+use countersign_gateway::ids::{CredentialId, EventId, IdSource, RequestId};
 
 use super::ledger::Ledger;
 use super::link::{Link, Values};
@@ -15,8 +13,8 @@ use super::node::Node;
 use super::readers::Readers;
 use super::trouble::Trouble;
 use super::{PgStore, WRITER_GONE, approvals, trouble};
+use crate::rows::acts::{self, LEFT_OPEN, abandoned, act, read_systems, stored, write_systems};
 use crate::rows::sessions;
-use crate::sqlite::acts::{abandoned, read_systems, stored, write_systems};
 
 const IS_GIVEN: &str = "SELECT 1 FROM approvals
      WHERE approval_id = $1 AND version = $2 AND state = 'approved' FOR UPDATE";
@@ -32,10 +30,6 @@ const ENTER: &str = "INSERT INTO asked_acts (owner, request_id, act_id, session_
 const KEEP: &str = "UPDATE asked_acts SET outcome = $2, closed_at_ms = $3 WHERE act_id = $1 AND outcome IS NULL";
 const TAKE_BACK: &str = "DELETE FROM asked_acts WHERE act_id = $1 AND outcome IS NULL";
 const ASKED: &str = "SELECT outcome FROM asked_acts WHERE owner = $1 AND request_id = $2";
-const LEFT_OPEN: &str = "SELECT act_id, correlation_id, actor_type, actor_id, tool, action, approval_id, run_id,
-         systems, opened_at_ms, process
-     FROM open_acts ORDER BY opened_at_ms LIMIT 500";
-
 const PROCESS: &str = "SELECT process FROM open_acts WHERE act_id = $1";
 
 impl Ledger<'_> {
@@ -136,10 +130,10 @@ impl PgStore {
     fn left_open(&self, link: &Link) -> Result<Vec<(OpenAct, Option<ApprovalRequest>)>, Trouble> {
         let mut left = Vec::new();
         for row in link.query(LEFT_OPEN, &[])? {
-            if self.site.node.is_alive(link, row.try_get(10)?)? {
+            if self.site.node.is_alive(link, row.try_get(acts::PROCESS)?)? {
                 continue;
             }
-            let act = read(&row)?;
+            let act = act(&row)?;
             let approval = match &act.approval {
                 Some(used) => approvals::select(link, "WHERE approval_id = $1", &[&used.id.as_str()])?.pop(),
                 None => None,
@@ -156,28 +150,4 @@ pub(super) fn is_under_way(link: &Link, node: &Node, act: &str) -> Result<bool, 
         Some(process) => node.is_alive(link, &process),
         None => Ok(false),
     }
-}
-
-fn read(row: &Row) -> Result<OpenAct, Trouble> {
-    let approval: Option<String> = row.try_get(6)?;
-    Ok(OpenAct {
-        id: EventId::trusted(row.try_get::<_, String>(0)?),
-        correlation_id: CorrelationId::trusted(row.try_get::<_, String>(1)?),
-        actor: Actor {
-            kind: ActorType::parse(row.try_get(2)?).unwrap_or(ActorType::System),
-            id: row.try_get(3)?,
-        },
-        tool: row.try_get(4)?,
-        action: row.try_get(5)?,
-        approval: approval.map(|id| UsedApproval {
-            id: ApprovalId::trusted(id),
-            // Only asked for when an act is opened.
-            version: 0,
-        }),
-        run_id: row.try_get(7)?,
-        systems: read_systems(row.try_get(8)?),
-        opened_at: Timestamp::from_millis(row.try_get(9)?),
-        // Only needed to open it.
-        asked: None,
-    })
 }

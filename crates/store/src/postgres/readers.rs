@@ -3,14 +3,14 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use countersign_gateway::audit::{RecordError, StoredCommand, StoredEnd, StoredOpen};
-use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{CorrelationId, CredentialId, RequestId};
+use countersign_gateway::audit::{RecordError, StoredCommand};
+use countersign_gateway::ids::{CredentialId, RequestId};
 use tokio_postgres::Row;
 
 use super::link::{Link, Values};
 use super::site::Site;
 use super::trouble::{self, Trouble};
+use crate::rows::commands;
 
 /// Connections of one process that read at once; a server has room for a hundred or so, of all nodes.
 const LINKS_MAX: usize = 6;
@@ -130,35 +130,12 @@ pub(super) fn command(
     owner: &CredentialId,
     request_id: &RequestId,
 ) -> Result<Option<StoredCommand>, Trouble> {
-    let row = link.query_opt(
+    link.first(
         "SELECT digest, opened_at_ms, result, stdout, stderr, correlation_id, NULL::text FROM commands
          WHERE owner = $1 AND request_id = $2
          UNION ALL SELECT digest, opened_at_ms, NULL, NULL, NULL, correlation_id, abandoned FROM open_commands
          WHERE owner = $1 AND request_id = $2",
         &[&owner.as_str(), &request_id.as_str()],
-    )?;
-    let Some(row) = row else {
-        return Ok(None);
-    };
-    let end = match row.try_get(2)? {
-        Some(result) => Some(StoredEnd {
-            result,
-            stdout: row.try_get::<_, Option<_>>(3)?.unwrap_or_default(),
-            stderr: row.try_get::<_, Option<_>>(4)?.unwrap_or_default(),
-        }),
-        None => None,
-    };
-    Ok(Some(StoredCommand {
-        request_id: request_id.clone(),
-        digest: row.try_get(0)?,
-        opened_at: Timestamp::from_millis(row.try_get(1)?),
-        open: match (&end, row.try_get(6)?) {
-            (None, Some(abandoned)) => Some(StoredOpen {
-                correlation_id: CorrelationId::trusted(row.try_get::<_, String>(5)?),
-                abandoned,
-            }),
-            (Some(_), _) | (None, None) => None,
-        },
-        end,
-    }))
+        |row| commands::command(row, request_id),
+    )
 }

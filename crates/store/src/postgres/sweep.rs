@@ -5,15 +5,14 @@
 
 use countersign_gateway::audit::RecordError;
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, RequestId};
+use countersign_gateway::ids::IdSource;
 use countersign_gateway::limits;
 
 use super::link::Link;
 use super::node::Node;
 use super::trouble::Trouble;
 use super::{PgStore, WRITER_GONE, approvals, trouble};
-use crate::rows::sessions;
-use crate::sqlite::sweep::Orphan;
+use crate::rows::commands::{ORPHAN_COLUMNS, Orphan, orphan};
 
 impl PgStore {
     /// Closes abandoned commands, and sessions that lived in a process that is gone; gives the number of
@@ -68,26 +67,14 @@ impl PgStore {
 
 /// What a process that is gone left open, but for what waits for an answer or for its caller to hear one.
 fn left_by(link: &Link, process: &str, unheard: i64) -> Result<Vec<Orphan>, Trouble> {
-    link.all(
-        "SELECT owner, request_id, digest, correlation_id, opened_at_ms, abandoned, session_id, rpc_id, rpc_digest
+    let sql = format!(
+        "SELECT {ORPHAN_COLUMNS}
          FROM open_commands WHERE process = $1 AND NOT EXISTS
              (SELECT 1 FROM approvals WHERE approvals.owner = open_commands.owner
                  AND approvals.request_id = open_commands.request_id AND parks
                  AND (state IN ('pending', 'approved')
                      OR state IN ('denied', 'expired') AND resolved_at_ms > $2))
-         ORDER BY opened_at_ms LIMIT 500",
-        &[&process, &unheard],
-        |row| {
-            Ok(Orphan {
-                owner: CredentialId::trusted(row.try_get::<_, String>(0)?),
-                request_id: RequestId::trusted(row.try_get::<_, String>(1)?),
-                digest: row.try_get(2)?,
-                correlation_id: CorrelationId::trusted(row.try_get::<_, String>(3)?),
-                opened_at: Timestamp::from_millis(row.try_get(4)?),
-                abandoned: row.try_get(5)?,
-                asked: sessions::read_asked(row, 6)?,
-                question: None,
-            })
-        },
-    )
+         ORDER BY opened_at_ms LIMIT 500"
+    );
+    link.all(&sql, &[&process, &unheard], orphan)
 }

@@ -3,7 +3,9 @@
 //! Both databases keep the same columns in the same order, so what a row means is said here once. How it is asked for
 //! and written stays with each database: their languages differ just enough.
 
+pub(crate) mod acts;
 pub(crate) mod approvals;
+pub(crate) mod commands;
 pub(crate) mod control;
 pub(crate) mod delegations;
 pub(crate) mod github;

@@ -1,20 +1,18 @@
 //! Acts that are no commands while they are done, and the end of those whose process is gone.
 
-use countersign_gateway::approval::lifecycle::ApprovalStep;
-use countersign_gateway::approval::request::{ApprovalChange, ApprovalRequest};
-use countersign_gateway::audit::act::{ActChange, Ending, OpenAct, UsedApproval};
-use countersign_gateway::audit::event::{Actor, ActorType, ApprovalState};
-use countersign_gateway::audit::outcome::{AskedAct, KeptOutcome, StoredAct};
-use countersign_gateway::audit::{Change, RecordError};
+use countersign_gateway::audit::RecordError;
+use countersign_gateway::audit::act::{ActChange, OpenAct, UsedApproval};
+use countersign_gateway::audit::outcome::{AskedAct, StoredAct};
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{ApprovalId, CorrelationId, CredentialId, EventId, IdSource, RequestId};
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use countersign_gateway::ids::{CredentialId, EventId, IdSource, RequestId};
+use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::ledger::Ledger;
 use super::readers::Readers;
 use super::{SqliteStore, WRITER_GONE, approvals, trouble};
 use crate::process::Process;
-use crate::rows::sessions;
+use crate::rows::acts::{self, LEFT_OPEN, abandoned, act, read_systems, stored, write_systems};
+use crate::rows::{Cells as _, sessions};
 
 const IS_GIVEN: &str = "SELECT 1 FROM approvals WHERE approval_id = ?1 AND version = ?2 AND state = 'approved'";
 const OPEN: &str = "INSERT INTO open_acts (act_id, correlation_id, actor_type, actor_id, tool, action, approval_id,
@@ -29,9 +27,6 @@ const ENTER: &str = "INSERT INTO asked_acts (owner, request_id, act_id, session_
 const KEEP: &str = "UPDATE asked_acts SET outcome = ?2, closed_at_ms = ?3 WHERE act_id = ?1 AND outcome IS NULL";
 const TAKE_BACK: &str = "DELETE FROM asked_acts WHERE act_id = ?1 AND outcome IS NULL";
 const ASKED: &str = "SELECT outcome FROM asked_acts WHERE owner = ?1 AND request_id = ?2";
-const LEFT_OPEN: &str = "SELECT act_id, correlation_id, actor_type, actor_id, tool, action, approval_id, run_id,
-         systems, opened_at_ms, process
-     FROM open_acts ORDER BY opened_at_ms LIMIT 500";
 const PROCESS: &str = "SELECT process FROM open_acts WHERE act_id = ?1";
 
 impl Ledger<'_> {
@@ -112,16 +107,12 @@ impl Readers {
     }
 }
 
-pub(crate) fn stored(outcome: Option<String>) -> StoredAct {
-    outcome.map_or(StoredAct::Open, |text| StoredAct::Ended(KeptOutcome::trusted(text)))
-}
-
 impl SqliteStore {
     /// Ends acts whose process is gone. What they left half done is put right by their tools. Blocks.
     pub(super) fn sweep_acts(&self, now: Timestamp, ids: &IdSource) -> Result<(), RecordError> {
         let left = self.readers.read(|connection| {
             let mut left = connection.prepare(LEFT_OPEN)?;
-            let rows = left.query_map([], |row| Ok((read(row)?, row.get::<_, String>(10)?)))?;
+            let rows = left.query_map([], |row| Ok((act(row)?, row.text(acts::PROCESS)?)))?;
             let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
             let dead = rows.into_iter().filter(|(_, process)| !Process::is_alive(process));
             dead.map(|(act, _)| {
@@ -145,28 +136,6 @@ impl SqliteStore {
     }
 }
 
-/// The end of an act whose process is gone: one event for each system that has not told how it went there.
-pub(crate) fn abandoned(act: &OpenAct, approval: Option<ApprovalRequest>, now: Timestamp, ids: &IdSource) -> Change {
-    let event = |system: Option<&str>| act.ended(system, Ending::ABANDONED, Actor::system("sweeper"), now, ids);
-    let events = act.untold(|_| false).map(event).collect();
-    let given = approval.filter(|approval| approval.state() == ApprovalState::Approved);
-    let failed = given.and_then(|approval| {
-        let from = Some(approval.version);
-        let approval = approval.step(ApprovalStep::Fail, now).ok()?;
-        Some(ApprovalChange { approval, from })
-    });
-    Change {
-        events,
-        approvals: failed.into_iter().collect(),
-        act: Some(ActChange::Close {
-            act: act.id.clone(),
-            kept: Ending::ABANDONED.kept(),
-        }),
-        only_if_open: true,
-        ..Change::default()
-    }
-}
-
 /// Whether an act is being done, by a process that lives.
 pub(super) fn is_under_way(connection: &Connection, act: &str) -> rusqlite::Result<bool> {
     let process = connection
@@ -174,37 +143,4 @@ pub(super) fn is_under_way(connection: &Connection, act: &str) -> rusqlite::Resu
         .query_row([act], |row| row.get::<_, String>(0))
         .optional()?;
     Ok(process.is_some_and(|process| Process::is_alive(&process)))
-}
-
-fn read(row: &Row<'_>) -> rusqlite::Result<OpenAct> {
-    let kind: String = row.get(2)?;
-    let approval: Option<String> = row.get(6)?;
-    Ok(OpenAct {
-        id: EventId::trusted(row.get::<_, String>(0)?),
-        correlation_id: CorrelationId::trusted(row.get::<_, String>(1)?),
-        actor: Actor {
-            kind: ActorType::parse(&kind).unwrap_or(ActorType::System),
-            id: row.get(3)?,
-        },
-        tool: row.get(4)?,
-        action: row.get(5)?,
-        approval: approval.map(|id| UsedApproval {
-            id: ApprovalId::trusted(id),
-            // Only asked for when an act is opened.
-            version: 0,
-        }),
-        run_id: row.get(7)?,
-        systems: read_systems(&row.get::<_, String>(8)?),
-        opened_at: Timestamp::from_millis(row.get(9)?),
-        // Only needed to open it.
-        asked: None,
-    })
-}
-
-pub(crate) fn read_systems(text: &str) -> Vec<String> {
-    serde_json::from_str(text).unwrap_or_default()
-}
-
-pub(crate) fn write_systems(systems: &[String]) -> String {
-    serde_json::Value::from(systems).to_string()
 }

@@ -4,7 +4,7 @@
 //! in short transactions. Methods that read, prove, export or prune block: call them off the async
 //! threads. Only [`site`] opens the file.
 
-pub(crate) mod acts;
+mod acts;
 mod applying;
 mod approvals;
 pub(crate) mod backup;
@@ -32,7 +32,7 @@ pub mod site;
 mod snapshot;
 pub mod source;
 mod spans;
-pub(crate) mod sweep;
+mod sweep;
 pub mod tokens;
 mod trouble;
 pub mod verify;

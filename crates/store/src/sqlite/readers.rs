@@ -2,13 +2,13 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use countersign_gateway::audit::{RecordError, StoredCommand, StoredEnd, StoredOpen};
-use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{CorrelationId, CredentialId, RequestId};
+use countersign_gateway::audit::{RecordError, StoredCommand};
+use countersign_gateway::ids::{CredentialId, RequestId};
 use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use super::site::{Identity, Site};
 use super::trouble;
+use crate::rows::commands;
 
 /// Connections kept for the next reader.
 const KEPT_MAX: usize = 2;
@@ -100,27 +100,7 @@ pub(super) fn command(
              WHERE owner = ?1 AND request_id = ?2",
         )?
         .query_row([owner.as_str(), request_id.as_str()], |row| {
-            let end = match row.get(2)? {
-                Some(result) => Some(StoredEnd {
-                    result,
-                    stdout: row.get::<_, Option<_>>(3)?.unwrap_or_default(),
-                    stderr: row.get::<_, Option<_>>(4)?.unwrap_or_default(),
-                }),
-                None => None,
-            };
-            Ok(StoredCommand {
-                request_id: request_id.clone(),
-                digest: row.get(0)?,
-                opened_at: Timestamp::from_millis(row.get(1)?),
-                open: match (&end, row.get(6)?) {
-                    (None, Some(abandoned)) => Some(StoredOpen {
-                        correlation_id: CorrelationId::trusted(row.get::<_, String>(5)?),
-                        abandoned,
-                    }),
-                    (Some(_), _) | (None, None) => None,
-                },
-                end,
-            })
+            commands::command(row, request_id)
         })
         .optional()
 }

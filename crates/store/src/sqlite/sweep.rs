@@ -3,19 +3,15 @@
 //! A command belongs to the process that opened it; while that one lives nobody touches it. Two
 //! sweepers may run at once: closing is conditional on the command being open, so one event results.
 
-use countersign_gateway::approval::board;
-use countersign_gateway::approval::request::ApprovalRequest;
-use countersign_gateway::audit::command::closed_later;
-use countersign_gateway::audit::event::{Actor, Draft, EventType};
-use countersign_gateway::audit::{Asked, Change, CloseCommand, RecordError};
+use countersign_gateway::audit::RecordError;
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, RequestId};
+use countersign_gateway::ids::IdSource;
 use countersign_gateway::limits;
 use rusqlite::Connection;
 
 use super::{SqliteStore, WRITER_GONE, approvals, trouble};
 use crate::process::Process;
-use crate::rows::sessions;
+use crate::rows::commands::{ORPHAN_COLUMNS, Orphan, orphan};
 
 impl SqliteStore {
     /// Closes abandoned commands, acts, and sessions that lived in a process that is gone; gives the number of
@@ -70,80 +66,15 @@ impl SqliteStore {
 /// What a process that is gone left open, but for what waits for an answer or for its caller to hear one.
 fn left_by(connection: &Connection, process: &str, unheard: i64) -> rusqlite::Result<Vec<Orphan>> {
     connection
-        .prepare(
-            "SELECT owner, request_id, digest, correlation_id, opened_at_ms, abandoned, session_id, rpc_id, rpc_digest
+        .prepare(&format!(
+            "SELECT {ORPHAN_COLUMNS}
              FROM open_commands WHERE process = ?1 AND NOT EXISTS
                  (SELECT 1 FROM approvals WHERE approvals.owner = open_commands.owner
                      AND approvals.request_id = open_commands.request_id AND parks = 1
                      AND (state IN ('pending', 'approved')
                          OR state IN ('denied', 'expired') AND resolved_at_ms > ?2))
-             ORDER BY opened_at_ms LIMIT 500",
-        )?
-        .query_map((process, unheard), |row| {
-            Ok(Orphan {
-                owner: CredentialId::trusted(row.get::<_, String>(0)?),
-                request_id: RequestId::trusted(row.get::<_, String>(1)?),
-                digest: row.get(2)?,
-                correlation_id: CorrelationId::trusted(row.get::<_, String>(3)?),
-                opened_at: Timestamp::from_millis(row.get(4)?),
-                abandoned: row.get(5)?,
-                asked: sessions::read_asked(row, 6)?,
-                question: None,
-            })
-        })?
+             ORDER BY opened_at_ms LIMIT 500"
+        ))?
+        .query_map((process, unheard), |row| orphan(row))?
         .collect()
-}
-
-/// A command that its process left open.
-pub(crate) struct Orphan {
-    pub(crate) owner: CredentialId,
-    pub(crate) request_id: RequestId,
-    pub(crate) digest: String,
-    pub(crate) correlation_id: CorrelationId,
-    pub(crate) opened_at: Timestamp,
-    pub(crate) abandoned: String,
-    pub(crate) asked: Option<Asked>,
-    /// The last question about it.
-    pub(crate) question: Option<ApprovalRequest>,
-}
-
-impl Orphan {
-    pub(crate) fn closing(self, now: Timestamp, ids: &IdSource) -> Change {
-        let mut change = Change {
-            only_if_open: true,
-            ..Change::default()
-        };
-        // One that was answered with no, and never came back to hear it, ends with that. A question that
-        // is still open was asked by the process that died, about a second run.
-        let refusal = self.question.as_ref().and_then(board::refusal);
-        if let Some(open) = self.question.filter(ApprovalRequest::is_pending)
-            && let Some((event, approval)) = board::orphaned(open, now, ids)
-        {
-            change.events.push(event);
-            change.approvals.push(approval);
-        }
-        let event_id = ids.event();
-        let payload = closed_later(&self.abandoned, &event_id, now, refusal.as_ref());
-        let draft = Draft::new(
-            event_id,
-            now,
-            self.correlation_id.clone(),
-            Actor::system("sweeper"),
-            EventType::CommandCompleted,
-            &payload,
-        );
-        change.close = Some(CloseCommand {
-            owner: self.owner,
-            request_id: self.request_id,
-            digest: self.digest,
-            opened_at: self.opened_at,
-            correlation_id: self.correlation_id,
-            result: draft.payload().to_owned(),
-            stdout: Vec::new(),
-            stderr: Vec::new(),
-            asked: self.asked,
-        });
-        change.events.push(draft);
-        change
-    }
 }

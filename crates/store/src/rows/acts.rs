@@ -1,0 +1,76 @@
+//! Acts that are no commands, and the end of those whose process is gone.
+
+use countersign_gateway::approval::lifecycle::ApprovalStep;
+use countersign_gateway::approval::request::{ApprovalChange, ApprovalRequest};
+use countersign_gateway::audit::Change;
+use countersign_gateway::audit::act::{ActChange, Ending, OpenAct, UsedApproval};
+use countersign_gateway::audit::event::{Actor, ActorType, ApprovalState};
+use countersign_gateway::audit::outcome::{KeptOutcome, StoredAct};
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::{ApprovalId, CorrelationId, EventId, IdSource};
+
+use super::Cells;
+
+/// Acts as [`act`] reads them, and at [`PROCESS`] whose each is.
+pub(crate) const LEFT_OPEN: &str =
+    "SELECT act_id, correlation_id, actor_type, actor_id, tool, action, approval_id, run_id,
+         systems, opened_at_ms, process
+     FROM open_acts ORDER BY opened_at_ms LIMIT 500";
+pub(crate) const PROCESS: usize = 10;
+
+pub(crate) fn act<R: Cells>(row: &R) -> Result<OpenAct, R::Error> {
+    Ok(OpenAct {
+        id: EventId::trusted(row.text(0)?),
+        correlation_id: CorrelationId::trusted(row.text(1)?),
+        actor: Actor {
+            kind: ActorType::parse(&row.text(2)?).unwrap_or(ActorType::System),
+            id: row.text(3)?,
+        },
+        tool: row.text(4)?,
+        action: row.any_text(5)?,
+        approval: row.any_text(6)?.map(|id| UsedApproval {
+            id: ApprovalId::trusted(id),
+            // Only asked for when an act is opened.
+            version: 0,
+        }),
+        run_id: row.any_text(7)?,
+        systems: read_systems(&row.text(8)?),
+        opened_at: row.time(9)?,
+        // Only needed to open it.
+        asked: None,
+    })
+}
+
+pub(crate) fn stored(outcome: Option<String>) -> StoredAct {
+    outcome.map_or(StoredAct::Open, |text| StoredAct::Ended(KeptOutcome::trusted(text)))
+}
+
+/// The end of an act whose process is gone: one event for each system that has not told how it went there.
+pub(crate) fn abandoned(act: &OpenAct, approval: Option<ApprovalRequest>, now: Timestamp, ids: &IdSource) -> Change {
+    let event = |system: Option<&str>| act.ended(system, Ending::ABANDONED, Actor::system("sweeper"), now, ids);
+    let events = act.untold(|_| false).map(event).collect();
+    let given = approval.filter(|approval| approval.state() == ApprovalState::Approved);
+    let failed = given.and_then(|approval| {
+        let from = Some(approval.version);
+        let approval = approval.step(ApprovalStep::Fail, now).ok()?;
+        Some(ApprovalChange { approval, from })
+    });
+    Change {
+        events,
+        approvals: failed.into_iter().collect(),
+        act: Some(ActChange::Close {
+            act: act.id.clone(),
+            kept: Ending::ABANDONED.kept(),
+        }),
+        only_if_open: true,
+        ..Change::default()
+    }
+}
+
+pub(crate) fn read_systems(text: &str) -> Vec<String> {
+    serde_json::from_str(text).unwrap_or_default()
+}
+
+pub(crate) fn write_systems(systems: &[String]) -> String {
+    serde_json::Value::from(systems).to_string()
+}

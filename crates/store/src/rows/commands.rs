@@ -1,0 +1,107 @@
+//! Commands, and the end of those that a process left open when it died.
+
+use countersign_gateway::approval::board;
+use countersign_gateway::approval::request::ApprovalRequest;
+use countersign_gateway::audit::command::closed_later;
+use countersign_gateway::audit::event::{Actor, Draft, EventType};
+use countersign_gateway::audit::{Asked, Change, CloseCommand, StoredCommand, StoredEnd, StoredOpen};
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, RequestId};
+
+use super::{Cells, sessions};
+
+/// A row of `digest, opened_at_ms, result, stdout, stderr, correlation_id, abandoned`.
+pub(crate) fn command<R: Cells>(row: &R, request_id: &RequestId) -> Result<StoredCommand, R::Error> {
+    let end = match row.any_text(2)? {
+        Some(result) => Some(StoredEnd {
+            result,
+            stdout: row.any_bytes(3)?.unwrap_or_default(),
+            stderr: row.any_bytes(4)?.unwrap_or_default(),
+        }),
+        None => None,
+    };
+    Ok(StoredCommand {
+        request_id: request_id.clone(),
+        digest: row.text(0)?,
+        opened_at: row.time(1)?,
+        open: match (&end, row.any_text(6)?) {
+            (None, Some(abandoned)) => Some(StoredOpen {
+                correlation_id: CorrelationId::trusted(row.text(5)?),
+                abandoned,
+            }),
+            (Some(_), _) | (None, None) => None,
+        },
+        end,
+    })
+}
+
+/// The columns that [`orphan`] reads, in its order.
+pub(crate) const ORPHAN_COLUMNS: &str = "owner, request_id, digest, correlation_id, opened_at_ms, abandoned, \
+     session_id, rpc_id, rpc_digest";
+
+pub(crate) fn orphan<R: Cells>(row: &R) -> Result<Orphan, R::Error> {
+    Ok(Orphan {
+        owner: CredentialId::trusted(row.text(0)?),
+        request_id: RequestId::trusted(row.text(1)?),
+        digest: row.text(2)?,
+        correlation_id: CorrelationId::trusted(row.text(3)?),
+        opened_at: row.time(4)?,
+        abandoned: row.text(5)?,
+        asked: sessions::read_asked(row, 6)?,
+        question: None,
+    })
+}
+
+/// A command that its process left open.
+pub(crate) struct Orphan {
+    pub(crate) owner: CredentialId,
+    pub(crate) request_id: RequestId,
+    pub(crate) digest: String,
+    pub(crate) correlation_id: CorrelationId,
+    pub(crate) opened_at: Timestamp,
+    pub(crate) abandoned: String,
+    pub(crate) asked: Option<Asked>,
+    /// The last question about it.
+    pub(crate) question: Option<ApprovalRequest>,
+}
+
+impl Orphan {
+    pub(crate) fn closing(self, now: Timestamp, ids: &IdSource) -> Change {
+        let mut change = Change {
+            only_if_open: true,
+            ..Change::default()
+        };
+        // One that was answered with no, and never came back to hear it, ends with that. A question that
+        // is still open was asked by the process that died, about a second run.
+        let refusal = self.question.as_ref().and_then(board::refusal);
+        if let Some(open) = self.question.filter(ApprovalRequest::is_pending)
+            && let Some((event, approval)) = board::orphaned(open, now, ids)
+        {
+            change.events.push(event);
+            change.approvals.push(approval);
+        }
+        let event_id = ids.event();
+        let payload = closed_later(&self.abandoned, &event_id, now, refusal.as_ref());
+        let draft = Draft::new(
+            event_id,
+            now,
+            self.correlation_id.clone(),
+            Actor::system("sweeper"),
+            EventType::CommandCompleted,
+            &payload,
+        );
+        change.close = Some(CloseCommand {
+            owner: self.owner,
+            request_id: self.request_id,
+            digest: self.digest,
+            opened_at: self.opened_at,
+            correlation_id: self.correlation_id,
+            result: draft.payload().to_owned(),
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+            asked: self.asked,
+        });
+        change.events.push(draft);
+        change
+    }
+}
