@@ -26,6 +26,7 @@ pub mod session_files;
 pub mod sqlite;
 mod store;
 mod trouble;
+mod waiting;
 pub mod wake;
 pub mod witness;
 

@@ -12,7 +12,7 @@ use super::link::{Link, Values};
 use super::node::Node;
 use super::readers::Readers;
 use super::trouble::Trouble;
-use super::{PgStore, WRITER_GONE, approvals, trouble};
+use super::{PgStore, approvals, trouble};
 use crate::rows::acts::{self, LEFT_OPEN, abandoned, act, read_systems, stored, write_systems};
 use crate::rows::sessions;
 
@@ -116,8 +116,7 @@ impl PgStore {
     pub(super) fn sweep_acts(&self, now: Timestamp, ids: &IdSource) -> Result<(), RecordError> {
         let left = self.readers.read(|link| self.left_open(link));
         for (act, approval) in left.map_err(|error| trouble::unavailable(&error))? {
-            let outcome = self.send(abandoned(&act, approval, now, ids))?.blocking_recv();
-            match outcome.unwrap_or_else(|_| Err(RecordError::Unavailable(WRITER_GONE.to_owned()))) {
+            match self.send(abandoned(&act, approval, now, ids))?.wait() {
                 // Somebody else gave its approval up at this moment; the next sweep ends it.
                 Ok(_) | Err(RecordError::ApprovalMoved) => {}
                 Err(error) => return Err(error),

@@ -6,8 +6,8 @@ use countersign_gateway::audit::{Committed, RecordError};
 use super::ledger::{self, Ledger};
 use super::link::Link;
 use super::trouble::Trouble;
-use super::writer::{Job, Outcome};
 use crate::receipt;
+use crate::waiting::{Job, Outcome};
 
 /// Writes one change, or nothing of it when it is refused.
 pub(super) fn apply(ledger: &mut Ledger<'_>, job: &Job) -> Result<Outcome, Trouble> {

@@ -16,6 +16,7 @@ use super::site::Site;
 use super::trouble::{self, Trouble};
 use super::{PgStore, writer};
 use crate::rows::logins::{BROWSER, CODE, Whose, event, secret, whose};
+use crate::waiting::aside;
 use crate::witness::Witness;
 
 impl Logins for PgStore {
@@ -97,11 +98,7 @@ impl PgStore {
         work: impl FnOnce(&Link, Timestamp) -> Result<(T, Option<Draft>), Trouble> + Send + 'static,
     ) -> Pending<Result<T, RecordError>> {
         let site = Arc::clone(&self.site);
-        Box::pin(async move {
-            tokio::task::spawn_blocking(move || written(&site, work))
-                .await
-                .unwrap_or_else(|_| Err(RecordError::Unavailable("the writer was stopped".to_owned())))
-        })
+        aside("the writer was stopped", move || written(&site, work))
     }
 }
 

@@ -42,7 +42,7 @@ mod verify;
 mod writer;
 
 use std::path::Path;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
@@ -52,20 +52,15 @@ use countersign_gateway::audit::{Change, Committed, Pending, Record, RecordError
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CredentialId, RequestId, SessionId};
 use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState};
-use tokio::sync::oneshot;
 
 use ledger::Ledger;
 use readers::Readers;
 use site::{OpenError, Site};
 pub use trouble::Trouble;
-use writer::Job;
 
 use crate::Options;
 use crate::key::GuardedKeyError;
-
-/// Changes that may wait for the writer.
-const QUEUE_MAX: usize = 1_024;
-const WRITER_GONE: &str = "the record's writer has stopped";
+use crate::waiting::{Answer, Job, QUEUE_MAX, aside, taken};
 
 /// The record of a database, as one node of it. Dropping it is the clean stop: what waits is written, the chain's end is
 /// signed.
@@ -155,14 +150,9 @@ impl PgStore {
         self.site.health.stop_within(grace);
     }
 
-    fn send(&self, change: Change) -> Result<oneshot::Receiver<Result<Committed, RecordError>>, RecordError> {
+    fn send(&self, change: Change) -> Result<Answer, RecordError> {
         let (job, outcome) = Job::new(change);
-        let sentence = match self.queue.as_ref().map(|queue| queue.try_send(job)) {
-            Some(Ok(())) => return Ok(outcome),
-            Some(Err(TrySendError::Full(_))) => "too many changes wait to be written",
-            Some(Err(TrySendError::Disconnected(_))) | None => WRITER_GONE,
-        };
-        Err(RecordError::Unavailable(sentence.to_owned()))
+        taken(self.queue.as_ref().map(|queue| queue.try_send(job))).map(|()| outcome)
     }
 
     /// Reads off the async threads.
@@ -171,22 +161,13 @@ impl PgStore {
         work: impl FnOnce(&Readers) -> Result<T, RecordError> + Send + 'static,
     ) -> Pending<Result<T, RecordError>> {
         let readers = Arc::clone(&self.readers);
-        Box::pin(async move {
-            tokio::task::spawn_blocking(move || work(&readers))
-                .await
-                .unwrap_or_else(|_| Err(RecordError::Unavailable("the reader was stopped".to_owned())))
-        })
+        aside("the reader was stopped", move || work(&readers))
     }
 }
 
 impl Record for PgStore {
     fn commit(&self, change: Change) -> Pending<Result<Committed, RecordError>> {
-        let sent = self.send(change);
-        Box::pin(async move {
-            sent?
-                .await
-                .unwrap_or_else(|_| Err(RecordError::Unavailable(WRITER_GONE.to_owned())))
-        })
+        Answer::after(self.send(change))
     }
 
     fn command(

@@ -11,13 +11,14 @@ use countersign_gateway::ids::{IdSource, SessionId};
 use countersign_gateway::limits;
 use countersign_gateway::session::lifetime::{KeptRequest, KeptSession, Session, SessionState, Touched};
 
+use super::PgStore;
 use super::ledger::Ledger;
 use super::link::{Link, Values};
 use super::readers::Readers;
 use super::trouble::{self, Trouble};
-use super::{PgStore, WRITER_GONE};
 use crate::rows::at_most;
 use crate::rows::sessions::{COLUMNS, COUNT, closing, counts, dies_with_its_process, request, session};
+use crate::waiting::count_swept;
 
 const INSERT: &str = "INSERT INTO mcp_sessions (session_id, mark, transport, state, client_name, client_version,
          protocol_version, capabilities, credential, created_at_ms, last_activity_at_ms, reuses_ids, process)
@@ -193,17 +194,7 @@ impl PgStore {
                 waiting.push(self.send(change)?);
             }
         }
-        let mut closed = 0;
-        for outcome in waiting {
-            match outcome.blocking_recv() {
-                Ok(Ok(_)) => closed += 1,
-                // Another sweeper was first.
-                Ok(Err(RecordError::SessionMoved)) => {}
-                Ok(Err(error)) => return Err(error),
-                Err(_) => return Err(RecordError::Unavailable(WRITER_GONE.to_owned())),
-            }
-        }
-        Ok(closed)
+        count_swept(waiting)
     }
 
     /// Those that left sessions open.

@@ -9,8 +9,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use countersign_gateway::audit::{Change, Committed, RecordError};
-use tokio::sync::oneshot;
+use countersign_gateway::audit::RecordError;
 
 use super::applying::{already_written, apply};
 use super::ledger::{self, Became, Ledger};
@@ -19,43 +18,14 @@ use super::node::SIGN_EVERY;
 use super::site::Site;
 use super::trouble::{self, Trouble};
 use crate::checkpoint::{Checkpoint, Kind};
+use crate::waiting::{BATCH_MAX, Job, Outcome};
 use crate::witness::Witness;
 
-/// Changes in one transaction.
-const BATCH_MAX: usize = 256;
 /// Between two attempts to connect: at first, and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(2);
 /// Between two looks at what became of a transaction.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-pub(super) type Outcome = Result<Committed, RecordError>;
-
-/// A change that waits to be written.
-pub(super) struct Job {
-    pub(super) change: Change,
-    // One per event, made by the caller: the writer is the narrow place.
-    pub(super) timestamps: Vec<String>,
-    answer: oneshot::Sender<Outcome>,
-}
-
-impl Job {
-    pub(super) fn new(change: Change) -> (Box<Self>, oneshot::Receiver<Outcome>) {
-        let (answer, outcome) = oneshot::channel();
-        let timestamps = change.events.iter().map(|draft| draft.timestamp.to_string()).collect();
-        let job = Self {
-            change,
-            timestamps,
-            answer,
-        };
-        (Box::new(job), outcome)
-    }
-
-    fn answer(self, outcome: Outcome) {
-        // A caller that no longer waits is fine: the write went on without it.
-        let _ = self.answer.send(outcome);
-    }
-}
 
 /// Writes until nobody can send any more, then signs the chain's end.
 pub(super) fn run(site: &Arc<Site>, first: Link, queue: &Receiver<Box<Job>>) {

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::ledger::Ledger;
 use super::readers::Readers;
-use super::{SqliteStore, WRITER_GONE, approvals, trouble};
+use super::{SqliteStore, approvals, trouble};
 use crate::process::Process;
 use crate::rows::acts::{self, LEFT_OPEN, abandoned, act, read_systems, stored, write_systems};
 use crate::rows::{Cells as _, sessions};
@@ -125,8 +125,7 @@ impl SqliteStore {
             .collect::<rusqlite::Result<Vec<_>>>()
         });
         for (act, approval) in left.map_err(|error| trouble::unavailable(&error))? {
-            let outcome = self.send(abandoned(&act, approval, now, ids))?.blocking_recv();
-            match outcome.unwrap_or_else(|_| Err(RecordError::Unavailable(WRITER_GONE.to_owned()))) {
+            match self.send(abandoned(&act, approval, now, ids))?.wait() {
                 // Somebody else gave its approval up at this moment; the next sweep ends it.
                 Ok(_) | Err(RecordError::ApprovalMoved) => {}
                 Err(error) => return Err(error),

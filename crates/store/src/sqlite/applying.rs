@@ -5,8 +5,8 @@ use countersign_gateway::audit::{Committed, RecordError};
 
 use super::ledger::{Head, Ledger};
 use super::trouble;
-use super::writer::{Job, Outcome};
 use crate::receipt;
+use crate::waiting::{Job, Outcome};
 
 /// Writes one change, or nothing of it when it is refused.
 pub(super) fn apply(ledger: &mut Ledger<'_>, head: &mut Head, job: &Job) -> rusqlite::Result<Outcome> {

@@ -15,7 +15,7 @@ use super::applying::apply;
 use super::ledger::{Ledger, Turn};
 use super::site::{Identity, Site};
 use super::trouble;
-use super::writer::{Job, Outcome};
+use crate::waiting::{Job, Outcome};
 use crate::witness::Witness;
 
 pub(super) struct Express {

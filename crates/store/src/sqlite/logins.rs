@@ -16,6 +16,7 @@ use super::ledger::{Ledger, Turn};
 use super::site::Site;
 use super::{SqliteStore, trouble};
 use crate::rows::logins::{BROWSER, CODE, Whose, event, secret, whose};
+use crate::waiting::aside;
 use crate::witness::Witness;
 
 impl Logins for SqliteStore {
@@ -109,11 +110,7 @@ impl SqliteStore {
         work: impl FnOnce(&Connection, Timestamp) -> rusqlite::Result<(T, Option<Draft>)> + Send + 'static,
     ) -> Pending<Result<T, RecordError>> {
         let site = Arc::clone(&self.site);
-        Box::pin(async move {
-            tokio::task::spawn_blocking(move || written(&site, work))
-                .await
-                .unwrap_or_else(|_| Err(RecordError::Unavailable("the writer was stopped".to_owned())))
-        })
+        aside("the writer was stopped", move || written(&site, work))
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) use trouble::sentence;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::mpsc::{SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -52,16 +52,16 @@ use countersign_gateway::audit::{Change, Committed, Pending, Record, RecordError
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::ids::{CredentialId, RequestId, SessionId};
 use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState};
-use tokio::sync::oneshot;
 
 use crate::witness::WitnessAt;
 use express::{Express, Tried};
 use ledger::{Ledger, Turn};
 use readers::Readers;
 use site::{OpenError, Site};
-use writer::{Job, Message};
+use writer::Message;
 
 use crate::key::{GuardedKeyError, Key};
+use crate::waiting::{Answer, Job, QUEUE_MAX, aside, taken};
 
 /// The one chain of a SQLite record.
 pub const CHAIN: &str = "main";
@@ -69,8 +69,6 @@ pub const CHAIN: &str = "main";
 pub const BUSY_TIMEOUT: Duration = Duration::from_millis(5_000);
 /// How long another process may write while this one is still called ready.
 const READY_PATIENCE: Duration = Duration::from_secs(1);
-/// Changes that may wait for the writer.
-const QUEUE_MAX: usize = 1_024;
 
 /// What an acknowledged write survives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -203,18 +201,13 @@ impl SqliteStore {
         self.site.health.stop_within(grace);
     }
 
-    fn send(&self, change: Change) -> Result<oneshot::Receiver<Result<Committed, RecordError>>, RecordError> {
+    fn send(&self, change: Change) -> Result<Answer, RecordError> {
         let (job, outcome) = Job::new(change);
         self.hand_over(job).map(|()| outcome)
     }
 
     fn hand_over(&self, job: Box<Job>) -> Result<(), RecordError> {
-        let sentence = match self.queue.as_ref().map(|queue| queue.try_send(Message::Write(job))) {
-            Some(Ok(())) => return Ok(()),
-            Some(Err(TrySendError::Full(_))) => "too many changes wait to be written",
-            Some(Err(TrySendError::Disconnected(_))) | None => WRITER_GONE,
-        };
-        Err(RecordError::Unavailable(sentence.to_owned()))
+        taken(self.queue.as_ref().map(|queue| queue.try_send(Message::Write(job))))
     }
 
     /// Reads off the async threads.
@@ -223,30 +216,13 @@ impl SqliteStore {
         work: impl FnOnce(&Readers) -> Result<T, RecordError> + Send + 'static,
     ) -> Pending<Result<T, RecordError>> {
         let readers = Arc::clone(&self.readers);
-        Box::pin(async move {
-            tokio::task::spawn_blocking(move || work(&readers))
-                .await
-                .unwrap_or_else(|_| Err(RecordError::Unavailable("the reader was stopped".to_owned())))
-        })
-    }
-
-    /// The writer's answer, when it comes.
-    fn answer(
-        sent: Result<oneshot::Receiver<Result<Committed, RecordError>>, RecordError>,
-    ) -> Pending<Result<Committed, RecordError>> {
-        Box::pin(async move {
-            sent?
-                .await
-                .unwrap_or_else(|_| Err(RecordError::Unavailable(WRITER_GONE.to_owned())))
-        })
+        aside("the reader was stopped", move || work(&readers))
     }
 }
 
-const WRITER_GONE: &str = "the record's writer has stopped";
-
 impl Record for SqliteStore {
     fn commit(&self, change: Change) -> Pending<Result<Committed, RecordError>> {
-        Self::answer(self.send(change))
+        Answer::after(self.send(change))
     }
 
     fn commit_alone(&self, change: Change) -> Pending<Result<Committed, RecordError>> {
@@ -261,7 +237,7 @@ impl Record for SqliteStore {
                 }
                 Box::pin(std::future::ready(outcome))
             }
-            Tried::Not(job) => Self::answer(self.hand_over(job).map(|()| outcome)),
+            Tried::Not(job) => Answer::after(self.hand_over(job).map(|()| outcome)),
         }
     }
 

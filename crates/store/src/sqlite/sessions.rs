@@ -14,10 +14,11 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::ledger::Ledger;
 use super::readers::Readers;
-use super::{SqliteStore, WRITER_GONE, trouble};
+use super::{SqliteStore, trouble};
 use crate::process::Process;
 use crate::rows::at_most;
 use crate::rows::sessions::{COLUMNS, COUNT, closing, counts, dies_with_its_process, request, session};
+use crate::waiting::count_swept;
 
 const SAVE: &str = "SAVEPOINT session";
 const UNDO: &str = "ROLLBACK TO session";
@@ -226,17 +227,7 @@ impl SqliteStore {
                 waiting.push(self.send(change)?);
             }
         }
-        let mut closed = 0;
-        for outcome in waiting {
-            match outcome.blocking_recv() {
-                Ok(Ok(_)) => closed += 1,
-                // Another sweeper was first.
-                Ok(Err(RecordError::SessionMoved)) => {}
-                Ok(Err(error)) => return Err(error),
-                Err(_) => return Err(RecordError::Unavailable(WRITER_GONE.to_owned())),
-            }
-        }
-        Ok(closed)
+        count_swept(waiting)
     }
 
     /// Those that left sessions open.

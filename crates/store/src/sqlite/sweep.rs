@@ -9,9 +9,10 @@ use countersign_gateway::ids::IdSource;
 use countersign_gateway::limits;
 use rusqlite::Connection;
 
-use super::{SqliteStore, WRITER_GONE, approvals, trouble};
+use super::{SqliteStore, approvals, trouble};
 use crate::process::Process;
 use crate::rows::commands::{ORPHAN_COLUMNS, Orphan, orphan};
+use crate::waiting::count_swept;
 
 impl SqliteStore {
     /// Closes abandoned commands, acts, and sessions that lived in a process that is gone; gives the number of
@@ -25,19 +26,7 @@ impl SqliteStore {
             let change = orphan.closing(now, ids);
             waiting.push(self.send(change)?);
         }
-        let mut closed = 0;
-        for outcome in waiting {
-            let receipt = outcome
-                .blocking_recv()
-                .unwrap_or_else(|_| Err(RecordError::Unavailable(WRITER_GONE.to_owned())));
-            match receipt {
-                Ok(receipt) => closed += usize::from(receipt.last_event.is_some()),
-                // Decided at this moment; the next sweep sees what it came to.
-                Err(RecordError::ApprovalMoved) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(closed)
+        count_swept(waiting)
     }
 
     fn orphans(&self, now: Timestamp) -> Result<Vec<Orphan>, RecordError> {

@@ -7,9 +7,8 @@
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
-use countersign_gateway::audit::{Change, Committed, RecordError};
+use countersign_gateway::audit::RecordError;
 use rusqlite::Connection;
-use tokio::sync::oneshot;
 
 use super::applying::{already_written, apply};
 use super::ledger::{Head, Ledger, Turn};
@@ -17,47 +16,17 @@ use super::log::{Log, Queue};
 use super::site::Site;
 use super::trouble;
 use crate::checkpoint::Kind;
+use crate::waiting::{BATCH_MAX, Job, Outcome};
 use crate::witness::Witness;
 
 /// What is said from then on.
 const LOST_LOG: &str = "the log beside the database file was moved or deleted while in use; end every server that uses it and start them anew";
-
-/// Changes in one transaction.
-const BATCH_MAX: usize = 256;
-
-pub(super) type Outcome = Result<Committed, RecordError>;
-
-/// A change that waits to be written.
-pub(super) struct Job {
-    pub(super) change: Change,
-    /// One per event, made by the caller: the writer is the narrow place.
-    pub(super) timestamps: Vec<String>,
-    answer: oneshot::Sender<Outcome>,
-}
 
 /// What the writer is told.
 pub(super) enum Message {
     Write(Box<Job>),
     /// The log may want looking after: somebody else wrote to it.
     LookAfterLog,
-}
-
-impl Job {
-    pub(super) fn new(change: Change) -> (Box<Self>, oneshot::Receiver<Outcome>) {
-        let (answer, outcome) = oneshot::channel();
-        let timestamps = change.events.iter().map(|draft| draft.timestamp.to_string()).collect();
-        let job = Self {
-            change,
-            timestamps,
-            answer,
-        };
-        (Box::new(job), outcome)
-    }
-
-    fn answer(self, outcome: Outcome) {
-        // A caller that no longer waits is fine: the write went on without it.
-        let _ = self.answer.send(outcome);
-    }
 }
 
 /// Writes until nobody can send any more, then signs the chain's end.
