@@ -18,6 +18,7 @@ pub mod postgres;
 pub mod process;
 pub mod prove;
 mod random;
+mod reading;
 mod receipt;
 mod rows;
 mod run_token;

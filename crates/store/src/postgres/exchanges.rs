@@ -4,7 +4,6 @@
 use countersign_gateway::audit::event::EventType;
 use countersign_gateway::audit::invocation::{Entry, Sources};
 use countersign_gateway::audit::{StoredCommand, envelope, invocation};
-use countersign_gateway::ids::{CredentialId, RequestId};
 use serde_json::Value;
 
 use super::PgStore;
@@ -12,6 +11,7 @@ use super::link::Link;
 use super::query::{COLUMNS, Question, read_row};
 use super::readers::{self, Readers};
 use super::trouble::Trouble;
+use crate::reading::{command_of, spellings};
 use crate::sqlite::exchanges::{Found, entry};
 use crate::sqlite::query::QueryError;
 use countersign_gateway::audit::reading::Filter;
@@ -156,11 +156,9 @@ impl Readers {
 
     /// The row of the command that a call became.
     fn result(&self, opening: &Entry, end: &Entry) -> Result<Option<StoredCommand>, QueryError> {
-        let text = |entry: &Entry, name: &str| entry.payload[name].as_str().map(str::to_owned);
-        let (Some(owner), Some(request_id)) = (text(opening, "credential"), text(end, "request_id")) else {
+        let Some((owner, request_id)) = command_of(opening, end) else {
             return Ok(None);
         };
-        let (owner, request_id) = (CredentialId::trusted(owner), RequestId::trusted(request_id));
         self.reading(|link| readers::command(link, &owner, &request_id))
     }
 
@@ -177,9 +175,4 @@ impl Readers {
         self.read(work)
             .map_err(|source| QueryError::Read { source: source.into() })
     }
-}
-
-/// A client's id as text and as JSON: `7` may have been a number or a text.
-fn spellings(id: &str) -> [String; 2] {
-    [id.to_owned(), Value::from(id).to_string()]
 }

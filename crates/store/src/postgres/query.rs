@@ -5,10 +5,12 @@ use countersign_gateway::audit::row::Row;
 use countersign_gateway::clock::Timestamp;
 use serde_json::Value;
 
-use super::ledger::hash;
 use super::link::Link;
 use super::trouble::Trouble;
 use super::{PgStore, places};
+use crate::reading::{Subject, payloads, within};
+use crate::rows::at_most;
+use crate::rows::events::event;
 use crate::sqlite::query::QueryError;
 
 pub(super) const COLUMNS: &str = "chain, seq, event_id, timestamp, correlation_id, actor_type, \
@@ -25,16 +27,10 @@ impl PgStore {
     /// Audit records of commands, oldest first: the payloads of their closing events.
     /// One that cannot be read says so in its place.
     pub fn query_commands(&self, filter: &Filter) -> Result<Vec<Result<Value, QueryError>>, QueryError> {
-        Ok(self
-            .readers
+        self.readers
             .read(|link| select(link, filter, Subject::Commands))
-            .map_err(|source| QueryError::Read { source: source.into() })?
-            .into_iter()
-            .map(|row| {
-                row.payload()
-                    .map_err(|source| QueryError::Payload { seq: row.seq, source })
-            })
-            .collect())
+            .map(payloads)
+            .map_err(|source| QueryError::Read { source: source.into() })
     }
 
     /// What was written behind a place, in order; at most the usual limit.
@@ -44,12 +40,6 @@ impl PgStore {
             ..Filter::everything()
         })
     }
-}
-
-#[derive(Clone, Copy)]
-pub(super) enum Subject {
-    Events,
-    Commands,
 }
 
 pub(super) fn select(link: &Link, filter: &Filter, subject: Subject) -> Result<Vec<Row>, Trouble> {
@@ -165,41 +155,13 @@ impl Question {
         let sql = format!(
             "SELECT {COLUMNS} FROM flow_events WHERE {} ORDER BY place {direction} LIMIT {}",
             self.conditions.join(" AND "),
-            i64::try_from(filter.limit).unwrap_or(i64::MAX),
+            at_most(filter.limit),
         );
         let found = link.query_once(&sql, &self.values)?;
-        let mut rows = found.iter().map(read_row).collect::<Result<Vec<_>, _>>()?;
-        if let Some(mut room) = filter.bytes_max {
-            // Cut off where the answer would grow too large; the first is there whatever its size.
-            let fitting = rows.iter().enumerate().take_while(|(place, row)| {
-                let fits = row.payload.len() <= room || *place == 0;
-                room = room.saturating_sub(row.payload.len());
-                fits
-            });
-            let fitting = fitting.count();
-            rows.truncate(fitting);
-        }
-        if filter.pick == Pick::Newest {
-            rows.reverse();
-        }
-        Ok(rows)
+        within(filter, found.iter().map(read_row))
     }
 }
 
 pub(super) fn read_row(row: &tokio_postgres::Row) -> Result<Row, Trouble> {
-    Ok(Row {
-        place: row.try_get::<_, i64>(12)?.cast_unsigned(),
-        chain: row.try_get(0)?,
-        seq: row.try_get::<_, i64>(1)?.cast_unsigned(),
-        event_id: row.try_get(2)?,
-        timestamp: row.try_get(3)?,
-        correlation_id: row.try_get(4)?,
-        actor_type: row.try_get(5)?,
-        actor_id: row.try_get(6)?,
-        event_type: row.try_get(7)?,
-        approval_state: row.try_get(8)?,
-        payload: row.try_get(9)?,
-        prev_hash: hash(row, 10)?,
-        hash: hash(row, 11)?,
-    })
+    event(row, 12)
 }

@@ -12,19 +12,13 @@ use countersign_gateway::session::lifetime::{Session, SessionState};
 use tokio::sync::watch;
 
 use super::link::Link;
-use super::query::{Subject, select};
+use super::query::select;
 use super::readers::Readers;
 use super::trouble::{self, Trouble};
 use super::{PgStore, dump, places, tokens, verify};
-use crate::sqlite::dump::ExportError;
+use crate::reading::{self, EXPORT_BYTES, RANGE_ROWS, Subject, moments, placed, read_all, unexported, unread};
 use crate::sqlite::query::QueryError;
-use crate::sqlite::reading::{read_all, unread};
 use crate::sqlite::verify::{Range, VerifyError};
-
-/// Rows that are counted at once.
-const RANGE_ROWS: i64 = 16_384;
-/// Bytes of an export that are handed on at once.
-const EXPORT_BYTES: usize = 64 << 10;
 
 impl PgStore {
     /// S1's MetricsSummary of a period. Blocks.
@@ -49,11 +43,7 @@ impl Records for PgStore {
                 let rows = readers
                     .read(|link| select(link, &filter, Subject::Commands))
                     .map_err(|error| trouble::unavailable(&error))?;
-                let placed = |row: &Row| {
-                    let (place, content) = (row.place, row.payload().ok()?);
-                    Some(Placed { place, content })
-                };
-                Ok(rows.iter().filter_map(placed).collect())
+                Ok(placed(&rows))
             }
             Entity::Invocation => {
                 let found = readers.find_invocations(&filter).map_err(unread)?;
@@ -111,10 +101,7 @@ impl Records for PgStore {
     fn export(&self, to: Box<dyn Write + Send>) -> Pending<Result<(), RecordError>> {
         self.read(move |readers| {
             let mut writer = BufWriter::with_capacity(EXPORT_BYTES, to);
-            dump::export(readers, &mut writer).map_err(|error| match error {
-                ExportError::Read { source } => RecordError::Unavailable(source.to_string()),
-                ExportError::Write { .. } | ExportError::Payload { .. } => RecordError::Unavailable(error.to_string()),
-            })
+            dump::export(readers, &mut writer).map_err(unexported)
         })
     }
 }
@@ -140,17 +127,7 @@ fn summed(readers: &Readers, period: Period, now: Timestamp) -> Result<MetricsSu
         readers.read(|link| count(link, &mut tally, (&from, &before), behind, to))?;
         behind = to;
     }
-    let end = period.to().unwrap_or(now);
-    let began = began.and_then(|text| Timestamp::parse(&text).ok());
-    let start = period.from().unwrap_or_else(|| began.unwrap_or(end).min(end));
-    Ok(tally.finish(start, end))
-}
-
-/// Moments are text of one width; anything sorts behind nothing and before a tilde.
-fn moments(period: Period) -> (String, String) {
-    let from = period.from().map_or_else(String::new, |at| at.to_string());
-    let before = period.to().map_or_else(|| "~".to_owned(), |at| at.to_string());
-    (from, before)
+    Ok(reading::summary(tally, period, began, now))
 }
 
 fn count(link: &Link, tally: &mut Tally, (from, before): (&str, &str), behind: i64, to: i64) -> Result<(), Trouble> {

@@ -8,6 +8,7 @@ pub(crate) mod approvals;
 pub(crate) mod commands;
 pub(crate) mod control;
 pub(crate) mod delegations;
+pub(crate) mod events;
 pub(crate) mod github;
 pub(crate) mod jobs;
 pub(crate) mod logins;

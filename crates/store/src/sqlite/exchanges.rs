@@ -5,14 +5,14 @@ use countersign_gateway::audit::event::EventType;
 use countersign_gateway::audit::invocation::{Entry, Sources};
 use countersign_gateway::audit::{StoredCommand, envelope, invocation};
 use countersign_gateway::clock::Timestamp;
-use countersign_gateway::ids::{CredentialId, RequestId};
 use rusqlite::types::Value as SqlValue;
 use rusqlite::{Connection, OptionalExtension, params_from_iter};
 use serde_json::Value;
 
 use super::SqliteStore;
-use super::query::{COLUMNS, QueryError, read_row, within};
+use super::query::{COLUMNS, QueryError, read_row};
 use super::readers::{self, Readers};
+use crate::reading::{command_of, spellings, within};
 use countersign_gateway::audit::reading::{Filter, Pick};
 use countersign_gateway::audit::row::Row;
 
@@ -74,7 +74,7 @@ impl Readers {
             );
         }
         if let Some(id) = &filter.request_id {
-            let [plain, quoted] = spellings(id);
+            let [plain, quoted] = spellings(id).map(SqlValue::from);
             question.also(
                 "(payload ->> '$.request_id' = ? OR payload ->> '$.rpc_id' IN (?, ?) OR EXISTS (
                      SELECT 1 FROM flow_events AS other WHERE other.correlation_id = flow_events.correlation_id
@@ -122,7 +122,7 @@ impl Readers {
             );
         }
         if let Some(id) = &filter.request_id {
-            let [plain, quoted] = spellings(id);
+            let [plain, quoted] = spellings(id).map(SqlValue::from);
             question.also(
                 "(payload ->> '$.request_id' = ? OR payload ->> '$.rpc_id' IN (?, ?))",
                 [plain.clone(), plain, quoted],
@@ -163,11 +163,9 @@ impl Readers {
 
     /// The row of the command that a call became.
     fn result(&self, opening: &Entry, end: &Entry) -> Result<Option<StoredCommand>, QueryError> {
-        let text = |entry: &Entry, name: &str| entry.payload[name].as_str().map(str::to_owned);
-        let (Some(owner), Some(request_id)) = (text(opening, "credential"), text(end, "request_id")) else {
+        let Some((owner, request_id)) = command_of(opening, end) else {
             return Ok(None);
         };
-        let (owner, request_id) = (CredentialId::trusted(owner), RequestId::trusted(request_id));
         self.reading(|connection| readers::command(connection, &owner, &request_id))
     }
 
@@ -188,11 +186,6 @@ impl Readers {
         self.read(work)
             .map_err(|source| QueryError::Read { source: source.into() })
     }
-}
-
-/// A client's id as text and as JSON: `7` may have been a number or a text.
-fn spellings(id: &str) -> [SqlValue; 2] {
-    [id.to_owned().into(), Value::from(id).to_string().into()]
 }
 
 pub(crate) fn entry(row: &Row) -> Result<Option<Entry>, QueryError> {

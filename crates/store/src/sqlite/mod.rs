@@ -24,7 +24,7 @@ pub mod migrations;
 pub mod prune;
 pub mod query;
 mod readers;
-pub(crate) mod reading;
+mod reading;
 mod runs;
 mod secrets;
 mod sessions;

@@ -1,6 +1,5 @@
 //! Questions to the record: events and commands by what a person remembers of them.
 
-use countersign_gateway::audit::chain::Hash;
 use countersign_gateway::audit::reading::{Filter, Pick};
 use countersign_gateway::clock::Timestamp;
 use rusqlite::types::Value as SqlValue;
@@ -10,6 +9,8 @@ use serde_json::Value;
 use super::SqliteStore;
 use super::spans::{self, Places};
 use crate::Trouble;
+use crate::reading::{Subject, payloads, within};
+use crate::rows::events::event;
 use countersign_gateway::audit::row::Row;
 
 pub(super) const COLUMNS: &str = "chain, seq, event_id, timestamp, correlation_id, actor_type, \
@@ -34,16 +35,10 @@ impl SqliteStore {
     /// Audit records of commands, oldest first: the payloads of their closing events.
     /// One that cannot be read says so in its place.
     pub fn query_commands(&self, filter: &Filter) -> Result<Vec<Result<Value, QueryError>>, QueryError> {
-        Ok(self
-            .readers
+        self.readers
             .read(|connection| select(connection, filter, Subject::Commands))
-            .map_err(|source| QueryError::Read { source: source.into() })?
-            .into_iter()
-            .map(|row| {
-                row.payload()
-                    .map_err(|source| QueryError::Payload { seq: row.seq, source })
-            })
-            .collect())
+            .map(payloads)
+            .map_err(|source| QueryError::Read { source: source.into() })
     }
 
     /// What was written behind a place, in order; at most the usual limit.
@@ -53,12 +48,6 @@ impl SqliteStore {
             ..Filter::everything()
         })
     }
-}
-
-#[derive(Clone, Copy)]
-pub(super) enum Subject {
-    Events,
-    Commands,
 }
 
 pub(super) fn select(connection: &Connection, filter: &Filter, subject: Subject) -> rusqlite::Result<Vec<Row>> {
@@ -85,28 +74,6 @@ fn question(filter: &Filter, subject: Subject, places: Places) -> (String, Vec<S
         filter.limit,
     );
     (sql, values)
-}
-
-/// The rows of an answer, oldest first, cut off where it would grow too large.
-pub(super) fn within(
-    filter: &Filter,
-    found: impl Iterator<Item = rusqlite::Result<Row>>,
-) -> rusqlite::Result<Vec<Row>> {
-    let mut rows = Vec::new();
-    let mut room = filter.bytes_max.unwrap_or(usize::MAX);
-    for row in found {
-        let row = row?;
-        let size = row.payload.len();
-        if size > room && !rows.is_empty() {
-            break;
-        }
-        room = room.saturating_sub(size);
-        rows.push(row);
-    }
-    if filter.pick == Pick::Newest {
-        rows.reverse();
-    }
-    Ok(rows)
 }
 
 fn conditions(filter: &Filter, subject: Subject, places: Places) -> (Vec<&'static str>, Vec<SqlValue>) {
@@ -173,22 +140,8 @@ fn conditions(filter: &Filter, subject: Subject, places: Places) -> (Vec<&'stati
 }
 
 pub(super) fn read_row(row: &rusqlite::Row<'_>) -> rusqlite::Result<Row> {
-    let seq = row.get::<_, i64>(1)?.cast_unsigned();
-    Ok(Row {
-        place: seq,
-        chain: row.get(0)?,
-        seq,
-        event_id: row.get(2)?,
-        timestamp: row.get(3)?,
-        correlation_id: row.get(4)?,
-        actor_type: row.get(5)?,
-        actor_id: row.get(6)?,
-        event_type: row.get(7)?,
-        approval_state: row.get(8)?,
-        payload: row.get(9)?,
-        prev_hash: Hash::from_bytes(row.get(10)?),
-        hash: Hash::from_bytes(row.get(11)?),
-    })
+    // There is one chain, so that its numbers are the places.
+    event(row, 1)
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use std::io::{BufWriter, Write};
 use std::sync::Arc;
 
-use countersign_gateway::audit::reading::{Entity, Filter, Pick, Placed, Proved, Records};
+use countersign_gateway::audit::reading::{Entity, Filter, Placed, Proved, Records};
 use countersign_gateway::audit::row::Row;
 use countersign_gateway::audit::summary::{self, MetricsSummary, Period, Tally};
 use countersign_gateway::audit::{Pending, RecordError};
@@ -11,20 +11,13 @@ use countersign_gateway::clock::Timestamp;
 use countersign_gateway::session::credential::Credential;
 use countersign_gateway::session::lifetime::{Session, SessionState};
 use rusqlite::{Connection, OptionalExtension, params};
-use serde_json::Value;
 use tokio::sync::watch;
 
-use super::dump::{self, ExportError};
-use super::exchanges::Found;
-use super::query::{QueryError, Subject, select};
+use super::query::{QueryError, select};
 use super::readers::Readers;
 use super::verify::{self, Range, VerifyError};
-use super::{CHAIN, SqliteStore, spans, tokens, trouble};
-
-/// Rows that are counted in one transaction: a longer one would keep the log from shrinking.
-const RANGE_ROWS: i64 = 16_384;
-/// Bytes of an export that are handed on at once.
-const EXPORT_BYTES: usize = 64 << 10;
+use super::{CHAIN, SqliteStore, dump, spans, tokens, trouble};
+use crate::reading::{self, EXPORT_BYTES, RANGE_ROWS, Subject, moments, placed, read_all, unexported, unread};
 
 impl SqliteStore {
     /// S1's MetricsSummary of a period. Blocks.
@@ -49,11 +42,7 @@ impl Records for SqliteStore {
                 let rows = readers
                     .read(|connection| select(connection, &filter, Subject::Commands))
                     .map_err(|error| trouble::unavailable(&error))?;
-                let placed = |row: &Row| {
-                    let (place, content) = (row.place, row.payload().ok()?);
-                    Some(Placed { place, content })
-                };
-                Ok(rows.iter().filter_map(placed).collect())
+                Ok(placed(&rows))
             }
             Entity::Invocation => {
                 let found = readers.find_invocations(&filter).map_err(unread)?;
@@ -122,55 +111,8 @@ impl Records for SqliteStore {
         let site = Arc::clone(&self.site);
         self.read(move |readers| {
             let mut writer = BufWriter::with_capacity(EXPORT_BYTES, to);
-            match dump::export(readers, &site.key, &mut writer) {
-                Ok(()) => Ok(()),
-                Err(ExportError::Read { source }) => Err(RecordError::Unavailable(source.to_string())),
-                Err(error @ (ExportError::Write { .. } | ExportError::Payload { .. })) => {
-                    Err(RecordError::Unavailable(error.to_string()))
-                }
-            }
+            dump::export(readers, &site.key, &mut writer).map_err(unexported)
         })
-    }
-}
-
-/// Reads what was found, one at a time, until the answer is as large as it may be.
-pub(crate) fn read_all(
-    filter: &Filter,
-    found: &[Found],
-    read: impl Fn(&Found) -> Result<Option<Value>, QueryError>,
-) -> Result<Vec<Placed>, RecordError> {
-    let mut placed: Vec<Placed> = Vec::new();
-    let mut room = filter.bytes_max.unwrap_or(usize::MAX);
-    // What is cut off is what was asked for last.
-    let in_order: Box<dyn Iterator<Item = &Found>> = match filter.pick {
-        Pick::Oldest => Box::new(found.iter()),
-        Pick::Newest => Box::new(found.iter().rev()),
-    };
-    for found in in_order {
-        let content = match read(found) {
-            Ok(Some(content)) => content,
-            Ok(None) | Err(QueryError::Payload { .. }) => continue,
-            Err(error @ QueryError::Read { .. }) => return Err(unread(error)),
-        };
-        // Counting what nobody bounds would be work for nothing.
-        let size = filter.bytes_max.map_or(0, |_| content.to_string().len());
-        if size > room && !placed.is_empty() {
-            break;
-        }
-        room = room.saturating_sub(size);
-        let place = found.place();
-        placed.push(Placed { place, content });
-    }
-    if filter.pick == Pick::Newest {
-        placed.reverse();
-    }
-    Ok(placed)
-}
-
-pub(crate) fn unread(error: QueryError) -> RecordError {
-    match error {
-        QueryError::Read { source } => RecordError::Unavailable(source.to_string()),
-        QueryError::Payload { .. } => RecordError::Unavailable(error.to_string()),
     }
 }
 
@@ -192,10 +134,7 @@ fn summed(readers: &Readers, period: Period, now: Timestamp) -> rusqlite::Result
         readers.read(|connection| count(connection, &mut tally, period, behind, to))?;
         behind = to;
     }
-    let end = period.to().unwrap_or(now);
-    let began = began.and_then(|text| Timestamp::parse(&text).ok());
-    let start = period.from().unwrap_or_else(|| began.unwrap_or(end).min(end));
-    Ok(tally.finish(start, end))
+    Ok(reading::summary(tally, period, began, now))
 }
 
 fn count(connection: &Connection, tally: &mut Tally, period: Period, behind: i64, to: i64) -> rusqlite::Result<()> {
@@ -205,9 +144,7 @@ fn count(connection: &Connection, tally: &mut Tally, period: Period, behind: i64
          WHERE seq > ?1 AND seq <= ?2 AND timestamp >= ?3 AND timestamp < ?4 AND event_type IN ({})",
         kinds.join(", ")
     ))?;
-    // Moments are text of one width; anything sorts behind nothing and before a tilde.
-    let from = period.from().map_or_else(String::new, |at| at.to_string());
-    let before = period.to().map_or_else(|| "~".to_owned(), |at| at.to_string());
+    let (from, before) = moments(period);
     let mut rows = statement.query(params![behind, to, from, before])?;
     while let Some(row) = rows.next()? {
         // Bytes that are no text are damage, which proving tells of.
