@@ -8,6 +8,7 @@
 
 pub mod checkpoint;
 pub mod db;
+mod dump;
 pub mod export;
 mod health;
 mod hex;

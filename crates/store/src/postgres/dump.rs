@@ -10,11 +10,9 @@ use super::query::{COLUMNS, read_row};
 use super::readers::Readers;
 use super::snapshot::Snapshot;
 use super::trouble::Trouble;
-use crate::export::{End, Start, write_checkpoint};
+use crate::dump::write_chain;
+use crate::export::Start;
 use crate::sqlite::dump::ExportError;
-
-/// Rows read at once.
-const RANGE_ROWS: u64 = 1_024;
 
 impl PgStore {
     /// Writes the record as it stands now. Damage is exported as it is; verifying finds it.
@@ -36,7 +34,6 @@ pub(super) fn export(readers: &Readers, writer: &mut dyn Write) -> Result<(), Ex
 }
 
 fn export_chain(readers: &Readers, writer: &mut dyn Write, chain: &Snapshot, chains: u64) -> Result<(), ExportError> {
-    let unwritten = |source| ExportError::Write { source };
     let key = &readers.site.key;
     let pruned = chain.checkpoints.iter().rfind(|it| it.seq + 1 == chain.first);
     let start = Start {
@@ -48,27 +45,9 @@ fn export_chain(readers: &Readers, writer: &mut dyn Write, chain: &Snapshot, cha
         last_seq: chain.last_row,
         prev_hash: pruned.map_or(Hash::GENESIS, |it| it.hash),
     };
-    start.write(writer).map_err(unwritten)?;
-    let mut last_hash = start.prev_hash;
-    let mut from = start.first_seq;
-    while from <= start.last_seq {
-        let to = start.last_seq.min(from + RANGE_ROWS - 1);
-        for row in rows(readers, &chain.chain, from, to)? {
-            let line = row
-                .to_json()
-                .map_err(|source| ExportError::Payload { seq: row.seq, source })?;
-            writeln!(writer, "{line}").map_err(unwritten)?;
-            last_hash = row.hash;
-        }
-        from = to + 1;
-    }
-    for checkpoint in &chain.checkpoints {
-        write_checkpoint(writer, checkpoint).map_err(unwritten)?;
-    }
-    let checkpoints = chain.checkpoints.len() as u64;
-    End::sign(key, &start, last_hash, checkpoints)
-        .write(writer)
-        .map_err(unwritten)
+    write_chain(writer, key, &start, &chain.checkpoints, |from, to| {
+        rows(readers, &chain.chain, from, to)
+    })
 }
 
 fn rows(readers: &Readers, chain: &str, from: u64, to: u64) -> Result<Vec<Row>, ExportError> {

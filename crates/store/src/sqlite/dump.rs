@@ -8,12 +8,10 @@ use super::readers::Readers;
 use super::snapshot::Snapshot;
 use super::{CHAIN, SqliteStore, query};
 use crate::Trouble;
-use crate::export::{End, Start, write_checkpoint};
+use crate::dump::write_chain;
+use crate::export::Start;
 use crate::key::Key;
 use countersign_gateway::audit::row::Row;
-
-/// Rows read in one transaction.
-const RANGE_ROWS: u64 = 1_024;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ExportError {
@@ -33,7 +31,6 @@ impl SqliteStore {
 }
 
 pub(super) fn export(readers: &Readers, key: &Key, writer: &mut dyn Write) -> Result<(), ExportError> {
-    let unwritten = |source| ExportError::Write { source };
     let snapshot = Snapshot::take(readers).map_err(|source| ExportError::Read { source: source.into() })?;
     let pruned = snapshot.checkpoints.iter().rfind(|it| it.seq + 1 == snapshot.first);
     let start = Start {
@@ -45,28 +42,10 @@ pub(super) fn export(readers: &Readers, key: &Key, writer: &mut dyn Write) -> Re
         last_seq: snapshot.last_row,
         prev_hash: pruned.map_or(Hash::GENESIS, |it| it.hash),
     };
-    start.write(writer).map_err(unwritten)?;
-    let mut last_hash = start.prev_hash;
-    let mut from = start.first_seq;
-    while from <= start.last_seq {
-        let to = start.last_seq.min(from + RANGE_ROWS - 1);
-        for row in rows(readers, from, to)? {
-            let line = row
-                .to_json()
-                .map_err(|source| ExportError::Payload { seq: row.seq, source })?;
-            writeln!(writer, "{line}").map_err(unwritten)?;
-            last_hash = row.hash;
-        }
-        from = to + 1;
-    }
-    for checkpoint in &snapshot.checkpoints {
-        write_checkpoint(writer, checkpoint).map_err(unwritten)?;
-    }
-    let checkpoints = snapshot.checkpoints.len() as u64;
-    End::sign(key, &start, last_hash, checkpoints)
-        .write(writer)
-        .and_then(|()| writer.flush())
-        .map_err(unwritten)
+    write_chain(writer, key, &start, &snapshot.checkpoints, |from, to| {
+        rows(readers, from, to)
+    })?;
+    writer.flush().map_err(|source| ExportError::Write { source })
 }
 
 fn rows(readers: &Readers, from: u64, to: u64) -> Result<Vec<Row>, ExportError> {
