@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use countersign_gateway::ids::{CorrelationId, JobId, RunId};
+use countersign_gateway::audit::event::{Draft, EventType};
+use countersign_gateway::clock::Timestamp;
+use countersign_gateway::ids::{CorrelationId, IdSource, JobId, RunId};
 use countersign_gateway::job::keeping::JobChange;
 use countersign_gateway::job::lifecycle::JobStatus;
 use countersign_gateway::job::state::Job;
@@ -11,6 +13,7 @@ use countersign_gateway::run::keeping::{Link, LinkEnd, LinkKind, LinkType, RunFi
 use countersign_gateway::run::lifecycle::{RunStatus, Runtime, TriggerKind, WaitState};
 use countersign_gateway::run::session::AgentSession;
 use countersign_gateway::run::state::{Run, Timer};
+use countersign_gateway::run::telling;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -146,6 +149,19 @@ pub(crate) fn link<R: Cells>(row: &R) -> Result<Option<Link>, R::Error> {
         }))
 }
 
+/// A run whose clock stops while something waits and goes on when nothing does, and the event that tells of it; none
+/// where that changes nothing.
+pub(crate) fn clocked(run: &Run, state: WaitState, waits: bool, now: Timestamp) -> Option<(Run, Draft)> {
+    let (next, kind) = if waits {
+        (run.waiting(state, now)?, EventType::WaitPaused)
+    } else {
+        (run.going_on(state, now)?, EventType::WaitResumed)
+    };
+    let event = IdSource::random().event();
+    let told = telling::clock(&next, event, now, kind, state.as_str());
+    Some((next, told))
+}
+
 /// What was left of a run's time.
 pub(crate) fn remaining(run: &Run) -> i64 {
     i64::try_from(run.timer.remaining.as_millis()).unwrap_or(i64::MAX)
@@ -168,7 +184,7 @@ pub(crate) fn session_json(job: &Job, config: &str) -> String {
     json!({"job": job.to_json(), "config": config}).to_string()
 }
 
-/// What a session's settings say of a run's agent.
+/// What a session's settings say of a run's agent, and the model that it says to have used.
 #[derive(Default)]
 pub(crate) struct SetUp {
     pub(crate) model: Option<String>,
@@ -179,11 +195,12 @@ pub(crate) struct SetUp {
     pub(crate) template_locale: Option<String>,
 }
 
-pub(crate) fn set_up(config: &str) -> SetUp {
+pub(crate) fn set_up(change: &JobChange, config: &str) -> SetUp {
     let config: Value = serde_json::from_str(config).unwrap_or_default();
     let text = |value: &Value| value.as_str().map(str::to_owned);
+    let used = change.usage.as_ref().and_then(|usage| usage.model.clone());
     SetUp {
-        model: text(&config["model"]),
+        model: used.or_else(|| text(&config["model"])),
         reasoning_effort: text(&config["reasoningEffort"]),
         branch: text(&config["branch"]),
         template_kind: text(&config["template"]["kind"]),

@@ -9,7 +9,7 @@ pub(super) use reading::find;
 
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::Change;
-use countersign_gateway::audit::event::{Draft, EventType};
+use countersign_gateway::audit::event::Draft;
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{ConversationId, IdSource, JobId};
 use countersign_gateway::job::keeping::JobChange;
@@ -22,7 +22,7 @@ use rusqlite::{OptionalExtension as _, params};
 use serde_json::json;
 
 use super::ledger::Ledger;
-use crate::rows::runs::{checksum, remaining, session_json, session_status, set_up};
+use crate::rows::runs::{checksum, clocked, remaining, session_json, session_status, set_up};
 
 const INSERT: &str = "INSERT INTO runs (run_id, version, correlation_id, project, repository, agent_key, trigger_kind,
          trigger_label, runtime, namespace, issue_number, pull_request_number, labels, title, instructions,
@@ -164,11 +164,8 @@ impl Ledger<'_> {
             return Ok(None);
         };
         let (state, now) = (WaitState::Mcp, approval.resolved_at.unwrap_or(approval.created_at));
-        if self.statement(IS_ASKED)?.exists([run.id.as_str()])? {
-            self.clock(&run, run.waiting(state, now), EventType::WaitPaused, state, now)
-        } else {
-            self.clock(&run, run.going_on(state, now), EventType::WaitResumed, state, now)
-        }
+        let is_asked = self.statement(IS_ASKED)?.exists([run.id.as_str()])?;
+        self.clock(&run, clocked(&run, state, is_asked, now), now)
     }
 
     /// A limit of its model stops a run's clock like a question does. Every change of a job is told in its
@@ -182,11 +179,8 @@ impl Ledger<'_> {
             return Ok(Vec::new());
         };
         let (state, now) = (WaitState::Backpressure, job.updated_at);
-        let told = if job.sub_state == Some(SubState::PausedLimit) {
-            self.clock(&run, run.waiting(state, now), EventType::WaitPaused, state, now)?
-        } else {
-            self.clock(&run, run.going_on(state, now), EventType::WaitResumed, state, now)?
-        };
+        let is_paused = job.sub_state == Some(SubState::PausedLimit);
+        let told = self.clock(&run, clocked(&run, state, is_paused, now), now)?;
         let run = self.run(run.id.as_str())?.unwrap_or(run);
         let begins = job.metrics.start_time.is_some() && !self.statement(HAS_BEGUN)?.exists([run.id.as_str()])?;
         self.write_agent_session(&run, change)?;
@@ -194,15 +188,8 @@ impl Ledger<'_> {
         Ok(told.into_iter().chain(ready).collect())
     }
 
-    fn clock(
-        &self,
-        run: &Run,
-        next: Option<Run>,
-        kind: EventType,
-        state: WaitState,
-        now: Timestamp,
-    ) -> rusqlite::Result<Option<Draft>> {
-        let Some(next) = next else {
+    fn clock(&self, run: &Run, next: Option<(Run, Draft)>, now: Timestamp) -> rusqlite::Result<Option<Draft>> {
+        let Some((next, told)) = next else {
             return Ok(None);
         };
         self.advance_run(&next, run.version)?;
@@ -212,8 +199,7 @@ impl Ledger<'_> {
             next.wait_state.is_some(),
             now.as_millis(),
         ])?;
-        let event = IdSource::random().event();
-        Ok(Some(telling::clock(&next, event, now, kind, state.as_str())))
+        Ok(Some(told))
     }
 
     fn write_agent_session(&self, run: &Run, change: &JobChange) -> rusqlite::Result<()> {
@@ -229,7 +215,7 @@ impl Ledger<'_> {
             })
             .optional()?;
         let (version, config, rollout) = kept.unwrap_or_default();
-        let set_up = set_up(&config);
+        let set_up = set_up(change, &config);
         let before = self
             .statement(CHECKSUM)?
             .query_row([run.id.as_str()], |row| row.get::<_, Option<String>>(0))
@@ -244,11 +230,7 @@ impl Ledger<'_> {
             run.pull_request_number.map(u64::cast_signed),
             run.trigger_kind.as_str(),
             run.agent_key,
-            change
-                .usage
-                .as_ref()
-                .and_then(|usage| usage.model.clone())
-                .or(set_up.model),
+            set_up.model,
             session_status(job),
             job.conversation_id.as_ref().map(ConversationId::as_str),
             session_json(job, &config),
