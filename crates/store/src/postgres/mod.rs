@@ -60,6 +60,7 @@ pub use trouble::Trouble;
 
 use crate::Options;
 use crate::key::GuardedKeyError;
+use crate::rows::tokens::Known;
 use crate::waiting::{Answer, Job, QUEUE_MAX, aside, taken};
 
 /// The record of a database, as one node of it. Dropping it is the clean stop: what waits is written, the chain's end is
@@ -69,7 +70,7 @@ pub struct PgStore {
     readers: Arc<Readers>,
     queue: Option<SyncSender<Box<Job>>>,
     /// Copies of the tokens that somebody looks into.
-    tokens_seen: Mutex<Vec<Weak<Mutex<tokens::Seen>>>>,
+    tokens_seen: Mutex<Vec<Weak<Mutex<Known>>>>,
     writer: Option<JoinHandle<()>>,
 }
 

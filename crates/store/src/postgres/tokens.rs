@@ -21,10 +21,12 @@ use super::readers::Readers;
 use super::trouble::Trouble;
 use super::{PgStore, runs, writer};
 use crate::rows::Cells as _;
-use crate::rows::tokens::{self, DIGEST, HOLDER, InForce, SELECT, any_of_job, event, is_in_force, recognise, token};
+use crate::rows::tokens::{
+    self, DIGEST, HOLDER, InForce, Known, SELECT, any_of_job, event, is_in_force, made, recognise, run_under_way, token,
+};
+use crate::run_token;
 use crate::sqlite::tokens::{Made, Revoked, TokenError};
 use crate::witness::Witness;
-use crate::{random, run_token};
 
 /// How long a change of another process may go unnoticed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -50,7 +52,7 @@ impl PgStore {
             run,
             ..tokens::new(role, name, self.site.options.clock.now(), ids)
         };
-        self.make_token(name, credential, by, ids)
+        self.keep_token(name, made(credential)?, by, ids)
     }
 
     /// Makes the token of a job's agent, the only one of this job that is in force afterwards. Blocks.
@@ -61,7 +63,7 @@ impl PgStore {
             Err(error) => return Err(error),
         }
         let credential = tokens::of_job(job, &name, self.site.options.clock.now(), ids);
-        self.make_token(&name, credential, by.clone(), ids)
+        self.keep_token(&name, made(credential)?, by.clone(), ids)
     }
 
     /// Makes a token for the agent of a run: it says whose it is, ends by itself and with its run. Every node knows
@@ -75,25 +77,10 @@ impl PgStore {
         ids: &IdSource,
     ) -> Result<Made, TokenError> {
         let found = self.readers.read(|link| runs::find(link, run)).map_err(unread)?;
-        let run = found.ok_or_else(|| TokenError::UnknownRun(run.to_owned()))?;
-        if run.has_ended() {
-            return Err(TokenError::RunEnded(run.id));
-        }
+        let run = run_under_way(found, run)?;
         let key = self.shared_key(run_token::PURPOSE);
         let made = run_token::make(&key, &run, name, (self.site.options.clock.now(), lives), ids);
         self.keep_token(name, made, by, ids)
-    }
-
-    fn make_token(
-        &self,
-        name: &TokenName,
-        credential: Credential,
-        by: Actor,
-        ids: &IdSource,
-    ) -> Result<Made, TokenError> {
-        let random = random::secret().map_err(|source| TokenError::Random { source })?;
-        let token = credential::token(credential.role, &random);
-        self.keep_token(name, Made { credential, token }, by, ids)
     }
 
     fn keep_token(&self, name: &TokenName, made: Made, by: Actor, ids: &IdSource) -> Result<Made, TokenError> {
@@ -246,20 +233,13 @@ pub struct Tokens {
     /// What tokens of runs are signed with.
     key: [u8; 32],
     clock: Clock,
-    seen: Arc<Mutex<Seen>>,
-}
-
-#[derive(Default)]
-pub(super) struct Seen {
-    in_force: InForce,
-    version: Option<i64>,
-    in_trouble: bool,
+    seen: Arc<Mutex<Known>>,
 }
 
 impl Tokens {
     fn new(readers: &Arc<Readers>, key: [u8; 32]) -> Self {
         let clock = readers.site.options.clock.clone();
-        let seen = Arc::new(Mutex::new(Seen::default()));
+        let seen = Arc::new(Mutex::new(Known::default()));
         look(readers, &seen);
         let (watched, readers) = (Arc::downgrade(&seen), Arc::downgrade(readers));
         let watching = thread::Builder::new()
@@ -271,13 +251,13 @@ impl Tokens {
         Self { key, clock, seen }
     }
 
-    fn seen(&self) -> MutexGuard<'_, Seen> {
+    fn seen(&self) -> MutexGuard<'_, Known> {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Looks again and again, while there is somebody to look for.
-fn watch(readers: &Weak<Readers>, seen: &Weak<Mutex<Seen>>) {
+fn watch(readers: &Weak<Readers>, seen: &Weak<Mutex<Known>>) {
     loop {
         thread::sleep(LOOK_EVERY);
         let (Some(readers), Some(seen)) = (readers.upgrade(), seen.upgrade()) else {
@@ -287,7 +267,7 @@ fn watch(readers: &Weak<Readers>, seen: &Weak<Mutex<Seen>>) {
     }
 }
 
-fn look(readers: &Readers, seen: &Mutex<Seen>) {
+fn look(readers: &Readers, seen: &Mutex<Known>) {
     let lock = || seen.lock().unwrap_or_else(PoisonError::into_inner);
     let known = lock().version;
     let read = readers.read_at_once(|link| {
@@ -297,22 +277,7 @@ fn look(readers: &Readers, seen: &Mutex<Seen>) {
         let changed = known != Some(version);
         Ok((version, if changed { Some(in_force(link)?) } else { None }))
     });
-    let mut seen = lock();
-    match read {
-        Ok((version, changed)) => {
-            seen.in_trouble = false;
-            seen.version = Some(version);
-            if let Some(in_force) = changed {
-                seen.in_force = in_force;
-            }
-        }
-        Err(error) => {
-            // Said once, not four times a second.
-            if !std::mem::replace(&mut seen.in_trouble, true) {
-                tracing::warn!(%error, "tokens cannot be read; nobody new is let in");
-            }
-        }
-    }
+    lock().learn(read);
 }
 
 impl Credentials for Tokens {

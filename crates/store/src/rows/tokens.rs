@@ -1,6 +1,7 @@
 //! Tokens: what a row says, what is written of one, and whose a token is that somebody shows.
 
 use std::collections::HashMap;
+use std::fmt::Display;
 use std::sync::Arc;
 
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
@@ -8,11 +9,13 @@ use countersign_gateway::audit::payload::Object;
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, JobId};
 use countersign_gateway::job::state::Job;
+use countersign_gateway::run::state::Run;
 use countersign_gateway::session::credential::{self, Credential, TokenName};
 use countersign_gateway::session::{JobContext, Role};
 
 use super::Cells;
-use crate::run_token;
+use crate::sqlite::tokens::{Made, TokenError};
+use crate::{random, run_token};
 
 /// A token of a job has the job's name; what ties the job's acts together is looked up with it.
 pub(crate) const SELECT: &str = "SELECT id, role, name, tokens.created_at_ms, revoked_at_ms, run, expires_at_ms, \
@@ -92,8 +95,55 @@ pub(crate) fn event(kind: EventType, credential: &Credential, by: Actor, now: Ti
     Draft::new(ids.event(), now, correlation, by, kind, payload)
 }
 
+/// A credential with a token that nobody can guess.
+pub(crate) fn made(credential: Credential) -> Result<Made, TokenError> {
+    let random = random::secret().map_err(|source| TokenError::Random { source })?;
+    let token = credential::token(credential.role, &random);
+    Ok(Made { credential, token })
+}
+
+/// The run that somebody named, where it may still be given tokens.
+pub(crate) fn run_under_way(found: Option<Run>, named: &str) -> Result<Run, TokenError> {
+    let run = found.ok_or_else(|| TokenError::UnknownRun(named.to_owned()))?;
+    if run.has_ended() {
+        return Err(TokenError::RunEnded(run.id));
+    }
+    Ok(run)
+}
+
 /// Tokens in force, by their digests.
 pub(crate) type InForce = HashMap<[u8; 32], Credential>;
+
+/// What was last read of the tokens.
+#[derive(Default)]
+pub(crate) struct Known {
+    pub(crate) in_force: InForce,
+    /// Every change of a token counts it up.
+    pub(crate) version: Option<i64>,
+    in_trouble: bool,
+}
+
+impl Known {
+    /// Takes over the version, and the tokens where those changed. While they cannot be read, whoever was known stays
+    /// known.
+    pub(crate) fn learn(&mut self, read: Result<(i64, Option<InForce>), impl Display>) {
+        match read {
+            Ok((version, changed)) => {
+                self.in_trouble = false;
+                self.version = Some(version);
+                if let Some(in_force) = changed {
+                    self.in_force = in_force;
+                }
+            }
+            Err(error) => {
+                // Said once, not four times a second.
+                if !std::mem::replace(&mut self.in_trouble, true) {
+                    tracing::warn!(%error, "tokens cannot be read; nobody new is let in");
+                }
+            }
+        }
+    }
+}
 
 /// Whose a token is. One of a run must besides be signed by us, and say of itself what is kept of it.
 pub(crate) fn recognise(in_force: &InForce, key: &[u8; 32], token: &str, now: Timestamp) -> Option<Credential> {

@@ -22,9 +22,11 @@ use super::readers::Readers;
 use super::{SqliteStore, runs};
 use crate::process::Process;
 use crate::rows::Cells as _;
-use crate::rows::tokens::{self, DIGEST, HOLDER, InForce, SELECT, any_of_job, event, is_in_force, recognise, token};
+use crate::rows::tokens::{
+    self, DIGEST, HOLDER, InForce, Known, SELECT, any_of_job, event, is_in_force, made, recognise, run_under_way, token,
+};
 use crate::witness::Witness;
-use crate::{Trouble, random, run_token};
+use crate::{Trouble, run_token};
 
 /// How long a token that another process revoked may still be taken for one in force.
 pub const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -79,7 +81,7 @@ impl SqliteStore {
             run,
             ..tokens::new(role, name, now, ids)
         };
-        self.make_token(name, credential, by, ids)
+        self.keep_token(name, made(credential)?, by, ids)
     }
 
     /// Makes the token of a job's agent, the only one of this job that is in force afterwards. Blocks.
@@ -91,7 +93,7 @@ impl SqliteStore {
         }
         let now = self.site.options.clock.now();
         let credential = tokens::of_job(job, &name, now, ids);
-        self.make_token(&name, credential, by.clone(), ids)
+        self.keep_token(&name, made(credential)?, by.clone(), ids)
     }
 
     /// Makes a token for the agent of a run: it says whose it is, ends by itself and with its run. Blocks.
@@ -105,25 +107,10 @@ impl SqliteStore {
     ) -> Result<Made, TokenError> {
         let found = self.readers.read(|connection| runs::find(connection, run));
         let found = found.map_err(|source| TokenError::Read { source: source.into() })?;
-        let run = found.ok_or_else(|| TokenError::UnknownRun(run.to_owned()))?;
-        if run.has_ended() {
-            return Err(TokenError::RunEnded(run.id));
-        }
+        let run = run_under_way(found, run)?;
         let key = self.shared_key(run_token::PURPOSE);
         let made = run_token::make(&key, &run, name, (self.site.options.clock.now(), lives), ids);
         self.keep_token(name, made, by, ids)
-    }
-
-    fn make_token(
-        &self,
-        name: &TokenName,
-        credential: Credential,
-        by: Actor,
-        ids: &IdSource,
-    ) -> Result<Made, TokenError> {
-        let random = random::secret().map_err(|source| TokenError::Random { source })?;
-        let token = credential::token(credential.role, &random);
-        self.keep_token(name, Made { credential, token }, by, ids)
     }
 
     fn keep_token(&self, name: &TokenName, made: Made, by: Actor, ids: &IdSource) -> Result<Made, TokenError> {
@@ -212,11 +199,9 @@ impl SqliteStore {
             clock: self.site.options.clock.clone(),
             changed: Arc::clone(&self.tokens_changed),
             seen: Mutex::new(Seen {
-                in_force: InForce::new(),
-                version: None,
+                known: Known::default(),
                 looked: None,
                 changed: 0,
-                in_trouble: false,
             }),
         }
     }
@@ -292,13 +277,10 @@ pub struct Tokens {
 }
 
 struct Seen {
-    /// By the digest of the token.
-    in_force: InForce,
-    version: Option<i64>,
+    known: Known,
     looked: Option<Instant>,
     /// As far as our own changes were counted then.
     changed: u64,
-    in_trouble: bool,
 }
 
 impl Tokens {
@@ -311,49 +293,35 @@ impl Tokens {
         if is_old || seen.changed != changed {
             seen.looked = Some(now);
             seen.changed = changed;
-            self.look(&mut seen);
+            self.look(&mut seen.known);
         }
         seen
     }
 
-    fn look(&self, seen: &mut Seen) {
+    fn look(&self, known: &mut Known) {
         let read = self.readers.read(|connection| {
             let version = connection
                 .prepare_cached("SELECT version FROM tokens_version")?
                 .query_row([], |row| row.get::<_, i64>(0))?;
-            let changed = seen.version != Some(version);
+            let changed = known.version != Some(version);
             Ok((version, if changed { Some(in_force(connection)?) } else { None }))
         });
-        match read {
-            Ok((version, changed)) => {
-                seen.in_trouble = false;
-                seen.version = Some(version);
-                if let Some(in_force) = changed {
-                    seen.in_force = in_force;
-                }
-            }
-            Err(error) => {
-                // Said once, not four times a second.
-                if !std::mem::replace(&mut seen.in_trouble, true) {
-                    tracing::warn!(%error, "tokens cannot be read; nobody new is let in");
-                }
-            }
-        }
+        known.learn(read);
     }
 }
 
 impl Credentials for Tokens {
     fn authenticate(&self, token: &str) -> Option<Credential> {
-        let known = |age_max| recognise(&self.seen(age_max).in_force, &self.key, token, self.clock.now());
+        let known = |age_max| recognise(&self.seen(age_max).known.in_force, &self.key, token, self.clock.now());
         known(LOOK_EVERY).or_else(|| known(LOOK_FOR_NEW))
     }
 
     fn is_in_force(&self, id: &CredentialId) -> bool {
-        is_in_force(&self.seen(LOOK_EVERY).in_force, id, self.clock.now())
+        is_in_force(&self.seen(LOOK_EVERY).known.in_force, id, self.clock.now())
     }
 
     fn any_of_job(&self) -> bool {
-        any_of_job(&self.seen(LOOK_EVERY).in_force)
+        any_of_job(&self.seen(LOOK_EVERY).known.in_force)
     }
 }
 
