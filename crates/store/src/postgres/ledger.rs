@@ -4,7 +4,7 @@
 //! node share a chain, nodes never wait for each other's. Events are linked in memory and written together, with the
 //! head and the commit, at the end.
 
-use countersign_gateway::audit::chain::{Columns, Hash, link};
+use countersign_gateway::audit::chain::{Hash, link};
 use countersign_gateway::audit::event::Draft;
 use countersign_gateway::audit::{CloseCommand, OpenCommand};
 use countersign_gateway::clock::Timestamp;
@@ -15,6 +15,7 @@ use super::places;
 use super::site::Site;
 use super::trouble::Trouble;
 use crate::checkpoint::{self, Checkpoint, Kind, OtherHead};
+use crate::rows::events::columns;
 use crate::rows::{Cells as _, sessions};
 
 /// Where the chain ends.
@@ -210,17 +211,7 @@ impl<'l> Ledger<'l> {
 
     /// Links one event behind the head.
     pub(super) fn append(&mut self, draft: &Draft, timestamp: &str) -> Result<(), Trouble> {
-        let columns = Columns {
-            chain: self.site.node.name(),
-            event_id: draft.event_id.as_str(),
-            timestamp,
-            correlation_id: draft.correlation_id.as_str(),
-            actor_type: draft.actor.kind.as_str(),
-            actor_id: &draft.actor.id,
-            event_type: draft.event_type.as_str(),
-            approval_state: draft.approval_state.map(|state| state.as_str()),
-            payload: draft.payload(),
-        };
+        let columns = columns(draft, self.site.node.name(), timestamp);
         let seq = self.head.seq + 1;
         let hash = link(&self.head.hash, seq, &columns);
         let rows = &mut self.rows;

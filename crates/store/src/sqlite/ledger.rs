@@ -7,7 +7,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use countersign_gateway::audit::chain::{Columns, Hash, link};
+use countersign_gateway::audit::chain::{Hash, link};
 use countersign_gateway::audit::event::Draft;
 use countersign_gateway::audit::{CloseCommand, OpenCommand};
 use countersign_gateway::clock::Timestamp;
@@ -18,6 +18,7 @@ use super::site::Site;
 use super::spans::SPAN_ROWS;
 use super::{CHAIN, trouble};
 use crate::checkpoint::{self, Checkpoint, Kind};
+use crate::rows::events::columns;
 use crate::rows::sessions;
 
 /// Where the chain ends.
@@ -171,17 +172,7 @@ impl<'c> Ledger<'c> {
 
     /// Links one event behind the head.
     pub(super) fn append(&mut self, head: &mut Head, draft: &Draft, timestamp: &str) -> rusqlite::Result<()> {
-        let columns = Columns {
-            chain: CHAIN,
-            event_id: draft.event_id.as_str(),
-            timestamp,
-            correlation_id: draft.correlation_id.as_str(),
-            actor_type: draft.actor.kind.as_str(),
-            actor_id: &draft.actor.id,
-            event_type: draft.event_type.as_str(),
-            approval_state: draft.approval_state.map(|state| state.as_str()),
-            payload: draft.payload(),
-        };
+        let columns = columns(draft, CHAIN, timestamp);
         let seq = head.seq + 1;
         let hash = link(&head.hash, seq, &columns);
         self.statement(INSERT_EVENT)?.execute(params![
