@@ -13,8 +13,8 @@ use super::ledger::Ledger;
 use super::link::{Link, Values};
 use super::readers::Readers;
 use super::trouble::{self, Trouble};
-use crate::rows::approvals::{COLUMNS, approval, of_states};
-use crate::rows::at_most;
+use crate::rows::approvals::{COLUMNS, approval};
+use crate::rows::{at_most, one_of};
 
 const INSERT: &str = "INSERT INTO approvals (approval_id, version, type, state, correlation_id, job_id, run_id, owner,
          requested_by, tool, request_id, parks, binding, arguments_digest, policy_digest, details, quorum, votes,
@@ -110,7 +110,7 @@ impl Readers {
     }
 
     fn listed_approvals(&self, filter: &ApprovalFilter) -> Result<Vec<ApprovalRequest>, RecordError> {
-        let states = of_states(filter);
+        let states = one_of("state", filter.states.iter().map(|state| state.as_str()));
         let automatic = match filter.automatic {
             None => "",
             Some(true) => " AND automatic",

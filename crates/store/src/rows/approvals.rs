@@ -1,6 +1,5 @@
 //! Approvals.
 
-use countersign_gateway::approval::ApprovalFilter;
 use countersign_gateway::approval::request::{ApprovalRequest, ApprovalType, AskedFor};
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::ids::{ApprovalId, CorrelationId, CredentialId, RequestId};
@@ -52,15 +51,4 @@ pub(crate) fn approval<R: Cells>(row: &R) -> Result<ApprovalRequest, R::Error> {
     let mode = row.any_text(25)?;
     approval.approval_mode = mode.map(|word| ApprovalMode::parse(&word).unwrap_or(ApprovalMode::Owner));
     Ok(ApprovalRequest::restored(state, approval))
-}
-
-/// The part of a question that names states: words of a closed list, written as the partial indexes have them.
-pub(crate) fn of_states(filter: &ApprovalFilter) -> String {
-    let words = filter.states.iter().map(|state| format!("'{}'", state.as_str()));
-    let words: Vec<String> = words.collect();
-    match words.as_slice() {
-        [] => "1 = 1".to_owned(),
-        [only] => format!("state = {only}"),
-        several => format!("state IN ({})", several.join(", ")),
-    }
 }

@@ -6,9 +6,7 @@ use countersign_gateway::ids::{ConversationId, CorrelationId, CredentialId, Even
 use countersign_gateway::job::driver::ProcessMark;
 use countersign_gateway::job::event::{JobEvent, JobEventType, StoredEvent};
 use countersign_gateway::job::input::JobInput;
-use countersign_gateway::job::keeping::{
-    AbandonedJob, AgentProcess, Errand, Hold, JobChange, JobFilter, Note, mark, parts_from,
-};
+use countersign_gateway::job::keeping::{AbandonedJob, AgentProcess, Errand, Hold, JobChange, Note, mark, parts_from};
 use countersign_gateway::job::lifecycle::{JobStatus, SessionStatus, SubState};
 use countersign_gateway::job::session::{JobSession, SessionName};
 use countersign_gateway::job::state::{ErrorDetails, Job, JobClock, JobMetrics, Order};
@@ -57,17 +55,6 @@ pub(crate) fn held_after<E>(
         },
         Hold::Release => is_free.then_some(None),
     })
-}
-
-/// The part of a question that names statuses.
-pub(crate) fn of_statuses(filter: &JobFilter) -> String {
-    let words = filter.statuses.iter().map(|status| format!("'{}'", status.as_str()));
-    let words: Vec<String> = words.collect();
-    if words.is_empty() {
-        "1 = 1".to_owned()
-    } else {
-        format!("status IN ({})", words.join(", "))
-    }
 }
 
 /// What [`COUNT`] found.

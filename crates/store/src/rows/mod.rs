@@ -64,3 +64,14 @@ pub(crate) trait Cells {
 pub(crate) fn at_most(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
+
+/// The part of a question that names words of a closed list, or none of them. They are written into the question, one
+/// alone as an equation: so the partial indexes have them.
+pub(crate) fn one_of(column: &str, words: impl Iterator<Item = &'static str>) -> String {
+    let words: Vec<String> = words.map(|word| format!("'{word}'")).collect();
+    match words.as_slice() {
+        [] => "1 = 1".to_owned(),
+        [only] => format!("{column} = {only}"),
+        several => format!("{column} IN ({})", several.join(", ")),
+    }
+}

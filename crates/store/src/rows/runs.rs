@@ -9,7 +9,7 @@ use countersign_gateway::ids::{CorrelationId, IdSource, JobId, RunId};
 use countersign_gateway::job::keeping::JobChange;
 use countersign_gateway::job::lifecycle::JobStatus;
 use countersign_gateway::job::state::Job;
-use countersign_gateway::run::keeping::{Link, LinkEnd, LinkKind, LinkType, RunFilter};
+use countersign_gateway::run::keeping::{Link, LinkEnd, LinkKind, LinkType};
 use countersign_gateway::run::lifecycle::{RunStatus, Runtime, TriggerKind, WaitState};
 use countersign_gateway::run::session::AgentSession;
 use countersign_gateway::run::state::{Run, Timer};
@@ -42,17 +42,6 @@ pub(crate) const ARE_DUE: &str = "status = 'pending' AND NOT EXISTS (SELECT 1 FR
          AND (other.status = 'running' OR other.status = 'pending'
              AND (other.created_at_ms < runs.created_at_ms
                  OR other.created_at_ms = runs.created_at_ms AND other.run_id < runs.run_id)))";
-
-/// The part of a question that names statuses.
-pub(crate) fn of_statuses(filter: &RunFilter) -> String {
-    let words = filter.statuses.iter().map(|status| format!("'{}'", status.as_str()));
-    let words: Vec<String> = words.collect();
-    if words.is_empty() {
-        "1 = 1".to_owned()
-    } else {
-        format!("status IN ({})", words.join(", "))
-    }
-}
 
 pub(crate) fn run<R: Cells>(row: &R) -> Result<Run, R::Error> {
     let labels: BTreeSet<String> = serde_json::from_str(&row.text(12)?).unwrap_or_default();

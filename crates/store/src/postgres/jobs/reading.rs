@@ -15,11 +15,11 @@ use super::super::link::Values;
 use super::super::node::SILENT_FOR;
 use super::super::readers::Readers;
 use super::super::trouble;
-use crate::rows::at_most;
 use crate::rows::jobs::{
     COLUMNS, COUNT, EVENT_COLUMNS, NOTE_COLUMNS, PROCESS_COLUMNS, SESSION_COLUMNS, counts, event, held_job, job, note,
-    of_statuses, process, session,
+    process, session,
 };
+use crate::rows::{at_most, one_of};
 
 /// The node that an agent's process runs on, behind the columns of a session.
 const NODE: &str = "(SELECT node FROM agent_processes AS known WHERE known.session_id = job_sessions.session_id \
@@ -95,7 +95,7 @@ impl Jobs for PgStore {
 
     fn list(&self, filter: JobFilter) -> Pending<Result<Vec<Job>, RecordError>> {
         self.read(move |readers| {
-            let statuses = of_statuses(&filter);
+            let statuses = one_of("status", filter.statuses.iter().map(|status| status.as_str()));
             let rest = format!(
                 "WHERE {statuses} AND ($1::text IS NULL OR owner = $1) ORDER BY created_at_ms DESC, arrival DESC LIMIT $2"
             );

@@ -12,8 +12,8 @@ use super::super::PgStore;
 use super::super::link::{self as connection, Values};
 use super::super::readers::Readers;
 use super::super::trouble::Trouble;
-use crate::rows::at_most;
-use crate::rows::runs::{ARE_DUE, COLUMNS, LINK_COLUMNS, SESSION_COLUMNS, link, of_statuses, run, session};
+use crate::rows::runs::{ARE_DUE, COLUMNS, LINK_COLUMNS, SESSION_COLUMNS, link, run, session};
+use crate::rows::{at_most, one_of};
 
 /// A run as a connection sees it.
 pub(in super::super) fn find(link: &connection::Link, id: &str) -> Result<Option<Run>, Trouble> {
@@ -57,7 +57,7 @@ impl Runs for PgStore {
                 "WHERE {} AND ($1::text IS NULL OR repository = $1) AND ($2::bigint IS NULL OR issue_number = $2)
                      AND ($3::bigint IS NULL OR pull_request_number = $3)
                  ORDER BY created_at_ms DESC, arrival DESC LIMIT $4 OFFSET $5",
-                of_statuses(&filter)
+                one_of("status", filter.statuses.iter().map(|status| status.as_str()))
             );
             readers.runs(
                 &rest,

@@ -14,11 +14,11 @@ use rusqlite::{Params, params};
 use super::super::SqliteStore;
 use super::super::readers::Readers;
 use crate::process::Process;
-use crate::rows::at_most;
 use crate::rows::jobs::{
     COLUMNS, COUNT, EVENT_COLUMNS, NOTE_COLUMNS, PROCESS_COLUMNS, SESSION_COLUMNS, counts, event, held_job, job, note,
-    of_statuses, process, session,
+    process, session,
 };
+use crate::rows::{at_most, one_of};
 
 impl Readers {
     fn jobs(&self, rest: &str, values: impl Params) -> Result<Vec<Job>, RecordError> {
@@ -70,7 +70,7 @@ impl Jobs for SqliteStore {
 
     fn list(&self, filter: JobFilter) -> Pending<Result<Vec<Job>, RecordError>> {
         self.read(move |readers| {
-            let statuses = of_statuses(&filter);
+            let statuses = one_of("status", filter.statuses.iter().map(|status| status.as_str()));
             let rest = format!(
                 "WHERE {statuses} AND (?1 IS NULL OR owner = ?1) ORDER BY created_at_ms DESC, rowid DESC LIMIT ?2"
             );

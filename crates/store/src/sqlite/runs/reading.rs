@@ -11,8 +11,8 @@ use rusqlite::{Connection, OptionalExtension as _, Params, params};
 
 use super::super::SqliteStore;
 use super::super::readers::Readers;
-use crate::rows::at_most;
-use crate::rows::runs::{ARE_DUE, COLUMNS, LINK_COLUMNS, SESSION_COLUMNS, link, of_statuses, run, session};
+use crate::rows::runs::{ARE_DUE, COLUMNS, LINK_COLUMNS, SESSION_COLUMNS, link, run, session};
+use crate::rows::{at_most, one_of};
 
 static FIND: LazyLock<String> = LazyLock::new(|| format!("SELECT {COLUMNS} FROM runs WHERE run_id = ?1"));
 
@@ -38,7 +38,7 @@ impl Runs for SqliteStore {
 
     fn list_runs(&self, filter: RunFilter) -> Pending<Result<Vec<Run>, RecordError>> {
         self.read(move |readers| {
-            let statuses = of_statuses(&filter);
+            let statuses = one_of("status", filter.statuses.iter().map(|status| status.as_str()));
             let rest = format!(
                 "WHERE {statuses} AND (?1 IS NULL OR repository = ?1) AND (?2 IS NULL OR issue_number = ?2)
                      AND (?3 IS NULL OR pull_request_number = ?3)
