@@ -93,7 +93,7 @@ fn section(lines: &mut Lines<impl BufRead>, expected_key: Option<&str>) -> Resul
             expected: expected.to_owned(),
         });
     }
-    let mut walk = Walk::new(start.first_seq, start.prev_hash, [].into());
+    let mut walk = Walk::new(start.first_seq..=start.last_seq, start.prev_hash, &[]);
     let mut hashes = Vec::new();
     let mut checkpoints = Vec::new();
     loop {

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use countersign_gateway::audit::chain::{Hash, link};
 
@@ -135,12 +136,17 @@ pub(crate) struct Walk {
 }
 
 impl Walk {
-    /// Starts before row `next`, behind the hash `prev`.
-    pub(crate) fn new(next: u64, prev: Hash, checkpoints: VecDeque<Checkpoint>) -> Self {
+    /// Starts before the first of these rows, behind the hash `prev`, past those of the checkpoints that stand among
+    /// them.
+    pub(crate) fn new(rows: RangeInclusive<u64>, prev: Hash, checkpoints: &[Checkpoint]) -> Self {
         Self {
-            next,
+            next: *rows.start(),
             prev,
-            checkpoints,
+            checkpoints: checkpoints
+                .iter()
+                .filter(|it| rows.contains(&it.seq))
+                .cloned()
+                .collect(),
         }
     }
 

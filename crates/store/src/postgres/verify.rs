@@ -5,7 +5,7 @@
 //! what the others' signed checkpoints say of it, its key included. Whoever rewrites a chain of another node, or
 //! replaces its key, contradicts a signature that is not in the database's hands.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 
 use countersign_gateway::audit::chain::Hash;
 
@@ -14,7 +14,6 @@ use super::query::{COLUMNS, read_row};
 use super::readers::Readers;
 use super::snapshot::Snapshot;
 use super::trouble::Trouble;
-use crate::checkpoint::Checkpoint;
 use crate::prove::{self, Fault, Flaw, Leftovers, Report, Walk};
 use crate::sqlite::verify::{Progress, Range, VerifyError};
 
@@ -122,13 +121,7 @@ impl Proof<'_> {
 
     /// Proves the rows from `first` to `last`; gives the hash of the last.
     fn walk(&mut self, chain: &Snapshot, first: u64, last: u64, prev: Hash) -> Result<Hash, VerifyError> {
-        let ahead: VecDeque<Checkpoint> = chain
-            .checkpoints
-            .iter()
-            .filter(|it| (first..=last).contains(&it.seq))
-            .cloned()
-            .collect();
-        let mut walk = Walk::new(first, prev, ahead);
+        let mut walk = Walk::new(first..=last, prev, &chain.checkpoints);
         while walk.next() <= last {
             let from = walk.next();
             let to = last.min(from + RANGE_ROWS - 1);

@@ -3,7 +3,6 @@
 //! The record is proved as far as its head stood at the start, in ranges, each a read transaction of
 //! its own: a long one would keep the log from shrinking. Two threads each prove half of a long one.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
@@ -14,7 +13,6 @@ use super::readers::Readers;
 use super::snapshot::{self, Snapshot};
 use super::{CHAIN, SqliteStore, query};
 use crate::Trouble;
-use crate::checkpoint::Checkpoint;
 use crate::prove::{self, Fault, Flaw, Leftovers, Report, Walk};
 use countersign_gateway::audit::row::Link;
 
@@ -190,14 +188,7 @@ impl Proof<'_> {
 
     /// Proves the rows from `first` to `last`; gives the hash of the last.
     fn walk(&self, first: u64, last: u64, prev: Hash) -> Result<Hash, VerifyError> {
-        let ahead: VecDeque<Checkpoint> = self
-            .snapshot
-            .checkpoints
-            .iter()
-            .filter(|it| (first..=last).contains(&it.seq))
-            .cloned()
-            .collect();
-        let mut walk = Walk::new(first, prev, ahead);
+        let mut walk = Walk::new(first..=last, prev, &self.snapshot.checkpoints);
         let rows_all = self.snapshot.last_row + 1 - self.snapshot.first;
         while walk.next() <= last {
             let from = walk.next();
