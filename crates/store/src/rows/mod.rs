@@ -1,7 +1,8 @@
 //! Rows as they are read back, whichever database they come from.
 //!
-//! Both databases keep the same columns in the same order, so what a row means is said here once. How it is asked for
-//! and written stays with each database: their languages differ just enough.
+//! Both databases keep the same columns in the same order, so what a row means is said here once, and with it what is
+//! decided by rows alone: who may write a job, how the command of a dead process ends. How rows are asked for and
+//! written stays with each database: their languages differ just enough.
 
 pub(crate) mod acts;
 pub(crate) mod approvals;
