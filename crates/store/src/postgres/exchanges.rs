@@ -45,9 +45,9 @@ impl Readers {
             question.also(
                 "(event_type <> 'command.completed' OR NOT EXISTS (
                      SELECT 1 FROM flow_events AS other WHERE other.correlation_id = flow_events.correlation_id
+                         AND coalesce(payload_text(other.payload, 'request_id'), '')
+                             = coalesce(payload_text(flow_events.payload, 'request_id'), '')
                          AND (other.event_type = 'tool.answered' OR other.event_type = 'command.received'
-                             AND coalesce(payload_text(other.payload, 'request_id'), '')
-                                 = coalesce(payload_text(flow_events.payload, 'request_id'), '')
                              AND payload_text(other.payload, 'transport') = 'terminal')))",
                 [],
             );

@@ -60,10 +60,9 @@ impl Readers {
         question.also(
             "(event_type <> 'command.completed' OR NOT EXISTS (
                  SELECT 1 FROM flow_events AS other WHERE other.correlation_id = flow_events.correlation_id
-                     AND (other.event_type = 'tool.answered'
-                             AND iif(json_valid(other.payload), other.payload ->> '$.request_id', '')
-                                 = iif(json_valid(flow_events.payload), flow_events.payload ->> '$.request_id', '')
-                         OR other.event_type = 'command.received'
+                     AND iif(json_valid(other.payload), other.payload ->> '$.request_id', '')
+                         = iif(json_valid(flow_events.payload), flow_events.payload ->> '$.request_id', '')
+                     AND (other.event_type = 'tool.answered' OR other.event_type = 'command.received'
                              AND iif(json_valid(other.payload), other.payload ->> '$.transport', '') = 'terminal')))",
             [],
         );

@@ -99,6 +99,30 @@ fn an_early_answer_counts_and_the_terminal_does_not() {
 }
 
 #[test]
+fn an_early_answer_hides_the_end_of_its_own_command_alone() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let answered = (
+        EventType::ToolAnswered,
+        json!({"status": "ok", "result": {"status": "running"}}),
+    );
+    // All commands of a job stand under one correlation.
+    let long = [received("http"), answered, completed("ok")];
+    let short = [received("http"), completed("ok")];
+    for (request, events) in [("long", long.as_slice()), ("short", short.as_slice())] {
+        let mut change = call(&bench, request, noon(), events);
+        for draft in &mut change.events {
+            draft.correlation_id = CorrelationId::trusted("job-1");
+        }
+        commit(&store, change).unwrap();
+    }
+    let told = invocations(&store, &Filter::everything());
+    let requests: Vec<&Value> = told.iter().map(|call| &call["result"]["status"]).collect();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(requests[0], "running");
+}
+
+#[test]
 fn a_session_is_named_while_it_is_kept_and_marked_after() {
     let bench = Bench::new();
     let store = bench.open();
