@@ -27,6 +27,8 @@ const KILL_PATIENCE: Duration = Duration::from_secs(10);
 const UNFOLLOWED: Duration = Duration::from_millis(2);
 const FIRST_READ_BYTES: usize = 4 << 10;
 const READ_BYTES: usize = 64 << 10;
+/// The kernel's number for a file that it does not know how to execute (`ENOEXEC`).
+const NO_FORMAT: i32 = 8;
 /// More than a pipe holds.
 const READS_MAX: usize = 32;
 
@@ -264,7 +266,7 @@ fn not_launched(step: Step, errno: i32) -> Refusal {
     match step {
         Step::Exec => Refusal::new(
             ErrorCode::CommandExecutionFailed,
-            format!("the program could not be started: {cause}"),
+            format!("the program could not be started: {}", not_executed(errno)),
         ),
         Step::Directory => {
             let message = format!(
@@ -280,6 +282,16 @@ fn not_launched(step: Step, errno: i32) -> Refusal {
             ErrorCode::SandboxUnavailable,
             format!("{other} failed: {cause}; nothing was run"),
         ),
+    }
+}
+
+/// Why the kernel did not execute a program. A shell would take a text without a first line for a script of its own.
+pub(crate) fn not_executed(errno: i32) -> String {
+    let cause = io::Error::from_raw_os_error(errno);
+    if errno == NO_FORMAT {
+        format!("{cause}; a script needs a first line that names its interpreter, such as `#!/bin/sh`")
+    } else {
+        cause.to_string()
     }
 }
 

@@ -12,7 +12,7 @@ mod mounts;
 pub(crate) mod report;
 mod setup;
 mod standing;
-mod tree;
+pub(crate) mod tree;
 
 use std::fs::File;
 use std::io::{PipeWriter, Write};

@@ -160,16 +160,25 @@ fn open_executable(path: &Path) -> io::Result<Option<(File, fs::Metadata)>> {
 /// The interpreter and its one argument, if these bytes begin a script.
 fn parse_first_line(head: &[u8]) -> Option<(PathBuf, Option<CString>)> {
     let line = head.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    let line = line.trim_ascii();
+    let line = without_blanks(line);
     let end = line
         .iter()
         .position(|byte| matches!(byte, b' ' | b'\t'))
         .unwrap_or(line.len());
     let (interpreter, argument) = line.split_at(end);
-    let argument = argument.trim_ascii();
+    let argument = without_blanks(argument);
     let path = PathBuf::from(std::ffi::OsStr::from_bytes(interpreter));
     let argument = (!argument.is_empty()).then(|| CString::new(argument).ok()).flatten();
     path.is_absolute().then_some((path, argument))
+}
+
+/// Blanks and tabs are what the kernel takes off. A carriage return, as editors of other systems leave it, is a part of
+/// the interpreter's name to it, and so to us.
+fn without_blanks(mut text: &[u8]) -> &[u8] {
+    while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = text {
+        text = rest;
+    }
+    text
 }
 
 impl Program {
@@ -317,6 +326,8 @@ mod tests {
         };
         check(b"#!/bin/sh\n", Some(("/bin/sh", None)));
         check(b"#! \t/bin/sh -e  -u \nrest", Some(("/bin/sh", Some("-e  -u"))));
+        check(b"#!/bin/sh\r\n", Some(("/bin/sh\r", None)));
+        check(b"#!/bin/sh -e\r\n", Some(("/bin/sh", Some("-e\r"))));
         check(b"#!sh\n", None);
         check(b"#!\n", None);
         check(b"\x7fELF", None);

@@ -227,3 +227,29 @@ fn a_plain_line_means_what_it_means_to_bash() {
         assert_eq!(server.line(line).ok(), expected, "{line}");
     }
 }
+
+#[test]
+fn a_command_that_cannot_be_run_is_told_as_bash_tells_it() {
+    let bench = Bench::allowing("*");
+    bench.file("plain.sh", "#!/bin/sh\n");
+    bench.dir("folder");
+    bench.program("other-lines.sh", "#!/bin/sh\r\necho ran\n");
+    bench.program("no-first-line.sh", "echo ran\n");
+    let mut server = Server::start(&bench);
+    for (line, code, says) in [
+        ("./plain.sh", 126, "./plain.sh: Permission denied"),
+        ("./folder", 126, "./folder: Is a directory"),
+        ("./nothing.sh", 127, "./nothing.sh: No such file or directory"),
+        ("no-such-program", 127, "no-such-program: command not found"),
+        ("./other-lines.sh", 126, "its interpreter is missing"),
+        ("./no-first-line.sh", 126, "such as `#!/bin/sh`"),
+    ] {
+        let outcome = server.line(line);
+        outcome.failed("COMMAND_EXIT_NON_ZERO");
+        assert_eq!(outcome.structured["exit_code"], code, "{line}");
+        assert!(outcome.stderr().contains(says), "{line}: {}", outcome.stderr());
+    }
+    let told = server.line("cat 2>told <nowhere || cat told");
+    assert!(told.ok().contains("nowhere: No such file"), "{}", told.stdout());
+    assert_eq!(told.stderr(), "");
+}

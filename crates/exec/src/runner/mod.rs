@@ -11,6 +11,7 @@ use std::ffi::{CString, OsString};
 use std::io::Write as _;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use countersign_gateway::policy::line::tree::{Command, Joint, List, Pipeline, RUNNER_BUILTINS, Tree};
@@ -131,20 +132,17 @@ impl Line<'_> {
     ) -> Part {
         // Before anything is opened, as in bash: `cat * > all` does not read what it writes.
         let words = glob::expand_all(&command.args);
-        let streams = match Streams::connect(input, output, &command.redirections, &self.tmp) {
-            Ok(streams) => streams,
-            Err(message) => {
-                complain(&message);
-                return Part::Done(1);
-            }
+        let Some(streams) = Streams::connect(input, output, &command.redirections, &self.tmp) else {
+            return Part::Done(1);
         };
         let name = &command.name;
         if RUNNER_BUILTINS.contains(&name.as_str()) {
             return Part::Done(self.act(command, words, &streams, Where::InPipeline));
         }
         let Some(program) = program else {
-            streams.complain(&format!("{name}: command not found"));
-            return Part::Done(NOT_FOUND);
+            let (status, reason) = missing(name);
+            streams.complain(&format!("{name}: {reason}"));
+            return Part::Done(status);
         };
         let Ok(words) = words else {
             streams.complain(&format!("{name}: {TOO_MANY}"));
@@ -172,12 +170,8 @@ impl Line<'_> {
 
     fn builtin(&mut self, command: &Command) -> i32 {
         let words = glob::expand_all(&command.args);
-        let streams = match Streams::connect(None, None, &command.redirections, &self.tmp) {
-            Ok(streams) => streams,
-            Err(message) => {
-                complain(&message);
-                return 1;
-            }
+        let Some(streams) = Streams::connect(None, None, &command.redirections, &self.tmp) else {
+            return 1;
         };
         self.act(command, words, &streams, Where::Here)
     }
@@ -286,9 +280,22 @@ impl Part {
     }
 }
 
+/// What a shell says of a command that is none.
+fn missing(name: &str) -> (i32, &'static str) {
+    if !name.contains('/') {
+        return (NOT_FOUND, "command not found");
+    }
+    match std::fs::metadata(name) {
+        Ok(found) if found.is_dir() => (NOT_EXECUTABLE, "Is a directory"),
+        Ok(found) if found.permissions().mode() & 0o111 == 0 => (NOT_EXECUTABLE, "Permission denied"),
+        Ok(_) => (NOT_EXECUTABLE, "its interpreter is missing, or it cannot be read"),
+        Err(_) => (NOT_FOUND, "No such file or directory"),
+    }
+}
+
 fn reason(error: &runner::SpawnError) -> String {
     match error.step {
-        Step::Exec => std::io::Error::from_raw_os_error(error.errno).to_string(),
+        Step::Exec => crate::running::not_executed(error.errno),
         _ => error.to_string(),
     }
 }

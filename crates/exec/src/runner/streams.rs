@@ -21,35 +21,44 @@ enum Stream {
 }
 
 impl Streams {
-    /// The pipe first, then the redirections from left to right. An error is a sentence for stderr.
+    /// The pipe first, then the redirections from left to right. What cannot be done is told where standard error leads
+    /// by then.
     pub(super) fn connect(
         input: Option<OwnedFd>,
         output: Option<OwnedFd>,
         redirections: &[Redirection],
         tmp: &Path,
-    ) -> Result<Self, String> {
-        let mut streams = runner::standard_streams().map(Stream::Own);
+    ) -> Option<Self> {
+        let mut streams = Self(runner::standard_streams().map(Stream::Own));
         for (index, end) in [(0, input), (1, output)] {
             if let Some(end) = end {
-                streams[index] = Stream::Opened(Arc::new(end));
+                streams.0[index] = Stream::Opened(Arc::new(end));
             }
         }
         for redirection in redirections {
-            let stream = match &redirection.action {
-                Action::Read(path) => open(path, OpenOptions::new().read(true))?,
-                Action::Write(path) => open(path, OpenOptions::new().write(true).create(true).truncate(true))?,
-                Action::Append(path) => open(path, OpenOptions::new().append(true).create(true))?,
-                Action::ReadWrite(path) => open(
-                    path,
-                    OpenOptions::new().read(true).write(true).create(true).truncate(false),
-                )?,
-                Action::CopyOf(fd) => place(&mut streams, *fd)?.clone(),
-                Action::Close => open("/dev/null", OpenOptions::new().read(true).write(true))?,
-                Action::Text(text) => here(text, tmp)?,
-            };
-            *place(&mut streams, redirection.fd)? = stream;
+            if let Err(message) = streams.redirect(redirection, tmp) {
+                streams.complain(&message);
+                return None;
+            }
         }
-        Ok(Self(streams))
+        Some(streams)
+    }
+
+    fn redirect(&mut self, redirection: &Redirection, tmp: &Path) -> Result<(), String> {
+        let stream = match &redirection.action {
+            Action::Read(path) => open(path, OpenOptions::new().read(true))?,
+            Action::Write(path) => open(path, OpenOptions::new().write(true).create(true).truncate(true))?,
+            Action::Append(path) => open(path, OpenOptions::new().append(true).create(true))?,
+            Action::ReadWrite(path) => open(
+                path,
+                OpenOptions::new().read(true).write(true).create(true).truncate(false),
+            )?,
+            Action::CopyOf(fd) => place(&mut self.0, *fd)?.clone(),
+            Action::Close => open("/dev/null", OpenOptions::new().read(true).write(true))?,
+            Action::Text(text) => here(text, tmp)?,
+        };
+        *place(&mut self.0, redirection.fd)? = stream;
+        Ok(())
     }
 
     pub(super) fn stdin(&self) -> BorrowedFd<'_> {

@@ -20,7 +20,7 @@ impl Tree {
     pub(super) fn signal(self, number: i32) {
         let all = match self {
             Tree::Namespace => vec![-1],
-            Tree::Descendants => descendants(std::process::id() as i32),
+            Tree::Descendants => descendants(std::process::id() as i32, &[]),
         };
         for pid in &all {
             signal(*pid, number);
@@ -41,11 +41,7 @@ impl Tree {
                 }
             },
             Tree::Descendants => loop {
-                let found = descendants(std::process::id() as i32);
-                // Stopped first, so that none can fork away while its parent is killed.
-                for number in [libc::SIGSTOP, libc::SIGKILL] {
-                    found.iter().for_each(|pid| signal(*pid, number));
-                }
+                kill(&descendants(std::process::id() as i32, &[]));
                 loop {
                     match wait_for(-1, Patience::Look)? {
                         Waited::NoChildren => return Ok(()),
@@ -59,9 +55,23 @@ impl Tree {
     }
 }
 
-/// Everybody below `root`, parents before children. Threads do not matter here: a child belongs to the
-/// process, whichever thread made it.
-fn descendants(root: i32) -> Vec<i32> {
+/// Kills what a keeper that was killed itself left to this process, its parent: everybody below it but for the other
+/// `keepers` and what they run. One look is not enough where processes fork away meanwhile; whoever is left becomes
+/// our child when its parent ends, so the end of each is a reason to look again.
+pub(crate) fn kill_strays(keepers: &[i32]) {
+    kill(&descendants(std::process::id() as i32, keepers));
+}
+
+/// Stopped first, so that none can fork away while its parent is killed.
+fn kill(all: &[i32]) {
+    for number in [libc::SIGSTOP, libc::SIGKILL] {
+        all.iter().for_each(|pid| signal(*pid, number));
+    }
+}
+
+/// Everybody below `root`, parents before children, but for `others` and whoever is below them. Threads do not matter
+/// here: a child belongs to the process, whichever thread made it.
+fn descendants(root: i32, others: &[i32]) -> Vec<i32> {
     let pairs: Vec<(i32, i32)> = fs::read_dir("/proc")
         .into_iter()
         .flatten()
@@ -75,7 +85,8 @@ fn descendants(root: i32) -> Vec<i32> {
     let mut found = vec![root];
     let mut next = 0;
     while let Some(parent) = found.get(next).copied() {
-        found.extend(pairs.iter().filter(|(_, of)| *of == parent).map(|(pid, _)| *pid));
+        let children = pairs.iter().filter(|(pid, of)| *of == parent && !others.contains(pid));
+        found.extend(children.map(|(pid, _)| *pid));
         next += 1;
     }
     found.split_off(1)

@@ -10,7 +10,9 @@ use super::{Answer, Options, Request};
 use crate::cgroup::{Cgroups, Leaf};
 use crate::emptying;
 use crate::keeper::report::{Act, KeeperReport, SetupError};
+use crate::keeper::tree::kill_strays;
 use crate::keeper::{self, Namespaces, Seat};
+use crate::layer::Layer;
 use crate::profile::Profile;
 use crate::sys::process::{
     Patience, Side, Waited, block_signals, default_signals, exit_now, fork_into, new_session, wait_for, wait_ready,
@@ -24,7 +26,15 @@ struct Service<'a> {
     cgroups: Cgroups,
     /// Numbers the leaves.
     made: u32,
-    keepers: Vec<(i32, Option<Leaf>)>,
+    keepers: Vec<Kept>,
+}
+
+/// A keeper that was made and has not ended.
+struct Kept {
+    pid: i32,
+    leaf: Option<Leaf>,
+    /// Whether the kernel ends what it runs when it is killed.
+    in_namespace: bool,
 }
 
 /// Serves until the server is gone, then cleans up after everyone.
@@ -57,6 +67,8 @@ fn settle(socket: &UnixStream) -> io::Result<()> {
     sys::keep_only(&[socket.as_fd()])?;
     sys::forget_environment();
     sys::set_name(c"cs-zygote");
+    // What a keeper without a namespace of processes runs is left to us when the keeper is killed.
+    sys::set_child_subreaper()?;
     sys::set_dumpable(false)
 }
 
@@ -158,7 +170,11 @@ impl Service<'_> {
         };
         match report {
             Ok(report) => {
-                self.keepers.push((pid, leaf.ok()));
+                self.keepers.push(Kept {
+                    pid,
+                    leaf: leaf.ok(),
+                    in_namespace: report.layers.contains(&Layer::Pidns),
+                });
                 Ok((server_end, pid, report))
             }
             Err(error) => {
@@ -169,12 +185,17 @@ impl Service<'_> {
         }
     }
 
-    /// Takes ended keepers and removes their cgroups.
+    /// Takes ended keepers, ends what they left, and removes their cgroups.
     fn reap(&mut self, patience: Patience) {
         while let Ok(Waited::Ended(ended)) = wait_for(-1, patience) {
-            if let Some(at) = self.keepers.iter().position(|(pid, _)| *pid == ended.pid) {
-                let (_, leaf) = self.keepers.swap_remove(at);
-                leaf.iter().for_each(Leaf::remove);
+            let at = self.keepers.iter().position(|kept| kept.pid == ended.pid);
+            let ended = at.map(|at| self.keepers.swap_remove(at));
+            if ended.as_ref().is_none_or(|kept| !kept.in_namespace) {
+                let others: Vec<i32> = self.keepers.iter().map(|kept| kept.pid).collect();
+                kill_strays(&others);
+            }
+            if let Some(leaf) = ended.and_then(|kept| kept.leaf) {
+                leaf.remove();
             }
         }
     }

@@ -157,6 +157,27 @@ fn closing_the_keeper_ends_what_it_runs() {
     });
 }
 
+#[test]
+fn killing_the_keeper_ends_what_it_runs() {
+    in_settings("ending::killing_the_keeper_ends_what_it_runs", ALL, |setting| {
+        let server = Server::start(setting);
+        for hider in HIDERS {
+            let keeper = server.keeper(&server.profile());
+            let other = server.keeper(&server.profile());
+            let line = format!("trap '' TERM; {hider}\ntouch started; sleep 98765");
+            let _pending = begin(&server, &keeper, &line);
+            wait_until("the command starts", || {
+                server.workspace.join("started").exists() && !survivors().is_empty()
+            });
+            // SAFETY: a signal to a process of this test.
+            unsafe { libc::kill(keeper.pid, libc::SIGKILL) };
+            wait_until(&format!("{hider}: the tree ends"), || survivors().is_empty());
+            assert_eq!(sh(&other, &server.workspace, "echo on").stdout, "on\n", "{hider}");
+            fs::remove_file(server.workspace.join("started")).unwrap();
+        }
+    });
+}
+
 /// Starts a server in a process of its own and kills it.
 fn killed_server(setting: Setting) {
     let base = tempfile::tempdir().unwrap();
