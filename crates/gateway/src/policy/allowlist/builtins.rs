@@ -198,7 +198,7 @@ fn options_then_names(args: &[Arg], flags: &str, values: &str) -> Result<(), Sto
             match letter {
                 'a' => names(std::slice::from_ref(&value))?,
                 // What becomes several words brings names and options along.
-                _ if !is_one_word(&value) => return Err(unclear()),
+                _ if !value.is_one_word() => return Err(unclear()),
                 _ => {}
             }
         }
@@ -210,7 +210,7 @@ fn options_then_names(args: &[Arg], flags: &str, values: &str) -> Result<(), Sto
 fn getopts(args: &[Arg]) -> Result<(), Stop> {
     match args {
         [] => Ok(()),
-        [letters, ..] if !is_one_word(letters) => Err(Stop::Unclear("its options cannot be checked")),
+        [letters, ..] if !letters.is_one_word() => Err(Stop::Unclear("its options cannot be checked")),
         [_, rest @ ..] => names(rest.get(..1).unwrap_or_default()),
     }
 }
@@ -255,7 +255,7 @@ fn test(args: &[Arg]) -> Result<(), Stop> {
     if args.iter().all(|arg| arg.known().is_some()) {
         return Ok(());
     }
-    let whole = args.iter().all(|arg| arg.known().is_some() || is_one_word(arg));
+    let whole = args.iter().all(|arg| arg.is_one_word());
     let clear = match args {
         [_] => true,
         [operator, _] | [_, operator, _] => operator
@@ -267,18 +267,6 @@ fn test(args: &[Arg]) -> Result<(), Stop> {
         return Ok(());
     }
     Err(Stop::Unclear("quote what is computed, and compare one thing at a time"))
-}
-
-/// One pair of double quotes around everything, and nothing that becomes many words inside.
-fn is_one_word(arg: &Arg) -> bool {
-    match arg {
-        Arg::Static(_) => true,
-        Arg::Pattern { .. } => false,
-        Arg::Computed { written, .. } => written
-            .strip_prefix('"')
-            .and_then(|inner| inner.strip_suffix('"'))
-            .is_some_and(|inner| !inner.contains(['"', '@'])),
-    }
 }
 
 fn names(args: &[Arg]) -> Result<(), Stop> {

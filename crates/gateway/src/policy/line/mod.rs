@@ -140,4 +140,17 @@ impl Arg {
             Self::Pattern { prefix, .. } | Self::Computed { prefix, .. } => prefix,
         }
     }
+
+    /// Whether it becomes exactly one word: text that is known, or one pair of double quotes around everything and
+    /// nothing inside that becomes many words. Looking at both ends is not enough: `"."$x""` and `"./$@"`.
+    pub(super) fn is_one_word(&self) -> bool {
+        match self {
+            Self::Static(_) => true,
+            Self::Pattern { .. } => false,
+            Self::Computed { written, .. } => written
+                .strip_prefix('"')
+                .and_then(|inner| inner.strip_suffix('"'))
+                .is_some_and(|inner| !inner.contains(['"', '@'])),
+        }
+    }
 }
