@@ -1,5 +1,7 @@
 //! Builtins of bash under an allowlist, and the variables they set.
 
+mod printf;
+
 use super::{Rule, is_guarded_variable};
 use crate::policy::line::Arg;
 
@@ -48,7 +50,7 @@ pub(super) fn check(word: &str, args: &[Arg]) -> Verdict {
         _ => {}
     }
     let checked = match word {
-        "printf" => printf(args),
+        "printf" => printf::check(args),
         "read" => options_then_names(args, "rs", "adinNptu"),
         "set" => set(args),
         "export" => declared(args, "np"),
@@ -93,27 +95,6 @@ fn command(args: &[Arg]) -> Verdict {
             "command".to_owned(),
         ),
         Some(_) | None => Verdict::Runs(0),
-    }
-}
-
-fn printf(args: &[Arg]) -> Result<(), Stop> {
-    let Some(format) = args.first() else {
-        return Ok(());
-    };
-    match format {
-        Arg::Static(text) if text == "-v" => names(args.get(1..2).unwrap_or_default()),
-        Arg::Static(text) if text == "--" => Ok(()),
-        Arg::Static(text) if text.starts_with('-') => match text.strip_prefix("-v") {
-            Some(name) => name_allowed(name),
-            None => Ok(()),
-        },
-        Arg::Static(_) => Ok(()),
-        Arg::Pattern { prefix, .. } | Arg::Computed { prefix, .. } => {
-            if prefix.is_empty() || prefix.starts_with('-') {
-                return Err(Stop::Unclear("its format is computed at run time"));
-            }
-            Ok(())
-        }
     }
 }
 

@@ -26,6 +26,16 @@ fn loader_and_interpreter_variables_cannot_be_set() {
         "read -p x PATH",
         "printf -v PATH .",
         "printf -vPATH .",
+        "printf -v a -v PATH %s .",
+        "printf -va -vPATH %s .",
+        "printf -v a -vPATH %s .",
+        "command printf -v a -v b -v PATH %s .",
+        "printf -v a -- %n PATH",
+        "printf %n PATH",
+        "printf 'abc%n' POSIXLY_CORRECT",
+        "printf '%s% -5hhn' x IFS",
+        "printf -- '%%%n' PATH",
+        "printf \"a$x\" PATH",
         "for PATH in .; do ls; done",
         ": ${PATH:=.}",
         ": ${PATH=.}",
@@ -68,6 +78,16 @@ fn loader_and_interpreter_variables_cannot_be_set() {
         "read $x",
         "printf \"$x\" y",
         "printf $x PATH .",
+        "printf -v a -v \"$x\" %s 1",
+        "printf -v a \"$x\" PATH",
+        "printf -v a -v 'x[$(id)]' %s 1",
+        "printf -va -v'x[0]' %s 1",
+        "printf a$x",
+        "printf a*",
+        "printf %n \"$x\"",
+        "printf %n $x",
+        "printf \"a$x\" \"$y\"",
+        "printf -- \"$x\" \"a$y\"",
         "export \"$x\"",
         "export $x",
         "declare \"$x\"",
@@ -99,6 +119,17 @@ fn loader_and_interpreter_variables_cannot_be_set() {
         "ex\\\nport x=1; rea\"d\"only x=$y",
     ] {
         refused(list, line, "is refused: ");
+    }
+    for line in [
+        "printf -v a -v b %s 1",
+        "printf '%d%%n\\n' 5 PATH",
+        "printf '%s\\n' \"$PATH\" $x PATH",
+        "printf 'x%n' n",
+        "printf \"a$x\" b",
+        "printf \"a$x\" 5 \"./$y\" ./*",
+        "printf -- \"$x\"",
+    ] {
+        accepted(list, line);
     }
     for line in [
         "ls >&1\\$\\(id\\)",
