@@ -187,13 +187,21 @@ fn options_then_names(args: &[Arg], flags: &str, values: &str) -> Result<(), Sto
     names(rest)
 }
 
-/// The second word is the variable, so the first must be one word.
+/// The variable is the second word behind one `--`, so what stands before it must be one word and not that `--`.
 fn getopts(args: &[Arg]) -> Result<(), Stop> {
-    match args {
-        [] => Ok(()),
-        [letters, ..] if !letters.is_one_word() => Err(Stop::Unclear("its options cannot be checked")),
-        [_, rest @ ..] => names(rest.get(..1).unwrap_or_default()),
+    let unclear = Err(Stop::Unclear("its options cannot be checked"));
+    let (ended, args) = match args.split_first() {
+        Some((first, rest)) if first.known() == Some("--") => (true, rest),
+        Some(_) | None => (false, args),
+    };
+    let Some((letters, rest)) = args.split_first() else {
+        return Ok(());
+    };
+    let may_be_option = letters.prefix().starts_with('-') || letters.known().is_none() && letters.prefix().is_empty();
+    if !letters.is_one_word() || may_be_option && !ended {
+        return unclear;
     }
+    names(rest.get(..1).unwrap_or_default())
 }
 
 fn options_then_ids(args: &[Arg]) -> Result<(), Stop> {

@@ -136,7 +136,7 @@ fn two_parentheses_are_no_subshells_where_bash_takes_them_for_arithmetic() {
 
 #[test]
 fn no_value_is_read_again_as_a_list() {
-    let list = "ls,declare,readonly,mapfile";
+    let list = "ls,declare,typeset,readonly,mapfile";
     for line in [
         "f() { local a=(1); local a='($(id))'; }; f",
         "f() { local a=(1); local a+='($(id))'; }; f",
@@ -153,6 +153,12 @@ fn no_value_is_read_again_as_a_list() {
         "declare -x -a a='($(id))'",
         "a=(1); declare a='($(id))'",
         "readonly -a a='($(id))'",
+        "declare DIRSTACK='($(id))'",
+        "typeset -x DIRSTACK='($(id))'",
+        "declare DIRSTACK=\"$x\"",
+        "declare 'DIRSTACK+=($(id))'",
+        "mapfile <<< x; declare MAPFILE='($(id))'",
+        "f() { local FUNCNAME='($(id))'; }; f",
     ] {
         refused(list, line, "a value that bash reads again as a list");
     }

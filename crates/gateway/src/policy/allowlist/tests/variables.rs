@@ -36,6 +36,8 @@ fn loader_and_interpreter_variables_cannot_be_set() {
         "printf '%s% -5hhn' x IFS",
         "printf -- '%%%n' PATH",
         "printf \"a$x\" PATH",
+        "getopts -- a PATH -a",
+        "getopts -- -- PATH",
         "for PATH in .; do ls; done",
         ": ${PATH:=.}",
         ": ${PATH=.}",
@@ -88,6 +90,8 @@ fn loader_and_interpreter_variables_cannot_be_set() {
         "printf %n $x",
         "printf \"a$x\" \"$y\"",
         "printf -- \"$x\" \"a$y\"",
+        "getopts \"$x\" a PATH",
+        "getopts -a b PATH",
         "export \"$x\"",
         "export $x",
         "declare \"$x\"",
@@ -128,6 +132,9 @@ fn loader_and_interpreter_variables_cannot_be_set() {
         "printf \"a$x\" b",
         "printf \"a$x\" 5 \"./$y\" ./*",
         "printf -- \"$x\"",
+        "getopts ab: o",
+        "getopts -- ab o",
+        "getopts \"a$x\" o",
     ] {
         accepted(list, line);
     }
