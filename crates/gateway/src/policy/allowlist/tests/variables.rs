@@ -71,6 +71,18 @@ fn loader_and_interpreter_variables_cannot_be_set() {
         "EDITOR=id git commit",
         "HOME=. git log",
         "SECONDS=1",
+        "GOCACHEPROG=x ls",
+        "GOAUTH='command x' ls",
+        "ANT_OPTS=x ls",
+        "JVM_OPTS=x ls",
+        "LEIN_JVM_OPTS=x ls",
+        "IBM_JAVA_OPTIONS=x ls",
+        "AWS_CONFIG_FILE=x ls",
+        "AWS_SHARED_CREDENTIALS_FILE=x ls",
+        "KUBECTL_EXTERNAL_DIFF=id ls",
+        "CCACHE_PREFIX=id ls",
+        "PYTEST_ADDOPTS=x ls",
+        "ZDOTDIR=. ls",
         "POSIXLY_CORRECT=1",
     ] {
         refused(list, line, "may not be set");
