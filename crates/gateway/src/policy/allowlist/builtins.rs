@@ -206,12 +206,14 @@ fn getopts(args: &[Arg]) -> Result<(), Stop> {
 
 fn options_then_ids(args: &[Arg]) -> Result<(), Stop> {
     for arg in args {
-        match arg.known() {
-            Some(text) if text.starts_with('-') && text != "-n" && text != "-f" => {
+        match arg {
+            Arg::Static(text) if text.starts_with('-') && text != "-n" && text != "-f" => {
                 return Err(Stop::Unclear("its options cannot be checked"));
             }
-            Some(_) => {}
-            None => return Err(Stop::Unclear("its arguments are computed at run time")),
+            Arg::Static(_) | Arg::Number { .. } => {}
+            Arg::Pattern { .. } | Arg::Computed { .. } => {
+                return Err(Stop::Unclear("its arguments are computed at run time"));
+            }
         }
     }
     Ok(())
@@ -227,7 +229,8 @@ fn jobs(args: &[Arg]) -> Result<(), Stop> {
 }
 
 /// `-v NAME` evaluates a subscript in the name, so no operator may be computed: a computed word is
-/// one quoted word, and a known operator stands where the operator stands.
+/// one quoted word or a number, and a known operator stands where the operator stands. A number that is missing
+/// leaves that operator in place of the name, which it is no name for.
 fn test(args: &[Arg]) -> Result<(), Stop> {
     let evaluates = |arg: &Arg| matches!(arg.known(), Some("-v" | "-R"));
     if args.iter().any(evaluates) {
@@ -244,7 +247,9 @@ fn test(args: &[Arg]) -> Result<(), Stop> {
     if args.iter().all(|arg| arg.known().is_some()) {
         return Ok(());
     }
-    let whole = args.iter().all(|arg| arg.is_one_word());
+    let whole = args
+        .iter()
+        .all(|arg| arg.is_one_word() || matches!(arg, Arg::Number { .. }));
     let clear = match args {
         [_] => true,
         [operator, _] | [_, operator, _] => operator

@@ -9,6 +9,8 @@ use super::word::{self, Context, Nested, Part};
 #[derive(Debug, Default)]
 pub(super) struct Arithmetic {
     pub(super) read: Vec<String>,
+    /// Whether nothing in it can set a name: no `=`, no `++`, and no value that could be one.
+    pub(super) only_reads: bool,
     pub(super) set: Vec<String>,
     pub(super) programs: Vec<Nested>,
     pub(super) odd: Vec<&'static str>,
@@ -22,6 +24,7 @@ pub(super) fn parse(text: &str) -> Arithmetic {
     let parts = word::parse(text, Context::Body);
     let mut found = Arithmetic {
         read: parts.referenced,
+        only_reads: !text.contains(['=', '$', '`', '\\', '"', '\'']) && !text.contains("++") && !text.contains("--"),
         set: Vec::new(),
         programs: parts.programs,
         odd: parts.odd,

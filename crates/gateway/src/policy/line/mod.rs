@@ -66,6 +66,9 @@ pub enum Arg {
     Pattern { prefix: String, written: String },
     /// Computed at run time. It begins with `prefix`; unquoted, it may become many words or none.
     Computed { prefix: String, written: String },
+    /// Computed at run time, and certainly nothing but digits and dashes, or no word at all. Only words of tests and of
+    /// `wait` are looked at for this.
+    Number { written: String },
 }
 
 /// A variable set by `x=…`, `for x in`, `${x:=…}` or arithmetic. What builtins set stands in their
@@ -121,7 +124,7 @@ impl Arg {
     pub fn known(&self) -> Option<&str> {
         match self {
             Self::Static(text) => Some(text),
-            Self::Pattern { .. } | Self::Computed { .. } => None,
+            Self::Pattern { .. } | Self::Computed { .. } | Self::Number { .. } => None,
         }
     }
 
@@ -129,7 +132,7 @@ impl Arg {
     pub fn shown(&self) -> &str {
         match self {
             Self::Static(text) => text,
-            Self::Pattern { written, .. } | Self::Computed { written, .. } => written,
+            Self::Pattern { written, .. } | Self::Computed { written, .. } | Self::Number { written } => written,
         }
     }
 
@@ -138,6 +141,7 @@ impl Arg {
         match self {
             Self::Static(text) => text,
             Self::Pattern { prefix, .. } | Self::Computed { prefix, .. } => prefix,
+            Self::Number { .. } => "",
         }
     }
 
@@ -146,7 +150,7 @@ impl Arg {
     pub(super) fn is_one_word(&self) -> bool {
         match self {
             Self::Static(_) => true,
-            Self::Pattern { .. } => false,
+            Self::Pattern { .. } | Self::Number { .. } => false,
             Self::Computed { written, .. } => written
                 .strip_prefix('"')
                 .and_then(|inner| inner.strip_suffix('"'))

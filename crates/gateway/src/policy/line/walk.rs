@@ -70,6 +70,9 @@ pub(super) fn walk(text: &str, program: &Program, limits: Limits) -> Result<Fact
     facts.unclear.extend(untrusted);
     let read_again = facts.lists.read_again(text);
     facts.unclear.extend(read_again);
+    for command in &mut facts.commands {
+        facts.numbers.mark(command);
+    }
     facts.evaluated = std::mem::take(&mut facts.numbers).into_evaluated();
     facts.unclear.sort_by_key(|unclear| unclear.position);
     Ok(facts)

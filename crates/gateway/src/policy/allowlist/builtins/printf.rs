@@ -14,7 +14,7 @@ pub(super) fn check(args: &[Arg]) -> Result<(), Stop> {
         Arg::Static(_) => values.iter().try_for_each(named),
         Arg::Computed { .. } if format.is_one_word() => values.iter().try_for_each(named),
         // What becomes several words brings its own names along.
-        Arg::Pattern { .. } | Arg::Computed { .. } => Err(COMPUTED),
+        Arg::Pattern { .. } | Arg::Computed { .. } | Arg::Number { .. } => Err(COMPUTED),
     }
 }
 
@@ -80,7 +80,7 @@ fn of_conversion(c: char) -> bool {
 fn named(value: &Arg) -> Result<(), Stop> {
     match value {
         Arg::Static(text) if is_guarded_variable(text) => Err(Stop::Guarded(text.clone())),
-        Arg::Static(_) => Ok(()),
+        Arg::Static(_) | Arg::Number { .. } => Ok(()),
         Arg::Pattern { prefix, .. } | Arg::Computed { prefix, .. } => {
             let is_no_name = prefix.contains(|c: char| !c.is_ascii_alphanumeric() && c != '_');
             let is_whole = matches!(value, Arg::Pattern { .. }) || value.is_one_word();

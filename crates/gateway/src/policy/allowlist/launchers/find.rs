@@ -22,6 +22,7 @@ pub(super) fn launched(args: &[Arg]) -> Result<Vec<Launched>, Failure> {
                     return Err(Failure::Unclear("a word of its expression is computed"));
                 }
             }
+            Arg::Number { .. } => return Err(Failure::Unclear("a word of its expression is computed")),
         }
     }
     Ok(found)

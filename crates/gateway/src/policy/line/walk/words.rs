@@ -48,7 +48,9 @@ impl Walker<'_> {
             self.facts.numbers.assigned(&name, true);
         }
         for name in found.read {
-            self.assign(&name, here);
+            if !found.only_reads {
+                self.assign(&name, here);
+            }
             self.facts.numbers.read(name, here);
         }
         let index = self.whole.index(here);
