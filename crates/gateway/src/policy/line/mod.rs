@@ -8,6 +8,7 @@
 
 mod arithmetic;
 mod canonical;
+mod enclosed;
 mod guard;
 #[cfg(test)]
 mod oracle;
@@ -99,11 +100,14 @@ pub struct Unclear {
 
 /// Reads one line, which may hold many lines of text.
 pub fn read(text: &str, limits: Limits) -> Result<Line, LineError> {
-    let program = guard::parse(text, limits)?;
-    let facts = walk::walk(text, &program, limits)?;
+    guard::check_size(text, limits)?;
+    // Of the same length to the character, so that every position holds in both.
+    let visible = enclosed::without_documents(text);
+    let program = guard::parse(&visible, limits)?;
+    let facts = walk::walk(text, &visible, &program, limits)?;
     let shape = match facts.unclear.first() {
         Some(unclear) => Shape::NeedsShell(unclear.what),
-        None => match plain::build(text, &program) {
+        None => match plain::build(&visible, &program) {
             Ok(tree) => Shape::Plain(tree),
             Err(reason) => Shape::NeedsShell(reason),
         },
