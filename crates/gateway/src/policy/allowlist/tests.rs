@@ -466,7 +466,7 @@ fn honest_lines_pass() {
         "i=0; while [ $i -lt 3 ]; do ls; i=$((i+1)); done",
         "i=0; n=3; until test $i = ${n}; do ((i=i+1)); done",
         "[ $# -gt 1 ] || [ $? -ne 0 ] || [ $((1 % 2)) -eq 0 ]",
-        "ls $((RANDOM % 5)); x=$((SECONDS / 60)); ls $((LINENO))",
+        "ls $((RANDOM % 5)) $(($RANDOM % 5)); [[ $RANDOM -gt 9 ]]; x=$((SECONDS / 60)); ls $((LINENO))",
         "exit 0",
         "return 1",
         "shift",

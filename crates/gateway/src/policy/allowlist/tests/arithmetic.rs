@@ -54,7 +54,13 @@ fn arithmetic_is_not_led_to_a_text_that_runs_commands() {
         accepted(list, line);
     }
     // It is read only, so nobody is told that it may not be set.
-    for line in ["ls $((PATH))", "ls $((PATH + 1))", "((EUID > 0))"] {
+    for line in [
+        "ls $((PATH))",
+        "ls $((PATH + 1))",
+        "ls $(($PATH))",
+        "[[ $PATH -eq 1 ]]",
+        "((EUID > 0))",
+    ] {
         refused(list, line, "arithmetic over a value that may be no number");
     }
 }
@@ -206,6 +212,8 @@ fn a_word_of_a_test_needs_quotes_unless_it_is_certainly_a_number() {
     let given = |value: &str| check_given(&line, &list, &[("x".to_owned(), value.to_owned())]).is_ok();
     assert!(given("17"));
     assert!(!given("-v a[$(id)] -o x"));
+    let line = read("if false; then x=1; fi; [ \"$x\" = 1 ]", Limits::STANDARD).expect("a line");
+    assert!(check_given(&line, &list, &[("x".to_owned(), "text".to_owned())]).is_ok());
 }
 
 #[test]

@@ -81,10 +81,12 @@ impl Numbers {
 
     /// Marks the words of a command that are certainly numbers, where that matters.
     pub(super) fn mark(&mut self, command: &mut CommandUse) {
-        if !command.name.known().is_some_and(|name| COUNTING.contains(&name)) {
+        let Some(name) = command.name.known().filter(|name| COUNTING.contains(name)) else {
             return;
-        }
-        for arg in &mut command.args {
+        };
+        // In quotes it is one word to a test anyway; `wait` wants a number even so.
+        let is_wanted = |arg: &&mut Arg| name == "wait" || !arg.is_one_word();
+        for arg in command.args.iter_mut().filter(is_wanted) {
             let Arg::Computed { written, .. } = arg else {
                 continue;
             };

@@ -47,6 +47,9 @@ impl Walker<'_> {
             self.assign(&name, here);
             self.facts.numbers.assigned(&name, true);
         }
+        for name in found.expanded {
+            self.facts.numbers.read(name, here);
+        }
         for name in found.read {
             if !found.only_reads {
                 self.assign(&name, here);
