@@ -1,4 +1,5 @@
-//! Entries about tools that there are none of: a mistyped name decides nothing, and whoever wrote it believes otherwise.
+//! Entries that decide nothing, and whoever wrote them believes otherwise: about tools that there are none of, by a
+//! mistyped name, and rules of the whitelist for what is always asked about.
 
 use countersign_gateway::policy::effective::EffectivePolicy;
 
@@ -12,5 +13,13 @@ pub(crate) fn entries(policy: &EffectivePolicy) -> Vec<String> {
         format!("{source}: no tool is called `{pattern}`, so that this entry decides nothing{hint}")
     };
     let idle = policy.tools.idle();
-    idle.map(|entry| said(&entry.pattern, &entry.source)).collect()
+    let tools = idle.map(|entry| said(&entry.pattern, &entry.source));
+    let rules = policy.approval.whitelist.iter().filter_map(|rule| {
+        let word = rule.idle()?;
+        let (origin, pattern) = (&rule.origin, rule.name());
+        Some(format!(
+            "{origin}: `{pattern}` covers no command, since `{word}` is always asked about; a pattern may name one whole command"
+        ))
+    });
+    tools.chain(rules).collect()
 }

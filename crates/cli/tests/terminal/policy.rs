@@ -549,6 +549,25 @@ fn a_file_is_checked_alone_and_every_problem_told() {
 }
 
 #[test]
+fn a_rule_of_the_whitelist_that_covers_nothing_is_warned_about() {
+    let stage = Stage::new();
+    let file = stage.operator(
+        "approval_policy:\n  whitelist:\n  - {pattern: '^ls', reason: x}\n  - {pattern: '^sed -n', reason: x}\n  \
+         - {pattern: '^sed -n 1p x$', reason: x}\n  - {pattern: '^sed -E', reason: x, enabled: false}\n",
+    );
+    let checked = stage.run(&["policy", "check", file.to_str().unwrap()]);
+    assert_eq!(checked.code, 0, "{checked:?}");
+    let told: Vec<&str> = checked.stderr.lines().collect();
+    assert_eq!(told.len(), 1, "{checked:?}");
+    let expected = format!("warning: operator file {}, line 4, column 5", file.display());
+    assert!(told[0].starts_with(&expected), "{told:?}");
+    assert!(
+        told[0].contains("`^sed -n` covers no command, since `-n` is always asked about"),
+        "{told:?}"
+    );
+}
+
+#[test]
 fn an_entry_about_a_tool_that_there_is_none_of_is_warned_about() {
     let stage = Stage::new();
     let file = stage.operator(

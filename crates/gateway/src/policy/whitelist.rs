@@ -13,6 +13,7 @@
 
 mod builtin;
 pub mod cautions;
+mod idle;
 #[cfg(test)]
 mod tests;
 

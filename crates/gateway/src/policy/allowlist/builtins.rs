@@ -1,5 +1,7 @@
 //! Builtins of bash under an allowlist, and the variables they set.
 
+mod printf;
+
 use super::{Rule, is_guarded_variable};
 use crate::policy::line::Arg;
 
@@ -48,7 +50,7 @@ pub(super) fn check(word: &str, args: &[Arg]) -> Verdict {
         _ => {}
     }
     let checked = match word {
-        "printf" => printf(args),
+        "printf" => printf::check(args),
         "read" => options_then_names(args, "rs", "adinNptu"),
         "set" => set(args),
         "export" => declared(args, "np"),
@@ -93,27 +95,6 @@ fn command(args: &[Arg]) -> Verdict {
             "command".to_owned(),
         ),
         Some(_) | None => Verdict::Runs(0),
-    }
-}
-
-fn printf(args: &[Arg]) -> Result<(), Stop> {
-    let Some(format) = args.first() else {
-        return Ok(());
-    };
-    match format {
-        Arg::Static(text) if text == "-v" => names(args.get(1..2).unwrap_or_default()),
-        Arg::Static(text) if text == "--" => Ok(()),
-        Arg::Static(text) if text.starts_with('-') => match text.strip_prefix("-v") {
-            Some(name) => name_allowed(name),
-            None => Ok(()),
-        },
-        Arg::Static(_) => Ok(()),
-        Arg::Pattern { prefix, .. } | Arg::Computed { prefix, .. } => {
-            if prefix.is_empty() || prefix.starts_with('-') {
-                return Err(Stop::Unclear("its format is computed at run time"));
-            }
-            Ok(())
-        }
     }
 }
 
@@ -198,7 +179,7 @@ fn options_then_names(args: &[Arg], flags: &str, values: &str) -> Result<(), Sto
             match letter {
                 'a' => names(std::slice::from_ref(&value))?,
                 // What becomes several words brings names and options along.
-                _ if !is_one_word(&value) => return Err(unclear()),
+                _ if !value.is_one_word() => return Err(unclear()),
                 _ => {}
             }
         }
@@ -206,23 +187,33 @@ fn options_then_names(args: &[Arg], flags: &str, values: &str) -> Result<(), Sto
     names(rest)
 }
 
-/// The second word is the variable, so the first must be one word.
+/// The variable is the second word behind one `--`, so what stands before it must be one word and not that `--`.
 fn getopts(args: &[Arg]) -> Result<(), Stop> {
-    match args {
-        [] => Ok(()),
-        [letters, ..] if !is_one_word(letters) => Err(Stop::Unclear("its options cannot be checked")),
-        [_, rest @ ..] => names(rest.get(..1).unwrap_or_default()),
+    let unclear = Err(Stop::Unclear("its options cannot be checked"));
+    let (ended, args) = match args.split_first() {
+        Some((first, rest)) if first.known() == Some("--") => (true, rest),
+        Some(_) | None => (false, args),
+    };
+    let Some((letters, rest)) = args.split_first() else {
+        return Ok(());
+    };
+    let may_be_option = letters.prefix().starts_with('-') || letters.known().is_none() && letters.prefix().is_empty();
+    if !letters.is_one_word() || may_be_option && !ended {
+        return unclear;
     }
+    names(rest.get(..1).unwrap_or_default())
 }
 
 fn options_then_ids(args: &[Arg]) -> Result<(), Stop> {
     for arg in args {
-        match arg.known() {
-            Some(text) if text.starts_with('-') && text != "-n" && text != "-f" => {
+        match arg {
+            Arg::Static(text) if text.starts_with('-') && text != "-n" && text != "-f" => {
                 return Err(Stop::Unclear("its options cannot be checked"));
             }
-            Some(_) => {}
-            None => return Err(Stop::Unclear("its arguments are computed at run time")),
+            Arg::Static(_) | Arg::Number { .. } => {}
+            Arg::Pattern { .. } | Arg::Computed { .. } => {
+                return Err(Stop::Unclear("its arguments are computed at run time"));
+            }
         }
     }
     Ok(())
@@ -238,7 +229,8 @@ fn jobs(args: &[Arg]) -> Result<(), Stop> {
 }
 
 /// `-v NAME` evaluates a subscript in the name, so no operator may be computed: a computed word is
-/// one quoted word, and a known operator stands where the operator stands.
+/// one quoted word or a number, and a known operator stands where the operator stands. A number that is missing
+/// leaves that operator in place of the name, which it is no name for.
 fn test(args: &[Arg]) -> Result<(), Stop> {
     let evaluates = |arg: &Arg| matches!(arg.known(), Some("-v" | "-R"));
     if args.iter().any(evaluates) {
@@ -255,7 +247,9 @@ fn test(args: &[Arg]) -> Result<(), Stop> {
     if args.iter().all(|arg| arg.known().is_some()) {
         return Ok(());
     }
-    let whole = args.iter().all(|arg| arg.known().is_some() || is_one_word(arg));
+    let whole = args
+        .iter()
+        .all(|arg| arg.is_one_word() || matches!(arg, Arg::Number { .. }));
     let clear = match args {
         [_] => true,
         [operator, _] | [_, operator, _] => operator
@@ -267,18 +261,6 @@ fn test(args: &[Arg]) -> Result<(), Stop> {
         return Ok(());
     }
     Err(Stop::Unclear("quote what is computed, and compare one thing at a time"))
-}
-
-/// One pair of double quotes around everything, and nothing that becomes many words inside.
-fn is_one_word(arg: &Arg) -> bool {
-    match arg {
-        Arg::Static(_) => true,
-        Arg::Pattern { .. } => false,
-        Arg::Computed { written, .. } => written
-            .strip_prefix('"')
-            .and_then(|inner| inner.strip_suffix('"'))
-            .is_some_and(|inner| !inner.contains(['"', '@'])),
-    }
 }
 
 fn names(args: &[Arg]) -> Result<(), Stop> {

@@ -23,7 +23,7 @@ const REAL: [&str; 5] = ["env", "xargs", "find", "timeout", "nice"];
 
 /// Pieces that lines are glued together from, with every construct that has fooled a reader before.
 #[rustfmt::skip]
-const FRAGMENTS: [&str; 212] = [
+const FRAGMENTS: [&str; 226] = [
     "ls", "id", "id", " ", " ", ";", "\n", " && ", " | ", " || ", " & ", "$(", ")", "`", "\"",
     "'", "\\", "${x:-", "}", "$x", "x=", "a=(", " <(", "(", "{ ", "; }", "#", " #", "<<E\n",
     "\nE\n", "<<'E'\n", "((", "))", "$((", "[[ ", " ]]", "case x in x) ", " ;; esac", "if ",
@@ -44,11 +44,13 @@ const FRAGMENTS: [&str; 212] = [
     "command -v ", "builtin ", "let ", "'x=$(id)'", "\\\\", "\u{2028}", "\u{a0}", "\u{feff}", "\u{85}", "\u{b}", "%", "^", "!", "-eq 'a[$(id)]'",
     "( (", ") )", "((i*", "i*", "?d", " #$(id)\n", "((1", "$((1", "\\export ", "'declare' ", "y='1 PATH=.'", "x=$y", "read -p x$y ",
     "mapfile -d x$y ", "{a[x]}>y", "getopts $y ", "<&-", ">&-", "<(ls)", "a=(x)", "#$(id)", "#`id`",
+    "\"$(ls <<'E'\n", "\nE\n)\"", "$(ls <<E\n", "\nE\n)", "\nE )", "\"./$@\"", "\"a\"$x\"b\"", "\".\"$x\"\"",
+    "printf -v a -v ", "-vPATH ", "%n ", "-exec id ';'", "getopts -- ", "find ",
 ];
 
 /// Lines to start from; each is changed in a few places.
 #[rustfmt::skip]
-const SEEDS: [&str; 44] = [
+const SEEDS: [&str; 53] = [
     "ls # ; id", "ls 'id;id' \"id;id\"", "ls \"a\\$(id)\" '`id`'", "ls \\`id\\` \\$\\(id\\)",
     "ls <<'E'\n$(id)\nE\nls", "ls <<E\n\\$(id) id\nE\nls", "ls <<E\nid\nE",
     "ls <<-E\n\tid\n\tE\nls", "for f in id; do ls \"$f\"; done",
@@ -63,11 +65,16 @@ const SEEDS: [&str; 44] = [
     "printf '%s' id; ls", "ls <(ls id)", "set -- id; ls \"$@\" $1",
     "x=1; while ((x<3)); do ((x=x+1)); ls id; done",
     "((ls; ls '$(id)'))", "((ls '`id`'); ls)", "((if ls; then ls '$(id)'; fi))", "((f() { ls '$(id)'; }; f))",
+    "ls \"$(ls <<'E'\nid ' ) $(id)\nE\n)\"; ls", "x=$(ls <<E\n; id \" 'id'\nE\n)\nls \"$x\"",
+    "ls \"$(ls <<'E'\n' id\nE\n)\" -m \"$(ls <<'F'\n\" id; id\nF\n)\"\nls",
+    "set -- . -maxdepth 0 -exec id ';'; find \"./$@\"", "x=' -exec id ; '; find \".\"$x\"\"",
+    "find \"./$x\" -name id -exec ls {} +", "printf -v a -v x %s id; ls",
+    "i=0; while [ $i -lt 2 ]; do ls id; i=$((i+1)); done", "ls & wait $!; ls $((RANDOM % 5))",
 ];
 
 /// Steps that set variables, and steps whose arithmetic evaluates them. The environment holds one more text.
 #[rustfmt::skip]
-const STEPS: [&str; 104] = [
+const STEPS: [&str; 139] = [
     "x=1", "x=5", "a=1", "a5='b[$(id)]'", "a0='b[$(id)]'", "_=1", "REPLY=1", "PWD=1", "g=1",
     "FUNCNAME=1", "f='b[$(id)]'", "a=(1 2)", "x+=1", "x+='b[$(id)]'", "export x='b[$(id)]'",
     "export x=1", "read x <<< 'b[$(id)]'", "read <<< 'b[$(id)]'", "read -ra a <<< 'b[$(id)]'",
@@ -87,6 +94,13 @@ const STEPS: [&str; 104] = [
     "y='1 PATH=.'", "y='1 PATH'", "y='x -C id -c 1'", "\\export x=$y", "'export' x=$y", "export x=$y", "\\declare x=$y",
     "declare $y", "export $y", "read -p x$y <<< .", "read -d x$y <<< .", "mapfile -d x$y a <<< xx", "getopts $y x", "getopts \"$y\" x",
     "ls", "ls {a[x]}>y", "ls {PATH[0]}>y", "{ ls; } {a[x]}<x", "((1 #$(id)\n))", "ls $((1 #$(id)\n))", "( (i*) )", "((i*) )",
+    "printf -v a -v 'b[$(id)]' %s 1", "printf -va -vPATH %s .", "printf -v a -v x %s 1", "printf %n PATH",
+    "printf %n x", "printf \"a$y\" PATH", "printf \"a$y\" x", "declare DIRSTACK='($(id))'", "declare DIRSTACK=\"$f\"",
+    "mapfile <<< x", "declare MAPFILE='($(id))'", "declare MAPFILE=\"$f\"", "getopts -- a PATH -a",
+    "getopts -- a x -a", "set -- . -exec id ';'", "y=' -exec id ; '", "a=(. -exec id ';')", "find \"./$@\"",
+    "find \"./${a[@]}\"", "find \".\"$y\"\"", "find \"./$y\"", "y=-v", "[ $x -eq 1 ]", "[ $a = $x ]",
+    "[ \"$f\" = $x ]", "[ \"$y\" = $x ]", "[ \"$y\" -lt $g ]", "[ $g = 1 ]", "wait $x", "wait $!", "ls & x=$!",
+    "y=--", "((x $y))", "((a $y))", "ls $((RANDOM))",
 ];
 
 /// A bash that reads nothing before the line.
@@ -198,6 +212,22 @@ fn stepped() -> impl Strategy<Value = String> {
     prop::collection::vec(select(&STEPS[..]), 2..7).prop_map(|steps| steps.join("; "))
 }
 
+/// Here-documents in substitutions, with lines that could end them, or could be read where they do not end.
+fn enclosed() -> impl Strategy<Value = String> {
+    #[rustfmt::skip]
+    let parts = (
+        select(&["ls ", "ls 'a' ", "x=", "ls -m", "ls \"\"", "ls '\"' ", "ls \"a ", "ls # ", "ls \\", "(ls ", "a=(", "ls <<F ", ""][..]),
+        select(&["\"$(ls <<'E'\n", "\"$(ls <<'E'\n", "$(ls <<E\n", "\"$(ls - << \"E\"\n", "\"$(ls <<'E' id\n", "$(ls 3<<'E'\n", "\"$(ls <<-E\n"][..]),
+        prop::collection::vec(
+            select(&["id\n", "'", "\"", ")", ")\"\n", "\n", "E", "E\n", "\tE\n", "E )", "$(id)", "`id`", "\\", "\\\n", "; id; ", "<<E\n", "F\n", "#", "é"][..]),
+            0..7,
+        ),
+        select(&["\nE\n)\"", "\nE\n)\"", "\nE\n)", "\nE\n )\"", "\nE)\"", "\n)\"", "\nE\nid)\"", "\nE"][..]),
+        select(&["", "; ls", "\nls \"$x\"", " -m \"$(ls <<'F'\n'; id\nF\n)\"; ls", "\"; id", "' id", "\nF\n", ")"][..]),
+    );
+    parts.prop_map(|(before, open, lines, close, after)| format!("{before}{open}{}{close}{after}", lines.concat()))
+}
+
 #[derive(Clone, Debug)]
 enum Edit {
     Insert(prop::sample::Index, &'static str),
@@ -251,7 +281,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn bash_runs_only_listed_programs(line in prop_oneof![2 => glued(), 3 => changed(), 2 => stepped()]) {
+    fn bash_runs_only_listed_programs(line in prop_oneof![2 => glued(), 3 => changed(), 2 => stepped(), 1 => enclosed()]) {
         let list = Allowlist::from_entries(&LISTED).expect("valid");
         let Ok(read) = read(&line, Limits::STANDARD) else { return Ok(()) };
         let given = [(GIVEN.0.to_owned(), GIVEN.1.to_owned())];

@@ -1,6 +1,7 @@
 //! Attacks and honest lines, one per row.
 
 mod arithmetic;
+mod enclosed;
 mod variables;
 
 use std::path::PathBuf;
@@ -326,6 +327,10 @@ fn launchers_are_checked_by_what_they_launch() {
         "find *",
         "find . -exec env {} \\;",
         "find . \"$X\" ls \\;",
+        "set -- . -exec id ';'; find \"./$@\"",
+        "a=(. -exec id ';'); find \"./${a[@]}\"",
+        "x=' -exec id ; '; find \".\"$x\"\"",
+        "find \"a\"$x\"b\"",
         "timeout --sig KILL 5 ls",
         "busybox id",
         "find . -exec $X \\;",
@@ -351,6 +356,8 @@ fn launchers_are_checked_by_what_they_launch() {
         "nice -n 5 ls",
         "env timeout 5 ls",
         "find src/*",
+        "find \"./$x\" -name y",
+        "find \"src/$(ls)\" ./*",
         "sh -c id",
         "nohup ls &",
     ] {
@@ -454,6 +461,12 @@ fn honest_lines_pass() {
         "command -v git",
         "exec ls",
         "wait",
+        "ls & wait $!",
+        "ls & pid=$!; ls; wait \"$pid\" $pid",
+        "i=0; while [ $i -lt 3 ]; do ls; i=$((i+1)); done",
+        "i=0; n=3; until test $i = ${n}; do ((i=i+1)); done",
+        "[ $# -gt 1 ] || [ $? -ne 0 ] || [ $((1 % 2)) -eq 0 ]",
+        "ls $((RANDOM % 5)) $(($RANDOM % 5)); [[ $RANDOM -gt 9 ]]; x=$((SECONDS / 60)); ls $((LINENO))",
         "exit 0",
         "return 1",
         "shift",

@@ -8,7 +8,11 @@ use super::word::{self, Context, Nested, Part};
 
 #[derive(Debug, Default)]
 pub(super) struct Arithmetic {
+    /// Names whose values stand in the text when bash reads it: `$x`.
+    pub(super) expanded: Vec<String>,
     pub(super) read: Vec<String>,
+    /// Whether nothing in it can set a name: no `=`, no `++`, and no value that could be one.
+    pub(super) only_reads: bool,
     pub(super) set: Vec<String>,
     pub(super) programs: Vec<Nested>,
     pub(super) odd: Vec<&'static str>,
@@ -21,7 +25,9 @@ const OPERATORS: &str = " \t\n+-*/%<>=!&|^~?:,()[]";
 pub(super) fn parse(text: &str) -> Arithmetic {
     let parts = word::parse(text, Context::Body);
     let mut found = Arithmetic {
-        read: parts.referenced,
+        expanded: parts.referenced,
+        read: Vec::new(),
+        only_reads: !text.contains(['=', '$', '`', '\\', '"', '\'']) && !text.contains("++") && !text.contains("--"),
         set: Vec::new(),
         programs: parts.programs,
         odd: parts.odd,
@@ -31,6 +37,7 @@ pub(super) fn parse(text: &str) -> Arithmetic {
     }
     for inner in &parts.arithmetic {
         let nested = parse(inner);
+        found.expanded.extend(nested.expanded);
         found.read.extend(nested.read);
         found.set.extend(nested.set);
         found.programs.extend(nested.programs);

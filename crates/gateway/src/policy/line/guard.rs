@@ -48,9 +48,8 @@ pub enum LineError {
     Syntax { what: &'static str, position: Position },
 }
 
-/// Parses the whole text. Extended globs stay off as they are in `bash -c`: with them on, `!(id)`
-/// would be a word and not a command.
-pub(super) fn parse(text: &str, limits: Limits) -> Result<Program, LineError> {
+/// Whether a text can be looked at.
+pub(super) fn check_size(text: &str, limits: Limits) -> Result<(), LineError> {
     if text.len() > limits.text_bytes_max {
         return Err(LineError::TooLong {
             bytes: text.len(),
@@ -60,6 +59,12 @@ pub(super) fn parse(text: &str, limits: Limits) -> Result<Program, LineError> {
     if let Some(index) = text.chars().position(|c| c == '\0') {
         return Err(LineError::Nul(Source::new(text).at(index)));
     }
+    Ok(())
+}
+
+/// Parses the whole text, whose size was checked. Extended globs stay off as they are in `bash -c`: with them on,
+/// `!(id)` would be a word and not a command.
+pub(super) fn parse(text: &str, limits: Limits) -> Result<Program, LineError> {
     check_openings(text)?;
     let program = parse_program(text, limits)?;
     if program.complete_commands.is_empty() {

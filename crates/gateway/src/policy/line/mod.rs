@@ -8,6 +8,7 @@
 
 mod arithmetic;
 mod canonical;
+mod enclosed;
 mod guard;
 #[cfg(test)]
 mod oracle;
@@ -66,6 +67,9 @@ pub enum Arg {
     Pattern { prefix: String, written: String },
     /// Computed at run time. It begins with `prefix`; unquoted, it may become many words or none.
     Computed { prefix: String, written: String },
+    /// Computed at run time, and certainly nothing but digits and dashes, or no word at all. Only words of tests and of
+    /// `wait` are looked at for this.
+    Number { written: String },
 }
 
 /// A variable set by `x=…`, `for x in`, `${x:=…}` or arithmetic. What builtins set stands in their
@@ -96,11 +100,14 @@ pub struct Unclear {
 
 /// Reads one line, which may hold many lines of text.
 pub fn read(text: &str, limits: Limits) -> Result<Line, LineError> {
-    let program = guard::parse(text, limits)?;
-    let facts = walk::walk(text, &program, limits)?;
+    guard::check_size(text, limits)?;
+    // Of the same length to the character, so that every position holds in both.
+    let visible = enclosed::without_documents(text);
+    let program = guard::parse(&visible, limits)?;
+    let facts = walk::walk(text, &visible, &program, limits)?;
     let shape = match facts.unclear.first() {
         Some(unclear) => Shape::NeedsShell(unclear.what),
-        None => match plain::build(text, &program) {
+        None => match plain::build(&visible, &program) {
             Ok(tree) => Shape::Plain(tree),
             Err(reason) => Shape::NeedsShell(reason),
         },
@@ -121,7 +128,7 @@ impl Arg {
     pub fn known(&self) -> Option<&str> {
         match self {
             Self::Static(text) => Some(text),
-            Self::Pattern { .. } | Self::Computed { .. } => None,
+            Self::Pattern { .. } | Self::Computed { .. } | Self::Number { .. } => None,
         }
     }
 
@@ -129,7 +136,7 @@ impl Arg {
     pub fn shown(&self) -> &str {
         match self {
             Self::Static(text) => text,
-            Self::Pattern { written, .. } | Self::Computed { written, .. } => written,
+            Self::Pattern { written, .. } | Self::Computed { written, .. } | Self::Number { written } => written,
         }
     }
 
@@ -138,6 +145,20 @@ impl Arg {
         match self {
             Self::Static(text) => text,
             Self::Pattern { prefix, .. } | Self::Computed { prefix, .. } => prefix,
+            Self::Number { .. } => "",
+        }
+    }
+
+    /// Whether it becomes exactly one word: text that is known, or one pair of double quotes around everything and
+    /// nothing inside that becomes many words. Looking at both ends is not enough: `"."$x""` and `"./$@"`.
+    pub(super) fn is_one_word(&self) -> bool {
+        match self {
+            Self::Static(_) => true,
+            Self::Pattern { .. } | Self::Number { .. } => false,
+            Self::Computed { written, .. } => written
+                .strip_prefix('"')
+                .and_then(|inner| inner.strip_suffix('"'))
+                .is_some_and(|inner| !inner.contains(['"', '@'])),
         }
     }
 }

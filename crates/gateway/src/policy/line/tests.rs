@@ -349,7 +349,7 @@ fn the_largest_texts_come_to_an_end() {
 fn only_ordinary_here_documents_are_read() {
     for text in [
         "\"$(<$-\n2~ (e\t<<\tz\t)",
-        "x=$(cat <<z\na\nz\n)",
+        "x=$(cat <<z\n$a\nz\n)",
         "`cat <<z`",
         "echo $((1<<2))",
         "ls \"a\" <<z",
@@ -363,6 +363,8 @@ fn only_ordinary_here_documents_are_read() {
     for text in [
         "cat <<z\n$(date)\nz",
         "cat <<-'z' | wc\na\n\tz\n",
+        "x=$(cat <<z\na\nz\n)",
+        "x=\"$(cat <<'z'\nit's $(date)\nz\n)\"",
         "cat <<< $(date)",
         "x=$(date); cat <<< a",
     ] {

@@ -47,8 +47,9 @@ pub(super) struct Facts {
 /// How often the whole text is searched for the place of a substitution.
 const LOOKUPS_MAX: usize = 64;
 
-pub(super) fn walk(text: &str, program: &Program, limits: Limits) -> Result<Facts, LineError> {
-    let source = Source::new(text);
+/// `visible` is what was parsed, `text` what bash will read.
+pub(super) fn walk(text: &str, visible: &str, program: &Program, limits: Limits) -> Result<Facts, LineError> {
+    let source = Source::new(visible);
     let mut facts = Facts::default();
     let mut walker = Walker {
         whole: &source,
@@ -68,8 +69,11 @@ pub(super) fn walk(text: &str, program: &Program, limits: Limits) -> Result<Fact
     }
     let untrusted = facts.numbers.unknown();
     facts.unclear.extend(untrusted);
-    let read_again = facts.lists.read_again(text);
+    let read_again = facts.lists.read_again(visible);
     facts.unclear.extend(read_again);
+    for command in &mut facts.commands {
+        facts.numbers.mark(command);
+    }
     facts.evaluated = std::mem::take(&mut facts.numbers).into_evaluated();
     facts.unclear.sort_by_key(|unclear| unclear.position);
     Ok(facts)

@@ -159,11 +159,8 @@ pub const CAUTIONS: [Caution; 20] = [
 
 /// Whether nothing in the command is an option to be careful with.
 pub(super) fn allow(words: &Words) -> bool {
-    let name = Path::new(&words.name)
-        .file_name()
-        .and_then(|name| name.to_str())
-        .unwrap_or(&words.name);
-    let Some(caution) = CAUTIONS.iter().find(|caution| caution.program == name) else {
+    let name = base_name(&words.name);
+    let Some(caution) = of(name) else {
         return true;
     };
     let mut more_letters = "";
@@ -197,6 +194,20 @@ pub(super) fn allow(words: &Words) -> bool {
         && is_first_harmless
         && is_operand_harmless
         && words.args.iter().all(|arg| caution.allows(arg, more_letters))
+}
+
+/// Whether a word may stand among the arguments of a program, whatever else does.
+pub(super) fn allow_word(program: &str, word: &str) -> bool {
+    of(base_name(program)).is_none_or(|caution| caution.allows(word, ""))
+}
+
+fn of(name: &str) -> Option<&'static Caution> {
+    CAUTIONS.iter().find(|caution| caution.program == name)
+}
+
+fn base_name(program: &str) -> &str {
+    let name = Path::new(program).file_name().and_then(|name| name.to_str());
+    name.unwrap_or(program)
 }
 
 /// Whether a script of `sed` is one command that certainly only prints: lines by their number, or what a plain `s` makes

@@ -14,14 +14,15 @@ pub(super) fn launched(args: &[Arg]) -> Result<Vec<Launched>, Failure> {
                 }
             }
             // A word from elsewhere could be `-exec` itself, unless it visibly begins as a path.
-            Arg::Pattern { prefix, written } | Arg::Computed { prefix, written } => {
+            Arg::Pattern { prefix, .. } | Arg::Computed { prefix, .. } => {
                 let path = prefix.starts_with(|c: char| c.is_alphanumeric() || "/._".contains(c));
-                let whole = written.starts_with('"') && written.ends_with('"');
-                let many = matches!(arg, Arg::Computed { .. }) && !whole;
+                // The files of a pattern all begin as it does; of what is computed only the first word need.
+                let many = matches!(arg, Arg::Computed { .. }) && !arg.is_one_word();
                 if !path || many {
                     return Err(Failure::Unclear("a word of its expression is computed"));
                 }
             }
+            Arg::Number { .. } => return Err(Failure::Unclear("a word of its expression is computed")),
         }
     }
     Ok(found)

@@ -53,6 +53,16 @@ fn arithmetic_is_not_led_to_a_text_that_runs_commands() {
     ] {
         accepted(list, line);
     }
+    // It is read only, so nobody is told that it may not be set.
+    for line in [
+        "ls $((PATH))",
+        "ls $((PATH + 1))",
+        "ls $(($PATH))",
+        "[[ $PATH -eq 1 ]]",
+        "((EUID > 0))",
+    ] {
+        refused(list, line, "arithmetic over a value that may be no number");
+    }
 }
 
 #[test]
@@ -136,7 +146,7 @@ fn two_parentheses_are_no_subshells_where_bash_takes_them_for_arithmetic() {
 
 #[test]
 fn no_value_is_read_again_as_a_list() {
-    let list = "ls,declare,readonly,mapfile";
+    let list = "ls,declare,typeset,readonly,mapfile";
     for line in [
         "f() { local a=(1); local a='($(id))'; }; f",
         "f() { local a=(1); local a+='($(id))'; }; f",
@@ -153,6 +163,12 @@ fn no_value_is_read_again_as_a_list() {
         "declare -x -a a='($(id))'",
         "a=(1); declare a='($(id))'",
         "readonly -a a='($(id))'",
+        "declare DIRSTACK='($(id))'",
+        "typeset -x DIRSTACK='($(id))'",
+        "declare DIRSTACK=\"$x\"",
+        "declare 'DIRSTACK+=($(id))'",
+        "mapfile <<< x; declare MAPFILE='($(id))'",
+        "f() { local FUNCNAME='($(id))'; }; f",
     ] {
         refused(list, line, "a value that bash reads again as a list");
     }
@@ -167,6 +183,37 @@ fn no_value_is_read_again_as_a_list() {
     refused("ls,jobs", "jobs -x id", "`jobs`");
     refused("ls,jobs", "jobs -lx id", "`jobs`");
     accepted("ls,jobs", "jobs -lr %1");
+}
+
+#[test]
+fn a_word_of_a_test_needs_quotes_unless_it_is_certainly_a_number() {
+    for line in [
+        "[ $x -lt 3 ]",
+        "x=1; read x; [ $x -lt 3 ]",
+        "x=1; x=$(ls); [ $x -lt 3 ]",
+        "x=-v; [ $x y ]",
+        "x=1; [ $x \"$y\" ]",
+        "x=1; [ $x$y -lt 3 ]",
+        "for x; do [ $x -eq 1 ]; done",
+        "[ $_ -eq 1 ]",
+        "[ $1 -eq 1 ]",
+        "[ $@ -eq 1 ]",
+        "wait $x",
+        "x=1; x+=' -p PATH'; wait $x",
+        "wait \"$x\"",
+        "wait $(ls)",
+        "wait -p PATH $!",
+    ] {
+        refused("ls", line, "is refused: ");
+    }
+    let list = Allowlist::from_comma_list("ls").expect("a list");
+    let line = read("if false; then x=1; fi; [ $x = 1 ]", Limits::STANDARD).expect("a line");
+    check_line(&line, &list, &Machine).expect("the line itself is allowed");
+    let given = |value: &str| check_given(&line, &list, &[("x".to_owned(), value.to_owned())]).is_ok();
+    assert!(given("17"));
+    assert!(!given("-v a[$(id)] -o x"));
+    let line = read("if false; then x=1; fi; [ \"$x\" = 1 ]", Limits::STANDARD).expect("a line");
+    assert!(check_given(&line, &list, &[("x".to_owned(), "text".to_owned())]).is_ok());
 }
 
 #[test]

@@ -16,6 +16,12 @@ use crate::policy::line::{Arg, Unclear};
 /// Builtins that make arrays of the names they are given.
 const FILLING: [&str; 3] = ["read", "mapfile", "readarray"];
 
+/// Arrays that bash keeps or fills by itself, whether a line names them or not. Others of its own may not be set at all.
+#[rustfmt::skip]
+const OF_BASH: [&str; 7] = [
+    "DIRSTACK", "MAPFILE", "FUNCNAME", "GROUPS", "PIPESTATUS", "COPROC", "COMPREPLY",
+];
+
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     arrays: HashSet<String>,
@@ -73,7 +79,8 @@ impl Lists {
         for before in before_brackets {
             endings.add(&before[before.trim_end_matches(of_name).len()..]);
         }
-        let is_array = |name: &str| self.arrays.contains(name) || endings.any_ends_with(name);
+        let is_array =
+            |name: &str| OF_BASH.contains(&name) || self.arrays.contains(name) || endings.any_ends_with(name);
         let read_again = self.declared.iter().filter(|(name, _)| is_array(name));
         read_again
             .map(|(_, position)| Unclear {

@@ -9,11 +9,11 @@ use std::collections::HashMap;
 
 use brush_parser::ast::Word;
 
-use super::arguments::DECLARING;
+use super::arguments::{DECLARING, is_name};
 use super::endings::Endings;
 use crate::policy::line::position::Position;
 use crate::policy::line::word::{self, Context, Expansion, Part};
-use crate::policy::line::{Arg, EvaluatedName, Unclear};
+use crate::policy::line::{Arg, CommandUse, EvaluatedName, Unclear};
 
 /// Names that hold a text of bash's own, or of the surroundings, whatever a line assigns to them: bash sets some anew,
 /// and an assignment may stand in a branch that is not taken.
@@ -25,6 +25,12 @@ const SET_BY_BASH: [&str; 17] = [
 
 /// Builtins that set the variables they are given, and the one that may run them.
 pub(super) const SETTING: [&str; 6] = ["read", "printf", "getopts", "mapfile", "readarray", "command"];
+
+/// Names in which bash itself keeps a number; nothing else can be put there, since a line may not set them.
+const COUNTED_BY_BASH: [&str; 4] = ["RANDOM", "SRANDOM", "SECONDS", "LINENO"];
+
+/// Commands whose words need no quotes where they are numbers.
+const COUNTING: [&str; 3] = ["test", "[", "wait"];
 
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
@@ -73,7 +79,36 @@ impl Numbers {
             .collect()
     }
 
+    /// Marks the words of a command that are certainly numbers, where that matters.
+    pub(super) fn mark(&mut self, command: &mut CommandUse) {
+        let Some(name) = command.name.known().filter(|name| COUNTING.contains(name)) else {
+            return;
+        };
+        // In quotes it is one word to a test anyway; `wait` wants a number even so.
+        let is_wanted = |arg: &&mut Arg| name == "wait" || !arg.is_one_word();
+        for arg in command.args.iter_mut().filter(is_wanted) {
+            let Arg::Computed { written, .. } = arg else {
+                continue;
+            };
+            match variable(written) {
+                // The environment may hold it too.
+                Some(name) if self.is_number(name) => self.read.push(EvaluatedName {
+                    name: name.to_owned(),
+                    position: command.position,
+                }),
+                None if is_number_text(written) => {}
+                Some(_) | None => continue,
+            }
+            *arg = Arg::Number {
+                written: std::mem::take(written),
+            };
+        }
+    }
+
     fn is_number(&self, name: &str) -> bool {
+        if COUNTED_BY_BASH.contains(&name) {
+            return true;
+        }
         self.numeric.get(name) == Some(&true) && !SET_BY_BASH.contains(&name) && !self.options.any_ends_with(name)
     }
 
@@ -83,9 +118,34 @@ impl Numbers {
     }
 }
 
+/// The name in `$x` and `${x}`, in quotes or not.
+fn variable(written: &str) -> Option<&str> {
+    let bare = unquoted(written).strip_prefix('$')?;
+    let name = bare
+        .strip_prefix('{')
+        .and_then(|inner| inner.strip_suffix('}'))
+        .unwrap_or(bare);
+    is_name(name).then_some(name)
+}
+
+fn unquoted(written: &str) -> &str {
+    written
+        .strip_prefix('"')
+        .and_then(|inner| inner.strip_suffix('"'))
+        .unwrap_or(written)
+}
+
 /// Digits, or nothing but arithmetic expansions and digits.
 pub(super) fn is_number(word: &Word) -> bool {
-    let parts = word::parse(&word.value, Context::Word).parts;
+    is_number_text(&word.value)
+}
+
+fn is_number_text(written: &str) -> bool {
+    // The last job in the background, or nothing.
+    if unquoted(written) == "$!" {
+        return true;
+    }
+    let parts = word::parse(written, Context::Word).parts;
     !parts.is_empty()
         && parts.iter().all(|part| match part {
             Part::Text(text) | Part::Quoted(text) => text.chars().all(|c| c.is_ascii_digit() || c == '-'),

@@ -47,8 +47,13 @@ impl Walker<'_> {
             self.assign(&name, here);
             self.facts.numbers.assigned(&name, true);
         }
+        for name in found.expanded {
+            self.facts.numbers.read(name, here);
+        }
         for name in found.read {
-            self.assign(&name, here);
+            if !found.only_reads {
+                self.assign(&name, here);
+            }
             self.facts.numbers.read(name, here);
         }
         let index = self.whole.index(here);
