@@ -160,6 +160,9 @@ impl Inner {
             );
             return Err(Refusal::new(ErrorCode::CwdNotAllowed, message));
         }
+        if let Some(refusal) = profile::refuse_steering(&plan.place.root, plan.sandbox) {
+            return Err(refusal);
+        }
         let profile = self.profile(plan)?;
         let mut last = None;
         for _ in 0..STALE_RETRIES {

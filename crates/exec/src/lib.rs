@@ -10,6 +10,7 @@ mod homes;
 mod pool;
 mod profile;
 mod running;
+mod steering;
 
 mod environment;
 mod identity;
@@ -25,3 +26,4 @@ pub use homes::forget_homes;
 pub use identity::{AgentUser, of_agents as user_of_agents};
 pub use machine::Machine;
 pub use pool::Directories;
+pub use steering::git_directory;

@@ -14,6 +14,8 @@ use countersign_gateway::policy::places::{Directories, OpenDirectory, OpenFailur
 use countersign_sandbox::directory::{self, DirectoryError};
 use countersign_sandbox::program::{self, Identity, Program};
 
+use crate::steering;
+
 /// Programs and directories of this machine.
 pub struct Machine {
     search_path: Vec<PathBuf>,
@@ -101,6 +103,10 @@ impl Directories for Machine {
             Err(DirectoryError::NotADirectory { .. }) => Err(OpenFailure::NotADirectory),
             Err(DirectoryError::Open { .. }) => Err(OpenFailure::Refused),
         }
+    }
+
+    fn git_directory(&self, path: &Path) -> Option<PathBuf> {
+        steering::git_directory(path)
     }
 }
 

@@ -4,19 +4,12 @@ use std::path::{Path, PathBuf};
 
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::policy::effective::{Layer, Network, SandboxMode};
+use countersign_gateway::policy::places::Steering;
 use countersign_gateway::policy::plan::{ExecRights, Plan};
 use countersign_sandbox as sandbox;
 use sandbox::{Identity, Limits, Mode, Profile};
 
-/// Existing parts of the workspace that commands may read but not change: they steer programs that
-/// others run there later.
-const PROTECTED: &str = ".countersign";
-/// The same in a repository.
-const PROTECTED_OF_GIT: [&str; 4] = ["hooks", "config", "config.worktree", "commondir"];
-
-/// Parts of a repository that would do the same if they came into being: `commondir` names another
-/// directory to take configuration and hooks from, and `config.worktree` is read where the configuration says so.
-const BARRED_OF_GIT: [&str; 3] = ["hooks", "commondir", "config.worktree"];
+use crate::steering;
 
 /// The largest file a command may write.
 const FILE_BYTES_MAX: u64 = 16 << 30;
@@ -33,7 +26,7 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
             programs,
         } => !holds_programs(&root, programs),
     };
-    let (protected, barred) = steering(&root);
+    let (protected, barred) = steering::parts(&root);
     Profile {
         mode: match plan.sandbox {
             SandboxMode::ReadOnly => Mode::ReadOnly,
@@ -69,35 +62,6 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
     }
 }
 
-/// What is protected below a root, and what is barred from coming into being. Looked at before every command, so
-/// where there is no repository nothing in one is looked for.
-fn steering(root: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let mut protected: Vec<_> = Some(root.join(PROTECTED))
-        .into_iter()
-        .filter(|path| path.exists())
-        .collect();
-    let git = root.join(".git");
-    match git.metadata() {
-        Ok(found) if found.is_dir() => {
-            let parts = PROTECTED_OF_GIT.iter().map(|name| git.join(name));
-            protected.extend(parts.filter(|path| path.exists()));
-        }
-        // In a linked worktree or a submodule a file says where the repository is.
-        Ok(found) if found.is_file() => {
-            protected.push(git);
-            return (protected, Vec::new());
-        }
-        Ok(_) | Err(_) => return (protected, Vec::new()),
-    }
-    // Without a configuration there is no repository yet, and making one is a command's right.
-    if !git.join("config").is_file() {
-        return (protected, Vec::new());
-    }
-    let barred = BARRED_OF_GIT.iter().map(|name| git.join(name));
-    let missing = barred.filter(|path| path.symlink_metadata().is_err());
-    (protected, missing.collect())
-}
-
 /// Whether a root has something in it that must be executable: a listed program, or the machine's own
 /// programs and libraries, which a mount without that right would take from every command.
 fn holds_programs(root: &Path, listed: &[PathBuf]) -> bool {
@@ -125,6 +89,17 @@ pub(crate) fn layers(report: &[sandbox::Layer]) -> Vec<Layer> {
         .collect()
 }
 
+/// A root that commands may write to is nothing that steers others. Policy said so already; what a directory is may
+/// have changed while somebody was asked.
+pub(crate) fn refuse_steering(root: &Path, sandbox: SandboxMode) -> Option<Refusal> {
+    match sandbox {
+        SandboxMode::ReadOnly => None,
+        SandboxMode::WorkspaceWrite | SandboxMode::DangerFullAccess => {
+            Steering::around(root, steering::git_directory).map(|steering| steering.refusal(root))
+        }
+    }
+}
+
 /// A root in which something secret could not be hidden is not used.
 pub(crate) fn refuse_exposed(root: &Path, exposed: &[PathBuf]) -> Option<Refusal> {
     let path = exposed.first()?;
@@ -139,16 +114,7 @@ pub(crate) fn refuse_exposed(root: &Path, exposed: &[PathBuf]) -> Option<Refusal
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
-
-    fn names(root: &Path, paths: &[PathBuf]) -> Vec<String> {
-        let name = |path: &PathBuf| path.strip_prefix(root).unwrap().to_str().unwrap().to_owned();
-        let mut names: Vec<_> = paths.iter().map(name).collect();
-        names.sort_unstable();
-        names
-    }
 
     #[test]
     fn what_policy_takes_for_readable_is_what_the_kernel_opens() {
@@ -157,32 +123,32 @@ mod tests {
     }
 
     #[test]
-    fn what_steers_others_is_found_in_every_kind_of_workspace() {
+    fn a_root_that_came_to_steer_others_while_somebody_was_asked_is_refused() {
         let dir = tempfile::tempdir().unwrap();
-        let root = dir.path();
-        let found = || {
-            let (protected, barred) = steering(root);
-            (names(root, &protected), names(root, &barred))
-        };
-        let none = Vec::<String>::new();
-        assert_eq!(found(), (none.clone(), none.clone()));
-        fs::create_dir(root.join(".countersign")).unwrap();
-        fs::create_dir_all(root.join(".git/hooks")).unwrap();
-        let begun = vec![".countersign".to_owned(), ".git/hooks".to_owned()];
-        assert_eq!(found(), (begun, none.clone()));
-        fs::write(root.join(".git/config"), "").unwrap();
-        fs::write(root.join(".git/config.worktree"), "").unwrap();
-        fs::remove_dir(root.join(".git/hooks")).unwrap();
-        let protected = [".countersign", ".git/config", ".git/config.worktree"].map(str::to_owned);
-        let barred = [".git/commondir", ".git/hooks"].map(str::to_owned);
-        assert_eq!(found(), (protected.to_vec(), barred.to_vec()));
-        // A link to a repository elsewhere is one too.
-        fs::rename(root.join(".git"), root.join("elsewhere")).unwrap();
-        std::os::unix::fs::symlink("elsewhere", root.join(".git")).unwrap();
-        assert_eq!(found(), (protected.to_vec(), barred.to_vec()));
-        fs::remove_file(root.join(".git")).unwrap();
-        fs::write(root.join(".git"), "gitdir: elsewhere").unwrap();
-        let linked = vec![".countersign".to_owned(), ".git".to_owned()];
-        assert_eq!(found(), (linked, none));
+        let root = dir.path().canonicalize().unwrap();
+        let refused = |root: &Path, sandbox| refuse_steering(root, sandbox).map(|refusal| refusal.message);
+        assert_eq!(refused(&root, SandboxMode::WorkspaceWrite), None);
+        for part in ["objects", "refs", ".GIT", ".git/hooks"] {
+            std::fs::create_dir_all(root.join(part)).unwrap();
+        }
+        // In large letters it is another name, and nothing to git.
+        assert_eq!(refused(&root.join(".GIT"), SandboxMode::WorkspaceWrite), None);
+        let hooks = root.join(".git/hooks");
+        let expected = format!(
+            "working directory `{0}/.git/hooks` is not allowed: it would be writable, and what is in `{0}/.git` steers \
+             what others run; work in `{0}`, or with `sandbox` `read-only`",
+            root.display()
+        );
+        assert_eq!(refused(&hooks, SandboxMode::WorkspaceWrite), Some(expected.clone()));
+        assert_eq!(refused(&hooks, SandboxMode::DangerFullAccess), Some(expected));
+        assert_eq!(refused(&hooks, SandboxMode::ReadOnly), None);
+        std::fs::remove_dir_all(root.join(".git")).unwrap();
+        std::fs::write(root.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+        let expected = format!(
+            "working directory `{0}` is not allowed: it would be writable, and `{0}` is a directory of git's own, \
+             and what is in it steers what others run; work in a worktree or a clone of it, or with `sandbox` `read-only`",
+            root.display()
+        );
+        assert_eq!(refused(&root, SandboxMode::WorkspaceWrite), Some(expected));
     }
 }

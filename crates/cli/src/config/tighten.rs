@@ -18,7 +18,7 @@
 //! | `Programs` | fewer programs; `*` is the widest |
 //! | `Subset` / `Superset` | fewer / more items |
 //! | `Inside` | fewer or deeper paths, by canonical components |
-//! | `Workspace` | the same directory or one inside it |
+//! | `Workspace` | the same directory or one inside it, but not in `.git` and the like |
 //! | `Helpers` | fewer programs, fewer helpers of each |
 //! | `Mode` | see `mode_is_tighter` |
 //! | `Whitelist` | rules switched off |
@@ -31,6 +31,8 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
+use countersign_exec::git_directory;
+use countersign_gateway::policy::places::Steering;
 use countersign_gateway::policy::quantity::{ByteCount, Millicores};
 use serde_json::{Value as Json, json};
 
@@ -264,10 +266,17 @@ fn inside(held: &Json, wanted: &Node) -> Narrowed {
 
 fn workspace(held: &Json, wanted: &Node) -> Narrowed {
     let new = wanted.to_json();
-    match held.as_str().map(|outer| contained(outer, text(&new))) {
-        None => Narrowed::take(new),
-        Some(Some(path)) => Narrowed::take(json!(path.to_string_lossy())),
-        Some(None) => Narrowed::refuse(wanted, format!("`{}` is not inside `{}`", text(&new), text(held))),
+    let path = match held.as_str().map(|outer| contained(outer, text(&new))) {
+        None => PathBuf::from(text(&new)),
+        Some(Some(path)) => path,
+        Some(None) => return Narrowed::refuse(wanted, format!("`{}` is not inside `{}`", text(&new), text(held))),
+    };
+    // Deeper and yet wider: from above, hooks and configuration cannot be changed.
+    let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+    match Steering::around(&real, git_directory) {
+        Some(steering) => Narrowed::refuse(wanted, steering.reason()),
+        None if held.is_null() => Narrowed::take(new),
+        None => Narrowed::take(json!(path.to_string_lossy())),
     }
 }
 

@@ -156,7 +156,7 @@ impl Bench {
         self.give_all(&self.work().join(".git"));
     }
 
-    fn give_all(&self, path: &Path) {
+    pub(crate) fn give_all(&self, path: &Path) {
         self.give(path, Some(OWNER));
         if path.is_dir() {
             fs::read_dir(path)

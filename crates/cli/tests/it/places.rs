@@ -73,6 +73,119 @@ fn nobody_works_among_terminals_and_settings_of_the_kernel() {
 }
 
 #[test]
+fn nobody_works_among_what_steers_git_and_ourselves() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "sh,ls,git");
+        bench.repository();
+        bench.dir(".countersign");
+        let tightens = bench.file(".countersign/config.yaml", "command_policy: {timeout_seconds: 5}\n");
+        // A bare repository, and a worktree of it that was put inside.
+        run(&bench, &["cp", "-r", ".git", "bare"]);
+        run(&bench, &["git", "-C", "bare", "config", "core.bare", "true"]);
+        run(&bench, &["git", "-C", "bare", "worktree", "add", "-q", "tree"]);
+        bench.give_all(&bench.work().join("bare"));
+        symlink(".git/hooks", bench.work().join("link")).unwrap();
+        let mut server = Server::start(&bench);
+        let script = "echo evil > canary; echo evil > hooks/canary; echo evil >> config; echo > config.yaml";
+        for (cwd, around) in [
+            (".git", ".git"),
+            (".git/hooks", ".git"),
+            (".git/refs/heads", ".git"),
+            ("link", ".git"),
+            ("./.git/../.git/info", ".git"),
+            (bench.work().join(".git").to_str().unwrap(), ".git"),
+            (".countersign", ".countersign"),
+            ("bare", "bare"),
+            ("bare/hooks", "bare"),
+            ("bare/worktrees/tree", "bare/worktrees/tree"),
+        ] {
+            let process = json!({"file": "sh", "args": ["-c", script], "cwd": cwd});
+            let command = json!({"command": "sh", "args": ["-c", script], "working_directory": cwd});
+            for (tool, arguments) in [("execute_process", process), ("run_command", command)] {
+                let outcome = server.call(tool, arguments);
+                assert_eq!(outcome.code(), "CWD_NOT_ALLOWED", "{tool} {cwd}: {}", outcome.text);
+                let named = format!("`{}`", bench.work().canonicalize().unwrap().join(around).display());
+                assert!(outcome.message().contains(&named), "{}", outcome.text);
+            }
+            for place in [bench.work().join(cwd), bench.work().join(cwd).join("hooks")] {
+                assert!(!place.join("canary").exists(), "{cwd}");
+            }
+        }
+        assert!(fs::read_to_string(tightens).unwrap().contains("timeout_seconds"));
+        for config in [".git/config", "bare/config"] {
+            assert!(!fs::read_to_string(bench.work().join(config)).unwrap().contains("evil"));
+        }
+        // To look around is not to write, and a worktree is nothing of git's own.
+        let look = json!({"file": "ls", "args": [], "cwd": ".git", "sandbox": "read-only"});
+        assert!(server.call("execute_process", look).ok().contains("hooks\n"));
+        for cwd in [".", "bare/tree"] {
+            server
+                .call("execute_process", json!({"file": "ls", "args": [], "cwd": cwd}))
+                .ok();
+        }
+        assert!(server.end().success());
+        let refused = "SELECT count(*) FROM flow_events WHERE event_type = 'command.completed' AND payload LIKE '%CWD_NOT_ALLOWED%'";
+        assert_eq!(bench.count(refused), 20, "each is in the record");
+    });
+}
+
+#[test]
+fn a_root_among_what_steers_git_is_the_operators_to_correct() {
+    let bench = Bench::allowing("touch");
+    bench.repository();
+    let bench = {
+        let roots = bench.work().join(".git/hooks");
+        bench.env("ALLOWED_CWD_ROOTS", roots)
+    };
+    let touch = json!({"file": "touch", "args": ["canary"], "cwd": ".git/hooks"});
+    let outcome = Server::start(&bench).call("execute_process", touch);
+    outcome.refused("CONFIGURATION_ERROR");
+    assert!(
+        outcome.message().starts_with("`ALLOWED_CWD_ROOTS` names"),
+        "{}",
+        outcome.text
+    );
+    assert!(!bench.work().join(".git/hooks/canary").exists());
+
+    let bench = Bench::new().config("workspace_root: .git\napproval_policy: {mode: never}\n");
+    bench.repository();
+    let outcome = Server::start(&bench).process("touch", &["canary"]);
+    outcome.refused("CONFIGURATION_ERROR");
+    assert!(outcome.message().starts_with("`workspace_root`"), "{}", outcome.text);
+    assert!(!bench.work().join(".git/canary").exists());
+}
+
+#[test]
+fn inside_a_workspace_what_steers_git_can_be_entered_and_not_changed() {
+    Bench::each(|bench| {
+        let bench = bench.configure("sh, touch", "");
+        bench.repository();
+        let mut server = Server::start(&bench);
+        let script = "echo fine > description; echo evil > hooks/canary; echo evil >> config; :";
+        let outcome = server.call(
+            "execute_process",
+            json!({"file": "sh", "args": ["-c", script], "cwd": ".git"}),
+        );
+        outcome.ok();
+        let repository = bench.work().join(".git");
+        assert_eq!(fs::read_to_string(repository.join("description")).unwrap(), "fine\n");
+        if outcome.layers().contains(&"protected-paths") {
+            assert!(!repository.join("hooks/canary").exists());
+            assert!(!fs::read_to_string(repository.join("config")).unwrap().contains("evil"));
+        }
+    });
+}
+
+/// A command of whoever makes the workspace.
+fn run(bench: &Bench, words: &[&str]) {
+    let mut command = Command::new(words[0]);
+    command.current_dir(bench.work()).env("HOME", bench.path("home"));
+    let done = command.args(&words[1..]).output().unwrap();
+    let told = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{words:?}: {told}");
+}
+
+#[test]
 fn a_root_that_is_a_link_is_what_it_leads_to() {
     let bench = Bench::allowing("pwd");
     let real = bench.dir("real").canonicalize().unwrap();

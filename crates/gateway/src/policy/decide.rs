@@ -165,6 +165,7 @@ pub(super) fn refusing(policy: &EffectivePolicy, unplanned: &Unplanned) -> Rule 
         Step::Place(PlaceRule::Workspace) => ("workspace", sources.workspace.as_str()),
         Step::Place(PlaceRule::Roots) => ("allowed working directories", sources.cwd_roots.as_str()),
         Step::Place(PlaceRule::Hidden) => ("hidden places", matrix::SOURCE),
+        Step::Place(PlaceRule::Steering) => ("what steers others", matrix::SOURCE),
         Step::Timeout => ("timeout_seconds_max", sources.timeout.as_str()),
         Step::Variables => ("guarded variables", matrix::SOURCE),
         Step::Programs => ("allowlist", sources.allowlist.as_str()),

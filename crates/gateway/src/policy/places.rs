@@ -29,6 +29,10 @@ pub enum OpenFailure {
 pub trait Directories: Send + Sync {
     /// Opens a directory, following links, and tells its canonical path.
     fn open(&self, path: &Path) -> Result<OpenDirectory, OpenFailure>;
+
+    /// The directory, at or above a canonical path, that git would take for its own by what lies in it: a bare
+    /// repository, or one that a `.git` elsewhere leads to. Not above a worktree.
+    fn git_directory(&self, path: &Path) -> Option<PathBuf>;
 }
 
 /// Where a call will work.
@@ -37,6 +41,17 @@ pub struct Place {
     pub cwd: OpenDirectory,
     /// What the call may write below, and read whatever else is readable.
     pub root: PathBuf,
+    /// What made it the root.
+    pub root_by: RootBy,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RootBy {
+    Workspace,
+    /// `ALLOWED_CWD_ROOTS`.
+    Roots,
+    /// There is neither, so it is where the call works.
+    Cwd,
 }
 
 /// Why a call may not work where it wants to, and what says so.
@@ -53,6 +68,8 @@ pub enum PlaceRule {
     Roots,
     /// What no command ever sees.
     Hidden,
+    /// What others are steered by.
+    Steering,
 }
 
 impl PlaceRule {
@@ -130,18 +147,13 @@ pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories)
         return Err(outside_workspace(&cwd.path, workspace));
     }
     // Where both hold, the narrower of the two is what may be written.
-    let root = match (workspace, within_root) {
-        (Some(workspace), Some(root)) => {
-            if root.starts_with(&workspace) {
-                root
-            } else {
-                workspace
-            }
-        }
-        (Some(only), None) | (None, Some(only)) => only,
-        (None, None) => cwd.path.clone(),
+    let (root, root_by) = match (workspace, within_root) {
+        (Some(workspace), Some(root)) if !root.starts_with(&workspace) => (workspace, RootBy::Workspace),
+        (_, Some(root)) => (root, RootBy::Roots),
+        (Some(workspace), None) => (workspace, RootBy::Workspace),
+        (None, None) => (cwd.path.clone(), RootBy::Cwd),
     };
-    Ok(Place { cwd, root })
+    Ok(Place { cwd, root, root_by })
 }
 
 fn resolve_roots(places: &Places, directories: &dyn Directories) -> Result<Option<Vec<PathBuf>>, Misplaced> {
@@ -230,5 +242,93 @@ pub fn check_hidden(place: &Place, hidden: &[PathBuf]) -> Result<(), Misplaced> 
             );
             Err(PlaceRule::Hidden.refuses(ErrorCode::CwdNotAllowed, message))
         }
+    }
+}
+
+/// A directory whose files steer programs that others run later, outside of every sandbox: git's own, and ours.
+/// Inside a root they are kept as they are; a root that is one of them, or lies in one, would be written to freely.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Steering {
+    /// By its name, `.git` or `.countersign`.
+    Named(PathBuf),
+    /// By what lies in it.
+    Git(PathBuf),
+}
+
+impl Steering {
+    const NAMES: [&str; 2] = [".git", ".countersign"];
+
+    /// What of the kind a canonical path is or lies in; `git_directory` as [`Directories::git_directory`].
+    pub fn around(path: &Path, git_directory: impl FnOnce(&Path) -> Option<PathBuf>) -> Option<Self> {
+        let is_named = |part: &&Path| {
+            part.file_name()
+                .is_some_and(|name| Self::NAMES.iter().any(|it| name == *it))
+        };
+        // The outermost: what is above that is where people work.
+        match path.ancestors().filter(is_named).last() {
+            Some(named) => Some(Self::Named(named.to_owned())),
+            None => git_directory(path).map(Self::Git),
+        }
+    }
+
+    /// What is wrong with working there.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Named(place) => format!("what is in `{}` steers what others run", place.display()),
+            Self::Git(place) => format!(
+                "`{}` is a directory of git's own, and what is in it steers what others run",
+                place.display()
+            ),
+        }
+    }
+
+    /// What whoever wanted to work there hears.
+    pub fn refusal(&self, cwd: &Path) -> Refusal {
+        let instead = match self {
+            Self::Named(place) => format!("work in `{}`", place.parent().unwrap_or(place).display()),
+            Self::Git(_) => "work in a worktree or a clone of it".to_owned(),
+        };
+        let message = format!(
+            "working directory `{}` is not allowed: it would be writable, and {}; {instead}, or with `sandbox` `read-only`",
+            cwd.display(),
+            self.reason(),
+        );
+        Refusal::new(ErrorCode::CwdNotAllowed, message)
+    }
+}
+
+/// Refuses to let commands write among what steers others.
+pub fn check_writable(place: &Place, directories: &dyn Directories) -> Result<(), Misplaced> {
+    let Some(steering) = Steering::around(&place.root, |path| directories.git_directory(path)) else {
+        return Ok(());
+    };
+    let (root, reason) = (place.root.display(), steering.reason());
+    Err(match place.root_by {
+        RootBy::Workspace => PlaceRule::Workspace.refuses(
+            ErrorCode::ConfigurationError,
+            format!("`workspace_root` `{root}` cannot be written to: {reason}; the operator must correct it"),
+        ),
+        RootBy::Roots => PlaceRule::Roots.refuses(
+            ErrorCode::ConfigurationError,
+            format!(
+                "`ALLOWED_CWD_ROOTS` names `{root}`, which cannot be written to: {reason}; the operator must correct it"
+            ),
+        ),
+        RootBy::Cwd => not_among(&place.root, &steering),
+    })
+}
+
+/// Refuses to let an agent work among what steers others, wherever the root is: its own sandbox begins where it works.
+pub fn check_cwd(place: &Place, directories: &dyn Directories) -> Result<(), Misplaced> {
+    match Steering::around(&place.cwd.path, |path| directories.git_directory(path)) {
+        Some(steering) => Err(not_among(&place.cwd.path, &steering)),
+        None => Ok(()),
+    }
+}
+
+fn not_among(cwd: &Path, steering: &Steering) -> Misplaced {
+    Misplaced {
+        refusal: steering.refusal(cwd),
+        by: PlaceRule::Steering,
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use super::allowlist::{self, Allowlist, FoundProgram, Programs, Use};
 use super::decide::Surroundings;
-use super::effective::{EffectivePolicy, ResourceLimits};
+use super::effective::{EffectivePolicy, ResourceLimits, SandboxMode};
 use super::line::tree::{Action, RUNNER_BUILTINS, Redirection, Tree};
 use super::line::{self, Line, LineError, Shape};
 use super::places::{self, Misplaced, Place, PlaceRule};
@@ -77,6 +77,10 @@ pub(super) fn plan(
 ) -> Result<(Plan, Reading), Unplanned> {
     let place = places::settle(&policy.places, request.cwd.as_deref(), around.directories)?;
     places::check_hidden(&place, &policy.places.hidden)?;
+    let sandbox = request.sandbox.unwrap_or(policy.command.sandbox);
+    if sandbox != SandboxMode::ReadOnly {
+        places::check_writable(&place, around.directories)?;
+    }
     let timeout = match (&request.tool, request.timeout) {
         // The shorter of what its file and the policy give.
         (CommandTool::Declared(_), Some(declared)) => declared.min(policy.command.timeout_max),
@@ -110,7 +114,7 @@ pub(super) fn plan(
         env,
         input: request.input.clone(),
         timeout,
-        sandbox: request.sandbox.unwrap_or(command.sandbox),
+        sandbox,
         network: request.network.unwrap_or(command.network),
         exec,
         neutral_git: false,

@@ -67,7 +67,8 @@ impl Gateway {
             },
         };
         let policy = &in_force.policy;
-        let place = places::settle(&policy.places, None, in_force.outlook.surroundings().directories)?;
+        let directories = in_force.outlook.surroundings().directories;
+        let place = places::settle(&policy.places, None, directories)?;
         let timeout = u64::try_from(run.timer.remaining.as_millis()).unwrap_or(u64::MAX);
         let chosen = chosen(run)?;
         let is_talk = run.is_talk();
@@ -78,6 +79,9 @@ impl Gateway {
             true => (format!("{told}\n\n{TALK}"), SandboxMode::ReadOnly),
             false => (told, policy.command.sandbox),
         };
+        if sandbox != SandboxMode::ReadOnly {
+            places::check_writable(&place, directories)?;
+        }
         let input = JobInput {
             timeout_ms: Some(timeout.max(1)),
             model: chosen.model.clone(),

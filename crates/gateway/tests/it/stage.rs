@@ -739,4 +739,8 @@ impl Directories for RealDirectories {
             handle: Arc::new(handle.into()),
         })
     }
+
+    fn git_directory(&self, _: &Path) -> Option<PathBuf> {
+        None
+    }
 }

@@ -5,9 +5,10 @@ use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use countersign_exec::ZygoteError;
 use countersign_exec::probe::{LANDLOCK_PROMISES, LayerState, Probe};
-use countersign_gateway::policy::effective::CommandPolicy;
+use countersign_exec::{ZygoteError, git_directory};
+use countersign_gateway::policy::effective::{CommandPolicy, SandboxMode};
+use countersign_gateway::policy::places::Steering;
 use countersign_store::db;
 use rustix::fs::{Access, access};
 use serde_json::{Value, json};
@@ -250,9 +251,19 @@ impl Workspace {
             None => unnamed(path, owner, mode, policy.run_as_non_root, uid),
         };
         let is_without_user = policy.run_as.is_some() && advice.is_some();
-        let is_unusable = facts.as_ref().is_none_or(|facts| !facts.is_dir());
+        let steering = match policy.sandbox {
+            SandboxMode::ReadOnly => None,
+            SandboxMode::WorkspaceWrite | SandboxMode::DangerFullAccess => {
+                let real = path.canonicalize().ok();
+                real.and_then(|real| Steering::around(&real, git_directory))
+            }
+        };
+        let is_unusable = steering.is_some() || facts.as_ref().is_none_or(|facts| !facts.is_dir());
         let advice = match facts {
-            Some(facts) if facts.is_dir() => advice,
+            Some(facts) if facts.is_dir() => match steering {
+                Some(steering) => Some(format!("{}; correct `workspace_root`", steering.reason())),
+                None => advice,
+            },
             Some(_) => Some("it is not a directory; correct `workspace_root`".to_owned()),
             None => Some("it does not exist; correct `workspace_root`, or make it".to_owned()),
         };

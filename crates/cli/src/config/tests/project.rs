@@ -94,6 +94,27 @@ fn a_project_cannot_leave_the_workspace() {
 }
 
 #[test]
+fn a_project_does_not_move_the_workspace_into_what_steers_git_and_ourselves() {
+    for name in [".git", ".git/hooks", ".countersign", "bare", "bare/hooks", "link"] {
+        for operator in ["approval_policy: {mode: on-request}\n", "workspace_root: .\n"] {
+            let world = World::new()
+                .operator(operator)
+                .project(&format!("workspace_root: {name}\n"));
+            for part in [".git/hooks", "bare/hooks", "bare/objects", "bare/refs"] {
+                std::fs::create_dir_all(world.path("work").join(part)).unwrap();
+            }
+            world.write("work/bare/HEAD", "ref: refs/heads/main\n");
+            std::os::unix::fs::symlink(".git", world.path("work/link")).unwrap();
+            let settings = world.settings();
+            let workspace = settings.places.workspace_root.as_ref().unwrap();
+            assert_eq!(workspace.canonicalize().unwrap(), world.path("work"), "{name}");
+            let warned = warnings(&world, &settings).concat();
+            assert!(warned.contains("column 17: `workspace_root`: "), "{name}: {warned}");
+        }
+    }
+}
+
+#[test]
 fn tool_entries_of_all_sources_count() {
     let world = World::new()
         .operator("tools: {a: {approval: required}}\n")

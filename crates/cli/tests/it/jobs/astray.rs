@@ -99,6 +99,21 @@ echo "{\"event\": \"TaskComplete\", \"result\": \"sees $(ls -A . .. | tr '\n' ' 
 }
 
 #[test]
+fn an_agent_does_not_work_among_what_steers_git_and_ourselves() {
+    let bench = super::bench();
+    bench.repository();
+    bench.dir(".countersign");
+    let web = Web::serve(&bench);
+    let session = web.session(json!({}));
+    for (at, place) in [".git", ".git/hooks", ".countersign"].iter().enumerate() {
+        let task = json!({"agent": "mine", "prompt": "work", "cwd": place});
+        let refused = super::call(&web, &session, i64::try_from(at).unwrap() + 1, "start-task", task);
+        assert_eq!(refused["error_code"], "CWD_NOT_ALLOWED", "{place}: {refused}");
+    }
+    web.stop();
+}
+
+#[test]
 fn agents_that_take_every_stream_leave_those_of_people_alone() {
     let bench = super::bench();
     let web = Web::serve(&bench);

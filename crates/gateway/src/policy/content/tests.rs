@@ -48,6 +48,10 @@ impl Directories for World {
             handle: Arc::new(handle.into()),
         })
     }
+
+    fn git_directory(&self, _: &Path) -> Option<std::path::PathBuf> {
+        None
+    }
 }
 
 fn texts_of(list: &[&str]) -> Vec<String> {

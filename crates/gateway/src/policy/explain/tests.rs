@@ -22,6 +22,10 @@ impl Directories for Without {
             false => World.open(path),
         }
     }
+
+    fn git_directory(&self, _: &Path) -> Option<PathBuf> {
+        None
+    }
 }
 
 fn explained(policy: &EffectivePolicy, directories: &dyn Directories, arguments: Value) -> Explained {

@@ -50,6 +50,10 @@ impl Directories for World {
             handle: Arc::new(handle.into()),
         })
     }
+
+    fn git_directory(&self, _: &Path) -> Option<PathBuf> {
+        None
+    }
 }
 
 pub(in crate::policy) fn policy() -> EffectivePolicy {

@@ -79,8 +79,11 @@ pub(super) fn begin(
     let policy = asked.policy;
     let place = places::settle(&policy.places, input.cwd.as_deref(), asked.around.directories)?;
     places::check_hidden(&place, &policy.places.hidden)?;
-    let cwd = place.cwd.path.to_string_lossy().into_owned();
     let sandbox = input.sandbox.unwrap_or(policy.command.sandbox);
+    if sandbox != SandboxMode::ReadOnly {
+        places::check_cwd(&place, asked.around.directories)?;
+    }
+    let cwd = place.cwd.path.to_string_lossy().into_owned();
     let mode = input.approval.as_ref().and_then(|approval| approval.mode);
     let ignored = hold_rules(&mut input, policy, asked.caller.role)?;
     let approval = match &input.approval {

@@ -108,6 +108,10 @@ impl Directories for RealDirectories {
             handle: Arc::new(handle.into()),
         })
     }
+
+    fn git_directory(&self, _: &Path) -> Option<PathBuf> {
+        None
+    }
 }
 
 /// No command runs in these tests.
