@@ -46,6 +46,8 @@ const PERMITS: usize = 1_000;
 pub(crate) struct Stage {
     pub(crate) policy: EffectivePolicy,
     pub(crate) answer_within: Duration,
+    /// Bytes that are kept of each stream.
+    pub(crate) output_limit: usize,
     pub(crate) clock: Clock,
     caller: Caller,
     script: Arc<Script>,
@@ -138,6 +140,7 @@ impl Stage {
         Self {
             policy,
             answer_within: Duration::from_secs(30),
+            output_limit: 1 << 10,
             caller: Caller::anonymous_agent(Transport::Stdio),
             clock: Clock::fixed(Timestamp::from_millis(0)),
             script: Arc::new(script),
@@ -155,6 +158,7 @@ impl Stage {
         Self {
             policy: self.policy.clone(),
             answer_within: self.answer_within,
+            output_limit: self.output_limit,
             clock: self.clock.clone(),
             caller: self.caller.clone(),
             script: self.script.clone(),
@@ -373,7 +377,7 @@ impl Stage {
             };
             let settings = Settings {
                 answer_within: self.answer_within,
-                output_limit: 1 << 10,
+                output_limit: self.output_limit,
                 acts_end_within: Duration::from_secs(10),
             };
             Gateway::new(self.policy.clone(), settings, ports)
