@@ -19,6 +19,7 @@ mod envelopes;
 mod in_force;
 mod invocations;
 mod joining;
+mod keeping;
 mod looking;
 mod opening;
 mod performing;
@@ -76,6 +77,8 @@ pub struct Gateway {
     turns: Arc<Semaphore>,
     /// Room for looking after records of which nobody knows whether they were written.
     unsure: Arc<Semaphore>,
+    /// Turns at taking secrets out of long outputs.
+    redacting: Semaphore,
     is_warm: AtomicBool,
     /// Held for reading while a call is looked up before it enters.
     lookups: tokio::sync::RwLock<()>,
@@ -271,6 +274,7 @@ impl Gateway {
             commands: Commands::default(),
             turns: Arc::new(Semaphore::new(limits::COMMANDS_RUNNING_MAX)),
             unsure: Arc::new(Semaphore::new(limits::UNSURE_RECORDS_MAX)),
+            redacting: Semaphore::new(limits::REDACTING_THREADS_MAX),
             is_warm: AtomicBool::new(false),
             lookups: tokio::sync::RwLock::new(()),
             acts: Arc::default(),

@@ -211,6 +211,12 @@ impl Live {
         Arc::new(remains)
     }
 
+    /// Bytes of output that are kept, of both streams.
+    pub(crate) fn output_bytes(&self) -> usize {
+        let streams = [Stream::Stdout, Stream::Stderr].map(|stream| self.with(stream, |output| output.kept()));
+        streams.iter().sum()
+    }
+
     /// The memory that its output takes, here and in its result.
     pub(crate) fn bytes(&self) -> usize {
         let streams = [Stream::Stdout, Stream::Stderr].map(|stream| self.with(stream, |output| output.bytes()));

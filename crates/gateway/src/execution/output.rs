@@ -85,6 +85,11 @@ impl Output {
         self.total - self.head.len() as u64 - self.tail.len() as u64
     }
 
+    /// Bytes that are still here.
+    pub fn kept(&self) -> usize {
+        self.head.len() + self.tail.len()
+    }
+
     pub fn head(&self) -> &[u8] {
         &self.head
     }

@@ -1,5 +1,8 @@
 //! Output that is long: what is told of it while it is in memory, and what once it is not.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
 use countersign_gateway::execution::How;
 use countersign_gateway::policy::effective::Mode;
 use serde_json::{Value, json};
@@ -81,4 +84,43 @@ async fn what_is_no_longer_in_memory_is_told_from_the_record_as_before() {
         check(&run(&stage, id).await, &before[0]);
     }
     assert_eq!(stage.runs(), 10, "each ran once");
+}
+
+#[tokio::test]
+async fn taking_secrets_out_of_a_long_output_keeps_nobody_else_waiting() {
+    // Long, and with secrets of the call all over it.
+    let secret = "hunter2222 ".repeat(LONG / 11);
+    let stage = printing(&[secret]);
+    let ended = AtomicBool::new(false);
+    let long = async {
+        let arguments = json!({"file": "true", "args": ["--password", "hunter2222"], "request_id": "long"});
+        let answer = stage.call("execute_process", arguments).await;
+        ended.store(true, Ordering::Relaxed);
+        answer
+    };
+    let others = async {
+        while !ended.load(Ordering::Relaxed) {
+            stage.call("command_status", json!({"request_id": "other"})).await;
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let (answer, ()) = tokio::join!(long, others);
+    assert_eq!(answer["status"], "ok");
+    let story = stage.story();
+    let at = |line: &str| story.iter().position(|it| it == line).unwrap();
+    let meanwhile = &story[at("run true")..at("commit command.completed (close)")];
+    assert!(
+        meanwhile.iter().any(|line| line == "commit tool.called"),
+        "others were served: {meanwhile:?}"
+    );
+    let kept = stage
+        .beside()
+        .call("command_status", json!({"request_id": "long"}))
+        .await;
+    let kept = kept["stdout"].as_str().unwrap();
+    assert!(
+        kept.starts_with("[redacted] [redacted] ") && !kept.contains("hunter"),
+        "{:.100}",
+        kept
+    );
 }
