@@ -40,6 +40,7 @@ use tracing::{Instrument as _, Span};
 use crate::approval::board::Board;
 use crate::approval::request::ApprovalRequest;
 use crate::audit::event::ApprovalState;
+use crate::audit::keyed::DigestKey;
 use crate::audit::redact::Redactor;
 use crate::audit::trace::Trace;
 use crate::audit::{Record, RecordError};
@@ -106,6 +107,8 @@ pub struct Ports {
     pub executor: Arc<dyn Executor>,
     pub record: Arc<dyn Record>,
     pub redactor: Redactor,
+    /// Makes what calls are known again by.
+    pub digests: DigestKey,
     pub clock: Clock,
     pub ids: IdSource,
 }
@@ -188,7 +191,7 @@ impl Gateway {
             trace = trace.waiting();
         } else {
             trace.step(Step::Receive, self.received(&admitted, &request, &live));
-            opening = Some(self.opening(&admitted, &request, &live, &trace, &audit));
+            opening = Some(self.opening(&admitted, &live, &trace, &audit));
             if !matches!(verdict, Verdict::Deny(_)) {
                 let context = in_force.policy.context(admitted.caller());
                 trace.step(
