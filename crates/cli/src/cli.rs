@@ -71,7 +71,7 @@ pub(crate) enum Command {
     Serve(Serve),
     /// Run one command through policy, approval, sandbox and record.
     #[command(
-        after_help = "The exit code is the command's own; 124 on timeout, 126 when it was refused, 130 after Ctrl-C.\n\n\
+        after_help = "The exit code is the command's own; 124 on timeout, 126 when it was refused, 127 when there is no such program, 130 after Ctrl-C.\n\n\
                             Example:\n  countersign exec --timeout-ms 60000 -- git status --short"
     )]
     Exec(Exec),

@@ -33,7 +33,7 @@ use crate::config::Settings;
 use crate::control;
 use crate::endpoints::{Door, JobEndpoints, Shared};
 use crate::start::{self, Joined, Started};
-use crate::{runs, whereabouts};
+use crate::{runs, whereabouts, wiring};
 
 /// Time between two looks whether the last job has ended.
 const LOOK: Duration = Duration::from_millis(20);
@@ -96,6 +96,7 @@ impl Workshop {
             endpoints: Arc::new(endpoints),
             judge: joined.gateway.clone(),
             redactor,
+            digests: wiring::digest_key(record),
             clock: Clock::system(),
             ids: IdSource::random(),
             settings: SupervisorSettings {

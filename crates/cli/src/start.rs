@@ -40,7 +40,7 @@ use crate::wiring::{self, Launchpad, Parts};
 const HOUR: Duration = Duration::from_secs(3_600);
 /// When a start is over and its first client has looked around.
 const SETTLED_AFTER: Duration = Duration::from_millis(500);
-/// Time between two looks for what other nodes left open when they died.
+/// Time between two looks for what other processes left open when they died.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
 /// Settings and the policy they came to.
@@ -147,9 +147,7 @@ impl Started {
     /// Does what a record needs from time to time, for as long as this process serves: closes what
     /// crashed processes left open, and removes what is older than it must be kept, homes of commands too.
     pub(crate) fn keep_house(&self, record: &Arc<Store>, homes: PathBuf) {
-        if record.is_shared() {
-            tokio::spawn(sweep_behind_others(record.clone()));
-        }
+        tokio::spawn(sweep_behind_others(record.clone()));
         let (record, days) = (record.clone(), self.settings.command.audit_retention_days);
         let kept = HOUR * 24 * days;
         let mut watched = Watched::begin();
@@ -318,7 +316,8 @@ impl Started {
     }
 }
 
-/// Closes what processes of other nodes left open, soon after they died: they may never come back to do it.
+/// Closes what other processes, perhaps of other nodes, left open, soon after they died: they may never come back to do
+/// it, and whoever asks a living one meanwhile hears that the command runs.
 async fn sweep_behind_others(record: Arc<Store>) {
     loop {
         tokio::time::sleep(SWEEP_EVERY).await;
@@ -326,7 +325,7 @@ async fn sweep_behind_others(record: Arc<Store>) {
         let swept =
             tokio::task::spawn_blocking(move || record.sweep_abandoned(Clock::system().now(), &IdSource::random()));
         if let Ok(Err(error)) = swept.await {
-            tracing::warn!(%error, "what other nodes left open could not be looked for, trying again");
+            tracing::warn!(%error, "what other processes left open could not be looked for, trying again");
         }
     }
 }

@@ -10,6 +10,7 @@ use countersign_gateway::approval::board::{Board, BoardParts};
 use countersign_gateway::approval::journal::Journal;
 use countersign_gateway::approval::{Alone, Approver, Bell};
 use countersign_gateway::audit::event::{Actor, ActorType};
+use countersign_gateway::audit::keyed::DigestKey;
 use countersign_gateway::audit::redact::Redactor;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::IdSource;
@@ -56,6 +57,7 @@ pub(crate) struct Parts {
 }
 
 pub(crate) fn gateway(parts: Parts, launchpad: Launchpad) -> Arc<Gateway> {
+    let digests = digest_key(&parts.record);
     let executor = SandboxExecutor::new(launchpad.zygote, launchpad.directories, uid());
     let ports = Ports {
         outlook: outlook(&parts.policy),
@@ -63,6 +65,7 @@ pub(crate) fn gateway(parts: Parts, launchpad: Launchpad) -> Arc<Gateway> {
         executor: Arc::new(executor),
         record: parts.record,
         redactor: parts.redactor,
+        digests,
         clock: Clock::system(),
         ids: IdSource::random(),
     };
@@ -148,6 +151,12 @@ pub(crate) fn record(state_dir: &Path, options: Options) -> anyhow::Result<Store
         .sweep_abandoned(clock.now(), &IdSource::random())
         .context("cannot close what an earlier server left open")?;
     Ok(store)
+}
+
+/// What calls and questions are known again by is made with it: the same in every process of this record, as the same call
+/// may come to any of them.
+pub(crate) fn digest_key(record: &Store) -> DigestKey {
+    DigestKey::new(record.shared_key("what calls are known again by"))
 }
 
 /// What the states of modern clients are signed with: the same in every server of this record, so that a

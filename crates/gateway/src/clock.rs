@@ -46,9 +46,10 @@ impl Timestamp {
     }
 
     pub fn parse(text: &str) -> Result<Self, BadTimestamp> {
-        text.parse::<jiff::Timestamp>()
+        let moment = text.parse::<jiff::Timestamp>().ok().filter(|_| is_within_a_day(text));
+        moment
             .map(|moment| Self(moment.as_millisecond()))
-            .map_err(|_| BadTimestamp { text: text.to_owned() })
+            .ok_or_else(|| BadTimestamp { text: text.to_owned() })
     }
 
     /// A moment, or how long before `now` it was: `90s`, `30m`, `24h`, `7d`.
@@ -72,6 +73,16 @@ impl Timestamp {
         ago.or_else(|| Self::parse(text).ok())
             .ok_or_else(|| BadMoment { text: text.to_owned() })
     }
+}
+
+/// Whether the offset of a time, if it has one, is less than a day, as RFC 3339 wants it.
+fn is_within_a_day(text: &str) -> bool {
+    let time = text.find(['T', 't', ' ']).map_or("", |at| &text[at..]);
+    let Some((_, offset)) = time.split_once(['+', '-']) else {
+        return true;
+    };
+    let hours = offset.get(..2).and_then(|hours| hours.parse::<u8>().ok());
+    hours.is_some_and(|hours| hours < 24)
 }
 
 impl fmt::Display for Timestamp {

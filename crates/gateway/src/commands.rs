@@ -1,5 +1,5 @@
-//! The commands of this process: those that run, and the last ones that ended. What is older, or
-//! belongs to another process, is asked of the record.
+//! The commands of this process: those that run, and the last ones that ended, as far as there is room. What is
+//! older, or belongs to another process, is asked of the record.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,8 +20,10 @@ pub struct Commands {
 struct Inner {
     running: HashMap<Key, Arc<Live>>,
     ended: HashMap<Key, Arc<Live>>,
-    /// Ended ones, oldest first.
-    order: VecDeque<Key>,
+    /// Ended ones, oldest first, and the bytes that each takes.
+    order: VecDeque<(Key, usize)>,
+    // INVARIANT: the sum of the bytes in `order`.
+    ended_bytes: usize,
     closing: bool,
 }
 
@@ -103,17 +105,26 @@ impl Commands {
         self.lock().closing
     }
 
-    /// Moves a command to those that ended; the oldest of them is forgotten here.
+    /// Moves a command to those that ended; the oldest of them are forgotten here once there are too many, or too
+    /// much. Whoever waits for this one holds it, so one that would take all the room is not kept at all.
     pub fn ended(&self, owner: &CredentialId, live: &Arc<Live>) {
         let key = (owner.clone(), live.request_id.clone());
+        let remains = live.remains();
+        let bytes = remains.bytes();
         let mut inner = self.lock();
         inner.running.remove(&key);
-        inner.ended.insert(key.clone(), live.clone());
-        inner.order.push_back(key);
-        if inner.order.len() > limits::ENDED_COMMANDS_KEPT
-            && let Some(oldest) = inner.order.pop_front()
-        {
+        if bytes > limits::ENDED_BYTES_KEPT {
+            return;
+        }
+        inner.ended.insert(key.clone(), remains);
+        inner.order.push_back((key, bytes));
+        inner.ended_bytes += bytes;
+        while inner.order.len() > limits::ENDED_COMMANDS_KEPT || inner.ended_bytes > limits::ENDED_BYTES_KEPT {
+            let Some((oldest, bytes)) = inner.order.pop_front() else {
+                break;
+            };
             inner.ended.remove(&oldest);
+            inner.ended_bytes -= bytes;
         }
     }
 
@@ -148,5 +159,75 @@ impl Commands {
 impl std::fmt::Debug for Live {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Live({})", self.request_id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::audit::redact::{Config, Redactor};
+    use crate::clock::Timestamp;
+    use crate::error::{ErrorCode, Refusal};
+    use crate::ids::CorrelationId;
+    use crate::service::Origin;
+    use crate::tools::exec::request::Stream;
+    use crate::tools::exec::result::CommandResult;
+
+    fn live(id: &str, output: usize) -> Live {
+        let (began, limit) = (Timestamp::from_millis(0), 64 << 20);
+        let correlation = CorrelationId::trusted("c");
+        let id = RequestId::trusted(id);
+        let live = Live::new(id, String::new(), began, limit, None, Origin::default(), correlation);
+        live.push(Stream::Stdout, &vec![b'a'; output]);
+        live
+    }
+
+    /// Which of some commands, given in the order in which they ended, are still here.
+    fn kept(lives: Vec<Live>) -> Vec<String> {
+        let (commands, owner) = (Commands::default(), CredentialId::trusted("o"));
+        let mut ids = Vec::new();
+        for live in lives.into_iter().map(Arc::new) {
+            commands.enter(&owner, &live).unwrap();
+            let refusal = Refusal::new(ErrorCode::Cancelled, "over");
+            let mut result = CommandResult::refused(live.request_id.clone(), live.started_at, refusal);
+            (result.stdout, result.stderr) = live.streams();
+            live.finish(result);
+            commands.ended(&owner, &live);
+            ids.push(live.request_id.clone());
+        }
+        ids.retain(|id| commands.find(&owner, id).is_some());
+        ids.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn ended_commands_are_kept_up_to_a_number() {
+        let many = limits::ENDED_COMMANDS_KEPT + 2;
+        let kept = kept((0..many).map(|at| live(&format!("{at}"), 1)).collect());
+        assert_eq!((kept.len(), kept[0].as_str()), (limits::ENDED_COMMANDS_KEPT, "2"));
+    }
+
+    #[test]
+    fn ended_commands_are_kept_up_to_a_number_of_bytes() {
+        // Its output is there as bytes and as the text of its result.
+        let third = limits::ENDED_BYTES_KEPT / 7;
+        let ended = ["a", "b", "c", "d", "e"].map(|id| live(id, third));
+        assert_eq!(kept(ended.into()), ["c", "d", "e"]);
+    }
+
+    #[test]
+    fn one_that_would_take_all_the_room_is_not_kept_and_drives_nobody_out() {
+        let ended = [live("a", 1), live("b", limits::ENDED_BYTES_KEPT), live("c", 1)];
+        assert_eq!(kept(ended.into()), ["a", "c"]);
+    }
+
+    #[test]
+    fn the_secrets_of_a_call_are_not_kept_behind_its_end() {
+        let redactor = Redactor::new(Config::default()).hiding(["hunter2222"]);
+        let ended = Arc::new(live("a", 1).redacted_by(redactor));
+        let usual = Redactor::new(Config::default());
+        assert_eq!(ended.redactor(&usual).redact_text("hunter2222"), "[redacted]");
+        let remains = ended.remains();
+        assert_eq!(remains.redactor(&usual).redact_text("hunter2222"), "hunter2222");
+        assert_eq!(remains.streams(), ended.streams());
     }
 }

@@ -61,6 +61,9 @@ impl Status {
     }
 }
 
+/// Stands in the details of a failure where there is no such program.
+pub const PROGRAM_MISSING: &str = "program_missing";
+
 macro_rules! table {
     ($($code:ident $name:literal $rpc:literal $retry:ident $surface:expr, $template:literal;)*) => {
         /// Every code a client can meet.

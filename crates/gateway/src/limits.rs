@@ -61,8 +61,14 @@ pub const SESSIONS_AT_ONCE: usize = 256;
 pub const CALLS_IN_FLIGHT_MAX: usize = 256;
 /// Commands that run at once; more wait their turn.
 pub const COMMANDS_RUNNING_MAX: usize = 64;
-/// Ended commands whose unredacted output is kept in memory for `command_status`.
+/// Ended commands whose unredacted output is kept in memory for `command_status`, and the bytes of all of them. The
+/// record tells of those beyond.
 pub const ENDED_COMMANDS_KEPT: usize = 256;
+pub const ENDED_BYTES_KEPT: usize = 16 << 20;
+/// Output of both streams up to which secrets are taken out of it on the thread that serves everybody; more is left to
+/// threads of its own, of which so many work at once.
+pub const REDACTED_AT_ONCE_BYTES: usize = 64 << 10;
+pub const REDACTING_THREADS_MAX: usize = 2;
 /// Calls that were refused for want of a record and are looked after, in case they were written all the same. Those
 /// beyond are closed by whoever sweeps once this process is gone.
 pub const UNSURE_RECORDS_MAX: usize = 1_024;

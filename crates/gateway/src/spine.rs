@@ -19,6 +19,7 @@ mod envelopes;
 mod in_force;
 mod invocations;
 mod joining;
+mod keeping;
 mod looking;
 mod opening;
 mod performing;
@@ -39,6 +40,7 @@ use tracing::{Instrument as _, Span};
 use crate::approval::board::Board;
 use crate::approval::request::ApprovalRequest;
 use crate::audit::event::ApprovalState;
+use crate::audit::keyed::DigestKey;
 use crate::audit::redact::Redactor;
 use crate::audit::trace::Trace;
 use crate::audit::{Record, RecordError};
@@ -76,6 +78,8 @@ pub struct Gateway {
     turns: Arc<Semaphore>,
     /// Room for looking after records of which nobody knows whether they were written.
     unsure: Arc<Semaphore>,
+    /// Turns at taking secrets out of long outputs.
+    redacting: Semaphore,
     is_warm: AtomicBool,
     /// Held for reading while a call is looked up before it enters.
     lookups: tokio::sync::RwLock<()>,
@@ -103,6 +107,8 @@ pub struct Ports {
     pub executor: Arc<dyn Executor>,
     pub record: Arc<dyn Record>,
     pub redactor: Redactor,
+    /// Makes what calls are known again by.
+    pub digests: DigestKey,
     pub clock: Clock,
     pub ids: IdSource,
 }
@@ -185,7 +191,7 @@ impl Gateway {
             trace = trace.waiting();
         } else {
             trace.step(Step::Receive, self.received(&admitted, &request, &live));
-            opening = Some(self.opening(&admitted, &request, &live, &trace, &audit));
+            opening = Some(self.opening(&admitted, &live, &trace, &audit));
             if !matches!(verdict, Verdict::Deny(_)) {
                 let context = in_force.policy.context(admitted.caller());
                 trace.step(
@@ -271,6 +277,7 @@ impl Gateway {
             commands: Commands::default(),
             turns: Arc::new(Semaphore::new(limits::COMMANDS_RUNNING_MAX)),
             unsure: Arc::new(Semaphore::new(limits::UNSURE_RECORDS_MAX)),
+            redacting: Semaphore::new(limits::REDACTING_THREADS_MAX),
             is_warm: AtomicBool::new(false),
             lookups: tokio::sync::RwLock::new(()),
             acts: Arc::default(),

@@ -13,7 +13,7 @@ use countersign_gateway::approval::ballot::{Ballot, Choice, Decider, OwnRequests
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::approval::{Approver, NobodyToAsk};
 use countersign_gateway::audit::Pending;
-use countersign_gateway::error::ErrorCode;
+use countersign_gateway::error::{ErrorCode, PROGRAM_MISSING};
 use countersign_gateway::limits;
 use countersign_gateway::service::{Answer, Cancel, Origin, Service, ToolCall};
 use countersign_gateway::session::Caller;
@@ -30,6 +30,8 @@ use crate::wiring::{self, Launchpad};
 
 const TIMED_OUT: u8 = 124;
 const REFUSED: u8 = 126;
+/// There is no such program, as shells say it.
+const MISSING: u8 = 127;
 /// The number of the signal is added.
 const ENDED_BY_SIGNAL: u8 = 128;
 /// What a person can do about it; whom a catalog is shown to is told of the catalog.
@@ -294,6 +296,10 @@ fn finish(answer: &Answer, stopped: Option<u8>) -> anyhow::Result<ExitCode> {
         }
         ("failed", None) => match result["exit_code"].as_i64().and_then(|code| u8::try_from(code).ok()) {
             Some(code) if text("error_code") == "COMMAND_EXIT_NON_ZERO" => code,
+            None if result["error_details"][PROGRAM_MISSING] == true => {
+                explain("failed");
+                MISSING
+            }
             code => {
                 explain("failed");
                 let signal = result["error_details"]["signal"].as_u64();

@@ -2,7 +2,7 @@
 //! closed by the next one, and the chain holds.
 
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -115,6 +115,34 @@ fn what_a_crash_left_open_is_closed_as_abandoned() {
         again.failed("ABANDONED");
     }
     server.end();
+    bench.prove();
+}
+
+#[test]
+fn what_a_killed_server_ran_is_closed_by_one_that_lives_and_no_other() {
+    let bench = Bench::allowing("sleep");
+    let (mut dies, mut lives) = (Server::start(&bench), Server::start(&bench));
+    for (server, id) in [(&mut dies, "its"), (&mut lives, "ours")] {
+        let arguments = json!({"file": "sleep", "args": ["600"], "request_id": id});
+        server.call_later("execute_process", arguments);
+    }
+    while bench.count("SELECT count(*) FROM open_commands") < 2 {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    dies.kill();
+    let killed = Instant::now();
+    let outcome = loop {
+        let outcome = lives.call("command_status", json!({"request_id": "its"}));
+        if outcome.structured["status"] != "running" {
+            break outcome;
+        }
+        assert!(killed.elapsed() < Duration::from_secs(40), "it is still said to run");
+        std::thread::sleep(Duration::from_millis(200));
+    };
+    outcome.failed("ABANDONED");
+    let ours = lives.call("command_status", json!({"request_id": "ours"}));
+    assert_eq!(ours.structured["status"], "running");
+    lives.end();
     bench.prove();
 }
 

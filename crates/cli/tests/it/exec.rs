@@ -57,6 +57,14 @@ fn the_exit_code_is_the_commands() {
 }
 
 #[test]
+fn a_program_that_does_not_exist_is_127_and_one_that_is_refused_126() {
+    for (allowed, code) in [("*", 127), ("true", 126)] {
+        let output = exec(&Bench::allowing(allowed), &["--", "nosuch"], b"");
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn a_timeout_is_124_and_what_was_printed_is_shown() {
     let bench = Bench::allowing("sh,sleep");
     let output = exec(

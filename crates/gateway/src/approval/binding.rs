@@ -1,12 +1,12 @@
 //! What an approval is good for: one digest over the tool, its exact arguments, what they came to on
 //! this machine, the caller and the policy. A changed byte in any of them is another act, and another
-//! question.
+//! question. The digests are keyed: they are in the record, and what they are made of may hold secrets.
 
 use std::os::unix::ffi::OsStrExt as _;
 
 use serde_json::{Value, json};
 
-use crate::audit::chain;
+use crate::audit::keyed::DigestKey;
 use crate::ids::CredentialId;
 use crate::policy::allowlist::FoundProgram;
 use crate::policy::plan::{ExecRights, Plan, PlannedAct};
@@ -23,12 +23,12 @@ pub struct Binding {
 }
 
 /// Binds a plan to whoever asks, under the policy that made it.
-pub fn bind(request: &CommandRequest, plan: &Plan, caller: &CredentialId, policy: &str) -> Binding {
-    let resolved = resolved(plan);
-    let arguments = chain::digest(&json!({
+pub fn bind(key: &DigestKey, request: &CommandRequest, plan: &Plan, caller: &CredentialId, policy: &str) -> Binding {
+    let resolved = resolved(key, plan);
+    let arguments = key.digest(&json!({
         "tool": request.tool.name(), "arguments": request.digest, "resolved": resolved,
     }));
-    let digest = chain::digest(&json!({
+    let digest = key.digest(&json!({
         "arguments": arguments, "caller": caller.as_str(), "policy": policy,
     }));
     Binding {
@@ -39,9 +39,16 @@ pub fn bind(request: &CommandRequest, plan: &Plan, caller: &CredentialId, policy
 }
 
 /// Binds an act that is no command: the tool, its arguments as they came, and what they resolved to.
-pub fn bind_act(tool: &str, arguments: &Value, details: &Value, caller: &CredentialId, policy: &str) -> Binding {
-    let arguments = chain::digest(&json!({"tool": tool, "arguments": arguments, "resolved": details}));
-    let digest = chain::digest(&json!({
+pub fn bind_act(
+    key: &DigestKey,
+    tool: &str,
+    arguments: &Value,
+    details: &Value,
+    caller: &CredentialId,
+    policy: &str,
+) -> Binding {
+    let arguments = key.digest(&json!({"tool": tool, "arguments": arguments, "resolved": details}));
+    let digest = key.digest(&json!({
         "arguments": arguments, "caller": caller.as_str(), "policy": policy,
     }));
     Binding {
@@ -52,7 +59,7 @@ pub fn bind_act(tool: &str, arguments: &Value, details: &Value, caller: &Credent
 }
 
 /// Everything of a plan that could differ between two calls of the same words.
-fn resolved(plan: &Plan) -> Value {
+fn resolved(key: &DigestKey, plan: &Plan) -> Value {
     let path = |path: &std::path::Path| hex(path.as_os_str().as_bytes());
     // What lies where commands can write may be another program by the next call.
     let file = |program: &FoundProgram| match &program.version {
@@ -79,7 +86,7 @@ fn resolved(plan: &Plan) -> Value {
         "act": act,
         "cwd": path(&plan.place.cwd.path),
         "root": path(&plan.place.root),
-        "env": chain::digest(&Value::Array(env)),
+        "env": key.digest(&Value::Array(env)),
         "timeout_ms": plan.timeout.as_millis().to_string(),
         "sandbox": plan.sandbox.as_str(),
         "network": plan.network.as_str(),

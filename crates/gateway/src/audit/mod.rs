@@ -11,6 +11,7 @@ pub mod command;
 pub mod envelope;
 pub mod event;
 pub mod invocation;
+pub mod keyed;
 pub mod outcome;
 pub mod payload;
 pub mod reading;

@@ -111,6 +111,18 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// A time in whole units. One that is longer than any number tells is beyond every limit too, and refused for that by
+    /// whoever knows the limit.
+    pub fn optional_time(&mut self, name: &'static str) -> Option<u64> {
+        let value = self.fields.get(name);
+        if value.is_some_and(|value| whole(value).is_none() && value.as_f64().is_some_and(|number| number > WHOLE_MAX))
+        {
+            self.take(name);
+            return Some(u64::MAX);
+        }
+        self.optional_positive(name)
+    }
+
     pub fn optional_natural(&mut self, name: &'static str) -> Option<u64> {
         let value = self.take(name)?;
         match whole(value) {
@@ -226,10 +238,13 @@ impl<'a> Arguments<'a> {
 }
 
 /// JSON knows one kind of number: `30.0` is a whole number too.
+/// Up to here every whole number is one of JSON's.
+const WHOLE_MAX: f64 = 9_007_199_254_740_992.0;
+
 fn whole(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| {
         let number = value.as_f64()?;
-        (number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number)).then_some(number as u64)
+        (number.fract() == 0.0 && (0.0..=WHOLE_MAX).contains(&number)).then_some(number as u64)
     })
 }
 
@@ -256,7 +271,7 @@ mod tests {
         let mut arguments = Arguments::new(&fields);
         arguments.string("command");
         arguments.optional_strings("args");
-        arguments.optional_positive("timeout_ms");
+        arguments.optional_time("timeout_ms");
         arguments.optional_string_map("env");
         match arguments.finish() {
             Ok(()) => Vec::new(),
@@ -271,6 +286,22 @@ mod tests {
     fn good_arguments_pass() {
         assert!(problems(json!({"command": "ls", "args": ["-l"], "timeout_ms": 1, "env": {"A": "b"}})).is_empty());
         assert!(problems(json!({"command": "ls", "args": null, "timeout_ms": 5.0})).is_empty());
+    }
+
+    #[test]
+    fn a_time_beyond_all_numbers_is_the_longest() {
+        let cases = [
+            ("7", 7),
+            ("18446744073709551615", u64::MAX),
+            ("18446744073709551616", u64::MAX),
+            ("1e30", u64::MAX),
+        ];
+        for (text, expected) in cases {
+            let fields = serde_json::from_str(&format!("{{\"timeout_ms\": {text}}}")).unwrap();
+            let mut arguments = Arguments::new(&fields);
+            assert_eq!(arguments.optional_time("timeout_ms"), Some(expected), "{text}");
+            assert!(arguments.finish().is_ok(), "{text}");
+        }
     }
 
     #[test]

@@ -188,6 +188,43 @@ impl Live {
         self.end.send_replace(Some(Arc::new(result)));
     }
 
+    /// What is worth keeping of a command that has ended. The secrets that its call brought are not: nothing is
+    /// written of it any more, and with all the forms they may be printed in they can be larger than any output.
+    pub(crate) fn remains(self: &Arc<Self>) -> Arc<Self> {
+        if self.redactor.is_none() {
+            return self.clone();
+        }
+        let remains = Self::new(
+            self.request_id.clone(),
+            self.digest.clone(),
+            self.started_at,
+            self.output_limit,
+            None,
+            self.origin.clone(),
+            self.correlation_id.clone(),
+        );
+        for stream in [Stream::Stdout, Stream::Stderr] {
+            let kept = self.with(stream, |output| output.clone());
+            remains.with(stream, |output| *output = kept);
+        }
+        remains.end.send_replace(self.end());
+        Arc::new(remains)
+    }
+
+    /// Bytes of output that are kept, of both streams.
+    pub(crate) fn output_bytes(&self) -> usize {
+        let streams = [Stream::Stdout, Stream::Stderr].map(|stream| self.with(stream, |output| output.kept()));
+        streams.iter().sum()
+    }
+
+    /// The memory that its output takes, here and in its result.
+    pub(crate) fn bytes(&self) -> usize {
+        let streams = [Stream::Stdout, Stream::Stderr].map(|stream| self.with(stream, |output| output.bytes()));
+        let end = self.end();
+        let told = end.map_or(0, |end| end.stdout.text.capacity() + end.stderr.text.capacity());
+        streams.iter().sum::<usize>() + told
+    }
+
     /// Both streams as they stand.
     pub fn streams(&self) -> (StreamResult, StreamResult) {
         (

@@ -76,8 +76,18 @@ impl Output {
         self.total
     }
 
+    /// The memory it takes.
+    pub fn bytes(&self) -> usize {
+        self.head.capacity() + self.tail.capacity()
+    }
+
     pub fn left_out(&self) -> u64 {
         self.total - self.head.len() as u64 - self.tail.len() as u64
+    }
+
+    /// Bytes that are still here.
+    pub fn kept(&self) -> usize {
+        self.head.len() + self.tail.len()
     }
 
     pub fn head(&self) -> &[u8] {

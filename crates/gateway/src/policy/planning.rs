@@ -14,7 +14,7 @@ use super::line::{self, Line, LineError, Shape};
 use super::places::{self, Misplaced, Place, PlaceRule};
 use super::plan::{ExecRights, Plan, PlannedAct, RunAs};
 use super::whitelist::Asked;
-use crate::error::{ErrorCode, Refusal};
+use crate::error::{ErrorCode, PROGRAM_MISSING, Refusal};
 use crate::limits;
 use crate::tools::exec::request::{Act, CommandRequest, CommandTool};
 
@@ -370,7 +370,7 @@ fn not_found(file: &str, path: &[PathBuf]) -> Refusal {
     } else {
         format!("no program `{file}` was found in {}", searched.join(":"))
     };
-    Refusal::new(ErrorCode::CommandExecutionFailed, message)
+    Refusal::new(ErrorCode::CommandExecutionFailed, message).with(PROGRAM_MISSING, true)
 }
 
 /// Programs as they were found when first asked for: within one decision a name means one file.

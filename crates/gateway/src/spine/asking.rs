@@ -40,7 +40,14 @@ impl Gateway {
         let caller = admitted.caller();
         let details = Value::Object(act.details());
         let arguments = act.bound_arguments(&call.arguments);
-        let binding = binding::bind_act(&call.tool, &arguments, &details, &caller.credential, &in_force.digest);
+        let binding = binding::bind_act(
+            &self.ports.digests,
+            &call.tool,
+            &arguments,
+            &details,
+            &caller.credential,
+            &in_force.digest,
+        );
         let board = &self.ports.board;
         let mut tries = 0;
         let approval = loop {

@@ -1,12 +1,12 @@
 //! The end of a call: its result, and the record of it, which is closed before anybody hears.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::Gateway;
+use super::keeping::KeptOutput;
 use super::opening::unrecorded;
 use crate::audit::command::{CommandAuditRecord, End};
 use crate::audit::event::ApprovalState;
@@ -18,7 +18,6 @@ use crate::execution::live::Live;
 use crate::execution::{Ended, How};
 use crate::policy::effective::Layer;
 use crate::session::Admitted;
-use crate::tools::exec::request::Stream;
 use crate::tools::exec::result::{CommandResult, ResultError};
 
 const CLOSE_RETRY: Duration = Duration::from_millis(50);
@@ -74,7 +73,8 @@ impl Gateway {
             audit.closed(&audit_id, at, &end),
         );
         result.audit_id = Some(audit_id);
-        let close = self.closing_row(admitted, &trace, live, &result);
+        let kept = self.kept(live).await;
+        let close = self.closing_row(admitted, &trace, live, &result, kept);
         let change = Change {
             events: trace.take(),
             close: Some(close),
@@ -227,10 +227,16 @@ impl Gateway {
         }
     }
 
-    fn closing_row(&self, admitted: &Admitted, trace: &Trace, live: &Live, result: &CommandResult) -> CloseCommand {
-        let (stdout, stdout_head) = self.kept(live, Stream::Stdout);
-        let (stderr, stderr_head) = self.kept(live, Stream::Stderr);
-        let facts = result.kept_facts((stdout_head, stderr_head), live.redactor(&self.ports.redactor));
+    fn closing_row(
+        &self,
+        admitted: &Admitted,
+        trace: &Trace,
+        live: &Live,
+        result: &CommandResult,
+        kept: KeptOutput,
+    ) -> CloseCommand {
+        let heads = (kept.stdout_head, kept.stderr_head);
+        let facts = result.kept_facts(heads, live.redactor(&self.ports.redactor));
         CloseCommand {
             owner: admitted.caller().credential.clone(),
             request_id: live.request_id.clone(),
@@ -238,27 +244,10 @@ impl Gateway {
             opened_at: live.started_at,
             correlation_id: trace.correlation_id.clone(),
             result: facts.into_string(),
-            stdout,
-            stderr,
+            stdout: kept.stdout,
+            stderr: kept.stderr,
             asked: live.asked(),
         }
-    }
-
-    /// What is kept of a stream for later, without secrets, and how much of it is its head. Where nothing was left
-    /// out there is one text: a secret may lie across the place where head and tail meet.
-    fn kept(&self, live: &Live, stream: Stream) -> (Vec<u8>, usize) {
-        let redactor = live.redactor(&self.ports.redactor);
-        let (mut head, tail, is_cut) = live.head_and_tail(stream);
-        if !is_cut {
-            head.extend(tail);
-            let whole = clean(head, |text| redactor.redact_text(text));
-            let split = whole.len();
-            return (whole, split);
-        }
-        let head = clean(head, |text| redactor.redact_head(text));
-        let split = head.len();
-        let tail = clean(tail, |text| redactor.redact_tail(text));
-        ([head, tail].concat(), split)
     }
 }
 
@@ -285,14 +274,6 @@ impl Drop for Settling {
                 .close_unrun(admitted.clone(), live.clone(), refusal);
             runtime.spawn(unrun);
         }
-    }
-}
-
-/// Bytes in which nothing had to go stay as they are, whatever they are.
-fn clean(bytes: Vec<u8>, redact: impl Fn(&str) -> Cow<'_, str>) -> Vec<u8> {
-    match redact(&String::from_utf8_lossy(&bytes)) {
-        Cow::Borrowed(_) => bytes,
-        Cow::Owned(text) => text.into_bytes(),
     }
 }
 

@@ -112,7 +112,7 @@ impl Gateway {
         let named = held.command.as_ref().map(|command| command.request_id.clone());
         let live = Live::new(
             named.unwrap_or_else(|| self.ports.ids.request()),
-            request.digest.clone(),
+            self.known_by(request),
             held.created_at,
             self.settings.output_limit,
             progress,

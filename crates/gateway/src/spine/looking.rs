@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::Gateway;
 use super::joining::{LOOK_EVERY, parks};
 use super::opening::unrecorded;
@@ -153,7 +155,13 @@ impl Gateway {
         }
     }
 
-    /// The answer a request id already has: from this process, or from the record.
+    /// What the same request is known again by.
+    pub(super) fn known_by(&self, request: &CommandRequest) -> String {
+        self.ports.digests.digest(&Value::from(request.digest.as_str()))
+    }
+
+    /// The answer a request id already has: from this process, or from the record, where one of an earlier version is
+    /// known by a digest without a key.
     pub(super) async fn earlier(
         &self,
         admitted: &Admitted,
@@ -166,7 +174,7 @@ impl Gateway {
         }
         let refusal = match self.ports.record.command(owner, &live.request_id).await {
             Ok(None) => return None,
-            Ok(Some(stored)) if stored.digest == request.digest => {
+            Ok(Some(stored)) if stored.digest == live.digest || stored.digest == request.digest => {
                 if stored.end.is_none()
                     && let Ok(Some(question)) = self.ports.board.of_command(owner, &live.request_id).await
                     && parks(&question)

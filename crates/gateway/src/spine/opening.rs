@@ -140,7 +140,6 @@ impl Gateway {
     pub(super) fn opening(
         &self,
         admitted: &Admitted,
-        request: &CommandRequest,
         live: &Live,
         trace: &Trace,
         audit: &CommandAuditRecord,
@@ -156,7 +155,7 @@ impl Gateway {
         OpenCommand {
             owner: admitted.caller().credential.clone(),
             request_id: live.request_id.clone(),
-            digest: request.digest.clone(),
+            digest: live.digest.clone(),
             opened_at: live.started_at,
             abandoned: audit.ending(&end).into_string(),
             correlation_id: trace.correlation_id.clone(),

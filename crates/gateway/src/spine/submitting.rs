@@ -68,7 +68,7 @@ impl Gateway {
         let request_id = named.unwrap_or_else(|| self.ports.ids.request());
         let live = Live::new(
             request_id,
-            request.digest.clone(),
+            self.known_by(&request),
             started,
             self.settings.output_limit,
             call.progress.clone(),
@@ -133,7 +133,7 @@ impl Gateway {
                 }
                 answer
             }
-            Err(NotEntered::Known(known)) if known.digest == request.digest => {
+            Err(NotEntered::Known(known)) if known.digest == live.digest => {
                 let (answer, _) = self.wait(admitted.caller(), &known, &call).await;
                 self.called(admitted.caller(), &call, started, answer).await
             }
@@ -177,7 +177,7 @@ impl Gateway {
         let verdict = self.verdict(admitted, request, &in_force);
         let held = match &verdict {
             Verdict::Ask(question) => {
-                let binding = binding::bind(request, question.plan(), owner, &in_force.digest);
+                let binding = binding::bind(&self.ports.digests, request, question.plan(), owner, &in_force.digest);
                 match self.ports.board.held(owner, &binding.digest).await {
                     Ok(held) => held,
                     Err(error) => return Err(Considering::Refused(live, unrecorded(&error))),
@@ -185,7 +185,7 @@ impl Gateway {
             }
             // It runs at once, and may ask afterwards whether to run again; then it is not begun anew.
             Verdict::Allow(_) if in_force.policy.approval.mode == Mode::OnFailure => {
-                match self.commands.waiting(owner, &request.digest) {
+                match self.commands.waiting(owner, &live.digest) {
                     Some(known) => return Err(Considering::Join(known)),
                     None => None,
                 }

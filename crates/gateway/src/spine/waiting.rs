@@ -87,7 +87,13 @@ impl Gateway {
         live: &Arc<Live>,
     ) -> Settled {
         let owner = &admitted.caller().credential;
-        let binding = binding::bind(asking.request, question.plan(), owner, &asking.policy.digest);
+        let binding = binding::bind(
+            &self.ports.digests,
+            asking.request,
+            question.plan(),
+            owner,
+            &asking.policy.digest,
+        );
         let parks = asking.parks;
         let id = match &asking.held {
             Some(held) => held.id.clone(),
@@ -176,7 +182,13 @@ impl Gateway {
     /// What the whitelist answered for a person, as it is kept: S1's auto-approved request.
     fn auto_approved(&self, admitted: &Admitted, permit: &Permit, asking: &Asking<'_>, live: &Live) -> ApprovalRequest {
         let owner = &admitted.caller().credential;
-        let binding = binding::bind(asking.request, permit.plan(), owner, &asking.policy.digest);
+        let binding = binding::bind(
+            &self.ports.digests,
+            asking.request,
+            permit.plan(),
+            owner,
+            &asking.policy.digest,
+        );
         self.about(admitted, asking, permit.plan(), &permit.rule, &binding, live)
             .answered_by_whitelist(&permit.rule.reason)
     }

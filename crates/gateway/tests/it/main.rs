@@ -7,6 +7,8 @@ mod approvals;
 mod callbacks;
 mod consulting;
 mod invocations;
+mod known;
+mod outputs;
 mod policy;
 mod repeated;
 mod stage;

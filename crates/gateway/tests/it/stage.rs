@@ -12,6 +12,7 @@ use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::approval::{Alone, ApprovalFilter, Approvals, Approver, Cleared};
 use countersign_gateway::audit::act::ActChange;
 use countersign_gateway::audit::event::{ApprovalState, Draft};
+use countersign_gateway::audit::keyed::DigestKey;
 use countersign_gateway::audit::outcome::StoredAct;
 use countersign_gateway::audit::redact::{Config, Redactor};
 use countersign_gateway::audit::{
@@ -46,6 +47,9 @@ const PERMITS: usize = 1_000;
 pub(crate) struct Stage {
     pub(crate) policy: EffectivePolicy,
     pub(crate) answer_within: Duration,
+    /// Bytes that are kept of each stream.
+    pub(crate) output_limit: usize,
+    pub(crate) digest_key: [u8; 32],
     pub(crate) clock: Clock,
     caller: Caller,
     script: Arc<Script>,
@@ -138,6 +142,8 @@ impl Stage {
         Self {
             policy,
             answer_within: Duration::from_secs(30),
+            output_limit: 1 << 10,
+            digest_key: [7; 32],
             caller: Caller::anonymous_agent(Transport::Stdio),
             clock: Clock::fixed(Timestamp::from_millis(0)),
             script: Arc::new(script),
@@ -155,6 +161,8 @@ impl Stage {
         Self {
             policy: self.policy.clone(),
             answer_within: self.answer_within,
+            output_limit: self.output_limit,
+            digest_key: self.digest_key,
             clock: self.clock.clone(),
             caller: self.caller.clone(),
             script: self.script.clone(),
@@ -280,6 +288,25 @@ impl Stage {
         self.gateway().shutdown().await;
     }
 
+    /// What each command is known again by, in the order in which they were opened.
+    pub(crate) fn known_by(&self) -> Vec<String> {
+        let changes = self.script.changes.lock().unwrap();
+        let opened = changes.iter().filter_map(|change| change.open.as_ref());
+        opened.map(|open| open.digest.clone()).collect()
+    }
+
+    /// Lets every command be known by this, as if another version had written it.
+    pub(crate) fn rewrite_known_by(&self, digest: &str) {
+        for change in self.script.changes.lock().unwrap().iter_mut() {
+            let opened = change.open.as_mut().map(|open| &mut open.digest);
+            let closed = change.close.as_mut().map(|close| &mut close.digest);
+            opened
+                .into_iter()
+                .chain(closed)
+                .for_each(|known| digest.clone_into(known));
+        }
+    }
+
     /// Every event that was committed.
     pub(crate) fn events(&self) -> Vec<Draft> {
         let changes = self.script.changes.lock().unwrap();
@@ -368,12 +395,13 @@ impl Stage {
                 executor: self.script.clone(),
                 record: self.script.clone(),
                 redactor: redactor(),
+                digests: DigestKey::new(self.digest_key),
                 clock: self.clock.clone(),
                 ids: self.script.ids.clone(),
             };
             let settings = Settings {
                 answer_within: self.answer_within,
-                output_limit: 1 << 10,
+                output_limit: self.output_limit,
                 acts_end_within: Duration::from_secs(10),
             };
             Gateway::new(self.policy.clone(), settings, ports)

@@ -139,11 +139,13 @@ impl Connection {
     }
 
     fn legacy_request(&self, request: Request, reply: Reply, outlet: &Arc<dyn Outlet>) {
-        let asked = Asked {
+        let content = memory::digest(&request.method, &request.params);
+        let mut asked = Asked {
             id: request.id.clone(),
-            digest: memory::digest(&request.method, &request.params),
+            digest: self.0.host.features.seal.known_by(&content),
         };
         let mut state = self.0.state();
+        state.memory.recognise(&mut asked, content);
         let Some(client) = state.agreed.as_ref().map(|agreed| agreed.client.clone()) else {
             return self.before_initialize(state, request, asked, reply);
         };

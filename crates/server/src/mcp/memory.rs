@@ -19,7 +19,7 @@ use super::job::Outcome;
 use super::jsonrpc::Id;
 use crate::limits::{IDS_REMEMBERED, RESULTS_KEPT_BYTES};
 
-/// Content of a request, in 32 bytes.
+/// Content of a request, in 32 bytes; what is remembered of it is made with a key of the seal.
 pub(crate) type Digest = [u8; 32];
 
 /// What becomes of an id that comes again with other content.
@@ -129,6 +129,17 @@ impl Memory {
 
     pub(crate) fn reuses_ids(&self) -> bool {
         self.reuses_ids
+    }
+
+    /// A request that an earlier version wrote down is known by its plain content.
+    pub(crate) fn recognise(&self, asked: &mut Asked, content: Digest) {
+        let plain = Asked {
+            id: asked.id.clone(),
+            digest: content,
+        };
+        if self.requests.contains_key(&plain) {
+            *asked = plain;
+        }
     }
 
     /// Judges a request by its id and content, and remembers it.

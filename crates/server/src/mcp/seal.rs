@@ -141,6 +141,14 @@ impl Seal {
         serde_json::from_str(content).map_err(|_| refused())
     }
 
+    /// What a request is known again by. It goes into the record, where nobody shall find out by trying what was hidden.
+    pub(crate) fn known_by(&self, content: &Digest) -> Digest {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key.0).expect("a MAC takes keys of any length");
+        mac.update(b"countersign request ");
+        mac.update(content);
+        mac.finalize().into_bytes().into()
+    }
+
     fn mac(&self, bound: &Bound, name: &Name, content: &str) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.key.0).expect("a MAC takes keys of any length");
         mac.update(b"countersign request state ");
@@ -350,6 +358,17 @@ mod tests {
             assert!(seal.redeem(&asked(), &changed).is_err(), "{changed}");
         }
         assert!(seal.redeem(&asked(), &state).is_ok());
+    }
+
+    #[test]
+    fn what_a_request_is_known_by_tells_nothing_without_the_key() {
+        let content = [1; 32];
+        let known = seal().known_by(&content);
+        assert_eq!(known, seal().known_by(&content), "the next process knows it again");
+        assert_ne!(known, seal().known_by(&[2; 32]));
+        assert_ne!(known, content);
+        let other = Seal::new(SealKey([8; 32]), Clock::fixed(Timestamp::from_millis(1_000)));
+        assert_ne!(known, other.known_by(&content));
     }
 
     #[test]

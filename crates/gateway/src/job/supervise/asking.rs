@@ -16,7 +16,6 @@ use super::following::Follower;
 use super::writing::{Lost, Writing, told};
 use crate::approval::request::{ApprovalChange, ApprovalRequest, ApprovalType};
 use crate::approval::{ApprovalFilter, withheld};
-use crate::audit::chain;
 use crate::audit::event::{Actor, ActorType, ApprovalState, EventType};
 use crate::audit::redact::Redactor;
 use crate::ids::ApprovalId;
@@ -324,7 +323,7 @@ impl Follower {
 
     /// One digest over the job, the agent's id of the question and what it is about.
     fn binding(&self, question: &AgentQuestion) -> String {
-        chain::digest(&json!({
+        self.supervisor.parts.digests.digest(&json!({
             "job": self.job.id.as_str(), "question": question.id, "about": about(&question.about),
             "wants_more": question.wants_more,
         }))
@@ -348,7 +347,7 @@ impl Follower {
             QuestionAbout::Command { .. } | QuestionAbout::Patch { .. } => self.job.agent.clone(),
         };
         binding.clone_into(&mut request.binding);
-        request.arguments_digest = chain::digest(&about(&question.about));
+        request.arguments_digest = parts.digests.digest(&about(&question.about));
         request.policy_digest.clone_from(&judged.policy_digest);
         request.details = self.details(question, rule);
         request.quorum = judged.quorum;

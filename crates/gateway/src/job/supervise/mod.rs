@@ -32,6 +32,7 @@ use super::lifecycle::SubState;
 use super::session::JobSession;
 use super::state::Job;
 use crate::approval::board::Board;
+use crate::audit::keyed::DigestKey;
 use crate::audit::redact::Redactor;
 use crate::audit::{Change, Pending, Record, RecordError};
 use crate::clock::{Clock, Steady, Watch};
@@ -129,6 +130,8 @@ pub struct SupervisorParts {
     pub endpoints: Arc<dyn Endpoints>,
     pub judge: Arc<dyn Judge>,
     pub redactor: Redactor,
+    /// Makes what questions of agents are known again by.
+    pub digests: DigestKey,
     pub clock: Clock,
     pub ids: IdSource,
     pub settings: SupervisorSettings,

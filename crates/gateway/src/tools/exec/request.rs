@@ -86,7 +86,8 @@ pub struct CommandRequest {
     pub caller_id: Option<String>,
     /// What a declared tool was called with; what it became stands in `act`.
     pub given: Map<String, Value>,
-    /// Digest of the content: tool and arguments, less the id and the time of asking.
+    /// Digest of the content: tool and arguments, less the id and the time of asking. Without a key: it is kept where
+    /// nothing of the content is hidden, and nowhere else.
     pub digest: String,
 }
 
@@ -166,15 +167,13 @@ pub fn read(tool: CommandTool, fields: &Map<String, Value>) -> Result<CommandReq
     match tool {
         CommandTool::RunCommand => {
             request.cwd = Some(a.string("working_directory"));
-            request.timeout = a
-                .optional_positive("requested_timeout_seconds")
-                .map(Duration::from_secs);
+            request.timeout = a.optional_time("requested_timeout_seconds").map(Duration::from_secs);
             request.requested_at = requested_at(a);
             request.caller_id = a.optional_string("caller_id");
         }
         CommandTool::ExecuteCommand | CommandTool::ExecuteProcess | CommandTool::Declared(_) => {
             request.cwd = a.optional_string("cwd");
-            request.timeout = a.optional_positive("timeout_ms").map(Duration::from_millis);
+            request.timeout = a.optional_time("timeout_ms").map(Duration::from_millis);
             request.input = input(a);
             request.env = a.optional_string_map("env");
             check_env(a, &request.env);
@@ -426,6 +425,11 @@ mod tests {
                 RunCommand,
                 json!({"command": "ls", "working_directory": ".", "requested_at": "noon"}),
                 "`requested_at`: `noon` is not an RFC 3339 time such as `2026-11-15T10:00:00Z`",
+            ),
+            (
+                RunCommand,
+                json!({"command": "ls", "working_directory": ".", "requested_at": "2026-01-01T00:00:00+25:00"}),
+                "`requested_at`: `2026-01-01T00:00:00+25:00` is not an RFC 3339 time such as `2026-11-15T10:00:00Z`",
             ),
         ];
         for (tool, value, expected) in cases {

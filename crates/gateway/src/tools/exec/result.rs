@@ -175,12 +175,16 @@ impl CommandResult {
         Some(result)
     }
 
-    /// Puts a page of one stream in the place of all of it.
+    /// Puts a page of one stream in the place of all of it. Whoever reads the pages of standard error does not want the
+    /// whole of standard output with each.
     pub fn show_page(&mut self, output: &Output, stream: Stream, page: PageRequest) {
         let part = output.page(page.offset, page.limit);
         let target = match stream {
             Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
+            Stream::Stderr => {
+                self.stdout.text.clear();
+                &mut self.stderr
+            }
         };
         (target.text, target.lossy) = text(part.bytes);
         self.page = Some(PageBounds {
@@ -327,6 +331,27 @@ mod tests {
                 Value::Object(told)
             );
         }
+    }
+
+    #[test]
+    fn a_page_of_standard_error_comes_without_standard_output() {
+        let output = |text: &str| {
+            let mut output = Output::with_limit(64);
+            output.push(text.as_bytes());
+            output
+        };
+        let (stdout, stderr) = (output("said"), output("wrong"));
+        let mut result = of(Refusal::new(ErrorCode::Cancelled, "over"));
+        (result.stdout, result.stderr) = (StreamResult::of(&stdout), StreamResult::of(&stderr));
+        let page = PageRequest { offset: 1, limit: 2 };
+        let mut paged = result.clone();
+        paged.show_page(&stderr, Stream::Stderr, page);
+        let told = paged.structured();
+        assert_eq!((&told["stdout"], &told["stdout_bytes"]), (&json!(""), &json!(4)));
+        assert_eq!((&told["stderr"], &told["next_offset"]), (&json!("ro"), &json!(3)));
+        result.show_page(&stdout, Stream::Stdout, page);
+        let told = result.structured();
+        assert_eq!((&told["stdout"], &told["stderr"]), (&json!("ai"), &json!("wrong")));
     }
 
     #[test]

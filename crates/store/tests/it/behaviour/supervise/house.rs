@@ -11,6 +11,7 @@ use countersign_gateway::approval::board::{Board, BoardParts};
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::approval::{Alone, ApprovalFilter};
 use countersign_gateway::audit::event::EventType;
+use countersign_gateway::audit::keyed::DigestKey;
 use countersign_gateway::audit::outcome::StoredAct;
 use countersign_gateway::audit::reading::Filter;
 use countersign_gateway::audit::redact::{Config, Redactor};
@@ -208,6 +209,7 @@ impl House {
             endpoints: Arc::new(NoWayBack),
             judge: judge.clone(),
             redactor: redactor(),
+            digests: DigestKey::new([7; 32]),
             clock: self.clock.clone(),
             ids: IdSource::random(),
             settings: SupervisorSettings {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use countersign_gateway::approval::Cleared;
 use countersign_gateway::audit::Pending;
 use countersign_gateway::audit::event::EventType;
+use countersign_gateway::audit::keyed::DigestKey;
 use countersign_gateway::audit::redact::{Config, Redactor};
 use countersign_gateway::execution::live::Live;
 use countersign_gateway::execution::{Ended, Executor, Gate};
@@ -147,6 +148,7 @@ pub(super) fn gateway(life: &Life, workspace: &Path, mode: Mode) -> Arc<Gateway>
         executor: Arc::new(NoCommands),
         record: life.store.clone(),
         redactor: Redactor::new(Config::default()),
+        digests: DigestKey::new([7; 32]),
         clock: life.clock.clone(),
         ids: IdSource::random(),
     };
