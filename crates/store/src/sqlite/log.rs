@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -33,6 +34,10 @@ const COPY_ALWAYS_PAGES: usize = 1_900;
 
 /// How long beginning the log anew may wait for others.
 const RESTART_PATIENCE: Duration = Duration::from_millis(20);
+
+/// How often emptying the log is tried while others read or write, and the pause between.
+const EMPTY_TRIES: usize = 20;
+const EMPTY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Whether somebody waits for the writer.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -139,6 +144,26 @@ impl Log {
             tracing::debug!(%error, "the log could not be given its length in advance");
         }
     }
+    /// Empties the log while others go on: pages stand in it as they were before something was overwritten. Nobody is
+    /// kept waiting for a long reader; where one does not end, the log is emptied at another time, by this or by the stop
+    /// of the last process.
+    pub(super) fn forget(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        self.copy(connection);
+        connection.busy_timeout(RESTART_PATIENCE)?;
+        for _ in 0..EMPTY_TRIES {
+            let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+            if matches!(busy, Ok(0)) {
+                break;
+            }
+            thread::sleep(EMPTY_PAUSE);
+        }
+        connection.busy_timeout(self.patience)?;
+        if self.flushes {
+            self.prepare(connection);
+        }
+        Ok(())
+    }
+
 
     /// Copies the log into the database and lets the next commit begin it anew. The bulk is copied beside
     /// other writers; only what they added meanwhile is copied while they wait, else a busy writer would

@@ -187,6 +187,8 @@ impl Site {
     pub(super) fn connect(&self) -> rusqlite::Result<Connection> {
         self.connect_within(self.options.busy_timeout)
     }
+        // Rows of open commands are overwritten as they go, in pages that are written anyway; see `prune` for the others.
+        connection.pragma_update(None, "secure_delete", "FAST")?;
 
     fn connect_within(&self, patience: Duration) -> rusqlite::Result<Connection> {
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
