@@ -62,6 +62,11 @@ impl Growth {
         }
     }
 
+    /// How long it was when this process last wrote to it.
+    pub(super) fn pages_written(&self) -> u64 {
+        self.pages.load(Ordering::Relaxed) as u64
+    }
+
     fn pages(&self) -> usize {
         let pages = self.pages.load(Ordering::Relaxed);
         pages.saturating_sub(self.looked_after.load(Ordering::Relaxed))
@@ -139,11 +144,6 @@ impl Log {
         }
     }
 
-    fn prepare(&self, connection: &Connection) {
-        if let Err(error) = prepare(connection, &self.path) {
-            tracing::debug!(%error, "the log could not be given its length in advance");
-        }
-    }
     /// Empties the log while others go on: pages stand in it as they were before something was overwritten. Nobody is
     /// kept waiting for a long reader; where one does not end, the log is emptied at another time, by this or by the stop
     /// of the last process.
@@ -164,6 +164,11 @@ impl Log {
         Ok(())
     }
 
+    fn prepare(&self, connection: &Connection) {
+        if let Err(error) = prepare(connection, &self.path) {
+            tracing::debug!(%error, "the log could not be given its length in advance");
+        }
+    }
 
     /// Copies the log into the database and lets the next commit begin it anew. The bulk is copied beside
     /// other writers; only what they added meanwhile is copied while they wait, else a busy writer would
