@@ -11,6 +11,7 @@ pub mod db;
 pub mod export;
 mod health;
 mod hex;
+mod kept;
 pub mod key;
 mod moved;
 mod once;

@@ -56,6 +56,9 @@ impl Gateway {
         let mut result = self.result(live, &ended);
         let audit_id = self.ports.ids.event();
         let at = self.ports.clock.now();
+        result.audit_id = Some(audit_id.clone());
+        let close = self.closing_row(admitted, &trace, live, &result);
+        let kept_digest = close.kept().digest().to_hex();
         let message = result
             .error
             .as_ref()
@@ -67,14 +70,13 @@ impl Gateway {
             exit_code: result.exit_code,
             duration_ms: result.duration_ms,
             sandbox: &result.sandbox,
+            kept_digest: Some(&kept_digest),
         };
         trace.close(
             Step::Complete(result.status),
             audit_id.clone(),
             audit.closed(&audit_id, at, &end),
         );
-        result.audit_id = Some(audit_id);
-        let close = self.closing_row(admitted, &trace, live, &result);
         let change = Change {
             events: trace.take(),
             close: Some(close),
@@ -230,7 +232,8 @@ impl Gateway {
     fn closing_row(&self, admitted: &Admitted, trace: &Trace, live: &Live, result: &CommandResult) -> CloseCommand {
         let (stdout, stdout_head) = self.kept(live, Stream::Stdout);
         let (stderr, stderr_head) = self.kept(live, Stream::Stderr);
-        let facts = result.kept_facts((stdout_head, stderr_head), live.redactor(&self.ports.redactor));
+        let heads = (stdout_head, stderr_head);
+        let facts = result.kept_facts(heads, &self.ports.ids.salt(), live.redactor(&self.ports.redactor));
         CloseCommand {
             owner: admitted.caller().credential.clone(),
             request_id: live.request_id.clone(),
