@@ -163,6 +163,14 @@ impl IdSource {
         CorrelationId(self.uuid())
     }
 
+    /// Something that nobody guesses, for what must not be found by trying out its digest.
+    pub fn salt(&self) -> String {
+        match &self.0 {
+            Source::Random => uuid::Uuid::new_v4().simple().to_string(),
+            Source::Counting(_) => "0".repeat(32),
+        }
+    }
+
     /// The id of a token; not the token.
     pub fn credential(&self) -> CredentialId {
         CredentialId(format!("tok_{}", self.request()))

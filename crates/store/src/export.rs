@@ -80,8 +80,8 @@ struct Section {
 }
 
 fn section(lines: &mut Lines<impl BufRead>, expected_key: Option<&str>) -> Result<Section, FileError> {
-    let start = match lines.next_json()? {
-        Some(value) => Start::from_json(&value, lines.number)?,
+    let start = match lines.next()? {
+        Some(text) => Start::read(&text, lines.number)?,
         None if lines.number == 1 => return Err(FileError::Line { line: 1 }),
         None => return Err(FileError::EndMissing),
     };
@@ -99,9 +99,8 @@ fn section(lines: &mut Lines<impl BufRead>, expected_key: Option<&str>) -> Resul
     loop {
         let text = lines.next()?.ok_or(FileError::EndMissing)?;
         let bad_line = FileError::Line { line: lines.number };
-        if let Some(rest) = text.strip_prefix(END) {
-            let end = rest.strip_suffix('}').and_then(|it| serde_json::from_str(it).ok());
-            let end: Value = end.ok_or(bad_line)?;
+        if let Some(end) = inside(&text, END) {
+            let end = End::from_json(&end).filter(|end| end.line() == text).ok_or(bad_line)?;
             let report = conclude(&start, &walk, &hashes, &checkpoints, &end, lines.number)
                 .map_err(|error| start.named(error))?;
             return Ok(Section {
@@ -111,11 +110,8 @@ fn section(lines: &mut Lines<impl BufRead>, expected_key: Option<&str>) -> Resul
                 report,
             });
         }
-        if let Some(rest) = text.strip_prefix(CHECKPOINT) {
-            let checkpoint = rest
-                .strip_suffix('}')
-                .and_then(|it| serde_json::from_str(it).ok())
-                .and_then(|it: Value| Checkpoint::from_json(&it));
+        if let Some(checkpoint) = inside(&text, CHECKPOINT) {
+            let checkpoint = Checkpoint::from_json(&checkpoint).filter(|it| checkpoint_line(it) == text);
             checkpoints.push(checkpoint.ok_or(bad_line)?);
             continue;
         }
@@ -187,10 +183,9 @@ fn conclude(
     walk: &Walk,
     hashes: &[Hash],
     checkpoints: &[Checkpoint],
-    end: &Value,
+    end: &End,
     line: u64,
 ) -> Result<Report, FileError> {
-    let end = End::from_json(end).ok_or(FileError::Line { line })?;
     if !key::is_signed(&start.public_key, &end.message(start), &end.signature) {
         return Err(FileError::EndSignature { line });
     }
@@ -233,6 +228,16 @@ fn conclude(
 const CHECKPOINT: &str = "{\"checkpoint\":";
 const END: &str = "{\"end\":";
 
+/// What a line of this kind tells. Whoever takes it must hold the line against the one that would be written of it: what
+/// else stood in it would pass for signed.
+fn inside(line: &str, kind: &str) -> Option<Value> {
+    serde_json::from_str(line.strip_prefix(kind)?.strip_suffix('}')?).ok()
+}
+
+fn checkpoint_line(checkpoint: &Checkpoint) -> String {
+    format!("{CHECKPOINT}{}}}", checkpoint.to_json())
+}
+
 /// The first line of a chain.
 pub(crate) struct Start {
     /// Whose signature ends what the file tells of the chain.
@@ -249,7 +254,11 @@ pub(crate) struct Start {
 
 impl Start {
     pub(crate) fn write(&self, writer: &mut dyn Write) -> io::Result<()> {
-        writeln!(writer, "{}", self.to_json())
+        writeln!(writer, "{}", self.line())
+    }
+
+    fn line(&self) -> String {
+        self.to_json().to_string()
     }
 
     /// The key that signs this chain's checkpoints.
@@ -279,8 +288,12 @@ impl Start {
         value
     }
 
-    fn from_json(value: &Value, line: u64) -> Result<Self, FileError> {
+    fn read(text: &str, line: u64) -> Result<Self, FileError> {
         let bad = FileError::Line { line };
+        let value: Value = match serde_json::from_str(text) {
+            Ok(value) => value,
+            Err(_) => return Err(bad),
+        };
         if value["format"] != FORMAT {
             return Err(bad);
         }
@@ -306,7 +319,7 @@ impl Start {
                 prev_hash: Hash::parse(value["prev_hash"].as_str()?)?,
             })
         };
-        read().ok_or(bad)
+        read().filter(|start| start.line() == text).ok_or(bad)
     }
 }
 
@@ -331,9 +344,13 @@ impl End {
     }
 
     pub(crate) fn write(&self, writer: &mut dyn Write) -> io::Result<()> {
+        writeln!(writer, "{}", self.line())
+    }
+
+    fn line(&self) -> String {
         let mut value = self.unsigned();
         value["signature"] = self.signature.as_str().into();
-        writeln!(writer, "{END}{value}}}")
+        format!("{END}{value}}}")
     }
 
     fn unsigned(&self) -> Value {
@@ -359,7 +376,7 @@ impl End {
 }
 
 pub(crate) fn write_checkpoint(writer: &mut dyn Write, checkpoint: &Checkpoint) -> io::Result<()> {
-    writeln!(writer, "{CHECKPOINT}{}}}", checkpoint.to_json())
+    writeln!(writer, "{}", checkpoint_line(checkpoint))
 }
 
 struct Lines<R> {
@@ -378,13 +395,6 @@ impl<R: BufRead> Lines<R> {
             text.pop();
         }
         Ok((read > 0).then_some(text))
-    }
-
-    fn next_json(&mut self) -> Result<Option<Value>, FileError> {
-        let line = self.number + 1;
-        let text = self.next()?;
-        text.map(|it| serde_json::from_str(&it).map_err(|_| FileError::Line { line }))
-            .transpose()
     }
 
     /// Whether the row stands somewhere ahead; used once, to tell moved from missing.

@@ -12,6 +12,7 @@ mod dump;
 pub mod export;
 mod health;
 mod hex;
+mod kept;
 pub mod key;
 mod moved;
 mod once;

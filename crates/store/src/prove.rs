@@ -91,6 +91,8 @@ pub enum Fault {
     OtherKey,
     /// What the witness was told of this row was signed by another key.
     WitnessKey,
+    /// The row is sound, and what is kept of its command is not what it tells.
+    KeptChanged,
 }
 
 impl fmt::Display for Fault {
@@ -112,6 +114,7 @@ impl fmt::Display for Fault {
             Self::OtherKey => f.write_str("the chain's key was replaced, another node has signed another one"),
             Self::WitnessKey => f.write_str("the record's key was replaced, the witness was told by another one"),
             Self::StartUnproven => f.write_str("missing rows before it, and no signed prune covers them"),
+            Self::KeptChanged => f.write_str("the output or the result that is kept of its command was changed"),
             Self::Added => f.write_str("added, the record has no such row"),
         }
     }

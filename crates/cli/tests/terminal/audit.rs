@@ -99,7 +99,7 @@ fn a_command_record_holds_what_was_asked_and_what_came_of_it() {
     let stage = Stage::with_record();
     let commands = stage.json(&["audit", "query", "--json"]);
     let mut first = commands[0].clone();
-    for volatile in ["audit_id", "timestamp", "request_id", "duration_ms"] {
+    for volatile in ["audit_id", "timestamp", "request_id", "duration_ms", "kept_digest"] {
         assert!(!first[volatile].take().is_null(), "{volatile}");
     }
     assert!(first["policy_snapshot"].take().is_object());
@@ -111,6 +111,7 @@ fn a_command_record_holds_what_was_asked_and_what_came_of_it() {
         "error_code": "COMMAND_NOT_ALLOWED",
         "error_message": "`rm` is not on the allowlist",
         "exit_code": null,
+        "kept_digest": null,
         "policy_snapshot": null,
         "request_id": null,
         "rule": "allowlist",

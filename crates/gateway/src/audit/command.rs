@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
+use crate::audit::kept;
 use crate::audit::payload::{Object, Payload};
 use crate::audit::redact::Redactor;
 use crate::clock::Timestamp;
@@ -105,6 +106,7 @@ impl CommandAuditRecord {
             .optional_text("error_message", end.error_message)
             .optional_text("rule", self.denied_by.as_ref().map(|rule| rule.name.as_str()))
             .optional_text("source", self.denied_by.as_ref().map(|rule| rule.source.as_str()))
+            .optional_text(kept::FIELD, end.kept_digest)
             .text_or_null("error_code", end.error_code);
         match end.exit_code {
             Some(code) => object.whole("exit_code", code.into()),
@@ -137,4 +139,6 @@ pub struct End<'a> {
     pub exit_code: Option<i32>,
     pub duration_ms: u64,
     pub sandbox: &'a [&'static str],
+    /// Of what is kept with its row, where it has one.
+    pub kept_digest: Option<&'a str>,
 }

@@ -11,6 +11,7 @@ pub mod command;
 pub mod envelope;
 pub mod event;
 pub mod invocation;
+pub mod kept;
 pub mod keyed;
 pub mod outcome;
 pub mod payload;
@@ -227,6 +228,19 @@ pub struct CloseCommand {
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
     pub asked: Option<Asked>,
+}
+
+impl CloseCommand {
+    pub fn kept(&self) -> kept::Kept<'_> {
+        kept::Kept {
+            owner: self.owner.as_str(),
+            request_id: self.request_id.as_str(),
+            correlation_id: self.correlation_id.as_str(),
+            result: &self.result,
+            stdout: &self.stdout,
+            stderr: &self.stderr,
+        }
+    }
 }
 
 /// What the store knows of a command.

@@ -55,6 +55,10 @@ impl Gateway {
         let mut result = self.result(live, &ended);
         let audit_id = self.ports.ids.event();
         let at = self.ports.clock.now();
+        result.audit_id = Some(audit_id.clone());
+        let kept = self.kept(live).await;
+        let close = self.closing_row(admitted, &trace, live, &result, kept);
+        let kept_digest = close.kept().digest().to_hex();
         let message = result
             .error
             .as_ref()
@@ -66,15 +70,13 @@ impl Gateway {
             exit_code: result.exit_code,
             duration_ms: result.duration_ms,
             sandbox: &result.sandbox,
+            kept_digest: Some(&kept_digest),
         };
         trace.close(
             Step::Complete(result.status),
             audit_id.clone(),
             audit.closed(&audit_id, at, &end),
         );
-        result.audit_id = Some(audit_id);
-        let kept = self.kept(live).await;
-        let close = self.closing_row(admitted, &trace, live, &result, kept);
         let change = Change {
             events: trace.take(),
             close: Some(close),
@@ -236,7 +238,7 @@ impl Gateway {
         kept: KeptOutput,
     ) -> CloseCommand {
         let heads = (kept.stdout_head, kept.stderr_head);
-        let facts = result.kept_facts(heads, live.redactor(&self.ports.redactor));
+        let facts = result.kept_facts(heads, &self.ports.ids.salt(), live.redactor(&self.ports.redactor));
         CloseCommand {
             owner: admitted.caller().credential.clone(),
             request_id: live.request_id.clone(),

@@ -14,7 +14,7 @@ use crate::approval::request::ApprovalRequest;
 use crate::audit::command::closed_later;
 use crate::audit::event::{ApprovalState, Draft, EventType};
 use crate::audit::redact::named;
-use crate::audit::{Change, CloseCommand, Pending, RecordError, StoredCommand};
+use crate::audit::{Change, CloseCommand, Pending, RecordError, StoredCommand, kept};
 use crate::commands::NotEntered;
 use crate::error::{ErrorCode, Refusal};
 use crate::execution::live::Live;
@@ -306,12 +306,24 @@ impl Gateway {
         let (open, caller) = (stored.open.as_ref()?, admitted.caller());
         let now = self.ports.clock.now();
         let audit_id = self.ports.ids.event();
-        let payload = closed_later(&open.abandoned, &audit_id, now, Some(&refusal));
+        let mut payload = closed_later(&open.abandoned, &audit_id, now, Some(&refusal));
         let result = CommandResult {
             audit_id: Some(audit_id.clone()),
             started_at: stored.opened_at,
             ..CommandResult::refused(stored.request_id.clone(), now, refusal)
         };
+        let close = CloseCommand {
+            owner: caller.credential.clone(),
+            request_id: stored.request_id.clone(),
+            digest: stored.digest.clone(),
+            opened_at: stored.opened_at,
+            correlation_id: open.correlation_id.clone(),
+            result: serde_json::Value::Object(result.facts()).to_string(),
+            stdout: Vec::new(),
+            stderr: Vec::new(),
+            asked: None,
+        };
+        payload[kept::FIELD] = close.kept().digest().to_hex().into();
         let change = Change {
             events: vec![Draft::new(
                 audit_id,
@@ -321,17 +333,7 @@ impl Gateway {
                 EventType::CommandCompleted,
                 &payload,
             )],
-            close: Some(CloseCommand {
-                owner: caller.credential.clone(),
-                request_id: stored.request_id.clone(),
-                digest: stored.digest.clone(),
-                opened_at: stored.opened_at,
-                correlation_id: open.correlation_id.clone(),
-                result: serde_json::Value::Object(result.facts()).to_string(),
-                stdout: Vec::new(),
-                stderr: Vec::new(),
-                asked: None,
-            }),
+            close: Some(close),
             only_if_open: true,
             ..Change::default()
         };

@@ -268,6 +268,7 @@ impl Gateway {
                 exit_code: None,
                 duration_ms: 0,
                 sandbox: &[],
+                kept_digest: None,
             };
             audit.closed(&audit_id, self.ports.clock.now(), &end)
         };

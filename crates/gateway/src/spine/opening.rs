@@ -151,6 +151,7 @@ impl Gateway {
             exit_code: None,
             duration_ms: 0,
             sandbox: &[],
+            kept_digest: None,
         };
         OpenCommand {
             owner: admitted.caller().credential.clone(),

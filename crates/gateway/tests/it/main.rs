@@ -19,7 +19,7 @@ use countersign_gateway::approval::ballot::{Ballot, Choice, Decider, OwnRequests
 use countersign_gateway::audit::RecordError;
 use countersign_gateway::execution::How;
 use countersign_gateway::policy::effective::Mode;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use stage::Stage;
 
@@ -65,6 +65,21 @@ async fn a_refused_command_never_reaches_the_executor() {
         (&json!("rejected"), &json!("COMMAND_NOT_ALLOWED"))
     );
     assert_eq!(stage.story(), ["commit command.received command.completed (close)"]);
+}
+
+#[tokio::test]
+async fn a_closing_event_tells_a_digest_of_what_is_kept() {
+    let stage = Stage::new(Mode::Never).ending(&[(How::Exited(0), "done\n")]);
+    stage.call("execute_process", json!({"file": "true", "args": []})).await;
+    stage.call("execute_process", json!({"file": "id", "args": []})).await;
+    let closings = stage.closings();
+    assert_eq!((closings.len(), closings[0].0.stdout.as_slice()), (2, &b"done\n"[..]));
+    for (close, event) in closings {
+        assert_eq!(event["kept_digest"], close.kept().digest().to_hex());
+        // An output of few characters is not found by trying out the digest.
+        let result: Value = serde_json::from_str(&close.result).unwrap();
+        assert_eq!(result["kept"]["salt"].as_str().map(str::len), Some(32));
+    }
 }
 
 #[tokio::test]

@@ -16,7 +16,7 @@ use countersign_gateway::audit::keyed::DigestKey;
 use countersign_gateway::audit::outcome::StoredAct;
 use countersign_gateway::audit::redact::{Config, Redactor};
 use countersign_gateway::audit::{
-    Change, Committed, Pending, Record, RecordError, StoredCommand, StoredEnd, StoredOpen,
+    Change, CloseCommand, Committed, Pending, Record, RecordError, StoredCommand, StoredEnd, StoredOpen,
 };
 use countersign_gateway::clock::{Clock, Timestamp};
 use countersign_gateway::error::Refusal;
@@ -311,6 +311,16 @@ impl Stage {
     pub(crate) fn events(&self) -> Vec<Draft> {
         let changes = self.script.changes.lock().unwrap();
         changes.iter().flat_map(|change| change.events.clone()).collect()
+    }
+
+    /// The ends of commands, as committed, each with the event that tells of it.
+    pub(crate) fn closings(&self) -> Vec<(CloseCommand, Value)> {
+        let changes = self.script.changes.lock().unwrap();
+        let closing = changes.iter().filter_map(|change| {
+            let event = change.events.last()?;
+            Some((change.close.clone()?, serde_json::from_str(event.payload()).unwrap()))
+        });
+        closing.collect()
     }
 
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Value {

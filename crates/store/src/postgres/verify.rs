@@ -8,17 +8,21 @@
 use std::collections::HashMap;
 
 use countersign_gateway::audit::chain::Hash;
+use countersign_gateway::audit::kept::Kept;
 
 use super::PgStore;
 use super::query::{COLUMNS, read_row};
 use super::readers::Readers;
 use super::snapshot::Snapshot;
 use super::trouble::Trouble;
+use crate::kept::Told;
 use crate::prove::{self, Fault, Flaw, Leftovers, Report, Walk};
 use crate::sqlite::verify::{Progress, Range, VerifyError};
 
 /// Rows read at once.
 const RANGE_ROWS: u64 = 4_096;
+/// Commands read at once; their outputs may be long.
+const RANGE_COMMANDS: i64 = 32;
 
 impl PgStore {
     /// Proves rows, heads and checkpoints of all chains; the first flaw is the error. A range is one of this node's own
@@ -43,6 +47,7 @@ pub(super) fn verify(
             progress,
             rows_done: 0,
             rows_all,
+            told: Told::default(),
         };
         let outcome = proof.run(range);
         // Rows that a prune took meanwhile look like missing ones.
@@ -62,6 +67,8 @@ struct Proof<'a> {
     progress: &'a (dyn Fn(Progress) + Sync),
     rows_done: u64,
     rows_all: u64,
+    /// What the rows walked so far tell of commands.
+    told: Told,
 }
 
 impl Proof<'_> {
@@ -85,6 +92,11 @@ impl Proof<'_> {
             report.others.push(proved.map_err(|error| named(error, &chain.chain))?);
         }
         self.prove_ties(&chains)?;
+        let kept = self.prove_kept();
+        kept.map_err(|error| match error {
+            VerifyError::Flawed(flaw) if flaw.chain.as_ref() == Some(&own) => Flaw { chain: None, ..flaw }.into(),
+            other => other,
+        })?;
         Ok(report)
     }
 
@@ -126,7 +138,9 @@ impl Proof<'_> {
             let from = walk.next();
             let to = last.min(from + RANGE_ROWS - 1);
             for row in self.rows(&chain.chain, from, to)? {
-                walk.step(&row.as_link())?;
+                let link = row.as_link();
+                walk.step(&link)?;
+                self.told.hear(link.seq, &link.columns);
             }
             if walk.next() == from {
                 break;
@@ -165,6 +179,34 @@ impl Proof<'_> {
                 return Ok(());
             }
         }
+    }
+
+    /// What is kept of commands must be what their closing events tell.
+    fn prove_kept(&mut self) -> Result<(), VerifyError> {
+        let sql = "SELECT owner, request_id, correlation_id, result, stdout, stderr FROM commands
+             WHERE (owner, request_id) > ($1, $2) ORDER BY owner, request_id LIMIT $3";
+        let mut told = std::mem::take(&mut self.told);
+        let mut behind = (String::new(), String::new());
+        let mut is_over = told.is_empty();
+        while !is_over {
+            let last = self.readers.read(|link| {
+                let seen = link.all(sql, &[&behind.0, &behind.1, &RANGE_COMMANDS], |row| {
+                    told.see(&Kept {
+                        owner: row.try_get(0)?,
+                        request_id: row.try_get(1)?,
+                        correlation_id: row.try_get(2)?,
+                        result: row.try_get(3)?,
+                        stdout: row.try_get(4)?,
+                        stderr: row.try_get(5)?,
+                    });
+                    Ok((row.try_get(0)?, row.try_get(1)?))
+                })?;
+                Ok(seen.into_iter().next_back())
+            })?;
+            is_over = last.is_none();
+            behind = last.unwrap_or_default();
+        }
+        Ok(told.judge()?)
     }
 
     fn rows(&self, chain: &str, from: u64, to: u64) -> Result<Vec<countersign_gateway::audit::row::Row>, Trouble> {

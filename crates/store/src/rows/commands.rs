@@ -4,7 +4,7 @@ use countersign_gateway::approval::board;
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::command::closed_later;
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
-use countersign_gateway::audit::{Asked, Change, CloseCommand, StoredCommand, StoredEnd, StoredOpen};
+use countersign_gateway::audit::{Asked, Change, CloseCommand, StoredCommand, StoredEnd, StoredOpen, chain, kept};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, RequestId};
 
@@ -81,27 +81,28 @@ impl Orphan {
             change.approvals.push(approval);
         }
         let event_id = ids.event();
-        let payload = closed_later(&self.abandoned, &event_id, now, refusal.as_ref());
-        let draft = Draft::new(
-            event_id,
-            now,
-            self.correlation_id.clone(),
-            Actor::system("sweeper"),
-            EventType::CommandCompleted,
-            &payload,
-        );
-        change.close = Some(CloseCommand {
+        let mut payload = closed_later(&self.abandoned, &event_id, now, refusal.as_ref());
+        let close = CloseCommand {
             owner: self.owner,
             request_id: self.request_id,
             digest: self.digest,
             opened_at: self.opened_at,
-            correlation_id: self.correlation_id,
-            result: draft.payload().to_owned(),
+            correlation_id: self.correlation_id.clone(),
+            result: chain::canonical(&payload),
             stdout: Vec::new(),
             stderr: Vec::new(),
             asked: self.asked,
-        });
-        change.events.push(draft);
+        };
+        payload[kept::FIELD] = close.kept().digest().to_hex().into();
+        change.close = Some(close);
+        change.events.push(Draft::new(
+            event_id,
+            now,
+            self.correlation_id,
+            Actor::system("sweeper"),
+            EventType::CommandCompleted,
+            &payload,
+        ));
         change
     }
 }

@@ -12,6 +12,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use rusqlite::Connection;
@@ -34,6 +35,10 @@ const COPY_ALWAYS_PAGES: usize = 1_900;
 /// How long beginning the log anew may wait for others.
 const RESTART_PATIENCE: Duration = Duration::from_millis(20);
 
+/// How often emptying the log is tried while others read or write, and the pause between.
+const EMPTY_TRIES: usize = 20;
+const EMPTY_PAUSE: Duration = Duration::from_millis(50);
+
 /// Whether somebody waits for the writer.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queue {
@@ -55,6 +60,11 @@ impl Growth {
         if pages < self.pages.swap(pages, Ordering::Relaxed) {
             self.looked_after.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// How long it was when this process last wrote to it.
+    pub(super) fn pages_written(&self) -> u64 {
+        self.pages.load(Ordering::Relaxed) as u64
     }
 
     fn pages(&self) -> usize {
@@ -132,6 +142,26 @@ impl Log {
         if self.flushes && matches!(busy, Ok(0)) {
             self.prepare(connection);
         }
+    }
+
+    /// Empties the log while others go on: pages stand in it as they were before something was overwritten. Nobody is
+    /// kept waiting for a long reader; where one does not end, the log is emptied at another time, by this or by the stop
+    /// of the last process.
+    pub(super) fn forget(&mut self, connection: &Connection) -> rusqlite::Result<()> {
+        self.copy(connection);
+        connection.busy_timeout(RESTART_PATIENCE)?;
+        for _ in 0..EMPTY_TRIES {
+            let busy = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get::<_, i64>(0));
+            if matches!(busy, Ok(0)) {
+                break;
+            }
+            thread::sleep(EMPTY_PAUSE);
+        }
+        connection.busy_timeout(self.patience)?;
+        if self.flushes {
+            self.prepare(connection);
+        }
+        Ok(())
     }
 
     fn prepare(&self, connection: &Connection) {

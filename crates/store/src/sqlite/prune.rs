@@ -2,6 +2,8 @@
 //!
 //! The checkpoint comes first and is durable before the first row goes; deleting then proceeds in
 //! small transactions between the writers'. A prune that was cut short is finished by the next one.
+//!
+//! What goes is overwritten: who prunes because something should not have been kept expects it to be gone from the files.
 
 use countersign_gateway::audit::chain::Hash;
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
@@ -11,6 +13,7 @@ use rusqlite::{Connection, OptionalExtension};
 use serde_json::json;
 
 use super::ledger::{Ledger, Turn};
+use super::log::{Log, Queue};
 use super::{SqliteStore, snapshot, spans};
 use crate::Trouble;
 use crate::checkpoint::Kind;
@@ -18,6 +21,11 @@ use crate::witness::Witness;
 
 /// Rows deleted in one transaction: others write in between.
 const DELETE_ROWS: u64 = 2_000;
+/// Bytes deleted in one transaction, all of which are overwritten; one row may have more.
+const DELETE_BYTES: i64 = 4 << 20;
+/// Pages that writers have freed, overwritten before others are added to them. There are few, but for those that earlier prunes
+/// overwrote.
+const FREE_PAGES_MAX: i64 = 1_024;
 pub(crate) const DAY_MILLIS: i64 = 86_400_000;
 
 /// The sessions that are gone but for what their agents said. From one session to the next by the key of the table: agents
@@ -56,7 +64,22 @@ impl SqliteStore {
         let up_to = self
             .sign_prune(&connection, before, ids)
             .map_err(|source| PruneError::Checkpoint { source: source.into() })?;
-        delete(&connection, up_to, before).map_err(|source| PruneError::Delete { source: source.into() })
+        self.erase(&connection, up_to, before)
+            .map_err(|source| PruneError::Delete { source: source.into() })
+    }
+
+    /// Deletes with zeros in the place of what was there, in the database and in its log.
+    fn erase(&self, connection: &Connection, up_to: u64, before: Timestamp) -> rusqlite::Result<Pruned> {
+        let mut log = Log::new(&self.site);
+        let changes = connection.total_changes();
+        connection.pragma_update(None, "secure_delete", true)?;
+        let pruned = delete(connection, up_to, before, &mut || {
+            log.upkeep(connection, Queue::Waiting);
+        })?;
+        if connection.total_changes() > changes {
+            log.forget(connection)?;
+        }
+        Ok(pruned)
     }
 
     /// The daily retention job.
@@ -127,25 +150,22 @@ fn last_old_row(connection: &Connection, pruned: u64, before: Timestamp) -> rusq
         .optional()
 }
 
-fn delete(connection: &Connection, up_to: u64, before: Timestamp) -> rusqlite::Result<Pruned> {
+/// `go_on` is called between transactions.
+fn delete(connection: &Connection, up_to: u64, before: Timestamp, go_on: &mut dyn FnMut()) -> rusqlite::Result<Pruned> {
     let mut pruned = Pruned {
         up_to,
         rows: 0,
         commands: 0,
     };
-    loop {
-        let rows = connection.execute(
-            "DELETE FROM flow_events WHERE seq IN
-                 (SELECT seq FROM flow_events WHERE seq <= ?1 ORDER BY seq LIMIT ?2)",
-            [up_to.cast_signed(), DELETE_ROWS.cast_signed()],
-        )? as u64;
-        pruned.rows += rows;
-        if rows < DELETE_ROWS {
-            break;
+    while let Some(last) = next_events(connection, up_to)? {
+        if pruned.rows == 0 {
+            overwrite_free_pages(connection)?;
         }
+        pruned.rows += connection.execute("DELETE FROM flow_events WHERE seq <= ?1", [last])? as u64;
+        go_on();
     }
     connection.execute("DELETE FROM spans WHERE last_seq <= ?1", [up_to.cast_signed()])?;
-    pruned.commands = delete_commands(connection, before)?;
+    pruned.commands = delete_commands(connection, before, go_on)?;
     connection.execute(
         "DELETE FROM mcp_sessions WHERE state IN ('closed', 'expired') AND last_activity_at_ms < ?1",
         [before.as_millis()],
@@ -181,29 +201,73 @@ fn delete(connection: &Connection, up_to: u64, before: Timestamp) -> rusqlite::R
     Ok(pruned)
 }
 
+/// What writers deleted on their way, open commands above all, lies in pages that nothing is in any more. They are taken up
+/// by zeros and given back.
+fn overwrite_free_pages(connection: &Connection) -> rusqlite::Result<()> {
+    let free: i64 = connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
+    let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    // One for the table itself, and of each other one all but the number of the next.
+    let bytes = (free.min(FREE_PAGES_MAX) - 1) * (page - 4);
+    if bytes <= 0 {
+        return Ok(());
+    }
+    let zeros = connection.unchecked_transaction()?;
+    zeros.execute_batch("CREATE TABLE zeros (zeros BLOB NOT NULL) STRICT")?;
+    zeros.execute("INSERT INTO zeros VALUES (zeroblob(?1))", [bytes])?;
+    zeros.execute_batch("DROP TABLE zeros")?;
+    zeros.commit()
+}
+
+/// The last of the events that go next.
+fn next_events(connection: &Connection, up_to: u64) -> rusqlite::Result<Option<i64>> {
+    let sql = "SELECT seq, octet_length(payload) FROM flow_events WHERE seq <= ?1 ORDER BY seq LIMIT ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([up_to.cast_signed(), DELETE_ROWS.cast_signed()])?;
+    let (mut last, mut bytes) = (None, 0);
+    while let Some(row) = rows.next()?
+        && bytes < DELETE_BYTES
+    {
+        last = Some(row.get(0)?);
+        bytes += row.get::<_, i64>(1)?;
+    }
+    Ok(last)
+}
+
 /// Commands stand in the order of their ends, but for clocks that were set: they are gone through from the start, a few
 /// at a time, as far as there are old ones. Events are found by the request id of their command, which stands as long as
 /// they do.
-fn delete_commands(connection: &Connection, before: Timestamp) -> rusqlite::Result<u64> {
+fn delete_commands(connection: &Connection, before: Timestamp, go_on: &mut dyn FnMut()) -> rusqlite::Result<u64> {
     let mut deleted = 0;
     let mut behind = i64::MIN;
-    loop {
-        let (last, oldest) = connection.query_row(
-            "SELECT max(rowid), min(closed_at_ms) FROM
-                 (SELECT rowid, closed_at_ms FROM commands WHERE rowid > ?1 ORDER BY rowid LIMIT ?2)",
-            [behind, DELETE_ROWS.cast_signed()],
-            |row| Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?)),
-        )?;
-        let (Some(last), Some(..)) = (last, oldest.filter(|oldest| *oldest < before.as_millis())) else {
-            return Ok(deleted);
-        };
+    while let Some(last) = next_commands(connection, behind, before)? {
         deleted += connection.execute(
             "DELETE FROM commands WHERE rowid > ?1 AND rowid <= ?2 AND closed_at_ms < ?3
                  AND NOT EXISTS (SELECT 1 FROM flow_events WHERE flow_events.correlation_id = commands.correlation_id)",
             [behind, last, before.as_millis()],
         )? as u64;
         behind = last;
+        go_on();
     }
+    Ok(deleted)
+}
+
+/// The last of the commands to look at next; none where none of them is old.
+fn next_commands(connection: &Connection, behind: i64, before: Timestamp) -> rusqlite::Result<Option<i64>> {
+    let sql = "SELECT rowid, closed_at_ms < ?3, octet_length(result) + octet_length(stdout) + octet_length(stderr)
+         FROM commands WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([behind, DELETE_ROWS.cast_signed(), before.as_millis()])?;
+    let (mut last, mut has_old, mut bytes) = (None, false, 0);
+    while let Some(row) = rows.next()?
+        && bytes < DELETE_BYTES
+    {
+        last = Some(row.get(0)?);
+        if row.get(1)? {
+            has_old = true;
+            bytes += row.get::<_, i64>(2)?;
+        }
+    }
+    Ok(last.filter(|_| has_old))
 }
 
 /// A run that has ended takes along what is kept of its agent and what it alone is linked with.
@@ -287,7 +351,7 @@ mod tests {
                      stdout, stderr)
                  SELECT 'o', i, 'd', i, 0, iif(i = 5500, 1, i), '', x'', x'' FROM n";
         connection.execute(made, []).unwrap();
-        let delete = |before| delete_commands(&connection, Timestamp::from_millis(before)).unwrap();
+        let delete = |before| delete_commands(&connection, Timestamp::from_millis(before), &mut || ()).unwrap();
         assert_eq!(delete(0), 0);
         assert_eq!(delete(5_000), 5_000);
         let left: (i64, i64) = connection

@@ -13,6 +13,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::watch;
 
+use self::index::Index;
 use super::ledger;
 use super::log::{Growth, Log};
 use super::migrations::{self, MigrateError};
@@ -21,6 +22,8 @@ use crate::health::Health;
 use crate::key::{Key, KeyError};
 use crate::moved;
 use crate::process::Process;
+
+mod index;
 
 pub const FILE_NAME: &str = "record.db";
 
@@ -50,6 +53,9 @@ enum Beside {
     /// One of them was taken away: rows in it are found by nobody else, and whoever opens the database next makes
     /// another. Only when every connection of this process is closed can it begin anew.
     Lost,
+    /// The log was cut in its place. What others would write behind it is found by nobody either, and copied into the
+    /// database with the hole before it, it would damage that.
+    Cut,
 }
 
 /// What may be done with the database.
@@ -67,6 +73,7 @@ pub(super) struct Site {
     /// The log and its index.
     beside_at: [PathBuf; 2],
     beside: Mutex<Beside>,
+    index: Index,
     pub(super) options: Options,
     pub(super) key: Key,
     pub(super) process: Process,
@@ -169,6 +176,7 @@ impl Site {
                 path.into()
             }),
             beside: Mutex::default(),
+            index: Index::default(),
             database,
             options,
         })
@@ -179,6 +187,8 @@ impl Site {
     pub(super) fn connect_writer(&self, patience: Duration) -> rusqlite::Result<Connection> {
         let connection = self.connect_within(patience)?;
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
+        // Rows of open commands are overwritten as they go, in pages that are written anyway; see `prune` for the others.
+        connection.pragma_update(None, "secure_delete", "FAST")?;
         Ok(connection)
     }
 
@@ -249,12 +259,13 @@ impl Site {
         fs::metadata(&self.database).map(|file| Identity::of(&file))
     }
 
-    /// Whether the log of this database was taken away from under this process, once and for all.
+    /// Whether the log of this database was taken away from under this process, or cut, once and for all.
     pub(super) fn has_lost_log(&self, database: Identity) -> bool {
-        let [log, index] = self
-            .beside_at
-            .each_ref()
-            .map(|path| fs::metadata(path).ok().map(|file| Identity::of(&file)));
+        let files = self.beside_at.each_ref().map(|path| fs::metadata(path).ok());
+        let is_cut = files[0]
+            .as_ref()
+            .is_some_and(|log| self.index.finds_cut(&self.beside_at, log, self.growth.pages_written()));
+        let [log, index] = files.map(|file| file.as_ref().map(Identity::of));
         let mut beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner);
         // What was not there yet may come; what was there stays.
         let stays = |before: &mut Option<Identity>, now: Option<Identity>| match before {
@@ -265,7 +276,7 @@ impl Site {
             }
         };
         let is_lost = match &mut *beside {
-            Beside::Lost => true,
+            Beside::Lost | Beside::Cut => return true,
             Beside::Seen {
                 database: known,
                 log: known_log,
@@ -278,8 +289,15 @@ impl Site {
         };
         if is_lost {
             *beside = Beside::Lost;
+        } else if is_cut {
+            *beside = Beside::Cut;
         }
-        is_lost
+        is_lost || is_cut
+    }
+
+    /// Whether a part of the log is gone, and not only out of others' reach.
+    pub(super) fn has_cut_log(&self) -> bool {
+        matches!(*self.beside.lock().unwrap_or_else(PoisonError::into_inner), Beside::Cut)
     }
 
     /// Whether nobody has begun another log in the place of one that was taken away.

@@ -4,20 +4,25 @@
 //! its own: a long one would keep the log from shrinking. Two threads each prove half of a long one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use countersign_gateway::audit::chain::{Columns, Hash};
+use countersign_gateway::audit::kept::{self, Kept};
+use countersign_gateway::audit::row::Link;
 use rusqlite::Connection;
 
 use super::readers::Readers;
 use super::snapshot::{self, Snapshot};
 use super::{CHAIN, SqliteStore, query};
 use crate::Trouble;
+use crate::kept::Told;
 use crate::prove::{self, Fault, Flaw, Leftovers, Report, Walk};
-use countersign_gateway::audit::row::Link;
 
 /// Rows read in one transaction.
 const RANGE_ROWS: u64 = 4_096;
+/// Commands read in one transaction; their outputs may be long.
+const RANGE_COMMANDS: i64 = 256;
 /// Below this one thread is faster than two.
 const SPLIT_ROWS_MIN: u64 = 8_192;
 
@@ -84,6 +89,7 @@ pub(super) fn verify(
             snapshot,
             progress,
             rows_done: AtomicU64::new(0),
+            told: Mutex::default(),
         };
         let outcome = proof.run(range);
         // Rows that a prune took meanwhile look like missing ones.
@@ -100,6 +106,8 @@ struct Proof<'a> {
     snapshot: Snapshot,
     progress: &'a (dyn Fn(Progress) + Sync),
     rows_done: AtomicU64,
+    /// What the rows walked so far tell of commands.
+    told: Mutex<Told>,
 }
 
 impl Proof<'_> {
@@ -128,6 +136,7 @@ impl Proof<'_> {
             self.prove_end(head, head_hash, reached)?;
             prove::prove_spacing(&record.checkpoints, first, head)?;
             self.prove_leftovers(first)?;
+            self.prove_kept()?;
         }
         Ok(Report {
             chain: CHAIN.to_owned(),
@@ -166,6 +175,23 @@ impl Proof<'_> {
         }
     }
 
+    /// What is kept of commands must be what their closing events tell.
+    fn prove_kept(&self) -> Result<(), VerifyError> {
+        let mut told = std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner));
+        if told.is_empty() {
+            return Ok(());
+        }
+        let mut behind = i64::MIN;
+        while let Some(last) = self
+            .readers
+            .read(|connection| see_commands(connection, &mut told, behind))?
+        {
+            behind = last;
+        }
+        // There is one chain here, which goes without saying.
+        Ok(told.judge().map_err(|flaw| Flaw { chain: None, ..flaw })?)
+    }
+
     fn walk_halves(&self, first: u64, last: u64, prev: Hash) -> Result<Hash, VerifyError> {
         let middle = first + (last - first) / 2;
         let before = match self.hash_before(middle) {
@@ -194,7 +220,7 @@ impl Proof<'_> {
             let from = walk.next();
             let to = last.min(from + RANGE_ROWS - 1);
             self.readers
-                .read(|connection| step_range(connection, &mut walk, from, to))??;
+                .read(|connection| step_range(connection, &mut walk, &self.told, from, to))??;
             if walk.next() == from {
                 break;
             }
@@ -224,10 +250,23 @@ impl Proof<'_> {
 }
 
 /// Stops without a word when the rows end before `to`.
-fn step_range(connection: &Connection, walk: &mut Walk, from: u64, to: u64) -> rusqlite::Result<Result<(), Flaw>> {
+fn step_range(
+    connection: &Connection,
+    walk: &mut Walk,
+    told: &Mutex<Told>,
+    from: u64,
+    to: u64,
+) -> rusqlite::Result<Result<(), Flaw>> {
     let place = "seq BETWEEN ?1 AND ?2 ORDER BY seq";
     let values = [from.cast_signed(), to.cast_signed()];
-    step_rows(connection, place, values, |link| walk.step(link))
+    step_rows(connection, place, values, |link| {
+        walk.step(link)?;
+        if kept::is_closing(link.columns.event_type) {
+            let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+            told.hear(link.seq, &link.columns);
+        }
+        Ok(())
+    })
 }
 
 fn step_back(connection: &Connection, leftovers: &mut Leftovers) -> rusqlite::Result<Result<(), Flaw>> {
@@ -256,6 +295,30 @@ fn step_rows(
         }
     }
     Ok(Ok(()))
+}
+
+/// Gives the last command seen.
+fn see_commands(connection: &Connection, told: &mut Told, behind: i64) -> rusqlite::Result<Option<i64>> {
+    let sql = "SELECT rowid, owner, request_id, correlation_id, result, stdout, stderr FROM commands
+         WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([behind, RANGE_COMMANDS])?;
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        last = Some(row.get(0)?);
+        // The table lets nothing but text and bytes in; bytes that are no text are told by whoever reads them.
+        let text = |column: usize| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
+        let bytes = |column: usize| row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from);
+        told.see(&Kept {
+            owner: text(1)?,
+            request_id: text(2)?,
+            correlation_id: text(3)?,
+            result: text(4)?,
+            stdout: bytes(5)?,
+            stderr: bytes(6)?,
+        });
+    }
+    Ok(last)
 }
 
 fn borrow<'r>(row: &'r rusqlite::Row<'_>, seq: u64) -> Option<Link<'r>> {

@@ -20,7 +20,7 @@ use crate::waiting::{BATCH_MAX, Job, Outcome};
 use crate::witness::Witness;
 
 /// What is said from then on.
-const LOST_LOG: &str = "the log beside the database file was moved or deleted while in use; end every server that uses it and start them anew";
+const LOST_LOG: &str = "the log beside the database file was moved, deleted or cut while in use; end every server that uses it and start them anew";
 
 /// What the writer is told.
 pub(super) enum Message {
@@ -137,6 +137,10 @@ impl Writer<'_> {
     /// Rows of a log that was taken away are still in reach of whoever has it open: they go into the database,
     /// unless another process has begun a log of its own.
     fn rescue(&self, connection: &Connection) {
+        if self.site.has_cut_log() {
+            tracing::error!("the log of the record was cut; its last rows are lost, start the server anew");
+            return;
+        }
         if !self.site.has_no_other_log() {
             tracing::error!("the log of the record was replaced; its last rows may be lost");
             return;

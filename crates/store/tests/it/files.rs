@@ -10,7 +10,7 @@ use countersign_store::prove::{Fault, Flaw};
 use countersign_store::sqlite::site;
 use countersign_store::sqlite::verify::VerifyError;
 
-use crate::bench::{commit, fill, open_at, verify};
+use crate::bench::{commit, fill, later, open_at, verify};
 use crate::on_sqlite::behaviour::tokens::{comes_to_be, make};
 use crate::on_sqlite::bench::Bench;
 
@@ -50,6 +50,33 @@ fn a_record_rewritten_and_linked_again_breaks_on_its_checkpoint() {
     let mismatch = Fault::CheckpointMismatch;
     let flaw = flaw(&bench);
     assert_eq!((flaw.seq, flaw.fault), (ROWS, mismatch));
+}
+
+#[test]
+fn nothing_of_pruned_rows_is_left_in_the_files() {
+    let marks = |bench: &Bench| {
+        let files = ["record.db", "record.db-wal"].map(|name| fs::read(bench.path().join(name)).unwrap());
+        files.map(|bytes| bytes.windows(8).filter(|it| it == b"leaked-1").count())
+    };
+    let bench = Bench::new();
+    let store = bench.open();
+    for number in 0..200 {
+        // In rows, in keys, and in values that take several pages.
+        let name = format!("leaked-1-{number}");
+        commit(&store, bench.opening(&name, &name)).unwrap();
+        let mut closing = bench.closing(&name, &name, "ok");
+        let close = closing.close.as_mut().unwrap();
+        close.stdout = name.repeat(number * 5).into_bytes();
+        commit(&store, closing).unwrap();
+    }
+    commit(&store, bench.opening("stays", "d")).unwrap();
+    assert!(marks(&bench).iter().sum::<usize>() > 1_000);
+    let pruned = store.prune(later(), &bench.ids).unwrap();
+    assert_eq!((pruned.rows, pruned.commands), (400, 200));
+    assert_eq!(marks(&bench), [0, 0]);
+    verify(&store).unwrap();
+    drop(store);
+    assert_eq!(marks(&bench), [0, 0]);
 }
 
 #[test]

@@ -1,16 +1,17 @@
 //! Trouble with the disk or with others is said in a sentence, and passes when its cause does.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use countersign_gateway::audit::{Record, RecordError};
 use countersign_store::sqlite::site;
-use countersign_store::{OpenError, Options, Store};
+use countersign_store::{Durability, OpenError, Options, Store};
 use serde_json::json;
 
 use crate::bench::{block_on, commit, events, verify};
+use crate::on_sqlite::behaviour::crash::child;
 use crate::on_sqlite::bench::Bench;
 
 fn refusal(store: &Store, bench: &Bench) -> String {
@@ -216,6 +217,83 @@ fn a_log_taken_away_stops_the_record_and_takes_no_row_with_it() {
         commit(&store, bench.note(6)).unwrap();
         assert_eq!(verify(&store).unwrap().rows, 6, "{names:?}");
     }
+}
+
+#[test]
+fn a_log_cut_short_in_its_place_stops_the_record_before_it_is_damaged() {
+    for kept in [0, 40, 5_000] {
+        let bench = Bench::new();
+        let store = bench.open();
+        for number in 0..5 {
+            commit(&store, bench.note(number)).unwrap();
+        }
+        let beside = bench.open();
+        assert_eq!(beside.tail(0).unwrap().len(), 5);
+        let log = OpenOptions::new().write(true).open(bench.path().join("record.db-wal"));
+        log.unwrap().set_len(kept).unwrap();
+        for _ in 0..2 {
+            let sentence = refusal(&store, &bench);
+            assert!(sentence.contains("start them anew"), "{kept}: {sentence}");
+        }
+        // One that has not written yet finds it too, and one that comes while others have it open.
+        refusal(&beside, &bench);
+        if let Ok(coming) = Store::open(bench.path(), bench.options()) {
+            refusal(&coming, &bench);
+        }
+        drop(beside);
+        drop(store);
+        let store = bench.open();
+        commit(&store, bench.note(6)).unwrap();
+        verify(&store).unwrap();
+    }
+}
+
+#[test]
+fn a_log_that_others_begin_anew_is_not_taken_for_lost() {
+    for durability in [Durability::Process, Durability::Power] {
+        let bench = Bench::new();
+        let options = Options {
+            durability,
+            ..bench.options()
+        };
+        let store = Store::open(bench.path(), options).unwrap();
+        for number in 0..20 {
+            for _ in 0..5 {
+                commit(&store, bench.note(number)).unwrap();
+            }
+            let other = bench.sql();
+            let how = ["TRUNCATE", "RESTART"][usize::from(number % 3 == 0)];
+            other
+                .query_row(&format!("PRAGMA wal_checkpoint({how})"), [], |_| Ok(()))
+                .unwrap();
+            // Shorter than it was, or with little in it.
+            if number % 2 == 0 {
+                other.execute_batch("CREATE TABLE other (x); DROP TABLE other").unwrap();
+            }
+        }
+        assert_eq!(verify(&store).unwrap().rows, 100);
+    }
+}
+
+#[test]
+fn processes_that_come_and_go_under_load_do_not_take_the_log_for_lost() {
+    let bench = Bench::new();
+    let store = bench.open();
+    let mut steady = child(&bench, 400);
+    let mut rows = 800;
+    for _ in 0..6 {
+        let mut passing = [child(&bench, 15), child(&bench, 1)];
+        rows += 2 * 16;
+        while passing.iter_mut().any(|it| it.try_wait().unwrap().is_none()) {
+            commit(&store, bench.note(0)).unwrap();
+            rows += 1;
+        }
+        for mut child in passing {
+            assert!(child.wait().unwrap().success());
+        }
+    }
+    assert!(steady.wait().unwrap().success());
+    assert_eq!(verify(&store).unwrap().rows, rows);
 }
 
 #[test]

@@ -249,12 +249,13 @@ impl CommandResult {
 
     /// The facts as they are kept, without secrets; `heads` says how much of each stream is its head. Every
     /// call ends with these, so they are written at once rather than by way of a tree of values.
-    pub fn kept_facts(&self, heads: (usize, usize), redactor: &Redactor) -> Payload {
+    pub fn kept_facts(&self, heads: (usize, usize), salt: &str, redactor: &Redactor) -> Payload {
         let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         let length = |number: usize| whole(number as u64);
         let kept = Object::new()
             .whole("stdout_head", length(heads.0))
             .whole("stderr_head", length(heads.1))
+            .text("salt", salt)
             .finish();
         let error = self.error.as_ref();
         let message = error.map(|error| redactor.redact_text(&error.message));
@@ -324,8 +325,11 @@ mod tests {
         };
         for result in [failed, ended] {
             let mut told = result.facts();
-            told.insert("kept".to_owned(), json!({"stdout_head": 3, "stderr_head": 0}));
-            let kept = result.kept_facts((3, 0), &Redactor::new(Config::default()));
+            told.insert(
+                "kept".to_owned(),
+                json!({"stdout_head": 3, "stderr_head": 0, "salt": "s"}),
+            );
+            let kept = result.kept_facts((3, 0), "s", &Redactor::new(Config::default()));
             assert_eq!(
                 serde_json::from_str::<Value>(kept.as_str()).unwrap(),
                 Value::Object(told)
@@ -357,7 +361,7 @@ mod tests {
     #[test]
     fn no_secret_is_kept_in_what_went_wrong() {
         let result = of(Refusal::new(ErrorCode::Conflict, "--token abc was refused").with("token", "abc"));
-        let kept = result.kept_facts((0, 0), &Redactor::new(Config::default()));
+        let kept = result.kept_facts((0, 0), "s", &Redactor::new(Config::default()));
         assert!(!kept.as_str().contains("abc"), "{}", kept.as_str());
     }
 }

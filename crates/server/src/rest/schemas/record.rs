@@ -25,6 +25,7 @@ pub(super) fn command() -> Value {
             "caller_id": text(),
             "rule": text(),
             "source": text(),
+            "kept_digest": hash(),
         }),
         &[
             "audit_id",

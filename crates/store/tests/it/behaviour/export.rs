@@ -171,6 +171,28 @@ fn lines_that_do_not_belong_are_refused() {
 }
 
 #[test]
+fn nothing_is_added_to_a_line_that_is_no_row() {
+    for (line, from, to) in [
+        (0, "{\"format\":", "{\"note\":\"x\",\"format\":"),
+        (0, "\"last_seq\":20", "\"last_seq\":99,\"last_seq\":20"),
+        (21, "{\"checkpoint\":{", "{\"checkpoint\":{\"note\":\"x\","),
+        (21, "\"kind\":\"stop\"", "\"kind\":\"prune\",\"kind\":\"stop\""),
+        (22, "{\"end\":{", "{\"end\":{\"note\":\"x\","),
+        (22, "{\"end\":{", "{\"end\":{\"last_seq\":99,"),
+    ] {
+        let mut lines = sample();
+        assert!(lines[line].contains(from), "{}", lines[line]);
+        lines[line] = lines[line].replace(from, to);
+        let number = line as u64 + 1;
+        let refused = read(&lines.join("\n"));
+        assert!(
+            matches!(refused, Err(FileError::Line { line }) if line == number),
+            "{to}: {refused:?}"
+        );
+    }
+}
+
+#[test]
 fn a_record_that_was_made_anew_contradicts_its_witness() {
     let bench = Bench::new();
     let file = bench.path().join("witness.jsonl");

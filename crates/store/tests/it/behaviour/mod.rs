@@ -3,7 +3,7 @@
 mod acts;
 mod approvals;
 mod control;
-mod crash;
+pub(crate) mod crash;
 mod delegations;
 mod exchanges;
 mod export;

@@ -1,8 +1,11 @@
 //! Every way to change a record behind its back is found, and named by place and kind.
 
+use countersign_gateway::audit::event::{Draft, EventType};
 use countersign_store::Store;
 use countersign_store::prove::{Fault, Flaw};
 use countersign_store::sqlite::verify::{Range, VerifyError};
+
+use serde_json::json;
 
 use super::super::bench::{Bench, commit, fill, later, verify};
 
@@ -261,6 +264,67 @@ fn a_part_of_the_record_is_proved_alone() {
     assert_eq!(store.verify(part(8, 12), &|_| ()).unwrap().rows, 5);
     assert_eq!(store.verify(part(1, 6), &|_| ()).unwrap().rows, 6);
     assert!(store.verify(part(5, 8), &|_| ()).is_err());
+}
+
+/// Two commands whose closing events tell what is kept of them, and one of a program that did not.
+fn with_commands(bench: &Bench) {
+    let store = bench.open();
+    for name in ["one", "two", "older"] {
+        commit(&store, bench.opening(name, "d")).unwrap();
+        let mut closing = bench.closing(name, "d", "ok");
+        if name != "older" {
+            let kept_digest = closing.close.as_ref().unwrap().kept().digest().to_hex();
+            let payload = json!({"request_id": name, "status": "ok", "kept_digest": kept_digest});
+            let told = &closing.events[0];
+            let correlation = told.correlation_id.clone();
+            closing.events[0] = Draft::new(
+                bench.ids.event(),
+                told.timestamp,
+                correlation,
+                told.actor.clone(),
+                EventType::CommandCompleted,
+                &payload,
+            );
+        }
+        commit(&store, closing).unwrap();
+    }
+}
+
+#[test]
+fn what_is_kept_of_a_command_is_held_against_its_closing_event() {
+    let bench = Bench::new();
+    let forged = bench.bytes("466f72676564");
+    for (change, seq) in [
+        (format!("stdout = {forged}"), 4),
+        (format!("stderr = {forged}"), 4),
+        ("result = replace(result, 'ok', 'no')".to_owned(), 4),
+        ("owner = 'somebody'".to_owned(), 4),
+        ("correlation_id = 'nothing'".to_owned(), 4),
+        // Only its name is left to say whose it is.
+        ("request_id = 'one'".to_owned(), 2),
+    ] {
+        let bench = Bench::new();
+        with_commands(&bench);
+        assert_eq!(found(&bench.open()), None);
+        let replaced = if seq == 2 { "one" } else { "" };
+        bench.force(&format!(
+            "DELETE FROM commands WHERE request_id = '{replaced}';
+             UPDATE commands SET {change} WHERE request_id = 'two'"
+        ));
+        assert_eq!(found(&bench.open()), at(seq, Fault::KeptChanged), "{change}");
+    }
+}
+
+#[test]
+fn what_is_no_longer_kept_and_what_no_event_tells_of_is_no_flaw() {
+    let bench = Bench::new();
+    with_commands(&bench);
+    let forged = bench.bytes("466f72676564");
+    bench.force(&format!(
+        "UPDATE commands SET stdout = {forged} WHERE request_id = 'older'"
+    ));
+    bench.force("DELETE FROM commands WHERE request_id = 'one'");
+    assert_eq!(found(&bench.open()), None);
 }
 
 #[test]
