@@ -8,8 +8,11 @@
 
 mod cut;
 mod forms;
+mod keys;
 mod name;
 pub mod named;
+mod reading;
+mod running;
 mod script;
 mod shapes;
 mod spans;
@@ -24,7 +27,7 @@ use serde_json::{Map, Value};
 pub(crate) use forms::forms;
 use name::counts_tokens;
 pub use name::is_secret_name;
-use script::Script;
+pub use reading::Reading;
 use shapes::{TOKEN_BYTES_MIN, TOKENS};
 use spans::named_spans;
 
@@ -112,49 +115,6 @@ impl Redactor {
         replace(text, self.spans(text))
     }
 
-    /// A text that runs, or that somebody is asked about before it does: nothing that could be a command is hidden.
-    pub fn redact_script<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        replace(text, self.script_spans(text))
-    }
-
-    /// How many characters of a script are not shown for being secret.
-    pub fn withheld_chars(&self, text: &str) -> usize {
-        let spans = merged(text, self.script_spans(text));
-        spans.into_iter().map(|span| text[span].chars().count()).sum()
-    }
-
-    fn script_spans(&self, text: &str) -> Vec<Range<usize>> {
-        let spans = self.spans(text);
-        if spans.is_empty() && !words::may_hold_any(text) {
-            return spans;
-        }
-        within_words(spans, &Script::read(text))
-    }
-
-    /// Arguments of a program: a secret may stand in the argument behind its name.
-    pub fn redact_args(&self, program: &str, args: &[String]) -> Vec<String> {
-        let words: Vec<&str> = [program].into_iter().chain(args.iter().map(String::as_str)).collect();
-        let hidden = words::hidden(&words).into_iter().skip(1);
-        let redacted = args.iter().zip(hidden).map(|(arg, from)| {
-            let mut spans = self.spans(arg);
-            let script = match from {
-                // Unlike in a text, a value given in one argument reaches to its end, spaces included.
-                Some(from) if !script::runs_words(program) => {
-                    spans.push(from..arg.len());
-                    Script::of_data(arg)
-                }
-                Some(from) => {
-                    spans.push(from..arg.len());
-                    Script::read(arg)
-                }
-                None if spans.is_empty() && !words::may_hold_any(arg) => return arg.clone(),
-                None => Script::of_argument(program, arg),
-            };
-            replace(arg, within_words(spans, &script)).into_owned()
-        });
-        redacted.collect()
-    }
-
     /// Where secrets stand.
     fn spans(&self, text: &str) -> Vec<Range<usize>> {
         let mut spans = Vec::new();
@@ -221,9 +181,9 @@ impl Redactor {
         } else if is_secret_name(name) {
             blank(value)
         } else if let Value::String(text) = value
-            && RUN_OR_SHOWN.contains(&name)
+            && let Some(reading) = Reading::of_field(name)
         {
-            Value::from(self.redact_script(text).into_owned())
+            Value::from(self.redact_read(text, reading).into_owned())
         } else {
             self.redact_json(value)
         }
@@ -250,20 +210,6 @@ impl Redactor {
         }
     }
 }
-
-/// Fields whose text runs, or becomes a file that may: whoever is asked about it must see what it does.
-const RUN_OR_SHOWN: &[&str] = &[
-    "cmd",
-    "code",
-    "command",
-    "content",
-    "diff",
-    "line",
-    "new_string",
-    "newText",
-    "patch",
-    "script",
-];
 
 fn compiled(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a pattern written in this file is tried by every test")
@@ -326,15 +272,6 @@ fn merged(text: &str, mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
         }
     }
     merged
-}
-
-/// These and what the words of its commands hold, each within its word.
-fn within_words(mut spans: Vec<Range<usize>>, script: &Script) -> Vec<Range<usize>> {
-    for command in &script.commands {
-        let hidden = command.iter().zip(script::hidden(command));
-        spans.extend(hidden.filter_map(|(word, from)| Some(word.written(from?))));
-    }
-    spans.into_iter().flat_map(|span| script.within_word(span)).collect()
 }
 
 /// `1000:1000` is a user and a group.

@@ -42,6 +42,17 @@ pub(super) fn counts_tokens(name: &str) -> bool {
     is(&["token", "tokens"]) && is(&["usage"]) && Words(name).count() == 2
 }
 
+/// Whether what is given under this name runs, as with `--exec` and `core.pager`.
+pub(super) fn runs_its_value(name: &str) -> bool {
+    let last = Words(name).last().unwrap_or_default();
+    RUN_NAMES.iter().any(|it| last.eq_ignore_ascii_case(it))
+}
+
+const RUN_NAMES: &[&str] = &[
+    "action", "askpass", "cmd", "command", "commands", "editor", "eval", "exec", "execute", "filter", "helper", "hook",
+    "lessopen", "pager", "process", "program", "rsh", "run", "script", "shell", "visual",
+];
+
 const SECRET_WORDS: &[&str] = &[
     "secrets",
     "credential",
