@@ -415,7 +415,7 @@ impl Reader {
     }
 
     /// What becomes of a word, here.
-    fn used(&self, running: &Running, at: usize) -> Use {
+    fn used(&self, running: &Running<'_>, at: usize) -> Use {
         let may_run = self.is_strict || self.is_code;
         match running.of_word(at) {
             Use::Text if may_run => Use::Script,
@@ -425,7 +425,7 @@ impl Reader {
     }
 
     /// Whether a command may run what another one says.
-    fn note(&mut self, begun: &Begun, running: &Running) {
+    fn note(&mut self, begun: &Begun, running: &Running<'_>) {
         let program = running.program();
         let is_program = |word: &&Word| word.text == program;
         let varies = begun.words.iter().find(is_program).is_some_and(|word| word.varies);

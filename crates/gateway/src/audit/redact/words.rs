@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::name::is_secret_name;
+use super::running::Running;
 use super::spans::is_scheme;
 use super::{compiled, is_group, is_name};
 
@@ -14,7 +15,7 @@ use super::{compiled, is_group, is_name};
 pub(super) fn may_hold_any(text: &str) -> bool {
     static SIGNS: LazyLock<Regex> = LazyLock::new(|| {
         let programs = HABITS.iter().flat_map(|habits| habits.programs).copied();
-        let names: Vec<&str> = programs.chain(["--from-literal"]).collect();
+        let names: Vec<&str> = programs.chain(OTHERS.iter().copied()).collect();
         compiled(&format!(
             "(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat|pw)|{}",
             names.join("|")
@@ -22,6 +23,9 @@ pub(super) fn may_hold_any(text: &str) -> bool {
     });
     SIGNS.is_match(text)
 }
+
+/// What else a secret may be given by: programs that read one, and an option.
+const OTHERS: &[&str] = &["--from-literal", "cryptsetup", "ssh-add", "sudo"];
 
 /// For each word the byte from which it is a secret, up to its end.
 pub(super) fn hidden(words: &[&str]) -> Vec<Option<usize>> {
@@ -56,23 +60,49 @@ pub(super) fn hidden(words: &[&str]) -> Vec<Option<usize>> {
 
 /// Whether a program takes what it reads for a secret. Only such as run nothing of it: what is said to them is hidden.
 pub(super) fn read_secret(words: &[&str]) -> bool {
-    let program = words
-        .iter()
-        .find(|word| !word.contains('='))
-        .copied()
-        .unwrap_or_default();
-    let name = program.rsplit('/').next().unwrap_or_default();
-    let by = |options: &[&str]| words.contains(&"login") && words.iter().any(|word| options.contains(word));
-    match name {
+    let Some(at) = words.iter().position(|word| !word.contains('=')) else {
+        return false;
+    };
+    let behind = words[at + 1..].iter().enumerate();
+    match Running::new(words) {
+        running if running.runs() => false,
+        running if running.launches() => {
+            asks_for_password(&words[at..])
+                || behind
+                    .into_iter()
+                    .any(|(next, word)| takes_it(word, &words[at + 1 + next..]))
+        }
+        running => takes_it(running.program(), words),
+    }
+}
+
+fn takes_it(program: &str, words: &[&str]) -> bool {
+    let has = |options: &[&str]| words.iter().any(|word| options.contains(word));
+    let by = |options: &[&str]| words.contains(&"login") && has(options);
+    match program.rsplit('/').next().unwrap_or_default() {
         "buildah" | "crane" | "docker" | "helm" | "nerdctl" | "oras" | "podman" | "regctl" | "skopeo" => {
             by(&["--password-stdin", "--pass-stdin"])
         }
         "gh" => by(&["--with-token"]),
         "glab" => by(&["--stdin"]),
-        "chpasswd" => true,
-        "passwd" => words.contains(&"--stdin"),
+        "chpasswd" | "cryptsetup" => true,
+        "passwd" => has(&["--stdin"]),
+        "gpg" | "gpg2" => {
+            let is_first = |pair: &[&str]| pair == ["--passphrase-fd", "0"];
+            has(&["--passphrase-fd=0"]) || words.windows(2).any(is_first)
+        }
+        "openssl" => has(&["stdin", "fd:0"]),
+        "ssh-add" => has(&["-"]),
         _ => false,
     }
+}
+
+/// `sudo -S`, also among other letters.
+fn asks_for_password(words: &[&str]) -> bool {
+    let is_sudo = words[0].rsplit('/').next() == Some("sudo");
+    let mut options = words[1..].iter().take_while(|word| word.starts_with('-'));
+    let has_letter = |word: &str| !word.starts_with("--") && word.contains('S');
+    is_sudo && options.any(|word| *word == "--stdin" || has_letter(word))
 }
 
 /// What the word behind holds.

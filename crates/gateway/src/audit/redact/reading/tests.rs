@@ -134,3 +134,50 @@ fn what_the_operator_names_is_hidden_whole_between_quotes() {
         assert_eq!(redactor.redact_args("touch", &[arg.to_owned()]), [REPLACEMENT]);
     }
 }
+
+#[test]
+fn input_that_a_program_takes_for_a_secret_is_withheld_whole() {
+    let check = |line: &str, expected: Reading| {
+        let input = "root:hunter2 x";
+        assert_eq!(Reading::of_input_to_line(line, input), expected, "{line}");
+        let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        assert_eq!(
+            Reading::of_input_to_program(&words[0], &words[1..], input),
+            expected,
+            "{words:?}"
+        );
+    };
+    for line in [
+        "chpasswd",
+        "sudo chpasswd",
+        "docker login -u ann --password-stdin",
+        "sudo -n docker login --password-stdin",
+        "gh auth login --with-token",
+        "passwd --stdin ann",
+        "sudo -S ls",
+        "sudo -kS -p x ls",
+        "gpg --batch --passphrase-fd 0 -d a",
+        "openssl enc -aes-256-cbc -pass stdin",
+        "/sbin/cryptsetup open /dev/sda1 x",
+        "ssh-add -",
+    ] {
+        check(line, Reading::Secret);
+    }
+    for line in ["cat", "ls -S", "openssl dgst", "gpg --passphrase-fd 3 a", "ssh-add k"] {
+        check(line, Reading::Data);
+    }
+    for line in ["sh", "sudo -S sh", "sudo -S python3", "ssh host chpasswd"] {
+        check(line, Reading::Code);
+    }
+    let shown = plain().redact_read("root:hunter2 x\n", Reading::Secret);
+    assert_eq!(shown, "[redacted]\n");
+    assert_eq!(plain().withheld_chars("root:hunter2 x\n", Reading::Secret), 14);
+    for line in [
+        "echo hunter2 | sudo -S ls",
+        "gpg --passphrase-fd 0 x <<< hunter2",
+        "ssh-add - <<E\nhunter2 x\nE",
+    ] {
+        let shown = plain().redact_line(line);
+        assert!(!shown.contains("hunter2"), "{shown}");
+    }
+}
