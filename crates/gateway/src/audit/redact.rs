@@ -16,6 +16,7 @@ mod running;
 mod script;
 mod shapes;
 mod spans;
+mod values;
 mod words;
 
 use std::borrow::Cow;
@@ -30,6 +31,7 @@ pub use name::is_secret_name;
 pub use reading::Reading;
 use shapes::{TOKEN_BYTES_MIN, TOKENS};
 use spans::named_spans;
+use values::Values;
 
 /// What stands where a secret stood.
 pub const REPLACEMENT: &str = "[redacted]";
@@ -52,9 +54,10 @@ pub struct Config {
 #[derive(Clone, Debug)]
 pub struct Redactor {
     patterns: Vec<Regex>,
-    values: Option<Regex>,
+    values: Values,
     /// What one call brought along.
     given: Vec<String>,
+    given_values: Values,
     /// The same where it is too short to be searched for: no value is one of these.
     short: Vec<String>,
 }
@@ -63,8 +66,9 @@ impl Redactor {
     pub fn new(config: Config) -> Self {
         Self {
             patterns: config.patterns,
-            values: any_of(config.secret_values),
+            values: in_all_forms(config.secret_values),
             given: Vec::new(),
+            given_values: Values::None,
             short: Vec::new(),
         }
     }
@@ -83,7 +87,7 @@ impl Redactor {
             .collect();
         given.sort_unstable();
         given.dedup();
-        (!given.is_empty()).then(|| Self { given, ..self.clone() })
+        (!given.is_empty()).then(|| self.knowing(given))
     }
 
     /// One that knows these values as well, in every form that somebody who was given them may repeat them in.
@@ -95,9 +99,8 @@ impl Redactor {
         given.sort_unstable();
         given.dedup();
         Self {
-            given,
             short: short.into_iter().map(str::to_owned).collect(),
-            ..self.clone()
+            ..self.knowing(given)
         }
     }
 
@@ -105,8 +108,13 @@ impl Redactor {
     #[must_use]
     pub fn holding<'v>(&self, values: impl IntoIterator<Item = &'v str>) -> Self {
         let long = values.into_iter().filter(|value| value.len() >= VALUE_BYTES_MIN);
+        self.knowing(long.map(str::to_owned).collect())
+    }
+
+    fn knowing(&self, given: Vec<String>) -> Self {
         Self {
-            given: long.map(str::to_owned).collect(),
+            given_values: Values::new(&given),
+            given,
             ..self.clone()
         }
     }
@@ -119,13 +127,11 @@ impl Redactor {
     fn spans(&self, text: &str) -> Vec<Range<usize>> {
         let mut spans = Vec::new();
         let may_be_token = text.len() >= TOKEN_BYTES_MIN;
-        let wholes = self.patterns.iter().chain(&self.values);
-        for pattern in wholes.chain(may_be_token.then_some(&*TOKENS)) {
+        for pattern in self.patterns.iter().chain(may_be_token.then_some(&*TOKENS)) {
             spans.extend(pattern.find_iter(text).map(|found| found.range()));
         }
-        for value in &self.given {
-            spans.extend(text.match_indices(value).map(|(at, found)| at..at + found.len()));
-        }
+        spans.extend(self.values.spans(text));
+        spans.extend(self.given_values.spans(text));
         spans.extend(named_spans(text));
         spans.retain(|span| !span.is_empty());
         spans
@@ -215,24 +221,16 @@ fn compiled(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a pattern written in this file is tried by every test")
 }
 
-/// One pattern for all values in all their forms; the longest first, so that none hides in another.
-fn any_of(mut values: Vec<String>) -> Option<Regex> {
+/// Values in all their forms.
+fn in_all_forms(mut values: Vec<String>) -> Values {
     for value in &mut values {
         value.truncate(value.trim_end().len());
     }
     values.retain(|value| value.len() >= VALUE_BYTES_MIN);
     let mut values: Vec<_> = values.iter().flat_map(|value| forms(value)).collect();
-    values.sort_unstable_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+    values.sort_unstable();
     values.dedup();
-    if values.is_empty() {
-        return None;
-    }
-    let escaped: Vec<_> = values.iter().map(|value| regex::escape(value)).collect();
-    // Only the size of all values together can fail here; then each text is withheld as a whole.
-    let pattern = regex::RegexBuilder::new(&escaped.join("|"))
-        .size_limit(64 << 20)
-        .build();
-    Some(pattern.unwrap_or_else(|_| compiled("(?s).+")))
+    Values::new(&values)
 }
 
 fn is_name(text: &str) -> bool {

@@ -46,7 +46,8 @@ fn parts(text: &str, key: Range<usize>) -> Vec<Range<usize>> {
             letters += word.len();
             let follows = || kept.last().is_some_and(|last| is_gap(&text[last.end..part.start]));
             let is_last = || letters.is_multiple_of(4) && is_followed_by_end(&text[part.end..key.end]);
-            if !is_body(word) && !(is_odd(word) && follows() && is_last()) {
+            let is_part = is_body(word) || is_odd(word) && follows() && is_last();
+            if !is_part {
                 continue;
             }
         }

@@ -83,7 +83,7 @@ impl Redactor {
 
     fn read_spans(&self, text: &str, reading: Reading) -> Vec<Range<usize>> {
         if reading == Reading::Secret {
-            return vec![0..text.trim_end().len()];
+            return std::iter::once(0..text.trim_end().len()).collect();
         }
         let spans = self.spans(text);
         if spans.is_empty() && !words::may_hold_any(text) {
@@ -131,12 +131,7 @@ impl Redactor {
         let mut kept: Vec<_> = spans.into_iter().flat_map(|span| script.within_word(span)).collect();
         kept.extend(keys::spans(text));
         // No agent chose the operator's secrets; a pattern may fit anything.
-        kept.extend(
-            self.values
-                .iter()
-                .flat_map(|values| values.find_iter(text))
-                .map(|found| found.range()),
-        );
+        kept.extend(self.values.spans(text));
         let matches = self.patterns.iter().flat_map(|pattern| pattern.find_iter(text));
         kept.extend(
             matches
