@@ -13,7 +13,7 @@ mod word;
 use std::collections::HashSet;
 use std::ops::Range;
 
-use document::{Line, what_it_says_is_secret};
+use document::{Line, what_it_says_is_secret, what_it_sets_is_secret};
 
 use super::running::{Running, Use};
 use super::words;
@@ -28,7 +28,7 @@ pub(super) struct Script {
     /// For each byte the word that it belongs to; nothing between words.
     owners: Vec<Option<u32>>,
     pub(super) commands: Vec<Command>,
-    /// What stands between quotes without any in it, and is not itself a program's script.
+    /// What stands between quotes without any in it, and is not itself a program's script, in order.
     quoted: Vec<Range<usize>>,
 }
 
@@ -106,6 +106,7 @@ impl Script {
             reader = Reader::new(text.len(), true);
             reader.whole(&letters, used);
         }
+        reader.quoted.sort_unstable_by_key(|quoted| quoted.start);
         Self {
             owners: reader.owners,
             commands: reader.commands,
@@ -132,8 +133,9 @@ impl Script {
 
     /// Whether all of a range stands between the same quotes, with nothing in it that runs before.
     pub(super) fn is_quoted(&self, range: &Range<usize>) -> bool {
-        let holds = |quoted: &Range<usize>| quoted.start <= range.start && range.end <= quoted.end;
-        self.quoted.iter().any(holds)
+        let behind = self.quoted.partition_point(|quoted| quoted.start <= range.start);
+        let before = behind.checked_sub(1).map(|at| &self.quoted[at]);
+        before.is_some_and(|quoted| range.end <= quoted.end)
     }
 }
 
@@ -336,7 +338,7 @@ impl Reader {
                 '#' => at = self.comment(letters, at),
                 _ if level < LEVELS_MAX => {
                     let (word, next) = self.word(letters, at, closer, level);
-                    if std::mem::take(&mut command.writes) {
+                    if std::mem::take(&mut command.writes) && self.within.is_none() {
                         self.written.insert(name_of(&word.text));
                     }
                     command.words.push(word);
@@ -394,6 +396,7 @@ impl Reader {
             let before = begun.fed_by.and_then(|at| self.commands.get_mut(at));
             before.into_iter().for_each(what_it_says_is_secret);
         }
+        what_it_sets_is_secret(&mut begun.words);
         let texts = begun.texts();
         let running = Running::new(&texts);
         line.used = line.used.max(Some(running.all));
@@ -426,6 +429,10 @@ impl Reader {
 
     /// Whether a command may run what another one says.
     fn note(&mut self, begun: &Begun, running: &Running<'_>) {
+        // Of what nobody runs nothing follows.
+        if self.within.is_some() {
+            return;
+        }
         let program = running.program();
         let is_program = |word: &&Word| word.text == program;
         let varies = begun.words.iter().find(is_program).is_some_and(|word| word.varies);
@@ -471,14 +478,11 @@ fn begins(letters: &[Letter], with: &str) -> bool {
 }
 
 /// Where letters were written that stand side by side and hold neither quotes nor substitutions.
-fn between(letters: &[Letter]) -> impl Iterator<Item = Range<usize>> {
-    let (start, end) = match (letters.first(), letters.last()) {
-        (Some(first), Some(last)) => (first.written.start, last.written.end),
-        _ => (0, 0),
-    };
+fn between(letters: &[Letter]) -> Option<Range<usize>> {
+    let (start, end) = (letters.first()?.written.start, letters.last()?.written.end);
     let bytes: usize = letters.iter().map(|letter| letter.written.len()).sum();
     let is_plain = letters.iter().all(|letter| !"'\"`$".contains(letter.is));
-    (is_plain && bytes == end - start).then_some(start..end).into_iter()
+    (is_plain && bytes == end - start).then_some(start..end)
 }
 
 /// Whether there is more than one word in it.

@@ -1,6 +1,7 @@
 //! What commands are told: documents between delimiters, and what others say to them.
 
 use super::{Command, LEVELS_MAX, Letter, Reader, Word};
+use crate::audit::redact::is_secret_name;
 use crate::audit::redact::running::{self, Use};
 
 /// What the commands of one line do with the documents below it.
@@ -75,6 +76,17 @@ impl Line {
             None | Some(Use::Data | Use::Text) if self.escapes && escapes() => Use::Code,
             used => used.unwrap_or(Use::Text),
         }
+    }
+}
+
+/// `printf -v TOKEN %s X`: what is put into a secret's variable.
+pub(super) fn what_it_sets_is_secret(command: &mut Command) {
+    if let [program, option, name, said @ ..] = command.as_mut_slice()
+        && (program.text.as_str(), option.text.as_str()) == ("printf", "-v")
+        && is_secret_name(&name.text)
+    {
+        let patterns = usize::from(said.len() > 1);
+        said.iter_mut().skip(patterns).for_each(|word| word.is_secret = true);
     }
 }
 
