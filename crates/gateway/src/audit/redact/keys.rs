@@ -35,26 +35,32 @@ fn parts(text: &str, key: Range<usize>) -> Vec<Range<usize>> {
     let mut kept: Vec<Range<usize>> = Vec::new();
     // Letters of the key so far: together they come in fours.
     let mut letters = 0;
+    // Nothing but ends of lines was found since the last part that is kept.
+    let mut follows = false;
+    let mut before = key.start;
     for found in PARTS.find_iter(&text[key.clone()]) {
         let part = key.start + found.start()..key.start + found.end();
         let word = found.as_str();
+        follows &= text[before..part.start].trim().is_empty();
+        before = part.end;
         // The end of a line that is written as `\n`.
         if word.starts_with('\\') {
             continue;
         }
         if word.bytes().all(is_letter) {
             letters += word.len();
-            let follows = || kept.last().is_some_and(|last| is_gap(&text[last.end..part.start]));
             let is_last = || letters.is_multiple_of(4) && is_followed_by_end(&text[part.end..key.end]);
-            let is_part = is_body(word) || is_odd(word) && follows() && is_last();
+            let is_part = is_body(word) || is_odd(word) && follows && is_last();
             if !is_part {
+                follows = false;
                 continue;
             }
         }
         match kept.last_mut() {
-            Some(last) if is_gap(&text[last.end..part.start]) => last.end = part.end,
+            Some(last) if follows => last.end = part.end,
             _ => kept.push(part),
         }
+        follows = true;
     }
     kept
 }
@@ -75,15 +81,6 @@ fn is_odd(word: &str) -> bool {
     let is_mixed = has(u8::is_ascii_uppercase) && has(u8::is_ascii_lowercase);
     !word.starts_with(['/', '.']) && (is_mixed || has(u8::is_ascii_digit) || word.ends_with('='))
         || word.len() >= RUN_BYTES_MIN && is_mixed
-}
-
-/// Nothing but the ends of lines, as they are or escaped.
-fn is_gap(text: &str) -> bool {
-    let rest = text.trim_start_matches(['\n', '\r', '\t', ' ']);
-    match rest.strip_prefix("\\n").or_else(|| rest.strip_prefix("\\r")) {
-        Some(rest) => is_gap(rest),
-        None => rest.is_empty(),
-    }
 }
 
 fn is_followed_by_end(rest: &str) -> bool {

@@ -407,9 +407,10 @@ impl Reader {
         for (at, (word, secret)) in begun.words.iter().zip(hidden(&begun.words)).enumerate() {
             let is_named = secret.is_some() && (at < program_at || !runs_words);
             let used = if is_named { Use::Data } else { self.used(&running, at) };
+            let is_said = !self.is_strict && matches!(running.of_word(at), Use::Data | Use::Text);
             for quoted in &word.quoted {
                 let inner = &word.letters[quoted.clone()];
-                self.quoted.extend(between(inner).filter(|_| !runs_words));
+                self.quoted.extend(between(inner).filter(|_| is_said));
                 self.inner(inner, used, word.id, level);
             }
         }

@@ -72,6 +72,29 @@ fn no_program_is_hidden_as_a_part_of_a_key() {
     }
 }
 
+#[test]
+fn long_texts_that_look_like_keys_come_to_an_end() {
+    for piece in [
+        "\\n",
+        "\n",
+        "a1 ",
+        "-----BEGIN PRIVATE KEY-----",
+        "MIIEowIBAAKCAQEA7bq3Zk2x8Jt0fXvGm5w9R1 a1== ",
+    ] {
+        let text = format!(
+            "-----BEGIN PRIVATE KEY-----{}a1 a1",
+            piece.repeat(256 * 1024 / piece.len())
+        );
+        let _ = plain().redact_line(&text);
+        let text = format!(
+            "-----BEGIN PRIVATE KEY-----{}{}",
+            "\\n".repeat(128 * 1024),
+            piece.repeat(32 * 1024)
+        );
+        let _ = plain().redact_line(&text);
+    }
+}
+
 /// Each holds `correct pony battery`, of which nothing is to be seen.
 #[test]
 fn a_secret_with_blanks_is_hidden_whole_where_nobody_runs_it() {
@@ -122,6 +145,14 @@ fn what_the_operator_names_is_hidden_whole_between_quotes() {
             "python3 -c 'print(\"[redacted]\")'",
         ),
         ("sh -c 'ls ACME; rm -rf work'", "sh -c 'ls [redacted]; rm -rf work'"),
+        (
+            "docker exec db sh -c 'ls ACME; rm -rf work'",
+            "docker exec db sh -c 'ls [redacted]; rm -rf work'",
+        ),
+        (
+            "echo 'ls ACME; rm -rf work' | sh",
+            "echo 'ls [redacted]; rm -rf work' | sh",
+        ),
         ("touch \"ACME$(rm -rf work)\"", "touch \"[redacted]$(rm -rf work)\""),
         (
             "python3 -c \"x('ACME $(rm -rf work)')\"",
