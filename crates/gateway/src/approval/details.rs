@@ -6,12 +6,12 @@ use serde_json::{Map, Value, json};
 
 use super::request::ApprovalRequest;
 use super::withheld;
-use crate::audit::redact::Redactor;
+use crate::audit::redact::{Reading, Redactor};
 use crate::limits;
 use crate::policy::decide::{Rule, spoken};
 use crate::policy::effective::{Network, SandboxMode};
 use crate::policy::plan::{ExecRights, Plan, PlannedAct};
-use crate::tools::exec::request::CommandRequest;
+use crate::tools::exec::request::{Act, CommandRequest};
 
 /// S1's ExecCommandApproval (`command`, `cwd`, `reason`) and what policy knows beyond it.
 pub fn of_command(plan: &Plan, rule: &Rule, request: &CommandRequest, redactor: &Redactor) -> Map<String, Value> {
@@ -22,10 +22,10 @@ pub fn of_command(plan: &Plan, rule: &Rule, request: &CommandRequest, redactor: 
         details.insert(name.to_owned(), value);
     };
     let command = spoken(&request.act);
-    let mut unseen: Vec<String> = withheld::secret("the command", &command, redactor)
+    let mut unseen: Vec<String> = withheld::secret("the command", &command, Reading::Line, redactor)
         .into_iter()
         .collect();
-    put("command", json!(redactor.redact_script(&command)));
+    put("command", json!(redactor.redact_line(&command)));
     put("programs", json!(programs));
     put("how", json!(how(plan)));
     put("cwd", json!(clean(&plan.place.cwd.path.to_string_lossy())));
@@ -43,8 +43,12 @@ pub fn of_command(plan: &Plan, rule: &Rule, request: &CommandRequest, redactor: 
     }
     if let Some(input) = &request.input {
         put("input_bytes", json!(input.len()));
-        let shown = redactor.redact_script(input);
-        unseen.extend(withheld::secret("its input", input, redactor));
+        let reading = match &request.act {
+            Act::Line(line) => Reading::of_input_to_line(line, input),
+            Act::Argv { file, args } => Reading::of_input_to_program(file, args, input),
+        };
+        let shown = redactor.redact_read(input, reading);
+        unseen.extend(withheld::secret("its input", input, reading, redactor));
         unseen.extend(withheld::rest("its input", &shown, limits::INPUT_CHARS_SHOWN));
         put("input", json!(cut(&shown, limits::INPUT_CHARS_SHOWN)));
     }

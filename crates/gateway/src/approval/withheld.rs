@@ -3,11 +3,11 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::audit::redact::Redactor;
+use crate::audit::redact::{Reading, Redactor};
 
 /// Says how much of a text is withheld; nothing where all of it is shown.
-pub(crate) fn secret(what: &str, text: &str, redactor: &Redactor) -> Option<String> {
-    match redactor.withheld_chars(text) {
+pub(crate) fn secret(what: &str, text: &str, reading: Reading, redactor: &Redactor) -> Option<String> {
+    match redactor.withheld_chars(text, reading) {
         0 => None,
         count => Some(unseen(count, what)),
     }
@@ -75,12 +75,12 @@ mod tests {
         let redactor = Redactor::new(Config::default());
         let hidden = "deploy --token hunter2hunter2";
         assert_eq!(
-            secret("the command", hidden, &redactor).as_deref(),
+            secret("the command", hidden, Reading::Line, &redactor).as_deref(),
             Some("14 characters of the command are withheld as secrets, and count all the same")
         );
-        assert_eq!(secret("the command", "rm -rf ~", &redactor), None);
+        assert_eq!(secret("the command", "rm -rf ~", Reading::Line, &redactor), None);
         assert_eq!(
-            secret("the command", "echo [redacted]", &redactor),
+            secret("the command", "echo [redacted]", Reading::Line, &redactor),
             None,
             "a word like ours hides nothing"
         );

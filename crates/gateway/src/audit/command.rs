@@ -41,7 +41,7 @@ impl CommandAuditRecord {
         let (command, arguments) = match &request.act {
             Act::Line(line) => {
                 let programs = programs.iter().map(|name| redactor.redact_text(name).into_owned());
-                (redactor.redact_script(line).into_owned(), programs.collect())
+                (redactor.redact_line(line).into_owned(), programs.collect())
             }
             Act::Argv { file, args } => (
                 redactor.redact_text(file).into_owned(),

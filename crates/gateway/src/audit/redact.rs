@@ -8,11 +8,15 @@
 
 mod cut;
 mod forms;
+mod keys;
 mod name;
 pub mod named;
+mod reading;
+mod running;
 mod script;
 mod shapes;
 mod spans;
+mod values;
 mod words;
 
 use std::borrow::Cow;
@@ -24,9 +28,10 @@ use serde_json::{Map, Value};
 pub(crate) use forms::forms;
 use name::counts_tokens;
 pub use name::is_secret_name;
-use script::Script;
+pub use reading::Reading;
 use shapes::{TOKEN_BYTES_MIN, TOKENS};
 use spans::named_spans;
+use values::Values;
 
 /// What stands where a secret stood.
 pub const REPLACEMENT: &str = "[redacted]";
@@ -49,9 +54,10 @@ pub struct Config {
 #[derive(Clone, Debug)]
 pub struct Redactor {
     patterns: Vec<Regex>,
-    values: Option<Regex>,
+    values: Values,
     /// What one call brought along.
     given: Vec<String>,
+    given_values: Values,
     /// The same where it is too short to be searched for: no value is one of these.
     short: Vec<String>,
 }
@@ -60,8 +66,9 @@ impl Redactor {
     pub fn new(config: Config) -> Self {
         Self {
             patterns: config.patterns,
-            values: any_of(config.secret_values),
+            values: in_all_forms(config.secret_values),
             given: Vec::new(),
+            given_values: Values::None,
             short: Vec::new(),
         }
     }
@@ -80,7 +87,7 @@ impl Redactor {
             .collect();
         given.sort_unstable();
         given.dedup();
-        (!given.is_empty()).then(|| Self { given, ..self.clone() })
+        (!given.is_empty()).then(|| self.knowing(given))
     }
 
     /// One that knows these values as well, in every form that somebody who was given them may repeat them in.
@@ -92,9 +99,8 @@ impl Redactor {
         given.sort_unstable();
         given.dedup();
         Self {
-            given,
             short: short.into_iter().map(str::to_owned).collect(),
-            ..self.clone()
+            ..self.knowing(given)
         }
     }
 
@@ -102,8 +108,13 @@ impl Redactor {
     #[must_use]
     pub fn holding<'v>(&self, values: impl IntoIterator<Item = &'v str>) -> Self {
         let long = values.into_iter().filter(|value| value.len() >= VALUE_BYTES_MIN);
+        self.knowing(long.map(str::to_owned).collect())
+    }
+
+    fn knowing(&self, given: Vec<String>) -> Self {
         Self {
-            given: long.map(str::to_owned).collect(),
+            given_values: Values::new(&given),
+            given,
             ..self.clone()
         }
     }
@@ -112,60 +123,15 @@ impl Redactor {
         replace(text, self.spans(text))
     }
 
-    /// A text that runs, or that somebody is asked about before it does: nothing that could be a command is hidden.
-    pub fn redact_script<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        replace(text, self.script_spans(text))
-    }
-
-    /// How many characters of a script are not shown for being secret.
-    pub fn withheld_chars(&self, text: &str) -> usize {
-        let spans = merged(text, self.script_spans(text));
-        spans.into_iter().map(|span| text[span].chars().count()).sum()
-    }
-
-    fn script_spans(&self, text: &str) -> Vec<Range<usize>> {
-        let spans = self.spans(text);
-        if spans.is_empty() && !words::may_hold_any(text) {
-            return spans;
-        }
-        within_words(spans, &Script::read(text))
-    }
-
-    /// Arguments of a program: a secret may stand in the argument behind its name.
-    pub fn redact_args(&self, program: &str, args: &[String]) -> Vec<String> {
-        let words: Vec<&str> = [program].into_iter().chain(args.iter().map(String::as_str)).collect();
-        let hidden = words::hidden(&words).into_iter().skip(1);
-        let redacted = args.iter().zip(hidden).map(|(arg, from)| {
-            let mut spans = self.spans(arg);
-            let script = match from {
-                // Unlike in a text, a value given in one argument reaches to its end, spaces included.
-                Some(from) if !script::runs_words(program) => {
-                    spans.push(from..arg.len());
-                    Script::of_data(arg)
-                }
-                Some(from) => {
-                    spans.push(from..arg.len());
-                    Script::read(arg)
-                }
-                None if spans.is_empty() && !words::may_hold_any(arg) => return arg.clone(),
-                None => Script::of_argument(program, arg),
-            };
-            replace(arg, within_words(spans, &script)).into_owned()
-        });
-        redacted.collect()
-    }
-
     /// Where secrets stand.
     fn spans(&self, text: &str) -> Vec<Range<usize>> {
         let mut spans = Vec::new();
         let may_be_token = text.len() >= TOKEN_BYTES_MIN;
-        let wholes = self.patterns.iter().chain(&self.values);
-        for pattern in wholes.chain(may_be_token.then_some(&*TOKENS)) {
+        for pattern in self.patterns.iter().chain(may_be_token.then_some(&*TOKENS)) {
             spans.extend(pattern.find_iter(text).map(|found| found.range()));
         }
-        for value in &self.given {
-            spans.extend(text.match_indices(value).map(|(at, found)| at..at + found.len()));
-        }
+        spans.extend(self.values.spans(text));
+        spans.extend(self.given_values.spans(text));
         spans.extend(named_spans(text));
         spans.retain(|span| !span.is_empty());
         spans
@@ -221,9 +187,9 @@ impl Redactor {
         } else if is_secret_name(name) {
             blank(value)
         } else if let Value::String(text) = value
-            && RUN_OR_SHOWN.contains(&name)
+            && let Some(reading) = Reading::of_field(name)
         {
-            Value::from(self.redact_script(text).into_owned())
+            Value::from(self.redact_read(text, reading).into_owned())
         } else {
             self.redact_json(value)
         }
@@ -251,42 +217,20 @@ impl Redactor {
     }
 }
 
-/// Fields whose text runs, or becomes a file that may: whoever is asked about it must see what it does.
-const RUN_OR_SHOWN: &[&str] = &[
-    "cmd",
-    "code",
-    "command",
-    "content",
-    "diff",
-    "line",
-    "new_string",
-    "newText",
-    "patch",
-    "script",
-];
-
 fn compiled(pattern: &str) -> Regex {
     Regex::new(pattern).expect("a pattern written in this file is tried by every test")
 }
 
-/// One pattern for all values in all their forms; the longest first, so that none hides in another.
-fn any_of(mut values: Vec<String>) -> Option<Regex> {
+/// Values in all their forms.
+fn in_all_forms(mut values: Vec<String>) -> Values {
     for value in &mut values {
         value.truncate(value.trim_end().len());
     }
     values.retain(|value| value.len() >= VALUE_BYTES_MIN);
     let mut values: Vec<_> = values.iter().flat_map(|value| forms(value)).collect();
-    values.sort_unstable_by(|one, other| other.len().cmp(&one.len()).then_with(|| one.cmp(other)));
+    values.sort_unstable();
     values.dedup();
-    if values.is_empty() {
-        return None;
-    }
-    let escaped: Vec<_> = values.iter().map(|value| regex::escape(value)).collect();
-    // Only the size of all values together can fail here; then each text is withheld as a whole.
-    let pattern = regex::RegexBuilder::new(&escaped.join("|"))
-        .size_limit(64 << 20)
-        .build();
-    Some(pattern.unwrap_or_else(|_| compiled("(?s).+")))
+    Values::new(&values)
 }
 
 fn is_name(text: &str) -> bool {
@@ -326,15 +270,6 @@ fn merged(text: &str, mut spans: Vec<Range<usize>>) -> Vec<Range<usize>> {
         }
     }
     merged
-}
-
-/// These and what the words of its commands hold, each within its word.
-fn within_words(mut spans: Vec<Range<usize>>, script: &Script) -> Vec<Range<usize>> {
-    for command in &script.commands {
-        let hidden = command.iter().zip(script::hidden(command));
-        spans.extend(hidden.filter_map(|(word, from)| Some(word.written(from?))));
-    }
-    spans.into_iter().flat_map(|span| script.within_word(span)).collect()
 }
 
 /// `1000:1000` is a user and a group.

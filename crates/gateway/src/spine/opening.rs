@@ -49,7 +49,7 @@ impl Gateway {
         let redactor = live.redactor(&self.ports.redactor);
         let clean = |text: &Option<String>| text.as_deref().map(|text| redactor.redact_text(text).into_owned());
         let (command, arguments) = match &request.act {
-            Act::Line(line) => (redactor.redact_script(line), Vec::new()),
+            Act::Line(line) => (redactor.redact_line(line), Vec::new()),
             Act::Argv { file, args } => (redactor.redact_text(file), redactor.redact_args(file, args)),
         };
         let is_all_shown = match &request.act {

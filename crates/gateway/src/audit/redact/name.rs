@@ -5,6 +5,10 @@ pub fn is_secret_name(name: &str) -> bool {
     let mut before = "";
     let mut words = 0;
     let mut found = false;
+    let is_option = name.starts_with('-');
+    if is_option && Words(name).next().is_some_and(|first| is_among(TAKE_NOTHING, first)) {
+        return false;
+    }
     for word in Words(name) {
         words += 1;
         let is = |list: &[&str]| list.iter().any(|it| word.eq_ignore_ascii_case(it));
@@ -15,11 +19,14 @@ pub fn is_secret_name(name: &str) -> bool {
             found || has_owner(KEY_OWNERS) || is_variable && !has_owner(PLAIN_KEYS)
         } else if is(&["pwd"]) {
             // `PWD` itself is where a shell stands.
-            found || words > 1
+            found || words > 1 || is_option || word == "Pwd"
         } else if is(&["pass"]) {
             // Alone it is what a test says of itself.
             let is_plain = PLAIN_PASSES.iter().any(|it| before.eq_ignore_ascii_case(it));
-            found || words > 1 && !is_plain || name.starts_with('-') || name == "PASS"
+            found || words > 1 && !is_plain || is_option || name == "PASS"
+        } else if is(&["id"]) && before.eq_ignore_ascii_case("secret") {
+            // An option names a secret by it; elsewhere it is one half of a login.
+            found && !is_option
         } else if is(DESCRIPTIONS) {
             false
         } else {
@@ -28,6 +35,15 @@ pub fn is_secret_name(name: &str) -> bool {
         before = word;
     }
     found || before.eq_ignore_ascii_case("auth")
+}
+
+/// Whether a secret's name is that of a header rather than any word with a colon behind it.
+pub(super) fn is_header_name(name: &str) -> bool {
+    name.contains('-') || is_among(&["authorization", "cookie"], name)
+}
+
+fn is_among(list: &[&str], word: &str) -> bool {
+    list.iter().any(|it| word.eq_ignore_ascii_case(it))
 }
 
 /// Whether a field of this name tells how many tokens a model took, as `tokenUsage` and `token_usage` do. It is
@@ -41,6 +57,16 @@ pub(super) fn counts_tokens(name: &str) -> bool {
     };
     is(&["token", "tokens"]) && is(&["usage"]) && Words(name).count() == 2
 }
+
+/// Whether what is given under this name runs, as with `--exec` and `core.pager`.
+pub(super) fn runs_its_value(name: &str) -> bool {
+    is_among(RUN_NAMES, Words(name).last().unwrap_or_default())
+}
+
+const RUN_NAMES: &[&str] = &[
+    "action", "askpass", "cmd", "command", "commands", "editor", "eval", "exec", "execute", "filter", "helper", "hook",
+    "lessopen", "pager", "process", "program", "rsh", "run", "script", "shell", "visual",
+];
 
 const SECRET_WORDS: &[&str] = &[
     "secrets",
@@ -116,10 +142,46 @@ const PLAIN_KEYS: &[&str] = &[
 /// A name that ends like this speaks about a secret without holding it, as in `TOKEN_FILE`. Some of them hold a
 /// command that prints it, `credential.helper` and `--password-command`: it runs, and must be seen.
 const DESCRIPTIONS: &[&str] = &[
-    "askpass", "cmd", "command", "count", "enabled", "eval", "exec", "expires", "file", "helper", "hook", "length",
-    "limit", "max", "min", "mode", "name", "path", "policy", "process", "program", "provider", "required", "script",
-    "size", "stdin", "ttl", "type", "url",
+    "arn",
+    "askpass",
+    "authentication",
+    "id",
+    "ids",
+    "jar",
+    "ref",
+    "version",
+    "cmd",
+    "command",
+    "count",
+    "enabled",
+    "eval",
+    "exec",
+    "expires",
+    "file",
+    "helper",
+    "hook",
+    "length",
+    "limit",
+    "max",
+    "min",
+    "mode",
+    "name",
+    "path",
+    "policy",
+    "process",
+    "program",
+    "provider",
+    "required",
+    "script",
+    "size",
+    "stdin",
+    "ttl",
+    "type",
+    "url",
 ];
+
+/// Options that begin like this say what to do about a secret and take none: `--no-password`, `--ask-become-pass`.
+const TAKE_NOTHING: &[&str] = &["ask", "disable", "no", "prompt", "skip", "without"];
 
 pub(super) fn ends_with(word: &str, ending: &str) -> bool {
     word.len()

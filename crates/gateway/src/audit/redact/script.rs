@@ -2,24 +2,24 @@
 //! hidden stays within one word, and a substitution in that word stays readable. Otherwise
 //! `PASSWORD="$(rm -rf .)"` would be asked about, and recorded, as `PASSWORD="[redacted]"`.
 //!
-//! Quoted words may be scripts themselves (`sh -c '…'`), so they are taken apart in turn, unless their program is known
-//! to take them for data. Nothing is refused here: an unfinished quote reaches to the end.
+//! Quoted words may be scripts themselves (`sh -c '…'`), so they are taken apart in turn where their program may run
+//! them. Elsewhere they are read for the secrets in them and stay one word, as documents and other texts do that nobody
+//! runs. Where one command may run what another says or writes, no text is taken for such a one. Nothing is refused
+//! here: an unfinished quote reaches to the end.
 
+mod document;
+mod word;
+
+use std::collections::HashSet;
 use std::ops::Range;
 
+use document::{Line, what_it_says_is_secret, what_it_sets_is_secret};
+
+use super::running::{Running, Use};
 use super::words;
-use crate::policy::interpreters::is_interpreter;
 
 /// Scripts in scripts that are looked into. What lies deeper is shown as it is.
 const LEVELS_MAX: usize = 8;
-
-/// Programs that run none of their arguments.
-const TAKE_DATA: &[&str] = &[
-    "curl", "echo", "egrep", "fgrep", "grep", "grpcurl", "http", "https", "jq", "printf", "rg", "wget", "xh",
-];
-
-/// Programs that put their arguments together and run them, besides shells and interpreters.
-const RUN_WORDS: &[&str] = &["eval", "make", "parallel", "runuser", "script", "ssh", "su", "watch"];
 
 /// A command of the text: its words in order.
 pub(super) type Command = Vec<Word>;
@@ -28,16 +28,22 @@ pub(super) struct Script {
     /// For each byte the word that it belongs to; nothing between words.
     owners: Vec<Option<u32>>,
     pub(super) commands: Vec<Command>,
+    /// What stands between quotes without any in it, and is not itself a program's script, in order.
+    quoted: Vec<Range<usize>>,
 }
 
 /// One word, without its quotes.
 #[derive(Default)]
 pub(super) struct Word {
     pub(super) text: String,
+    /// What its bytes are marked with.
+    id: u32,
     /// Its characters, with the bytes that each was written with.
     letters: Vec<Letter>,
     /// The letters between quotes, as indexes.
     quoted: Vec<Range<usize>>,
+    /// A variable or a substitution is part of it.
+    varies: bool,
     /// It is said to a program that takes it for a secret.
     pub(super) is_secret: bool,
 }
@@ -48,8 +54,12 @@ struct Begun {
     words: Command,
     /// Those of its words that it reads, as indexes.
     read: Vec<usize>,
+    /// It reads what another one writes.
+    is_fed: bool,
     /// The command before it, whose output it reads.
     fed_by: Option<usize>,
+    /// The next word is a file that it writes.
+    writes: bool,
 }
 
 #[derive(Clone)]
@@ -59,40 +69,48 @@ struct Letter {
 }
 
 impl Script {
+    /// A line that a shell runs.
     pub(super) fn read(text: &str) -> Self {
-        Self::begun(text, None)
+        Self::begun(text, Use::Script)
     }
 
-    /// The argument of a program, which is one word of it.
-    pub(super) fn of_argument(program: &str, text: &str) -> Self {
-        Self::begun(text, Some(program))
+    /// Text in any language, of which any part may run.
+    pub(super) fn of_code(text: &str) -> Self {
+        Self::begun(text, Use::Code)
+    }
+
+    /// One of the words of a command.
+    pub(super) fn of_argument(text: &str, used: Use) -> Self {
+        Self::begun(text, used)
     }
 
     /// Text that nobody runs as it is, in which a program may still find substitutions of its own.
     pub(super) fn of_data(text: &str) -> Self {
-        Self::begun(text, Some(TAKE_DATA[0]))
+        Self::begun(text, Use::Data)
     }
 
-    fn begun(text: &str, program: Option<&str>) -> Self {
-        let mut reader = Reader {
-            owners: vec![None; text.len()],
-            commands: Vec::new(),
-            words: 0,
-        };
+    /// The same, where secrets may stand among the words of commands.
+    pub(super) fn of_text(text: &str) -> Self {
+        Self::begun(text, Use::Text)
+    }
+
+    fn begun(text: &str, used: Use) -> Self {
         let letters = text.char_indices().map(|(at, is)| Letter {
             is,
             written: at..at + is.len_utf8(),
         });
         let letters: Vec<_> = letters.collect();
-        if program.is_some_and(takes_data) || program.is_some() && !could_be_script(&letters) {
-            reader.own(0..text.len(), 0);
-            reader.substitutions(&letters, 0);
-        } else {
-            reader.list(&letters, 0, None, 0);
+        let mut reader = Reader::new(text.len(), false);
+        reader.whole(&letters, used);
+        if reader.may_run_what_it_says() {
+            reader = Reader::new(text.len(), true);
+            reader.whole(&letters, used);
         }
+        reader.quoted.sort_unstable_by_key(|quoted| quoted.start);
         Self {
             owners: reader.owners,
             commands: reader.commands,
+            quoted: reader.quoted,
         }
     }
 
@@ -111,6 +129,13 @@ impl Script {
             }
         }
         kept
+    }
+
+    /// Whether all of a range stands between the same quotes, with nothing in it that runs before.
+    pub(super) fn is_quoted(&self, range: &Range<usize>) -> bool {
+        let behind = self.quoted.partition_point(|quoted| quoted.start <= range.start);
+        let before = behind.checked_sub(1).map(|at| &self.quoted[at]);
+        before.is_some_and(|quoted| range.end <= quoted.end)
     }
 }
 
@@ -142,25 +167,108 @@ impl Word {
 struct Reader {
     owners: Vec<Option<u32>>,
     commands: Vec<Command>,
+    quoted: Vec<Range<usize>>,
     words: u32,
+    /// All is part of this word, which nobody runs.
+    within: Option<u32>,
+    /// What is read may have been written for something else than a shell.
+    is_code: bool,
+    /// Commands may run what others say.
+    is_strict: bool,
+    /// The same, of what was read so far.
+    says_what_runs: bool,
+    /// Names of files that are written, and of such as may be run.
+    written: HashSet<String>,
+    run: HashSet<String>,
 }
 
 impl Reader {
+    fn new(bytes: usize, is_strict: bool) -> Self {
+        Self {
+            owners: vec![None; bytes],
+            commands: Vec::new(),
+            quoted: Vec::new(),
+            words: 0,
+            within: None,
+            is_code: false,
+            is_strict,
+            says_what_runs: false,
+            written: HashSet::new(),
+            run: HashSet::new(),
+        }
+    }
+
+    fn whole(&mut self, letters: &[Letter], used: Use) {
+        match used {
+            Use::Script => {
+                self.list(letters, 0, None, 0);
+            }
+            Use::Code => {
+                self.is_code = true;
+                self.list(letters, 0, None, 0);
+            }
+            Use::Data | Use::Text => {
+                self.own(0..letters.last().map_or(0, |last| last.written.end), 0);
+                self.inner(letters, used, 0, 0);
+            }
+        }
+    }
+
+    /// What stands in a word, by what becomes of it.
+    fn inner(&mut self, letters: &[Letter], used: Use, word: u32, level: usize) {
+        let (within, is_code) = (self.within, self.is_code);
+        match used {
+            _ if !could_be_script(letters) => self.substitutions(letters, level),
+            Use::Data => self.substitutions(letters, level),
+            Use::Text => {
+                self.within = within.or(Some(word));
+                self.list(letters, 0, None, level + 1);
+            }
+            Use::Script => {
+                self.list(letters, 0, None, level + 1);
+            }
+            Use::Code => {
+                self.is_code = true;
+                self.list(letters, 0, None, level + 1);
+            }
+        }
+        (self.within, self.is_code) = (within, is_code);
+    }
+
     fn own(&mut self, written: Range<usize>, word: u32) {
-        self.owners[written].fill(Some(word));
+        self.owners[written].fill(Some(self.within.unwrap_or(word)));
     }
 
     /// What stands between words belongs to none, also where the whole was a word before it was looked into.
     fn disown(&mut self, letters: &[Letter]) {
         for letter in letters {
-            self.owners[letter.written.clone()].fill(None);
+            self.owners[letter.written.clone()].fill(self.within);
         }
+    }
+
+    /// Commands that run before what they stand in: they are part of no word.
+    fn substitution(&mut self, letters: &[Letter], opener: Range<usize>, closer: char, level: usize) -> usize {
+        let within = self.within.take();
+        self.disown(&letters[opener.clone()]);
+        let end = self.list(letters, opener.end, Some(closer), level + 1);
+        self.within = within;
+        end
+    }
+
+    /// Whether one command may run what another one says, or writes to a file.
+    fn may_run_what_it_says(&self) -> bool {
+        self.says_what_runs || self.written.iter().any(|file| self.run.contains(file))
     }
 
     /// Reads commands up to what closes them, and says what comes behind.
     fn list(&mut self, letters: &[Letter], mut at: usize, closer: Option<char>, level: usize) -> usize {
         let mut command = Begun::default();
         let mut documents = Vec::new();
+        let mut line = Line::default();
+        let within = self.within;
+        if level >= LEVELS_MAX {
+            self.within = None;
+        }
         while let Some(letter) = letters.get(at) {
             self.disown(&letters[at..=at]);
             match letter.is {
@@ -182,17 +290,22 @@ impl Reader {
                     at += 3;
                 }
                 '\n' if !documents.is_empty() => {
-                    let reads_secret = command.reads_secret();
-                    self.finish(std::mem::take(&mut command), level);
+                    self.finish(std::mem::take(&mut command), &mut line, level);
                     at += 1;
                     for delimiter in documents.drain(..) {
-                        at = self.document(letters, at, &delimiter, (level, reads_secret));
+                        at = self.document(letters, at, &delimiter, &line, level);
                     }
+                    line = Line::default();
                 }
-                ' ' | '\t' | '\r' | '<' | '>' => at += 1,
+                '>' => {
+                    command.writes = true;
+                    at += 1;
+                }
+                ' ' | '\t' | '\r' | '<' => at += 1,
                 '|' if !begins(&letters[at..], "||") => {
                     command = Begun {
-                        fed_by: self.finish(command, level),
+                        fed_by: self.finish(command, &mut line, level),
+                        is_fed: true,
                         ..Begun::default()
                     };
                     at += 1;
@@ -201,76 +314,42 @@ impl Reader {
                         at += 1;
                     }
                 }
-                '\n' if command.words.is_empty() => at += 1,
-                '\n' | ';' | '&' | '|' | ')' => {
-                    self.finish(std::mem::take(&mut command), level);
+                '\n' if command.words.is_empty() => {
+                    line = Line::default();
                     at += 1;
+                }
+                '\n' | ';' | '&' | '|' | ')' => {
+                    self.finish(std::mem::take(&mut command), &mut line, level);
+                    at += 1;
+                    if letter.is == '\n' {
+                        line = Line::default();
+                    }
                     if letter.is == '|' {
                         self.disown(&letters[at..=at]);
                         at += 1;
                     }
                 }
                 '(' if level < LEVELS_MAX => {
-                    self.finish(std::mem::take(&mut command), level);
+                    // It may read them: `sh <(…)`.
+                    command.is_fed = true;
+                    self.finish(std::mem::take(&mut command), &mut line, level);
                     at = self.list(letters, at + 1, Some(')'), level + 1);
                 }
                 '#' => at = self.comment(letters, at),
                 _ if level < LEVELS_MAX => {
                     let (word, next) = self.word(letters, at, closer, level);
+                    if std::mem::take(&mut command.writes) && self.within.is_none() {
+                        self.written.insert(name_of(&word.text));
+                    }
                     command.words.push(word);
                     at = next.max(at + 1);
                 }
                 _ => at += 1,
             }
         }
-        self.finish(command, level);
+        self.finish(command, &mut line, level);
+        self.within = within;
         at
-    }
-
-    /// What stands between a command and its delimiter may be a script too; its quotes end with it.
-    fn document(
-        &mut self,
-        letters: &[Letter],
-        from: usize,
-        delimiter: &str,
-        (level, is_secret): (usize, bool),
-    ) -> usize {
-        let mut at = from;
-        while at < letters.len() {
-            let length = letters[at..].iter().position(|letter| letter.is == '\n');
-            let end = length.map_or(letters.len(), |length| at + length);
-            let line = letters[at..end].iter().map(|letter| letter.is);
-            if line.skip_while(|is| *is == '\t').eq(delimiter.chars()) {
-                break;
-            }
-            at = end + 1;
-        }
-        let end = at.min(letters.len());
-        let said = &letters[from.min(end)..end];
-        if is_secret {
-            self.secret(said, level);
-        } else if level < LEVELS_MAX {
-            self.list(said, 0, None, level + 1);
-        }
-        let line = letters[end..].iter().position(|letter| letter.is == '\n');
-        line.map_or(letters.len(), |length| end + length)
-    }
-
-    /// What a program takes for a secret, whole but for the end of its last line.
-    fn secret(&mut self, said: &[Letter], level: usize) {
-        let length = said.iter().rposition(|letter| letter.is != '\n');
-        let said = &said[..length.map_or(0, |last| last + 1)];
-        self.words += 1;
-        let id = self.words;
-        let mut word = Word {
-            is_secret: true,
-            ..Word::default()
-        };
-        for at in 0..said.len() {
-            self.literal(&mut word, said, at, id);
-        }
-        self.substitutions(said, level);
-        self.commands.push(vec![word]);
     }
 
     /// Substitutions in what the shell leaves as it is: a program may make something of them, as `make` does.
@@ -288,8 +367,7 @@ impl Reader {
                     continue;
                 }
             };
-            self.disown(&letters[at..from]);
-            at = self.list(letters, from, Some(closer), level + 1);
+            at = self.substitution(letters, at..from, closer, level);
         }
     }
 
@@ -302,102 +380,14 @@ impl Reader {
         end
     }
 
-    fn word(&mut self, letters: &[Letter], mut at: usize, closer: Option<char>, level: usize) -> (Word, usize) {
-        self.words += 1;
-        let id = self.words;
-        let mut word = Word::default();
-        let mut quote = None;
-        let mut opened = 0;
-        while let Some(letter) = letters.get(at) {
-            let next = letters.get(at + 1).map(|letter| letter.is);
-            let ends_quote = match quote {
-                Some('$') => '\'',
-                Some(other) => other,
-                None => '\0',
-            };
-            match (quote, letter.is) {
-                (Some(_), is) if is == ends_quote => {
-                    word.quoted.push(opened..word.letters.len());
-                    quote = None;
-                    self.own(letter.written.clone(), id);
-                    at += 1;
-                }
-                (Some('\''), _) => at = self.literal(&mut word, letters, at, id),
-                (None, '"' | '\'') => {
-                    (quote, opened) = (Some(letter.is), word.letters.len());
-                    self.own(letter.written.clone(), id);
-                    at += 1;
-                }
-                // The shell's own number: a quote behind it is an ordinary one.
-                (None, '$') if next == Some('$') => {
-                    at = self.literal(&mut word, letters, at, id);
-                    at = self.literal(&mut word, letters, at, id);
-                }
-                (None, '$') if matches!(next, Some('\'' | '"')) => {
-                    self.own(letter.written.start..letters[at + 1].written.end, id);
-                    quote = if next == Some('"') { next } else { Some('$') };
-                    opened = word.letters.len();
-                    at += 2;
-                }
-                (_, '\\') if next.is_some() => {
-                    self.own(letter.written.clone(), id);
-                    at = self.escaped(&mut word, letters, at, (quote, id));
-                }
-                (None | Some('"'), '$') if next == Some('(') => {
-                    self.disown(&letters[at..at + 2]);
-                    at = self.list(letters, at + 2, Some(')'), level + 1);
-                }
-                (None, '`') if closer == Some('`') => break,
-                (None | Some('"'), '`') if closer != Some('`') => {
-                    self.disown(&letters[at..=at]);
-                    at = self.list(letters, at + 1, Some('`'), level + 1);
-                }
-                (None, ' ' | '\t' | '\r' | '\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>') => break,
-                _ => at = self.literal(&mut word, letters, at, id),
-            }
-        }
-        (word, at)
-    }
-
-    fn literal(&mut self, word: &mut Word, letters: &[Letter], at: usize, id: u32) -> usize {
-        self.own(letters[at].written.clone(), id);
-        word.text.push(letters[at].is);
-        word.letters.push(letters[at].clone());
-        at + 1
-    }
-
-    /// What stands behind a backslash. Between double quotes most characters keep theirs.
-    fn escaped(&mut self, word: &mut Word, letters: &[Letter], at: usize, (quote, id): (Option<char>, u32)) -> usize {
-        let is = letters[at + 1].is;
-        let written = letters[at].written.start..letters[at + 1].written.end;
-        self.own(letters[at + 1].written.clone(), id);
-        let mut put = |is: char| {
-            word.text.push(is);
-            word.letters.push(Letter {
-                is,
-                written: written.clone(),
-            });
-        };
-        match (quote, is) {
-            (Some('$'), 'n') => put('\n'),
-            (Some('$'), 't') => put('\t'),
-            (None | Some('"'), '\n') => {}
-            (Some('"'), is) if !matches!(is, '"' | '\\' | '$' | '`') => {
-                put('\\');
-                put(is);
-            }
-            (_, is) => put(is),
-        }
-        at + 2
-    }
-
     /// Looks into what the words of a command may run. A secret is data to most programs, and to none it is a script
     /// where it is assigned before the program. Gives the place of the command.
-    fn finish(&mut self, mut begun: Begun, level: usize) -> Option<usize> {
+    fn finish(&mut self, mut begun: Begun, line: &mut Line, level: usize) -> Option<usize> {
         if begun.words.is_empty() {
             return None;
         }
         if begun.reads_secret() {
+            line.reads_secret = true;
             for &at in &begun.read {
                 if let Some(word) = begun.words.get_mut(at) {
                     word.is_secret = true;
@@ -406,51 +396,75 @@ impl Reader {
             let before = begun.fed_by.and_then(|at| self.commands.get_mut(at));
             before.into_iter().for_each(what_it_says_is_secret);
         }
-        let command = begun.words;
-        let texts: Vec<&str> = command.iter().map(|word| word.text.as_str()).collect();
+        what_it_sets_is_secret(&mut begun.words);
+        let texts = begun.texts();
+        let running = Running::new(&texts);
+        line.used = line.used.max(Some(running.all));
+        line.escapes |= running.is_client();
+        self.note(&begun, &running);
         let program_at = texts.iter().position(|text| !text.contains('=')).unwrap_or(texts.len());
-        let program = texts.get(program_at).copied().unwrap_or_default();
-        for (at, (word, secret)) in command.iter().zip(hidden(&command)).enumerate() {
-            let is_data = takes_data(program) || secret.is_some() && (at < program_at || !runs_words(program));
+        let runs_words = running.runs_words();
+        for (at, (word, secret)) in begun.words.iter().zip(hidden(&begun.words)).enumerate() {
+            let is_named = secret.is_some() && (at < program_at || !runs_words);
+            let used = if is_named { Use::Data } else { self.used(&running, at) };
+            let is_said = !self.is_strict && matches!(running.of_word(at), Use::Data | Use::Text);
             for quoted in &word.quoted {
                 let inner = &word.letters[quoted.clone()];
-                if is_data || !could_be_script(inner) || level >= LEVELS_MAX {
-                    self.substitutions(inner, level);
-                } else {
-                    self.list(inner, 0, None, level + 1);
-                }
+                self.quoted.extend(between(inner).filter(|_| is_said));
+                self.inner(inner, used, word.id, level);
             }
         }
-        self.commands.push(command);
+        self.commands.push(begun.words);
         Some(self.commands.len() - 1)
+    }
+
+    /// What becomes of a word, here.
+    fn used(&self, running: &Running<'_>, at: usize) -> Use {
+        let may_run = self.is_strict || self.is_code;
+        match running.of_word(at) {
+            Use::Text if may_run => Use::Script,
+            Use::Data if may_run && running.says_it() => Use::Script,
+            used => used,
+        }
+    }
+
+    /// Whether a command may run what another one says.
+    fn note(&mut self, begun: &Begun, running: &Running<'_>) {
+        // Of what nobody runs nothing follows.
+        if self.within.is_some() {
+            return;
+        }
+        let program = running.program();
+        let is_program = |word: &&Word| word.text == program;
+        let varies = begun.words.iter().find(is_program).is_some_and(|word| word.varies);
+        self.says_what_runs |= varies
+            || running.runs() && begun.words.iter().any(|word| word.varies)
+            || begun.is_fed && running.runs_its_input();
+        if running.runs() {
+            self.run.extend(begun.words.iter().map(|word| name_of(&word.text)));
+        } else {
+            self.run.insert(name_of(program));
+        }
+        if program.ends_with("tee") {
+            self.written
+                .extend(begun.words.iter().skip(1).map(|word| name_of(&word.text)));
+        }
     }
 }
 
 impl Begun {
+    fn texts(&self) -> Vec<&str> {
+        self.words.iter().map(|word| word.text.as_str()).collect()
+    }
+
     fn reads_secret(&self) -> bool {
-        let texts: Vec<&str> = self.words.iter().map(|word| word.text.as_str()).collect();
-        words::read_secret(&texts)
+        words::read_secret(&self.texts())
     }
 }
 
-/// Of a command that prints its arguments: all but its options, and but for the pattern that they are put into.
-fn what_it_says_is_secret(command: &mut Command) {
-    let Some((program, said)) = command.split_first_mut() else {
-        return;
-    };
-    let patterns = match program.text.as_str() {
-        "echo" => 0,
-        "printf" => usize::from(said.len() > 1),
-        _ => return,
-    };
-    let said = said.iter_mut().filter(|word| !word.text.starts_with('-'));
-    said.skip(patterns).for_each(|word| word.is_secret = true);
-}
-
-/// Whether a program runs what it is given as arguments, put together or one of them.
-pub(super) fn runs_words(program: &str) -> bool {
-    let base = program.rsplit('/').next().unwrap_or_default();
-    is_interpreter(program) || RUN_WORDS.contains(&base)
+/// Of a file, however it is reached.
+fn name_of(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 /// `<<`, and not `<<<`.
@@ -464,9 +478,12 @@ fn begins(letters: &[Letter], with: &str) -> bool {
         .all(|is| letters.next().is_some_and(|letter| letter.is == is))
 }
 
-fn takes_data(program: &str) -> bool {
-    let base = program.rsplit('/').next().unwrap_or_default();
-    TAKE_DATA.contains(&base)
+/// Where letters were written that stand side by side and hold neither quotes nor substitutions.
+fn between(letters: &[Letter]) -> Option<Range<usize>> {
+    let (start, end) = (letters.first()?.written.start, letters.last()?.written.end);
+    let bytes: usize = letters.iter().map(|letter| letter.written.len()).sum();
+    let is_plain = letters.iter().all(|letter| !"'\"`$".contains(letter.is));
+    (is_plain && bytes == end - start).then_some(start..end)
 }
 
 /// Whether there is more than one word in it.

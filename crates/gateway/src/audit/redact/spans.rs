@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::name::{ends_with, is_secret_name};
-use super::{compiled, is_group, is_name_char};
+use super::{compiled, is_group, is_name_char, words};
 
 /// Values that stand behind a name that is a secret's.
 pub(super) fn named_spans(text: &str) -> Vec<Range<usize>> {
@@ -38,6 +38,10 @@ pub(super) fn named_spans(text: &str) -> Vec<Range<usize>> {
         });
         spans.extend(stated);
     }
+    if has(b'<', b'<') {
+        let elements = ELEMENT.captures_iter(text).filter(|it| is_secret_name(&it[1]));
+        spans.extend(elements.filter_map(|it| Some(it.get(2)?.range())));
+    }
     if has(b'?', b'&') {
         spans.extend(SIGNED.find_iter(text).map(|it| it.end()..token_end(text, it.end())));
     }
@@ -59,11 +63,36 @@ pub(super) fn named_spans(text: &str) -> Vec<Range<usize>> {
 /// text of its own.
 fn names_secret(text: &str, found: &Range<usize>) -> bool {
     let written = &text[found.clone()];
-    let name = uncoloured(&text[..found.start], name_in(written));
+    let before = &text[..found.start];
+    let name = uncoloured(before, name_in(written));
+    let value = &text[found.end..];
+    // `Server=h;Pwd=X` and `user=a,pass=X`.
+    if name.eq_ignore_ascii_case("pwd") && before.ends_with(';') {
+        return !value.starts_with(['/', '$', '~', '.']);
+    }
+    if name == "pass" && before.ends_with(',') && written.ends_with('=') {
+        return !is_group(&value[..token_end(value, 0)]);
+    }
+    if written.ends_with(": ") && is_sentence(name, value.split(' ')) {
+        return false;
+    }
     if name.eq_ignore_ascii_case("pass") {
         return text[found.end..].starts_with(['"', '\'']) || name == "PASS" && written.ends_with('=');
     }
     is_secret_name(name)
+}
+
+/// Whether words behind a name and a colon make a sentence: `auth: drop all sessions` says what was done. A password of
+/// several words stands behind other names.
+pub(super) fn is_sentence<'w>(name: &str, behind: impl Iterator<Item = &'w str>) -> bool {
+    const SUBJECTS: &[&str] = &["auth", "credential", "credentials", "secret", "secrets", "token"];
+    const WORDS_MIN: usize = 3;
+    const WORD_BYTES_MAX: usize = 12;
+    let is_word = |word: &&str| {
+        let is_plain = !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase());
+        is_plain && word.len() <= WORD_BYTES_MAX
+    };
+    SUBJECTS.contains(&name) && behind.take(WORDS_MIN).filter(is_word).count() == WORDS_MIN
 }
 
 /// A name without the end of the colour before it, `34m`.
@@ -77,7 +106,7 @@ fn uncoloured<'t>(before: &str, name: &'t str) -> &'t str {
 /// A name that may be a secret's, and what stands between it and the value.
 static ASSIGNMENT: LazyLock<Regex> = LazyLock::new(|| {
     compiled(
-        r#"[A-Za-z0-9_.\-]*(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat|pw)[A-Za-z0-9_.\-]*\\?["']?(?:\x1b\[[0-9;]*m|[ \t])*(?:=>|:=|[=:])(?:\x1b\[[0-9;]*m|[ \t])*"#,
+        r#"[A-Za-z0-9_.\-]*(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat|pw)[A-Za-z0-9_.\-]*\\?["']?(?:\x1b\[[0-9;]*m|[ \t])*(?:=>|:=|\+=|[=:])(?:\x1b\[[0-9;]*m|[ \t])*"#,
     )
 });
 
@@ -95,6 +124,9 @@ static STATED: LazyLock<Regex> = LazyLock::new(|| {
         r#"(?i:(?-u:\b)(?:password|passwd|identified[ \t]+by|identified[ \t]+by[ \t]+password|with[ \t]+password)[ \t]+['"]|(?-u:\b)login[ \t]+[^ \t\r\n]+[ \t\r\n]+password[ \t]+|(?-u:\b)(?:requirepass|masterauth)[ \t]+)"#,
     )
 });
+
+/// An element of XML, its name and what stands in it.
+static ELEMENT: LazyLock<Regex> = LazyLock::new(|| compiled(r"<([A-Za-z0-9_.\-]+)(?:[ \t][^<>]*)?>([^<>]+)</"));
 
 /// What signs an address, and opens it to whoever has it.
 static SIGNED: LazyLock<Regex> =
@@ -124,6 +156,36 @@ pub(super) fn is_scheme(word: &str) -> bool {
     SCHEMES.iter().any(|it| word.eq_ignore_ascii_case(it))
 }
 
+/// Where the credential begins in the value of a header: behind the word that says of which kind it is.
+pub(super) fn credential_from(name: &str, value: &str) -> usize {
+    const SCHEME_BYTES_MAX: usize = 20;
+    let Some((scheme, behind)) = value.split_once([' ', '\t']) else {
+        return 0;
+    };
+    let is_word = || scheme.bytes().all(|byte| byte.is_ascii_alphabetic() || byte == b'-');
+    let may_be_any = ends_with(name, "authorization") && scheme.len() <= SCHEME_BYTES_MAX && is_word();
+    match (is_scheme(scheme) || may_be_any) && !behind.trim().is_empty() {
+        true => value.len() - behind.trim_start_matches([' ', '\t']).len(),
+        false => 0,
+    }
+}
+
+/// Where a header ends: with its line, or with the quotes around it. What it gives in quotes belongs to it.
+fn header_end(value: &str) -> usize {
+    let mut at = 0;
+    while let Some(next) = value[at..].find(['\n', '\r', '"', '\'']) {
+        let end = at + next;
+        let opens = value[..end].ends_with('=') && value[end..].starts_with('"');
+        if !opens {
+            return end;
+        }
+        let inner = value[end + 1..].find(['\n', '\r', '"']);
+        at = inner.map_or(value.len(), |length| end + 1 + length);
+        at += usize::from(value[at..].starts_with('"'));
+    }
+    value.len()
+}
+
 /// The name at the start of what [`ASSIGNMENT`] found.
 fn name_in(found: &str) -> &str {
     let end = found.find(|c: char| !is_name_char(c)).unwrap_or(found.len());
@@ -141,10 +203,14 @@ fn assigned(text: &str, found: Range<usize>) -> Range<usize> {
             return from..from + closing(inner, quote);
         }
     }
-    let name = name_in(&text[found]);
+    let name = name_in(&text[found.clone()]);
     if ends_with(name, "cookie") {
         let end = rest.find(['\n', '\r', '"', '\'']).unwrap_or(rest.len());
         return start..start + end;
+    }
+    if ends_with(name, "authorization") && text[found.clone()].contains(':') {
+        let end = header_end(rest);
+        return start + credential_from(name, &rest[..end])..start + end;
     }
     let first = token_end(text, start);
     let behind = text[first..].trim_start_matches([' ', '\t']);
@@ -161,14 +227,27 @@ fn assigned(text: &str, found: Range<usize>) -> Range<usize> {
 fn optional(text: &str, found: Range<usize>) -> Option<Range<usize>> {
     let option = text[found.clone()].trim_start_matches(|c| c != '-');
     let takes_it = is_secret_name(name_in(option)) && !text[found.end..].starts_with("--");
-    takes_it.then(|| assigned(text, found))
+    let may_be_file = name_in(option) == "--cookie" && command_before(&text[..found.start]).any(|word| word == "curl");
+    let value = takes_it.then(|| assigned(text, found))?;
+    (!may_be_file || text[value.clone()].contains('=')).then_some(value)
 }
 
 /// The password in the word behind an option.
 fn user_option(text: &str, found: Range<usize>) -> Option<Range<usize>> {
+    if words::names_user(command_before(&text[..found.start])) && !text[found.clone()].contains("proxy") {
+        return None;
+    }
     let word = assigned(text, found);
     let (user, password) = text[word.clone()].split_once(':')?;
     (!is_group(password)).then(|| word.start + user.len() + 1..word.end)
+}
+
+/// The words of the command that is begun here, or the last of them.
+fn command_before(text: &str) -> impl DoubleEndedIterator<Item = &str> {
+    const NEARBY_CHARS: usize = 1024;
+    let from = text.char_indices().rev().nth(NEARBY_CHARS).map_or(0, |(at, _)| at);
+    let line = text[from..].rsplit(['\n', ';', '|', '&']).next();
+    line.unwrap_or_default().split_ascii_whitespace()
 }
 
 /// Where a quoted value ends; an escaped quote does not end it.

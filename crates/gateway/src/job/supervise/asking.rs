@@ -17,7 +17,7 @@ use super::writing::{Lost, Writing, told};
 use crate::approval::request::{ApprovalChange, ApprovalRequest, ApprovalType};
 use crate::approval::{ApprovalFilter, withheld};
 use crate::audit::event::{Actor, ActorType, ApprovalState, EventType};
-use crate::audit::redact::Redactor;
+use crate::audit::redact::{Reading, Redactor};
 use crate::ids::ApprovalId;
 use crate::limits;
 use crate::policy::agents::{Judged, Judgement};
@@ -394,8 +394,8 @@ pub(crate) fn shown(question: &AgentQuestion, redactor: &Redactor) -> Map<String
     let mut unseen = Vec::new();
     match &question.about {
         QuestionAbout::Command { command, cwd } => {
-            unseen.extend(withheld::secret("the command", command, redactor));
-            put("command", json!(redactor.redact_script(command)));
+            unseen.extend(withheld::secret("the command", command, Reading::Line, redactor));
+            put("command", json!(redactor.redact_line(command)));
             put("cwd", json!(cwd.as_ref().map(|cwd| clean(&cwd.to_string_lossy()))));
         }
         QuestionAbout::Patch { changes, grant_root } => {
@@ -432,7 +432,7 @@ fn unshown(changes: &[FileChange], redactor: &Redactor) -> Vec<String> {
     let cut = diffs.iter().filter(|(_, clean)| clean.chars().count() > most).count();
     let mut notes: Vec<String> = diffs
         .iter()
-        .filter_map(|(diff, _)| withheld::secret("a change", diff, redactor))
+        .filter_map(|(diff, _)| withheld::secret("a change", diff, Reading::Code, redactor))
         .collect();
     match cut {
         0 => {}

@@ -58,9 +58,36 @@ fn no_command_is_hidden_as_a_secret() {
         "docker login --password-stdin <<E\nx\nE\nrm -rf work",
         "cargo login; rm -rf work",
         "echo 'rm -rf work' | sh; chpasswd",
+        // What is said or written here is run there.
+        "echo 'echo cookie: x; rm -rf work' | sh",
+        "(echo 'echo cookie: x; rm -rf work') | sudo sh",
+        "cat <<< 'echo cookie: x; rm -rf work' | sh",
+        "cat <<E | sh\necho cookie: x; rm -rf work\nE",
+        "cat > x.sh <<E\necho cookie: x; rm -rf work\nE\nsh x.sh",
+        "tee x.sh <<E\necho cookie: x; rm -rf work\nE\n./x.sh",
+        "touch 'echo cookie: x; rm -rf work' | xargs sh -c",
+        "sh <(echo 'echo cookie: x; rm -rf work')",
+        "eval \"$(echo 'echo cookie: x; rm -rf work')\"",
+        "X='echo cookie: x; rm -rf work'; eval \"$X\"",
+        "X='echo cookie: x; rm -rf work'; $X",
+        "python3 -c 'import os; os.system(\"echo cookie: x; rm -rf work\")'",
+        "python3 <<E\nos.system(\"echo cookie: x; rm -rf work\")\nE",
+        "docker exec db sh -c 'echo cookie: x; rm -rf work'",
+        "sudo -u ann bash -c 'echo cookie: x; rm -rf work'",
+        "git -c alias.x='!echo cookie: x; rm -rf work' x",
+        "git submodule foreach 'echo cookie: x; rm -rf work'",
+        "tar --to-command='echo cookie: x; rm -rf work' -xf a",
+        "GIT_SSH_COMMAND='echo cookie: x; rm -rf work' git fetch",
+        "psql -c '\\! echo cookie: x; rm -rf work'",
+        "psql <<E\n\\! echo cookie: x; rm -rf work\nE",
+        "sed '1e echo cookie: x; rm -rf work' a",
+        "trap 'echo cookie: x; rm -rf work' EXIT",
+        "touch 'cookie: $(rm -rf work)'",
+        "cat <<E\ncookie: $(rm -rf work)\nE",
     ] {
-        let shown = plain().redact_script(text);
-        assert!(shown.contains("rm -rf work"), "{text}\n{shown}");
+        for shown in [plain().redact_line(text), plain().redact_script(text)] {
+            assert!(shown.contains("rm -rf work"), "{text}\n{shown}");
+        }
     }
 }
 
@@ -163,7 +190,7 @@ fn secrets_of_a_line_are_hidden_in_every_way_of_writing_them() {
         "cat <<E\npassword=hunter2x\nE",
         "# password=hunter2x",
     ] {
-        let shown = plain().redact_script(text);
+        let shown = plain().redact_line(text);
         assert!(!shown.contains("2x") && shown.contains(REPLACEMENT), "{text}\n{shown}");
     }
 }
@@ -188,7 +215,7 @@ fn options_of_other_programs_are_left_alone() {
         "PARTITION_KEY=id deploy",
         "gh issue create --body 'see the key in docs'",
     ] {
-        assert_eq!(plain().redact_script(text), text);
+        assert_eq!(plain().redact_line(text), text);
     }
 }
 
@@ -228,7 +255,7 @@ fn what_is_said_to_a_program_that_takes_it_for_a_secret_is_hidden() {
             "bash -c 'echo [redacted] | docker login --password-stdin'",
         ),
     ] {
-        assert_eq!(plain().redact_script(text), shown);
+        assert_eq!(plain().redact_line(text), shown);
         assert!(named::in_line(text).iter().any(|it| it == "hunter22x"), "{text}");
     }
 }
@@ -272,9 +299,9 @@ fn any_text_can_be_taken_apart() {
             seed ^= seed << 17;
             text.push_str(PIECES[usize::try_from(seed >> 33).unwrap() % PIECES.len()]);
         }
-        let shown = plain().redact_script(&text).into_owned();
+        let shown = plain().redact_line(&text).into_owned();
         assert_eq!(
-            plain().redact_script(&shown).matches(REPLACEMENT).count() == 0,
+            plain().redact_line(&shown).matches(REPLACEMENT).count() == 0,
             !shown.contains(REPLACEMENT)
         );
         let _ = plain().redact_args("sh", &[text.clone()]);
@@ -300,6 +327,6 @@ fn deep_and_long_texts_come_to_an_end() {
         "token=\"$(",
     ] {
         let text = format!("token={}", piece.repeat(128 * 1024 / piece.len()));
-        let _ = plain().redact_script(&text);
+        let _ = plain().redact_line(&text);
     }
 }

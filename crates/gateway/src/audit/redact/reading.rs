@@ -1,0 +1,146 @@
+//! Texts that run, or that somebody is asked about before they do: nothing that could be a command is hidden in them.
+//! What nobody runs is hidden as in any other text.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::running::Running;
+use super::script::{self, Script};
+use super::{Redactor, keys, merged, replace, words};
+
+/// What becomes of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// A shell runs it.
+    Line,
+    /// Anything may run any part of it.
+    Code,
+    /// Nobody runs it.
+    Data,
+    /// A program takes all of it for a secret.
+    Secret,
+}
+
+impl Reading {
+    /// Of the field of this name, if its text runs or becomes a file that may.
+    pub(super) fn of_field(name: &str) -> Option<Self> {
+        match name {
+            "cmd" | "command" | "line" => Some(Self::Line),
+            "code" | "content" | "diff" | "new_string" | "newText" | "patch" | "script" => Some(Self::Code),
+            _ => None,
+        }
+    }
+
+    /// Of what a shell line reads.
+    pub fn of_input_to_line(line: &str, input: &str) -> Self {
+        let script = Script::read(line);
+        let commands = script.commands.iter();
+        let commands: Vec<Vec<&str>> = commands
+            .map(|command| command.iter().map(|word| word.text.as_str()).collect())
+            .collect();
+        Self::of_input(&commands, input)
+    }
+
+    /// Of what a program reads.
+    pub fn of_input_to_program(program: &str, args: &[String], input: &str) -> Self {
+        let words = [program].into_iter().chain(args.iter().map(String::as_str));
+        Self::of_input(&[words.collect()], input)
+    }
+
+    /// Any of the commands may be the one that reads it.
+    fn of_input(commands: &[Vec<&str>], input: &str) -> Self {
+        let runs = |words: &Vec<&str>| Running::new(words).may_run(input);
+        if commands.iter().any(runs) {
+            Self::Code
+        } else if commands.iter().any(|words| words::read_secret(words)) {
+            Self::Secret
+        } else {
+            Self::Data
+        }
+    }
+}
+
+impl Redactor {
+    /// A line that a shell runs.
+    pub fn redact_line<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.redact_read(text, Reading::Line)
+    }
+
+    /// Text in any language, of which any part may run.
+    pub fn redact_script<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        self.redact_read(text, Reading::Code)
+    }
+
+    pub fn redact_read<'t>(&self, text: &'t str, reading: Reading) -> Cow<'t, str> {
+        replace(text, self.read_spans(text, reading))
+    }
+
+    /// How many characters of it are not shown for being secret.
+    pub fn withheld_chars(&self, text: &str, reading: Reading) -> usize {
+        let spans = merged(text, self.read_spans(text, reading));
+        spans.into_iter().map(|span| text[span].chars().count()).sum()
+    }
+
+    fn read_spans(&self, text: &str, reading: Reading) -> Vec<Range<usize>> {
+        if reading == Reading::Secret {
+            return std::iter::once(0..text.trim_end().len()).collect();
+        }
+        let spans = self.spans(text);
+        if spans.is_empty() && !words::may_hold_any(text) {
+            return spans;
+        }
+        let script = match reading {
+            Reading::Line => Script::read(text),
+            Reading::Code => Script::of_code(text),
+            Reading::Data | Reading::Secret => Script::of_text(text),
+        };
+        self.within_words(text, spans, &script)
+    }
+
+    /// Arguments of a program: a secret may stand in the argument behind its name.
+    pub fn redact_args(&self, program: &str, args: &[String]) -> Vec<String> {
+        let words: Vec<&str> = [program].into_iter().chain(args.iter().map(String::as_str)).collect();
+        let hidden = words::hidden(&words).into_iter().enumerate().skip(1);
+        let running = Running::new(&words);
+        let redacted = args.iter().zip(hidden).map(|(arg, (at, from))| {
+            let mut spans = self.spans(arg);
+            let script = match from {
+                // Unlike in a text, a value given in one argument reaches to its end, spaces included.
+                Some(from) if !running.runs_words() => {
+                    spans.push(from..arg.len());
+                    Script::of_data(arg)
+                }
+                Some(from) => {
+                    spans.push(from..arg.len());
+                    Script::read(arg)
+                }
+                None if spans.is_empty() && !words::may_hold_any(arg) => return arg.clone(),
+                None => Script::of_argument(arg, running.of_word(at)),
+            };
+            replace(arg, self.within_words(arg, spans, &script)).into_owned()
+        });
+        redacted.collect()
+    }
+
+    /// These and what the words of its commands hold, each within its word; and what nobody would run.
+    fn within_words(&self, text: &str, mut spans: Vec<Range<usize>>, script: &Script) -> Vec<Range<usize>> {
+        for command in &script.commands {
+            let hidden = command.iter().zip(script::hidden(command));
+            spans.extend(hidden.filter_map(|(word, from)| Some(word.written(from?))));
+        }
+        let mut kept: Vec<_> = spans.into_iter().flat_map(|span| script.within_word(span)).collect();
+        kept.extend(keys::spans(text));
+        // No agent chose the operator's secrets; a pattern may fit anything.
+        kept.extend(self.values.spans(text));
+        let matches = self.patterns.iter().flat_map(|pattern| pattern.find_iter(text));
+        kept.extend(
+            matches
+                .map(|found| found.range())
+                .filter(|found| script.is_quoted(found)),
+        );
+        kept
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,288 @@
+//! What programs make of the words they are given and of what they read: most take both for data, some run them.
+//! Where nothing runs a text, secrets in it are hidden whole, blanks and all; where something may, no more than a word.
+
+use super::name::runs_its_value;
+use crate::policy::interpreters::is_interpreter;
+
+/// What becomes of a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Use {
+    /// A program is known to run none of its words.
+    Data,
+    /// Nobody runs it here, though it may be written as a command: a message, a document, a file to be.
+    Text,
+    /// A shell may run it.
+    Script,
+    /// Something may run it that has quotes, and ways to start a program, of its own.
+    Code,
+}
+
+/// Programs that run none of their arguments, whatever the option before them is called.
+const TAKE_DATA: &[&str] = &[
+    "curl", "echo", "egrep", "fgrep", "grep", "grpcurl", "http", "https", "jq", "printf", "rg", "wget", "xh",
+];
+
+/// Of these, such as say their arguments, which somebody else may run.
+const SAY_IT: &[&str] = &["echo", "printf"];
+
+/// Shells, and programs that hand a text to one.
+const RUN_SCRIPTS: &[&str] = &[
+    "ash",
+    "at",
+    "bash",
+    "batch",
+    "concurrently",
+    "crontab",
+    "csh",
+    "dash",
+    "entr",
+    "fish",
+    "flock",
+    "hyperfine",
+    "ksh",
+    "mksh",
+    "mosh",
+    "nodemon",
+    "parallel",
+    "pdsh",
+    "pssh",
+    "rbash",
+    "rsh",
+    "runuser",
+    "screen",
+    "script",
+    "sh",
+    "ssh",
+    "su",
+    "systemd-run",
+    "tcsh",
+    "tmux",
+    "watch",
+    "xargs",
+    "yash",
+    "zsh",
+];
+
+/// Programs with a language of their own in which others are started, besides interpreters.
+const RUN_CODE: &[&str] = &["ansible", "gmake", "lftp", "make", "salt", "sed", "socat"];
+
+/// Builtins of the shell that run what they are given. To all others these are words like any.
+const BUILTINS: &[&str] = &[".", "alias", "bind", "complete", "eval", "mapfile", "source", "trap"];
+
+/// Programs in whose language only what is written like this starts another.
+const CLIENTS: &[&str] = &["mariadb", "mysql", "psql", "sqlite3"];
+const ESCAPES: &[&str] = &["\\!", "system", ".shell"];
+
+/// Programs that start what stands behind them.
+const LAUNCHERS: &[&str] = &[
+    "builtin", "chroot", "command", "doas", "env", "exec", "ionice", "nice", "nohup", "nsenter", "setsid", "stdbuf",
+    "sudo", "time", "timeout", "unshare",
+];
+
+/// Short options behind which a script stands, for most who have them.
+const RUN_OPTIONS: &[&str] = &["-c", "-C", "-e", "-E", "-ex", "-x"];
+
+/// With these programs they mean something else: a container, a variable.
+const CONTAINERS: &[&str] = &[
+    "ansible-playbook",
+    "docker",
+    "helm",
+    "kubectl",
+    "nerdctl",
+    "oc",
+    "podman",
+];
+
+/// Words of `git` behind which a script stands.
+const GIT_RUNS: &[&str] = &["bisect", "filter-branch", "foreach", "rebase"];
+
+/// A command as it runs.
+pub(super) struct Running<'w> {
+    words: &'w [&'w str],
+    program: &'w str,
+    /// What it makes of all its words, and of what it reads.
+    pub(super) all: Use,
+}
+
+impl<'w> Running<'w> {
+    pub(super) fn new(words: &'w [&'w str]) -> Self {
+        let program = program(words);
+        let is_git = base(program) == "git";
+        // Any of them may be the program that those before it start.
+        let all = words.iter().map(|word| of_program(word)).max().unwrap_or(Use::Text);
+        let all = match all {
+            _ if is_git && words.iter().any(|word| GIT_RUNS.contains(word)) => Use::Code,
+            Use::Data | Use::Text if BUILTINS.contains(&program) => Use::Script,
+            all => all,
+        };
+        Self { words, program, all }
+    }
+
+    /// What one of its words is used for.
+    pub(super) fn of_word(&self, at: usize) -> Use {
+        if TAKE_DATA.contains(&base(self.program)) {
+            return Use::Data;
+        }
+        let by_option = || !self.is_client() && self.is_run_by_option(at);
+        match self.all {
+            Use::Data | Use::Text if self.escapes(self.words[at]) || by_option() => Use::Code,
+            all => all,
+        }
+    }
+
+    pub(super) fn runs(&self) -> bool {
+        !matches!(self.all, Use::Data | Use::Text)
+    }
+
+    /// Whether it may run a text that it reads, or a part of it.
+    pub(super) fn may_run(&self, text: &str) -> bool {
+        self.runs() || self.escapes(text)
+    }
+
+    /// Whether it runs what another command says to it. An interpreter that was given its code reads data.
+    pub(super) fn runs_its_input(&self) -> bool {
+        let mut words = self.words.iter();
+        match words.find_map(|word| Some(of_program(word)).filter(|used| *used != Use::Text)) {
+            Some(Use::Code) => words.all(|word| word.starts_with('-') || word.is_empty()),
+            Some(Use::Script) => true,
+            Some(Use::Data | Use::Text) | None => false,
+        }
+    }
+
+    /// Whether it, by itself or through what it starts, runs its arguments put together or one of them.
+    pub(super) fn runs_words(&self) -> bool {
+        let is_builtin = BUILTINS.contains(&self.program);
+        let starts_it = self.launches() && self.runs();
+        is_builtin || starts_it || of_program(self.program) != Use::Text
+    }
+
+    /// Whether what stands behind it is what it starts.
+    pub(super) fn launches(&self) -> bool {
+        LAUNCHERS.contains(&base(self.program))
+    }
+
+    /// Whether its words are said to whoever reads them.
+    pub(super) fn says_it(&self) -> bool {
+        SAY_IT.contains(&base(self.program))
+    }
+
+    pub(super) fn program(&self) -> &'w str {
+        self.program
+    }
+
+    /// Whether its language can start others by a sign.
+    pub(super) fn is_client(&self) -> bool {
+        CLIENTS.contains(&base(self.program))
+    }
+
+    fn escapes(&self, text: &str) -> bool {
+        self.is_client() && escapes(text)
+    }
+
+    /// Whether the word, or the one before it, is named after what runs: `-c`, `--exec`, `core.pager=…`.
+    fn is_run_by_option(&self, at: usize) -> bool {
+        let word = self.words[at];
+        let before = at.checked_sub(1).map_or("", |before| self.words[before]);
+        let by_letter = RUN_OPTIONS.contains(&before) && !CONTAINERS.contains(&base(self.program));
+        let own_name = word.split_once('=').map(|(name, _)| name);
+        let is_alias = word.starts_with('!') || word.contains("=!");
+        by_letter
+            || is_alias
+            || before.starts_with('-') && runs_its_value(before)
+            || own_name.is_some_and(runs_its_value)
+    }
+}
+
+/// Whether a text for one of [`CLIENTS`] starts another program.
+pub(super) fn escapes(text: &str) -> bool {
+    ESCAPES.iter().any(|escape| text.contains(escape))
+}
+
+fn of_program(program: &str) -> Use {
+    let name = base(program);
+    if RUN_SCRIPTS.contains(&name) {
+        Use::Script
+    } else if RUN_CODE.contains(&name) || is_interpreter(program) {
+        Use::Code
+    } else {
+        Use::Text
+    }
+}
+
+/// The first word that is no variable's.
+fn program<'w>(words: &[&'w str]) -> &'w str {
+    let mut words = words.iter().copied();
+    words.find(|word| !word.contains('=')).unwrap_or_default()
+}
+
+fn base(program: &str) -> &str {
+    program.rsplit('/').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_scripts_only_for_those_who_run_them() {
+        let check = |line: &str, expected: Use| {
+            let words: Vec<&str> = line.split(' ').collect();
+            assert_eq!(Running::new(&words).of_word(words.len() - 1), expected, "{line}");
+        };
+        for line in [
+            "touch x",
+            "kubectl patch secret x -p x",
+            "git commit -m x",
+            "docker run -e x",
+            "psql -c x",
+        ] {
+            check(line, Use::Text);
+        }
+        for line in ["curl -d x", "/usr/bin/printf x", "A=b echo x"] {
+            check(line, Use::Data);
+        }
+        for line in [
+            "sh -c x",
+            "/bin/bash -lc x",
+            "sudo env A=b sh -c x",
+            "ssh host x",
+            "docker exec db sh -c x",
+        ] {
+            check(line, Use::Script);
+        }
+        for line in [
+            "python3 -c x",
+            "make x",
+            "git -c x",
+            "git rebase x",
+            "tar --to-command x",
+            "PAGER=x",
+            "git -c alias.a=!x",
+            "psql -c \\!x",
+            "rsync --rsh=x",
+        ] {
+            check(line, Use::Code);
+        }
+    }
+
+    #[test]
+    fn an_interpreter_that_has_its_code_reads_data() {
+        for line in [
+            "sh",
+            "bash -s",
+            "sh -c cat",
+            "sudo sh",
+            "python3",
+            "python3 -",
+            "xargs sh -c",
+            "ssh host",
+        ] {
+            let words: Vec<&str> = line.split(' ').collect();
+            assert!(Running::new(&words).runs_its_input(), "{line}");
+        }
+        for line in ["python3 -m json.tool", "node x.js", "perl -ne x", "cat", "tee x"] {
+            let words: Vec<&str> = line.split(' ').collect();
+            assert!(!Running::new(&words).runs_its_input(), "{line}");
+        }
+    }
+}

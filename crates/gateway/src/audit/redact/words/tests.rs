@@ -1,0 +1,129 @@
+//! What names and options say about the words behind them.
+
+use crate::audit::redact::{Config, REPLACEMENT, Redactor, is_secret_name};
+
+fn plain() -> Redactor {
+    Redactor::new(Config::default())
+}
+
+/// Each holds `hunter2x` behind a scheme, or in the place of one.
+#[test]
+fn credentials_of_any_scheme_are_hidden_to_the_end_of_their_header() {
+    for scheme in [
+        "Bot",
+        "SSWS",
+        "GenieKey",
+        "Key",
+        "NTLM",
+        "Splunk",
+        "OAuth",
+        "Zoho-oauthtoken",
+        "Bearer",
+        "AWS4-HMAC-SHA256 Credential=AK/x, Signature=",
+        "OAuth realm=\"a b\", oauth_token=\"q\",",
+        "Custom a b",
+        "",
+    ] {
+        for name in ["Authorization", "authorization", "Proxy-Authorization"] {
+            let header = format!("{name}: {scheme} hunter2x");
+            let shown = plain().redact_text(&header).into_owned();
+            assert!(!shown.contains("hunter") && shown.contains(REPLACEMENT), "{shown}");
+            if !scheme.contains('"') {
+                let quoted = format!("see \"{header}\" there");
+                let shown = plain().redact_text(&quoted).into_owned();
+                assert!(!shown.contains("hunter") && shown.ends_with("\" there"), "{shown}");
+            }
+            for option in ["--header=", "--header ", "-H", "-H "] {
+                let line = format!("wget {option}'{header}' https://host");
+                let shown = plain().redact_line(&line).into_owned();
+                assert!(
+                    !shown.contains("hunter") && shown.ends_with("' https://host"),
+                    "{shown}"
+                );
+            }
+            let args = [
+                "-c".to_owned(),
+                format!("http.extraheader={header}"),
+                "fetch".to_owned(),
+            ];
+            let shown = plain().redact_args("git", &args).concat();
+            assert!(!shown.contains("hunter") && shown.ends_with("fetch"), "{shown}");
+        }
+    }
+    assert_eq!(
+        plain().redact_text("Authorization: Bot hunter2x\nHost: x"),
+        "Authorization: Bot [redacted]\nHost: x"
+    );
+}
+
+#[test]
+fn what_only_speaks_about_a_secret_is_shown() {
+    for text in [
+        "aws secretsmanager get-secret-value --secret-id prod/db/master",
+        "aws x --secret-arn arn:aws:x --token-ids a",
+        "vllm serve --eos-token-id 2",
+        "git commit -m 'auth: drop all sessions on logout'",
+        "git commit -m 'token: keep them no longer'",
+        "psql --no-password -h prod -c 'drop table x'",
+        "mysql --skip-password app",
+        "ansible-playbook --ask-become-pass site.yml",
+        "ssh -o PasswordAuthentication=no host",
+        "curl -b cookies.txt https://host",
+        "curl --cookie cookies.txt --cookie-jar jar.txt https://host",
+        "curl -x proxy:3128 https://host",
+        "curl -x http://proxy:3128 https://host",
+        "docker run -u node:node image",
+        "docker exec --user node:node db ls",
+        "sudo -u ann:staff ls",
+        "journalctl -u sshd:main",
+        "PWD=/tmp OLDPWD=/ ls",
+        "cd /tmp;PWD=/tmp",
+    ] {
+        assert_eq!(plain().redact_line(text), text);
+        assert_eq!(plain().redact_text(text), text);
+        let words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+        assert_eq!(plain().redact_args(&words[0], &words[1..]), words[1..], "{words:?}");
+    }
+    for name in ["secret_id", "VAULT_SECRET_ID", "db-token", "--skip-key"] {
+        assert_eq!(is_secret_name(name), name != "--skip-key", "{name}");
+    }
+}
+
+/// Each holds `hunter2x` as a secret.
+#[test]
+fn values_are_known_by_more_ways_of_naming_them() {
+    for text in [
+        "deploy --pwd hunter2x",
+        "deploy --pwd=hunter2x",
+        "deploy 'Server=h;Uid=a;Pwd=hunter2x;'",
+        "deploy 'SERVER=h;UID=a;PWD=hunter2x'",
+        "deploy 'server=h;uid=a;pwd=hunter2x'",
+        "mount -t cifs -o user=a,pass=hunter2x //h/s /m",
+        "TOKEN+=hunter2x; deploy",
+        "TOKEN+='a hunter2x' deploy",
+        "cat <<E\n<settings><password>a hunter2x</password></settings>\nE",
+        "curl -x ann:hunter2x@proxy:3128 https://host",
+        "curl --proxy ann:hunter2x@proxy https://host",
+        "printf -v TOKEN %s hunter2x",
+        "printf -v TOKEN hunter2x",
+        "read -r PASSWORD <<< hunter2x",
+        "read -r USER PASSWORD <<< 'ann hunter2x'",
+        "curl -b id=hunter2x https://host",
+        "curl --cookie 'id=hunter2x' https://host",
+        "deploy --cookie hunter2x",
+        "deploy --session-cookie=hunter2x",
+        "sudo curl -u ann:hunter2x https://host",
+        "docker exec db curl -u ann:hunter2x https://host",
+        "docker login -u ann:hunter2x",
+        "git commit -m 'token: hunter2x'",
+        "git commit -m 'password: hunter2x'",
+        "deploy 'X-My-Token: hunter2x'",
+    ] {
+        let shown = plain().redact_line(text);
+        assert!(!shown.contains("2x") && shown.contains(REPLACEMENT), "{text}\n{shown}");
+    }
+    assert_eq!(
+        plain().redact_text("<password>a b</password><name>x</name><token-file>y</token-file>"),
+        "<password>[redacted]</password><name>x</name><token-file>y</token-file>"
+    );
+}
