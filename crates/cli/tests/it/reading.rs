@@ -242,13 +242,16 @@ fn a_command_that_cannot_be_run_is_told_as_bash_tells_it() {
         ("./nothing.sh", 127, "./nothing.sh: No such file or directory"),
         ("no-such-program", 127, "no-such-program: command not found"),
         ("./other-lines.sh", 126, "its interpreter is missing"),
-        ("./no-first-line.sh", 126, "such as `#!/bin/sh`"),
+        ("cat /dev/null | ./no-first-line.sh", 126, "such as `#!/bin/sh`"),
     ] {
         let outcome = server.line(line);
         outcome.failed("COMMAND_EXIT_NON_ZERO");
         assert_eq!(outcome.structured["exit_code"], code, "{line}");
         assert!(outcome.stderr().contains(says), "{line}: {}", outcome.stderr());
     }
+    let alone = server.line("./no-first-line.sh");
+    alone.failed("COMMAND_EXECUTION_FAILED");
+    assert!(alone.message().contains("such as `#!/bin/sh`"), "{}", alone.message());
     let told = server.line("cat 2>told <nowhere || cat told");
     assert!(told.ok().contains("nowhere: No such file"), "{}", told.stdout());
     assert_eq!(told.stderr(), "");

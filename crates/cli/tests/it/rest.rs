@@ -256,8 +256,8 @@ fn the_same_body_again_runs_what_was_approved_once_and_hears_a_no() {
     let bench = Bench::new();
     let office = Office::open(&bench);
     let decided = |name: &str, decision: &str| {
-        let waits = office.post(AGENT, "/commands?wait_ms=0", touch(name));
-        assert_eq!((waits.status, &waits.json()["status"]), (202, &json!("pending")));
+        // Answered at once, before or after the question was asked.
+        assert_eq!(office.post(AGENT, "/commands?wait_ms=0", touch(name)).status, 202);
         let path = format!("/approvals/{}/decision", id(&question(&office)));
         office
             .post(APPROVER, &path, json!({"decision": decision, "reason": "because"}))
