@@ -9,6 +9,7 @@
 mod cut;
 mod forms;
 mod keys;
+mod lines;
 mod name;
 pub mod named;
 mod reading;

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::running::Running;
 use super::script::{self, Script};
-use super::{Redactor, keys, merged, replace, words};
+use super::{Redactor, TOKENS, keys, merged, replace, words};
 
 /// What becomes of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -128,7 +128,9 @@ impl Redactor {
             let hidden = command.iter().zip(script::hidden(command));
             spans.extend(hidden.filter_map(|(word, from)| Some(word.written(from?))));
         }
-        let mut kept: Vec<_> = spans.into_iter().flat_map(|span| script.within_word(span)).collect();
+        let hides = |span: &Range<usize>| !script.runs_at(span.start) || TOKENS.is_match(&text[span.clone()]);
+        let spans = spans.into_iter().filter(hides);
+        let mut kept: Vec<_> = spans.flat_map(|span| script.within_word(span)).collect();
         kept.extend(keys::spans(text));
         // No agent chose the operator's secrets; a pattern may fit anything.
         kept.extend(self.values.spans(text));

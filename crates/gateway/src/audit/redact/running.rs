@@ -215,7 +215,7 @@ fn program<'w>(words: &[&'w str]) -> &'w str {
     words.find(|word| !word.contains('=')).unwrap_or_default()
 }
 
-fn base(program: &str) -> &str {
+pub(super) fn base(program: &str) -> &str {
     program.rsplit('/').next().unwrap_or_default()
 }
 

@@ -16,7 +16,7 @@ use std::ops::Range;
 use document::{Line, what_it_says_is_secret, what_it_sets_is_secret};
 
 use super::running::{Running, Use};
-use super::words;
+use super::{is_name, is_secret_name, words};
 
 /// Scripts in scripts that are looked into. What lies deeper is shown as it is.
 const LEVELS_MAX: usize = 8;
@@ -30,6 +30,9 @@ pub(super) struct Script {
     pub(super) commands: Vec<Command>,
     /// What stands between quotes without any in it, and is not itself a program's script, in order.
     quoted: Vec<Range<usize>>,
+    /// Words that run, though they look like what a name stands for: `TOKEN= rm`, and `TOKEN=rm` where `$TOKEN` is a
+    /// command.
+    shown: HashSet<u32>,
 }
 
 /// One word, without its quotes.
@@ -44,6 +47,8 @@ pub(super) struct Word {
     quoted: Vec<Range<usize>>,
     /// A variable or a substitution is part of it.
     varies: bool,
+    /// The commands of its substitutions, by their places.
+    substituted: Vec<Range<usize>>,
     /// It is said to a program that takes it for a secret.
     pub(super) is_secret: bool,
 }
@@ -106,12 +111,20 @@ impl Script {
             reader = Reader::new(text.len(), true);
             reader.whole(&letters, used);
         }
+        reader.show_what_is_called();
         reader.quoted.sort_unstable_by_key(|quoted| quoted.start);
         Self {
             owners: reader.owners,
             commands: reader.commands,
             quoted: reader.quoted,
+            shown: reader.shown,
         }
+    }
+
+    /// Whether the word here runs, whatever it is given to.
+    pub(super) fn runs_at(&self, at: usize) -> bool {
+        let owner = self.owners.get(at).copied().flatten();
+        owner.is_some_and(|owner| self.shown.contains(&owner))
     }
 
     /// What of a range belongs to the word that it begins in. Substitutions in it do not.
@@ -149,6 +162,27 @@ pub(super) fn hidden(command: &Command) -> Vec<Option<usize>> {
 }
 
 impl Word {
+    /// Whether it is `NAME=` and no more.
+    fn sets_nothing(&self) -> bool {
+        !self.varies && self.quoted.is_empty() && self.text.strip_suffix('=').is_some_and(is_name)
+    }
+
+    /// The variable of a secret that it begins with.
+    fn variable(&self) -> Option<String> {
+        let behind = self.text.strip_prefix('$')?;
+        let behind = behind.strip_prefix('{').unwrap_or(behind);
+        let end = behind.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let name = &behind[..end.unwrap_or(behind.len())];
+        is_secret_name(name.trim_end_matches(['s', 'S'])).then(|| name.to_owned())
+    }
+
+    /// The commands that say what a secret's variable is set to.
+    fn substituted_secret(&self) -> Option<Range<usize>> {
+        let (name, _) = self.text.split_once('=')?;
+        let (first, last) = (self.substituted.first()?, self.substituted.last()?);
+        (is_name(name) && is_secret_name(name)).then_some(first.start..last.end)
+    }
+
     /// What was written for its text from this byte on.
     pub(super) fn written(&self, from: usize) -> Range<usize> {
         let mut letters = self.letters.iter().scan(0, |at, letter| {
@@ -168,6 +202,11 @@ struct Reader {
     owners: Vec<Option<u32>>,
     commands: Vec<Command>,
     quoted: Vec<Range<usize>>,
+    shown: HashSet<u32>,
+    /// Variables that are used as commands.
+    called: HashSet<String>,
+    /// Variables that are set to lists, with the places of the commands that the lists were read as.
+    lists: Vec<(String, Range<usize>)>,
     words: u32,
     /// All is part of this word, which nobody runs.
     within: Option<u32>,
@@ -188,6 +227,9 @@ impl Reader {
             owners: vec![None; bytes],
             commands: Vec::new(),
             quoted: Vec::new(),
+            shown: HashSet::new(),
+            called: HashSet::new(),
+            lists: Vec::new(),
             words: 0,
             within: None,
             is_code: false,
@@ -332,8 +374,12 @@ impl Reader {
                 '(' if level < LEVELS_MAX => {
                     // It may read them: `sh <(…)`.
                     command.is_fed = true;
+                    let set = command.words.last().filter(|word| word.sets_nothing());
+                    let set = set.map(|word| word.text.trim_end_matches('=').to_owned());
                     self.finish(std::mem::take(&mut command), &mut line, level);
+                    let first = self.commands.len();
                     at = self.list(letters, at + 1, Some(')'), level + 1);
+                    self.lists.extend(set.map(|name| (name, first..self.commands.len())));
                 }
                 '#' => at = self.comment(letters, at),
                 _ if level < LEVELS_MAX => {
@@ -397,6 +443,14 @@ impl Reader {
             before.into_iter().for_each(what_it_says_is_secret);
         }
         what_it_sets_is_secret(&mut begun.words);
+        for substituted in begun.words.iter().filter_map(Word::substituted_secret) {
+            self.commands[substituted].iter_mut().for_each(what_it_says_is_secret);
+        }
+        // What has quotes in another language is a value there, and not what a shell would start.
+        let starts = |word: &&Word| !self.is_code || word.quoted.is_empty();
+        let behind = begun.words.windows(2).filter(|pair| pair[0].sets_nothing());
+        let started: Vec<u32> = behind.map(|pair| &pair[1]).filter(starts).map(|word| word.id).collect();
+        self.shown.extend(started);
         let texts = begun.texts();
         let running = Running::new(&texts);
         line.used = line.used.max(Some(running.all));
@@ -428,6 +482,23 @@ impl Reader {
         }
     }
 
+    /// What a variable holds that is used as a command is no secret, whatever the variable is called.
+    fn show_what_is_called(&mut self) {
+        if self.called.is_empty() {
+            return;
+        }
+        for word in self.commands.iter_mut().flatten() {
+            word.is_secret = false;
+            let name = word.text.split_once('=').map(|(name, _)| name.trim_end_matches('+'));
+            if name.is_some_and(|name| self.called.contains(name)) {
+                self.shown.insert(word.id);
+            }
+        }
+        let lists = self.lists.iter().filter(|(name, _)| self.called.contains(name));
+        let listed = lists.flat_map(|(_, commands)| self.commands[commands.clone()].iter().flatten());
+        self.shown.extend(listed.map(|word| word.id));
+    }
+
     /// Whether a command may run what another one says.
     fn note(&mut self, begun: &Begun, running: &Running<'_>) {
         // Of what nobody runs nothing follows.
@@ -440,6 +511,8 @@ impl Reader {
         self.says_what_runs |= varies
             || running.runs() && begun.words.iter().any(|word| word.varies)
             || begun.is_fed && running.runs_its_input();
+        let called = begun.words.iter().filter(|word| running.runs() || is_program(word));
+        self.called.extend(called.filter_map(Word::variable));
         if running.runs() {
             self.run.extend(begun.words.iter().map(|word| name_of(&word.text)));
         } else {

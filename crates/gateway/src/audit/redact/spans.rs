@@ -6,7 +6,8 @@ use std::sync::LazyLock;
 use regex::Regex;
 
 use super::name::{ends_with, is_secret_name};
-use super::{compiled, is_group, is_name_char, words};
+use super::running::base;
+use super::{compiled, is_group, is_name_char, lines, words};
 
 /// Values that stand behind a name that is a secret's.
 pub(super) fn named_spans(text: &str) -> Vec<Range<usize>> {
@@ -45,14 +46,21 @@ pub(super) fn named_spans(text: &str) -> Vec<Range<usize>> {
     if has(b'?', b'&') {
         spans.extend(SIGNED.find_iter(text).map(|it| it.end()..token_end(text, it.end())));
     }
-    if has(b'=', b':') {
+    if has(b'\t', b'|') || has(b',', b',') {
+        spans.extend(lines::cells(text));
+    }
+    if has(b':', b':') {
+        spans.extend(lines::logins(text));
+        spans.extend(lines::blocks(text));
+    }
+    if has(b'=', b':') || has(b'%', b'%') {
         let mut resume = 0;
         while let Some(found) = ASSIGNMENT.find_at(text, resume) {
             resume = found.end();
             if names_secret(text, &found.range()) {
-                let span = assigned(text, found.range());
-                resume = resume.max(span.end);
-                spans.push(span);
+                let values = values(text, found.range());
+                resume = values.last().map_or(resume, |last| resume.max(last.end));
+                spans.extend(values);
             }
         }
     }
@@ -76,16 +84,49 @@ fn names_secret(text: &str, found: &Range<usize>) -> bool {
     if written.ends_with(": ") && is_sentence(name, value.split(' ')) {
         return false;
     }
+    if written.ends_with(':') && names_task(name, &value[..token_end(value, 0)])
+        || names_another(name, command_before(before))
+    {
+        return false;
+    }
     if name.eq_ignore_ascii_case("pass") {
         return text[found.end..].starts_with(['"', '\'']) || name == "PASS" && written.ends_with('=');
     }
-    is_secret_name(name)
+    let is_several = value.starts_with('(') && is_secret_name(name.trim_end_matches(['s', 'S']));
+    is_secret_name(name) || is_several
+}
+
+/// What people also write about.
+const SUBJECTS: &[&str] = &["auth", "credential", "credentials", "secret", "secrets", "token"];
+
+/// Whether a name, a colon and a word are what some program is to do: `rails credentials:edit`.
+fn names_task(name: &str, word: &str) -> bool {
+    const TASKS: &[&str] = &[
+        "create", "delete", "diff", "edit", "export", "fetch", "generate", "import", "install", "list", "new",
+        "remove", "rotate", "set", "show", "unset",
+    ];
+    SUBJECTS.contains(&name) && TASKS.contains(&word)
+}
+
+/// Options that say which secret is meant, or nothing about one at all, with the program and a word of it.
+const NAME_ANOTHER: &[(&str, &str, &str)] = &[
+    ("--secret", "buildah", "build"),
+    ("--secret", "docker", "build"),
+    ("--secret", "docker", "service"),
+    ("--secret", "gcloud", "secrets"),
+    ("--secret", "podman", "build"),
+    ("-pass", "ffmpeg", "-i"),
+];
+
+pub(super) fn names_another<'w>(option: &str, before: impl Iterator<Item = &'w str> + Clone) -> bool {
+    let has = |wanted: &str| before.clone().any(|word| base(word) == wanted);
+    let mut same = NAME_ANOTHER.iter().filter(|(name, ..)| *name == option);
+    same.any(|(_, program, word)| has(program) && has(word))
 }
 
 /// Whether words behind a name and a colon make a sentence: `auth: drop all sessions` says what was done. A password of
 /// several words stands behind other names.
 pub(super) fn is_sentence<'w>(name: &str, behind: impl Iterator<Item = &'w str>) -> bool {
-    const SUBJECTS: &[&str] = &["auth", "credential", "credentials", "secret", "secrets", "token"];
     const WORDS_MIN: usize = 3;
     const WORD_BYTES_MAX: usize = 12;
     let is_word = |word: &&str| {
@@ -106,7 +147,7 @@ fn uncoloured<'t>(before: &str, name: &'t str) -> &'t str {
 /// A name that may be a secret's, and what stands between it and the value.
 static ASSIGNMENT: LazyLock<Regex> = LazyLock::new(|| {
     compiled(
-        r#"[A-Za-z0-9_.\-]*(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat|pw)[A-Za-z0-9_.\-]*\\?["']?(?:\x1b\[[0-9;]*m|[ \t])*(?:=>|:=|\+=|[=:])(?:\x1b\[[0-9;]*m|[ \t])*"#,
+        r#"[A-Za-z0-9_.\-]*(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat|pw)[A-Za-z0-9_.\-]*(?:\\*["']|&quot;|&#34;|%22)?\]?(?:\x1b\[[0-9;]*m|[ \t])*(?:=>|:=|\+=|[=:]|%3[AaDd])(?:\x1b\[[0-9;]*m|[ \t])*"#,
     )
 });
 
@@ -192,16 +233,23 @@ fn name_in(found: &str) -> &str {
     &found[..end]
 }
 
+/// All that follows a name and its separator: one value, or a list of them.
+fn values(text: &str, found: Range<usize>) -> Vec<Range<usize>> {
+    let list = text[found.end..].strip_prefix('(');
+    match list.filter(|_| text[found.clone()].ends_with('=')) {
+        Some(items) => listed(text, found.end + 1, items),
+        None => vec![assigned(text, found)],
+    }
+}
+
 /// The value that follows a name and its separator.
 fn assigned(text: &str, found: Range<usize>) -> Range<usize> {
     let is_quote = |rest: &str| rest.starts_with("$'") || rest.starts_with("$\"");
     let start = found.end + usize::from(is_quote(&text[found.end..]));
     let rest = &text[start..];
-    for quote in ["\\\"", "\"", "'"] {
-        if let Some(inner) = rest.strip_prefix(quote) {
-            let from = start + quote.len();
-            return from..from + closing(inner, quote);
-        }
+    if let Some(quote) = opening(rest) {
+        let from = start + quote.len();
+        return from..from + closing(&text[from..], quote);
     }
     let name = name_in(&text[found.clone()]);
     if ends_with(name, "cookie") {
@@ -220,14 +268,55 @@ fn assigned(text: &str, found: Range<usize>) -> Range<usize> {
         let end = behind.find(['\n', '\r', '"', '\'']).unwrap_or(behind.len());
         return from..from + end;
     }
+    if is_phrase(name) && lines::is_begun(&text[..found.start]) && text[found].contains(['=', ':']) {
+        return start..lines::phrase_end(text, first);
+    }
     start..first
+}
+
+/// Whether what has this name may be several words.
+fn is_phrase(name: &str) -> bool {
+    const PHRASES: &[&str] = &["pass", "passphrase", "password", "passwd", "pwd", "secret"];
+    PHRASES.iter().any(|it| ends_with(name, it))
+}
+
+/// Each of the words of a list, `TOKENS=(a b)`, up to one that a command is to say.
+fn listed(text: &str, from: usize, items: &str) -> Vec<Range<usize>> {
+    let end = from + items.find([')', '\n']).unwrap_or(items.len());
+    let mut spans = Vec::new();
+    let mut at = from;
+    while at < end {
+        let blank = text[at..end].len() - text[at..end].trim_start_matches([' ', '\t']).len();
+        let quote = opening(&text[at + blank..end]).map_or(0, str::len);
+        let start = at + blank + quote;
+        let stop = match quote {
+            0 => token_end(&text[..end], start),
+            _ => start + closing(&text[start..end], &text[at + blank..start]),
+        };
+        if quote == 0 && text[start..stop].contains("$(") {
+            break;
+        }
+        spans.push(start..stop);
+        at = (stop + quote).max(start + 1);
+    }
+    spans
+}
+
+/// The quote that a value begins with, escaped as it is written.
+fn opening(rest: &str) -> Option<&str> {
+    let escapes = rest.len() - rest.trim_start_matches('\\').len();
+    let quotes = ["\"", "'", "&quot;", "&#34;", "%22"];
+    let quote = quotes.into_iter().find(|quote| rest[escapes..].starts_with(quote))?;
+    Some(&rest[..escapes + quote.len()])
 }
 
 /// The word behind an option, if the option is a secret's and the word is not an option itself.
 fn optional(text: &str, found: Range<usize>) -> Option<Range<usize>> {
     let option = text[found.clone()].trim_start_matches(|c| c != '-');
-    let takes_it = is_secret_name(name_in(option)) && !text[found.end..].starts_with("--");
-    let may_be_file = name_in(option) == "--cookie" && command_before(&text[..found.start]).any(|word| word == "curl");
+    let name = name_in(option);
+    let before = || command_before(&text[..found.start]);
+    let takes_it = is_secret_name(name) && !text[found.end..].starts_with("--") && !names_another(name, before());
+    let may_be_file = name == "--cookie" && before().any(|word| word == "curl");
     let value = takes_it.then(|| assigned(text, found))?;
     (!may_be_file || text[value.clone()].contains('=')).then_some(value)
 }
@@ -243,7 +332,7 @@ fn user_option(text: &str, found: Range<usize>) -> Option<Range<usize>> {
 }
 
 /// The words of the command that is begun here, or the last of them.
-fn command_before(text: &str) -> impl DoubleEndedIterator<Item = &str> {
+fn command_before(text: &str) -> impl DoubleEndedIterator<Item = &str> + Clone {
     const NEARBY_CHARS: usize = 1024;
     let from = text.char_indices().rev().nth(NEARBY_CHARS).map_or(0, |(at, _)| at);
     let line = text[from..].rsplit(['\n', ';', '|', '&']).next();
@@ -265,7 +354,7 @@ fn closing(inner: &str, quote: &str) -> usize {
 }
 
 /// Where a word ends. A comma belongs to it unless something is listed behind it.
-fn token_end(text: &str, start: usize) -> usize {
+pub(super) fn token_end(text: &str, start: usize) -> usize {
     let mut is_escaped = false;
     let stops = |(at, c): (usize, char)| {
         let is_free = std::mem::replace(&mut is_escaped, c == '\\');
@@ -294,8 +383,15 @@ fn password(found: &str, at: usize) -> Option<Range<usize>> {
         Some((_, password)) if password.contains(['/', '?', '#']) && is_port(password) => return None,
         Some((user, "" | "x-oauth-basic")) if user.len() >= TOKEN_CHARS_MIN => 3..3 + user.len(),
         Some((user, password)) if !password.is_empty() => 3 + user.len() + 1..found.len() - 1,
-        None if inner.len() >= TOKEN_CHARS_MIN => 3..found.len() - 1,
+        None if inner.len() >= TOKEN_CHARS_MIN || is_mixed(inner) => 3..found.len() - 1,
         Some(_) | None => return None,
     };
     Some(at + range.start..at + range.end)
+}
+
+/// Whether it is a user that nobody would be called.
+fn is_mixed(user: &str) -> bool {
+    const CHARS_MIN: usize = 12;
+    let has = |test: fn(&u8) -> bool| user.bytes().any(|byte| test(&byte));
+    user.len() >= CHARS_MIN && has(u8::is_ascii_digit) && has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase)
 }

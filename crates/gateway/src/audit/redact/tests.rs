@@ -167,6 +167,44 @@ fn secrets_leave_a_text_and_their_names_stay() {
             &format!("123456789:AA{}", "a1B2_".repeat(7).split_at(33).0),
             "[redacted]",
         ),
+        ("DB_PASSWORD=a b c\nUSER=ann", "DB_PASSWORD=[redacted]\nUSER=ann"),
+        (
+            "  password: a b, c # old\nn: 1",
+            "  password: [redacted], c # old\nn: 1",
+        ),
+        ("password=a user=ann", "password=[redacted] user=ann"),
+        (
+            "- password: |\n    a b\n\n    c\n  user: ann",
+            "- password: [redacted]\n  user: ann",
+        ),
+        ("token: >-\n  a\nn: 1", "token: [redacted]\nn: 1"),
+        ("db:5432:app:ann:a\\:b\n", "db:5432:app:ann:[redacted]\n"),
+        ("*:*:*:ann:a", "*:*:*:ann:[redacted]"),
+        ("id       | 1\npassword | a b", "id       | 1\npassword | [redacted]"),
+        ("API_TOKEN\ta\nHOME\t/root", "API_TOKEN\t[redacted]\nHOME\t/root"),
+        ("\"password\",\"a\"", "\"password\",\"[redacted]\""),
+        (
+            "TOKENS=(a 'b c' d) ls",
+            "TOKENS=([redacted] '[redacted]' [redacted]) ls",
+        ),
+        (
+            "os.environ[\"API_TOKEN\"] = \"a b\"",
+            "os.environ[\"API_TOKEN\"] = \"[redacted]\"",
+        ),
+        (
+            r#"{\\\"token\\\":\\\"a b\\\"}"#,
+            r#"{\\\"token\\\":\\\"[redacted]\\\"}"#,
+        ),
+        (
+            "token&quot;: &quot;a b&quot;, x",
+            "token&quot;: &quot;[redacted]&quot;, x",
+        ),
+        (
+            "?a=%7B%22token%22%3A%22a%22%7D",
+            "?a=%7B%22token%22%3A%22[redacted]%22%7D",
+        ),
+        ("token%3Da", "token%3D[redacted]"),
+        ("https://Zq001hunTer0@host", "https://[redacted]@host"),
     ];
     for (text, expected) in cases {
         assert_eq!(plain().redact_text(text), expected, "{text}");
@@ -212,6 +250,15 @@ fn a_text_without_secrets_is_handed_back_as_it_came() {
         "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk",
         "task-0123456789abcdef0123 risk-0123456789abcdef01",
         "the password is wrong",
+        "rails credentials:edit -e production",
+        "gcloud secrets versions access latest --secret=billing --secret billing",
+        "docker build --secret id=npm,src=npmrc .",
+        "ffmpeg -i a.mov -pass 1 b.mp4",
+        "00:11:22:33:44:55",
+        "src/main.rs:120:14:error:x y",
+        "NAME | TOKEN | AGE",
+        "TOKEN\tNAME\tAGE",
+        "https://bitbucketuser@bitbucket.org/a",
     ] {
         let redacted = plain().redact_text(text);
         assert!(matches!(redacted, Cow::Borrowed(_)), "{text} -> {redacted}");

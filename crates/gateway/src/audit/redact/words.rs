@@ -10,7 +10,7 @@ use regex::Regex;
 
 use super::name::{is_header_name, is_secret_name};
 use super::running::Running;
-use super::spans::{credential_from, is_sentence};
+use super::spans::{credential_from, is_sentence, names_another};
 use super::{compiled, is_group, is_name};
 
 /// Whether any word of a text could hold a secret; most texts say no at once.
@@ -37,14 +37,16 @@ pub(super) fn hidden(words: &[&str]) -> Vec<Option<usize>> {
     let mut sets = false;
     let mut given = Vec::with_capacity(words.len());
     for (at, &word) in words.iter().enumerate() {
+        let before = &words[..at];
+        let own = |word| own(word, habits, before);
         let from = match expected {
             Expected::Secret if !word.starts_with("--") => Some(0),
-            Expected::UserAnd(separator) => password_from(word, separator).or_else(|| own(word, habits)),
+            Expected::UserAnd(separator) => password_from(word, separator).or_else(|| own(word)),
             Expected::Cookie => word.contains('=').then_some(0),
-            Expected::Proxy => proxy_password_from(word).or_else(|| own(word, habits)),
-            Expected::Header => header(word, Place::BehindItsOption).or_else(|| own(word, habits)),
+            Expected::Proxy => proxy_password_from(word).or_else(|| own(word)),
+            Expected::Header => header(word, Place::BehindItsOption).or_else(|| own(word)),
             Expected::Pair => word.split_once('=').map(|(name, _)| name.len() + 1),
-            Expected::Secret | Expected::Anything => own(word, habits),
+            Expected::Secret | Expected::Anything => own(word),
         };
         given.push(from);
         let name = word.rsplit('/').next().unwrap_or_default();
@@ -128,7 +130,7 @@ enum Expected {
 }
 
 /// The secret in a word that names what it holds.
-fn own(word: &str, habits: &Habits) -> Option<usize> {
+fn own(word: &str, habits: &Habits, before: &[&str]) -> Option<usize> {
     if let Some((name, value)) = word.split_once('=')
         && !value.is_empty()
         && is_name(name.trim_end_matches('+'))
@@ -136,7 +138,8 @@ fn own(word: &str, habits: &Habits) -> Option<usize> {
         if habits.cookies && name == "--cookie" {
             return value.contains('=').then_some(name.len() + 1);
         }
-        if is_secret_name(name) || habits.pairs {
+        let is_secret = || is_secret_name(name) && !names_another(name, before.iter().copied());
+        if habits.pairs || is_secret() {
             return Some(name.len() + 1);
         }
         // A pair whose name need not be a secret's.
@@ -149,6 +152,9 @@ fn own(word: &str, habits: &Habits) -> Option<usize> {
     }
     if habits.cookies && word.starts_with("-b") && word.contains('=') {
         return Some(2);
+    }
+    if let Some(user) = login(word).filter(|_| habits.logins) {
+        return Some(user.len() + 1);
     }
     let glued = habits
         .glued
@@ -191,6 +197,13 @@ fn header(word: &str, place: Place) -> Option<usize> {
     Some(from + credential_from(name, value))
 }
 
+/// The user of `user/password@host`, which is no path.
+fn login(word: &str) -> Option<&str> {
+    let (user, password) = word.split_once('/')?;
+    let is_user = is_name(user) && !user.starts_with(['-', '.']);
+    (is_user && !password.is_empty() && !password.starts_with('/')).then_some(user)
+}
+
 /// The password of `user:password@host`, where no scheme stands before it.
 fn proxy_password_from(word: &str) -> Option<usize> {
     let (user_info, _) = word.rsplit_once('@').filter(|_| !word.contains("://"))?;
@@ -224,7 +237,8 @@ fn after((words, behind): (&[&str], &[&str]), habits: &Habits, sets: bool) -> Ex
     {
         return Expected::UserAnd(*separator);
     }
-    let is_option = word.starts_with('-') && word.len() > 2 && is_name(word) && is_secret_name(word);
+    let is_secret = || is_name(word) && is_secret_name(word) && !names_another(word, before.iter().copied());
+    let is_option = word.starts_with('-') && word.len() > 2 && is_secret();
     let is_header = || {
         word.strip_suffix(':')
             .is_some_and(|name| is_name(name) && is_secret_name(name) && !is_sentence(name, behind.iter().copied()))

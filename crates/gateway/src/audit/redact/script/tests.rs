@@ -84,6 +84,23 @@ fn no_command_is_hidden_as_a_secret() {
         "trap 'echo cookie: x; rm -rf work' EXIT",
         "touch 'cookie: $(rm -rf work)'",
         "cat <<E\ncookie: $(rm -rf work)\nE",
+        "PASSWORD= rm -rf work",
+        "true; if API_TOKEN=\trm -rf work; then :; fi",
+        "sh -c 'PASSWORD= rm -rf work'",
+        "echo password: |\n  rm -rf work",
+        "password: |\n  rm -rf work",
+        "password: x rm -rf work",
+        "PASSWORD=x rm -rf work",
+        "TOKENS=(a b) && rm -rf work",
+        "TOKENS=(a $(rm -rf work))",
+        "TOKEN=$(rm -rf work; echo x)",
+        "TOKEN='rm -rf work'; $TOKEN",
+        "TOKEN='rm -rf work'; eval \"$TOKEN\"",
+        "TOKEN='rm -rf work'; sudo sh -c \"${TOKEN}\"",
+        "TOKENS=('rm -rf work'); \"${TOKENS[@]}\"",
+        "read -r TOKEN <<< 'rm -rf work'; $TOKEN",
+        "printf -v TOKEN %s 'rm -rf work'; $TOKEN",
+        "TOKEN=$(echo 'rm -rf work'); $TOKEN",
     ] {
         for shown in [plain().redact_line(text), plain().redact_script(text)] {
             assert!(shown.contains("rm -rf work"), "{text}\n{shown}");

@@ -1,5 +1,7 @@
 //! One word of a script, with its quotes, escapes and substitutions.
 
+use std::ops::Range;
+
 use super::{Letter, Reader, Word};
 
 impl Reader {
@@ -51,13 +53,11 @@ impl Reader {
                     at = self.escaped(&mut word, letters, at, (quote, id));
                 }
                 (None | Some('"'), '$') if next == Some('(') => {
-                    word.varies = true;
-                    at = self.substitution(letters, at..at + 2, ')', level);
+                    at = self.substituted(&mut word, letters, at..at + 2, (')', level));
                 }
                 (None, '`') if closer == Some('`') => break,
                 (None | Some('"'), '`') if closer != Some('`') => {
-                    word.varies = true;
-                    at = self.substitution(letters, at..at + 1, '`', level);
+                    at = self.substituted(&mut word, letters, at..at + 1, ('`', level));
                 }
                 (None, ' ' | '\t' | '\r' | '\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>') => break,
                 (_, is) => {
@@ -67,6 +67,20 @@ impl Reader {
             }
         }
         (word, at)
+    }
+
+    fn substituted(
+        &mut self,
+        word: &mut Word,
+        letters: &[Letter],
+        opener: Range<usize>,
+        (closer, level): (char, usize),
+    ) -> usize {
+        let first = self.commands.len();
+        let end = self.substitution(letters, opener, closer, level);
+        word.varies = true;
+        word.substituted.push(first..self.commands.len());
+        end
     }
 
     pub(super) fn literal(&mut self, word: &mut Word, letters: &[Letter], at: usize, id: u32) -> usize {

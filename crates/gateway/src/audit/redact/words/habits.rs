@@ -17,6 +17,8 @@ pub(super) struct Habits {
     /// All pairs behind one of `when`.
     pub(super) pairs: bool,
     pub(super) ends_with_it: bool,
+    /// `user/password@host` anywhere.
+    pub(super) logins: bool,
     /// `-b` takes cookies, `-x` a proxy.
     pub(super) cookies: bool,
 }
@@ -29,6 +31,7 @@ pub(super) static NONE: Habits = Habits {
     user: &[],
     pairs: false,
     ends_with_it: false,
+    logins: false,
     cookies: false,
 };
 
@@ -159,6 +162,22 @@ pub(super) static HABITS: &[Habits] = &[
     Habits {
         programs: &["lftp"],
         user: &[("-u", ',')],
+        ..NONE
+    },
+    Habits {
+        programs: &["expdp", "impdp", "rman", "sqlldr", "sqlplus"],
+        logins: true,
+        ..NONE
+    },
+    Habits {
+        programs: &["pkcs11-tool", "pkcs15-tool", "softhsm2-util", "yubico-piv-tool"],
+        next: &["--new-pin", "--pin", "--puk", "--so-pin"],
+        ..NONE
+    },
+    Habits {
+        programs: &["openssl"],
+        when: &["passwd"],
+        ends_with_it: true,
         ..NONE
     },
     Habits {

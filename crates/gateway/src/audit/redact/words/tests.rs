@@ -118,6 +118,20 @@ fn values_are_known_by_more_ways_of_naming_them() {
         "git commit -m 'token: hunter2x'",
         "git commit -m 'password: hunter2x'",
         "deploy 'X-My-Token: hunter2x'",
+        "sqlplus -s ann/hunter2x@db @report",
+        "pkcs11-tool --sign --pin hunter2x",
+        "openssl passwd -6 hunter2x",
+        "TOKENS=(a 'b hunter2x')",
+        "token=$(echo hunter2x) deploy",
+        "export API_TOKEN=\"$(printf %s hunter2x | base64)\"",
+        "python3 -c 'import os; os.environ[\"API_TOKEN\"]=\"hunter2x\"'",
+        "cat > .env <<E\nDB_PASSWORD=a b hunter2x\nE",
+        "cat > c.yaml <<E\npassword: a b hunter2x\nE",
+        "cat > c.yaml <<E\ndb:\n  password: |\n    a b\n    hunter2x\nE",
+        "cat > .pgpass <<E\ndb:5432:app:ann:hunter2x\nE",
+        "git clone https://aB30hunter2x@host/a",
+        "gcloud deploy --secret hunter2x",
+        "docker run image --secret hunter2x",
     ] {
         let shown = plain().redact_line(text);
         assert!(!shown.contains("2x") && shown.contains(REPLACEMENT), "{text}\n{shown}");
