@@ -11,7 +11,7 @@ pub(crate) struct Connect {
     pub(crate) write: bool,
     /// For claude-code: let it ask before it uses its own shell, edits files or fetches pages, by a hook in its
     /// settings, instead of naming the server.
-    #[arg(long, conflicts_with_all = ["http", "url", "no_token", "name", "force"])]
+    #[arg(long, conflicts_with_all = ["http", "url", "no_token", "with_token", "name", "force"])]
     pub(crate) governed: bool,
     /// Let the client reach a running server by HTTP instead of starting its own.
     #[arg(long)]
@@ -19,9 +19,12 @@ pub(crate) struct Connect {
     /// Where that server is; implies `--http` [default: where `serve` listens, path `/mcp`].
     #[arg(long, value_name = "URL")]
     pub(crate) url: Option<String>,
-    /// With `--http`: no token, for a server that takes agents without one.
+    /// With `--http`: send no token, for a server that takes agents without one; so it is for our own on this machine.
     #[arg(long)]
     pub(crate) no_token: bool,
+    /// With `--http`: send a token, so that the record says who it was, also where none is needed.
+    #[arg(long, conflicts_with = "no_token")]
+    pub(crate) with_token: bool,
     /// What the client calls the server.
     #[arg(long, value_name = "NAME", default_value = "countersign")]
     pub(crate) name: String,

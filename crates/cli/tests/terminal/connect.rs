@@ -241,7 +241,7 @@ fn a_variable_that_may_hold_a_password_is_told_and_not_written() {
     command.env("COUNTERSIGN_DATABASE", "postgres://ana:secret@db/x");
     let told = ran(command).stdout;
     assert!(
-        told.ends_with(
+        told.contains(
             "note: `COUNTERSIGN_DATABASE` is set here and may hold a password, so it is not in the entry; set it where \
              Codex starts\n"
         ) && !told.contains("secret"),
@@ -315,8 +315,15 @@ fn a_running_server_is_named_by_where_it_listens() {
         .run(&["connect", "codex", "--url", "http://example.org/mcp"])
         .stdout;
     assert!(
-        open.ends_with("note: `http://example.org/mcp` is not encrypted; the token can be read on the way\n"),
+        open.contains("note: `http://example.org/mcp` is not encrypted; the token can be read on the way\n"),
         "{open}"
+    );
+    // Agents on this machine need none with a server that listens here only.
+    stage.operator("listen: 127.0.0.1:9000\n");
+    assert_eq!(entry(&["--http"]), json!({"url": "http://127.0.0.1:9000/mcp"}));
+    assert_eq!(
+        entry(&["--http", "--with-token"]),
+        json!({"url": "http://127.0.0.1:9000/mcp", "bearer_token_env_var": token})
     );
 }
 

@@ -25,6 +25,8 @@ pub(super) struct Profile {
     pub(super) entries: Entries,
     pub(super) urls: Urls,
     pub(super) afterwards: &'static str,
+    /// What to do about the shell that it has already.
+    pub(super) own_tools: Option<&'static str>,
 }
 
 #[derive(Clone, Copy)]
@@ -72,6 +74,10 @@ pub(super) fn profile(client: Client) -> Profile {
             entries: Entries::Typed,
             urls: Urls::Header("${COUNTERSIGN_TOKEN}"),
             afterwards: "sessions that start from now on have it; `claude mcp list` shows it",
+            own_tools: Some(
+                "`countersign connect claude-code --governed` puts it and its edits under the same policy, or deny `Bash`, \
+                 `Edit`, `Write`, `NotebookEdit` and `WebFetch` in its settings",
+            ),
         },
         Client::ClaudeDesktop => Profile {
             word: "claude-desktop",
@@ -84,6 +90,7 @@ pub(super) fn profile(client: Client) -> Profile {
             urls: Urls::None,
             afterwards: "quit Claude Desktop and start it again; it starts servers outside of any project, so name \
                          `workspace_root` in Countersign's configuration",
+            own_tools: None,
         },
         Client::Codex => Profile {
             word: "codex",
@@ -95,6 +102,7 @@ pub(super) fn profile(client: Client) -> Profile {
             entries: Entries::Untyped,
             urls: Urls::TokenVariable,
             afterwards: "sessions that start from now on have it; `codex mcp list` shows it",
+            own_tools: Some("`shell_tool = false` under `[features]` in its file switches it off"),
         },
         Client::Cursor => Profile {
             word: "cursor",
@@ -106,6 +114,7 @@ pub(super) fn profile(client: Client) -> Profile {
             entries: Entries::Untyped,
             urls: Urls::Header("${env:COUNTERSIGN_TOKEN}"),
             afterwards: "restart Cursor and turn the server on in its settings",
+            own_tools: Some("its settings say what it may run by itself"),
         },
         Client::Vscode => Profile {
             word: "vscode",
@@ -117,6 +126,7 @@ pub(super) fn profile(client: Client) -> Profile {
             entries: Entries::Typed,
             urls: Urls::Header("${env:COUNTERSIGN_TOKEN}"),
             afterwards: "start the server by VS Code's command `MCP: List Servers`",
+            own_tools: Some("choose the tools of its chats without those that run and edit"),
         },
     }
 }

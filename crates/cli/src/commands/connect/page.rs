@@ -61,7 +61,8 @@ pub(super) fn as_json(plan: &Plan<'_>, outcome: Option<&Outcome>) -> Value {
 
 /// What the person still has to know or do.
 fn notes(page: &mut Page, plan: &Plan<'_>) -> anyhow::Result<()> {
-    for note in about_server(plan).into_iter().chain(about_project(plan)) {
+    let notes = about_server(plan).into_iter().chain(about_project(plan));
+    for note in notes.chain(about_its_own_shell(plan)) {
         page.line(format_args!("{}: {note}", page.paint(Tone::Caution, "note")))?;
     }
     Ok(())
@@ -78,7 +79,11 @@ fn about_server(plan: &Plan<'_>) -> Vec<String> {
             };
             left_out.iter().map(secret).collect()
         }
-        Server::Running { sends_token: false, .. } => Vec::new(),
+        Server::Running { sends_token: false, .. } if plan.asked.no_token => Vec::new(),
+        Server::Running { sends_token: false, .. } => vec![
+            "agents on this machine need no token there; with `--with-token` it sends one, and the record tells it from others"
+                .to_owned(),
+        ],
         Server::Running { url, sends_token: true } => {
             let mut notes = vec![format!(
                 "{title} sends the token that it finds in `{TOKEN_VARIABLE}`; `countersign tokens create --role agent \
@@ -90,6 +95,15 @@ fn about_server(plan: &Plan<'_>) -> Vec<String> {
             notes
         }
     }
+}
+
+/// Connecting adds tools and takes none away.
+fn about_its_own_shell(plan: &Plan<'_>) -> Option<String> {
+    let advice = plan.profile.own_tools?;
+    let title = plan.profile.title;
+    Some(format!(
+        "{title} keeps its own shell, which does not pass through here; {advice}"
+    ))
 }
 
 fn about_project(plan: &Plan<'_>) -> Vec<String> {

@@ -48,15 +48,23 @@ pub(super) enum Server {
 impl Server {
     pub(super) fn of(flags: &Flags, asked: &Connect, surroundings: &Surroundings) -> anyhow::Result<Self> {
         if !asked.http && asked.url.is_none() {
-            if asked.no_token {
-                return Err(BadUsage("`--no-token` goes with `--http`".to_owned()).into());
+            for (is_given, flag) in [(asked.no_token, "--no-token"), (asked.with_token, "--with-token")] {
+                if is_given {
+                    return Err(BadUsage(format!("`{flag}` goes with `--http`")).into());
+                }
             }
             return Self::started(flags, surroundings);
         }
+        let mut needs_token = true;
         let url = match &asked.url {
             Some(url) => checked(url)?,
             None => {
                 let settings = Started::load(flags)?.settings;
+                let is_local = settings
+                    .listen
+                    .parse::<SocketAddr>()
+                    .is_ok_and(|it| it.ip().is_loopback());
+                needs_token = !(is_local && settings.anonymous_agents);
                 // One that runs says itself where it is, which flags may have chosen.
                 let running = whereabouts::find(&settings.state_dir);
                 let address = running.unwrap_or_else(|| {
@@ -68,7 +76,7 @@ impl Server {
         };
         Ok(Self::Running {
             url,
-            sends_token: !asked.no_token,
+            sends_token: asked.with_token || needs_token && !asked.no_token,
         })
     }
 

@@ -114,7 +114,7 @@ fn an_older_entry_of_ours_is_brought_up_to_date_and_keeps_what_was_added() {
             stage.state().display()
         )
     );
-    assert_eq!(write(&stage, "codex", &["--http"]).code, 0);
+    assert_eq!(write(&stage, "codex", &["--http", "--with-token"]).code, 0);
     assert_eq!(
         fs::read_to_string(&codex).unwrap(),
         "[mcp_servers.countersign]\ntool_timeout_sec = 90\nurl = \"http://127.0.0.1:7420/mcp\"\nbearer_token_env_var = \
