@@ -147,6 +147,11 @@ impl Inner {
                 }
                 Some(Reply::Stale) | None => Pool::discard(keeper),
             }
+            if matches!(how, How::Exited(code) if code != 0)
+                && let Some(advice) = identity::advice(&plan.identity, &plan.place.root, self.server_uid)
+            {
+                live.advise(advice);
+            }
             return Ended { how, layers };
         }
     }

@@ -87,6 +87,20 @@ fn owner(root: &Path) -> Identity {
     }
 }
 
+/// What to do where commands run as nobody and cannot write the workspace, which is root's.
+pub fn advice(run_as: &RunAs, root: &Path, server_uid: u32) -> Option<String> {
+    const ANYBODY_WRITES: u32 = 0o002;
+    let runs_as_nobody = server_uid == 0 && run_as.non_root && run_as.user.is_none();
+    let metadata = fs::metadata(root).ok().filter(|_| runs_as_nobody)?;
+    (metadata.uid() == 0 && metadata.mode() & ANYBODY_WRITES == 0).then(|| {
+        format!(
+            "commands run as uid {NOBODY}, since root owns the workspace, and cannot write it; give it to a user with \
+             `chown USER {}`, or name one in `command_policy.run_as` that can write it",
+            root.display()
+        )
+    })
+}
+
 /// Finds a user by name or number among the machine's own.
 fn lookup(user: &str) -> Option<Identity> {
     let users = fs::read_to_string("/etc/passwd").ok()?;

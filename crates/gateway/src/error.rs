@@ -63,6 +63,8 @@ impl Status {
 
 /// Stands in the details of a failure where there is no such program.
 pub const PROGRAM_MISSING: &str = "program_missing";
+/// What a person can do about it.
+pub const ADVICE: &str = "advice";
 
 macro_rules! table {
     ($($code:ident $name:literal $rpc:literal $retry:ident $surface:expr, $template:literal;)*) => {

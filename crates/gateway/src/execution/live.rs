@@ -1,6 +1,6 @@
 //! A command while it runs: its output so far, its end when it comes, and the way to cancel it.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::watch;
@@ -36,6 +36,7 @@ pub struct Live {
     attended: watch::Sender<usize>,
     /// The question it waits for.
     question: watch::Sender<Option<ApprovalId>>,
+    advice: OnceLock<String>,
     end: watch::Sender<Option<Arc<CommandResult>>>,
 }
 
@@ -64,8 +65,23 @@ impl Live {
             cancel: watch::Sender::new(false),
             attended: watch::Sender::new(0),
             question: watch::Sender::new(None),
+            advice: OnceLock::new(),
             end: watch::Sender::new(None),
         }
+    }
+
+    /// What to do about a command that was not permitted something.
+    pub fn advise(&self, advice: String) {
+        // Only who runs it knows, and tells once.
+        let _ = self.advice.set(advice);
+    }
+
+    /// The advice, where the command says that something was not permitted.
+    pub(crate) fn advice(&self) -> Option<&str> {
+        const DENIED: &str = "Permission denied";
+        let advice = self.advice.get()?;
+        let says_so = |output: &mut Output| String::from_utf8_lossy(output.head()).contains(DENIED);
+        self.with(Stream::Stderr, says_so).then_some(advice)
     }
 
     /// Whatever is kept of the command goes through this one.

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::actor::Context;
 use super::allowlist::{FoundProgram, Programs};
-use super::effective::{EffectivePolicy, Mode, Network, SandboxMode};
+use super::effective::{CommandPolicy, EffectivePolicy, Mode, Network, SandboxMode};
 use super::line;
 use super::matrix;
 use super::places::{Directories, PlaceRule};
@@ -173,6 +173,26 @@ pub(super) fn refusing(policy: &EffectivePolicy, unplanned: &Unplanned) -> Rule 
     rule(name, source, &unplanned.refusal.message)
 }
 
+/// What it wants that policy does not give.
+fn more_than_given(command: &CommandPolicy, plan: &Plan) -> String {
+    let sandbox = (plan.sandbox > command.sandbox).then(|| {
+        format!(
+            "sandbox `{}` instead of `{}`",
+            plan.sandbox.as_str(),
+            command.sandbox.as_str()
+        )
+    });
+    let network = (plan.network > command.network).then(|| {
+        format!(
+            "network `{}` instead of `{}`",
+            plan.network.as_str(),
+            command.network.as_str()
+        )
+    });
+    let wanted: Vec<String> = sandbox.into_iter().chain(network).collect();
+    format!("asks for {}", wanted.join(" and "))
+}
+
 /// Allow, ask or deny a plan that is possible: the strictest of what the tool's ruling and the mode
 /// say. The ruling asks in every mode; only what both let pass runs unasked.
 fn judge(
@@ -201,11 +221,7 @@ fn judge(
         }
         (Ruling::Ask(rule), _, _) => ask(plan, rule),
         (Ruling::Allow, Mode::Untrusted | Mode::OnRequest | Mode::OnFailure, true) => {
-            let reason = format!(
-                "asks for sandbox `{}`, network `{}`",
-                plan.sandbox.as_str(),
-                plan.network.as_str()
-            );
+            let reason = more_than_given(command, &plan);
             ask(plan, rule("request for more", mode_source, &reason))
         }
         (Ruling::Allow, Mode::Never | Mode::OnRequest | Mode::OnFailure, false) => {

@@ -142,7 +142,7 @@ fn settle_timeout(policy: &EffectivePolicy, asked: Option<Duration>) -> Result<D
         Some(asked) => {
             let max = policy.command.timeout_max;
             let message = format!(
-                "a timeout of {} ms is above the maximum of {} ms",
+                "a timeout of {} ms is above the maximum of {} ms, which `command_policy.timeout_seconds_max` sets",
                 asked.as_millis(),
                 max.as_millis()
             );

@@ -25,6 +25,9 @@ use crate::error::{ErrorCode, Refusal};
 use crate::session::{Caller, Role};
 use crate::tools::exec::request::{Act, CommandRequest, CommandTool};
 
+/// The one rule that a whitelist answers for.
+const MODE: &str = "mode untrusted";
+
 /// A rule that would have answered the question, and nothing that it need not cover.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProposedRule {
@@ -111,6 +114,11 @@ pub fn exact(
     Ok(exact)
 }
 
+/// Whether a rule could answer for such questions, as far as the question itself tells.
+pub fn may_answer(question: &ApprovalRequest) -> bool {
+    question.kind == ApprovalType::ExecCommand && question.quorum <= 1 && detail(question, "rule") == MODE
+}
+
 /// A rule of the whitelist answers for the mode only: not for a tool's policy, and not for more than policy
 /// gives.
 fn asked_by_the_mode(policy: &EffectivePolicy, question: &ApprovalRequest) -> Result<(), Refusal> {
@@ -127,7 +135,7 @@ fn asked_by_the_mode(policy: &EffectivePolicy, question: &ApprovalRequest) -> Re
         )));
     }
     match detail(question, "rule") {
-        "mode untrusted" => {}
+        MODE => {}
         "request for more" => {
             return Err(none(
                 "it asks for more than policy gives; a rule lets commands run within policy only".to_owned(),

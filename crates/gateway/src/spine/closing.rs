@@ -13,7 +13,7 @@ use crate::audit::event::ApprovalState;
 use crate::audit::trace::Trace;
 use crate::audit::{Change, CloseCommand, Committed, RecordError};
 use crate::call::Step;
-use crate::error::{ErrorCode, Refusal, Status};
+use crate::error::{ADVICE, ErrorCode, Refusal, Status};
 use crate::execution::live::Live;
 use crate::execution::{Ended, How};
 use crate::policy::effective::Layer;
@@ -292,11 +292,17 @@ fn outcome(how: &How, live: &Live) -> (Status, Option<i32>, Option<ResultError>)
     let limit = |code: ErrorCode, exit: &Option<i32>| failed(code, *exit, format!("{}; it was ended", code.template()));
     match how {
         How::Exited(0) => (Status::Ok, Some(0), None),
-        How::Exited(code) => failed(
-            ErrorCode::CommandExitNonZero,
-            Some(*code),
-            format!("the command ended with status {code}"),
-        ),
+        How::Exited(code) => {
+            let message = format!("the command ended with status {code}");
+            let refusal = match live.advice() {
+                None => Refusal::new(ErrorCode::CommandExitNonZero, message),
+                Some(advice) => {
+                    let message = format!("{message}; {advice}");
+                    Refusal::new(ErrorCode::CommandExitNonZero, message).with(ADVICE, advice)
+                }
+            };
+            (refusal.status(), Some(*code), Some(refusal.into()))
+        }
         How::Signalled(signal) => {
             let message = format!("the command was ended by {}", signal_name(*signal));
             let refusal = Refusal::new(ErrorCode::CommandExecutionFailed, message).with("signal", *signal);

@@ -13,6 +13,7 @@ use countersign_gateway::approval::question::Offer;
 use countersign_gateway::approval::request::{ApprovalRequest, ApprovalType};
 use countersign_gateway::audit::event::ApprovalState;
 use countersign_gateway::clock::Timestamp;
+use countersign_gateway::policy::standing;
 use serde_json::{Map, Value};
 
 use super::access::Reader;
@@ -246,7 +247,7 @@ fn standing(approval: &ApprovalRequest, reader: &Reader, now: Timestamp) -> Stan
         return Standing::Agreed;
     }
     Standing::Decide {
-        may_rule: reader.may_rule() && approval.kind == ApprovalType::ExecCommand,
+        may_rule: reader.may_rule() && standing::may_answer(approval),
     }
 }
 

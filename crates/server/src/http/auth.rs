@@ -63,13 +63,13 @@ pub(super) fn caller(
         return match anonymous {
             Anonymous::AgentsOnLoopback if local => Ok(Caller::anonymous_agent(transport)),
             Anonymous::AgentsOnLoopback | Anonymous::Nobody => {
-                refused("a token is needed here; send it as `Authorization: Bearer TOKEN`")
+                refused("a token is needed here; send it in `Authorization`, behind the word `Bearer`")
             }
         };
     };
     let token = first.to_str().ok().and_then(bearer);
     let (Some(token), None) = (token, presented.next()) else {
-        return refused("`Authorization` must hold one token, as `Bearer TOKEN`");
+        return refused("`Authorization` must hold one token, behind the word `Bearer`");
     };
     match credentials.authenticate(token) {
         Some(credential) => Ok(credential.caller(transport)),

@@ -20,8 +20,8 @@ impl Server {
         let options = &self.options;
         let caller = auth::caller(headers, peer, transport, &*options.credentials, options.anonymous)?;
         if !headers.contains_key(header::AUTHORIZATION) && peer.is_an_agent(options.kinship.as_deref()).await {
-            let message = "agents of jobs come with the token that they were given; send `COUNTERSIGN_TOKEN` as \
-                           `Authorization: Bearer TOKEN`";
+            let message = "agents of jobs come with the token that they were given; send `COUNTERSIGN_TOKEN` in \
+                           `Authorization`, behind the word `Bearer`";
             return Err(Refusal::new(ErrorCode::Unauthenticated, message));
         }
         Ok(caller)
