@@ -33,6 +33,7 @@ mod terminal;
 use std::process::ExitCode;
 
 use clap::Parser as _;
+use clap::error::ErrorKind;
 use countersign_exec::SandboxExecutor;
 
 use cli::{Cli, Command};
@@ -59,6 +60,9 @@ fn main() -> ExitCode {
                 // Nothing was typed, so this is the help.
                 None => start::say(text.trim_end()),
             }
+            if error.kind() == ErrorKind::UnknownArgument && forgets_dashes() {
+                start::say("put `--` before the program, as in `countersign exec -- ls -l`");
+            }
             return ExitCode::from(NOT_UNDERSTOOD);
         }
         // `--help` and `--version` come back as errors too.
@@ -73,6 +77,12 @@ fn main() -> ExitCode {
             ExitCode::from(if understood { FAILED } else { NOT_UNDERSTOOD })
         }
     }
+}
+
+/// Whether a program is to run, and nothing says where it begins.
+fn forgets_dashes() -> bool {
+    let typed: Vec<_> = std::env::args_os().skip(1).collect();
+    typed.iter().any(|word| word == "exec") && !typed.iter().any(|word| word == "--")
 }
 
 fn run(cli: &Cli) -> anyhow::Result<ExitCode> {

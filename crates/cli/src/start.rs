@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use countersign_exec::{forget_homes, memory};
+use countersign_exec::{advice_on_user, forget_homes, memory};
 use countersign_gateway::approval::Approver;
 use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
@@ -18,7 +18,8 @@ use countersign_gateway::audit::{Change, Record as _};
 use countersign_gateway::clock::Clock;
 use countersign_gateway::delegation::desk::DelegationDesk;
 use countersign_gateway::ids::IdSource;
-use countersign_gateway::policy::effective::EffectivePolicy;
+use countersign_gateway::policy::effective::{EffectivePolicy, SandboxMode};
+use countersign_gateway::policy::plan::RunAs;
 use countersign_gateway::session::credential::Credentials;
 use countersign_gateway::session::lifetime::Sessions;
 use countersign_gateway::spine::{Gateway, Settings as SpineSettings};
@@ -28,7 +29,7 @@ use serde_json::{Value, json};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::approvers::Approvers;
-use crate::config::{self, Flags, Problems, Settings, Surroundings};
+use crate::config::{self, Flags, Problems, Settings, Source, Surroundings, Warning};
 use crate::idle;
 use crate::interpreters;
 use crate::policy;
@@ -87,6 +88,14 @@ impl std::fmt::Display for BadUsage {
 
 impl std::error::Error for BadUsage {}
 
+/// Secrets that a server needs where they are configured, besides those that approvers are asked with.
+pub(crate) const SERVERS_SECRETS: &[&str] = &["callbacks.token", "github.token", "github.webhook_secret"];
+
+/// Whether a server does not start without the secret under this key.
+pub(crate) fn needs_secret(key: &str) -> bool {
+    key == config::APPROVERS || SERVERS_SECRETS.contains(&key)
+}
+
 impl Started {
     pub(crate) fn load(flags: &Flags) -> anyhow::Result<Self> {
         Self::of(Surroundings::of_this_process()?, flags)
@@ -102,6 +111,18 @@ impl Started {
             surroundings,
             flags: flags.clone(),
         })
+    }
+
+    /// All secrets under these keys, and those that approvers are asked with, can be had; otherwise each that cannot is
+    /// told, before anything is opened.
+    pub(crate) fn check_secrets(&self, keys: &[&str]) -> Result<(), BadConfiguration> {
+        let missing = self.settings.missing_secrets(&self.surroundings).into_iter();
+        let needed = missing.filter(|(key, _)| *key == config::APPROVERS || keys.contains(key));
+        let problems: Vec<_> = needed.map(|(_, problem)| problem).collect();
+        match problems.is_empty() {
+            true => Ok(()),
+            false => Err(BadConfiguration(Problems(problems))),
+        }
     }
 
     /// The files that the policy comes from, whether they exist or not.
@@ -340,6 +361,35 @@ pub(crate) fn warnings(started: &Started) -> impl Iterator<Item = String> {
 pub(crate) fn warn(started: &Started) {
     for warning in warnings(started) {
         say(&format!("warning: {warning}"));
+    }
+    let is_project = |warning: &&Warning| matches!(warning.origin.source, Source::Project { .. });
+    if let Some(Source::Project { path, .. }) = started
+        .settings
+        .warnings
+        .iter()
+        .find(is_project)
+        .map(|it| &it.origin.source)
+    {
+        let path = path.display();
+        say(&format!(
+            "what this project may not say was left out; `countersign config trust {path}` lets all of it count"
+        ));
+    }
+}
+
+/// Tells the operator of a server that its commands will not be able to write.
+pub(crate) fn warn_of_workspace(started: &Started) {
+    let (command, places) = (&started.policy.command, &started.settings.places);
+    if command.sandbox == SandboxMode::ReadOnly {
+        return;
+    }
+    let run_as = RunAs {
+        non_root: command.run_as_non_root,
+        user: command.run_as.clone(),
+    };
+    let workspace = places.workspace_root.as_ref().unwrap_or(&places.start);
+    if let Some(advice) = advice_on_user(&run_as, workspace, wiring::uid()) {
+        say(&format!("warning: {advice}"));
     }
 }
 

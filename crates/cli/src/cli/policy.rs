@@ -18,7 +18,7 @@ pub(crate) enum Policy {
     Explain(Explain),
     /// Show the policy in force.
     Show {
-        /// What all sources together came to (the only view there is).
+        /// What all sources together came to; it is so without this too.
         #[arg(long)]
         effective: bool,
         /// Print JSON.

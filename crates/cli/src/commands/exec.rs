@@ -13,7 +13,7 @@ use countersign_gateway::approval::ballot::{Ballot, Choice, Decider, OwnRequests
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::approval::{Approver, NobodyToAsk};
 use countersign_gateway::audit::Pending;
-use countersign_gateway::error::{ErrorCode, PROGRAM_MISSING};
+use countersign_gateway::error::{ADVICE, ErrorCode, PROGRAM_MISSING};
 use countersign_gateway::limits;
 use countersign_gateway::service::{Answer, Cancel, Origin, Service, ToolCall};
 use countersign_gateway::session::Caller;
@@ -44,6 +44,7 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
     let _telemetry = started.telemetry()?;
     start::warn(&started);
     let user = wiring::user();
+    started.check_secrets(&[])?;
     let outside = approvers::outside(&started.settings, &started.surroundings, None)?;
     let is_stopped = Arc::new(AtomicBool::new(false));
     let approver: Arc<dyn Approver> = match terminal() {
@@ -295,7 +296,12 @@ fn finish(answer: &Answer, stopped: Option<u8>) -> anyhow::Result<ExitCode> {
             TIMED_OUT
         }
         ("failed", None) => match result["exit_code"].as_i64().and_then(|code| u8::try_from(code).ok()) {
-            Some(code) if text("error_code") == "COMMAND_EXIT_NON_ZERO" => code,
+            Some(code) if text("error_code") == "COMMAND_EXIT_NON_ZERO" => {
+                if let Some(advice) = result["error_details"][ADVICE].as_str() {
+                    start::say(&format!("countersign: {advice}"));
+                }
+                code
+            }
             None if result["error_details"][PROGRAM_MISSING] == true => {
                 explain("failed");
                 MISSING

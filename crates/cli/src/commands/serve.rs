@@ -45,6 +45,8 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
     };
     start::warn(&started);
     start::warn_of_interpreters(&started);
+    start::warn_of_workspace(&started);
+    started.check_secrets(start::SERVERS_SECRETS)?;
     let settings = &started.settings;
     // Files that cannot be used are told of before anything is opened.
     let tls = certificate(settings)?;

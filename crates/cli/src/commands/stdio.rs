@@ -1,5 +1,6 @@
 //! `stdio`: MCP on standard input and output. Standard output carries the protocol only.
 
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 
 use anyhow::Context as _;
@@ -15,11 +16,20 @@ use crate::jobs::Workshop;
 use crate::start::{self, Started};
 use crate::wiring::{self, Launchpad};
 
+/// A person who tries it would wait for ever.
+const ON_A_TERMINAL: &str = "countersign: speaking MCP with whoever types here, one JSON message a line; clients start this by \
+                             themselves, and `countersign connect CLIENT` tells them how";
+
 pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
     let started = Started::load(flags)?;
     let _telemetry = started.telemetry()?;
     start::warn(&started);
     start::warn_of_interpreters(&started);
+    start::warn_of_workspace(&started);
+    started.check_secrets(&["github.token", "github.webhook_secret"])?;
+    if std::io::stdin().is_terminal() {
+        start::say(ON_A_TERMINAL);
+    }
     let github = github::Configured::read(&started.settings, &started.surroundings)?;
     let options = StdioOptions {
         line_bytes_max: started.settings.limits.line_bytes,

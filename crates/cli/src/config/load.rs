@@ -217,7 +217,7 @@ fn required(
     if layer.is_none() && problems.len() == before {
         problems.push(Problem {
             origin: Origin::of(Source::Operator(path.to_owned())),
-            message: "does not exist".to_owned(),
+            message: "does not exist; `countersign --config FILE config init` writes one".to_owned(),
         });
     }
     layer

@@ -29,15 +29,15 @@ impl Secret {
             Self::Value(value) => value.clone(),
             Self::Variable(name) => match surroundings.variable(name) {
                 Some(value) => value.to_owned(),
-                None => anyhow::bail!("`{name}` holds a secret and is not set"),
+                None => anyhow::bail!("`{name}`, which is to hold it, is not set"),
             },
             Self::File(path) => match std::fs::read_to_string(path) {
                 Ok(text) => text.trim_end_matches(['\r', '\n']).to_owned(),
-                Err(error) => anyhow::bail!("secret file `{}` cannot be read: {error}", path.display()),
+                Err(error) => anyhow::bail!("`{}`, which is to hold it, cannot be read: {error}", path.display()),
             },
         };
         if text.is_empty() {
-            anyhow::bail!("a secret is empty")
+            anyhow::bail!("it is empty")
         } else {
             Ok(text)
         }

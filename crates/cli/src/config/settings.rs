@@ -22,6 +22,9 @@ use super::secret::Secret;
 use super::shape;
 use super::surroundings::Surroundings;
 
+/// Services that are asked.
+pub(crate) const APPROVERS: &str = "approvers";
+
 /// The whole configuration in force.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -249,6 +252,24 @@ impl Settings {
         let headers = self.http_approvers.iter().flat_map(|it| &it.headers);
         let keys = self.effective.iter().filter_map(|(_, held)| Secret::of(&held.value));
         headers.map(|(_, secret)| secret.clone()).chain(keys)
+    }
+
+    /// Secrets that cannot be had here, each with its key and where that stands.
+    pub(crate) fn missing_secrets(&self, surroundings: &Surroundings) -> Vec<(&'static str, Problem)> {
+        let headers = self.http_approvers.iter().flat_map(|approver| {
+            let name = |header: &String| format!("approver `{}`: `headers.{header}`", approver.name);
+            let headers = approver.headers.iter();
+            headers.map(move |(header, secret)| (APPROVERS, name(header), secret.clone()))
+        });
+        let keys = self.effective.iter();
+        let keys = keys.filter_map(|(key, held)| Some((key, format!("`{key}`"), Secret::of(&held.value)?)));
+        let missing = keys.chain(headers).filter_map(|(key, name, secret)| {
+            let error = secret.read(surroundings).err()?;
+            let origin = self.effective.held(key).origin.clone();
+            let message = format!("{name}: {error:#}");
+            Some((key, Problem { origin, message }))
+        });
+        missing.collect()
     }
 
     /// Every key of the file with its value and its source.

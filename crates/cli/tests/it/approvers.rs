@@ -212,7 +212,8 @@ fn a_secret_that_is_missing_stops_the_start() {
     assert_eq!(ran.status.code(), Some(2));
     let said = String::from_utf8(ran.stderr).unwrap();
     assert!(
-        said.contains("approver `duty`") && said.contains("`NOWHERE` holds a secret and is not set"),
+        said.contains("config.yaml: line ")
+            && said.contains("approver `duty`: `headers.Authorization`: `NOWHERE`, which is to hold it, is not set"),
         "{said}"
     );
 }

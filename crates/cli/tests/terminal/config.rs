@@ -117,7 +117,10 @@ fn a_file_that_takes_its_secrets_from_variables_is_checked_with_them() {
     };
     let without = check(&[]);
     assert_eq!(without.code, 2);
-    for told in ["`COUNTERSIGN_ROOM` holds a secret", "or `COUNTERSIGN_CALLBACK_TOKEN`"] {
+    for told in [
+        "`COUNTERSIGN_ROOM`, which is to hold it, is not set",
+        "or `COUNTERSIGN_CALLBACK_TOKEN`",
+    ] {
         assert!(without.stderr.contains(told), "{without:?}");
     }
     let with = check(&[

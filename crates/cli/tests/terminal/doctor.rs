@@ -199,3 +199,53 @@ fn listed_shells_and_interpreters_are_warned_about() {
         "{ran:?}"
     );
 }
+
+/// Whoever starts as root in a directory of root's meets this first.
+#[test]
+fn a_command_that_may_not_write_says_who_it_ran_as() {
+    let stage = Stage::new();
+    fs::set_permissions(stage.work(), Permissions::from_mode(0o755)).unwrap();
+    let ran = stage.listing("*").run(&["exec", "--", "touch", "made"]);
+    if fs::metadata(stage.work()).unwrap().uid() != 0 {
+        assert_eq!(ran.code, 0, "{ran:?}");
+        return;
+    }
+    let advice =
+        "commands run as uid 65534, since root owns the workspace, and cannot write it; give it to a user with";
+    assert!(
+        ran.code == 1 && ran.stderr.contains(&format!("countersign: {advice} `chown USER ")),
+        "{ran:?}"
+    );
+    let read = stage.listing("*").run(&["exec", "--", "ls", "none"]);
+    assert!(!read.stderr.contains("uid 65534"), "{read:?}");
+    let served = stage.listing("*").run(&["stdio"]);
+    assert!(served.stderr.contains(&format!("warning: {advice}")), "{served:?}");
+}
+
+#[test]
+fn all_secrets_that_cannot_be_had_are_told_at_once_with_their_lines() {
+    let stage = Stage::new();
+    let file = stage.operator(
+        "callbacks: {token_env: NOT_SET}\ngithub:\n  token_file: /nowhere\napprovers:\n- {name: duty, type: http, url: \
+         'http://127.0.0.1:9/', headers: {Authorization_env: NOR_THIS}}\ndatabase_lifecycle: {url_env: NOR_THAT}\n",
+    );
+    let needed = [
+        "line 1, column 13: `callbacks.token`: `NOT_SET`, which is to hold it, is not set",
+        "line 3, column 3: `github.token`: `/nowhere`, which is to hold it, cannot be read",
+        "line 4, column 1: approver `duty`: `headers.Authorization`: `NOR_THIS`, which is to hold it, is not set",
+    ];
+    let served = stage.run(&["serve", "--listen", "127.0.0.1:0"]);
+    assert_eq!(served.code, 2, "{served:?}");
+    let (code, found) = findings(&stage);
+    let obstacles = found["obstacles"].to_string();
+    assert_eq!(code, 1, "{obstacles}");
+    for problem in needed {
+        assert!(served.stderr.contains(problem), "{problem}: {}", served.stderr);
+        assert!(obstacles.contains(problem), "{problem}: {obstacles}");
+    }
+    let checked = stage.run(&["policy", "check", &file.display().to_string()]);
+    assert_eq!(checked.code, 0, "{checked:?}");
+    for problem in needed.into_iter().chain(["`database_lifecycle.url`: `NOR_THAT`"]) {
+        assert!(checked.stderr.contains(problem), "{problem}: {}", checked.stderr);
+    }
+}

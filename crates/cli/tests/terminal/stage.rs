@@ -30,6 +30,7 @@ impl Stage {
         for path in [stage.home(), stage.work()] {
             fs::create_dir(&path).unwrap();
         }
+        fs::set_permissions(stage.work(), Permissions::from_mode(0o777)).unwrap();
         stage
     }
 

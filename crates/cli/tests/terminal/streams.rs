@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+use crate::pty::Terminal;
 use crate::stage::{Stage, ran};
 
 #[test]
@@ -148,4 +149,25 @@ fn settings_of_the_log_that_cannot_be_understood_are_told() {
         let warning = format!("warning: `{name}` is ");
         assert!(told.code == 0 && told.stderr.starts_with(&warning), "{told:?}");
     }
+}
+
+#[test]
+fn a_person_who_starts_stdio_by_hand_is_told_what_it_is_for() {
+    let stage = Stage::new();
+    let mut terminal = Terminal::run(&stage, "stdio", &[]);
+    terminal.until("`countersign connect CLIENT` tells them how");
+    terminal.press("\u{4}");
+    terminal.until("code=0");
+}
+
+#[test]
+fn a_program_without_dashes_before_it_is_told_where_they_go() {
+    let ran = Stage::new().run(&["exec", "ls"]);
+    assert!(
+        ran.code == 2
+            && ran
+                .stderr
+                .ends_with("put `--` before the program, as in `countersign exec -- ls -l`\n"),
+        "{ran:?}"
+    );
 }

@@ -85,7 +85,7 @@ pub(super) struct Site {
 
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    #[error("the state directory `{path}` cannot be prepared")]
+    #[error("the state directory `{path}` cannot be prepared; `--state-dir` names another")]
     Directory { path: PathBuf, source: io::Error },
     #[error(
         "the state directory `{path}` is open to other users (mode {mode:o}) and holds other files; choose another or close it with `chmod 700`"

@@ -88,7 +88,7 @@ async fn play(
     let code = record.issue(&Caller::person(&wiring::user())).await?;
     let console = format!("http://{address}");
     let teller = Teller::of(demo, keys.is_some());
-    teller.welcome(place, &serve::invitation(&console, &code));
+    teller.welcome(place, &serve::invitation(&console, &code), demo.auto.is_some());
     if demo.open {
         telling::open(&format!("{console}/#token={code}"));
     }

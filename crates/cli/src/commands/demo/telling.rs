@@ -33,8 +33,9 @@ impl Teller {
         }
     }
 
-    pub(super) fn welcome(&self, place: &Place, invitation: &str) {
+    pub(super) fn welcome(&self, place: &Place, invitation: &str, answers_itself: bool) {
         let here = match self {
+            _ if answers_itself => "Questions are answered by `--auto`; watch them there.",
             Self::Person => "Decide there, or here: y approves, n denies, q leaves.",
             Self::Reader | Self::Program => "Questions are answered there, or by `--auto approve`.",
         };

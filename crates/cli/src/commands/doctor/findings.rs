@@ -36,6 +36,8 @@ pub(super) struct Findings {
     /// Layers of `command_policy.require` that are not there.
     pub(super) missing: Vec<String>,
     lack_of_proc: Option<&'static str>,
+    /// Secrets without which no server starts.
+    secrets: Vec<String>,
 }
 
 pub(super) struct StateDirectory {
@@ -105,6 +107,8 @@ impl Findings {
             .map(|layer| layer.as_str())
             .filter(|name| !is_there(name));
         let cautions = interpreters::listed(&command.allowlist);
+        let secrets = settings.missing_secrets(&started.surroundings).into_iter();
+        let (needed, others): (Vec<_>, Vec<_>) = secrets.partition(|(key, _)| start::needs_secret(key));
         let workspace = settings
             .places
             .workspace_root
@@ -114,6 +118,7 @@ impl Findings {
             sources: settings.sources.clone(),
             warnings: start::warnings(started)
                 .chain(cautions.iter().map(|entry| interpreters::caution(entry)))
+                .chain(others.iter().map(|(_, problem)| problem.to_string()))
                 .collect(),
             state: StateDirectory::look(&settings.state_dir),
             database: settings.database.as_ref().map(|(url, _)| Database::look(url)),
@@ -124,6 +129,7 @@ impl Findings {
             untried,
             layers,
             lack_of_proc: start::lack_of_proc(),
+            secrets: needed.iter().map(|(_, problem)| problem.to_string()).collect(),
         }
     }
 
@@ -131,6 +137,8 @@ impl Findings {
     pub(super) fn obstacles(&self) -> Vec<String> {
         let mut obstacles = Vec::new();
         obstacles.extend(self.lack_of_proc.map(str::to_owned));
+        let secrets = self.secrets.iter();
+        obstacles.extend(secrets.map(|problem| format!("{problem}; `serve` does not start without it")));
         if !self.missing.is_empty() {
             obstacles.push(format!(
                 "policy requires {}, which this machine lacks; calls are refused until that is mended, or taken out of \

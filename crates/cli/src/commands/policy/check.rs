@@ -31,11 +31,16 @@ pub(super) fn run(flags: &Flags, file: &Path) -> anyhow::Result<()> {
         ..Flags::default()
     };
 
-    let (problems, idle) = match config::problems_of_tool_file(&path, &surroundings) {
+    let (problems, warnings) = match config::problems_of_tool_file(&path, &surroundings) {
         Some(problems) => (problems, Vec::new()),
         None => match config::load(&surroundings, &alone) {
             Ok(settings) => match policy::effective(&settings) {
-                Ok(policy) => (Vec::new(), idle::entries(&policy)),
+                Ok(policy) => {
+                    // Where it is used the variables may be set, and the files there.
+                    let missing = settings.missing_secrets(&surroundings).into_iter();
+                    let missing = missing.map(|(_, problem)| problem.to_string());
+                    (Vec::new(), idle::entries(&policy).into_iter().chain(missing).collect())
+                }
                 Err(error) => (of_policy(&settings, &error), Vec::new()),
             },
             // A project's file in the workspace and the environment take part in loading, but were not asked about.
@@ -48,7 +53,7 @@ pub(super) fn run(flags: &Flags, file: &Path) -> anyhow::Result<()> {
     if !problems.is_empty() {
         return Err(BadConfiguration(Problems(problems)).into());
     }
-    for warning in idle {
+    for warning in warnings {
         start::say(&format!("warning: {warning}"));
     }
     let mut page = Page::stdout();

@@ -66,7 +66,10 @@ fn a_named_file_takes_the_place_of_the_operators() {
     assert_eq!(settings.command.network, "allow");
     assert!(settings.places.hidden.contains(&world.path("elsewhere/c.yaml")));
     world.flags.config = None;
-    assert_eq!(world.problems(), ["/nowhere.yaml: does not exist"]);
+    assert_eq!(
+        world.problems(),
+        ["/nowhere.yaml: does not exist; `countersign --config FILE config init` writes one"]
+    );
     let relative = World::new().variable("COUNTERSIGN_CONFIG", "c.yaml");
     relative.write("work/c.yaml", "command_policy: {network: allow}\n");
     assert_eq!(relative.settings().command.network, "allow");
