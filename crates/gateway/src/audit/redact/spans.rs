@@ -45,6 +45,8 @@ pub(super) fn named_spans(text: &str) -> Vec<Range<usize>> {
     }
     if has(b'?', b'&') {
         spans.extend(SIGNED.find_iter(text).map(|it| it.end()..token_end(text, it.end())));
+        let keys = KEY_OF_ADDRESS.captures_iter(text);
+        spans.extend(keys.filter_map(|it| Some(it.get(1)?.range())));
     }
     if has(b'\t', b'|') || has(b',', b',') {
         spans.extend(lines::cells(text));
@@ -162,7 +164,7 @@ static OPTION: LazyLock<Regex> = LazyLock::new(|| {
 /// and `git` read.
 static STATED: LazyLock<Regex> = LazyLock::new(|| {
     compiled(
-        r#"(?i:(?-u:\b)(?:password|passwd|identified[ \t]+by|identified[ \t]+by[ \t]+password|with[ \t]+password)[ \t]+['"]|(?-u:\b)login[ \t]+[^ \t\r\n]+[ \t\r\n]+password[ \t]+|(?-u:\b)(?:requirepass|masterauth)[ \t]+)"#,
+        r#"(?i:(?-u:\b)(?:password|passwd|identified[ \t]+by|identified[ \t]+by[ \t]+password|with[ \t]+password)[ \t]+['"]|(?:(?-u:\b)|\\[nrt])login[ \t]+[^ \t\r\n\\]+(?:[ \t\r\n]|\\[nrt])+password[ \t]+|(?-u:\b)(?:requirepass|masterauth)[ \t]+)"#,
     )
 });
 
@@ -172,6 +174,9 @@ static ELEMENT: LazyLock<Regex> = LazyLock::new(|| compiled(r"<([A-Za-z0-9_.\-]+
 /// What signs an address, and opens it to whoever has it.
 static SIGNED: LazyLock<Regex> =
     LazyLock::new(|| compiled(r"[?&;](?i-u:sig|signature|x-amz-signature|x-goog-signature)="));
+
+/// A key in an address, which is one where it is long enough.
+static KEY_OF_ADDRESS: LazyLock<Regex> = LazyLock::new(|| compiled(r"[?&]key=([A-Za-z0-9_\-]{15,})"));
 
 /// The option by which programs take `user:password`.
 static USER_OPTION: LazyLock<Regex> = LazyLock::new(|| compiled(r"(?:\A|\s)(?:-u|--user|--proxy-user)(?:[ \t]+|=)"));

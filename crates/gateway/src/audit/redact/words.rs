@@ -156,6 +156,14 @@ fn own(word: &str, habits: &Habits, before: &[&str]) -> Option<usize> {
     if let Some(user) = login(word).filter(|_| habits.logins) {
         return Some(user.len() + 1);
     }
+    let is_address = || !word.contains(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '{'));
+    if habits.cookies
+        && !word.starts_with('-')
+        && is_address()
+        && let Some(from) = proxy_password_from(word)
+    {
+        return Some(from);
+    }
     let glued = habits
         .glued
         .iter()
@@ -207,7 +215,8 @@ fn login(word: &str) -> Option<&str> {
 /// The password of `user:password@host`, where no scheme stands before it.
 fn proxy_password_from(word: &str) -> Option<usize> {
     let (user_info, _) = word.rsplit_once('@').filter(|_| !word.contains("://"))?;
-    user_info.split_once(':').map(|(user, _)| user.len() + 1)
+    let (user, _) = user_info.split_once(':').filter(|(user, _)| is_name(user))?;
+    Some(user.len() + 1)
 }
 
 /// Whether `-u` names somebody who owns or runs something, maybe with a group, and no password.

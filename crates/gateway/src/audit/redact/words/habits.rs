@@ -165,6 +165,11 @@ pub(super) static HABITS: &[Habits] = &[
         ..NONE
     },
     Habits {
+        programs: &["wlfreerdp", "xfreerdp", "xfreerdp3"],
+        glued: &["/p:"],
+        ..NONE
+    },
+    Habits {
         programs: &["expdp", "impdp", "rman", "sqlldr", "sqlplus"],
         logins: true,
         ..NONE

@@ -77,6 +77,9 @@ fn what_only_speaks_about_a_secret_is_shown() {
         "sudo -u ann:staff ls",
         "journalctl -u sshd:main",
         "PWD=/tmp OLDPWD=/ ls",
+        "curl 'https://host/?key=name' -o a:b",
+        "curl -F file=@a:b https://host",
+        r#"curl -d {"to":"a@b"} https://host"#,
         "cd /tmp;PWD=/tmp",
     ] {
         assert_eq!(plain().redact_line(text), text);
@@ -119,6 +122,10 @@ fn values_are_known_by_more_ways_of_naming_them() {
         "git commit -m 'password: hunter2x'",
         "deploy 'X-My-Token: hunter2x'",
         "sqlplus -s ann/hunter2x@db @report",
+        "curl ann:hunter2x@127.0.0.1:1/",
+        "curl 'https://maps.example.org/?key=AbCd01234567hunter2x&a=b'",
+        "printf 'machine x\\nlogin ann\\npassword hunter2x\\n' > .netrc",
+        "xfreerdp /u:ann /p:hunter2x /v:host",
         "pkcs11-tool --sign --pin hunter2x",
         "openssl passwd -6 hunter2x",
         "TOKENS=(a 'b hunter2x')",
