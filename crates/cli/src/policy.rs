@@ -1,6 +1,6 @@
 //! From settings to the policy the gateway decides by.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context as _;
 use countersign_gateway::policy::allowlist::Allowlist;
@@ -90,12 +90,22 @@ fn layers(settings: &Settings) -> anyhow::Result<Layers> {
     })
 }
 
-/// Paths as the kernel names them; what does not exist stays as written.
+/// Paths as the kernel names them; what does not exist yet will be where its directory is.
 fn canonical(paths: &[PathBuf]) -> Vec<PathBuf> {
-    paths
-        .iter()
-        .map(|path| std::fs::canonicalize(path).unwrap_or_else(|_| path.clone()))
-        .collect()
+    paths.iter().map(|path| real(path)).collect()
+}
+
+fn real(path: &Path) -> PathBuf {
+    let above = path
+        .ancestors()
+        .find_map(|above| Some((above, std::fs::canonicalize(above).ok()?)));
+    match above {
+        Some((above, real)) => match path.strip_prefix(above) {
+            Ok(below) if !below.as_os_str().is_empty() => real.join(below),
+            Ok(_) | Err(_) => real,
+        },
+        None => path.to_owned(),
+    }
 }
 
 /// A secret place that is reached through a link is hidden under both names, once and for all here,

@@ -200,7 +200,7 @@ impl Inner {
     fn profile(&self, plan: &Plan) -> Result<Profile, Refusal> {
         let identity = identity::settle(&plan.identity, &plan.place.root, self.server_uid)
             .map_err(|error| Refusal::new(ErrorCode::ConfigurationError, error.to_string()))?;
-        Ok(profile::of(plan, identity))
+        profile::of(plan, identity, self.server_uid)
     }
 }
 

@@ -9,14 +9,14 @@ use countersign_gateway::policy::plan::{ExecRights, Plan};
 use countersign_sandbox as sandbox;
 use sandbox::{Identity, Limits, Mode, Profile};
 
-use crate::steering;
+use crate::steering::{self, Parts};
 
 /// The largest file a command may write.
 const FILE_BYTES_MAX: u64 = 16 << 30;
 const OPEN_FILES_MAX: u64 = 4096;
 
 /// The profile of a plan, less the private directories.
-pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
+pub(crate) fn of(plan: &Plan, identity: Option<Identity>, server_uid: u32) -> Result<Profile, Refusal> {
     let root = plan.place.root.clone();
     let exec_list = plan.exec != ExecRights::Any;
     let noexec = match &plan.exec {
@@ -26,8 +26,17 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
             programs,
         } => !holds_programs(&root, programs),
     };
-    let (protected, barred) = steering::parts(&root);
-    Profile {
+    let Parts { protected, barred } = match (steering::parts(&root, server_uid), plan.sandbox) {
+        (Ok(parts), _) => parts,
+        (Err(unprotected), SandboxMode::WorkspaceWrite) => {
+            let root = root.display();
+            let message = format!("working directory `{root}` is not allowed: {unprotected}");
+            return Err(Refusal::new(ErrorCode::CwdNotAllowed, message));
+        }
+        // Where nothing can be written, or nothing is confined, nothing is protected.
+        (Err(_), SandboxMode::ReadOnly | SandboxMode::DangerFullAccess) => Parts::default(),
+    };
+    Ok(Profile {
         mode: match plan.sandbox {
             SandboxMode::ReadOnly => Mode::ReadOnly,
             SandboxMode::WorkspaceWrite => Mode::WorkspaceWrite,
@@ -40,7 +49,12 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
         identity,
         protected,
         barred,
-        masked: plan.hidden.iter().filter(|path| path.exists()).cloned().collect(),
+        masked: plan
+            .hidden
+            .iter()
+            .filter(|path| may_be_there(path, &root))
+            .cloned()
+            .collect(),
         roots: vec![root],
         read_paths: plan.read_paths.iter().filter(|path| path.exists()).cloned().collect(),
         exec_list,
@@ -59,6 +73,14 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>) -> Profile {
             .iter()
             .filter_map(|layer| layer.as_str().parse().ok())
             .collect(),
+    })
+}
+
+/// Whether a path has to be covered. One in the root that cannot be looked at now may be opened by the command itself.
+fn may_be_there(path: &Path, root: &Path) -> bool {
+    match path.metadata() {
+        Ok(_) => true,
+        Err(error) => path.starts_with(root) && !steering::is_absent(&error),
     }
 }
 

@@ -241,6 +241,11 @@ fn ended(ending: &Ending) -> How {
         Outcome::Code(code) => Some(code),
         Outcome::Signal(_) => None,
     };
+    if ending.hits.barred {
+        let message = "it made what git would take hooks and configuration of others from, such as `.git/commondir`; it was \
+                       ended for that, with everything it started, and what it made there was removed";
+        return How::Lost(Refusal::new(ErrorCode::CommandExecutionFailed, message));
+    }
     if ending.hits.memory {
         return How::MemoryLimit(code);
     }

@@ -1,45 +1,147 @@
 //! Files in a workspace that steer programs which others run there later, outside of every sandbox: hooks and
 //! configuration of git, and our own. Which of them are protected below a root, and which directories are no roots.
 
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, chownat, mkdirat, openat};
 
 /// Existing parts of the workspace that commands may read but not change: they steer programs that
 /// others run there later.
 const PROTECTED: &str = ".countersign";
 /// The same in a repository.
-const PROTECTED_OF_GIT: [&str; 4] = ["hooks", "config", "config.worktree", "commondir"];
+const PROTECTED_OF_GIT: [&str; 4] = [HOOKS, "config", WORKTREE_CONFIG, COMMON_DIRECTORY];
 
-/// Parts of a repository that would do the same if they came into being: `commondir` names another
-/// directory to take configuration and hooks from, and `config.worktree` is read where the configuration says so.
-const BARRED_OF_GIT: [&str; 3] = ["hooks", "commondir", "config.worktree"];
+/// Parts of a repository that would do the same if they came into being. A mount protects only what exists, so where one
+/// is missing an empty one is made, to which git is indifferent.
+const HOOKS: &str = "hooks";
+const WORKTREE_CONFIG: &str = "config.worktree";
+/// It names another directory to take configuration and hooks from, and there is no empty one. In a repository's own
+/// directory git never puts it.
+const COMMON_DIRECTORY: &str = "commondir";
 
-/// What is protected below a root, and what is barred from coming into being. Looked at before every command, so
-/// where there is no repository nothing in one is looked for.
-pub(crate) fn parts(root: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let mut protected: Vec<_> = Some(root.join(PROTECTED))
-        .into_iter()
-        .filter(|path| path.exists())
-        .collect();
+/// What is protected below a root, and what is barred from coming into being.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parts {
+    pub(crate) protected: Vec<PathBuf>,
+    pub(crate) barred: Vec<PathBuf>,
+}
+
+/// Why a root is not used: what steers others in it cannot be protected.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Unprotected {
+    #[error("`{}` cannot be looked at ({source}), and so not be protected from commands; make it readable again", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("`{}` cannot be made ({source}), and so not be protected from commands; make it, or its directory writable", path.display())]
+    Unmade { path: PathBuf, source: io::Error },
+    #[error("`{}` makes git take hooks and configuration from elsewhere, which cannot be protected from commands; remove it", .0.display())]
+    Redirected(PathBuf),
+}
+
+/// Looked at before every command, so where there is no repository nothing in one is looked for.
+pub(crate) fn parts(root: &Path, server_uid: u32) -> Result<Parts, Unprotected> {
+    let mut parts = Parts::default();
+    let ours = root.join(PROTECTED);
+    if is_there(&ours)? {
+        parts.protected.push(ours);
+    }
     let git = root.join(".git");
-    match git.metadata() {
-        Ok(found) if found.is_dir() => {
-            let parts = PROTECTED_OF_GIT.iter().map(|name| git.join(name));
-            protected.extend(parts.filter(|path| path.exists()));
-        }
+    let found = match git.metadata() {
+        Ok(found) => found,
+        Err(error) if is_absent(&error) => return Ok(parts),
+        Err(source) => return Err(Unprotected::Unreadable { path: git, source }),
+    };
+    if !found.is_dir() {
         // In a linked worktree or a submodule a file says where the repository is.
-        Ok(found) if found.is_file() => {
-            protected.push(git);
-            return (protected, Vec::new());
+        parts.protected.extend(found.is_file().then_some(git));
+        return Ok(parts);
+    }
+    let is_repository = is_there(&git.join("config"))?;
+    let is_linked = git.is_symlink();
+    // Without a configuration there is no repository yet, and making one is a command's right. One elsewhere, to which a
+    // link leads, is not ours to change.
+    if is_repository && !is_linked {
+        if is_there(&git.join(COMMON_DIRECTORY))? {
+            return Err(Unprotected::Redirected(git.join(COMMON_DIRECTORY)));
         }
-        Ok(_) | Err(_) => return (protected, Vec::new()),
+        fill(&git, server_uid)?;
     }
-    // Without a configuration there is no repository yet, and making one is a command's right.
-    if !git.join("config").is_file() {
-        return (protected, Vec::new());
+    for name in PROTECTED_OF_GIT {
+        let path = git.join(name);
+        if is_there(&path)? {
+            parts.protected.push(path);
+        } else if is_repository && name != "config" {
+            parts.barred.push(path);
+        }
     }
-    let barred = BARRED_OF_GIT.iter().map(|name| git.join(name));
-    let missing = barred.filter(|path| path.symlink_metadata().is_err());
-    (protected, missing.collect())
+    Ok(parts)
+}
+
+/// Whether something has this name; what cannot be told is an error, since it may be anything.
+fn is_there(path: &Path) -> Result<bool, Unprotected> {
+    match path.symlink_metadata() {
+        Ok(_) => Ok(true),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(source) => Err(Unprotected::Unreadable {
+            path: path.to_owned(),
+            source,
+        }),
+    }
+}
+
+/// Whether an error says that there is nothing, rather than that nobody may look.
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
+}
+
+/// Makes what a repository lacks of what git reads, empty, for the repository's owner. Commands could make it
+/// otherwise, and what they put there would be read when nobody looks. Where we may not make it and the owner is
+/// another, commands may not either.
+fn fill(git: &Path, server_uid: u32) -> Result<(), Unprotected> {
+    let missing = |name: &str| git.join(name).symlink_metadata().is_err_and(|error| is_absent(&error));
+    for name in [HOOKS, WORKTREE_CONFIG].into_iter().filter(|name| missing(name)) {
+        let made = open_itself(git).and_then(|opened| make(&opened, name, server_uid));
+        match made {
+            Ok(()) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::AlreadyExists | ErrorKind::ReadOnlyFilesystem) => {}
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && owner(git) != Some(server_uid) => {}
+            Err(source) => {
+                return Err(Unprotected::Unmade {
+                    path: git.join(name),
+                    source,
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The directory and nothing that a link leads to: somebody may have put one there meanwhile.
+fn open_itself(directory: &Path) -> io::Result<File> {
+    let flags = libc::O_NOFOLLOW | libc::O_DIRECTORY;
+    OpenOptions::new().read(true).custom_flags(flags).open(directory)
+}
+
+fn make(directory: &File, name: &str, server_uid: u32) -> io::Result<()> {
+    let open = Mode::from_raw_mode(0o755);
+    if name == HOOKS {
+        mkdirat(directory, name, open)?;
+    } else {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        openat(directory, name, flags, Mode::from_raw_mode(0o644))?;
+    }
+    let owner = directory.metadata()?;
+    if owner.uid() != server_uid {
+        let (uid, gid) = (Uid::from_raw(owner.uid()), Gid::from_raw(owner.gid()));
+        chownat(directory, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    Ok(())
+}
+
+fn owner(path: &Path) -> Option<u32> {
+    fs::metadata(path).ok().map(|found| found.uid())
 }
 
 /// The directory, at or above a canonical path, that git would take for its own by what lies in it. What is at or
@@ -57,8 +159,6 @@ pub fn git_directory(path: &Path) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     fn names(root: &Path, paths: &[PathBuf]) -> Vec<String> {
@@ -73,8 +173,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let root = dir.path();
         let found = || {
-            let (protected, barred) = parts(root);
-            (names(root, &protected), names(root, &barred))
+            let parts = parts(root, owner(root).unwrap()).unwrap();
+            (names(root, &parts.protected), names(root, &parts.barred))
         };
         let none = Vec::<String>::new();
         assert_eq!(found(), (none.clone(), none.clone()));
@@ -83,19 +183,53 @@ mod tests {
         let begun = vec![".countersign".to_owned(), ".git/hooks".to_owned()];
         assert_eq!(found(), (begun, none.clone()));
         fs::write(root.join(".git/config"), "").unwrap();
-        fs::write(root.join(".git/config.worktree"), "").unwrap();
-        fs::remove_dir(root.join(".git/hooks")).unwrap();
+        let protected = [".countersign", ".git/config", ".git/config.worktree", ".git/hooks"].map(str::to_owned);
+        let barred = vec![".git/commondir".to_owned()];
+        assert_eq!(found(), (protected.to_vec(), barred));
+        // A link to a repository elsewhere is one too, and left as it is.
+        fs::rename(root.join(".git"), root.join("elsewhere")).unwrap();
+        fs::remove_dir(root.join("elsewhere/hooks")).unwrap();
+        std::os::unix::fs::symlink("elsewhere", root.join(".git")).unwrap();
         let protected = [".countersign", ".git/config", ".git/config.worktree"].map(str::to_owned);
         let barred = [".git/commondir", ".git/hooks"].map(str::to_owned);
-        assert_eq!(found(), (protected.to_vec(), barred.to_vec()));
-        // A link to a repository elsewhere is one too.
-        fs::rename(root.join(".git"), root.join("elsewhere")).unwrap();
-        std::os::unix::fs::symlink("elsewhere", root.join(".git")).unwrap();
         assert_eq!(found(), (protected.to_vec(), barred.to_vec()));
         fs::remove_file(root.join(".git")).unwrap();
         fs::write(root.join(".git"), "gitdir: elsewhere").unwrap();
         let linked = vec![".countersign".to_owned(), ".git".to_owned()];
         assert_eq!(found(), (linked, none));
+    }
+
+    #[test]
+    fn what_a_repository_lacks_is_made_empty_for_its_owner() {
+        let dir = tempfile::tempdir().unwrap();
+        let git = dir.path().join(".git");
+        fs::create_dir(&git).unwrap();
+        fs::write(git.join("config"), "").unwrap();
+        let us = owner(&git).unwrap();
+        let theirs = if us == 0 { 4242 } else { us };
+        std::os::unix::fs::chown(&git, Some(theirs), None).unwrap();
+        parts(dir.path(), us).unwrap();
+        assert!(git.join("hooks").is_dir() && fs::read(git.join("config.worktree")).unwrap().is_empty());
+        for made in ["hooks", "config.worktree"] {
+            assert_eq!(owner(&git.join(made)), Some(theirs), "{made}");
+        }
+        // What is there stays.
+        fs::write(git.join("config.worktree"), "[core]").unwrap();
+        fs::write(git.join("hooks/pre-commit"), "true").unwrap();
+        parts(dir.path(), us).unwrap();
+        assert_eq!(fs::read_to_string(git.join("config.worktree")).unwrap(), "[core]");
+        assert!(git.join("hooks/pre-commit").exists());
+    }
+
+    #[test]
+    fn a_repository_that_takes_its_hooks_from_elsewhere_is_not_used() {
+        let dir = tempfile::tempdir().unwrap();
+        let git = dir.path().join(".git");
+        fs::create_dir(&git).unwrap();
+        fs::write(git.join("config"), "").unwrap();
+        fs::write(git.join("commondir"), "../evil\n").unwrap();
+        let refused = parts(dir.path(), 0).unwrap_err().to_string();
+        assert!(refused.contains(".git/commondir` makes git take hooks"), "{refused}");
     }
 
     #[test]

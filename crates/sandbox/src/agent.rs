@@ -14,6 +14,7 @@ mod cover;
 use std::fs::{self, File};
 use std::io::{self, PipeReader, PipeWriter, Read};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -121,7 +122,7 @@ pub fn prepare(command: &mut Command, confinement: &Confinement) -> Result<Prepa
     let hidden: Vec<PathBuf> = confinement
         .hidden
         .iter()
-        .filter(|path| path.exists())
+        .filter(|path| may_be_there(path, own))
         .cloned()
         .collect();
     let plan = cover::plan(hidden, confinement.read_only.clone(), identity.is_some())?;
@@ -225,6 +226,16 @@ pub fn forget(mark: &str) {
 
 fn leaf_name(mark: &str) -> String {
     format!("{AGENT}{mark}")
+}
+
+/// Whether a path has to be covered. One that nobody may look at now is opened again by whoever closed it.
+fn may_be_there(path: &Path, own: u32) -> bool {
+    let is_own = |directory: &Path| fs::metadata(directory).is_ok_and(|found| found.uid() == own);
+    match fs::metadata(path) {
+        Ok(_) => true,
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => false,
+        Err(_) => path.ancestors().skip(1).any(is_own),
+    }
 }
 
 fn is_plain(byte: u8) -> bool {

@@ -26,6 +26,7 @@ use crate::launch::{ExecRights, Launch};
 use crate::profile::Profile;
 use crate::runner::Runner;
 use crate::sys::process::{Stack, exit_now};
+use crate::sys::watch::Watch;
 use crate::wire;
 
 pub(crate) use child::{check_script, execute_descriptor};
@@ -72,6 +73,10 @@ pub(crate) struct Keeper {
     /// The last call left something that could not be cleared away; nothing runs here any more.
     is_spoiled: bool,
     in_mount_namespace: bool,
+    /// The command made something barred.
+    made_barred: bool,
+    /// Tells when something barred may have come into being.
+    watch: Option<Watch>,
     landlocked: bool,
     drops_capabilities: bool,
     /// The profile's limit, or ours where that is lower: nobody can raise it.

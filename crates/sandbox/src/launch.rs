@@ -122,6 +122,8 @@ pub struct Hits {
     pub memory: bool,
     pub pids: bool,
     pub cpu: bool,
+    /// It made what the profile bars, and was ended for it.
+    pub barred: bool,
 }
 
 /// The acts of a launch, in order; a failure names one.

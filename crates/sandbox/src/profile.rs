@@ -80,7 +80,7 @@ pub struct Profile {
     pub masked: Vec<PathBuf>,
     /// Made read-only where they exist inside a root.
     pub protected: Vec<PathBuf>,
-    /// Not there yet and to stay so: what a call leaves there is removed when it ends. A mount cannot
+    /// Not there yet and to stay so: a command that makes one is ended, and what it made is removed. A mount cannot
     /// protect what does not exist.
     pub barred: Vec<PathBuf>,
     /// Launches come with a list of programs; programs made at run time in memory are refused.

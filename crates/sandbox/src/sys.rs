@@ -5,9 +5,11 @@ pub(crate) mod ipc;
 pub(crate) mod mounts;
 pub(crate) mod process;
 pub(crate) mod sockets;
+pub(crate) mod watch;
 
 use std::ffi::CString;
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -256,6 +258,29 @@ pub(crate) fn forget_environment() {
         }
         libc::clearenv();
     }
+}
+
+/// Overwrites the words this process was started with: whoever sees a process reads them, and an address of a database in
+/// them may hold a password.
+pub(crate) fn forget_arguments() {
+    let told = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let Some(words) = place_of_arguments(&told) else {
+        return;
+    };
+    // SAFETY: only called in the single-threaded zygote right after its fork. The kernel says that the words lie there,
+    // in memory of this process that is writable; nothing reads them any more.
+    unsafe { std::ptr::write_bytes(std::ptr::with_exposed_provenance_mut::<u8>(words.start), 0, words.len()) };
+}
+
+/// Where the words are, by the numbers 48 and 49 that the kernel tells of a process. A name may have blanks and brackets
+/// in it; what comes behind has none.
+fn place_of_arguments(stat: &str) -> Option<Range<usize>> {
+    const BEHIND_NAME: usize = 3;
+    let (_, behind) = stat.rsplit_once(')')?;
+    let mut numbers = behind.split_ascii_whitespace().skip(48 - BEHIND_NAME);
+    let start: usize = numbers.next()?.parse().ok()?;
+    let end: usize = numbers.next()?.parse().ok()?;
+    (start != 0 && start < end).then_some(start..end)
 }
 
 pub(crate) fn effective_uid() -> u32 {

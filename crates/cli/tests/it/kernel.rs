@@ -1,6 +1,7 @@
 //! What gets past reading meets the kernel: a listed program may start listed programs only.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::json;
 
@@ -151,21 +152,27 @@ fn hooks_and_configuration_of_a_repository_stay_as_they_are() {
 #[test]
 fn a_repository_cannot_be_pointed_at_other_hooks_and_configuration() {
     Bench::each(|bench| {
-        let bench = bench.env("ALLOWED_COMMANDS", "sh,mkdir,git");
+        let bench = bench.env("ALLOWED_COMMANDS", "sh,mkdir,sleep,git");
         bench.repository();
         fs::remove_dir_all(bench.work().join(".git/hooks")).unwrap();
         let mut server = Server::start(&bench);
         for _ in 0..2 {
             let outcome = server.line(
-                "sh -c 'echo ../evil > .git/commondir; mkdir .git/hooks; echo evil > .git/hooks/pre-commit; \
-                 echo \"[core]\" > .git/config.worktree; :'",
+                "sh -c 'echo evil > .git/hooks/pre-commit; echo \"[core]\" > .git/config.worktree; echo made > tried; \
+                 echo ../evil > .git/commondir; sleep 60'",
             );
-            if outcome.layers().contains(&"protected-paths") {
-                for part in ["commondir", "hooks", "config.worktree"] {
-                    assert!(!bench.work().join(".git").join(part).exists(), "{part}");
-                }
+            if !outcome.layers().contains(&"protected-paths") {
+                return;
             }
+            // Nobody has a minute in which it steers git: it is ended at once.
+            outcome.failed("COMMAND_EXECUTION_FAILED");
+            assert!(outcome.text.contains("`.git/commondir`"), "{}", outcome.text);
+            assert!(fs::exists(bench.work().join("tried")).unwrap());
+            let part = |name: &str| bench.work().join(".git").join(name);
+            assert!(!part("commondir").exists() && !part("hooks/pre-commit").exists());
+            assert_eq!(fs::read_to_string(part("config.worktree")).unwrap(), "");
         }
+        fs::remove_file(bench.work().join("tried")).unwrap();
         assert_eq!(server.process("git", &["status", "--short"]).ok(), "");
         // A linked worktree names its repository in a file.
         fs::rename(bench.work().join(".git"), bench.path("outside/repository")).unwrap();
@@ -174,6 +181,72 @@ fn a_repository_cannot_be_pointed_at_other_hooks_and_configuration() {
         if outcome.layers().contains(&"protected-paths") {
             assert_eq!(fs::read_to_string(pointer).unwrap(), "gitdir: ../outside/repository\n");
         }
+    });
+}
+
+/// A command that began while another one's was there must not have it under its own protection, to lose it with that.
+#[test]
+fn a_repository_that_is_pointed_elsewhere_is_not_worked_in() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "git,touch");
+        bench.repository();
+        let pointer = bench.file(".git/commondir", "../evil\n");
+        let mut server = Server::start(&bench);
+        let outcome = server.process("touch", &["made"]);
+        outcome.refused("CWD_NOT_ALLOWED");
+        assert!(
+            outcome.text.contains("commondir` makes git take hooks"),
+            "{}",
+            outcome.text
+        );
+        fs::remove_file(pointer).unwrap();
+        server.process("touch", &["made"]).ok();
+    });
+}
+
+/// Whoever owns a directory can close it to the server, which is the same user, and open it again.
+#[test]
+fn a_repository_that_is_closed_to_the_server_is_not_worked_in() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "sh,chmod");
+        bench.repository();
+        let mut server = Server::start(&bench);
+        server.line("chmod 000 .git").ok();
+        let outcome =
+            server.line("sh -c 'chmod 755 .git; echo evil >> .git/config; echo evil > .git/hooks/pre-commit'");
+        if !bench.is_root() {
+            outcome.refused("CWD_NOT_ALLOWED");
+        }
+        let part = |name: &str| bench.work().join(".git").join(name);
+        fs::set_permissions(part(""), fs::Permissions::from_mode(0o755)).unwrap();
+        assert!(!part("hooks/pre-commit").exists());
+        assert!(!fs::read_to_string(part("config")).unwrap().contains("evil"));
+    });
+}
+
+#[test]
+fn hooks_that_somebody_installs_during_a_command_are_left_alone() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "sh,sleep");
+        bench.repository();
+        fs::remove_dir_all(bench.work().join(".git/hooks")).unwrap();
+        let mut server = Server::start(&bench);
+        let id = server.call_later(
+            "execute_process",
+            json!({"file": "sh", "args": ["-c", "echo > begun; while [ ! -e go ]; do sleep 0.02; done"]}),
+        );
+        until("it begins", || bench.work().join("begun").exists());
+        let hooks = bench.work().join(".git/hooks");
+        fs::create_dir_all(&hooks).unwrap();
+        fs::write(hooks.join("pre-commit"), "true").unwrap();
+        fs::write(bench.work().join(".git/config.worktree"), "[core]\n").unwrap();
+        bench.file("go", "");
+        server.result(id).ok();
+        assert!(hooks.join("pre-commit").exists());
+        assert_eq!(
+            fs::read_to_string(bench.work().join(".git/config.worktree")).unwrap(),
+            "[core]\n"
+        );
     });
 }
 

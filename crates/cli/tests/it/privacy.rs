@@ -2,6 +2,7 @@
 //! server's own files.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::json;
@@ -302,9 +303,86 @@ fn the_servers_own_files_cannot_be_read_among_those_of_the_system() {
     });
 }
 
+/// An agent that was started in somebody's home.
+#[test]
+fn hidden_places_stay_hidden_under_whatever_name_a_command_gives_the_directory_above() {
+    Bench::each(|bench| {
+        let home = bench.work();
+        let bench = bench
+            .env("HOME", &home)
+            .env("ALLOWED_COMMANDS", "cat,mv,mkdir,chmod,sh");
+        for dir in [".config/gh", ".cargo", ".ssh"] {
+            fs::create_dir_all(home.join(dir)).unwrap();
+        }
+        let secrets = [".config/gh/hosts.yml", ".cargo/credentials.toml", ".ssh/id"];
+        for file in secrets {
+            fs::write(home.join(file), "private").unwrap();
+        }
+        for dir in [".config", ".cargo", ".ssh"] {
+            bench.give_all(&home.join(dir));
+        }
+        let mut server = Server::start(&bench);
+        let sees = |server: &mut Server, line: &str| server.line(line).stdout().contains("private");
+        if !server.line("cat .config/gh/hosts.yml").layers().contains(&"mountns") {
+            return;
+        }
+        for (line, then) in [
+            (
+                "mv .config old; mv .cargo oldc; mv .ssh olds",
+                "cat old/gh/hosts.yml oldc/credentials.toml olds/id",
+            ),
+            (
+                "mkdir new; mv .config new/; mv .cargo new/",
+                "cat new/.config/gh/hosts.yml new/.cargo/credentials.toml",
+            ),
+            (
+                "chmod 000 .config .cargo .ssh",
+                "sh -c 'chmod 755 .config .cargo .ssh; cat .config/gh/hosts.yml .cargo/credentials.toml .ssh/id'",
+            ),
+        ] {
+            assert!(!sees(&mut server, line) && !sees(&mut server, then), "{line}");
+            for dir in [".config", ".cargo", ".ssh"] {
+                fs::set_permissions(home.join(dir), fs::Permissions::from_mode(0o755)).unwrap();
+            }
+        }
+        for file in secrets {
+            assert!(home.join(file).exists(), "{file}");
+        }
+    });
+}
+
+#[test]
+fn a_home_that_is_reached_by_a_link_hides_what_comes_into_being_there() {
+    Bench::each(|bench| {
+        let home = bench.work();
+        std::os::unix::fs::symlink(&home, bench.path("linked")).unwrap();
+        let linked = bench.path("linked");
+        let bench = bench.env("HOME", &linked).env("ALLOWED_COMMANDS", "cat,ls");
+        let mut server = Server::start(&bench);
+        if !server.line("ls").layers().contains(&"mountns") {
+            return;
+        }
+        fs::create_dir(home.join(".aws")).unwrap();
+        fs::write(home.join(".aws/credentials"), "private").unwrap();
+        bench.give_all(&home.join(".aws"));
+        assert!(!server.line("cat .aws/credentials").stdout().contains("private"));
+    });
+}
+
+#[test]
+fn the_servers_own_arguments_are_not_told_by_the_process_beside_a_command() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "cat");
+        let mut server = Server::start(&bench);
+        let told = server.process("cat", &["/proc/1/cmdline"]);
+        if told.layers().contains(&"pidns") {
+            assert!(!told.ok().contains("stdio"), "{}", told.text);
+        }
+    });
+}
+
 #[test]
 fn state_is_private_to_its_owner() {
-    use std::os::unix::fs::PermissionsExt;
     let bench = Bench::allowing("true");
     fs::remove_dir(bench.state()).unwrap();
     let mut server = Server::start(&bench);

@@ -2,12 +2,14 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use super::AgentError;
 use crate::keeper::mask;
 use crate::landlock;
+use crate::sys::mounts::Presence;
 use crate::sys::{self, process::Side};
 
 /// What keeps an agent from the hidden paths.
@@ -108,6 +110,7 @@ impl Plan {
             Plan::Mounts { hidden, read_only, .. } => {
                 // First, so that what is hidden within them stays so.
                 read_only.iter().try_for_each(|path| still(path))?;
+                entering_anew(|| hidden.iter().try_for_each(|path| pin_above(path)))?;
                 hidden.iter().try_for_each(|path| mask(path))
             }
             Plan::Nothing | Plan::OtherUser | Plan::Landlock(_) => Ok(()),
@@ -148,13 +151,35 @@ impl Spaces {
 
 /// Closes a directory to writing. Whoever is in it already enters it anew: before, they are on the mount beneath.
 fn still(path: &Path) -> io::Result<()> {
-    let here = std::env::current_dir();
-    sys::mounts::pin(path)?;
-    sys::mounts::add_attributes(path, sys::mounts::READ_ONLY)?;
-    match here {
-        Ok(here) => std::env::set_current_dir(here),
-        Err(error) => Err(error),
+    entering_anew(|| {
+        sys::mounts::pin(path)?;
+        sys::mounts::add_attributes(path, sys::mounts::READ_ONLY)
+    })
+}
+
+/// Makes the directories above a hidden path mount points, as far up as somebody but root could rename them: what is
+/// hidden would otherwise be found under another name by the next agent.
+fn pin_above(path: &Path) -> io::Result<()> {
+    let is_roots = |directory: &Path| directory.metadata().is_ok_and(|found| found.uid() == 0);
+    let above = path.ancestors().skip(1);
+    let mut renamable: Vec<&Path> = above
+        .take_while(|directory| directory.parent().is_some_and(|parent| !is_roots(parent)))
+        .collect();
+    renamable.reverse();
+    for directory in renamable {
+        let presence = sys::mounts::presence(&sys::c_path(directory)?);
+        if let Presence::Present(..) = presence {
+            sys::mounts::pin(directory)?;
+        }
     }
+    Ok(())
+}
+
+/// Mounts something, and enters the working directory again: it would lie below what was mounted.
+fn entering_anew(mount: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    let here = std::env::current_dir();
+    mount()?;
+    here.and_then(std::env::set_current_dir)
 }
 
 /// Tried once, in a process of its own: nothing else tells whether this machine allows it.

@@ -15,7 +15,7 @@ use crate::landlock::{self, Masks, SHARED_MEMORY, SharedMemory};
 use crate::launch::{Body, Ending, ExecRights, Hits, Launch, Outcome, Reply, Step};
 use crate::runner::RunnerInput;
 use crate::sys::mounts::{self, Presence};
-use crate::sys::process::{Ended, Patience, Side, Waited, exit_now, fork_into, unblock_signals, wait_for, wait_ready};
+use crate::sys::process::{Ended, Patience, Side, Waited, exit_now, fork_into, unblock_signals, wait_either, wait_for};
 use crate::sys::sockets::{self, Received};
 use crate::sys::{self, errno_of, ipc};
 use crate::wire;
@@ -37,6 +37,9 @@ impl Keeper {
         if self.is_spoiled || !self.guards.iter().all(super::mounts::Guard::holds) {
             return Some(Reply::Stale);
         }
+        // Whatever of that lies there is another call's, which is about to be ended.
+        self.clear_barred();
+        self.made_barred = false;
         let started = self
             .start(launch, fds)
             .unwrap_or_else(|(step, errno)| Started::Refused(Reply::LaunchFailed { step, errno }));
@@ -45,19 +48,35 @@ impl Keeper {
             Started::Running { pid } => pid,
         };
         let main = self.attend(pid);
-        self.clear_barred();
+        self.made_barred |= self.clear_barred();
         let main = main?;
         Some(Reply::Exited(self.ending(launch, &main)))
     }
 
-    /// Removes what came into being where nothing may. Nothing runs any more, and the directories above are mount points,
-    /// so nobody in here swaps them meanwhile. Somebody outside may: then it is not ours to remove.
-    fn clear_barred(&mut self) {
+    /// Removes what came into being where nothing may, and says whether something did. The directories above are mount
+    /// points, so nobody in here swaps them meanwhile. Somebody outside may: then it is not ours to remove.
+    fn clear_barred(&mut self) -> bool {
         if !self.in_mount_namespace {
-            return;
+            return false;
         }
+        let mut found = false;
         for path in &self.profile.barred {
-            self.is_spoiled |= clear(path).is_err();
+            match clear(path) {
+                Ok(was_there) => found |= was_there,
+                Err(_) => self.is_spoiled = true,
+            }
+        }
+        found
+    }
+
+    /// Something was made where it may not be, for others to be steered by while the command goes on: it does not go on.
+    fn look_for_barred(&mut self) {
+        self.watch.as_ref().inspect(|watch| watch.drain());
+        let mut barred = self.profile.barred.iter();
+        if barred.any(|path| fs::symlink_metadata(path).is_ok()) {
+            self.made_barred = true;
+            self.tree.signal(libc::SIGKILL);
+            self.clear_barred();
         }
     }
 
@@ -266,7 +285,12 @@ impl Keeper {
     /// Waits for the main process, passes on what the server says meanwhile, and clears away the rest.
     fn attend(&mut self, main: i32) -> Option<Ended> {
         loop {
-            if wait_ready(self.socket.as_fd()).unwrap_or(false) {
+            let watch = self.watch.as_ref().map(AsFd::as_fd);
+            let [is_told, is_made] = wait_either(self.socket.as_fd(), watch).unwrap_or_default();
+            if is_made {
+                self.look_for_barred();
+            }
+            if is_told {
                 let mut word = [0];
                 match sockets::receive(self.socket.as_fd(), &mut word, &mut Vec::new()) {
                     Ok(Received::Whole(1)) if word == [wire::TERMINATE] => self.tree.signal(libc::SIGTERM),
@@ -297,7 +321,10 @@ impl Keeper {
     }
 
     fn ending(&mut self, launch: &Launch, main: &Ended) -> Ending {
-        let mut hits = Hits::default();
+        let mut hits = Hits {
+            barred: self.made_barred,
+            ..Hits::default()
+        };
         if main.outcome != Outcome::Code(0) {
             let now = self.counters.read();
             hits.memory = now.0 > self.counted.0;
@@ -331,13 +358,13 @@ fn pointers(strings: &[CString]) -> Vec<*const c_char> {
 }
 
 /// Removes what is at a path, reached by no link, in a directory that is mounted there: we may be root, and another
-/// directory in its place is somebody else's.
-fn clear(path: &Path) -> io::Result<()> {
+/// directory in its place is somebody else's. Says whether there was anything.
+fn clear(path: &Path) -> io::Result<bool> {
     if fs::symlink_metadata(path).is_err() {
-        return Ok(());
+        return Ok(false);
     }
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        return Ok(());
+        return Ok(false);
     };
     let parent = sys::open_how(&sys::c_path(parent)?, libc::O_PATH | libc::O_DIRECTORY, NO_LINKS)?;
     let opened = format!("/proc/self/fd/{}", parent.as_raw_fd());
@@ -349,10 +376,11 @@ fn clear(path: &Path) -> io::Result<()> {
     }
     let place = Path::new(&opened).join(name);
     match fs::symlink_metadata(&place) {
-        Err(_) => Ok(()),
-        Ok(found) if found.is_dir() => emptying::remove(&place),
-        Ok(_) => fs::remove_file(&place),
+        Err(_) => return Ok(false),
+        Ok(found) if found.is_dir() => emptying::remove(&place)?,
+        Ok(_) => fs::remove_file(&place)?,
     }
+    Ok(true)
 }
 
 /// A note as bytes for the pipe of a forked child.

@@ -5,6 +5,7 @@
 //! Landlock's rules stay with a directory that was moved away. Each path therefore leaves a guard, which is
 //! asked before every launch whether it is still as it was.
 
+use std::collections::BTreeSet;
 use std::ffi::CString;
 use std::fs;
 use std::io;
@@ -14,6 +15,7 @@ use crate::landlock::{SHARED_MEMORY, SharedMemory};
 use crate::profile::Profile;
 use crate::sys::c_path;
 use crate::sys::mounts::{self, Presence};
+use crate::sys::watch::Watch;
 
 /// Files in a command's shared memory; each takes memory of its own that their size does not tell.
 const SHARED_FILES_MAX: u32 = 1 << 16;
@@ -64,7 +66,7 @@ pub(super) fn arrange(profile: &Profile) -> io::Result<Covers> {
         }
     }
     for path in &profile.protected {
-        if path.exists() {
+        if is_there(path)? {
             pin_parents(profile, path)?;
             mounts::pin(path)?;
             mounts::add_attributes(path, mounts::READ_ONLY)?;
@@ -82,10 +84,25 @@ pub(super) fn arrange(profile: &Profile) -> io::Result<Covers> {
         covers.shared_memory = SharedMemory::Private;
     }
     for path in &profile.masked {
+        pin_parents(profile, path)?;
         mask(path)?;
         covers.guards.push(Guard::after(path)?);
     }
     Ok(covers)
+}
+
+/// Watches the directories in which something must not come into being. Where that cannot be had it is looked for when
+/// a call ends.
+pub(super) fn watch(profile: &Profile) -> Option<Watch> {
+    let parents: BTreeSet<&Path> = profile.barred.iter().filter_map(|path| path.parent()).collect();
+    if parents.is_empty() || !profile.confines() {
+        return None;
+    }
+    let watch = Watch::new().ok()?;
+    for parent in parents {
+        watch.add(&c_path(parent).ok()?).ok()?;
+    }
+    Some(watch)
 }
 
 /// Guards for the directories that Landlock's rules are about.
@@ -99,8 +116,21 @@ pub(super) fn guard_roots(profile: &Profile) -> io::Result<Vec<Guard>> {
     opened.map(|path| Guard::after(path)).collect()
 }
 
-/// Makes the directories between a protected path and its root mount points. Otherwise a parent could be
-/// moved aside and made anew without the protection.
+/// Whether a path leads somewhere. What cannot be looked at may lead to anything.
+fn is_there(path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(_) => Ok(true),
+        Err(error) if is_absent(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_absent(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// Makes the directories between a covered or protected path and its root mount points. Otherwise a parent could be
+/// moved aside and made anew without the protection, or be looked into under its other name by the next call.
 fn pin_parents(profile: &Profile, path: &Path) -> io::Result<()> {
     let Some(root) = profile
         .writable()
@@ -112,6 +142,9 @@ fn pin_parents(profile: &Profile, path: &Path) -> io::Result<()> {
     let mut parents: Vec<&Path> = path.ancestors().skip(1).take_while(|parent| *parent != root).collect();
     parents.reverse();
     for parent in parents {
+        if !is_there(parent)? {
+            return Ok(());
+        }
         if !matches!(mounts::presence(&c_path(parent)?), Presence::MountPoint(..)) {
             mounts::pin(parent)?;
         }
@@ -121,8 +154,10 @@ fn pin_parents(profile: &Profile, path: &Path) -> io::Result<()> {
 
 /// Covers a directory by an empty one and a file by an empty one.
 pub(crate) fn mask(path: &Path) -> io::Result<()> {
-    let Ok(found) = fs::metadata(path) else {
-        return Ok(());
+    let found = match fs::metadata(path) {
+        Ok(found) => found,
+        Err(error) if is_absent(&error) => return Ok(()),
+        Err(error) => return Err(error),
     };
     if found.is_dir() {
         mounts::tmpfs(path, c"mode=0555,size=4k")?;
@@ -167,7 +202,7 @@ pub(super) fn exposed(profile: &Profile, landlocked: bool) -> Vec<PathBuf> {
     profile
         .masked
         .iter()
-        .filter(|masked| masked.exists() && reachable(masked))
+        .filter(|masked| is_there(masked).unwrap_or(true) && reachable(masked))
         .cloned()
         .collect()
 }

@@ -97,6 +97,7 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
     let filtered = profile.confines() && seccomp::available();
     let report = report(&profile, &namespaces, &leaf, &covers, is_root);
     require(&profile.require, &report)?;
+    let watch = has_namespaces.then(|| mounts::watch(&profile)).flatten();
     let most_files = sys::hard_limit(libc::RLIMIT_NOFILE).map_err(failed(Act::Rlimits))?;
     let stack = Stack::new().map_err(failed(Act::Stack))?;
     // Last, because it refuses the very calls that the steps above are made of.
@@ -118,6 +119,8 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
         is_spoiled: false,
         guards: covers.guards,
         in_mount_namespace: has_namespaces && profile.confines(),
+        made_barred: false,
+        watch,
         landlocked,
         drops_capabilities,
         open_files: profile.limits.open_files.min(most_files),

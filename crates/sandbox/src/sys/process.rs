@@ -203,6 +203,11 @@ pub(crate) fn default_signals() -> io::Result<()> {
 /// Waits until the descriptor can be read or a child has ended, whichever is first; true for the former.
 /// Everything must be blocked by [`block_signals`], so that no end is missed between two calls.
 pub(crate) fn wait_ready(fd: BorrowedFd<'_>) -> io::Result<bool> {
+    wait_either(fd, None).map(|[is_ready, _]| is_ready)
+}
+
+/// The same for two descriptors, with what is true of each.
+pub(crate) fn wait_either(fd: BorrowedFd<'_>, other: Option<BorrowedFd<'_>>) -> io::Result<[bool; 2]> {
     // SAFETY: an all-zero set is a valid value to be overwritten.
     let mut mask: libc::sigset_t = unsafe { std::mem::zeroed() };
     // SAFETY: `mask` is a valid set.
@@ -210,15 +215,24 @@ pub(crate) fn wait_ready(fd: BorrowedFd<'_>) -> io::Result<bool> {
         libc::sigfillset(&raw mut mask);
         libc::sigdelset(&raw mut mask, libc::SIGCHLD);
     }
-    let mut poll = libc::pollfd {
-        fd: fd.as_raw_fd(),
+    // What has a negative number is passed over.
+    let numbers = [fd.as_raw_fd(), other.map_or(-1, |other| other.as_raw_fd())];
+    let mut polls = numbers.map(|fd| libc::pollfd {
+        fd,
         events: libc::POLLIN,
         revents: 0,
-    };
-    // SAFETY: one pollfd, no timeout, a valid mask.
-    match check(unsafe { libc::ppoll(&raw mut poll, 1, std::ptr::null(), &raw const mask) }) {
-        Ok(_) => Ok(poll.revents != 0),
-        Err(error) if error.raw_os_error() == Some(libc::EINTR) => Ok(false),
+    });
+    // SAFETY: as many pollfds as are counted, no timeout, a valid mask.
+    match check(unsafe {
+        libc::ppoll(
+            polls.as_mut_ptr(),
+            polls.len() as u64,
+            std::ptr::null(),
+            &raw const mask,
+        )
+    }) {
+        Ok(_) => Ok(polls.map(|poll| poll.revents != 0)),
+        Err(error) if error.raw_os_error() == Some(libc::EINTR) => Ok([false; 2]),
         Err(error) => Err(error),
     }
 }

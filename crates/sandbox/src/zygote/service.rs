@@ -66,6 +66,7 @@ fn settle(socket: &UnixStream) -> io::Result<()> {
     sys::null_streams()?;
     sys::keep_only(&[socket.as_fd()])?;
     sys::forget_environment();
+    sys::forget_arguments();
     sys::set_name(c"cs-zygote");
     // What a keeper without a namespace of processes runs is left to us when the keeper is killed.
     sys::set_child_subreaper()?;

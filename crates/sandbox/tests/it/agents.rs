@@ -1,6 +1,7 @@
 //! Agents: started as an ordinary user in a session and cgroup of their own, with paths hidden from them.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -12,7 +13,6 @@ use crate::support::NOBODY;
 
 fn is_root() -> bool {
     // A file of ours is the simplest way to ask who we are.
-    use std::os::unix::fs::MetadataExt;
     fs::metadata(tempfile::tempdir().unwrap().path()).unwrap().uid() == 0
 }
 
@@ -97,6 +97,29 @@ fn what_is_hidden_cannot_be_read_and_all_else_can() {
     assert_ne!(held.cover, Cover::Nothing);
     assert_eq!(said(&output).trim(), "not hidden", "{held:?}");
     assert_eq!(fs::read_to_string(state.join("key")).unwrap(), "the secret");
+}
+
+/// A second agent would find it where the first one put it.
+#[test]
+fn what_is_hidden_is_not_found_under_another_name_by_the_next_agent() {
+    let (base, _) = open_secret();
+    let home = fs::canonicalize(base.path()).unwrap();
+    let hidden = home.join("config/gh");
+    fs::create_dir_all(&hidden).unwrap();
+    fs::write(hidden.join("key"), "the secret").unwrap();
+    let owner = if is_root() { NOBODY } else { fs::metadata(&home).unwrap().uid() };
+    for path in [&home, &home.join("config")] {
+        std::os::unix::fs::chown(path, Some(owner), None).unwrap();
+    }
+    for line in ["mv config old; cat old/gh/key", "cat old/gh/key config/gh/key"] {
+        let line = format!("cd {}; {line}", home.display());
+        let (held, output) = run(&line, &confinement(&mark("renamed"), vec![hidden.clone()]));
+        if held.cover != Cover::Mounts {
+            return;
+        }
+        assert_eq!(said(&output), "", "{line}");
+    }
+    assert!(hidden.join("key").exists());
 }
 
 #[test]

@@ -247,6 +247,10 @@ pub(crate) fn deep_hooks() -> i32 {
     0
 }
 
+fn made_barred(reply: &Reply) -> bool {
+    matches!(reply, Reply::Exited(ending) if ending.hits.barred)
+}
+
 #[test]
 fn what_comes_into_being_where_nothing_may_is_gone_after_the_call_however_deep() {
     in_settings(
@@ -267,11 +271,20 @@ fn what_comes_into_being_where_nothing_may_is_gone_after_the_call_however_deep()
                 "mkdir .git/hooks && echo bad > .git/hooks/pre-commit && chmod 0 .git/hooks",
                 "ln -s .. .git/hooks",
             ] {
-                sh(&keeper, &server.workspace, made).succeeded();
+                let done = sh(&keeper, &server.workspace, made);
+                assert!(made_barred(&done.reply), "{made}: {done:?}");
                 assert!(fs::symlink_metadata(&hooks).is_err(), "{made}");
             }
-            attack(&keeper, &server.workspace, "deep-hooks").succeeded();
+            let done = attack(&keeper, &server.workspace, "deep-hooks");
+            assert!(made_barred(&done.reply), "{done:?}");
             assert!(fs::symlink_metadata(&hooks).is_err());
+            // However long it would have gone on.
+            let done = sh(
+                &keeper,
+                &server.workspace,
+                "echo bad > .git/x; mv .git/x .git/hooks; sleep 300",
+            );
+            assert!(made_barred(&done.reply), "{done:?}");
             sh(&keeper, &server.workspace, "cat .git/config").succeeded();
         },
     );
