@@ -52,6 +52,10 @@ const take = async (name, path, { whole = false } = {}) => {
   await page.screenshot({ path: join(folder, `console-${name}.png`) });
 };
 await take("queue", "/", { whole: true });
+await page.setViewportSize({ width: WIDTH, height: HEIGHT });
+await page.goto("/");
+await page.waitForTimeout(300);
+await page.locator(".card").first().screenshot({ path: join(folder, "console-question.png") });
 await take("story", story, { whole: true });
 await take("job", `/jobs/${job.jobId}`, { whole: true });
 await take("record", "/record");

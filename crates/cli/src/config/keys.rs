@@ -327,4 +327,20 @@ mod tests {
             );
         }
     }
+
+    #[test]
+    fn the_page_of_keys_tells_each_with_its_default_and_meaning() {
+        let page = include_str!("../../../../docs/configuration.md");
+        let rows = page.lines().filter(|line| line.starts_with("| `") && line.matches(" | ").count() == 3);
+        assert_eq!(rows.count(), KEYS.len());
+        for key in KEYS {
+            let default = match key.default {
+                "null" => String::new(),
+                default => format!("`{default}`"),
+            };
+            let about = key.about.replace('|', "\\|");
+            let row = format!("| `{}` | {default} | {about}", key.path);
+            assert!(page.contains(&row), "`docs/configuration.md` lacks: {row}");
+        }
+    }
 }
