@@ -246,9 +246,12 @@ impl Pool {
         let tmp = Temporary::make(path, profile.identity.as_ref())?;
         let home = self.directories.homes.join(home_name(&profile));
         let inhabited = Inhabited::enter(&home, || private_directory(&home, profile.identity.as_ref()))?;
+        let mut masked = profile.masked.clone();
+        masked.extend(self.homes_within(&profile.roots).filter(|other| *other != home));
         let complete = Profile {
             home: Some(home.clone()),
             tmp: Some(tmp.path.clone()),
+            masked,
             ..profile.clone()
         };
         let handle = self.zygote.keeper(&complete).map_err(StartError::Keeper);
@@ -263,6 +266,14 @@ impl Pool {
             tmp,
             profile: Arc::new(profile),
         })
+    }
+
+    /// All homes, where they lie inside of a workspace, as they do in somebody's own home.
+    fn homes_within(&self, roots: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
+        let homes = fs::canonicalize(&self.directories.homes).ok();
+        let homes = homes.filter(|homes| roots.iter().any(|root| homes.starts_with(root)));
+        let entries = homes.and_then(|homes| fs::read_dir(homes).ok());
+        entries.into_iter().flatten().flatten().map(|entry| entry.path())
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<Profile>, Idle>> {

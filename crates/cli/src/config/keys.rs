@@ -331,7 +331,9 @@ mod tests {
     #[test]
     fn the_page_of_keys_tells_each_with_its_default_and_meaning() {
         let page = include_str!("../../../../docs/configuration.md");
-        let rows = page.lines().filter(|line| line.starts_with("| `") && line.matches(" | ").count() == 3);
+        let rows = page
+            .lines()
+            .filter(|line| line.starts_with("| `") && line.matches(" | ").count() == 3);
         assert_eq!(rows.count(), KEYS.len());
         for key in KEYS {
             let default = match key.default {

@@ -352,6 +352,34 @@ fn hidden_places_stay_hidden_under_whatever_name_a_command_gives_the_directory_a
 }
 
 #[test]
+fn homes_of_other_workspaces_are_hidden_from_one_that_contains_them() {
+    Bench::each(|bench| {
+        let home = bench.work();
+        let cache = home.join(".cache");
+        let bench = bench.env("HOME", &home).env("COUNTERSIGN_CACHE_DIR", &cache);
+        let bench = bench.env("ALLOWED_COMMANDS", "sh,cat");
+        let mut server = Server::start(&bench);
+        let own = server.line("sh -c 'echo own > $HOME/kept; cat $HOME/kept'");
+        if !own.layers().contains(&"mountns") {
+            return;
+        }
+        assert_eq!(own.ok(), "own\n");
+        server.end();
+        let homes = cache.join("homes");
+        fs::create_dir(homes.join("other")).unwrap();
+        fs::write(homes.join("other/kept"), "private\n").unwrap();
+        bench.give_all(&homes.join("other"));
+        let mut server = Server::start(&bench);
+        let seen = server.line("sh -c 'cat .cache/homes/*/kept; cat $HOME/kept'");
+        assert!(
+            seen.stdout().ends_with("own\n") && !seen.stdout().contains("private"),
+            "{}",
+            seen.text
+        );
+    });
+}
+
+#[test]
 fn a_home_that_is_reached_by_a_link_hides_what_comes_into_being_there() {
     Bench::each(|bench| {
         let home = bench.work();

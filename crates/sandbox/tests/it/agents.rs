@@ -107,7 +107,11 @@ fn what_is_hidden_is_not_found_under_another_name_by_the_next_agent() {
     let hidden = home.join("config/gh");
     fs::create_dir_all(&hidden).unwrap();
     fs::write(hidden.join("key"), "the secret").unwrap();
-    let owner = if is_root() { NOBODY } else { fs::metadata(&home).unwrap().uid() };
+    let owner = if is_root() {
+        NOBODY
+    } else {
+        fs::metadata(&home).unwrap().uid()
+    };
     for path in [&home, &home.join("config")] {
         std::os::unix::fs::chown(path, Some(owner), None).unwrap();
     }
