@@ -9,6 +9,7 @@ use brush_parser::ast::Program;
 use brush_parser::{Parser, ParserOptions, SourcePosition, Token};
 use thiserror::Error;
 
+use super::joined::joined;
 use super::position::{Position, Source};
 
 /// How much text is read.
@@ -150,6 +151,7 @@ fn from_parser(position: &SourcePosition) -> Position {
 const OPENINGS_MAX: usize = 192;
 
 fn check_openings(text: &str) -> Result<(), LineError> {
+    let text = joined(text);
     let openings = ["$(", "${", "$["];
     let count: usize = openings.iter().map(|o| text.matches(o).count()).sum();
     if count > OPENINGS_MAX {
@@ -167,6 +169,11 @@ fn check_documents(text: &str) -> Result<(), LineError> {
         position: Source::new(text).at(text[..byte].chars().count()),
     };
     let starts = ["$(", "`", "<(", ">(", "${", "$["];
+    let whole = joined(text);
+    let is_cut = |operator: &str| whole.matches(operator).count() != text.matches(operator).count();
+    if whole.contains("<<") && starts.iter().chain(&["<<"]).any(|operator| is_cut(operator)) {
+        return Err(unreadable(0, "a here-document beside an operator on two lines"));
+    }
     let start = starts.iter().filter_map(|opening| text.find(opening)).min();
     let mut documents = 0;
     let mut from = 0;
@@ -259,16 +266,15 @@ fn end_of_document(text: &str) -> Option<usize> {
 
 /// The tokenizer joins lines behind a backslash in `$'…'` too, where bash keeps both.
 fn check_continuations(text: &str, tokens: &[Token]) -> Result<(), LineError> {
-    if !text.contains("$'") || !text.contains("\\\n") {
+    if !text.contains("\\\n") || !joined(text).contains("$'") {
         return Ok(());
     }
     let chars: Vec<char> = text.chars().collect();
     for token in tokens {
         let span = token.location();
         let written = chars.get(span.start.index..span.end.index).unwrap_or_default();
-        let has = |pair: [char; 2]| written.windows(2).any(|two| two == pair);
-        let is_verbatim = || token.to_str().chars().eq(written.iter().copied());
-        if has(['$', '\'']) && has(['\\', '\n']) && !is_verbatim() {
+        let written: String = written.iter().collect();
+        if written.contains("\\\n") && joined(&written).contains("$'") && token.to_str() != written {
             return Err(LineError::Unreadable {
                 what: "a continued line in `$'…'`",
                 position: from_parser(&span.start),
@@ -281,7 +287,7 @@ fn check_continuations(text: &str, tokens: &[Token]) -> Result<(), LineError> {
 /// The tokenizer leaves comments out in arithmetic too, where bash has none and expands what stands there:
 /// a line whose arithmetic lost one is not read.
 fn check_comments(text: &str, tokens: &[Token]) -> Result<(), LineError> {
-    if !text.contains('#') || !text.contains("((") {
+    if !text.contains('#') || !joined(text).contains("((") {
         return Ok(());
     }
     let chars: Vec<char> = text.chars().collect();
@@ -328,8 +334,11 @@ fn check_parentheses(text: &str, tokens: &[Token]) -> Result<(), LineError> {
         let span = token.location();
         match token.to_str() {
             "(" => {
-                let assigns =
-                    |before: &&Token| before.to_str().ends_with('=') && before.location().end.index == span.start.index;
+                let assigns = |before: &&Token| {
+                    let between = chars.get(before.location().end.index..span.start.index);
+                    let between: String = between.unwrap_or_default().iter().collect();
+                    before.to_str().ends_with('=') && joined(&between).is_empty()
+                };
                 in_list = before.as_ref().is_some_and(assigns);
             }
             ")" => {
@@ -356,12 +365,13 @@ fn check_parentheses(text: &str, tokens: &[Token]) -> Result<(), LineError> {
 
 /// The parser cannot hold a descriptor of more than 32 bits and would panic.
 fn check_descriptors(text: &str) -> Result<(), LineError> {
+    let text = joined(text);
     let mut digits = 0;
     for (index, c) in text.chars().enumerate() {
         if (c == '<' || c == '>') && digits > 9 {
             return Err(LineError::Syntax {
                 what: "a descriptor that does not exist",
-                position: Source::new(text).at(index),
+                position: Source::new(&text).at(index),
             });
         }
         digits = if c.is_ascii_digit() { digits + 1 } else { 0 };

@@ -10,6 +10,7 @@ mod arithmetic;
 mod canonical;
 mod enclosed;
 mod guard;
+mod joined;
 #[cfg(test)]
 mod oracle;
 mod plain;

@@ -19,6 +19,7 @@ use brush_parser::ast::{
 use brush_parser::{SourceSpan, ast};
 
 use super::guard::{self, Limits, LineError};
+use super::joined::joined;
 use super::position::{Origin, Position, Source};
 use super::word::Context;
 use super::{AssignmentUse, CommandUse, EvaluatedName, FunctionUse, Unclear};
@@ -326,7 +327,7 @@ impl Walker<'_> {
             facts: self.facts,
         };
         // Where a here-document inside a substitution ends is told differently by every shell.
-        if text.replace("<<<", "").contains("<<") {
+        if joined(text).replace("<<<", "").contains("<<") {
             inner.unclear("a here-document inside a substitution", here);
         }
         match guard::parse_program(text, self.limits) {

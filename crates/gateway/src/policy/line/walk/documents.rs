@@ -5,6 +5,7 @@ use brush_parser::ast::IoHereDocument;
 
 use super::Walker;
 use crate::policy::line::guard::LineError;
+use crate::policy::line::joined::joined;
 use crate::policy::line::word::Context;
 
 impl Walker<'_> {
@@ -20,6 +21,10 @@ impl Walker<'_> {
             self.unclear(what, position);
         }
         if document.requires_expansion {
+            // Bash joins them while it looks for the end, also inside substitutions.
+            if document.doc.value.contains("\\\n") {
+                self.unclear("a continued line in a here-document", position);
+            }
             self.word(&document.doc, Context::Body)?;
         }
         Ok(())
@@ -29,11 +34,12 @@ impl Walker<'_> {
     /// body begins. What stands in the body itself does not count.
     fn unusual_place(&self, body: &str) -> Option<&'static str> {
         let text: String = self.local.iter().collect();
-        if openings(&text) > openings(body) + 1 {
+        let (whole, body) = (joined(&text), joined(body));
+        if openings(&whole) > openings(&body) + 1 {
             return Some("more than one here-document");
         }
         // Bash falls back from `((` to nested subshells, and finds the document accordingly.
-        if text.matches("((").count() > body.matches("((").count() {
+        if whole.matches("((").count() > body.matches("((").count() {
             return Some("`((` together with `<<`");
         }
         let first = text.lines().find(|line| line.contains("<<"));

@@ -9,6 +9,7 @@ use brush_parser::ast::{Assignment, AssignmentName, AssignmentValue};
 
 use super::arguments::{DECLARING, assigned_name};
 use super::endings::Endings;
+use crate::policy::line::joined::joined;
 use crate::policy::line::position::Position;
 use crate::policy::line::word::{self, Context, Expansion, Part};
 use crate::policy::line::{Arg, Unclear};
@@ -74,6 +75,7 @@ impl Lists {
         let attached = self.arrays.iter().filter(|name| name.starts_with('-'));
         attached.for_each(|name| endings.add(name));
         let of_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let text = joined(text);
         let mut before_brackets = text.split('[');
         before_brackets.next_back();
         for before in before_brackets {
