@@ -6,7 +6,7 @@
 /// `LANGUAGE` is here because the C library opens `/usr/share/locale/$LANGUAGE/…`, dots and all, and prints by the
 /// formats that it finds there. The last rows are shell variables that bash treats in a special way when they are set.
 #[rustfmt::skip]
-pub const GUARDED_VARIABLES: [&str; 223] = [
+pub const GUARDED_VARIABLES: [&str; 248] = [
     "LD_*", "DYLD_*", "LIBPATH", "SHLIB_PATH", "GCONV_PATH", "LOCPATH", "NLSPATH", "MALLOC_*",
     "LANGUAGE", "TEXTDOMAIN*", "GLIBC_TUNABLES", "GETCONF_DIR", "HOSTALIASES", "RES_OPTIONS",
     "LOCALDOMAIN", "TERMINFO*", "TERMCAP", "OPENSSL_*", "PATH", "CDPATH", "HOME", "XDG_*", "SHELL",
@@ -33,6 +33,10 @@ pub const GUARDED_VARIABLES: [&str; 223] = [
     "AZURE_CONFIG_DIR", "AZURE_EXTENSION_*", "GOOGLE_EXTERNAL_ACCOUNT_*", "GH_CONFIG_DIR", "GH_PATH",
     "GLAB_CONFIG_DIR", "BAT_CONFIG_*", "ACKRC", "MAGICK_*", "GST_PLUGIN_*", "GST_REGISTRY*", "GIO_*",
     "ODBC*", "LIBMYSQL_*", "SASL_PATH", "ZDOTDIR", "FPATH",
+    "APT_CONFIG", "GDK_PIXBUF_MODULE*", "GDAL_DRIVER_PATH", "HDF5_PLUGIN_PATH", "LADSPA_PATH",
+    "LIBVA_DRIVERS_PATH", "VK_*", "OCL_ICD_*", "ALSA_CONFIG_*", "XTABLES_LIBDIR", "VALGRIND_*",
+    "SPEC_OPTS", "HARNESS_*", "PYLINTRC", "GUNICORN_CMD_ARGS", "MPLBACKEND", "TS_NODE_*", "MONO_*",
+    "VAGRANT_*", "shell_escape", "GCCGO", "FC", "P4*", "ZIPOPT", "PRYRC",
     "BASH*", "SHELLOPTS", "POSIXLY_CORRECT", "PS0", "PS1", "PS2", "PS4", "PROMPT_*", "IFS",
     "GLOBIGNORE", "HIST*", "COMP_*", "SECONDS", "RANDOM", "SRANDOM", "LINENO", "OPTIND", "UID", "EUID",
 ];

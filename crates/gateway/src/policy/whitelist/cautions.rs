@@ -130,7 +130,7 @@ pub const CAUTIONS: [Caution; 20] = [
         long: &[
             "output", "remote-name", "remote-name-all", "config", "upload-file", "dump-header",
             "cookie-jar", "output-dir", "trace", "trace-ascii", "stderr", "etag-save", "hsts", "alt-svc",
-            "libcurl", "ssl-sessions",
+            "libcurl", "ssl-sessions", "engine",
         ],
         // `--expand-output` is `--output`, with variables in its value.
         inside: &["%output{", "--expand-"],

@@ -139,6 +139,8 @@ fn patterns_begin_with_the_command_and_end_with_a_word() {
         ("^curl", "curl -s http://x", true),
         ("^curl", "curl -w '%output{y}' http://x", false),
         ("^curl", "curl --etag-save y http://x", false),
+        ("^curl", "curl --engine ./y.so http://x", false),
+        ("^curl", "curl --eng=y http://x", false),
         ("^curl", "curl --expand-output y http://x", false),
         ("^wget", "wget -q http://x", true),
         ("^wget", "wget -e output_document=y http://x", false),
