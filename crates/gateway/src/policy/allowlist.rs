@@ -25,7 +25,7 @@ use std::path::PathBuf;
 pub use entries::{Allowlist, AllowlistError};
 pub use opened::Opened;
 pub use refusal::{Refusal, Rule};
-pub use variables::{GUARDED_VARIABLES, is_guarded_variable};
+pub use variables::{GUARDED_VARIABLES, is_guarded_value, is_guarded_variable};
 
 pub(super) use launchers::is_launcher;
 
@@ -82,7 +82,7 @@ pub fn check_line(line: &Line, list: &Allowlist, programs: &dyn Programs) -> Res
         refusals.push(Refusal::new("", Some(unclear.position), Rule::Unclear(unclear.what)));
     }
     for assignment in &line.assignments {
-        if is_guarded_variable(&assignment.name) {
+        if is_guarded_value(&assignment.name, assignment.value.as_deref()) {
             refusals.push(Refusal::new(
                 &assignment.name,
                 Some(assignment.position),

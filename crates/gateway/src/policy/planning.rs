@@ -156,7 +156,11 @@ fn settle_env(
     request: &CommandRequest,
     around: &Surroundings<'_>,
 ) -> Result<Vec<(String, String)>, Refusal> {
-    if let Some(name) = request.env.keys().find(|name| allowlist::is_guarded_variable(name)) {
+    let mut guarded = request
+        .env
+        .iter()
+        .filter(|(name, value)| allowlist::is_guarded_value(name, Some(value)));
+    if let Some((name, _)) = guarded.next() {
         let message = format!("`env` may not set `{name}`: it changes which programs or libraries run");
         return Err(Refusal::new(ErrorCode::PolicyDenied, message).with("variable", name.as_str()));
     }

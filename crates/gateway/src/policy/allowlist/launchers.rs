@@ -8,7 +8,7 @@ mod table;
 
 use std::path::Path;
 
-use super::{FoundProgram, Refusal, Rule, is_guarded_variable};
+use super::{FoundProgram, Refusal, Rule, is_guarded_value};
 use crate::policy::line::{Arg, Position};
 use table::{LAUNCHERS, Launcher, MANY_IN_ONE, Manner, REFUSED_LAUNCHERS};
 
@@ -209,8 +209,7 @@ fn short_options(
 /// `NAME=VALUE` words before the command.
 fn assignments(rest: &mut Words<'_>) -> Result<(), Failure> {
     while let Some(first) = rest.args.first() {
-        // The value may be computed, the name may not.
-        let Some((name, _)) = first.prefix().split_once('=') else {
+        let Some((name, value)) = first.prefix().split_once('=') else {
             if first.known().is_none() {
                 return Err(Failure::Unclear("a word before the command is computed"));
             }
@@ -219,7 +218,7 @@ fn assignments(rest: &mut Words<'_>) -> Result<(), Failure> {
         if first.known().is_none() {
             return Err(Failure::Unclear("a word before the command is computed"));
         }
-        if is_guarded_variable(name) {
+        if is_guarded_value(name, Some(value)) {
             return Err(Failure::Guarded(name.to_owned()));
         }
         rest.args = &rest.args[1..];

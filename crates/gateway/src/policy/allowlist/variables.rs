@@ -41,13 +41,33 @@ pub const GUARDED_VARIABLES: [&str; 248] = [
     "GLOBIGNORE", "HIST*", "COMP_*", "SECONDS", "RANDOM", "SRANDOM", "LINENO", "OPTIND", "UID", "EUID",
 ];
 
-/// Whether a line, a launcher or the `env` of a call may not set this variable.
+/// Names that are guarded by a pattern only, and that say nothing about which code runs.
+#[rustfmt::skip]
+const HARMLESS: [&str; 12] = [
+    "NODE_ENV", "CARGO_TERM_COLOR", "DOCKER_BUILDKIT", "PIP_NO_CACHE_DIR", "PIP_DISABLE_PIP_VERSION_CHECK",
+    "GIT_TERMINAL_PROMPT", "GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE", "GIT_COMMITTER_NAME",
+    "GIT_COMMITTER_EMAIL", "GIT_COMMITTER_DATE",
+];
+
+/// The one value of a guarded variable that leads nowhere: a program that everybody has, and that shows or does nothing
+/// of its own.
+const HARMLESS_VALUES: [(&str, &str); 3] = [("PAGER", "cat"), ("GIT_PAGER", "cat"), ("GIT_EDITOR", "true")];
+
+/// Whether a line, a launcher or the `env` of a call may not give this variable this value. Nothing stands for a value
+/// that is not known.
+pub fn is_guarded_value(name: &str, value: Option<&str>) -> bool {
+    let is_harmless = value.is_some_and(|value| HARMLESS_VALUES.contains(&(name, value)));
+    is_guarded_variable(name) && !is_harmless
+}
+
+/// Whether a line, a launcher or the `env` of a call may not set this variable to any value.
 pub fn is_guarded_variable(name: &str) -> bool {
-    GUARDED_VARIABLES
-        .iter()
-        .any(|pattern| match (pattern.strip_suffix('*'), pattern.strip_prefix('*')) {
-            (Some(start), _) => name.starts_with(start),
-            (None, Some(end)) => name.ends_with(end),
-            (None, None) => name == *pattern,
-        })
+    !HARMLESS.contains(&name)
+        && GUARDED_VARIABLES
+            .iter()
+            .any(|pattern| match (pattern.strip_suffix('*'), pattern.strip_prefix('*')) {
+                (Some(start), _) => name.starts_with(start),
+                (None, Some(end)) => name.ends_with(end),
+                (None, None) => name == *pattern,
+            })
 }

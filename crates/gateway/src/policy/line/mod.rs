@@ -78,6 +78,8 @@ pub enum Arg {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AssignmentUse {
     pub name: String,
+    /// The value of a plain `x=…` that is known before the line runs.
+    pub value: Option<String>,
     pub position: Position,
 }
 

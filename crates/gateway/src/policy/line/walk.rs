@@ -374,6 +374,7 @@ impl Walker<'_> {
         }
         self.facts.assignments.push(AssignmentUse {
             name: name.to_owned(),
+            value: None,
             position,
         });
     }

@@ -225,6 +225,45 @@ fn loader_and_interpreter_variables_cannot_be_set() {
 }
 
 #[test]
+fn variables_that_lead_to_no_code_may_be_set() {
+    let list = "ls,git,env";
+    for line in [
+        "NODE_ENV=test ls",
+        "CARGO_TERM_COLOR=never ls",
+        "DOCKER_BUILDKIT=1 ls",
+        "PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 ls",
+        "GIT_AUTHOR_NAME='A B' GIT_AUTHOR_EMAIL=a@b GIT_AUTHOR_DATE=\"$x\" git commit",
+        "export GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b GIT_COMMITTER_DATE=now",
+        "GIT_TERMINAL_PROMPT=0 git fetch",
+        "PAGER=cat GIT_PAGER='cat' git log",
+        "GIT_EDITOR=true git rebase --continue",
+        "env GIT_PAGER=cat git log",
+    ] {
+        accepted(list, line);
+    }
+    for line in [
+        "GIT_PAGER=cats git log",
+        "GIT_PAGER='cat x' git log",
+        "GIT_PAGER=$x git log",
+        "GIT_PAGER=ca$x git log",
+        "GIT_PAGER=cat; GIT_PAGER+=s; git log",
+        "GIT_PAGER[0]=cat git log",
+        "GIT_PAGER=(cat) git log",
+        "GIT_PAGER=cat; read GIT_PAGER; git log",
+        "for GIT_PAGER in cat; do git log; done",
+        "GIT_EDITOR=cat git commit",
+        "GIT_SEQUENCE_EDITOR=true git rebase",
+        "EDITOR=true git commit",
+        "LESS_PAGER=cat git log",
+        "env GIT_PAGER=id git log",
+        "GIT_AUTHOR=x git log",
+        "NODE_ENVX=1 ls",
+    ] {
+        refused(list, line, "may not be set");
+    }
+}
+
+#[test]
 fn the_locale_does_not_change_where_text_beyond_ascii_is_read() {
     let list = "ls,declare,env";
     for line in [

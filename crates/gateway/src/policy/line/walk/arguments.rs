@@ -9,7 +9,7 @@ use super::{Walker, locale, numbers};
 use crate::policy::line::guard::LineError;
 use crate::policy::line::plain;
 use crate::policy::line::position::{Origin, Position};
-use crate::policy::line::word::{Context, Part};
+use crate::policy::line::word::{self, Context, Part};
 use crate::policy::line::{Arg, CommandUse};
 
 /// Builtins whose arguments `x=…` are assignments.
@@ -92,8 +92,12 @@ impl Walker<'_> {
         let name = assigned_name(assignment);
         let changed = self.facts.locale;
         self.assign(name, position);
-        if locale::is_kept(assignment) {
+        let value = known_value(assignment);
+        if locale::is_kept(name, value.as_deref()) {
             self.facts.locale = changed;
+        }
+        if let Some(assigned) = self.facts.assignments.last_mut() {
+            assigned.value = value;
         }
         self.facts.lists.assigned(assignment);
         if let AssignmentName::ArrayElementName(_, subscript) = &assignment.name {
@@ -167,6 +171,23 @@ pub(super) fn assigned_name(assignment: &Assignment) -> &str {
     match &assignment.name {
         AssignmentName::VariableName(name) | AssignmentName::ArrayElementName(name, _) => name,
     }
+}
+
+/// The text that an assignment gives its name, if that is all it does.
+fn known_value(assignment: &Assignment) -> Option<String> {
+    let (AssignmentName::VariableName(_), AssignmentValue::Scalar(value)) = (&assignment.name, &assignment.value)
+    else {
+        return None;
+    };
+    if assignment.append {
+        return None;
+    }
+    let parts = word::parse(&value.value, Context::Word).parts;
+    let texts = parts.iter().map(|part| match part {
+        Part::Text(text) | Part::Quoted(text) => Some(text.as_str()),
+        Part::Expansion(_) => None,
+    });
+    texts.collect()
 }
 
 pub(super) fn is_name(text: &str) -> bool {

@@ -4,12 +4,9 @@
 //! backslash in `ls Á\;id` quotes nothing and `id` runs. We read UTF-8; a line with such bytes must be read by a locale in
 //! which they say nothing about their neighbours.
 
-use brush_parser::ast::{Assignment, AssignmentValue};
-
-use super::arguments::{DECLARING, assigned_name};
+use super::arguments::DECLARING;
 use super::numbers::SETTING;
 use crate::policy::line::Arg;
-use crate::policy::line::word::{self, Context, Part};
 
 /// Whether a variable says what the locale is.
 pub(in crate::policy) fn decides(name: &str) -> bool {
@@ -26,19 +23,8 @@ pub(in crate::policy) fn is_harmless(locale: &str) -> bool {
 }
 
 /// Whether an assignment certainly gives a harmless one.
-pub(super) fn is_kept(assignment: &Assignment) -> bool {
-    let AssignmentValue::Scalar(value) = &assignment.value else {
-        return false;
-    };
-    let parts = word::parse(&value.value, Context::Word).parts;
-    let text: Option<String> = parts
-        .iter()
-        .map(|part| match part {
-            Part::Text(text) | Part::Quoted(text) => Some(text.as_str()),
-            Part::Expansion(_) => None,
-        })
-        .collect();
-    !assignment.append && decides(assigned_name(assignment)) && text.is_some_and(|text| is_harmless(&text))
+pub(super) fn is_kept(name: &str, value: Option<&str>) -> bool {
+    decides(name) && value.is_some_and(is_harmless)
 }
 
 /// Whether a builtin may set one by its arguments.
