@@ -3,6 +3,7 @@
 //! looks like. `PROPTEST_CASES` asks for more lines than the few thousand of an ordinary run.
 
 mod continued;
+mod documents;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
@@ -286,7 +287,7 @@ proptest! {
 
     #[test]
     fn bash_runs_only_listed_programs(
-        line in prop_oneof![2 => glued(), 3 => changed(), 2 => stepped(), 1 => enclosed(), 1 => continued::line()]
+        line in prop_oneof![2 => glued(), 3 => changed(), 2 => stepped(), 1 => enclosed(), 1 => continued::line(), 2 => documents::line()]
     ) {
         if let Some(name) = unlisted(&line) {
             prop_assert!(false, "{:?} ran `{}`", line, name);

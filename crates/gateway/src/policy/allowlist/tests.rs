@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod continued;
+mod documents;
 mod enclosed;
 mod variables;
 

@@ -9,6 +9,7 @@ use brush_parser::ast::Program;
 use brush_parser::{Parser, ParserOptions, SourcePosition, Token};
 use thiserror::Error;
 
+use super::documents::Documents;
 use super::joined::joined;
 use super::position::{Position, Source};
 
@@ -65,24 +66,30 @@ pub(super) fn check_size(text: &str, limits: Limits) -> Result<(), LineError> {
 
 /// Parses the whole text, whose size was checked. Extended globs stay off as they are in `bash -c`: with them on,
 /// `!(id)` would be a word and not a command.
-pub(super) fn parse(text: &str, limits: Limits) -> Result<Program, LineError> {
+pub(super) fn parse(documents: &Documents<'_>, limits: Limits) -> Result<Program, LineError> {
+    let text = documents.visible();
     check_openings(text)?;
-    let program = parse_program(text, limits)?;
+    check_documents(text, documents.unread())?;
+    let program = parse_checked(text, limits)?;
     if program.complete_commands.is_empty() {
         return Err(LineError::Empty);
     }
     Ok(program)
 }
 
-/// Parses a text whose size is known to be in bounds: the whole line or a part of it.
-pub(super) fn parse_program(text: &str, limits: Limits) -> Result<Program, LineError> {
+/// Parses a part of a text whose size was checked.
+pub(super) fn parse_part(text: &str, limits: Limits) -> Result<Program, LineError> {
+    check_documents(text, 0)?;
+    parse_checked(text, limits)
+}
+
+fn parse_checked(text: &str, limits: Limits) -> Result<Program, LineError> {
     let options = ParserOptions {
         enable_extended_globbing: false,
         tilde_expansion_at_word_start: false,
         ..ParserOptions::default()
     };
     check_descriptors(text)?;
-    check_documents(text)?;
     let run = || {
         match brush_parser::uncached_tokenize_str(text, &options.tokenizer_options()) {
             Ok(tokens) => {
@@ -161,17 +168,18 @@ fn check_openings(text: &str) -> Result<(), LineError> {
 }
 
 /// The tokenizer takes memory without end over here-documents that do not end, or that stand inside a
-/// substitution. So only the ordinary form is read: one here-document, not behind the start of a
-/// substitution, with a plain word as its tag and a line of its own that ends it.
-fn check_documents(text: &str) -> Result<(), LineError> {
+/// substitution. So where they are not certain, which is from `unread` on, only the ordinary form is read: one
+/// here-document, not behind the start of a substitution, with a plain word as its tag and a line of its own that ends it.
+fn check_documents(whole: &str, unread: usize) -> Result<(), LineError> {
+    let text = &whole[unread..];
     let unreadable = |byte: usize, what: &'static str| LineError::Unreadable {
         what,
-        position: Source::new(text).at(text[..byte].chars().count()),
+        position: Source::new(whole).at(whole[..unread + byte].chars().count()),
     };
     let starts = ["$(", "`", "<(", ">(", "${", "$["];
-    let whole = joined(text);
-    let is_cut = |operator: &str| whole.matches(operator).count() != text.matches(operator).count();
-    if whole.contains("<<") && starts.iter().chain(&["<<"]).any(|operator| is_cut(operator)) {
+    let as_one = joined(text);
+    let is_cut = |operator: &str| as_one.matches(operator).count() != text.matches(operator).count();
+    if as_one.contains("<<") && starts.iter().chain(&["<<"]).any(|operator| is_cut(operator)) {
         return Err(unreadable(0, "a here-document beside an operator on two lines"));
     }
     let start = starts.iter().filter_map(|opening| text.find(opening)).min();

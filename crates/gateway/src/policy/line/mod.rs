@@ -8,7 +8,7 @@
 
 mod arithmetic;
 mod canonical;
-mod enclosed;
+mod documents;
 mod guard;
 mod joined;
 #[cfg(test)]
@@ -20,6 +20,8 @@ mod tests;
 pub mod tree;
 mod walk;
 mod word;
+
+use documents::Documents;
 
 pub use canonical::{canonical, canonical_argv};
 pub use guard::{Limits, LineError};
@@ -104,13 +106,13 @@ pub struct Unclear {
 /// Reads one line, which may hold many lines of text.
 pub fn read(text: &str, limits: Limits) -> Result<Line, LineError> {
     guard::check_size(text, limits)?;
-    // Of the same length to the character, so that every position holds in both.
-    let visible = enclosed::without_documents(text);
-    let program = guard::parse(&visible, limits)?;
-    let facts = walk::walk(text, &visible, &program, limits)?;
+    // What is visible has as many characters, so that every position holds in both.
+    let documents = Documents::read(text);
+    let program = guard::parse(&documents, limits)?;
+    let facts = walk::walk(text, &documents, &program, limits)?;
     let shape = match facts.unclear.first() {
         Some(unclear) => Shape::NeedsShell(unclear.what),
-        None => match plain::build(&visible, &program) {
+        None => match plain::build(documents.visible(), &program) {
             Ok(tree) => Shape::Plain(tree),
             Err(reason) => Shape::NeedsShell(reason),
         },

@@ -18,6 +18,7 @@ use brush_parser::ast::{
 };
 use brush_parser::{SourceSpan, ast};
 
+use super::documents::Documents;
 use super::guard::{self, Limits, LineError};
 use super::joined::joined;
 use super::position::{Origin, Position, Source};
@@ -48,12 +49,18 @@ pub(super) struct Facts {
 /// How often the whole text is searched for the place of a substitution.
 const LOOKUPS_MAX: usize = 64;
 
-/// `visible` is what was parsed, `text` what bash will read.
-pub(super) fn walk(text: &str, visible: &str, program: &Program, limits: Limits) -> Result<Facts, LineError> {
-    let source = Source::new(visible);
+/// What is visible was parsed, `text` is what bash will read.
+pub(super) fn walk(
+    text: &str,
+    documents: &Documents<'_>,
+    program: &Program,
+    limits: Limits,
+) -> Result<Facts, LineError> {
+    let source = Source::new(documents.visible());
     let mut facts = Facts::default();
     let mut walker = Walker {
         whole: &source,
+        documents,
         local: &source.chars,
         origin: Origin::WHOLE,
         depth: 0,
@@ -70,7 +77,7 @@ pub(super) fn walk(text: &str, visible: &str, program: &Program, limits: Limits)
     }
     let untrusted = facts.numbers.unknown();
     facts.unclear.extend(untrusted);
-    let read_again = facts.lists.read_again(visible);
+    let read_again = facts.lists.read_again(documents.visible());
     facts.unclear.extend(read_again);
     for command in &mut facts.commands {
         facts.numbers.mark(command);
@@ -83,6 +90,7 @@ pub(super) fn walk(text: &str, visible: &str, program: &Program, limits: Limits)
 /// One text being walked: the whole line, or a substitution inside it.
 struct Walker<'a> {
     whole: &'a Source,
+    documents: &'a Documents<'a>,
     local: &'a [char],
     origin: Origin,
     depth: usize,
@@ -320,6 +328,7 @@ impl Walker<'_> {
         let local: Vec<char> = text.chars().collect();
         let mut inner = Walker {
             whole: self.whole,
+            documents: self.documents,
             local: &local,
             origin,
             depth: self.depth + 1,
@@ -330,7 +339,7 @@ impl Walker<'_> {
         if joined(text).replace("<<<", "").contains("<<") {
             inner.unclear("a here-document inside a substitution", here);
         }
-        match guard::parse_program(text, self.limits) {
+        match guard::parse_part(text, self.limits) {
             Ok(program) => inner.program(&program),
             Err(error @ (LineError::TooDeep { .. } | LineError::TooMany { .. })) => Err(error),
             Err(

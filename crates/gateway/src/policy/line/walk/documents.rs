@@ -1,5 +1,5 @@
-//! Here-documents. Where one ends is told by its tag, and readers differ over unusual tags, so only
-//! usual ones are clear.
+//! Here-documents. Where one ends is told by its tag, and readers differ over unusual tags and places, so only usual
+//! ones are clear unless [`Documents`](crate::policy::line::documents::Documents) knows where they are.
 
 use brush_parser::ast::IoHereDocument;
 
@@ -11,6 +11,12 @@ use crate::policy::line::word::Context;
 impl Walker<'_> {
     pub(super) fn here_document(&mut self, document: &IoHereDocument) -> Result<(), LineError> {
         let position = self.word_position(&document.here_end);
+        if self.is_certain(document) {
+            if document.requires_expansion {
+                self.word(&document.doc, Context::Body)?;
+            }
+            return Ok(());
+        }
         if !is_usual(&document.here_end.value) {
             self.unclear("the tag of a here-document", position);
         }
@@ -30,10 +36,18 @@ impl Walker<'_> {
         Ok(())
     }
 
+    fn is_certain(&self, document: &IoHereDocument) -> bool {
+        let tag = document.here_end.loc.as_ref().map(|span| self.settle(span.start.index));
+        self.depth == 0 && tag.is_some_and(|tag| self.documents.is_certain(tag))
+    }
+
     /// A second document, or a word that goes over the end of the line, moves the place where the
     /// body begins. What stands in the body itself does not count.
     fn unusual_place(&self, body: &str) -> Option<&'static str> {
-        let text: String = self.local.iter().collect();
+        let text: String = match self.depth {
+            0 => self.documents.visible()[self.documents.unread()..].to_owned(),
+            _ => self.local.iter().collect(),
+        };
         let (whole, body) = (joined(&text), joined(body));
         if openings(&whole) > openings(&body) + 1 {
             return Some("more than one here-document");

@@ -8,75 +8,30 @@
 //! ```
 //!
 //! The parser cannot read them. Their text says nothing about what runs, so it is blanked before the parser sees the
-//! line, and only where bash certainly reads a document there: nothing but plain words and closed quotes before it, a
-//! plain command in it, a tag in quotes or a text without expansions, and an end that cannot be mistaken. Any other
-//! stays as it is, and is refused later. Bash has read this shape as it stands since its version 4.
+//! line, and only where bash certainly reads a document there: a plain command in it, a tag in quotes or a text without
+//! expansions, and an end that cannot be mistaken. Any other stays as it is, and is refused later. Bash has read this
+//! shape as it stands since its version 4.
 
-use std::borrow::Cow;
-
-/// The text with the documents in it blanked: of as many characters, on as many lines.
-pub(super) fn without_documents(text: &str) -> Cow<'_, str> {
-    let mut visible = String::new();
-    let mut kept = 0;
-    let mut at = 0;
-    while let Some((open, around)) = next_substitution(text, at) {
-        let Some(found) = Enclosed::read(text, open, around) else {
-            break;
-        };
-        visible.push_str(&text[kept..found.start]);
-        let document = text[found.start..found.end].chars();
-        visible.extend(document.map(|c| if c == '\n' { '\n' } else { ' ' }));
-        kept = found.end;
-        at = found.behind;
-    }
-    if kept == 0 {
-        return Cow::Borrowed(text);
-    }
-    visible.push_str(&text[kept..]);
-    Cow::Owned(visible)
-}
-
+/// What stands around the substitution.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Around {
+pub(super) enum Around {
     Nothing,
     Quotes,
 }
 
-/// The first `$` that stands outside of quotes or right behind an opening one, with nothing before it that could make
-/// bash read it as something else. The search begins outside of quotes.
-fn next_substitution(text: &str, from: usize) -> Option<(usize, Around)> {
-    let mut quote = None;
-    let mut before = ' ';
-    for (offset, c) in text[from..].char_indices() {
-        match (quote, c) {
-            (None, '\'' | '"') => quote = Some(c),
-            (Some(open), c) if open == c => quote = None,
-            (Some('\''), _) => {}
-            (Some('"'), '$') if before == '"' => return Some((from + offset, Around::Quotes)),
-            (Some(_), '$' | '`' | '\\') => return None,
-            (Some(_), _) => {}
-            (None, '$') => return Some((from + offset, Around::Nothing)),
-            (None, c) if c.is_ascii_alphanumeric() || " \t\n-_./,:=+@%&|;>".contains(c) => {}
-            (None, _) => return None,
-        }
-        before = c;
-    }
-    None
-}
-
 /// One document, by the places where it begins and ends.
-struct Enclosed {
+pub(super) struct Enclosed {
     /// Where `<<` stands.
-    start: usize,
+    pub(super) start: usize,
     /// Behind the line that ends it.
-    end: usize,
+    pub(super) end: usize,
     /// Behind the substitution and the quote around it.
-    behind: usize,
+    pub(super) behind: usize,
 }
 
 impl Enclosed {
     /// Reads `$(command <<'TAG'`, the text, a line with the tag and a line that begins with `)`.
-    fn read(text: &str, open: usize, around: Around) -> Option<Self> {
+    pub(super) fn read(text: &str, open: usize, around: Around) -> Option<Self> {
         let command = text[open..].strip_prefix("$(")?;
         let plain = |c: char| c.is_ascii_alphanumeric() || " \t-_./".contains(c);
         let after = command.trim_start_matches(plain).strip_prefix("<<")?;

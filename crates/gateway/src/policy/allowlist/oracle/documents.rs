@@ -1,0 +1,46 @@
+//! Texts with several here-documents, whose lines run what is not listed wherever they are no text, and what may stand
+//! around them.
+
+use proptest::prelude::*;
+use proptest::sample::select;
+
+/// Commands, openings and other pieces that stand before a document or between two of them.
+#[rustfmt::skip]
+const AROUND: [&str; 84] = [
+    "ls", "ls ", "ls a ", "ls\n", "; ls ", " && ", "&&", " | ls", "|", " || ", "\n", "\n", " ", " ", "\t", "x=", "x=$(ls)\n", "ls $(ls) ", "ls \"$(ls -a 'b')\" ",
+    "$(ls", ")", "\"$(ls \"$x\")\"", "$(case x in x", "$x", "${x}", "${x#a}", "${x", "$((1 + 1))", "$((", "((", "))", "$'", "$$'", "$\"", "'a b'", "'", "\"", "\"a\nb\"", "'a\nb'",
+    "\\", "\\\n", " \\\n", "\\'", "\\\"", "\\ ", "\\#", "#", " #", "\n# it's <<E\n", " # `\n", "x#", "`", "`ls`", "(", ") ", "{ ", "; }", "if ls; then ", "; fi", "for f in a; do ",
+    "; done", "f() { ", "case x in x) ", ";; esac", "[ a ] ", "[[ a ]]", "[[ ", "x[", "*.[ch]", "a=(", ">", "<", "> o", "2>&1", "< x", "<<<", "<<< a", "<(ls", "!", "~", "{a,b}", "é", "&", "\r",
+];
+
+#[rustfmt::skip]
+const OPENINGS: [&str; 20] = [
+    "<<'E'\n", "<<'E'\n", "<<'E'\n", " <<E\n", "<<E\n", " <<\"E\"\n", "<<-E\n", "<<-'E'\n", " <<'E' > o\n", " <<'E' | ls\n", " <<E && ls\n", " <<'E' \"a\"\n", " <<'E' \"$x\"; ls\n",
+    "<<'E' <<'F'\n", "<<'E' \\\n", "<<'E' #\n", "<<E \"\n", "<<\\E\n", "<<E'F'\n", "\"$(ls <<'E'\n",
+];
+
+#[rustfmt::skip]
+const LINES: [&str; 24] = [
+    "id\n", "id\n", "; id\n", "$(id)\n", "`id`\n", "\\$(id)\n", "$(ls)\n", "'", "\"", "'\n", "\"\n", "(\n", ")\n", "\\\n", "x\\\n", "E\n", "E", " E\n", "\tE\n", "EE\n", "<<E\n", "<<'F'\n", "F\n", "#",
+];
+
+const ENDS: [&str; 9] = [
+    "E\n",
+    "E\n",
+    "E\n",
+    "\nE\n",
+    "\tE\n",
+    "E",
+    "E\n)\"",
+    "\nE\n)\"\n",
+    "F\n",
+];
+
+pub(super) fn line() -> impl Strategy<Value = String> {
+    let around = || prop::collection::vec(select(&AROUND[..]), 0..4).prop_map(|parts| parts.concat());
+    let lines = prop::collection::vec(select(&LINES[..]), 0..3).prop_map(|parts| parts.concat());
+    let document = (around(), select(&OPENINGS[..]), lines, select(&ENDS[..]))
+        .prop_map(|(before, opening, lines, end)| format!("{before}{opening}{lines}{end}"));
+    let documents = prop::collection::vec(document, 1..4).prop_map(|parts| parts.concat());
+    (documents, around()).prop_map(|(documents, after)| documents + &after)
+}
