@@ -78,7 +78,7 @@ const SEEDS: [&str; 53] = [
 
 /// Steps that set variables, and steps whose arithmetic evaluates them. The environment holds one more text.
 #[rustfmt::skip]
-const STEPS: [&str; 143] = [
+const STEPS: [&str; 154] = [
     "x=1", "x=5", "a=1", "a5='b[$(id)]'", "a0='b[$(id)]'", "_=1", "REPLY=1", "PWD=1", "g=1",
     "FUNCNAME=1", "f='b[$(id)]'", "a=(1 2)", "x+=1", "x+='b[$(id)]'", "export x='b[$(id)]'",
     "export x=1", "read x <<< 'b[$(id)]'", "read <<< 'b[$(id)]'", "read -ra a <<< 'b[$(id)]'",
@@ -105,6 +105,8 @@ const STEPS: [&str; 143] = [
     "find \"./${a[@]}\"", "find \".\"$y\"\"", "find \"./$y\"", "y=-v", "[ $x -eq 1 ]", "[ $a = $x ]",
     "[ \"$f\" = $x ]", "[ \"$y\" = $x ]", "[ \"$y\" -lt $g ]", "[ $g = 1 ]", "wait $x", "wait $!", "ls & x=$!",
     "y=--", "((x $y))", "((a $y))", "ls $((RANDOM))",
+    "x=${f//[^0-9]/}", "g=${g//[^0-9]/}", "((${f//[^0-9]/}))", "((${g//[^0-9]/} + 1))", "[ ${f//[^0-9]/} -eq 1 ]", "declare a=${f//[^0-9]/}'($(id))'",
+    "((a${x//[^0-9]/}))", "for x in {1..3}; do ((x)); done", "for x in {1,5} 2; do ls ${a[x]}; done", "for x in {1..$f}; do ((x)); done", "a=(${f//[^0-9]/})",
     ": ${x\\\n[0]:=1}", "ls ${a\\\n[0]=1}", "declare x='($(id))'", "f() { local x; : ${x\\\n[0]:=1}; local x='($(id))'; }",
 ];
 

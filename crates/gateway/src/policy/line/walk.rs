@@ -174,7 +174,7 @@ impl Walker<'_> {
                 let at = self.span(&clause.loc);
                 let values = clause.values.as_deref().unwrap_or_default();
                 self.assign(&clause.variable_name, at);
-                let numeric = clause.values.is_some() && values.iter().all(numbers::is_number);
+                let numeric = clause.values.is_some() && values.iter().all(numbers::is_numbers);
                 self.facts.numbers.assigned(&clause.variable_name, numeric);
                 if !arguments::is_name(&clause.variable_name) {
                     self.unclear("a loop over something that is no name", at);

@@ -49,6 +49,8 @@ pub(super) enum Expansion {
     Value,
     /// `$((…))`: always a number.
     Number,
+    /// `${x//[^0-9]/}`: digits, or nothing at all.
+    Digits,
 }
 
 /// The contexts a raw word can stand in.

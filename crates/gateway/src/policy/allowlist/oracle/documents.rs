@@ -4,6 +4,14 @@
 use proptest::prelude::*;
 use proptest::sample::select;
 
+/// Whole commands, so that many texts are in order.
+#[rustfmt::skip]
+const COMMANDS: [&str; 20] = [
+    "ls", "ls", "ls\nls ", "ls; ls", "x=$(ls)\nls ", "ls $(ls -a 'b') && ls", "ls \"$(ls \"$x\")\" && ls", "# it's `<<E (\nls", "ls # \"\nls", "ls \"a\n<<E\n\"; ls", "ls 'a\nE\n'; ls",
+    "ls \\\n -l", "ls <<< a; ls", "x=1; ls $((x + 1))\nls", "ls \"$x\" '(' \\; \\( && ls", "[ a ] && ls", "ls | ls", "ls \"\\\"$?\" *.[ch] {a,b}; ls", "ls \"$(ls <<'E'\nid ' )\nE\n)\"; ls",
+    "if ls; then ls; fi\nls",
+];
+
 /// Commands, openings and other pieces that stand before a document or between two of them.
 #[rustfmt::skip]
 const AROUND: [&str; 84] = [
@@ -25,22 +33,24 @@ const LINES: [&str; 24] = [
 ];
 
 const ENDS: [&str; 9] = [
-    "E\n",
-    "E\n",
-    "E\n",
     "\nE\n",
-    "\tE\n",
-    "E",
+    "\nE\n",
+    "\nE\n",
+    "E\n",
+    "\n\tE\n",
+    "\nE",
     "E\n)\"",
     "\nE\n)\"\n",
-    "F\n",
+    "\nE\nF\n",
 ];
 
 pub(super) fn line() -> impl Strategy<Value = String> {
     let around = || prop::collection::vec(select(&AROUND[..]), 0..4).prop_map(|parts| parts.concat());
+    let before = prop_oneof![4 => select(&COMMANDS[..]).prop_map(str::to_owned), 1 => around()];
     let lines = prop::collection::vec(select(&LINES[..]), 0..3).prop_map(|parts| parts.concat());
-    let document = (around(), select(&OPENINGS[..]), lines, select(&ENDS[..]))
+    let document = (before, select(&OPENINGS[..]), lines, select(&ENDS[..]))
         .prop_map(|(before, opening, lines, end)| format!("{before}{opening}{lines}{end}"));
     let documents = prop::collection::vec(document, 1..4).prop_map(|parts| parts.concat());
-    (documents, around()).prop_map(|(documents, after)| documents + &after)
+    let after = prop_oneof![2 => Just("ls".to_owned()), 1 => around()];
+    (documents, after).prop_map(|(documents, after)| documents + &after)
 }

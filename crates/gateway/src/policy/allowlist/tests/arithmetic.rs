@@ -66,6 +66,40 @@ fn arithmetic_is_not_led_to_a_text_that_runs_commands() {
 }
 
 #[test]
+fn arithmetic_counts_with_what_is_certainly_a_number() {
+    for line in [
+        "for i in {1..3}; do ls $((i * 2)); done",
+        "for i in 0 {01..10..2} {5,7}; do ((i > 2)) && ls; done",
+        "n=$(ls); ls $((${n//[^0-9]/} + 1))",
+        "n=$(ls); m=${n//[^0-9]/}; ls $((m + 1)); ((m > 2)); [[ $m -gt 3 ]]; [ $m -gt 3 ]",
+        "f() { local n=${1//[^0-9]/}; ls \"$((n + 1))\"; }; f 5",
+        "[ ${x//[^0-9]/} -gt 2 ]",
+    ] {
+        accepted("ls", line);
+    }
+    for line in [
+        "for i in {a..c}; do ((i)); done",
+        "for i in {1..$x}; do ((i)); done",
+        "for i in {1..3}x; do ((i)); done",
+        "for i in {1,'a[$(id)]'}; do ((i)); done",
+        "for i in $(ls); do ((i)); done",
+        "x=$y; x=${x//[^0-9]/}; ((x))",
+        "((${x//[^0-9]/a[0]}))",
+        "((${x//[^0-9a]/}))",
+        "((${x/[^0-9]/}))",
+        "((${x//[^0-9]/}y))",
+    ] {
+        refused("ls", line, "");
+    }
+    refused("ls", "n=$(ls); ((n))", "`${x//[^0-9]/}` takes the digits of `x`");
+    refused(
+        "ls",
+        "f() { local a=(1); local a=${x//[^0-9]/}'($(id))'; }; f",
+        "a value that bash reads again as a list",
+    );
+}
+
+#[test]
 fn what_looks_like_a_comment_in_arithmetic_is_seen() {
     for line in [
         "((1 #$(id)\n))",

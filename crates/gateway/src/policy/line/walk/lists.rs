@@ -99,6 +99,7 @@ fn may_be_list(parts: &[Part]) -> bool {
         Part::Text(text) | Part::Quoted(text) => text.chars().next().map(|first| first == '('),
         Part::Expansion(Expansion::Value) => Some(true),
         Part::Expansion(Expansion::Number) => Some(false),
+        Part::Expansion(Expansion::Digits) => None,
     });
     first.unwrap_or(false)
 }

@@ -73,7 +73,7 @@ impl Numbers {
             .iter()
             .filter(|read| !self.is_number(&read.name))
             .map(|read| Unclear {
-                what: "arithmetic over a value that may be no number",
+                what: "arithmetic over a value that may be no number (`${x//[^0-9]/}` takes the digits of `x`)",
                 position: read.position,
             })
             .collect()
@@ -135,6 +135,14 @@ fn unquoted(written: &str) -> &str {
         .unwrap_or(written)
 }
 
+/// A word behind `in` that becomes nothing but numbers: also `{1..9}` and `{1,5,9}`.
+pub(super) fn is_numbers(word: &Word) -> bool {
+    let inner = word.value.strip_prefix('{').and_then(|inner| inner.strip_suffix('}'));
+    let is_digits = |text: &str| (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
+    let are_digits = |inner: &str| inner.split("..").all(is_digits) || inner.split(',').all(is_digits);
+    is_number(word) || inner.is_some_and(are_digits)
+}
+
 /// Digits, or nothing but arithmetic expansions and digits.
 pub(super) fn is_number(word: &Word) -> bool {
     is_number_text(&word.value)
@@ -149,7 +157,7 @@ fn is_number_text(written: &str) -> bool {
     !parts.is_empty()
         && parts.iter().all(|part| match part {
             Part::Text(text) | Part::Quoted(text) => text.chars().all(|c| c.is_ascii_digit() || c == '-'),
-            Part::Expansion(Expansion::Number) => true,
+            Part::Expansion(Expansion::Number | Expansion::Digits) => true,
             Part::Expansion(Expansion::Value) => false,
         })
 }

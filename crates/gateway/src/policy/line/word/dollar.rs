@@ -1,10 +1,13 @@
 //! What follows a dollar sign in a word.
 
-use super::{Expansion, Nested, Quotes, Reader, Until, escapes};
+use super::{Expansion, Nested, Part, Quotes, Reader, Until, escapes};
 
 /// Transformations that only change or describe a value. `P` is missing on purpose: it expands the
 /// value as a prompt, and prompts run commands.
 const TRANSFORMATIONS: &str = "UuLQEAaKk";
+
+/// Behind a name, what leaves nothing but the digits of its value.
+const DIGITS_ONLY: &str = "//[^0-9]/}";
 
 impl Reader<'_> {
     pub(super) fn dollar(&mut self, quotes: Quotes) {
@@ -106,6 +109,11 @@ impl Reader<'_> {
         let Some(name) = self.parameter() else {
             return self.stop("a parameter expansion that is not understood");
         };
+        if self.keeps_digits_only(&name) {
+            self.at += DIGITS_ONLY.len();
+            self.out.parts.pop();
+            return self.out.parts.push(Part::Expansion(Expansion::Digits));
+        }
         self.out.referenced.push(name.clone());
         let colon = usize::from(self.peek(0) == Some(':'));
         match (self.peek(0), self.peek(colon)) {
@@ -126,6 +134,15 @@ impl Reader<'_> {
             }
         }
         self.operand(quotes);
+    }
+
+    /// Whether one value stands before `//[^0-9]/}`, and no list of values.
+    fn keeps_digits_only(&self, name: &str) -> bool {
+        let is_one = name.chars().all(is_name_part) && self.chars[self.at - 1] != ']';
+        is_one
+            && DIGITS_ONLY
+                .chars()
+                .eq(self.chars[self.at..].iter().copied().take(DIGITS_ONLY.len()))
     }
 
     /// A name, number or special parameter with an optional subscript.
