@@ -120,7 +120,7 @@ pub fn check_given(line: &Line, list: &Allowlist, env: &[(String, String)]) -> R
     let given = env.iter().filter(|(_, value)| text(value));
     match given.filter_map(|(name, _)| evaluated(name)).next() {
         Some(found) if *list != Allowlist::Any => {
-            let rule = Rule::Unclear("arithmetic over a variable of the environment");
+            let rule = Rule::Unclear("arithmetic or a search over a variable of the environment");
             Err(Refusal::new("", Some(found.position), rule))
         }
         Some(_) | None => Ok(()),

@@ -58,7 +58,7 @@ pub(super) fn rule(reason: &str) -> Rule {
 fn known(word: &Arg) -> Option<&str> {
     match word {
         Arg::Static(text) => Some(text),
-        Arg::Pattern { .. } | Arg::Computed { .. } | Arg::Number { .. } => None,
+        Arg::Pattern { .. } | Arg::Computed { .. } | Arg::Number { .. } | Arg::Path { .. } => None,
     }
 }
 

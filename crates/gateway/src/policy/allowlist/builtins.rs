@@ -211,7 +211,7 @@ fn options_then_ids(args: &[Arg]) -> Result<(), Stop> {
                 return Err(Stop::Unclear("its options cannot be checked"));
             }
             Arg::Static(_) | Arg::Number { .. } => {}
-            Arg::Pattern { .. } | Arg::Computed { .. } => {
+            Arg::Pattern { .. } | Arg::Computed { .. } | Arg::Path { .. } => {
                 return Err(Stop::Unclear("its arguments are computed at run time"));
             }
         }

@@ -26,7 +26,7 @@ const REAL: [&str; 5] = ["env", "xargs", "find", "timeout", "nice"];
 
 /// Pieces that lines are glued together from, with every construct that has fooled a reader before.
 #[rustfmt::skip]
-const FRAGMENTS: [&str; 231] = [
+const FRAGMENTS: [&str; 235] = [
     "ls", "id", "id", " ", " ", ";", "\n", " && ", " | ", " || ", " & ", "$(", ")", "`", "\"",
     "'", "\\", "${x:-", "}", "$x", "x=", "a=(", " <(", "(", "{ ", "; }", "#", " #", "<<E\n",
     "\nE\n", "<<'E'\n", "((", "))", "$((", "[[ ", " ]]", "case x in x) ", " ;; esac", "if ",
@@ -49,7 +49,7 @@ const FRAGMENTS: [&str; 231] = [
     "mapfile -d x$y ", "{a[x]}>y", "getopts $y ", "<&-", ">&-", "<(ls)", "a=(x)", "#$(id)", "#`id`",
     "\"$(ls <<'E'\n", "\nE\n)\"", "$(ls <<E\n", "\nE\n)", "\nE )", "\"./$@\"", "\"a\"$x\"b\"", "\".\"$x\"\"",
     "printf -v a -v ", "-vPATH ", "%n ", "-exec id ';'", "getopts -- ", "find ",
-    "$", "\\\n(", "\\\n[", "${x\\\n[0]:=1}", "$(\\\n(1",
+    " -name ", " -path ", "\"$y\"", "-exec", "$", "\\\n(", "\\\n[", "${x\\\n[0]:=1}", "$(\\\n(1",
 ];
 
 /// Lines to start from; each is changed in a few places.
@@ -78,7 +78,7 @@ const SEEDS: [&str; 53] = [
 
 /// Steps that set variables, and steps whose arithmetic evaluates them. The environment holds one more text.
 #[rustfmt::skip]
-const STEPS: [&str; 154] = [
+const STEPS: [&str; 174] = [
     "x=1", "x=5", "a=1", "a5='b[$(id)]'", "a0='b[$(id)]'", "_=1", "REPLY=1", "PWD=1", "g=1",
     "FUNCNAME=1", "f='b[$(id)]'", "a=(1 2)", "x+=1", "x+='b[$(id)]'", "export x='b[$(id)]'",
     "export x=1", "read x <<< 'b[$(id)]'", "read <<< 'b[$(id)]'", "read -ra a <<< 'b[$(id)]'",
@@ -105,6 +105,9 @@ const STEPS: [&str; 154] = [
     "find \"./${a[@]}\"", "find \".\"$y\"\"", "find \"./$y\"", "y=-v", "[ $x -eq 1 ]", "[ $a = $x ]",
     "[ \"$f\" = $x ]", "[ \"$y\" = $x ]", "[ \"$y\" -lt $g ]", "[ $g = 1 ]", "wait $x", "wait $!", "ls & x=$!",
     "y=--", "((x $y))", "((a $y))", "ls $((RANDOM))",
+    "d=src", "d=-exec", "d+=x", "d=x$y", "d=\"$y\"", "read d <<< -exec", "false && d=./x", "for d in . x; do find \"$d\" id ';'; done", "for d in *; do find \"$d\" id ';'; done",
+    "find \"$d\" id ';'", "find \"$d\" -name x", "find \"${d}/\" id ';'", "find . \"$PWD\" id ';'", "y=-exec", "find . -name \"$y\" id ';'", "find . -path -name \"$y\" id ';'",
+    "find . -name x \"$y\" id ';'", "find . -name \"$y\" -print", "find . -mtime -name \"$y\" id ';'", "find . -name x -exec ls ';' -name \"$y\" id ';'",
     "x=${f//[^0-9]/}", "g=${g//[^0-9]/}", "((${f//[^0-9]/}))", "((${g//[^0-9]/} + 1))", "[ ${f//[^0-9]/} -eq 1 ]", "declare a=${f//[^0-9]/}'($(id))'",
     "((a${x//[^0-9]/}))", "for x in {1..3}; do ((x)); done", "for x in {1,5} 2; do ls ${a[x]}; done", "for x in {1..$f}; do ((x)); done", "a=(${f//[^0-9]/})",
     ": ${x\\\n[0]:=1}", "ls ${a\\\n[0]=1}", "declare x='($(id))'", "f() { local x; : ${x\\\n[0]:=1}; local x='($(id))'; }",

@@ -4,6 +4,7 @@ mod arithmetic;
 mod continued;
 mod documents;
 mod enclosed;
+mod searches;
 mod variables;
 
 use std::path::PathBuf;

@@ -73,6 +73,9 @@ pub enum Arg {
     /// Computed at run time, and certainly nothing but digits and dashes, or no word at all. Only words of tests and of
     /// `wait` are looked at for this.
     Number { written: String },
+    /// Computed at run time: one word that certainly begins as a path does, is a number, or is empty. Only words of
+    /// `find` are looked at for this.
+    Path { written: String },
 }
 
 /// A variable set by `x=…`, `for x in`, `${x:=…}` or arithmetic. What builtins set stands in their
@@ -133,7 +136,7 @@ impl Arg {
     pub fn known(&self) -> Option<&str> {
         match self {
             Self::Static(text) => Some(text),
-            Self::Pattern { .. } | Self::Computed { .. } | Self::Number { .. } => None,
+            Self::Pattern { .. } | Self::Computed { .. } | Self::Number { .. } | Self::Path { .. } => None,
         }
     }
 
@@ -141,7 +144,10 @@ impl Arg {
     pub fn shown(&self) -> &str {
         match self {
             Self::Static(text) => text,
-            Self::Pattern { written, .. } | Self::Computed { written, .. } | Self::Number { written } => written,
+            Self::Pattern { written, .. }
+            | Self::Computed { written, .. }
+            | Self::Number { written }
+            | Self::Path { written } => written,
         }
     }
 
@@ -150,15 +156,20 @@ impl Arg {
         match self {
             Self::Static(text) => text,
             Self::Pattern { prefix, .. } | Self::Computed { prefix, .. } => prefix,
-            Self::Number { .. } => "",
+            Self::Number { .. } | Self::Path { .. } => "",
         }
+    }
+
+    /// Whether a word that begins so is a path, and no option or operator.
+    pub(super) fn begins_path(c: char) -> bool {
+        c.is_alphanumeric() || "/._".contains(c)
     }
 
     /// Whether it becomes exactly one word: text that is known, or one pair of double quotes around everything and
     /// nothing inside that becomes many words. Looking at both ends is not enough: `"."$x""` and `"./$@"`.
     pub(super) fn is_one_word(&self) -> bool {
         match self {
-            Self::Static(_) => true,
+            Self::Static(_) | Self::Path { .. } => true,
             Self::Pattern { .. } | Self::Number { .. } => false,
             Self::Computed { written, .. } => written
                 .strip_prefix('"')

@@ -25,7 +25,7 @@ use super::position::{Origin, Position, Source};
 use super::word::Context;
 use super::{AssignmentUse, CommandUse, EvaluatedName, FunctionUse, Unclear};
 use lists::Lists;
-use numbers::Numbers;
+use numbers::{Certain, Numbers};
 
 pub(in crate::policy) use locale::{decides as decides_locale, is_harmless as is_harmless_locale};
 
@@ -174,8 +174,9 @@ impl Walker<'_> {
                 let at = self.span(&clause.loc);
                 let values = clause.values.as_deref().unwrap_or_default();
                 self.assign(&clause.variable_name, at);
-                let numeric = clause.values.is_some() && values.iter().all(numbers::is_numbers);
-                self.facts.numbers.assigned(&clause.variable_name, numeric);
+                let certain = values.iter().map(Certain::of_words).fold(Certain::NUMBER, Certain::and);
+                let given = clause.values.as_ref().map_or(Certain::NOTHING, |_| certain);
+                self.facts.numbers.assigned(&clause.variable_name, given);
                 if !arguments::is_name(&clause.variable_name) {
                     self.unclear("a loop over something that is no name", at);
                 }

@@ -14,7 +14,7 @@ pub(super) fn check(args: &[Arg]) -> Result<(), Stop> {
         Arg::Static(_) => values.iter().try_for_each(named),
         Arg::Computed { .. } if format.is_one_word() => values.iter().try_for_each(named),
         // What becomes several words brings its own names along.
-        Arg::Pattern { .. } | Arg::Computed { .. } | Arg::Number { .. } => Err(COMPUTED),
+        Arg::Pattern { .. } | Arg::Computed { .. } | Arg::Number { .. } | Arg::Path { .. } => Err(COMPUTED),
     }
 }
 
@@ -78,6 +78,7 @@ fn of_conversion(c: char) -> bool {
 
 /// Whether a word that may be taken for the name of a variable is surely not that of a guarded one.
 fn named(value: &Arg) -> Result<(), Stop> {
+    const UNCLEAR: Stop = Stop::Unclear("its format may set a variable; write it out in single quotes");
     match value {
         Arg::Static(text) if is_guarded_variable(text) => Err(Stop::Guarded(text.clone())),
         Arg::Static(_) | Arg::Number { .. } => Ok(()),
@@ -87,10 +88,9 @@ fn named(value: &Arg) -> Result<(), Stop> {
             if is_no_name && is_whole {
                 return Ok(());
             }
-            Err(Stop::Unclear(
-                "its format may set a variable; write it out in single quotes",
-            ))
+            Err(UNCLEAR)
         }
+        Arg::Path { .. } => Err(UNCLEAR),
     }
 }
 

@@ -261,7 +261,7 @@ fn arithmetic_does_not_evaluate_what_a_call_brings_along() {
     for line in ["if false; then x=1; fi; ((x))", "x=1 ls; ((x))", "(x=1); ls $((x))"] {
         let message = check(line, &list, "a[$(id)]").expect_err(line);
         assert!(
-            message.contains("arithmetic over a variable of the environment"),
+            message.contains("arithmetic or a search over a variable of the environment"),
             "{message}"
         );
         assert_eq!(check(line, &list, "17"), Ok(()));

@@ -5,7 +5,8 @@ use brush_parser::ast::{
     SimpleCommand, Word,
 };
 
-use super::{Walker, locale, numbers};
+use super::numbers::Certain;
+use super::{Walker, locale};
 use crate::policy::line::guard::LineError;
 use crate::policy::line::plain;
 use crate::policy::line::position::{Origin, Position};
@@ -105,20 +106,20 @@ impl Walker<'_> {
         }
         match &assignment.value {
             AssignmentValue::Scalar(value) => {
-                self.facts.numbers.assigned(name, numbers::is_number(value));
+                self.facts.numbers.assigned(name, Certain::of_value(value));
                 // The value stands at the end of the word; its own place is not recorded.
                 let origin = self.word_origin(word);
                 let skipped = word.value.chars().count() - value.value.chars().count();
                 self.text(&value.value, origin.inside(skipped, true), Context::Word)?;
             }
             AssignmentValue::Array(elements) => {
-                let mut numeric = true;
+                let mut certain = Certain::NUMBER;
                 let near = Origin {
                     base: None,
                     fallback: self.word_origin(word).fallback,
                 };
                 for (key, value) in elements {
-                    numeric &= numbers::is_number(value);
+                    certain = certain.and(Certain::of_words(value));
                     if let Some(key) = key {
                         self.arithmetic_at(&key.value, position)?;
                     } else if value.value.starts_with('[') {
@@ -127,7 +128,7 @@ impl Walker<'_> {
                     }
                     self.text(&value.value, near, Context::Word)?;
                 }
-                self.facts.numbers.assigned(name, numeric);
+                self.facts.numbers.assigned(name, certain);
             }
         }
         Ok(())

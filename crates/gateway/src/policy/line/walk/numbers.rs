@@ -1,7 +1,8 @@
-//! Which variables certainly hold numbers.
+//! Which variables certainly hold numbers, or paths.
 //!
 //! A name may be read in arithmetic only if every assignment in the line gave it a number; a value
-//! from anywhere else could hold text that runs commands when evaluated. Bash sets some names by
+//! from anywhere else could hold text that runs commands when evaluated. `find` may begin where a name says only if
+//! that is a path every time, and no `-exec`. Bash sets some names by
 //! itself, builtins set those they are given, and the environment may hold any: an assignment in a
 //! branch that is not taken leaves what was there.
 
@@ -11,6 +12,7 @@ use brush_parser::ast::Word;
 
 use super::arguments::{DECLARING, is_name};
 use super::endings::Endings;
+use crate::policy::line::plain;
 use crate::policy::line::position::Position;
 use crate::policy::line::word::{self, Context, Expansion, Part};
 use crate::policy::line::{Arg, CommandUse, EvaluatedName, Unclear};
@@ -29,21 +31,79 @@ pub(super) const SETTING: [&str; 6] = ["read", "printf", "getopts", "mapfile", "
 /// Names in which bash itself keeps a number; nothing else can be put there, since a line may not set them.
 const COUNTED_BY_BASH: [&str; 4] = ["RANDOM", "SRANDOM", "SECONDS", "LINENO"];
 
+/// Names in which bash keeps a path that begins with a slash, unless a line sets them.
+const PATHS_OF_BASH: [&str; 2] = ["PWD", "HOME"];
+
 /// Commands whose words need no quotes where they are numbers.
 const COUNTING: [&str; 3] = ["test", "[", "wait"];
 
+/// What is certain of a value, or of every value of a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Certain {
+    number: bool,
+    /// Begins as a path, is a number, or is empty.
+    path: bool,
+}
+
+impl Certain {
+    pub(super) const NOTHING: Self = Self {
+        number: false,
+        path: false,
+    };
+    pub(super) const NUMBER: Self = Self {
+        number: true,
+        path: true,
+    };
+
+    /// Of a value that is assigned: it stays one word.
+    pub(super) fn of_value(value: &Word) -> Self {
+        let first = word::parse(&value.value, Context::Word)
+            .parts
+            .into_iter()
+            .find_map(|part| match part {
+                Part::Text(text) | Part::Quoted(text) => text.chars().next().map(Arg::begins_path),
+                Part::Expansion(Expansion::Number) => Some(true),
+                Part::Expansion(Expansion::Digits) => None,
+                Part::Expansion(Expansion::Value) => Some(false),
+            });
+        let number = is_number(value);
+        Self {
+            number,
+            path: number || first.unwrap_or(true),
+        }
+    }
+
+    /// Of what a word behind `in` becomes, however many words that are.
+    pub(super) fn of_words(word: &Word) -> Self {
+        let parts = word::parse(&word.value, Context::Word).parts;
+        let number = is_numbers(word);
+        let start = plain::word(&parts).map(|word| plain::literal_start(&word));
+        Self {
+            number,
+            path: number || start.is_ok_and(|start| start.starts_with(Arg::begins_path)),
+        }
+    }
+
+    pub(super) fn and(self, other: Self) -> Self {
+        Self {
+            number: self.number && other.number,
+            path: self.path && other.path,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    numeric: HashMap<String, bool>,
+    values: HashMap<String, Certain>,
     read: Vec<EvaluatedName>,
     /// Options of such builtins; a name may be attached to one, as in `printf -vx`.
     options: Endings,
 }
 
 impl Numbers {
-    pub(super) fn assigned(&mut self, name: &str, numeric: bool) {
-        let known = self.numeric.entry(name.to_owned()).or_insert(true);
-        *known &= numeric;
+    pub(super) fn assigned(&mut self, name: &str, value: Certain) {
+        let known = self.values.entry(name.to_owned()).or_insert(Certain::NUMBER);
+        *known = known.and(value);
     }
 
     /// What a command may set by its arguments.
@@ -56,10 +116,10 @@ impl Numbers {
         for text in args.iter().filter_map(Arg::known) {
             match text.split_once('=') {
                 // The parser sees no assignment in a word with quotes, `export 'x=1'`.
-                Some((name, _)) if declares => self.assigned(name.trim_end_matches('+'), false),
+                Some((name, _)) if declares => self.assigned(name.trim_end_matches('+'), Certain::NOTHING),
                 Some(_) | None if !sets => {}
                 Some(_) | None if text.starts_with('-') => self.options.add(text),
-                Some(_) | None => self.assigned(text, false),
+                Some(_) | None => self.assigned(text, Certain::NOTHING),
             }
         }
     }
@@ -79,8 +139,11 @@ impl Numbers {
             .collect()
     }
 
-    /// Marks the words of a command that are certainly numbers, where that matters.
+    /// Marks the words of a command that are certainly numbers or paths, where that matters.
     pub(super) fn mark(&mut self, command: &mut CommandUse) {
+        if command.name.known() == Some("find") {
+            self.mark_paths(command);
+        }
         let Some(name) = command.name.known().filter(|name| COUNTING.contains(name)) else {
             return;
         };
@@ -105,11 +168,41 @@ impl Numbers {
         }
     }
 
-    fn is_number(&self, name: &str) -> bool {
-        if COUNTED_BY_BASH.contains(&name) {
-            return true;
+    fn mark_paths(&mut self, command: &mut CommandUse) {
+        for arg in command.args.iter_mut().filter(|arg| arg.is_one_word()) {
+            let Arg::Computed { written, .. } = arg else {
+                continue;
+            };
+            let Some(name) = path_variable(written).filter(|name| self.is_path(name)) else {
+                continue;
+            };
+            if !PATHS_OF_BASH.contains(&name) {
+                self.read.push(EvaluatedName {
+                    name: name.to_owned(),
+                    position: command.position,
+                });
+            }
+            *arg = Arg::Path {
+                written: std::mem::take(written),
+            };
         }
-        self.numeric.get(name) == Some(&true) && !SET_BY_BASH.contains(&name) && !self.options.any_ends_with(name)
+    }
+
+    fn is_number(&self, name: &str) -> bool {
+        COUNTED_BY_BASH.contains(&name) || self.certain(name).is_some_and(|certain| certain.number)
+    }
+
+    fn is_path(&self, name: &str) -> bool {
+        if PATHS_OF_BASH.contains(&name) {
+            return !self.values.contains_key(name) && !self.options.any_ends_with(name);
+        }
+        self.certain(name).is_some_and(|certain| certain.path)
+    }
+
+    /// What is certain of a name that nothing but assignments in the line sets.
+    fn certain(&self, name: &str) -> Option<Certain> {
+        let is_set_otherwise = SET_BY_BASH.contains(&name) || self.options.any_ends_with(name);
+        self.values.get(name).copied().filter(|_| !is_set_otherwise)
     }
 
     /// Every name whose value is evaluated.
@@ -128,6 +221,12 @@ fn variable(written: &str) -> Option<&str> {
     is_name(name).then_some(name)
 }
 
+/// The name in `"$x"`, `"${x}"` and `"$x/…"`: whatever is unset or empty, the word begins as its value or as a path.
+fn path_variable(written: &str) -> Option<&str> {
+    let inner = unquoted(written);
+    variable(inner.split_once('/').map_or(inner, |(first, _)| first))
+}
+
 fn unquoted(written: &str) -> &str {
     written
         .strip_prefix('"')
@@ -136,7 +235,7 @@ fn unquoted(written: &str) -> &str {
 }
 
 /// A word behind `in` that becomes nothing but numbers: also `{1..9}` and `{1,5,9}`.
-pub(super) fn is_numbers(word: &Word) -> bool {
+fn is_numbers(word: &Word) -> bool {
     let inner = word.value.strip_prefix('{').and_then(|inner| inner.strip_suffix('}'));
     let is_digits = |text: &str| (1..=9).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_digit());
     let are_digits = |inner: &str| inner.split("..").all(is_digits) || inner.split(',').all(is_digits);
@@ -144,7 +243,7 @@ pub(super) fn is_numbers(word: &Word) -> bool {
 }
 
 /// Digits, or nothing but arithmetic expansions and digits.
-pub(super) fn is_number(word: &Word) -> bool {
+fn is_number(word: &Word) -> bool {
     is_number_text(&word.value)
 }
 

@@ -4,6 +4,7 @@ use brush_parser::SourceSpan;
 use brush_parser::ast::Word;
 
 use super::Walker;
+use super::numbers::Certain;
 use crate::policy::line::arithmetic;
 use crate::policy::line::guard::LineError;
 use crate::policy::line::position::{Origin, Position};
@@ -24,7 +25,7 @@ impl Walker<'_> {
         }
         for name in parts.assigned {
             self.assign(&name, here);
-            self.facts.numbers.assigned(&name, false);
+            self.facts.numbers.assigned(&name, Certain::NOTHING);
         }
         self.programs(&parts.programs, origin)?;
         for text in parts.arithmetic {
@@ -45,7 +46,7 @@ impl Walker<'_> {
         }
         for name in found.set {
             self.assign(&name, here);
-            self.facts.numbers.assigned(&name, true);
+            self.facts.numbers.assigned(&name, Certain::NUMBER);
         }
         for name in found.expanded {
             self.facts.numbers.read(name, here);
