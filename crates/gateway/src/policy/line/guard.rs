@@ -197,7 +197,10 @@ fn check_documents(whole: &str, unread: usize) -> Result<(), LineError> {
         }
         documents += 1;
         if start.is_some_and(|start| start < at) {
-            return Err(unreadable(at, "a here-document behind a substitution"));
+            return Err(unreadable(
+                at,
+                "a here-document behind a substitution (write it to a file first)",
+            ));
         }
         let end = if arrows == 2 && documents == 1 {
             end_of_document(&text[from..])

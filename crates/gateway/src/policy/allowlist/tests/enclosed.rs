@@ -12,6 +12,7 @@ fn a_document_in_a_substitution_is_text_where_it_cannot_be_mistaken() {
         "x=$(cat <<'E'\n; id\nE\n)\ngit commit -m \"$x\"",
         "git commit -m \"$(cat <<'A'\n'\nA\n)\" -m \"$(cat - <<'B'\n\"\nB\n)\" --no-verify",
         "git commit -m \"$(cat <<'EOF'\nEOF\n)\"",
+        "git commit -m \"$(cat <<'EOF'\nEOF markers; id\nEOFs\nEOF\n)\"",
     ] {
         accepted("git,cat", line);
     }

@@ -55,10 +55,12 @@ impl Enclosed {
             if line.strip_suffix('\n') == Some(tag) {
                 break;
             }
-            // Inside a substitution a line that only begins with the tag may end the document to bash.
+            // Inside a substitution a line that only begins with the tag ends the document to bash where it also has
+            // the parenthesis that ends the substitution.
+            let may_end = line.starts_with(tag) && line.contains(')');
             let expands = quoted.is_none() && line.contains(['$', '`', '\\']);
             let is_control = |c: char| c.is_control() && !"\t\n".contains(c);
-            if line.starts_with(tag) || expands || line.contains(is_control) {
+            if may_end || expands || line.contains(is_control) {
                 return None;
             }
         }
