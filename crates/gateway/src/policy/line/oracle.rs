@@ -21,13 +21,13 @@ const FILE: &str = "f";
 
 /// Pieces of lines: mostly plain ones, and some of everything that needs a shell.
 #[rustfmt::skip]
-const FRAGMENTS: [&str; 102] = [
+const FRAGMENTS: [&str; 108] = [
     "ok", "ok", "ok ", "ok a", "no", "no ", "no b", " ", " ", " c", "a", ";", "; ", "\n", " && ", "&&", " || ", "||", " | ", "|", "\"", "'", "\\", "\\\n",
     "\\ ", "\\;", "\\\"", "\\'", "''", "\"\"", "'a b'", "\"a b\"", "'a'\"b\"c", "$'", "$'a\\'b'", "$'\\x41\\n'", "$\"a\"", "\"\\$a\"", "\"\\a\"", "\"a\\\nb\"",
     "#", " #", " # a", "a#b", "\r", "\t", "\u{a0}", "\u{2028}", "é", " > g", ">>g", " <f", "< f", " 2>&1", ">&2", "2>", " <<E\n", "<<'E'\n", "<<-E\n", "\tx\n", "\nE\n",
     "E", " <<< ", "<<<a", ":", ": a", "true", "false", "command ", "=", "-", "~",
     "*", "?", "[a", "]", "{a,b}", "{", "}", "(", ")", "!", "! ", "&", " & ", "$", "`", "time ", "coproc ", "if ", "then ", "fi", "[[ ", " ]]", "a=b ", "x[", "-- ", "\u{b}",
-    "\u{c}", "\u{85}", "\u{feff}", "\u{7f}",
+    "\u{c}", "\u{85}", "\u{feff}", "\u{7f}", "ok <<'E'\na\nE\n", "no <<E\n'b\nE\n", "ok a <<-E\n\tc\n\tE\n", "ok <<'E' | no\n<<E\nE\n", "# it's\n", "ok \"a\nb\" ",
 ];
 
 /// Pieces of words, with everything that quotes, escapes or divides.
