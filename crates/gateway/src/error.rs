@@ -170,6 +170,8 @@ pub struct Refusal {
     /// What the record calls this refusal, where it is already in there; the client is told the same.
     /// Boxed, since refusals travel in every result.
     pub correlation_id: Option<Box<CorrelationId>>,
+    /// It was done all the same, and who tries again does it twice.
+    pub was_done: bool,
 }
 
 impl Refusal {
@@ -179,7 +181,14 @@ impl Refusal {
             message: message.into(),
             details: Map::new(),
             correlation_id: None,
+            was_done: false,
         }
+    }
+
+    /// The same of something that was done.
+    #[must_use]
+    pub fn of_done(self) -> Self {
+        Self { was_done: true, ..self }
     }
 
     #[must_use]
@@ -199,9 +208,15 @@ impl Refusal {
     /// The status a tool result of this refusal carries.
     pub fn status(&self) -> Status {
         match self.code.surface() {
+            _ if self.was_done => Status::Failed,
             Surface::Tool(status) => status,
             Surface::Protocol => Status::Rejected,
         }
+    }
+
+    /// Whether the same may well be tried again.
+    pub fn retryable(&self) -> bool {
+        self.code.retryable() && !self.was_done
     }
 }
 

@@ -27,6 +27,7 @@ mod repeating;
 mod running;
 mod serving;
 mod submitting;
+mod unclosed;
 mod verdicts;
 mod waiting;
 
@@ -65,6 +66,7 @@ use crate::tools::acts::Toolbox;
 use crate::tools::exec::request::{CommandRequest, CommandTool};
 pub use adopting::{Adopted, Outlook};
 use in_force::InForce;
+use unclosed::Unclosed;
 use verdicts::Verdicts;
 use waiting::{Asking, Settled};
 
@@ -78,6 +80,8 @@ pub struct Gateway {
     turns: Arc<Semaphore>,
     /// Room for looking after records of which nobody knows whether they were written.
     unsure: Arc<Semaphore>,
+    /// Ends that wait to be written.
+    unclosed: Arc<Unclosed>,
     /// Turns at taking secrets out of long outputs.
     redacting: Semaphore,
     is_warm: AtomicBool,
@@ -118,7 +122,7 @@ pub struct Ports {
 pub struct Settings {
     pub answer_within: Duration,
     pub output_limit: usize,
-    /// How long acts under way may go on when the server stops.
+    /// How long acts under way may go on when the server stops, and ends be tried to be written.
     pub acts_end_within: Duration,
 }
 
@@ -277,6 +281,7 @@ impl Gateway {
             commands: Commands::default(),
             turns: Arc::new(Semaphore::new(limits::COMMANDS_RUNNING_MAX)),
             unsure: Arc::new(Semaphore::new(limits::UNSURE_RECORDS_MAX)),
+            unclosed: Arc::default(),
             redacting: Semaphore::new(limits::REDACTING_THREADS_MAX),
             is_warm: AtomicBool::new(false),
             lookups: tokio::sync::RwLock::new(()),

@@ -66,6 +66,70 @@ fn a_full_disk_stops_commands_until_there_is_room() {
     bench.prove();
 }
 
+/// Leaves room for the beginning of a command and not for the end of one that says much.
+fn fill_but_a_little(path: &Path) {
+    const LEFT: u64 = 128 << 10;
+    fill(path);
+    let file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    let bytes = file.metadata().unwrap().len();
+    file.set_len(bytes - LEFT).unwrap();
+}
+
+/// Says more than there is room for.
+const TALK: [&str; 3] = ["-c", "600000", "/dev/zero"];
+
+#[test]
+fn a_command_that_ran_is_told_and_closed_as_it_ended_though_its_end_found_no_room() {
+    if !is_root() {
+        return;
+    }
+    let bench = Bench::allowing("touch,head");
+    let state = bench.state();
+    let _mount = Mount::tmpfs(&state, "size=8m,mode=700");
+    let mut server = Server::start(&bench);
+    server.process("touch", &["before"]).ok();
+    let ballast = state.join("ballast");
+    fill_but_a_little(&ballast);
+    let ran = server.process("head", &TALK);
+    ran.failed("AUDIT_UNAVAILABLE");
+    assert!(ran.message().contains("the command ran"), "{}", ran.text);
+    assert_eq!(ran.structured["retryable"], false);
+    let refused = server.process("touch", &["canary"]);
+    refused.refused("AUDIT_UNAVAILABLE");
+    assert_eq!(refused.structured["retryable"], true);
+    assert!(!bench.work().join("canary").exists());
+    fs::remove_file(&ballast).unwrap();
+    assert!(server.end().success());
+    let records = bench.records(ran.id());
+    assert_eq!((records.len(), &records[0]["status"]), (1, &json!("ok")));
+    let mut server = Server::start(&bench);
+    server.process("touch", &["after"]).ok();
+    server.end();
+    assert_eq!(bench.records(ran.id()), records);
+    bench.prove();
+}
+
+#[test]
+fn exec_tells_a_command_that_ran_unrecorded_from_one_that_did_not_run() {
+    if !is_root() {
+        return;
+    }
+    let bench = Bench::configured("head", "shutdown_grace_ms: 200\n");
+    let state = bench.state();
+    let _mount = Mount::tmpfs(&state, "size=8m,mode=700");
+    let exec = || {
+        let mut command = bench.command();
+        command.args(["exec", "--", "head"]).args(TALK);
+        command.stdin(std::process::Stdio::null()).output().unwrap()
+    };
+    assert!(exec().status.success());
+    fill_but_a_little(&state.join("ballast"));
+    let output = exec();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("failed") && said.contains("the command ran"), "{said}");
+}
+
 fn fill(path: &Path) {
     use std::io::Write;
     let mut file = fs::File::create(path).unwrap();

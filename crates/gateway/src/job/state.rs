@@ -135,6 +135,7 @@ impl ErrorDetails {
     pub fn of(refusal: &Refusal) -> Self {
         Self {
             details: refusal.details.clone(),
+            retryable: refusal.retryable(),
             ..Self::new(refusal.code, refusal.message.clone())
         }
     }

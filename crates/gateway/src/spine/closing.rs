@@ -1,7 +1,6 @@
 //! The end of a call: its result, and the record of it, which is closed before anybody hears.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -19,8 +18,6 @@ use crate::execution::{Ended, How};
 use crate::policy::effective::Layer;
 use crate::session::Admitted;
 use crate::tools::exec::result::{CommandResult, ResultError};
-
-const CLOSE_RETRY: Duration = Duration::from_millis(50);
 
 impl Gateway {
     /// Ends a call that never ran.
@@ -84,23 +81,20 @@ impl Gateway {
             only_if_open: true,
             ..Change::default()
         };
-        let closed = self.commit_patiently(&change).await;
+        let closed = self.commit_patiently(change).await;
         if let Ok(Committed { last_event: None, .. }) = closed {
             return self.follow_elsewhere(admitted, live).await;
         }
         if let Err(error) = closed {
-            let mut refusal = unrecorded(&error);
-            if !not_run(&ended) {
-                refusal.message = format!("{error}; the command ran, but its end could not be recorded");
-            }
-            result = CommandResult {
-                request_id: live.request_id.clone(),
-                ..CommandResult::refused(live.request_id.clone(), at, refusal)
+            let refusal = match not_run(&ended) {
+                true => unrecorded(&error),
+                false => error
+                    .refusal("the command ran, but its end could not be recorded")
+                    .of_done(),
             };
             // Whoever asks again learns from the record what it came to, once that can be written.
-            live.finish(result);
-            self.commands.forget(&admitted.caller().credential, live);
-            return self.close_later(change);
+            live.finish(CommandResult::refused(live.request_id.clone(), at, refusal));
+            return self.commands.forget(&admitted.caller().credential, live);
         }
         self.publish(admitted, live, result);
     }
@@ -168,38 +162,7 @@ impl Gateway {
             return;
         }
         if let Some((change, _)) = self.closing_stored(&admitted, &stored, refusal) {
-            self.close_later(change);
-        }
-    }
-
-    /// Closes a record that could not be closed in time, for as long as this process lives: nobody else closes what a
-    /// living process opened.
-    pub(super) fn close_later(&self, change: Change) {
-        tokio::spawn(self.closed(change));
-    }
-
-    /// Resolves when a record is closed.
-    pub(super) fn closed(&self, change: Change) -> impl Future<Output = ()> + use<> {
-        let record = self.ports.record.clone();
-        async move {
-            while let Err(RecordError::Unavailable(reason)) = record.commit(change.clone()).await {
-                tracing::warn!(%reason, "a record cannot be closed, trying again");
-                tokio::time::sleep(crate::limits::RECORD_CLOSE_PATIENCE).await;
-            }
-        }
-    }
-
-    pub(super) async fn commit_patiently(&self, change: &Change) -> Result<Committed, RecordError> {
-        let started = Instant::now();
-        loop {
-            match self.commit(change.clone()).await {
-                Ok(receipt) => return Ok(receipt),
-                Err(RecordError::Unavailable(reason)) if started.elapsed() < crate::limits::RECORD_CLOSE_PATIENCE => {
-                    tracing::warn!(%reason, "the record cannot be closed, trying again");
-                    tokio::time::sleep(CLOSE_RETRY).await;
-                }
-                Err(error) => return Err(error),
-            }
+            drop(self.close_later(change));
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 use tokio::sync::OwnedRwLockReadGuard;
+use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::Gateway;
@@ -119,7 +120,7 @@ impl Gateway {
             ids: self.ports.ids.clone(),
         };
         let journal = ActJournal::new(parts, open);
-        match self.commit(opening).await {
+        match self.commit_opening(opening).await {
             Ok(_) => Ok(journal),
             Err(RecordError::RequestIdTaken(_)) => Err(Unopened::Elsewhere),
             Err(RecordError::ApprovalMoved) => Err(Unopened::Refused(self::used())),
@@ -139,9 +140,10 @@ impl Gateway {
         let mut closing = journal.closing::<()>(&Err(refusal.clone()), None);
         closing.only_if_open = true;
         if let Some(room) = self.room_to_look_after() {
-            let closed = self.closed(closing);
+            let closed = self.close_later(closing);
             tokio::spawn(async move {
-                closed.await;
+                // Nobody waits for what it came to.
+                let _ = closed.await;
                 drop(room);
             });
         }
@@ -155,8 +157,8 @@ impl Gateway {
 
     /// Waits for the acts under way; none begins after them. What does not end in time is put right by the next
     /// server.
-    pub(super) async fn acts_ended(&self) {
-        let ended = tokio::time::timeout(self.settings.acts_end_within, self.acts.write()).await;
+    pub(super) async fn acts_ended(&self, deadline: Instant) {
+        let ended = tokio::time::timeout_at(deadline, self.acts.write()).await;
         if ended.is_err() {
             tracing::warn!("acts did not end in time; the next server puts right what they left");
         }
@@ -206,21 +208,20 @@ impl Gateway {
             .and_then(|given| ended_as(*given, step, now))
             .into_iter()
             .collect();
-        let mut closed = self.commit_patiently(&closing).await;
+        let mut closed = self.commit_patiently(closing.clone()).await;
         if closed == Err(RecordError::ApprovalMoved) {
             // Somebody gave the approval up meanwhile; the act was done, and that is what counts.
             closing.approvals.clear();
-            closed = self.commit_patiently(&closing).await;
-        }
-        if let Err(RecordError::Unavailable(_)) = closed {
-            self.close_later(closing);
+            closed = self.commit_patiently(closing).await;
         }
         match (closed, &outcome) {
             (Ok(_), _) => {
                 self.ports.board.announce();
                 outcome
             }
-            (Err(error), Ok(_)) => Err(error.refusal("this was done, but its end could not be recorded")),
+            (Err(error), Ok(_)) => Err(error
+                .refusal("this was done, but its end could not be recorded")
+                .of_done()),
             (Err(error), Err(refusal)) => {
                 tracing::warn!(%error, code = refusal.code.name(), "the end of an act could not be recorded");
                 outcome

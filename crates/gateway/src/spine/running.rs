@@ -68,7 +68,7 @@ impl Gateway {
         let let_go = Arc::new(AtomicBool::new(false));
         let (gateway, opened, was_asked) = (self.clone(), let_go.clone(), approval.is_some());
         let gate = Gate::new(Box::pin(async move {
-            let receipt = gateway.commit(change).await?;
+            let receipt = gateway.commit_opening(change).await?;
             opened.store(true, Ordering::Relaxed);
             if was_asked {
                 gateway.ports.board.announce();

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use super::Gateway;
 use crate::audit::{Pending, chain};
@@ -104,7 +105,9 @@ impl Service for Arc<Gateway> {
             for live in running {
                 live.ended().await;
             }
-            gateway.acts_ended().await;
+            let deadline = Instant::now() + gateway.settings.acts_end_within;
+            gateway.acts_ended(deadline).await;
+            gateway.ends_written(deadline).await;
         })
     }
 }

@@ -12,6 +12,7 @@ mod outputs;
 mod policy;
 mod repeated;
 mod stage;
+mod unclosed;
 
 use std::time::Duration;
 

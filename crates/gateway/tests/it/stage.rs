@@ -63,6 +63,8 @@ struct Script {
     approvals: Mutex<Vec<ApprovalRequest>>,
     endings: Mutex<VecDeque<(How, String)>>,
     failure: Mutex<Option<RecordError>>,
+    /// Whether only ends cannot be written, as where the last room of a disk is too small for them.
+    spares_openings: AtomicBool,
     /// Whether a change is written some time before whoever waits for it hears so.
     hesitates: AtomicBool,
     /// What was committed, in order.
@@ -133,6 +135,7 @@ impl Stage {
             approvals: Mutex::default(),
             endings: Mutex::default(),
             failure: Mutex::default(),
+            spares_openings: AtomicBool::new(false),
             hesitates: AtomicBool::new(false),
             changes: Mutex::default(),
             hold: Arc::new(Semaphore::new(PERMITS)),
@@ -270,6 +273,12 @@ impl Stage {
 
     pub(crate) fn fail_commits(&self, error: RecordError) {
         *self.script.failure.lock().unwrap() = Some(error);
+    }
+
+    /// Ends cannot be written; whatever else can.
+    pub(crate) fn fail_closings(&self, error: RecordError) {
+        self.script.spares_openings.store(true, Ordering::Relaxed);
+        self.fail_commits(error);
     }
 
     pub(crate) fn mend_commits(&self) {
@@ -428,7 +437,8 @@ impl Script {
 
 impl Record for Script {
     fn commit(&self, change: Change) -> Pending<Result<Committed, RecordError>> {
-        if let Some(error) = self.failure.lock().unwrap().clone() {
+        let is_spared = change.close.is_none() && self.spares_openings.load(Ordering::Relaxed);
+        if let Some(error) = self.failure.lock().unwrap().clone().filter(|_| !is_spared) {
             return Box::pin(async move { Err(error) });
         }
         if !self.advance(&change) {

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use countersign_gateway::error::{ErrorCode, Refusal, Status};
 use countersign_gateway::ids::CorrelationId;
-use countersign_gateway::service::{Cancel, Origin};
+use countersign_gateway::service::{Answer, Cancel, Origin};
 use serde_json::Value;
 
 use super::call::{CallKey, Recipient, Running};
@@ -201,9 +201,7 @@ impl Shared {
             // The client is told to repeat the call, which may well be under the same id.
             Ok(Said::Answer(answer)) if answer.structured["status"] == Status::Pending.as_str() => Kept::Nothing,
             // Nothing was done for want of a record, and the client is told to try again.
-            Ok(Said::Answer(answer)) if answer.structured["error_code"] == ErrorCode::AuditUnavailable.name() => {
-                Kept::Nothing
-            }
+            Ok(Said::Answer(answer)) if is_to_try_again_for_want_of_a_record(answer) => Kept::Nothing,
             Ok(Said::Answer(answer)) if self.link.lasts() => {
                 answer.command.clone().map_or(Kept::Nothing, Kept::InRecord)
             }
@@ -260,6 +258,12 @@ impl Shared {
         tracing::debug!(%correlation, code = refusal.code.name(), reason = refusal.message, "refused");
         Outgoing::error(wire::error(id, code, refusal, correlation), refusal.code)
     }
+}
+
+/// One that was done, and whose end alone is missing in the record, says that it is not to be tried again.
+fn is_to_try_again_for_want_of_a_record(answer: &Answer) -> bool {
+    let facts = &answer.structured;
+    facts["error_code"] == ErrorCode::AuditUnavailable.name() && facts["retryable"] == true
 }
 
 /// Roughly the bytes an outcome holds.

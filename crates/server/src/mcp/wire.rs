@@ -66,7 +66,7 @@ pub(crate) fn error(id: Option<&Id>, code: i32, refusal: &Refusal, correlation: 
         }
     }
     data.insert("details".to_owned(), Value::Object(details));
-    data.insert("retryable".to_owned(), refusal.code.retryable().into());
+    data.insert("retryable".to_owned(), refusal.retryable().into());
     data.insert("correlation_id".to_owned(), correlation.as_str().into());
     bytes(&json!({
         "jsonrpc": "2.0",

@@ -123,7 +123,7 @@ impl Undone {
     fn tries_max(&self) -> u32 {
         let passes = match self {
             Self::GitHub(error) => error.kind.passes() || error.kind == Trouble::Refused,
-            Self::Refused(refusal) => refusal.code.retryable(),
+            Self::Refused(refusal) => refusal.retryable(),
             // What cannot be written now waits until it can.
             Self::Record(_) => return u32::MAX,
         };

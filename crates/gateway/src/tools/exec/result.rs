@@ -44,11 +44,13 @@ pub struct ResultError {
     pub code: ErrorCode,
     pub message: String,
     pub details: Map<String, Value>,
+    pub retryable: bool,
 }
 
 impl From<Refusal> for ResultError {
     fn from(refusal: Refusal) -> Self {
         Self {
+            retryable: refusal.retryable(),
             code: refusal.code,
             message: refusal.message,
             details: refusal.details,
@@ -149,6 +151,7 @@ impl CommandResult {
                 code,
                 message: text("error_message").unwrap_or_default().to_owned(),
                 details: facts["error_details"].as_object().cloned().unwrap_or_default(),
+                retryable: facts["retryable"].as_bool().unwrap_or(code.retryable()),
             }),
             duration_ms: facts["duration_ms"].as_u64().unwrap_or(0),
             started_at: time("started_at").unwrap_or(stored.opened_at),
@@ -217,7 +220,7 @@ impl CommandResult {
         );
         put(
             "retryable",
-            json!(self.error.as_ref().is_some_and(|error| error.code.retryable())),
+            json!(self.error.as_ref().is_some_and(|error| error.retryable)),
         );
         put("duration_ms", json!(self.duration_ms));
         put("started_at", json!(self.started_at.to_string()));
@@ -265,7 +268,7 @@ impl CommandResult {
             .text("status", self.status.as_str())
             .text_or_null("error_code", error.map(|error| error.code.name()))
             .text_or_null("error_message", message.as_deref())
-            .flag("retryable", error.is_some_and(|error| error.code.retryable()))
+            .flag("retryable", error.is_some_and(|error| error.retryable))
             .whole("duration_ms", whole(self.duration_ms))
             .text("started_at", &self.started_at.to_string())
             .text_or_null("finished_at", self.finished_at.map(|at| at.to_string()).as_deref())
