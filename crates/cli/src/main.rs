@@ -27,6 +27,7 @@ mod jobs;
 mod kin;
 mod policy;
 mod private;
+mod signals;
 mod telemetry;
 mod terminal;
 
@@ -34,7 +35,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 use clap::error::ErrorKind;
-use countersign_exec::SandboxExecutor;
+use countersign_exec::{SandboxExecutor, fsize};
 
 use cli::{Cli, Command};
 use start::{BadConfiguration, BadUsage};
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         start::say(&format!("countersign: `{ZYGOTE}` is for servers to start"));
         return ExitCode::from(NOT_UNDERSTOOD);
     }
+    fsize::fail_instead_of_ending();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {

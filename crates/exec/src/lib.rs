@@ -19,8 +19,8 @@ mod runner;
 mod machine;
 
 /// The parts of the sandbox that the binary handles itself: the processes to fork first, what this machine
-/// offers, and what a start leaves in memory.
-pub use countersign_sandbox::{Zygote, ZygoteError, first, memory, probe};
+/// offers, what a start leaves in memory, and what happens at the limit to the size of files.
+pub use countersign_sandbox::{Zygote, ZygoteError, first, fsize, memory, probe};
 pub use executor::SandboxExecutor;
 pub use homes::forget_homes;
 pub use identity::{AgentUser, advice as advice_on_user, of_agents as user_of_agents};

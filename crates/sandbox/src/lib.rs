@@ -24,6 +24,7 @@ pub mod streams;
 pub mod wire;
 
 pub mod first;
+pub mod fsize;
 
 mod zygote;
 

@@ -5,7 +5,6 @@ use std::io::{BufRead as _, BufReader, IsTerminal as _, Read as _, Write as _};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
-use std::task::Poll;
 use std::time::Duration;
 
 use anyhow::Context as _;
@@ -19,11 +18,11 @@ use countersign_gateway::service::{Answer, Cancel, Origin, Service, ToolCall};
 use countersign_gateway::session::Caller;
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::{Map, Value, json};
-use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::approvers::{self, Approvers};
 use crate::cli::Exec;
 use crate::config::Flags;
+use crate::signals::{ENDED_BY_SIGNAL, Stop};
 use crate::start::{self, Started};
 use crate::terminal::{ReaderGone, clean, told};
 use crate::wiring::{self, Launchpad};
@@ -32,8 +31,6 @@ const TIMED_OUT: u8 = 124;
 const REFUSED: u8 = 126;
 /// There is no such program, as shells say it.
 const MISSING: u8 = 127;
-/// The number of the signal is added.
-const ENDED_BY_SIGNAL: u8 = 128;
 /// What a person can do about it; whom a catalog is shown to is told of the catalog.
 const SWITCHED_OFF: &str = "`execute_process`, by which this runs, is switched off under `tools` in the configuration";
 /// How long standard input may take before it is said that we wait for it.
@@ -126,48 +123,6 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
 fn refused(why: &str) -> ExitCode {
     start::say(&format!("countersign: refused: {why}"));
     ExitCode::from(REFUSED)
-}
-
-/// The signals that end what was typed at a terminal, but for those that whoever started us wants ignored, as `nohup`
-/// does.
-struct Stop {
-    signals: Vec<(u8, Signal)>,
-}
-
-impl Stop {
-    fn listen() -> anyhow::Result<Self> {
-        let ignored = ignored_signals();
-        let wanted = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
-        let heeded = wanted
-            .into_iter()
-            .filter(|kind| ignored >> (kind.as_raw_value() - 1) & 1 == 0);
-        let signals = heeded.map(|kind| Ok((ENDED_BY_SIGNAL + kind.as_raw_value() as u8, signal(kind)?)));
-        let signals: std::io::Result<_> = signals.collect();
-        Ok(Self {
-            signals: signals.context("cannot listen for signals")?,
-        })
-    }
-
-    /// Resolves at the next one, with the exit code that shells know it by.
-    async fn next(&mut self) -> u8 {
-        std::future::poll_fn(|context| {
-            for (code, signal) in &mut self.signals {
-                if signal.poll_recv(context).is_ready() {
-                    return Poll::Ready(*code);
-                }
-            }
-            Poll::Pending
-        })
-        .await
-    }
-}
-
-/// A mask of the signals that this process was started to ignore; none where the kernel does not tell.
-fn ignored_signals() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .unwrap_or(0)
 }
 
 /// Ends at once: what runs for us ends with our end of its socket, and the next start closes its record.

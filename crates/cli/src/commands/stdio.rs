@@ -13,6 +13,7 @@ use crate::delegations;
 use crate::endpoints::Door;
 use crate::github;
 use crate::jobs::Workshop;
+use crate::signals::Stop;
 use crate::start::{self, Started};
 use crate::wiring::{self, Launchpad};
 
@@ -37,7 +38,8 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
         ..StdioOptions::standard()
     };
     start::runtime()?.block_on(async {
-        let shutdown = start::stop_signal()?;
+        // A client that goes without a word leaves a hangup.
+        let mut stop = Stop::listen()?;
         let approvers = Approvers {
             here: Vec::new(),
             outside: approvers::outside(&started.settings, &started.surroundings, None)?,
@@ -57,7 +59,7 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
             seal_key: wiring::seal_key(&joined.record),
             ..options
         };
-        let served = serve_stdio(Arc::new(joined.gateway), joined.sessions, caller, options, shutdown).await;
+        let served = serve_stdio(Arc::new(joined.gateway), joined.sessions, caller, options, stop.next()).await;
         workshop.leave(&started.settings).await;
         served.context("cannot go on serving")
     })

@@ -152,18 +152,21 @@ fn a_tree_is_gone_when_the_input_ends() {
 }
 
 #[test]
-fn a_tree_is_gone_when_the_server_is_terminated() {
-    let bench = Bench::allowing("perl");
-    let mut server = Server::start(&bench);
-    let mark = mark("terminated");
-    plant(&mut server, &mark, 600_000);
-    let kill = std::process::Command::new("kill")
-        .arg(server.pid().to_string())
-        .status()
-        .unwrap();
-    assert!(kill.success() && server.gone().success());
-    assert_eq!(marked(&mark), 0);
-    bench.until_tidy();
+fn a_tree_is_gone_when_the_server_is_terminated_or_hung_up_on() {
+    for signal in ["-TERM", "-HUP"] {
+        let bench = Bench::allowing("perl");
+        let mut server = Server::start(&bench);
+        let mark = mark("terminated");
+        plant(&mut server, &mark, 600_000);
+        let pid = server.pid().to_string();
+        let kill = Command::new("kill").args([signal, &pid]).status().unwrap();
+        assert!(kill.success() && server.gone().success(), "{signal}");
+        assert_eq!(marked(&mark), 0);
+        bench.until_tidy();
+        let ends = "SELECT event_type FROM flow_events WHERE event_type IN ('command.completed', 'session.closed') ORDER BY seq";
+        assert_eq!(bench.column(ends), ["command.completed", "session.closed"], "{signal}");
+        bench.prove();
+    }
 }
 
 /// The process of ours that watches over a marked tree: the parent of its first process.

@@ -130,6 +130,51 @@ fn exec_tells_a_command_that_ran_unrecorded_from_one_that_did_not_run() {
     assert!(said.contains("failed") && said.contains("the command ran"), "{said}");
 }
 
+/// What keeps files from growing is told as a record that cannot be written, and commands are not spared by us.
+#[test]
+fn a_limit_to_the_size_of_files_stops_commands_and_not_the_server() {
+    let bench = Bench::allowing("touch,grep");
+    let mut server = Server::start(&bench);
+    server.process("touch", &["before"]).ok();
+    let pid = server.pid().to_string();
+    let limit = |soft: &str| {
+        let limit = format!("--fsize={soft}:");
+        let status = Command::new("prlimit").args(["--pid", &pid, &limit]).status().unwrap();
+        assert!(status.success());
+    };
+    limit("4096");
+    server.process("touch", &["canary"]).refused("AUDIT_UNAVAILABLE");
+    assert!(!bench.work().join("canary").exists());
+    limit("unlimited");
+    let status = server.process("grep", &["-E", "Sig(Ign|Cgt)", "/proc/self/status"]);
+    for line in status.ok().lines() {
+        let mask = u64::from_str_radix(line.split_whitespace().last().unwrap(), 16).unwrap();
+        assert_eq!(mask >> 24 & 1, 0, "SIGXFSZ is not what it is by default: {line}");
+    }
+    assert!(server.end().success());
+    bench.prove();
+}
+
+#[test]
+fn a_limit_to_the_size_of_files_is_told_at_the_start() {
+    let bench = Bench::allowing("touch");
+    let binary = env!("CARGO_BIN_EXE_countersign");
+    let mut command = Command::new("prlimit");
+    command.args(["--fsize=4096", binary, "exec", "--", "touch", "canary"]);
+    let own = bench.command();
+    for (name, value) in own.get_envs() {
+        command.env(name, value.unwrap());
+    }
+    command.current_dir(bench.work()).stdin(std::process::Stdio::null());
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(126), "{said}");
+    assert!(
+        said.contains("record") && !bench.work().join("canary").exists(),
+        "{said}"
+    );
+}
+
 fn fill(path: &Path) {
     use std::io::Write;
     let mut file = fs::File::create(path).unwrap();
