@@ -17,7 +17,7 @@ pub const IDS_REMEMBERED: usize = 1_024;
 pub const RESULTS_KEPT_BYTES: usize = 8 << 20;
 /// Answers one connection may be waiting for; the gateway refuses earlier, with a better sentence.
 pub const ANSWERS_AWAITED_MAX: usize = 1_024;
-/// Refusals of one connection that may wait to be recorded; beyond that they are answered at once.
+/// Refusals of one connection that may wait to be recorded; beyond that they are answered at once and counted.
 pub const REFUSALS_AWAITED_MAX: usize = 2 * ANSWERS_AWAITED_MAX;
 /// What is kept of a client's own name and version, and of what it says it can do.
 pub const CLIENT_NAME_CHARS_MAX: usize = 256;

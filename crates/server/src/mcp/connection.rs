@@ -22,6 +22,7 @@ use super::memory::Memory;
 use super::methods::Opening;
 use super::outlet::{Outgoing, Outlet, Reply};
 use super::questions::Questions;
+use super::refusing::Tally;
 use super::revision::{Era, Legacy};
 use super::session::{Agreed, Watcher, Watching};
 use super::wire;
@@ -55,6 +56,8 @@ pub(super) struct State {
     /// Where to say what belongs to no request.
     pub(super) standing: Option<Weak<dyn Outlet>>,
     pub(super) watching: Option<Watching>,
+    /// Refusals that are counted rather than written one by one.
+    pub(super) tally: Tally,
 }
 
 impl Connection {
@@ -88,6 +91,7 @@ impl Connection {
                 cancelled: None,
                 standing: None,
                 watching: None,
+                tally: Tally::default(),
             }),
             questions: Arc::default(),
             settled: Notify::new(),

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use countersign_gateway::error::{ErrorCode, Refusal, brief};
 use countersign_gateway::ids::RequestId;
-use countersign_gateway::service::RefusedEnvelope;
 use countersign_gateway::session::lifetime::KeptRequest;
 use serde_json::{Map, Value};
 
@@ -18,34 +17,18 @@ use super::host::Link;
 use super::jsonrpc::{self, Id, Incoming, Malformed, Message, Request, Response};
 use super::memory::{self, Asked, Judgement};
 use super::outlet::{Batch, Outgoing, Outlet, Reply};
+use super::refusing::Envelope;
 use super::revision::Era;
 use super::session::{Agreed, watch};
 use super::subject::Subject;
 use super::wire::{self, Occasion};
 use super::{job, methods, modern};
-use crate::limits::{ANSWERS_AWAITED_MAX, BATCH_MAX, IDS_REMEMBERED, REFUSALS_AWAITED_MAX};
+use crate::limits::{ANSWERS_AWAITED_MAX, BATCH_MAX, IDS_REMEMBERED};
 
 /// A command whose end is told again, and the tool that was called for it, where that is known.
 struct Told {
     command: RequestId,
     tool: Option<String>,
-}
-
-/// A message that is being answered, as far as its record needs it.
-pub(super) struct Envelope {
-    id: Option<Id>,
-    method: String,
-    params: Option<Map<String, Value>>,
-}
-
-impl Envelope {
-    pub(super) fn of(request: &Request) -> Self {
-        Self {
-            id: Some(request.id.clone()),
-            method: request.method.clone(),
-            params: Some(request.params.clone()),
-        }
-    }
 }
 
 impl Connection {
@@ -364,42 +347,6 @@ impl Connection {
                 .await;
             let outcome = recalled.map(job::Said::Answer);
             to.reply.send(shared.render(&id, era, &outcome, to.occasion));
-        });
-    }
-
-    /// Answers with a refusal, once it is in the record.
-    pub(super) fn refuse(&self, envelope: Envelope, era: Option<Era>, refusal: Refusal, reply: Reply) {
-        let shared = &self.0;
-        shared.host.metrics.refused(refusal.code);
-        let correlation = shared.host.ids.correlation();
-        let message = shared.error_named(envelope.id.as_ref(), &refusal, era, &correlation);
-        let mut state = shared.state();
-        if state.open >= REFUSALS_AWAITED_MAX {
-            drop(state);
-            tracing::warn!(
-                code = refusal.code.name(),
-                "refused without a record: too many wait to be written"
-            );
-            return reply.send(message);
-        }
-        let open = Open::count(shared, &mut state);
-        drop(state);
-        let written = shared.host.service.refused(RefusedEnvelope {
-            caller: Some(shared.caller.clone()),
-            transport: shared.link.transport(),
-            session: shared.link.session().cloned(),
-            rpc_id: envelope.id.as_ref().map(Id::to_json),
-            method: envelope.method,
-            params: envelope.params,
-            received_at: shared.host.clock.now(),
-            code: refusal.code,
-            message: refusal.message,
-            correlation_id: correlation,
-        });
-        tokio::spawn(async move {
-            let _open = open;
-            written.await;
-            reply.send(message);
         });
     }
 }

@@ -14,6 +14,7 @@ mod dispatch;
 mod call;
 mod following;
 pub(crate) mod host;
+mod refusing;
 mod session;
 
 pub(crate) mod methods;

@@ -1,5 +1,6 @@
 //! What several connections of one server mean to one another, and what is left when they end.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -24,13 +25,16 @@ use super::host::{ConformanceFixtures, Features, Host, Link};
 use super::memory;
 use super::outlet::{Outgoing, Outlet};
 use super::seal::SealKey;
-use crate::limits::{ANSWERS_AWAITED_MAX, IDS_REMEMBERED, REQUEST_STATE_TTL};
+use crate::limits::{ANSWERS_AWAITED_MAX, IDS_REMEMBERED, REFUSALS_AWAITED_MAX, REQUEST_STATE_TTL};
 
 /// A command that does not end.
 const ENDLESS: &str = "endless";
 
-/// A gateway whose only tool waits until it is cancelled.
-struct Waits;
+/// A gateway whose only tool waits until it is cancelled, and which remembers what was refused.
+#[derive(Default)]
+struct Waits {
+    refused: Mutex<Vec<RefusedEnvelope>>,
+}
 
 impl Service for Waits {
     fn tools(&self, _caller: &Caller) -> Arc<[ToolDefinition]> {
@@ -64,7 +68,8 @@ impl Service for Waits {
         Box::pin(std::future::ready(Err(Refusal::new(ErrorCode::NotFound, "nothing"))))
     }
 
-    fn refused(&self, _envelope: RefusedEnvelope) -> Pending<()> {
+    fn refused(&self, envelope: RefusedEnvelope) -> Pending<()> {
+        self.refused.lock().unwrap().push(envelope);
         Box::pin(std::future::ready(()))
     }
 
@@ -113,8 +118,12 @@ fn host(clock: &Clock) -> Arc<Host> {
 }
 
 fn host_of(clock: &Clock, sessions: Arc<dyn Sessions>) -> Arc<Host> {
+    host_before(clock, sessions, Arc::new(Waits::default()))
+}
+
+fn host_before(clock: &Clock, sessions: Arc<dyn Sessions>, service: Arc<Waits>) -> Arc<Host> {
     Arc::new(Host {
-        service: Arc::new(Waits),
+        service,
         sessions,
         clock: clock.clone(),
         ids: IdSource::counting(),
@@ -273,6 +282,46 @@ async fn cancels_of_what_runs_elsewhere_are_looked_up_together_and_bounded() {
         (peer.connection.cancels_waiting(), sessions.0.load(Ordering::Relaxed)),
         (1, 1)
     );
+}
+
+#[tokio::test]
+async fn refusals_that_come_too_fast_to_be_written_one_by_one_are_counted() {
+    const MORE: usize = 700;
+    let service = Arc::new(Waits::default());
+    let peer = Peer::new(&host_before(&clock(), Arc::new(Unkept), Arc::clone(&service)), "a");
+    peer.initialize();
+    for id in 0..REFUSALS_AWAITED_MAX {
+        peer.request(id, "no/such/method", json!({}));
+    }
+    for id in 0..MORE {
+        peer.request(format!("call {id}"), "tools/call", json!({"name": 5}));
+        peer.connection.receive(b"{", &peer.outlet);
+    }
+    peer.connection.settled().await;
+    let answers = peer
+        .heard()
+        .iter()
+        .filter(|message| message["error"].is_object())
+        .count();
+    assert_eq!(answers, REFUSALS_AWAITED_MAX + 2 * MORE);
+    let refused = service.refused.lock().unwrap();
+    let mut written = HashMap::<_, u64>::new();
+    for envelope in &*refused {
+        let count = envelope.params.as_ref().and_then(|params| params.get("count"));
+        let of = if envelope.method == "tools/call" {
+            "a call"
+        } else {
+            "no call"
+        };
+        *written.entry((envelope.code, of)).or_default() += count.map_or(1, |count| count.as_u64().unwrap());
+    }
+    let expected = [
+        ((ErrorCode::MethodNotFound, "no call"), REFUSALS_AWAITED_MAX as u64),
+        ((ErrorCode::InvalidParams, "a call"), MORE as u64),
+        ((ErrorCode::ParseError, "no call"), MORE as u64),
+    ];
+    assert_eq!(written, HashMap::from(expected));
+    assert!(refused.len() < REFUSALS_AWAITED_MAX + MORE, "nothing was counted");
 }
 
 #[tokio::test]
