@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 
-use super::output::Output;
+use super::output::{Output, whole_characters};
 use crate::audit::Asked;
 use crate::audit::redact::Redactor;
 use crate::clock::Timestamp;
@@ -31,6 +31,8 @@ pub struct Live {
     stderr: Mutex<Output>,
     output_limit: usize,
     progress: Option<Arc<dyn Progress>>,
+    /// The beginning of a character, of each stream, that is reported with the rest of it.
+    unfinished: Mutex<[Vec<u8>; 2]>,
     cancel: watch::Sender<bool>,
     /// Callers who wait for its end.
     attended: watch::Sender<usize>,
@@ -62,6 +64,7 @@ impl Live {
             stderr: Mutex::new(Output::with_limit(output_limit)),
             output_limit,
             progress,
+            unfinished: Mutex::default(),
             cancel: watch::Sender::new(false),
             attended: watch::Sender::new(0),
             question: watch::Sender::new(None),
@@ -103,7 +106,12 @@ impl Live {
     pub fn push(&self, stream: Stream, bytes: &[u8]) {
         self.with(stream, |output| output.push(bytes));
         if let Some(progress) = &self.progress {
-            progress.report(&String::from_utf8_lossy(bytes));
+            let whole = self.unfinished(stream, |unfinished| {
+                unfinished.extend(bytes);
+                let rest = unfinished.split_off(whole_characters(unfinished));
+                std::mem::replace(unfinished, rest)
+            });
+            report(&**progress, &whole);
         }
     }
 
@@ -201,6 +209,11 @@ impl Live {
     }
 
     pub(crate) fn finish(&self, result: CommandResult) {
+        if let Some(progress) = &self.progress {
+            for stream in [Stream::Stdout, Stream::Stderr] {
+                report(&**progress, &self.unfinished(stream, std::mem::take));
+            }
+        }
         self.end.send_replace(Some(Arc::new(result)));
     }
 
@@ -259,6 +272,7 @@ impl Live {
     pub fn restart(&self) {
         for stream in [Stream::Stdout, Stream::Stderr] {
             self.with(stream, |output| *output = Output::with_limit(self.output_limit));
+            self.unfinished(stream, Vec::clear);
         }
     }
 
@@ -274,6 +288,15 @@ impl Live {
         self.with(stream, |output| result.show_page(output, stream, page));
     }
 
+    fn unfinished<T>(&self, stream: Stream, act: impl FnOnce(&mut Vec<u8>) -> T) -> T {
+        let mut unfinished = self.unfinished.lock().unwrap_or_else(PoisonError::into_inner);
+        let [stdout, stderr] = &mut *unfinished;
+        act(match stream {
+            Stream::Stdout => stdout,
+            Stream::Stderr => stderr,
+        })
+    }
+
     fn with<T>(&self, stream: Stream, act: impl FnOnce(&mut Output) -> T) -> T {
         let output = match stream {
             Stream::Stdout => &self.stdout,
@@ -281,5 +304,66 @@ impl Live {
         };
         // A push cannot leave an output half done, so a poisoned one is still whole.
         act(&mut output.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+fn report(progress: &dyn Progress, bytes: &[u8]) {
+    if !bytes.is_empty() {
+        progress.report(&String::from_utf8_lossy(bytes));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{ErrorCode, Refusal};
+
+    #[derive(Default)]
+    struct Told(Mutex<Vec<String>>);
+
+    impl Progress for Told {
+        fn report(&self, message: &str) {
+            self.0.lock().unwrap().push(message.to_owned());
+        }
+    }
+
+    /// What is reported of pieces of output.
+    fn reported(pieces: &[(Stream, &[u8])]) -> Vec<String> {
+        let told = Arc::new(Told::default());
+        let (id, began) = (RequestId::trusted("r"), Timestamp::from_millis(0));
+        let (progress, correlation) = (told.clone() as Arc<dyn Progress>, CorrelationId::trusted("c"));
+        let live = Live::new(
+            id,
+            String::new(),
+            began,
+            64,
+            Some(progress),
+            Origin::default(),
+            correlation,
+        );
+        for (stream, piece) in pieces {
+            live.push(*stream, piece);
+        }
+        let over = Refusal::new(ErrorCode::Cancelled, "over");
+        live.finish(CommandResult::refused(live.request_id.clone(), began, over));
+        std::mem::take(&mut *told.0.lock().unwrap())
+    }
+
+    #[test]
+    fn a_character_is_reported_whole_however_it_arrives() {
+        let (out, err) = (Stream::Stdout, Stream::Stderr);
+        for (pieces, expected) in [
+            (&[(out, &b"a\xc3"[..]), (out, b"\xa9b")][..], &["a", "\u{e9}b"][..]),
+            (&[(out, b"\xc3"), (out, b"\xa9")], &["\u{e9}"]),
+            (&[(out, b"\xf0\x9f"), (out, b"\x98"), (out, b"\x80!")], &["\u{1f600}!"]),
+            // Each stream has its own.
+            (&[(out, b"\xc3"), (err, b"x"), (out, b"\xa9")], &["x", "\u{e9}"]),
+            // What never becomes one is told at the end, or with what follows.
+            (&[(out, b"a\xc3")], &["a", "\u{fffd}"]),
+            (&[(out, b"\xe2\x82"), (out, b"a")], &["\u{fffd}a"]),
+            (&[(out, b"\xff")], &["\u{fffd}"]),
+        ] {
+            assert_eq!(reported(pieces), expected, "{pieces:?}");
+        }
     }
 }

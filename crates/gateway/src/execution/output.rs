@@ -1,4 +1,5 @@
-//! What is kept of a stream: all of it up to a limit, beyond that its head and its tail.
+//! What is kept of a stream: all of it up to a limit, beyond that its head and its tail. A character that the cut goes
+//! through is left out with the middle: a text that is UTF-8 stays so.
 //!
 //! Memory stays bounded by the limit however much a command writes. Offsets count bytes of the
 //! original stream, so a page means the same thing while the command still runs.
@@ -81,8 +82,9 @@ impl Output {
         self.head.capacity() + self.tail.capacity()
     }
 
+    /// Bytes between what is shown of its head and of its tail.
     pub fn left_out(&self) -> u64 {
-        self.total - self.head.len() as u64 - self.tail.len() as u64
+        self.tail_start() - self.head().len() as u64
     }
 
     /// Bytes that are still here.
@@ -91,21 +93,43 @@ impl Output {
     }
 
     pub fn head(&self) -> &[u8] {
-        &self.head
+        match self.is_cut() {
+            true => &self.head[..whole_characters(&self.head)],
+            false => &self.head,
+        }
     }
 
     pub fn tail(&self) -> Vec<u8> {
-        self.tail.iter().copied().collect()
+        self.tail_shown().copied().collect()
+    }
+
+    fn tail_shown(&self) -> impl Iterator<Item = &u8> {
+        self.tail.range(self.tail_skipped()..)
+    }
+
+    /// Where in the stream the tail begins, as far as it is shown.
+    fn tail_start(&self) -> u64 {
+        self.total - (self.tail.len() - self.tail_skipped()) as u64
+    }
+
+    /// Bytes of a character whose beginning was left out.
+    fn tail_skipped(&self) -> usize {
+        let inside = self.tail.iter().take(3).take_while(|byte| continues(**byte)).count();
+        if self.is_cut() { inside } else { 0 }
+    }
+
+    fn is_cut(&self) -> bool {
+        self.total > self.kept() as u64
     }
 
     pub fn render(&self) -> Rendered {
         let left_out = self.left_out();
         let mut bytes = Vec::with_capacity(self.head.len() + self.tail.len() + 64);
-        bytes.extend_from_slice(&self.head);
+        bytes.extend_from_slice(self.head());
         if left_out > 0 {
             bytes.extend_from_slice(format!("\n[... {left_out} bytes left out ...]\n").as_bytes());
         }
-        bytes.extend(&self.tail);
+        bytes.extend(self.tail_shown());
         let (text, lossy) = text(bytes);
         Rendered {
             text,
@@ -117,20 +141,27 @@ impl Output {
     /// At most `limit` bytes from `offset` on. A character that goes over the end of the page is left to the next one,
     /// unless it is the whole page: whoever reads page after page reads every character.
     pub fn page(&self, offset: u64, limit: u64) -> Page {
-        let head_end = self.head.len() as u64;
-        let tail_start = self.total - self.tail.len() as u64;
+        let shown = self.head();
+        let head_end = shown.len() as u64;
+        let tail_start = self.tail_start();
         let offset = match offset < head_end {
             true => offset,
             false => offset.clamp(tail_start, self.total),
         };
-        let head = self.head.get(bounded(offset)..).unwrap_or_default();
+        let head = shown.get(bounded(offset)..).unwrap_or_default();
         let skip = bounded(offset.saturating_sub(tail_start));
-        let is_joined = head.is_empty() || self.left_out() == 0;
-        let tail = self.tail.iter().skip(skip).take(if is_joined { usize::MAX } else { 0 });
+        let is_joined = head.is_empty() || !self.is_cut();
+        let tail = self
+            .tail_shown()
+            .skip(skip)
+            .take(if is_joined { usize::MAX } else { 0 });
         let mut rest = head.iter().chain(tail).copied();
         let mut bytes: Vec<u8> = rest.by_ref().take(bounded(limit)).collect();
         if rest.next().is_some_and(continues) {
-            bytes.truncate(whole_characters(&bytes));
+            match whole_characters(&bytes) {
+                0 => {}
+                whole => bytes.truncate(whole),
+            }
         }
         let end = offset + bytes.len() as u64;
         Page {
@@ -146,8 +177,8 @@ fn continues(byte: u8) -> bool {
     byte & 0b1100_0000 == 0b1000_0000
 }
 
-/// How many bytes there are without a character at their end that goes on behind them; all, if there is nothing else.
-fn whole_characters(bytes: &[u8]) -> usize {
+/// How many bytes there are without a character at their end that goes on behind them.
+pub(super) fn whole_characters(bytes: &[u8]) -> usize {
     // The longest character has four bytes, of which three may be here.
     let inside = bytes.iter().rev().take(3).take_while(|byte| continues(**byte)).count();
     let first = bytes.len().saturating_sub(inside + 1);
@@ -157,7 +188,7 @@ fn whole_characters(bytes: &[u8]) -> usize {
         Some(0xf0..=0xf4) => 4,
         Some(_) | None => 0,
     };
-    match needed > bytes.len() - first && first > 0 {
+    match needed > bytes.len() - first {
         true => first,
         false => bytes.len(),
     }
@@ -289,8 +320,27 @@ mod tests {
             prop_assert_eq!(output.total(), all.len() as u64);
             prop_assert!(all.starts_with(output.head()));
             prop_assert!(all.ends_with(&output.tail()));
-            let kept = output.head().len() + output.tail().len();
-            prop_assert_eq!(kept, all.len().min(limit));
+            let shown = output.head().len() + output.tail().len();
+            prop_assert_eq!(output.left_out(), (all.len() - shown) as u64);
+            prop_assert_eq!(output.kept(), all.len().min(limit));
+            // No more of a character is left out on each side of the cut than it can have there.
+            let hidden_max = if all.len() > limit { 6 } else { 0 };
+            prop_assert!(output.kept() - shown <= hidden_max);
+        }
+
+        #[test]
+        fn text_stays_text_wherever_it_is_cut(text in "[a\u{e9}\u{20ac}\u{1f600}]{0,40}", limit in 0usize..48, step in 1u64..12) {
+            let mut output = Output::with_limit(limit);
+            output.push(text.as_bytes());
+            let shown = output.render();
+            prop_assert!(!shown.lossy && !shown.text.contains('\u{fffd}'), "{}", shown.text);
+            prop_assert_eq!(shown.truncated, text.len() > limit);
+            let mut next = Some(0);
+            while let Some(offset) = next {
+                let page = output.page(offset, step.max(4));
+                prop_assert!(std::str::from_utf8(&page.bytes).is_ok(), "{offset}: {:?}", page.bytes);
+                next = page.next.filter(|_| !page.bytes.is_empty());
+            }
         }
 
         #[test]
