@@ -41,6 +41,8 @@ use crate::wiring::{self, Launchpad, Parts};
 const HOUR: Duration = Duration::from_secs(3_600);
 /// When a start is over and its first client has looked around.
 const SETTLED_AFTER: Duration = Duration::from_millis(500);
+/// Time between a long answer and giving back the memory it took, and at least between two times of that.
+const GIVEN_BACK_AFTER: Duration = Duration::from_secs(3);
 /// Time between two looks for what other processes left open when they died.
 const SWEEP_EVERY: Duration = Duration::from_secs(10);
 
@@ -426,6 +428,21 @@ pub(crate) fn settle_down() {
     tokio::spawn(async {
         tokio::time::sleep(SETTLED_AFTER).await;
         memory::let_go_of_code();
+    });
+}
+
+/// Gives back what long answers needed, some time after the last of a number of them, for as long as this process
+/// serves. Walking through the heap takes a while, so it is not done on the thread that serves everybody.
+pub(crate) fn give_back_behind_long_answers(gateway: &Arc<Gateway>) {
+    let gateway = gateway.clone();
+    tokio::spawn(async move {
+        loop {
+            gateway.long_answer_left().await;
+            tokio::time::sleep(GIVEN_BACK_AFTER).await;
+            if tokio::task::spawn_blocking(memory::let_go_of_heap).await.is_err() {
+                return;
+            }
+        }
     });
 }
 

@@ -64,7 +64,11 @@ pub const COMMANDS_RUNNING_MAX: usize = 64;
 /// Ended commands whose unredacted output is kept in memory for `command_status`, and the bytes of all of them. The
 /// record tells of those beyond.
 pub const ENDED_COMMANDS_KEPT: usize = 256;
-pub const ENDED_BYTES_KEPT: usize = 16 << 20;
+pub const ENDED_BYTES_KEPT: usize = 8 << 20;
+/// Output of both streams up to which an answer takes no room, and how much of it may be put into words at once, by all
+/// calls. Words take twenty times as much where each byte must be escaped, twice; what waits for room waits as bytes.
+pub const ANSWER_BYTES_SHORT: usize = 4 << 10;
+pub const ANSWERS_BYTES_MAX: usize = 4 << 20;
 /// Output of both streams up to which secrets are taken out of it on the thread that serves everybody; more is left to
 /// threads of its own, of which so many work at once.
 pub const REDACTED_AT_ONCE_BYTES: usize = 64 << 10;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Map, Value};
-use tokio::sync::watch;
+use tokio::sync::{Notify, OwnedSemaphorePermit, watch};
 
 use crate::approval::client::ClientUser;
 use crate::audit::{Asked, Pending};
@@ -164,6 +164,58 @@ pub struct Answer {
     pub command: Option<RequestId>,
     /// Nothing was done: this is what the same request came to before.
     pub is_repeat: bool,
+    /// What a long one takes of the room there is for those; to be kept for as long as its words are.
+    pub room: Room,
+}
+
+/// Room that a long answer takes, until the last copy of this is gone. A short one takes none.
+#[derive(Clone, Default)]
+pub struct Room(Option<Arc<Taken>>);
+
+struct Taken {
+    permit: OwnedSemaphorePermit,
+    /// Told when it is gone.
+    left: Arc<Notify>,
+}
+
+impl Room {
+    pub fn new(permit: OwnedSemaphorePermit, left: Arc<Notify>) -> Self {
+        Self(Some(Arc::new(Taken { permit, left })))
+    }
+
+    pub fn is_taken(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Gives back all but so many permits.
+    pub(crate) fn shrink_to(&mut self, permits: usize) {
+        if let Some(taken) = self.0.as_mut().and_then(Arc::get_mut) {
+            let excess = taken.permit.num_permits().saturating_sub(permits);
+            drop(taken.permit.split(excess));
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.left.notify_one();
+    }
+}
+
+/// Answers are compared by what they say.
+impl PartialEq for Room {
+    fn eq(&self, _other: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Room {}
+
+impl std::fmt::Debug for Room {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let permits = self.0.as_ref().map_or(0, |taken| taken.permit.num_permits());
+        write!(f, "Room({permits})")
+    }
 }
 
 /// Tells a call that its client no longer wants it.

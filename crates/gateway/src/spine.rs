@@ -10,6 +10,7 @@
 
 mod acting;
 mod adopting;
+mod answering;
 mod asking;
 mod assigning;
 mod closing;
@@ -65,6 +66,7 @@ use crate::session::{self, Admitted, Caller};
 use crate::tools::acts::Toolbox;
 use crate::tools::exec::request::{CommandRequest, CommandTool};
 pub use adopting::{Adopted, Outlook};
+use answering::Rooms;
 use in_force::InForce;
 use unclosed::Unclosed;
 use verdicts::Verdicts;
@@ -80,6 +82,8 @@ pub struct Gateway {
     turns: Arc<Semaphore>,
     /// Room for looking after records of which nobody knows whether they were written.
     unsure: Arc<Semaphore>,
+    /// Room for long answers.
+    rooms: Rooms,
     /// Ends that wait to be written.
     unclosed: Arc<Unclosed>,
     /// Turns at taking secrets out of long outputs.
@@ -281,6 +285,7 @@ impl Gateway {
             commands: Commands::default(),
             turns: Arc::new(Semaphore::new(limits::COMMANDS_RUNNING_MAX)),
             unsure: Arc::new(Semaphore::new(limits::UNSURE_RECORDS_MAX)),
+            rooms: Rooms::new(),
             unclosed: Arc::default(),
             redacting: Semaphore::new(limits::REDACTING_THREADS_MAX),
             is_warm: AtomicBool::new(false),

@@ -1,4 +1,4 @@
-//! Giving back memory that a start needed and the work after it does not.
+//! Giving back memory that a start or a long answer needed and the work after it does not.
 
 use std::ffi::{c_int, c_void};
 
@@ -8,6 +8,12 @@ use std::ffi::{c_int, c_void};
 pub fn let_go_of_code() {
     // SAFETY: the callback keeps to what it is given and does not unwind.
     unsafe { libc::dl_iterate_phdr(Some(let_go), std::ptr::null_mut()) };
+    let_go_of_heap();
+}
+
+/// Gives back what the allocator holds for nobody. It keeps what was freed between other things, for good, and what was
+/// freed by threads that are gone.
+pub fn let_go_of_heap() {
     #[cfg(target_env = "gnu")]
     // SAFETY: gives back free memory of the allocator, which is as safe to call as to allocate.
     unsafe {

@@ -11,7 +11,7 @@ use countersign_gateway::catalog::definition::{Hints, ToolDefinition};
 use countersign_gateway::clock::Clock;
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::{CredentialId, IdSource, RequestId};
-use countersign_gateway::service::{Answer, RefusedEnvelope, Service, ToolCall};
+use countersign_gateway::service::{Answer, RefusedEnvelope, Room, Service, ToolCall};
 use countersign_gateway::session::credential::{Credential, Credentials};
 use countersign_gateway::session::lifetime::Unkept;
 use countersign_gateway::session::{Caller, Transport};
@@ -115,6 +115,7 @@ impl Service for Echo {
             is_error,
             command: None,
             is_repeat: false,
+            room: Room::default(),
         })))
     }
 

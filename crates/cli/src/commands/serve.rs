@@ -77,6 +77,7 @@ pub(crate) fn run(flags: &Flags, serve: &Serve, launchpad: Launchpad) -> anyhow:
         }
         joined.reload.listen();
         start::settle_down();
+        start::give_back_behind_long_answers(&joined.gateway);
         start::reload_at_hangup(&joined.reload)?;
         let scheme = if tls.is_some() { "https" } else { "http" };
         let _renewal = tls.clone().map(renew_on_hangup).transpose()?;

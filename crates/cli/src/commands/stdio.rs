@@ -51,6 +51,7 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
         delegations::open(&started, &joined, None);
         joined.reload.listen();
         start::settle_down();
+        start::give_back_behind_long_answers(&joined.gateway);
         let door = Door::OfServer(started.settings.state_dir.clone());
         let labels = github.counter(&joined.record).map(|counter| counter.tools());
         let workshop = Workshop::open(&started, &joined, &homes, door, labels.into_iter().collect()).await;

@@ -12,8 +12,13 @@ use crate::client::{PATIENCE, Server, eventually};
 
 /// Memory of the server in KiB.
 fn resident(server: &Server) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS")).unwrap();
+    kib_of(server.pid(), "VmRSS")
+}
+
+/// What the kernel says of a process's memory, in KiB.
+fn kib_of(pid: u32, name: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with(name)).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
@@ -50,6 +55,46 @@ fn a_memory_hog_hits_its_limit() {
     }
     bench.recorded(&outcome);
     server.process("perl", &["-e", "1"]).ok();
+}
+
+/// A megabyte on each stream, every byte of which has to be escaped, and once more where the text repeats it.
+const ZEROES: &str = "head -c 1048576 /dev/zero; head -c 1048576 /dev/zero >&2";
+
+#[test]
+fn answers_that_nobody_reads_cost_what_was_written_and_are_given_back_once_read() {
+    const CALLS: u64 = 16;
+    const EACH_KIB: u64 = 2 << 10;
+    let bench = Bench::allowing("sh,head");
+    let mut command = bench.command();
+    command.arg("stdio").stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let pid = child.id();
+    let kib = |name: &str| kib_of(pid, name);
+    let mut stdin = child.stdin.take().unwrap();
+    let hello =
+        json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}});
+    let mut say = |message: &serde_json::Value| writeln!(stdin, "{message}").unwrap();
+    say(&json!({"jsonrpc": "2.0", "id": "hello", "method": "initialize", "params": hello}));
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut String::new()).unwrap();
+    let before = kib("VmHWM");
+    for id in 0..CALLS {
+        let params = json!({"name": "execute_process", "arguments": {"file": "sh", "args": ["-c", ZEROES]}});
+        say(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
+    }
+    let ended = "SELECT count(*) FROM flow_events WHERE event_type = 'command.completed'";
+    eventually("all commands have ended", || bench.count(ended) == CALLS as i64);
+    let taken = kib("VmHWM") - before;
+    // As bytes each costs what it wrote; in words more than ten times that, which only two of them have at once.
+    assert!(
+        taken < 6 * CALLS * EACH_KIB,
+        "{taken} KiB for {CALLS} answers of {EACH_KIB} KiB"
+    );
+    let answers = stdout.lines().take(CALLS as usize).filter(Result::is_ok);
+    assert_eq!(answers.count() as u64, CALLS);
+    eventually("the memory is given back", || kib("VmRSS") < before + taken / 2);
+    drop(stdin);
+    assert!(child.wait().unwrap().success());
 }
 
 #[test]

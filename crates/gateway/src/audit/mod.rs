@@ -23,6 +23,7 @@ pub mod trace;
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use crate::approval::request::ApprovalChange;
 use crate::clock::Timestamp;
@@ -224,9 +225,9 @@ pub struct CloseCommand {
     pub correlation_id: crate::ids::CorrelationId,
     /// The structured result without its output, as JSON.
     pub result: String,
-    /// Redacted output as kept (head and tail).
-    pub stdout: Vec<u8>,
-    pub stderr: Vec<u8>,
+    /// Redacted output as kept (head and tail). Shared, since a change is written again until it is.
+    pub stdout: Arc<Vec<u8>>,
+    pub stderr: Arc<Vec<u8>>,
     pub asked: Option<Asked>,
 }
 

@@ -246,12 +246,37 @@ impl Live {
         streams.iter().sum()
     }
 
+    /// What the end says, with what the command wrote.
+    pub(crate) fn told(&self, end: &CommandResult) -> CommandResult {
+        let mut told = end.clone();
+        (told.stdout.text, told.stderr.text) = self.texts(end);
+        told
+    }
+
+    /// What the command wrote, as its end tells of it.
+    pub(crate) fn texts(&self, end: &CommandResult) -> (String, String) {
+        let text = |stream: Stream, result: &StreamResult| match result.text.is_empty() && result.bytes > 0 {
+            true => self.with(stream, |output| output.render().text),
+            // What another wrote came with its end; an end that tells of no output stays without.
+            false => result.text.clone(),
+        };
+        (text(Stream::Stdout, &end.stdout), text(Stream::Stderr, &end.stderr))
+    }
+
     /// The memory that its output takes, here and in its result.
     pub(crate) fn bytes(&self) -> usize {
         let streams = [Stream::Stdout, Stream::Stderr].map(|stream| self.with(stream, |output| output.bytes()));
         let end = self.end();
         let told = end.map_or(0, |end| end.stdout.text.capacity() + end.stderr.text.capacity());
         streams.iter().sum::<usize>() + told
+    }
+
+    /// Both streams as they stand, without their texts.
+    pub(crate) fn facts(&self) -> (StreamResult, StreamResult) {
+        (
+            self.with(Stream::Stdout, |output| StreamResult::facts_of(output)),
+            self.with(Stream::Stderr, |output| StreamResult::facts_of(output)),
+        )
     }
 
     /// Both streams as they stand.

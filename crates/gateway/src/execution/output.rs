@@ -138,6 +138,20 @@ impl Output {
         }
     }
 
+    /// Whether some bytes of what is shown are not UTF-8.
+    pub fn is_lossy(&self) -> bool {
+        let (tail, wrapped) = self.tail.as_slices();
+        match self.is_cut() {
+            false => !are_utf8([&self.head, tail, wrapped]),
+            true => {
+                let skipped = self.tail_skipped();
+                let wrapped = &wrapped[skipped.saturating_sub(tail.len())..];
+                let tail = tail.get(skipped..).unwrap_or_default();
+                !are_utf8([self.head()]) || !are_utf8([tail, wrapped])
+            }
+        }
+    }
+
     /// At most `limit` bytes from `offset` on. A character that goes over the end of the page is left to the next one,
     /// unless it is the whole page: whoever reads page after page reads every character.
     pub fn page(&self, offset: u64, limit: u64) -> Page {
@@ -192,6 +206,30 @@ pub(super) fn whole_characters(bytes: &[u8]) -> usize {
         true => first,
         false => bytes.len(),
     }
+}
+
+/// Whether pieces of a text are UTF-8 when they are put together.
+fn are_utf8<const N: usize>(pieces: [&[u8]; N]) -> bool {
+    // The first bytes of a character that goes on in the next piece.
+    let mut begun = Vec::new();
+    for mut piece in pieces {
+        while !begun.is_empty() && piece.first().is_some_and(|byte| continues(*byte)) {
+            begun.push(piece[0]);
+            piece = &piece[1..];
+            match std::str::from_utf8(&begun) {
+                Ok(_) => begun.clear(),
+                Err(error) if error.error_len().is_none() => {}
+                Err(_) => return false,
+            }
+        }
+        match std::str::from_utf8(piece) {
+            _ if !begun.is_empty() && !piece.is_empty() => return false,
+            Ok(_) => {}
+            Err(error) if error.error_len().is_none() => begun.extend(&piece[error.valid_up_to()..]),
+            Err(_) => return false,
+        }
+    }
+    begun.is_empty()
 }
 
 /// Bytes as text, and whether some had to be replaced.
@@ -341,6 +379,19 @@ mod tests {
                 prop_assert!(std::str::from_utf8(&page.bytes).is_ok(), "{offset}: {:?}", page.bytes);
                 next = page.next.filter(|_| !page.bytes.is_empty());
             }
+        }
+
+        #[test]
+        fn it_is_known_without_a_text_whether_one_would_be_lossy(bytes in proptest::collection::vec(proptest::sample::select(&b"a\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\xff"[..]), 0..24), limit in 0usize..24) {
+            let mut output = Output::with_limit(limit);
+            output.push(&bytes);
+            // Rendered as the two texts that they are.
+            let lossy = match output.left_out() {
+                0 => std::str::from_utf8(&bytes).is_err(),
+                _ => std::str::from_utf8(output.head()).is_err() || std::str::from_utf8(&output.tail()).is_err(),
+            };
+            prop_assert_eq!(output.is_lossy(), lossy);
+            prop_assert_eq!(output.render().lossy, lossy);
         }
 
         #[test]

@@ -29,7 +29,7 @@ use crate::policy::actor::RunContext;
 use crate::policy::acts::{self, ActVerdict};
 use crate::policy::agents::{self, Judged};
 use crate::policy::tools::ToolUse;
-use crate::service::{Answer, ToolCall};
+use crate::service::{Answer, Room, ToolCall};
 use crate::session::{Admitted, Role};
 use crate::tools::acts::{Act, Asked, Form, Toolbox};
 use crate::tools::declared::{Executor, HttpAct};
@@ -244,6 +244,7 @@ fn answered(fields: Map<String, Value>, form: Form) -> Answer {
         is_error: false,
         command: None,
         is_repeat: false,
+        room: Room::default(),
     }
 }
 
@@ -275,5 +276,6 @@ fn refused(refusal: &Refusal, toolbox: Option<&dyn Toolbox>) -> Answer {
         is_error: true,
         command: None,
         is_repeat: false,
+        room: Room::default(),
     }
 }

@@ -174,7 +174,7 @@ impl Gateway {
 
     fn result(&self, live: &Live, ended: &Ended) -> CommandResult {
         let (status, exit_code, error) = outcome(&ended.how, live);
-        let (stdout, stderr) = live.streams();
+        let (stdout, stderr) = live.facts();
         CommandResult {
             request_id: live.request_id.clone(),
             status,
@@ -209,8 +209,8 @@ impl Gateway {
             opened_at: live.started_at,
             correlation_id: trace.correlation_id.clone(),
             result: facts.into_string(),
-            stdout: kept.stdout,
-            stderr: kept.stderr,
+            stdout: Arc::new(kept.stdout),
+            stderr: Arc::new(kept.stderr),
             asked: live.asked(),
         }
     }

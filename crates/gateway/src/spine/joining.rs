@@ -64,7 +64,7 @@ impl Gateway {
             }
         };
         first.leave();
-        let result = end.map_or_else(|| self.pending(&first, &other.id), |end| CommandResult::clone(&end));
+        let result = end.map_or_else(|| self.pending(&first, &other.id), |end| first.told(&end));
         live.finish(result);
         self.commands.forget(owner, live);
     }
@@ -319,8 +319,8 @@ impl Gateway {
             opened_at: stored.opened_at,
             correlation_id: open.correlation_id.clone(),
             result: serde_json::Value::Object(result.facts()).to_string(),
-            stdout: Vec::new(),
-            stderr: Vec::new(),
+            stdout: Arc::default(),
+            stderr: Arc::default(),
             asked: None,
         };
         payload[kept::FIELD] = close.kept().digest().to_hex().into();

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::Gateway;
+use super::answering::fitted;
 use super::joining::{LOOK_EVERY, parks};
 use super::opening::unrecorded;
 use crate::approval::request::ApprovalRequest;
@@ -50,23 +51,25 @@ impl Gateway {
         };
         let owner = &admitted.caller().credential;
         if let Some(live) = self.commands.find(owner, &status.request_id) {
-            return self.look(&live, &status).await.answer();
+            return self.look(&live, &status).await;
         }
+        let room = self.room_for_kept().await;
         let stored = self.ports.record.command(owner, &status.request_id).await;
         // A call just ahead of this one may still be looked up; it has entered once that is done.
         drop(self.lookups.write().await);
         if let Some(live) = self.commands.find(owner, &status.request_id) {
-            return self.look(&live, &status).await.answer();
+            drop(room);
+            return self.look(&live, &status).await;
         }
         let result = match stored {
             Ok(Some(stored)) => self.stored(admitted, &stored, Some(&status)).await,
             Ok(None) => self.refused(status.request_id.clone(), unknown(&status.request_id)),
             Err(error) => self.refused(status.request_id.clone(), unrecorded(&error)),
         };
-        result.answer()
+        fitted(result, room)
     }
 
-    async fn look(&self, live: &Live, status: &StatusRequest) -> CommandResult {
+    async fn look(&self, live: &Live, status: &StatusRequest) -> Answer {
         // A longer wait is cut to what policy lets any call take.
         let wait = status.wait.min(self.settings.answer_within);
         let end = if wait > Duration::ZERO {
@@ -74,11 +77,13 @@ impl Gateway {
         } else {
             live.end()
         };
-        let mut result = end.map_or_else(|| self.running(live), |end| CommandResult::clone(&end));
+        let told = live.output_bytes().max(end.as_ref().map_or(0, |end| end.text_bytes()));
+        let room = self.room_for(told).await;
+        let mut result = end.map_or_else(|| self.running(live), |end| live.told(&end));
         if let Some(page) = status.page {
             live.fill_page(&mut result, status.stream, page);
         }
-        result
+        fitted(result, room)
     }
 
     pub(super) async fn cancel(&self, admitted: &Admitted, call: &ToolCall) -> Answer {
@@ -89,7 +94,9 @@ impl Gateway {
             Ok(request_id) => request_id,
             Err(refusal) => return self.refused(self.ports.ids.request(), refusal).answer(),
         };
-        self.cancel_one(admitted, &request_id).await.answer()
+        let result = self.cancel_one(admitted, &request_id).await;
+        let room = self.room_for(result.text_bytes()).await;
+        fitted(result, room)
     }
 
     /// Ends a command and gives what it came to.
@@ -97,7 +104,7 @@ impl Gateway {
         if let Some(live) = self.commands.find(&admitted.caller().credential, request_id) {
             live.cancel();
             let end = live.ended().await;
-            return CommandResult::clone(&end);
+            return live.told(&end);
         }
         let cancelled = self.cancel_kept(admitted, request_id).await;
         cancelled.unwrap_or_else(|error| self.refused(request_id.clone(), unrecorded(&error)))
@@ -111,7 +118,7 @@ impl Gateway {
         if let Some(live) = self.commands.find(owner, request_id) {
             live.cancel();
             let end = live.ended().await;
-            return Ok(CommandResult::clone(&end));
+            return Ok(live.told(&end));
         }
         let Some(stored) = stored else {
             return Ok(self.refused(request_id.clone(), unknown(request_id)));
@@ -130,16 +137,17 @@ impl Gateway {
         let owner = &admitted.caller().credential;
         if let Some(live) = self.commands.find(owner, &command) {
             let end = tokio::time::timeout(patience.min(self.settings.answer_within), live.ended()).await;
-            return end.map_or_else(
-                |_| Answer {
+            return match end {
+                Ok(end) => self.answer_of_end(&live, &end).await,
+                Err(_) => Answer {
                     command: Some(live.request_id.clone()),
-                    ..self.running(&live).answer()
+                    ..self.answer_of_running(&live).await
                 },
-                |result| result.answer(),
-            );
+            };
         }
         let deadline = tokio::time::Instant::now() + patience.min(self.settings.answer_within);
         loop {
+            let room = self.room_for_kept().await;
             let stored = match self.ports.record.command(owner, &command).await {
                 Ok(Some(stored)) => stored,
                 Ok(None) => return self.refused(command.clone(), unknown(&command)).answer(),
@@ -149,8 +157,9 @@ impl Gateway {
             // It runs in another process, perhaps on another node, or waits there; nobody tells us when it ends.
             let goes_on = matches!(result.status, Status::Running | Status::Pending);
             if !goes_on || tokio::time::Instant::now() + LOOK_EVERY > deadline {
-                return result.answer();
+                return fitted(result, room);
             }
+            drop(room);
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
@@ -183,7 +192,7 @@ impl Gateway {
                     return Some(Earlier::Waits(Box::new(question)));
                 }
                 let result = self.stored(admitted, &stored, None).await;
-                return Some(Earlier::Repeated(result.answer()));
+                return Some(Earlier::Repeated(Box::new(result)));
             }
             Ok(Some(_)) => conflict(&live.request_id),
             Err(error) => unrecorded(&error),
@@ -305,8 +314,8 @@ impl Gateway {
 
 /// What a request id that was used before leads to.
 pub(super) enum Earlier {
-    /// The same request again: its first answer.
-    Repeated(Answer),
+    /// The same request again: its first result.
+    Repeated(Box<CommandResult>),
     /// Refused, and recorded as such.
     Refused(Answer),
     /// The same request again, whose question is not settled or whose answer nobody has heard yet.

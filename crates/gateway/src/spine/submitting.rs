@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use tracing::Instrument as _;
 
+use super::answering::fitted;
 use super::looking::{Earlier, conflict};
 use super::opening::unrecorded;
 use super::{Considered, Gateway};
@@ -81,7 +82,12 @@ impl Gateway {
         let mut waits = None;
         if request.request_id.is_some() {
             match self.earlier(&admitted, &request, &live).await {
-                Some(Earlier::Repeated(answer)) => return self.called(admitted.caller(), &call, started, answer).await,
+                Some(Earlier::Repeated(result)) => {
+                    drop(looking);
+                    let room = self.room_for(result.text_bytes()).await;
+                    let answer = fitted(*result, room);
+                    return self.called(admitted.caller(), &call, started, answer).await;
+                }
                 Some(Earlier::Refused(answer)) => return answer,
                 Some(Earlier::Waits(question)) => waits = Some(*question),
                 None => {}
@@ -216,13 +222,14 @@ impl Gateway {
         let mut attending = Attending { live, stays: false };
         let mut cancel = call.cancel.clone();
         let (answer, reached) = tokio::select! {
-            result = live.ended() => (result.answer(), Reached::End),
-            () = self.patience(live, call) => (self.running(live).answer(), Reached::Patience),
-            () = self.stops_at_question(live) => (self.running(live).answer(), Reached::Patience),
-            () = self.consult(caller, live, call) => (self.running(live).answer(), Reached::Question),
+            end = live.ended() => (self.answer_of_end(live, &end).await, Reached::End),
+            () = self.patience(live, call) => (self.answer_of_running(live).await, Reached::Patience),
+            () = self.stops_at_question(live) => (self.answer_of_running(live).await, Reached::Patience),
+            () = self.consult(caller, live, call) => (self.answer_of_running(live).await, Reached::Question),
             () = cancel.cancelled() => {
                 live.cancel();
-                (live.ended().await.answer(), Reached::End)
+                let end = live.ended().await;
+                (self.answer_of_end(live, &end).await, Reached::End)
             }
         };
         // A client that was promised an answer within a time goes on watching: for it the question stays

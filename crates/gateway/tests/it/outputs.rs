@@ -4,7 +4,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use countersign_gateway::execution::How;
+use countersign_gateway::limits;
 use countersign_gateway::policy::effective::Mode;
+use countersign_gateway::service::Origin;
+use countersign_gateway::session::{Caller, Transport};
 use serde_json::{Value, json};
 
 use crate::stage::Stage;
@@ -53,6 +56,39 @@ fn check(told: &Value, expected: &Value) {
             expected.to_string()
         );
     }
+}
+
+#[tokio::test]
+async fn a_long_answer_waits_for_room_and_its_command_does_not() {
+    let outputs: Vec<_> = (0..5).map(|_| "x".repeat(LONG)).collect();
+    let stage = printing(&outputs);
+    let call = || {
+        let caller = Caller::anonymous_agent(Transport::Stdio);
+        let arguments = json!({"file": "true", "args": []});
+        stage.answer_to(caller, Origin::default(), "execute_process", arguments)
+    };
+    let mut held = Vec::new();
+    while (held.len() + 1) * LONG <= limits::ANSWERS_BYTES_MAX {
+        held.push(call().await.unwrap());
+    }
+    let mut waits = std::pin::pin!(call());
+    let all_closed = async {
+        while stage.closings().len() <= held.len() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::select! {
+        _ = &mut waits => panic!("there was room"),
+        () = all_closed => {}
+    }
+    let waited = tokio::time::timeout(Duration::from_millis(50), &mut waits).await;
+    assert!(waited.is_err(), "there was room");
+    // A short one needs none.
+    let answer = stage.call("command_cancel", json!({"request_id": "unknown"})).await;
+    assert_eq!(answer["error_code"], "NOT_FOUND");
+    drop(held.pop());
+    let answer = waits.await.unwrap();
+    assert_eq!(answer.structured["stdout"].as_str().map(str::len), Some(LONG));
 }
 
 #[tokio::test]

@@ -540,8 +540,8 @@ impl Script {
             open: None,
             end: Some(StoredEnd {
                 result: close.result.clone(),
-                stdout: close.stdout.clone(),
-                stderr: close.stderr.clone(),
+                stdout: close.stdout.to_vec(),
+                stderr: close.stderr.to_vec(),
             }),
         })
     }

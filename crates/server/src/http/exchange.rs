@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use countersign_gateway::error::ErrorCode;
+use countersign_gateway::service::Room;
 
 use crate::limits::OUTBOX_BYTES_MAX;
 use crate::mcp::outlet::{Kind, Outgoing, Outlet};
@@ -242,7 +243,7 @@ impl Held {
             return;
         }
         self.bytes += message.bytes.len();
-        self.said.push_back(message);
+        self.said.push_back(message.in_room(Room::default()));
         wake(self.listener.take());
     }
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::call::{CallKey, Recipient};
 use super::client::Client;
 use super::connection::{Connection, Shared, State};
-use super::following::{Beginning, Open};
+use super::following::{Beginning, Open, room_of};
 use super::host::Link;
 use super::jsonrpc::{self, Id, Incoming, Malformed, Message, Request, Response};
 use super::memory::{self, Asked, Judgement};
@@ -345,8 +345,10 @@ impl Connection {
                 .service
                 .recall(shared.caller.clone(), told.command, told.tool, Duration::MAX)
                 .await;
-            let outcome = recalled.map(job::Said::Answer);
-            to.reply.send(shared.render(&id, era, &outcome, to.occasion));
+            let mut outcome = recalled.map(job::Said::Answer);
+            let room = room_of(&mut outcome);
+            let message = shared.render(&id, era, &outcome, to.occasion);
+            to.reply.send(message.in_room(room));
         });
     }
 }

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use countersign_gateway::error::{ErrorCode, Refusal, Status};
 use countersign_gateway::ids::CorrelationId;
-use countersign_gateway::service::{Answer, Cancel, Origin};
+use countersign_gateway::service::{Answer, Cancel, Origin, Room};
 use serde_json::Value;
 
 use super::call::{CallKey, Recipient, Running};
@@ -176,7 +176,9 @@ impl Drop for Followed {
 }
 
 impl Shared {
-    fn end(&self, key: CallKey, outcome: Outcome) {
+    fn end(&self, key: CallKey, mut outcome: Outcome) {
+        // The session may keep the outcome for longer than it takes to tell it.
+        let room = room_of(&mut outcome);
         let outcome = Arc::new(outcome);
         let mut state = self.state();
         let Some(running) = state.calls.end(key) else {
@@ -192,7 +194,8 @@ impl Shared {
         drop(state);
         running.conversation.close();
         for Recipient { reply, occasion } in running.recipients {
-            reply.send(self.render(&running.id, running.era, &outcome, occasion));
+            let message = self.render(&running.id, running.era, &outcome, occasion);
+            reply.send(message.in_room(room.clone()));
         }
     }
 
@@ -258,6 +261,14 @@ impl Shared {
         };
         tracing::debug!(%correlation, code = refusal.code.name(), reason = refusal.message, "refused");
         Outgoing::error(wire::error(id, code, refusal, correlation), refusal.code)
+    }
+}
+
+/// Takes the room out of an outcome that was told in words.
+pub(super) fn room_of(outcome: &mut Outcome) -> Room {
+    match outcome {
+        Ok(Said::Answer(answer)) => std::mem::take(&mut answer.room),
+        Ok(Said::Result(_)) | Err(_) => Room::default(),
     }
 }
 

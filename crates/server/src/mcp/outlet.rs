@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use countersign_gateway::error::ErrorCode;
+use countersign_gateway::service::Room;
 
 use super::subject::Subject;
 
@@ -16,6 +17,9 @@ pub(crate) struct Outgoing {
     /// The message, without a newline.
     pub(crate) bytes: Vec<u8>,
     pub(crate) kind: Kind,
+    /// What a long answer takes of the room there is for those. Where one client is served it is held until the message
+    /// has left; where there are many, one that does not read must not keep it from the others.
+    pub(crate) room: Room,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,23 +33,28 @@ pub(crate) enum Kind {
 
 impl Outgoing {
     pub(crate) fn answer(bytes: Vec<u8>) -> Self {
-        let kind = Kind::Answer(None);
-        Self { bytes, kind }
+        Self::new(bytes, Kind::Answer(None))
     }
 
     pub(crate) fn error(bytes: Vec<u8>, code: ErrorCode) -> Self {
-        let kind = Kind::Answer(Some(code));
-        Self { bytes, kind }
+        Self::new(bytes, Kind::Answer(Some(code)))
     }
 
     pub(crate) fn question(bytes: Vec<u8>) -> Self {
-        let kind = Kind::Question;
-        Self { bytes, kind }
+        Self::new(bytes, Kind::Question)
     }
 
     pub(crate) fn notification(bytes: Vec<u8>) -> Self {
-        let kind = Kind::Notification;
-        Self { bytes, kind }
+        Self::new(bytes, Kind::Notification)
+    }
+
+    fn new(bytes: Vec<u8>, kind: Kind) -> Self {
+        let room = Room::default();
+        Self { bytes, kind, room }
+    }
+
+    pub(crate) fn in_room(self, room: Room) -> Self {
+        Self { room, ..self }
     }
 }
 

@@ -10,7 +10,7 @@ use countersign_gateway::catalog::definition::{Hints, ToolDefinition};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::{CredentialId, RequestId, SessionId};
-use countersign_gateway::service::{Answer, Progress, RefusedEnvelope, Service, ToolCall};
+use countersign_gateway::service::{Answer, Progress, RefusedEnvelope, Room, Service, ToolCall};
 use countersign_gateway::session::credential::{Credential, Credentials};
 use countersign_gateway::session::lifetime::{KeptSession, Session, SessionState, SessionStep, Sessions, Touched};
 use countersign_gateway::session::{Caller, Role};
@@ -217,6 +217,7 @@ fn said(structured: serde_json::Value) -> Answer {
         is_error: false,
         command: None,
         is_repeat: false,
+        room: Room::default(),
     }
 }
 

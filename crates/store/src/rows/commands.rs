@@ -1,5 +1,7 @@
 //! Commands, and the end of those that a process left open when it died.
 
+use std::sync::Arc;
+
 use countersign_gateway::approval::board;
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::command::closed_later;
@@ -89,8 +91,8 @@ impl Orphan {
             opened_at: self.opened_at,
             correlation_id: self.correlation_id.clone(),
             result: chain::canonical(&payload),
-            stdout: Vec::new(),
-            stderr: Vec::new(),
+            stdout: Arc::default(),
+            stderr: Arc::default(),
             asked: self.asked,
         };
         payload[kept::FIELD] = close.kept().digest().to_hex().into();

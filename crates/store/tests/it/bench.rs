@@ -3,6 +3,7 @@
 use std::fs;
 use std::marker::PhantomData;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use countersign_gateway::audit::event::{Actor, ActorType, Draft, EventType};
 use countersign_gateway::audit::{Change, CloseCommand, Committed, OpenCommand, Record, RecordError};
@@ -242,8 +243,8 @@ impl<B: Backend> Bench<B> {
             opened_at: noon(),
             correlation_id,
             result: json!({"status": status}).to_string(),
-            stdout: b"out".to_vec(),
-            stderr: b"err".to_vec(),
+            stdout: Arc::new(b"out".to_vec()),
+            stderr: Arc::new(b"err".to_vec()),
             asked: None,
         };
         Change {

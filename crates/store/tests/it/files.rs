@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use countersign_gateway::session::Role;
@@ -66,7 +67,7 @@ fn nothing_of_pruned_rows_is_left_in_the_files() {
         commit(&store, bench.opening(&name, &name)).unwrap();
         let mut closing = bench.closing(&name, &name, "ok");
         let close = closing.close.as_mut().unwrap();
-        close.stdout = name.repeat(number * 5).into_bytes();
+        close.stdout = Arc::new(name.repeat(number * 5).into_bytes());
         commit(&store, closing).unwrap();
     }
     commit(&store, bench.opening("stays", "d")).unwrap();

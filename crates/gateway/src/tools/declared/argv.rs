@@ -137,6 +137,7 @@ impl DeclaredTool {
             is_error: true,
             command: answer.command,
             is_repeat: answer.is_repeat,
+            room: answer.room,
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::output::{Output, Rendered, text};
 use crate::ids::{ApprovalId, EventId, RequestId};
 use crate::policy::effective::Layer;
-use crate::service::Answer;
+use crate::service::{Answer, Room};
 
 /// What to do about a command that goes on behind its answer.
 const NEXT: &str =
@@ -67,6 +67,7 @@ pub struct PageBounds {
 /// One stream in a result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct StreamResult {
+    /// Empty in the end that a live command holds: what it wrote is there already, as bytes.
     pub text: String,
     pub bytes: u64,
     pub truncated: bool,
@@ -90,6 +91,16 @@ impl StreamResult {
             bytes: output.total(),
             truncated,
             lossy,
+        }
+    }
+
+    /// Everything but the text.
+    pub fn facts_of(output: &Output) -> Self {
+        Self {
+            text: String::new(),
+            bytes: output.total(),
+            truncated: output.left_out() > 0,
+            lossy: output.is_lossy(),
         }
     }
 }
@@ -196,11 +207,22 @@ impl CommandResult {
         });
     }
 
+    /// Bytes of both texts.
+    pub fn text_bytes(&self) -> usize {
+        self.stdout.text.len() + self.stderr.text.len()
+    }
+
     /// `structuredContent`; every field of the output schema is there.
-    pub fn structured(&self) -> Value {
+    pub fn structured(mut self) -> Value {
+        let (stdout, stderr) = self.take_texts();
+        self.structured_telling(stdout, stderr)
+    }
+
+    /// The same with texts that are not its own.
+    fn structured_telling(&self, stdout: String, stderr: String) -> Value {
         let mut fields = self.facts();
-        fields.insert("stdout".into(), json!(self.stdout.text));
-        fields.insert("stderr".into(), json!(self.stderr.text));
+        fields.insert("stdout".into(), Value::String(stdout));
+        fields.insert("stderr".into(), Value::String(stderr));
         Value::Object(fields)
     }
 
@@ -294,14 +316,26 @@ impl CommandResult {
     }
 
     /// Both forms of the result, for a client that reads either.
-    pub fn answer(&self) -> Answer {
-        let structured = self.structured();
+    pub fn answer(mut self) -> Answer {
+        let (stdout, stderr) = self.take_texts();
+        self.answer_telling(stdout, stderr)
+    }
+
+    fn take_texts(&mut self) -> (String, String) {
+        let take = |stream: &mut StreamResult| std::mem::take(&mut stream.text);
+        (take(&mut self.stdout), take(&mut self.stderr))
+    }
+
+    /// The same with texts that are not its own.
+    pub(crate) fn answer_telling(&self, stdout: String, stderr: String) -> Answer {
+        let structured = self.structured_telling(stdout, stderr);
         Answer {
             text: yaml::write(&structured),
             structured,
             is_error: self.status.is_error(),
             command: None,
             is_repeat: false,
+            room: Room::default(),
         }
     }
 }
