@@ -61,7 +61,7 @@ pub struct NodeSeen {
 pub enum ConditionError {
     #[error(transparent)]
     Open(#[from] OpenError),
-    #[error("the database cannot be read: {0}")]
+    #[error("the database cannot be read")]
     Read(#[from] Trouble),
 }
 

@@ -44,6 +44,26 @@ fn a_sound_record_is_said_to_be_sound() {
 }
 
 #[test]
+fn a_file_that_cannot_be_read_is_said_to_be_damaged_once() {
+    let stage = Stage::with_record();
+    let path = stage.state().join("record.db");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[4096..].fill(0xa5);
+    std::fs::write(&path, bytes).unwrap();
+    for command in [&["db", "status"][..], &["audit", "query"], &["audit", "verify"]] {
+        let ran = stage.run(command);
+        assert_eq!(ran.code, 1, "{command:?}: {}", ran.stderr);
+        let told = |word: &str| ran.stderr.matches(word).count();
+        assert_eq!(
+            (told("damaged"), told("malformed")),
+            (1, 1),
+            "{command:?}: {}",
+            ran.stderr
+        );
+    }
+}
+
+#[test]
 fn the_first_bad_row_is_named() {
     for (sql, row, problem) in [
         (
