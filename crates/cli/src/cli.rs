@@ -161,7 +161,7 @@ pub(crate) enum Hook {
     )]
     ClaudeCode {
         /// How long to wait for a person; less than Claude Code waits for the hook.
-        #[arg(long, value_name = "N", default_value_t = 50)]
+        #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 50)]
         wait_seconds: u64,
     },
 }
@@ -202,7 +202,7 @@ pub(crate) struct Exec {
     #[arg(long, value_name = "DIR")]
     pub(crate) cwd: Option<String>,
     /// Ends the command after this time.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout_ms: Option<u64>,
     /// The program and its arguments.
     #[arg(last = true, required = true, value_name = "FILE ARGS")]

@@ -16,7 +16,7 @@ pub(crate) enum Audit {
         #[arg(long)]
         json: bool,
         /// How many of the last events to begin with.
-        #[arg(long, value_name = "N", default_value_t = 10)]
+        #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 10)]
         last: u32,
         /// Print the last events and stop.
         #[arg(long)]
@@ -59,7 +59,7 @@ pub(crate) struct AuditQuery {
     #[arg(long, value_enum, default_value = "command")]
     pub(crate) kind: AuditKind,
     /// At most this many, the latest.
-    #[arg(long, value_name = "N", default_value_t = 1000)]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 1000)]
     pub(crate) limit: u32,
     /// Only with this status: ok, rejected, timeout or failed; for events also an approval's state, for
     /// invocations ok or error, for envelopes accepted or refused.

@@ -14,7 +14,7 @@ pub(crate) enum Jobs {
             "timeout"])]
         status: Option<String>,
         /// At most this many, the latest.
-        #[arg(long, value_name = "N", default_value_t = 100)]
+        #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 100)]
         limit: u32,
         /// Print a JSON array.
         #[arg(long)]
@@ -77,7 +77,7 @@ pub(crate) struct JobStart {
     #[arg(long, value_name = "M")]
     pub(crate) model: Option<String>,
     /// Ends the job after this time; waiting for people does not count.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout_ms: Option<u64>,
     /// When the agent asks; another mode than policy's may itself need approval.
     #[arg(long, value_name = "MODE", value_parser = ["untrusted", "on-request", "on-failure", "never"])]

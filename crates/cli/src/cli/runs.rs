@@ -18,13 +18,13 @@ pub(crate) enum Runs {
         #[arg(long, value_name = "OWNER/NAME")]
         repository: Option<String>,
         /// Only for this issue.
-        #[arg(long, value_name = "N")]
+        #[arg(long, allow_negative_numbers = true, value_name = "N")]
         issue: Option<u64>,
         /// Only for this pull request.
-        #[arg(long, value_name = "N")]
+        #[arg(long, allow_negative_numbers = true, value_name = "N")]
         pull_request: Option<u64>,
         /// At most this many.
-        #[arg(long, value_name = "N", default_value_t = 100)]
+        #[arg(long, allow_negative_numbers = true, value_name = "N", default_value_t = 100)]
         limit: u32,
         /// Print a JSON array.
         #[arg(long)]
@@ -66,10 +66,10 @@ pub(crate) struct RunStart {
     #[arg(long, value_name = "OWNER/NAME")]
     pub(crate) repository: Option<String>,
     /// The issue that it is for.
-    #[arg(long, value_name = "N")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
     pub(crate) issue: Option<u64>,
     /// The pull request that it is for.
-    #[arg(long, value_name = "N")]
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
     pub(crate) pull_request: Option<u64>,
     /// The `run:*` label whose policy it is under.
     #[arg(long, value_name = "L")]
@@ -93,7 +93,7 @@ pub(crate) struct RunStart {
     #[arg(long, value_name = "T")]
     pub(crate) title: Option<String>,
     /// Ends the run after this time; waiting for people does not count.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, allow_negative_numbers = true, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout_ms: Option<u64>,
     /// Print JSON.
     #[arg(long)]

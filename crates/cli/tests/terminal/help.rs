@@ -57,6 +57,21 @@ fn what_is_not_understood_is_said_in_our_voice() {
 }
 
 #[test]
+fn a_number_below_zero_is_told_as_a_number_and_not_as_an_option() {
+    let stage = Stage::new();
+    for command in [
+        &["audit", "query", "--limit", "-1"][..],
+        &["audit", "tail", "--last", "-1"],
+        &["exec", "--timeout-ms", "-1", "--", "true"],
+        &["runs", "list", "--issue", "-1"],
+    ] {
+        let ran = stage.run(command);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{command:?}");
+        assert!(ran.stderr.contains("invalid value '-1'"), "{command:?}: {}", ran.stderr);
+    }
+}
+
+#[test]
 fn every_shell_gets_its_completions() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let ran = Stage::new().run(&["completions", shell]);
