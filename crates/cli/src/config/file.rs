@@ -77,7 +77,7 @@ pub(super) fn parse(bytes: &[u8], source: &Source, bases: &Bases, problems: &mut
         }
         Ok(text) => match tree::read(text) {
             Err(error) => {
-                faults.push((error.at, error.message));
+                faults.extend(error.faults(|rest, faults| drop(walk(rest, bases, faults))));
                 Vec::new()
             }
             Ok(tree) => walk(&tree, bases, &mut faults),

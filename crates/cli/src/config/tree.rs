@@ -1,8 +1,10 @@
 //! YAML as a tree in which every value knows its line and column.
 //!
 //! Nothing is judged here. The shapes do that afterwards, over the whole tree, so that one run
-//! reports every problem; only a syntax error ends the reading at once.
+//! reports every problem; only a syntax error ends the reading at once. A key that is there twice is one, but what else
+//! stands in the file can still be looked at.
 
+use std::collections::HashSet;
 use std::fmt;
 
 use serde::Deserialize;
@@ -12,6 +14,7 @@ use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
 use serde_saphyr::{Location, Spanned};
 
 use super::origin::Position;
+use super::shape::Faults;
 
 /// A value and where it stands; values that no file wrote stand nowhere.
 #[derive(Clone, PartialEq, Debug)]
@@ -42,6 +45,8 @@ pub(super) struct Pair {
 pub(super) struct SyntaxError {
     pub(super) at: Option<Position>,
     pub(super) message: String,
+    /// All there is, where keys stand twice: to look for further problems in, never to be used.
+    pub(super) rest: Option<Box<Node>>,
 }
 
 /// Reads one document; an empty one is null.
@@ -55,29 +60,75 @@ pub(super) fn read(text: &str) -> Result<Node, SyntaxError> {
             value: Value::Null,
         });
     }
+    read_by(DuplicateKeyPolicy::Error, text).map_err(|error| {
+        let is_twice = matches!(error.without_snippet(), serde_saphyr::Error::DuplicateMappingKey { .. });
+        let rest = is_twice.then(|| read_by(DuplicateKeyPolicy::LastWins, text).ok());
+        SyntaxError {
+            at: error.location().and_then(position),
+            message: told(error.without_snippet()),
+            rest: rest.flatten().map(Box::new),
+        }
+    })
+}
+
+fn read_by(duplicate_keys: DuplicateKeyPolicy, text: &str) -> Result<Node, serde_saphyr::Error> {
     let options = serde_saphyr::options! {
-        duplicate_keys: DuplicateKeyPolicy::Error,
+        duplicate_keys: duplicate_keys,
         merge_keys: MergeKeyPolicy::Error,
         // Without this, `no` and `on` in a list of names would turn into truth values.
         strict_booleans: true,
         with_snippet: false,
     };
-    serde_saphyr::from_str_with_options::<Node>(text, options).map_err(|error| SyntaxError {
-        at: error.location().and_then(position),
-        message: told(error.without_snippet()),
-    })
+    serde_saphyr::from_str_with_options(text, options)
 }
 
 /// The parser speaks to programmers where these are concerned.
 fn told(error: &serde_saphyr::Error) -> String {
     match error {
-        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => format!("`{key}` is there twice; keep one"),
+        serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } => twice(key),
         serde_saphyr::Error::MultipleDocuments { .. } => "a second document begins; a file holds one".to_owned(),
         other => one_line(&other.to_string()),
     }
 }
 
+fn twice(key: &str) -> String {
+    format!("`{key}` is there twice; keep one")
+}
+
+impl SyntaxError {
+    /// What is wrong, each with its place; `look` finds what else is in a file that can be looked at.
+    pub(super) fn faults(self, look: impl FnOnce(&Node, &mut Faults)) -> Faults {
+        let Self { at, message, rest } = self;
+        let Some(mut rest) = rest else {
+            return vec![(at, message)];
+        };
+        let mut faults = Faults::new();
+        rest.drop_repeated(&mut faults);
+        look(&rest, &mut faults);
+        faults
+    }
+}
+
 impl Node {
+    /// Leaves the first of keys that have the same name, here and inside; each of the others is a fault.
+    fn drop_repeated(&mut self, faults: &mut Faults) {
+        match &mut self.value {
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {}
+            Value::List(items) => items.iter_mut().for_each(|item| item.drop_repeated(faults)),
+            Value::Map(pairs) => {
+                let mut seen = HashSet::new();
+                pairs.retain_mut(|pair| {
+                    pair.node.drop_repeated(faults);
+                    let is_first = seen.insert(pair.name.clone());
+                    if !is_first {
+                        faults.push((pair.at, twice(&pair.name)));
+                    }
+                    is_first
+                });
+            }
+        }
+    }
+
     pub(super) fn nowhere(value: Value) -> Self {
         Self { at: None, value }
     }

@@ -137,7 +137,10 @@ fn read(path: &Path, bytes: &[u8], desk: &mut Desk<'_>, problems: &mut Vec<Probl
     match std::str::from_utf8(bytes) {
         Err(_) => faults.push((None, "is not UTF-8 text".to_owned())),
         Ok(text) => match tree::read(text) {
-            Err(error) => faults.push((error.at, error.message)),
+            Err(error) => {
+                let found = error.faults(|rest, faults| drop(reading::tools(rest, path, desk, faults)));
+                faults.extend(found);
+            }
             Ok(tree) => tools = reading::tools(&tree, path, desk, &mut faults),
         },
     }

@@ -52,6 +52,26 @@ fn all_problems_are_reported_at_once_with_file_and_line() {
 }
 
 #[test]
+fn a_key_that_is_there_twice_hides_no_other_problem() {
+    let (layer, problems) = load(
+        "colour: red\nworkspace_root: .\nworkspace_root: /srv\ncommand_policy:\n  timeout_seconds: -1\n  cpu_limit: 2\n  cpu_limit: 3\n",
+    );
+    let file = "/etc/c/config.yaml";
+    assert_eq!(
+        problems,
+        [
+            format!("{file}: line 1, column 1: `colour` is not a known key"),
+            format!("{file}: line 3, column 1: `workspace_root` is there twice; keep one"),
+            format!(
+                "{file}: line 5, column 20: `command_policy.timeout_seconds` must be a number greater than 0, not `-1`"
+            ),
+            format!("{file}: line 7, column 3: `cpu_limit` is there twice; keep one"),
+        ]
+    );
+    assert!(layer.entries.is_empty(), "nothing of it counts");
+}
+
+#[test]
 fn each_bad_value_is_one_problem() {
     for text in [
         "[]",
