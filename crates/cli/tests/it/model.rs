@@ -65,6 +65,38 @@ fn a_command_must_be_named_and_on_the_list() {
 }
 
 #[test]
+fn a_call_that_cannot_be_read_is_answered_and_found_under_its_own_request_id() {
+    let bench = Bench::allowing("true");
+    let mut server = Server::start(&bench);
+    for (id, arguments) in [
+        ("mine-1", json!({"command": "true", "timeout_ms": 0, "request_id": "mine-1"})),
+        ("mine-2", json!({"command": "true", "unknown": 1, "request_id": "mine-2"})),
+    ] {
+        let refused = server.call("execute_command", arguments);
+        refused.refused("INVALID_ARGUMENTS");
+        assert_eq!(refused.id(), id);
+    }
+    // An id that is none itself is not taken over.
+    let refused = server.call("execute_command", json!({"command": "true", "request_id": "a b"}));
+    refused.refused("INVALID_ARGUMENTS");
+    assert_ne!(refused.id(), "a b");
+    // It may be used for what was meant.
+    let again = server.call("execute_command", json!({"command": "true", "request_id": "mine-1"}));
+    again.ok();
+    assert_eq!(again.id(), "mine-1");
+    for (id, statuses) in [("mine-1", vec!["rejected", "ok"]), ("mine-2", vec!["rejected"])] {
+        let output = bench
+            .command()
+            .args(["audit", "query", "--json", "--request-id", id])
+            .output()
+            .unwrap();
+        let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let told: Vec<_> = found.as_array().unwrap().iter().map(|it| &it["status"]).collect();
+        assert_eq!(told, statuses, "{id}");
+    }
+}
+
+#[test]
 fn a_working_directory_is_inside_the_workspace_once_normalised() {
     let bench = Bench::configured("\"true\"", "");
     bench.dir("inside/deep");

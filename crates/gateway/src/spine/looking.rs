@@ -233,7 +233,14 @@ impl Gateway {
         call: &ToolCall,
         refusal: Refusal,
     ) -> Answer {
-        let request_id = self.ports.ids.request();
+        // A declared tool may have an argument of that name and another meaning.
+        let chosen = match tool {
+            CommandTool::Declared(_) => None,
+            CommandTool::ExecuteCommand | CommandTool::ExecuteProcess | CommandTool::RunCommand => {
+                request::chosen_id(&call.arguments)
+            }
+        };
+        let request_id = chosen.unwrap_or_else(|| self.ports.ids.request());
         let audit = CommandAuditRecord::unreadable(
             request_id.clone(),
             tool.name(),

@@ -234,8 +234,7 @@ fn next_events(connection: &Connection, up_to: u64) -> rusqlite::Result<Option<i
 }
 
 /// Commands stand in the order of their ends, but for clocks that were set: they are gone through from the start, a few
-/// at a time, as far as there are old ones. Events are found by the request id of their command, which stands as long as
-/// they do.
+/// at a time, as far as there are old ones. What is kept of a command stands as long as the events that tell of it.
 fn delete_commands(connection: &Connection, before: Timestamp, go_on: &mut dyn FnMut()) -> rusqlite::Result<u64> {
     let mut deleted = 0;
     let mut behind = i64::MIN;

@@ -98,10 +98,6 @@ fn conditions(filter: &Filter, subject: Subject, places: Places) -> (Vec<&'stati
     add("event_type = ?", event_type);
     match subject {
         Subject::Commands => {
-            add(
-                "correlation_id IN (SELECT correlation_id FROM commands WHERE request_id = ?)",
-                text(&filter.request_id),
-            );
             add("payload ->> '$.request_id' = ?", text(&filter.request_id));
             add("payload ->> '$.status' = ?", text(&filter.status));
             conditions.push("event_type = 'command.completed'");
@@ -110,7 +106,8 @@ fn conditions(filter: &Filter, subject: Subject, places: Places) -> (Vec<&'stati
             // Not every event of a call repeats its request id; they share its correlation.
             add(
                 "correlation_id IN (
-                     SELECT correlation_id FROM commands WHERE request_id = ?
+                     SELECT correlation_id FROM flow_events
+                     WHERE event_type = 'command.completed' AND payload ->> '$.request_id' = ?
                      UNION SELECT correlation_id FROM open_commands WHERE request_id = ?)",
                 text(&filter.request_id),
             );
@@ -157,12 +154,14 @@ mod tests {
             request_id: Some("r".to_owned()),
             ..Filter::everything()
         };
-        for subject in [Subject::Events, Subject::Commands] {
+        let closings = &["flow_events_by_request_id"][..];
+        let call = &["flow_events_by_request_id", "flow_events_by_correlation_id"][..];
+        for (subject, indexes) in [(Subject::Commands, closings), (Subject::Events, call)] {
             let (sql, values) = question(&filter, subject, spans::places(&connection, None, None).unwrap());
             let mut plan = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let steps = plan.query_map(params_from_iter(values), |row| row.get::<_, String>(3));
             let steps = steps.unwrap().collect::<rusqlite::Result<Vec<_>>>().unwrap().join("; ");
-            for index in ["commands_by_request_id", "flow_events_by_correlation_id"] {
+            for index in indexes {
                 assert!(steps.contains(index), "{steps}");
             }
             assert!(

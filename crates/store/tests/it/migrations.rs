@@ -50,8 +50,6 @@ const WITHOUT_LATER_STEPS: &str = "
         SELECT owner, request_id, digest, correlation_id, opened_at_ms, closed_at_ms, result, stdout, stderr
         FROM later_commands;
     DROP TABLE later_commands;
-    CREATE INDEX flow_events_by_request_id ON flow_events (payload ->> '$.request_id')
-        WHERE event_type = 'command.completed';
     ALTER TABLE open_commands DROP COLUMN session_id;
     ALTER TABLE open_commands DROP COLUMN rpc_id;
     ALTER TABLE open_commands DROP COLUMN rpc_digest;

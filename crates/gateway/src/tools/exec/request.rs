@@ -209,6 +209,11 @@ pub fn read(tool: CommandTool, fields: &Map<String, Value>) -> Result<CommandReq
     Ok(request)
 }
 
+/// The id that a caller chose, where it is one, whatever else is wrong with the arguments.
+pub fn chosen_id(fields: &Map<String, Value>) -> Option<RequestId> {
+    RequestId::parse(fields.get("request_id")?.as_str()?).ok()
+}
+
 /// Reads the arguments of `command_status`.
 pub fn read_status(fields: &Map<String, Value>) -> Result<StatusRequest, Refusal> {
     let mut arguments = Arguments::new(fields);

@@ -22,6 +22,7 @@ const STEPS: &[&str] = &[
     include_str!("0014_ends_wanted.sql"),
     include_str!("0015_ended_commands_in_order.sql"),
     include_str!("0016_labels_of_waiting_runs.sql"),
+    include_str!("0017_closings_by_request_id.sql"),
 ];
 
 #[derive(Debug, thiserror::Error)]

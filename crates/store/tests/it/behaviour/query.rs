@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use countersign_gateway::audit::event::{ApprovalState, EventType};
+use countersign_gateway::audit::event::{ApprovalState, Draft, EventType};
 use countersign_gateway::audit::reading::{Filter, Pick};
 use countersign_gateway::clock::Timestamp;
 use countersign_store::checkpoint::Checkpoint;
@@ -225,4 +225,45 @@ fn checkpoints_go_to_the_witness_as_lines() {
         .map(|checkpoint| (checkpoint.kind.as_str(), checkpoint.seq))
         .collect();
     assert_eq!(seen, [("periodic", 1_000), ("periodic", 2_000), ("stop", 2_100)]);
+}
+
+#[test]
+fn every_closing_of_a_request_id_is_found_in_the_chain_also_one_without_a_kept_command() {
+    let bench = Bench::new();
+    let store = bench.open();
+    commit(&store, bench.opening("r1", "d1")).unwrap();
+    commit(&store, bench.closing("r1", "d1", "ok")).unwrap();
+    // The same id for something else, and one that was never entered: each is refused and leaves its events only.
+    for (id, code) in [("r1", "CONFLICT"), ("r2", "QUEUE_FULL")] {
+        let mut received = bench.draft(&json!({"request_id": id}));
+        let mut closing = bench.closing(id, "d2", "rejected").events.remove(0);
+        closing = Draft::new(
+            bench.ids.event(),
+            closing.timestamp,
+            bench.ids.correlation(),
+            closing.actor,
+            EventType::CommandCompleted,
+            &json!({"request_id": id, "status": "rejected", "error_code": code}),
+        );
+        received.correlation_id = closing.correlation_id.clone();
+        commit(&store, events(vec![received, closing])).unwrap();
+    }
+    let by = |id: &str| Filter {
+        request_id: Some(id.to_owned()),
+        ..Filter::everything()
+    };
+    let statuses = |id: &str| {
+        let found = store.query_commands(&by(id)).unwrap().into_iter();
+        found
+            .map(|it| it.unwrap()["status"].as_str().unwrap().to_owned())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(statuses("r1"), ["ok", "rejected"]);
+    assert_eq!(statuses("r2"), ["rejected"]);
+    assert_eq!(seqs(&store, by("r1")), [1, 2, 3, 4]);
+    assert_eq!(seqs(&store, by("r2")), [5, 6]);
+    // What stands beside the chain has no say in it.
+    bench.force("DELETE FROM commands");
+    assert_eq!(statuses("r1"), ["ok", "rejected"]);
+    assert_eq!(seqs(&store, by("r1")), [1, 2, 3, 4]);
 }
