@@ -3,6 +3,7 @@
 
 use std::io::Write;
 
+use countersign_gateway::audit::chain::Hash;
 use countersign_gateway::audit::row::Row;
 
 use crate::checkpoint::Checkpoint;
@@ -13,12 +14,14 @@ use crate::sqlite::dump::ExportError;
 /// Rows read at once, on SQLite in one transaction.
 const RANGE_ROWS: u64 = 1_024;
 
-/// Writes a chain from its start to its signed end; `rows` reads those between two numbers.
+/// Writes a chain from its start to its signed end; `rows` reads those between two numbers. Where a seal tells the
+/// end, no other is signed: the signature would speak for rows that somebody else has put there.
 pub(crate) fn write_chain(
     writer: &mut dyn Write,
     key: &Key,
     start: &Start,
     checkpoints: &[Checkpoint],
+    sealed: Option<(u64, Hash)>,
     rows: impl Fn(u64, u64) -> Result<Vec<Row>, ExportError>,
 ) -> Result<(), ExportError> {
     let unwritten = |source| ExportError::Write { source };
@@ -38,6 +41,9 @@ pub(crate) fn write_chain(
     }
     for checkpoint in checkpoints {
         write_checkpoint(writer, checkpoint).map_err(unwritten)?;
+    }
+    if sealed.is_some_and(|end| end != (start.last_seq, last_hash)) {
+        return Err(ExportError::Unsealed);
     }
     End::sign(key, start, last_hash, checkpoints.len() as u64)
         .write(writer)

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use crate::checkpoint::Checkpoint;
 use crate::key::{self, Key};
-use crate::prove::{self, Fault, Flaw, Report, Walk};
+use crate::prove::{self, Fault, Flaw, Report, Voucher, Walk};
 use countersign_gateway::audit::row::Row;
 
 const FORMAT: &str = "countersign-record";
@@ -220,6 +220,8 @@ fn conclude(
         last_hash: walk.prev(),
         rows: hashes.len() as u64,
         checkpoints: end.checkpoints,
+        unsigned: prove::unsigned(checkpoints, first, end.last_seq),
+        end: Voucher::Signature,
         public_key: start.owner().to_owned(),
         others: Vec::new(),
     })

@@ -24,6 +24,7 @@ mod reading;
 mod receipt;
 mod rows;
 mod run_token;
+mod seal;
 
 pub mod session_files;
 pub mod sqlite;

@@ -25,10 +25,41 @@ pub struct Report {
     pub last_hash: Hash,
     pub rows: u64,
     pub checkpoints: u64,
+    /// Rows behind the last signed checkpoint.
+    pub unsigned: u64,
+    /// What vouches for the end of the chain, and so for those.
+    pub end: Voucher,
     /// The key that signed the checkpoints, in hexadecimal.
     pub public_key: String,
     /// The chains of other nodes, where there are any.
     pub others: Vec<Report>,
+}
+
+/// What vouches for the last row of a chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Voucher {
+    /// The head is sealed with the chain's own key, which was at hand.
+    Seal,
+    /// The signed last line of an exported file.
+    Signature,
+    /// Nothing but the links: the head is one of another node, whose key is not at hand, or was never sealed.
+    Nothing,
+}
+
+impl Voucher {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Seal => "seal",
+            Self::Signature => "signature",
+            Self::Nothing => "nothing",
+        }
+    }
+}
+
+/// How many rows up to `last` stand behind the last of the checkpoints.
+pub(crate) fn unsigned(checkpoints: &[Checkpoint], first: u64, last: u64) -> u64 {
+    let signed = checkpoints.iter().map(|it| it.seq).filter(|seq| *seq <= last).max();
+    last.saturating_sub(signed.unwrap_or(0).max(first.saturating_sub(1)))
 }
 
 impl Report {
@@ -77,6 +108,10 @@ pub enum Fault {
     },
     /// The head row names another end than the rows have.
     HeadChanged,
+    /// The head row has a seal that the record's key did not make.
+    HeadForged,
+    /// The head row has no seal though this program leaves one.
+    HeadUnsealed,
     /// The checkpoint at this row is not signed by the record's key.
     BadSignature,
     /// A signed statement about this row, a checkpoint or a file's end, names another hash.
@@ -108,6 +143,10 @@ impl fmt::Display for Fault {
                 write!(f, "truncated, the record should reach row {should_reach}")
             }
             Self::HeadChanged => f.write_str("the head row was changed, it names another end"),
+            Self::HeadForged => f.write_str(
+                "the head row's seal was not made with the record's key, rows behind the last checkpoint were rewritten or cut off",
+            ),
+            Self::HeadUnsealed => f.write_str("the head row's seal is missing"),
             Self::BadSignature => f.write_str("bad signature of the checkpoint here"),
             Self::CheckpointMismatch => f.write_str("changed, what was signed here has another hash"),
             Self::CheckpointMissing => f.write_str("missing checkpoint, one is due by here"),

@@ -45,7 +45,13 @@ fn export_chain(readers: &Readers, writer: &mut dyn Write, chain: &Snapshot, cha
         last_seq: chain.last_row,
         prev_hash: pruned.map_or(Hash::GENESIS, |it| it.hash),
     };
-    write_chain(writer, key, &start, &chain.checkpoints, |from, to| {
+    let sealed = if chain.chain == readers.site.node.name() {
+        let sealer = &readers.site.sealer;
+        sealer.sealed_end(&chain.chain, Some(chain.head), chain.seal)?
+    } else {
+        None
+    };
+    write_chain(writer, key, &start, &chain.checkpoints, sealed, |from, to| {
         rows(readers, &chain.chain, from, to)
     })
 }

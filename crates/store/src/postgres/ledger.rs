@@ -17,6 +17,7 @@ use super::trouble::Trouble;
 use crate::checkpoint::{self, Checkpoint, Kind, OtherHead};
 use crate::rows::events::columns;
 use crate::rows::{Cells as _, sessions};
+use crate::seal::Seal;
 
 /// Where the chain ends.
 #[derive(Clone, Copy, Debug)]
@@ -77,7 +78,8 @@ impl Rows {
     }
 }
 
-const MOVE_HEAD: &str = "UPDATE chain_heads SET seq = $2, hash = $3, checkpointed = $4 WHERE chain = $1";
+const MOVE_HEAD: &str = "UPDATE chain_heads SET seq = $2, hash = $3, checkpointed = $4, seal = $5, sealed_seq = $2
+     WHERE chain = $1";
 const INSERT_EVENTS: &str = "INSERT INTO flow_events (chain, seq, event_id, timestamp, correlation_id, actor_type,
          actor_id, event_type, approval_state, payload, prev_hash, hash)
      SELECT $1, * FROM unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
@@ -108,7 +110,8 @@ impl<'l> Ledger<'l> {
     /// Begins a transaction, with the chain in hand.
     pub(super) fn begin(link: &'l Link, site: &'l Site) -> Result<Self, Trouble> {
         let sql = format!(
-            "SELECT seq, hash, checkpointed, pg_current_xact_id()::text, {} FROM chain_heads WHERE chain = $1 FOR UPDATE",
+            "SELECT seq, hash, checkpointed, pg_current_xact_id()::text, seal, {} FROM chain_heads WHERE chain = $1
+                 FOR UPDATE",
             places::CLAIM
         );
         let rows = link.begin_with(&sql, &[&site.node.name()])?;
@@ -118,6 +121,11 @@ impl<'l> Ledger<'l> {
             hash: hash(row, 1)?,
             checkpointed: row.try_get::<_, i64>(2)?.cast_unsigned(),
         };
+        // Whoever goes on behind rows of somebody else would seal and sign those too.
+        let is_ours = |seal| site.sealer.is_sealed(site.node.name(), head.seq, &head.hash, &seal);
+        if !seal(row, 4)?.is_some_and(is_ours) {
+            return Err(Trouble::Unsealed);
+        }
         Ok(Self {
             site,
             link,
@@ -147,7 +155,9 @@ impl<'l> Ledger<'l> {
         let (seq, checkpointed) = (head.seq.cast_signed(), head.checkpointed.cast_signed());
         let end = head.hash.as_bytes().as_slice();
         let rows = &self.rows;
-        let moved = [&chain as _, &seq as _, &end as _, &checkpointed as _];
+        let seal = self.site.sealer.seal(chain, head.seq, &head.hash);
+        let seal = seal.as_slice();
+        let moved = [&chain as _, &seq as _, &end as _, &checkpointed as _, &seal as _];
         let events = [
             &chain as _,
             &rows.seq as _,
@@ -388,6 +398,12 @@ pub(super) fn became(link: &Link, xid: &str) -> Result<Became, Trouble> {
 /// A hash as the database keeps it.
 pub(super) fn hash(row: &tokio_postgres::Row, column: usize) -> Result<Hash, Trouble> {
     Ok(Hash::from_bytes(row.bytes(column)?))
+}
+
+/// The seal on a head, where there is one.
+pub(super) fn seal(row: &tokio_postgres::Row, column: usize) -> Result<Option<Seal>, Trouble> {
+    let is_there = row.try_get::<_, Option<&[u8]>>(column)?.is_some();
+    is_there.then(|| row.bytes(column)).transpose()
 }
 
 fn other_head(row: &tokio_postgres::Row) -> Result<OtherHead, Trouble> {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use super::ledger;
 use super::address::{Address, AddressError};
 use super::link::{Exchange, Link};
 use super::migrations::{self, MigrateError};
@@ -15,6 +16,7 @@ use super::trouble::Trouble;
 use crate::health::Health;
 use crate::key::{Key, KeyError};
 use crate::rows::Cells as _;
+use crate::seal::{self, Sealer};
 use crate::sqlite::site as state_directory;
 use crate::{Options, random};
 
@@ -26,6 +28,7 @@ pub(super) struct Site {
     pub(super) exchange: Exchange,
     pub(super) options: Options,
     pub(super) key: Key,
+    pub(super) sealer: Sealer,
     pub(super) node: Node,
     /// What all nodes of the database derive their common secrets from. It signs nothing of the record.
     pub(super) shared: Key,
@@ -54,6 +57,8 @@ pub enum OpenError {
     Node(#[from] NodeError),
     #[error("the writer of the record cannot be started")]
     Thread { source: io::Error },
+    #[error("that the record is sealed cannot be noted in the state directory")]
+    Mark { source: io::Error },
     #[error("the chain `{chain}` in the database is signed by another key than the one in the state directory")]
     OtherKey { chain: String },
 }
@@ -69,12 +74,14 @@ impl Site {
         let link = exchange.connect(&address, patience).map_err(failed)?;
         migrations::apply(&link)?;
         let key = Key::load_or_create(directory)?;
+        let node = Node::load_or_create(directory)?;
         let site = Self {
             address,
             exchange,
             guarded: key.guarded_by_file(directory)?,
+            sealer: Sealer::new(&key, directory, Some(node.name())),
             key,
-            node: Node::load_or_create(directory)?,
+            node,
             shared: shared(&link).map_err(failed)?,
             written: watch::Sender::new(0),
             health: Health::default(),
@@ -114,7 +121,32 @@ impl Site {
             let chain = chain.to_owned();
             return Err(OpenError::OtherKey { chain });
         }
-        self.node.sign(link).map_err(failed)
+        self.node.sign(link).map_err(failed)?;
+        if !self.sealer.is_expected() {
+            self.seal_first(link).map_err(failed)?;
+            self.sealer.expect().map_err(|source| OpenError::Mark { source })?;
+        }
+        Ok(())
+    }
+
+    /// Seals the head of a chain that has no seal yet.
+    fn seal_first(&self, link: &Link) -> Result<(), Trouble> {
+        let chain = self.node.name();
+        let unsealed = "SELECT seq, hash FROM chain_heads WHERE chain = $1 AND seal IS NULL";
+        while let Some(row) = link.query_opt(unsealed, &[&chain])? {
+            let (seq, hash) = (row.try_get::<_, i64>(0)?, ledger::hash(&row, 1)?);
+            let seal = self.sealer.seal(chain, seq.cast_unsigned(), &hash);
+            // Unless a process of this node has gone on meanwhile.
+            let sealed = link.execute(
+                "UPDATE chain_heads SET seal = $2, sealed_seq = seq
+                 WHERE chain = $1 AND seal IS NULL AND seq = $3 AND hash = $4",
+                &[&chain, &seal.as_slice(), &seq, &hash.as_bytes().as_slice()],
+            )?;
+            if sealed > 0 {
+                seal::tell_taken_over(seq.cast_unsigned());
+            }
+        }
+        Ok(())
     }
 }
 

@@ -2,10 +2,11 @@
 
 use countersign_gateway::audit::chain::Hash;
 
-use super::ledger::hash;
+use super::ledger::{hash, seal};
 use super::link::Link;
 use super::trouble::Trouble;
 use crate::checkpoint::{Checkpoint, Kind, OtherHead};
+use crate::seal::Seal;
 
 /// One chain.
 pub(super) struct Snapshot {
@@ -14,6 +15,8 @@ pub(super) struct Snapshot {
     pub(super) public_key: String,
     /// Place and hash of the end, by the head row.
     pub(super) head: (u64, Hash),
+    /// The seal on it.
+    pub(super) seal: Option<Seal>,
     /// Place of the last row.
     pub(super) last_row: u64,
     /// Place of the first row that must be there.
@@ -28,18 +31,22 @@ impl Snapshot {
     /// All chains, by their names. To be asked within one moment.
     pub(super) fn all(link: &Link) -> Result<Vec<Self>, Trouble> {
         let heads = link.all(
-            "SELECT chain, seq, hash, public_key FROM chain_heads ORDER BY chain",
+            "SELECT chain, seq, hash, public_key, seal FROM chain_heads ORDER BY chain",
             &[],
             |row| {
-                let head = (row.try_get::<_, i64>(1)?.cast_unsigned(), hash(row, 2)?);
-                Ok((row.try_get::<_, String>(0)?, head, row.try_get::<_, String>(3)?))
+                Ok(Self {
+                    chain: row.try_get(0)?,
+                    head: (row.try_get::<_, i64>(1)?.cast_unsigned(), hash(row, 2)?),
+                    public_key: row.try_get(3)?,
+                    seal: seal(row, 4)?,
+                    last_row: 0,
+                    first: 1,
+                    checkpoints: Vec::new(),
+                    unreadable: None,
+                })
             },
         )?;
-        let mut snapshots = Vec::with_capacity(heads.len());
-        for (chain, head, public_key) in heads {
-            snapshots.push(Self::of(link, chain, head, public_key)?);
-        }
-        Ok(snapshots)
+        heads.into_iter().map(|head| head.with_rows(link)).collect()
     }
 
     /// Whether there is something to prove. A node that has written nothing yet has a head; rows count whatever their head
@@ -48,19 +55,16 @@ impl Snapshot {
         self.head.0 > 0 || self.last_row > 0
     }
 
-    fn of(link: &Link, chain: String, head: (u64, Hash), public_key: String) -> Result<Self, Trouble> {
-        let pruned = pruned(link, &chain)?;
+    /// The same with what its rows and checkpoints say.
+    fn with_rows(self, link: &Link) -> Result<Self, Trouble> {
+        let pruned = pruned(link, &self.chain)?;
         let last_row = link
-            .query_one("SELECT max(seq) FROM flow_events WHERE chain = $1", &[&chain])?
+            .query_one("SELECT max(seq) FROM flow_events WHERE chain = $1", &[&self.chain])?
             .try_get::<_, Option<i64>>(0)?;
         let mut snapshot = Self {
-            head,
-            public_key,
             last_row: last_row.map_or(pruned, i64::cast_unsigned),
             first: pruned + 1,
-            checkpoints: Vec::new(),
-            unreadable: None,
-            chain,
+            ..self
         };
         let rows = link.query(
             "SELECT seq, chain, hash, timestamp, kind, public_key, signature, heads FROM checkpoints

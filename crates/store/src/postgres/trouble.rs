@@ -3,6 +3,8 @@
 use countersign_gateway::audit::RecordError;
 use tokio_postgres::error::{DbError, SqlState};
 
+use crate::seal::UNSEALED;
+
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
     // Its sentence holds the causes; as a source they would be told twice.
@@ -14,6 +16,9 @@ pub enum Trouble {
     Stopped,
     #[error("the database has no rows where one must be")]
     NoRow,
+    /// The head was written by somebody without the node's key.
+    #[error("{UNSEALED}")]
+    Unsealed,
     /// The word for a change whose events are in the record already.
     #[error("an event of this id was written before")]
     WrittenBefore,
@@ -47,6 +52,7 @@ impl Trouble {
             Self::TimedOut
             | Self::Stopped
             | Self::NoRow
+            | Self::Unsealed
             | Self::WrittenBefore
             | Self::Damaged { .. }
             | Self::Random(_)
@@ -76,7 +82,7 @@ impl Trouble {
                 None => true,
             },
             Self::TimedOut | Self::Stopped | Self::Unknown | Self::Undone => true,
-            Self::NoRow | Self::WrittenBefore | Self::Damaged { .. } | Self::Random(_) => false,
+            Self::NoRow | Self::Unsealed | Self::WrittenBefore | Self::Damaged { .. } | Self::Random(_) => false,
         }
     }
 }

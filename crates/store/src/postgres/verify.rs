@@ -16,7 +16,7 @@ use super::readers::Readers;
 use super::snapshot::Snapshot;
 use super::trouble::Trouble;
 use crate::kept::Told;
-use crate::prove::{self, Fault, Flaw, Leftovers, Report, Walk};
+use crate::prove::{self, Fault, Flaw, Leftovers, Report, Voucher, Walk};
 use crate::sqlite::verify::{Progress, Range, VerifyError};
 
 /// Rows read at once.
@@ -114,8 +114,14 @@ impl Proof<'_> {
             self.hash_before(chain, first)?
         };
         let reached = self.walk(chain, first, last, prev)?;
+        let mut end = Voucher::Nothing;
         if first == chain.first && last == head {
             prove_end(chain, head, head_hash, reached)?;
+            // Only who has a node's key can tell its seal from another.
+            let site = &self.readers.site;
+            if chain.chain == site.node.name() {
+                end = site.sealer.prove(&chain.chain, chain.head, chain.seal)?;
+            }
             prove::prove_spacing(&chain.checkpoints, first, head)?;
             self.prove_leftovers(chain, first)?;
         }
@@ -126,6 +132,8 @@ impl Proof<'_> {
             last_hash: reached,
             rows: (last + 1).saturating_sub(first),
             checkpoints: chain.checkpoints.len() as u64,
+            unsigned: prove::unsigned(&chain.checkpoints, first, last),
+            end,
             public_key: key.to_owned(),
             others: Vec::new(),
         })

@@ -6,11 +6,11 @@ use countersign_gateway::audit::chain::Hash;
 
 use super::readers::Readers;
 use super::snapshot::Snapshot;
+use super::site::Site;
 use super::{CHAIN, SqliteStore, query};
 use crate::Trouble;
 use crate::dump::write_chain;
 use crate::export::Start;
-use crate::key::Key;
 use countersign_gateway::audit::row::Row;
 
 #[derive(Debug, thiserror::Error)]
@@ -21,20 +21,22 @@ pub enum ExportError {
     Write { source: io::Error },
     #[error("the payload of row {seq} is not JSON; `audit verify` tells more")]
     Payload { seq: u64, source: serde_json::Error },
+    #[error("the end of the record is not sealed by its key, and so not signed; `audit verify` tells more")]
+    Unsealed,
 }
 
 impl SqliteStore {
     /// Writes the record as it stands now. Damage is exported as it is; verifying finds it.
     pub fn export(&self, writer: &mut dyn Write) -> Result<(), ExportError> {
-        export(&self.readers, &self.site.key, writer)
+        export(&self.readers, &self.site, writer)
     }
 }
 
-pub(super) fn export(readers: &Readers, key: &Key, writer: &mut dyn Write) -> Result<(), ExportError> {
+pub(super) fn export(readers: &Readers, site: &Site, writer: &mut dyn Write) -> Result<(), ExportError> {
     let snapshot = Snapshot::take(readers).map_err(|source| ExportError::Read { source: source.into() })?;
     let pruned = snapshot.checkpoints.iter().rfind(|it| it.seq + 1 == snapshot.first);
     let start = Start {
-        public_key: key.public().to_owned(),
+        public_key: site.key.public().to_owned(),
         chain: CHAIN.to_owned(),
         chain_key: None,
         chains: 1,
@@ -42,7 +44,8 @@ pub(super) fn export(readers: &Readers, key: &Key, writer: &mut dyn Write) -> Re
         last_seq: snapshot.last_row,
         prev_hash: pruned.map_or(Hash::GENESIS, |it| it.hash),
     };
-    write_chain(writer, key, &start, &snapshot.checkpoints, |from, to| {
+    let sealed = site.sealer.sealed_end(CHAIN, snapshot.head, snapshot.seal)?;
+    write_chain(writer, &site.key, &start, &snapshot.checkpoints, sealed, |from, to| {
         rows(readers, from, to)
     })?;
     writer.flush().map_err(|source| ExportError::Write { source })

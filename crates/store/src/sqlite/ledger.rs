@@ -20,6 +20,7 @@ use super::{CHAIN, trouble};
 use crate::checkpoint::{self, Checkpoint, Kind};
 use crate::rows::events::columns;
 use crate::rows::sessions;
+use crate::seal::Seal;
 
 /// Where the chain ends.
 #[derive(Clone, Copy, Debug)]
@@ -44,8 +45,9 @@ pub(super) const STATEMENTS_KEPT: usize = 64;
 const BEGIN: &str = "BEGIN IMMEDIATE";
 const COMMIT: &str = "COMMIT";
 const ROLLBACK: &str = "ROLLBACK";
-const HEAD: &str = "SELECT seq, hash, checkpointed FROM chain_heads WHERE chain = ?1";
-const MOVE_HEAD: &str = "UPDATE chain_heads SET seq = ?2, hash = ?3, checkpointed = ?4 WHERE chain = ?1";
+const HEAD: &str = "SELECT seq, hash, checkpointed, seal FROM chain_heads WHERE chain = ?1";
+const MOVE_HEAD: &str = "UPDATE chain_heads SET seq = ?2, hash = ?3, checkpointed = ?4, seal = ?5, sealed_seq = ?2
+     WHERE chain = ?1";
 const INSERT_EVENT: &str = "INSERT INTO flow_events (chain, seq, event_id, timestamp, correlation_id, actor_type,
          actor_id, event_type, approval_state, payload, prev_hash, hash)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
@@ -109,13 +111,20 @@ impl<'c> Ledger<'c> {
     pub(super) fn begin(&mut self, turn: Turn) -> rusqlite::Result<Head> {
         self.signed.clear();
         self.take_turn(turn)?;
-        self.statement(HEAD)?.query_row([CHAIN], |row| {
-            Ok(Head {
+        let (head, seal) = self.statement(HEAD)?.query_row([CHAIN], |row| {
+            let head = Head {
                 seq: row.get::<_, i64>(0)?.cast_unsigned(),
                 hash: Hash::from_bytes(row.get(1)?),
                 checkpointed: row.get::<_, i64>(2)?.cast_unsigned(),
-            })
-        })
+            };
+            Ok((head, row.get::<_, Option<Seal>>(3)?))
+        })?;
+        // Whoever goes on behind rows of somebody else would seal and sign those too.
+        let is_ours = |seal| self.site.sealer.is_sealed(CHAIN, head.seq, &head.hash, &seal);
+        if !seal.is_some_and(is_ours) {
+            return Err(trouble::unsealed());
+        }
+        Ok(head)
     }
 
     /// Waits for the right to write. SQLite itself would sleep for milliseconds, several times as
@@ -152,7 +161,8 @@ impl<'c> Ledger<'c> {
             CHAIN,
             head.seq.cast_signed(),
             head.hash.as_bytes(),
-            head.checkpointed.cast_signed()
+            head.checkpointed.cast_signed(),
+            self.site.sealer.seal(CHAIN, head.seq, &head.hash),
         ])?;
         self.statement(COMMIT)?.execute([])?;
         // Whoever follows the record looks again.

@@ -87,9 +87,9 @@ impl Records for SqliteStore {
     }
 
     fn prove(&self) -> Pending<Result<Proved, RecordError>> {
-        let public_key = self.public_key().to_owned();
+        let site = Arc::clone(&self.site);
         self.read(
-            move |readers| match verify::verify(readers, &public_key, Range::ALL, &|_| {}) {
+            move |readers| match verify::verify(readers, &site, Range::ALL, &|_| {}) {
                 Ok(report) => Ok(Proved::Sound {
                     first_seq: report.first_seq,
                     last_seq: report.last_seq,
@@ -111,7 +111,7 @@ impl Records for SqliteStore {
         let site = Arc::clone(&self.site);
         self.read(move |readers| {
             let mut writer = BufWriter::with_capacity(EXPORT_BYTES, to);
-            dump::export(readers, &site.key, &mut writer).map_err(unexported)
+            dump::export(readers, &site, &mut writer).map_err(unexported)
         })
     }
 }

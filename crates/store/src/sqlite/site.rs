@@ -9,19 +9,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use countersign_gateway::audit::chain::Hash;
 use rusqlite::config::DbConfig;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::{Connection, OpenFlags, OptionalExtension as _, TransactionBehavior};
 use tokio::sync::watch;
 
 use self::index::Index;
 use super::ledger;
 use super::log::{Growth, Log};
 use super::migrations::{self, MigrateError};
-use super::{Durability, Options, trouble};
+use super::{CHAIN, Durability, Options, trouble};
 use crate::health::Health;
 use crate::key::{Key, KeyError};
 use crate::moved;
 use crate::process::Process;
+use crate::seal::{self, Sealer};
 
 mod index;
 
@@ -76,6 +78,7 @@ pub(super) struct Site {
     index: Index,
     pub(super) options: Options,
     pub(super) key: Key,
+    pub(super) sealer: Sealer,
     pub(super) process: Process,
     pub(super) growth: Arc<Growth>,
     /// Place of the last event that this process wrote.
@@ -134,10 +137,11 @@ impl Site {
         close_directory(directory)?;
         refuse_moved(directory)?;
         let database = directory.join(FILE_NAME);
-        create_file(&database, directory).map_err(|source| OpenError::File {
+        let unprepared = |source| OpenError::File {
             path: database.clone(),
             source,
-        })?;
+        };
+        let is_new = create_file(&database, directory).map_err(unprepared)?;
         let site = Self::of(directory, Access::Write, options)?;
         let patience = site.options.busy_timeout;
         let mut connection = site.connect_writer(patience).map_err(|trouble| OpenError::Connect {
@@ -145,6 +149,14 @@ impl Site {
             trouble,
         })?;
         migrations::apply(&mut connection)?;
+        if is_new || !site.sealer.is_expected() {
+            let sealed = site.seal_first(&mut connection);
+            sealed.map_err(|trouble| OpenError::Connect {
+                path: site.database.clone(),
+                trouble,
+            })?;
+            site.sealer.expect().map_err(unprepared)?;
+        }
         Ok((site, connection))
     }
 
@@ -161,11 +173,33 @@ impl Site {
         Ok(site)
     }
 
+    /// Seals the head of a record that has no seal yet.
+    fn seal_first(&self, connection: &mut Connection) -> rusqlite::Result<()> {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let unsealed = "SELECT seq, hash FROM chain_heads WHERE chain = ?1 AND seal IS NULL";
+        let head = transaction.query_row(unsealed, [CHAIN], |row| {
+            Ok((row.get::<_, i64>(0)?, Hash::from_bytes(row.get(1)?)))
+        });
+        let Some((seq, hash)) = head.optional()? else {
+            return Ok(());
+        };
+        let seal = self.sealer.seal(CHAIN, seq.cast_unsigned(), &hash);
+        let sql = "UPDATE chain_heads SET seal = ?2, sealed_seq = seq WHERE chain = ?1";
+        transaction.execute(sql, (CHAIN, seal))?;
+        transaction.commit()?;
+        // On the disk before it is said that it must be there, however commits are flushed.
+        connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?;
+        seal::tell_taken_over(seq.cast_unsigned());
+        Ok(())
+    }
+
     fn of(directory: &Path, access: Access, options: Options) -> Result<Self, OpenError> {
         let database = directory.join(FILE_NAME);
+        let key = Key::load_or_create(directory)?;
         Ok(Self {
             access,
-            key: Key::load_or_create(directory)?,
+            sealer: Sealer::new(&key, directory, None),
+            key,
             process: Process::current(),
             growth: Arc::default(),
             written: watch::Sender::new(0),
@@ -388,16 +422,16 @@ pub(crate) fn close_directory(path: &Path) -> Result<(), OpenError> {
     fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(failed)
 }
 
-/// SQLite gives its log and shared memory the mode of the database, so that one is made first.
-fn create_file(path: &Path, directory: &Path) -> io::Result<()> {
+/// SQLite gives its log and shared memory the mode of the database, so that one is made first. Says whether it was.
+fn create_file(path: &Path, directory: &Path) -> io::Result<bool> {
     match OpenOptions::new().write(true).create_new(true).mode(0o600).open(path) {
-        Ok(_) => File::open(directory)?.sync_all(),
+        Ok(_) => File::open(directory)?.sync_all().map(|()| true),
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {
             let mode = fs::metadata(path)?.permissions().mode();
-            if mode & 0o077 == 0 {
-                return Ok(());
+            if mode & 0o077 != 0 {
+                fs::set_permissions(path, Permissions::from_mode(0o600))?;
             }
-            fs::set_permissions(path, Permissions::from_mode(0o600))
+            Ok(false)
         }
         Err(e) => Err(e),
     }

@@ -6,10 +6,13 @@ use rusqlite::{Connection, OptionalExtension};
 use super::CHAIN;
 use super::readers::Readers;
 use crate::checkpoint::{Checkpoint, Kind};
+use crate::seal::Seal;
 
 pub(super) struct Snapshot {
     /// Place and hash of the end, by the head row.
     pub(super) head: Option<(u64, Hash)>,
+    /// The seal on it.
+    pub(super) seal: Option<Seal>,
     /// Place of the last row.
     pub(super) last_row: u64,
     /// Place of the first row that must be there.
@@ -32,17 +35,22 @@ impl Snapshot {
 
     pub(super) fn read(connection: &Connection) -> rusqlite::Result<Self> {
         let head = connection
-            .query_row("SELECT seq, hash FROM chain_heads WHERE chain = ?1", [CHAIN], |row| {
-                let hash = Hash::from_bytes(row.get(1)?);
-                Ok((row.get::<_, i64>(0)?.cast_unsigned(), hash))
-            })
+            .query_row(
+                "SELECT seq, hash, seal FROM chain_heads WHERE chain = ?1",
+                [CHAIN],
+                |row| {
+                    let head = (row.get::<_, i64>(0)?.cast_unsigned(), Hash::from_bytes(row.get(1)?));
+                    Ok((head, row.get::<_, Option<Seal>>(2)?))
+                },
+            )
             .optional()?;
         let pruned = pruned(connection)?;
         let last_row = connection.query_row("SELECT max(seq) FROM flow_events", [], |row| {
             row.get::<_, Option<i64>>(0)
         })?;
         let mut snapshot = Self {
-            head,
+            head: head.map(|(head, _)| head),
+            seal: head.and_then(|(_, seal)| seal),
             last_row: last_row.map_or(pruned, i64::cast_unsigned),
             first: pruned + 1,
             checkpoints: Vec::new(),

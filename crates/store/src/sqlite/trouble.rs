@@ -3,6 +3,8 @@
 use countersign_gateway::audit::RecordError;
 use rusqlite::ErrorCode;
 
+use crate::seal::UNSEALED;
+
 /// Says in a sentence why the record cannot be used now.
 pub(super) fn unavailable(error: &rusqlite::Error) -> RecordError {
     RecordError::Unavailable(sentence(error))
@@ -44,6 +46,12 @@ pub(super) fn replaced() -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_CANTOPEN);
     let why = "its state directory was replaced, and has another key; start the server anew";
     rusqlite::Error::SqliteFailure(code, Some(why.to_owned()))
+}
+
+/// The word for a head that somebody without the record's key has written.
+pub(super) fn unsealed() -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR);
+    rusqlite::Error::SqliteFailure(code, Some(UNSEALED.to_owned()))
 }
 
 /// The word for a change whose events are in the record already.

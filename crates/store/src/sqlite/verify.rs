@@ -14,10 +14,11 @@ use rusqlite::Connection;
 
 use super::readers::Readers;
 use super::snapshot::{self, Snapshot};
+use super::site::Site;
 use super::{CHAIN, SqliteStore, query};
 use crate::Trouble;
 use crate::kept::Told;
-use crate::prove::{self, Fault, Flaw, Leftovers, Report, Walk};
+use crate::prove::{self, Fault, Flaw, Leftovers, Report, Voucher, Walk};
 
 /// Rows read in one transaction.
 const RANGE_ROWS: u64 = 4_096;
@@ -70,13 +71,13 @@ impl From<rusqlite::Error> for VerifyError {
 impl SqliteStore {
     /// Proves rows, head and checkpoints; the first flaw is the error.
     pub fn verify(&self, range: Range, progress: &(dyn Fn(Progress) + Sync)) -> Result<Report, VerifyError> {
-        verify(&self.readers, self.public_key(), range, progress)
+        verify(&self.readers, &self.site, range, progress)
     }
 }
 
 pub(super) fn verify(
     readers: &Readers,
-    public_key: &str,
+    site: &Site,
     range: Range,
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Report, VerifyError> {
@@ -85,7 +86,7 @@ pub(super) fn verify(
         let first = snapshot.first;
         let proof = Proof {
             readers,
-            public_key,
+            site,
             snapshot,
             progress,
             rows_done: AtomicU64::new(0),
@@ -102,7 +103,7 @@ pub(super) fn verify(
 
 struct Proof<'a> {
     readers: &'a Readers,
-    public_key: &'a str,
+    site: &'a Site,
     snapshot: Snapshot,
     progress: &'a (dyn Fn(Progress) + Sync),
     rows_done: AtomicU64,
@@ -116,7 +117,7 @@ impl Proof<'_> {
         if let Some(seq) = record.unreadable {
             return Err(Fault::BadSignature.at(seq).into());
         }
-        prove::prove_signatures(&record.checkpoints, self.public_key)?;
+        prove::prove_signatures(&record.checkpoints, self.site.key.public())?;
         let (head, head_hash) = record.head.ok_or(Fault::HeadChanged.at(record.last_row))?;
         let first = range.first.unwrap_or(record.first).max(record.first);
         let last = range.last.unwrap_or(head).min(head);
@@ -131,9 +132,10 @@ impl Proof<'_> {
         } else {
             self.walk(first, last, prev)?
         };
-        let whole = first == record.first && last == head;
-        if whole {
+        let mut end = Voucher::Nothing;
+        if first == record.first && last == head {
             self.prove_end(head, head_hash, reached)?;
+            end = self.site.sealer.prove(CHAIN, (head, head_hash), record.seal)?;
             prove::prove_spacing(&record.checkpoints, first, head)?;
             self.prove_leftovers(first)?;
             self.prove_kept()?;
@@ -145,7 +147,9 @@ impl Proof<'_> {
             last_hash: reached,
             rows: rows_all,
             checkpoints: record.checkpoints.len() as u64,
-            public_key: self.public_key.to_owned(),
+            unsigned: prove::unsigned(&record.checkpoints, first, last),
+            end,
+            public_key: self.site.key.public().to_owned(),
             others: Vec::new(),
         })
     }

@@ -111,7 +111,7 @@ fn a_chain_cannot_be_rewritten_behind_what_another_node_signed() {
     bench.force(&format!(
         "DELETE FROM checkpoints WHERE chain = '{theirs}';
          DELETE FROM flow_events WHERE chain = '{theirs}' AND seq > 15;
-         UPDATE chain_heads SET seq = 15, hash = (SELECT hash FROM flow_events WHERE chain = '{theirs}' AND seq = 15),
+         UPDATE chain_heads SET seq = 15, sealed_seq = 15, hash = (SELECT hash FROM flow_events WHERE chain = '{theirs}' AND seq = 15),
              checkpointed = 0 WHERE chain = '{theirs}'"
     ));
     let truncated = Fault::Truncated { should_reach: 20 };
@@ -151,7 +151,7 @@ fn a_chain_of_another_node_is_proved_whatever_its_head_says() {
     let theirs = chain(other.path());
     // As if the node had written nothing, and then a row of it changed.
     bench.force(&format!(
-        "UPDATE chain_heads SET seq = 0, hash = decode(repeat('00', 32), 'hex') WHERE chain = '{theirs}';
+        "UPDATE chain_heads SET seq = 0, sealed_seq = 0, hash = decode(repeat('00', 32), 'hex') WHERE chain = '{theirs}';
          UPDATE flow_events SET payload = '{{\"number\": 8}}' WHERE chain = '{theirs}' AND seq = 7"
     ));
     let (_, fault, found) = flaw(&open(bench.path()));

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context as _;
 use countersign_store::checkpoint::Checkpoint;
 use countersign_store::export::{FileError, verify_against};
-use countersign_store::prove::{Flaw, Report};
+use countersign_store::prove::{Flaw, Report, Voucher};
 use countersign_store::sqlite::verify::{Progress, Range, VerifyError};
 use countersign_store::witness;
 use serde_json::json;
@@ -22,7 +22,11 @@ use crate::terminal::{Page, Tone, count};
 
 /// What came out.
 enum Proof {
-    Sound(Report),
+    Sound {
+        report: Report,
+        /// Checkpoints of a witness that were held against it, where one was named.
+        witnessed: Option<u64>,
+    },
     /// The first thing that is wrong, and its row where it has one.
     Unsound {
         row: Option<u64>,
@@ -38,7 +42,7 @@ pub(super) fn run(flags: &Flags, file: Option<&Path>, witness: Option<&Path>, fo
         Some(path) => {
             let unread = || format!("cannot read `{}`", path.display());
             let file = BufReader::new(named(path, &unread())?);
-            let proof = exported(file, None, &told.unwrap_or_default()).with_context(unread)?;
+            let proof = exported(file, None, told.as_deref()).with_context(unread)?;
             (format!("`{}`", path.display()), proof)
         }
     };
@@ -49,7 +53,7 @@ pub(super) fn run(flags: &Flags, file: Option<&Path>, witness: Option<&Path>, fo
     }
     page.flush()?;
     Ok(match proof {
-        Proof::Sound(_) => ExitCode::SUCCESS,
+        Proof::Sound { .. } => ExitCode::SUCCESS,
         Proof::Unsound { .. } => ExitCode::FAILURE,
     })
 }
@@ -73,16 +77,20 @@ fn live(flags: &Flags, witness: Option<&[Checkpoint]>) -> anyhow::Result<Proof> 
     meter.clear();
     match proved {
         Ok(report) => match witness {
-            Some(witness) => witnessed(&record, witness),
-            None => Ok(Proof::Sound(report)),
+            Some(witness) => witnessed(&record, report, witness),
+            None => {
+                let witnessed = None;
+                Ok(Proof::Sound { report, witnessed })
+            }
         },
         Err(VerifyError::Flawed(flaw)) => Ok(unsound(&flaw)),
         Err(error @ VerifyError::Read { .. }) => Err(error.into()),
     }
 }
 
-/// Holds the live record, as it would be exported now, against what the witness was told.
-fn witnessed(record: &Reading, witness: &[Checkpoint]) -> anyhow::Result<Proof> {
+/// Holds the live record, as it would be exported now, against what the witness was told. What is said of it then is what was
+/// proved of the record itself.
+fn witnessed(record: &Reading, report: Report, witness: &[Checkpoint]) -> anyhow::Result<Proof> {
     let (reader, writer) = io::pipe().context("cannot make a pipe")?;
     std::thread::scope(|scope| {
         // It ends early, and is not asked why, when the first flaw is found.
@@ -92,20 +100,23 @@ fn witnessed(record: &Reading, witness: &[Checkpoint]) -> anyhow::Result<Proof> 
             writer.flush()?;
             anyhow::Ok(())
         });
-        let proof = exported(BufReader::new(reader), Some(record.public_key()), witness)?;
+        let proof = exported(BufReader::new(reader), Some(record.public_key()), Some(witness))?;
         let ended = exporting
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         match proof {
-            Proof::Sound(_) => ended.map(|()| proof),
+            Proof::Sound { witnessed, .. } => ended.map(|()| Proof::Sound { report, witnessed }),
             Proof::Unsound { .. } => Ok(proof),
         }
     })
 }
 
-fn exported(reader: impl BufRead, key: Option<&str>, witness: &[Checkpoint]) -> anyhow::Result<Proof> {
-    match verify_against(reader, key, witness) {
-        Ok(report) => Ok(Proof::Sound(report)),
+fn exported(reader: impl BufRead, key: Option<&str>, witness: Option<&[Checkpoint]>) -> anyhow::Result<Proof> {
+    match verify_against(reader, key, witness.unwrap_or_default()) {
+        Ok(report) => {
+            let witnessed = witness.map(|told| told.iter().filter(|it| is_compared(it, &report)).count() as u64);
+            Ok(Proof::Sound { report, witnessed })
+        }
         Err(FileError::Flawed(flaw)) => Ok(unsound(&flaw)),
         Err(error @ FileError::Read { .. }) => Err(error.into()),
         Err(error) => Ok(Proof::Unsound {
@@ -113,6 +124,12 @@ fn exported(reader: impl BufRead, key: Option<&str>, witness: &[Checkpoint]) -> 
             problem: error.to_string(),
         }),
     }
+}
+
+/// Whether the row that a witness was told of is still there; those that were pruned are passed over.
+fn is_compared(told: &Checkpoint, report: &Report) -> bool {
+    let chain = report.chains().find(|it| it.chain == told.chain);
+    chain.is_some_and(|chain| told.seq >= chain.first_seq)
 }
 
 fn unsound(flaw: &Flaw) -> Proof {
@@ -134,15 +151,20 @@ fn chain(report: &Report) -> serde_json::Value {
         "last_seq": report.last_seq,
         "last_hash": report.last_hash.to_hex(),
         "checkpoints": report.checkpoints,
+        "rows_behind_checkpoint": report.unsigned,
+        "end": report.end.as_str(),
         "public_key": report.public_key,
     })
 }
 
 fn as_json(proof: &Proof) -> serde_json::Value {
     match proof {
-        Proof::Sound(report) => {
+        Proof::Sound { report, witnessed } => {
             let mut told = chain(report);
             told["ok"] = true.into();
+            if let Some(witnessed) = witnessed {
+                told["witnessed"] = (*witnessed).into();
+            }
             // Of a record that several nodes write.
             if !report.others.is_empty() {
                 told["others"] = report.others.iter().map(chain).collect();
@@ -155,7 +177,7 @@ fn as_json(proof: &Proof) -> serde_json::Value {
 
 fn say(page: &mut Page, subject: &str, proof: &Proof, took: Duration) -> anyhow::Result<()> {
     match proof {
-        Proof::Sound(report) => {
+        Proof::Sound { report, witnessed } => {
             let all: u64 = report.chains().map(|chain| chain.rows).sum();
             let speed = all as f64 / took.as_secs_f64().max(0.000_001);
             let checkpoints = report.chains().map(|chain| chain.checkpoints).sum();
@@ -164,17 +186,46 @@ fn say(page: &mut Page, subject: &str, proof: &Proof, took: Duration) -> anyhow:
                 rows = format!("{rows} of {}", count(report.chains().count() as u64, "chain"));
             }
             let checkpoints = count(checkpoints, "checkpoint");
-            let public_key = &report.public_key;
+            let vouched = vouched(report);
             let sound = page.paint(Tone::Good, "sound");
             page.line(format_args!(
-                "{subject} is {sound}: {rows} and {checkpoints} proved ({speed:.0} rows/s), signed by {public_key}"
-            ))
+                "{subject} is {sound}: {rows} and {checkpoints} proved ({speed:.0} rows/s), {vouched}"
+            ))?;
+            for other in report.others.iter().filter(|it| it.unsigned > 0 && it.end == Voucher::Nothing) {
+                let rows = count(other.unsigned, "row");
+                page.line(format_args!(
+                    "chain `{}`: {rows} behind its last checkpoint proved by links only; its own node can prove the seal",
+                    other.chain
+                ))?;
+            }
+            match witnessed {
+                Some(0) => page.line(format_args!(
+                    "the witness proves nothing: it was told no checkpoint of a row that is here"
+                )),
+                Some(told) => page.line(format_args!("held against {} of the witness", count(*told, "checkpoint"))),
+                None => Ok(()),
+            }
         }
         Proof::Unsound { row, problem } => {
             let place = row.map_or_else(String::new, |row| format!("row {row}: "));
             start::say(&format!("countersign: {subject} is not sound: {place}{problem}"));
             Ok(())
         }
+    }
+}
+
+/// What stands for the rows of a record's own chain: what was signed, and what vouches for those behind.
+fn vouched(report: &Report) -> String {
+    let key = &report.public_key;
+    let behind = count(report.unsigned, "row");
+    match (report.end, report.checkpoints, report.unsigned) {
+        (Voucher::Signature, _, _) => format!("its end signed by {key}"),
+        (_, 0, 0) => format!("nothing signed yet; its key is {key}"),
+        (Voucher::Seal, 0, _) => format!("nothing signed yet; the end is sealed by {key}"),
+        (Voucher::Nothing, 0, _) => format!("by links only, nothing signed yet; its key is {key}"),
+        (_, _, 0) => format!("signed by {key}"),
+        (Voucher::Seal, _, _) => format!("{behind} behind the last checkpoint by the head's seal, signed by {key}"),
+        (Voucher::Nothing, _, _) => format!("{behind} behind the last checkpoint by links only, signed by {key}"),
     }
 }
 

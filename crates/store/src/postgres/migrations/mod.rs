@@ -27,6 +27,7 @@ pub(super) const STEPS: &[&str] = &[
     include_str!("0017_what_acts_confide.sql"),
     include_str!("0018_ends_wanted.sql"),
     include_str!("0019_labels_of_waiting_runs.sql"),
+    include_str!("0020_sealed_heads.sql"),
 ];
 
 /// Any number that nobody else uses as a lock.

@@ -23,6 +23,7 @@ const STEPS: &[&str] = &[
     include_str!("0015_ended_commands_in_order.sql"),
     include_str!("0016_labels_of_waiting_runs.sql"),
     include_str!("0017_closings_by_request_id.sql"),
+    include_str!("0018_sealed_heads.sql"),
 ];
 
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use countersign_gateway::audit::event::{Draft, EventType};
 use countersign_store::Store;
-use countersign_store::prove::{Fault, Flaw};
+use countersign_store::prove::{Fault, Flaw, Voucher};
 use countersign_store::sqlite::verify::{Range, VerifyError};
 
 use serde_json::json;
@@ -168,7 +168,7 @@ fn a_cut_tail_is_truncated() {
 #[test]
 fn a_cut_tail_with_a_fitting_head_runs_into_the_signed_stop() {
     let statement = "DELETE FROM flow_events WHERE seq > 15;
-         UPDATE chain_heads SET seq = 15, hash = (SELECT hash FROM flow_events WHERE seq = 15);";
+         UPDATE chain_heads SET seq = 15, sealed_seq = 15, hash = (SELECT hash FROM flow_events WHERE seq = 15);";
     let truncated = Fault::Truncated { should_reach: ROWS };
     assert_eq!(flaw_after(statement), at(16, truncated));
 }
@@ -178,13 +178,117 @@ fn a_changed_head_is_found() {
     for change in ["UPDATE chain_heads SET hash = zeroblob(32)", "DELETE FROM chain_heads"] {
         assert_eq!(flaw_after(change), at(ROWS, Fault::HeadChanged), "{change}");
     }
-    let longer = "UPDATE chain_heads SET seq = 25";
+    let longer = "UPDATE chain_heads SET seq = 25, sealed_seq = 25";
     let truncated = Fault::Truncated { should_reach: 25 };
     assert_eq!(flaw_after(longer), at(21, truncated));
     // A head set back: the signed stop lies beyond it.
-    let shorter = "UPDATE chain_heads SET seq = 15, hash = (SELECT hash FROM flow_events WHERE seq = 15)";
+    let shorter = "UPDATE chain_heads SET seq = 15, sealed_seq = 15, hash = (SELECT hash FROM flow_events WHERE seq = 15)";
     let truncated = Fault::Truncated { should_reach: ROWS };
     assert_eq!(flaw_after(shorter), at(16, truncated));
+}
+
+/// Rewrites rows from `from` on and links them again, as anybody can; the head follows.
+fn rewrite(bench: &Bench, from: u64) {
+    let store = bench.open();
+    let rows = store.tail(from - 1).unwrap();
+    drop(store);
+    let mut prev = rows[0].prev_hash;
+    let mut statements = String::new();
+    for row in &rows {
+        let mut columns = row.as_link().columns;
+        if row.seq == from {
+            columns.payload = "{}";
+        }
+        let hash = countersign_gateway::audit::chain::link(&prev, row.seq, &columns);
+        statements += &format!(
+            "UPDATE flow_events SET payload = '{}', prev_hash = {}, hash = {} WHERE seq = {};",
+            columns.payload,
+            bench.bytes(&prev.to_hex()),
+            bench.bytes(&hash.to_hex()),
+            row.seq
+        );
+        prev = hash;
+    }
+    bench.force(&format!(
+        "DELETE FROM checkpoints WHERE seq >= {from}; {statements} UPDATE chain_heads SET hash = {}, checkpointed = 0",
+        bench.bytes(&prev.to_hex())
+    ));
+}
+
+#[test]
+fn rows_rewritten_behind_the_last_checkpoint_are_found_by_the_seal_of_the_head() {
+    let bench = Bench::new();
+    fill(&bench, &bench.open(), ROWS);
+    rewrite(&bench, 7);
+    assert_eq!(found(&bench.open()), at(ROWS, Fault::HeadForged));
+    // Nobody goes on behind them, which would seal and sign them, and no export speaks for them.
+    let store = bench.open();
+    let refused = commit(&store, bench.note(1)).unwrap_err();
+    assert!(refused.to_string().contains("does not have its key"), "{refused}");
+    assert!(store.export(&mut Vec::new()).is_err());
+    drop(store);
+    assert_eq!(found(&bench.open()), at(ROWS, Fault::HeadForged));
+}
+
+#[test]
+fn rows_cut_off_with_their_checkpoints_are_found_by_the_seal_of_the_head() {
+    let cut = "DELETE FROM checkpoints; DELETE FROM flow_events WHERE seq > 15;
+         UPDATE chain_heads SET seq = 15, sealed_seq = 15, checkpointed = 0,
+             hash = (SELECT hash FROM flow_events WHERE seq = 15)";
+    assert_eq!(flaw_after(cut), at(15, Fault::HeadForged));
+    let all = "DELETE FROM checkpoints; DELETE FROM flow_events;
+         UPDATE chain_heads SET seq = 0, sealed_seq = 0, checkpointed = 0, hash = zeroblob(32)";
+    assert_eq!(flaw_after(all), at(0, Fault::HeadForged));
+}
+
+#[test]
+fn a_seal_that_was_taken_away_is_missed() {
+    let unsealed = "UPDATE chain_heads SET seal = NULL, sealed_seq = NULL";
+    assert_eq!(flaw_after(unsealed), at(ROWS, Fault::HeadUnsealed));
+}
+
+#[test]
+fn a_record_of_a_program_that_did_not_seal_is_taken_over_once() {
+    let bench = Bench::new();
+    fill(&bench, &bench.open(), ROWS);
+    let unsealed = "UPDATE chain_heads SET seal = NULL, sealed_seq = NULL";
+    bench.force(unsealed);
+    let marks = std::fs::read_dir(bench.path()).unwrap().map(|entry| entry.unwrap());
+    for mark in marks.filter(|entry| entry.file_name().to_string_lossy().starts_with("record-sealed")) {
+        std::fs::remove_file(mark.path()).unwrap();
+    }
+    let store = bench.open();
+    assert_eq!(verify(&store).unwrap().end, Voucher::Seal);
+    commit(&store, bench.note(1)).unwrap();
+    drop(store);
+    bench.force(unsealed);
+    let store = bench.open();
+    assert!(commit(&store, bench.note(2)).is_err());
+    assert_eq!(found(&store), at(ROWS + 1, Fault::HeadUnsealed));
+}
+
+#[test]
+fn a_program_that_does_not_know_seals_cannot_move_a_sealed_head() {
+    let bench = Bench::new();
+    let store = bench.open();
+    fill(&bench, &store, ROWS);
+    let refused = bench.run("UPDATE chain_heads SET seq = 21, checkpointed = 20").unwrap_err();
+    assert!(refused.contains("start_this_one_anew"), "{refused}");
+}
+
+#[test]
+fn a_report_says_what_is_signed_and_what_vouches_for_the_rest() {
+    let bench = Bench::new();
+    let store = bench.open();
+    fill(&bench, &store, 5);
+    let report = verify(&store).unwrap();
+    assert_eq!((report.checkpoints, report.unsigned, report.end), (0, 5, Voucher::Seal));
+    drop(store);
+    let store = bench.open();
+    assert_eq!(verify(&store).unwrap().unsigned, 0);
+    commit(&store, bench.note(1)).unwrap();
+    let report = verify(&store).unwrap();
+    assert_eq!((report.checkpoints, report.unsigned, report.end), (1, 1, Voucher::Seal));
 }
 
 #[test]
@@ -356,7 +460,7 @@ fn a_head_set_back_stops_writing() {
     let bench = Bench::new();
     fill(&bench, &bench.open(), ROWS);
     bench
-        .run("UPDATE chain_heads SET seq = 5, hash = (SELECT hash FROM flow_events WHERE seq = 5)")
+        .run("UPDATE chain_heads SET seq = 5, sealed_seq = 5, hash = (SELECT hash FROM flow_events WHERE seq = 5)")
         .unwrap();
     let store = bench.open();
     assert!(commit(&store, bench.note(1)).is_err());
