@@ -1,71 +1,153 @@
 //! Proving what is kept beside the chain: each closing event tells a digest of its command's output and result.
 //!
-//! First the events are asked what they tell, then every kept row is held against that. A row that no event tells of is one
-//! of an older program, or outlived its event; but where an event's own row is not found and another stands under the same
-//! request, that one was changed. A row that is missing is none of this: rows go with their time.
+//! First the events are asked what they tell, then every kept row is held against that, each against the other: a row that no
+//! event tells of was put there, and an event whose row is gone is told too. Rows go with their time, which the event of a prune
+//! names; and commands of older programs, whose events tell no digest, must at least be those of their event.
 
-use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 use countersign_gateway::audit::chain::{Columns, Hash};
+use countersign_gateway::audit::event::EventType;
 use countersign_gateway::audit::kept::{self, Kept};
+use countersign_gateway::clock::Timestamp;
+use serde_json::Value;
 
 use crate::prove::{Fault, Flaw};
+use crate::sqlite::prune::DAY_MILLIS;
 
-/// What events tell. A few dozen bytes for each.
+/// What events tell, 32 bytes for each.
 #[derive(Default)]
 pub(crate) struct Told {
-    by_digest: HashMap<Hash, Place>,
+    closings: Vec<Closing>,
     chains: Vec<String>,
+    /// Digests are known again by eight bytes, made with a secret of this moment: nobody can prepare two that are alike.
     names: RandomState,
+    /// What is older may have been pruned.
+    pruned_before_ms: Option<i64>,
     /// Requests of which a row was found that no event tells of.
-    strangers: Vec<u64>,
+    strangers: Vec<String>,
 }
 
-/// Where an event stands, and of which request it is, by its hash.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
-    chain: usize,
+/// A closing event that tells of a row.
+struct Closing {
+    digest: u64,
     seq: u64,
-    name: u64,
+    at_ms: i64,
+    chain: u32,
+    is_kept: bool,
+}
+
+/// A closing event in the database.
+pub(crate) struct Found {
+    pub(crate) chain: String,
+    pub(crate) seq: u64,
+    pub(crate) payload: String,
 }
 
 impl Told {
     /// Takes in an event that was proved.
     pub(crate) fn hear(&mut self, seq: u64, event: &Columns<'_>) {
-        if let Some((request_id, digest)) = kept::told(event.event_type, event.payload) {
+        if event.event_type == EventType::AuditPruned.as_str() {
+            let before = serde_json::from_str::<Value>(event.payload).unwrap_or_default();
+            let before = Timestamp::parse(before["before"].as_str().unwrap_or_default());
+            self.pruned_before_ms = self.pruned_before_ms.max(before.map(Timestamp::as_millis).ok());
+        }
+        if let Some((_, digest)) = kept::told(event.event_type, event.payload) {
             // Chains are walked one behind the other.
             if self.chains.last().is_none_or(|last| last != event.chain) {
                 self.chains.push(event.chain.to_owned());
             }
-            let place = Place {
-                chain: self.chains.len() - 1,
+            self.closings.push(Closing {
+                digest: self.names.hash_one(digest),
                 seq,
-                name: self.names.hash_one(&*request_id),
-            };
-            self.by_digest.insert(digest, place);
+                at_ms: Timestamp::parse(event.timestamp).map_or(i64::MAX, Timestamp::as_millis),
+                chain: u32::try_from(self.chains.len() - 1).unwrap_or(u32::MAX),
+                is_kept: false,
+            });
         }
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.by_digest.is_empty()
+    /// Whether events of this kind say anything here.
+    pub(crate) fn listens_to(event_type: &str) -> bool {
+        kept::is_closing(event_type) || event_type == EventType::AuditPruned.as_str()
     }
 
-    /// Holds a row against what was told.
-    pub(crate) fn see(&mut self, row: &Kept<'_>) {
-        if self.by_digest.remove(&row.digest()).is_none() {
-            self.strangers.push(self.names.hash_one(row.request_id));
+    /// All events were heard; from now on rows are seen.
+    pub(crate) fn settle(&mut self) {
+        self.closings.sort_unstable_by_key(|it| it.digest);
+    }
+
+    /// Whether a row is one that an event tells of.
+    pub(crate) fn see(&mut self, digest: &Hash) -> bool {
+        let digest = self.names.hash_one(digest);
+        let found = self.closings.binary_search_by_key(&digest, |it| it.digest);
+        found.map(|place| self.closings[place].is_kept = true).is_ok()
+    }
+
+    /// Judges a row that no event was heard to tell of, by the closing events of its call as they stand now.
+    pub(crate) fn judge(&mut self, row: &Kept<'_>, closed_at_ms: i64, found: &[Found]) -> Result<(), Flaw> {
+        let digest = row.digest();
+        let mut other = None;
+        for closing in found {
+            let told: Value = serde_json::from_str(&closing.payload).unwrap_or_default();
+            if told["request_id"] != row.request_id {
+                continue;
+            }
+            match kept::told(EventType::CommandCompleted.as_str(), &closing.payload) {
+                // It was written meanwhile.
+                Some((_, told)) if told == digest => return Ok(()),
+                Some(_) => other = other.or(Some(closing)),
+                None if told["status"] == status(row.result) => return Ok(()),
+                None => other = other.or(Some(closing)),
+            }
+        }
+        if let Some(closing) = other {
+            return Err(Fault::KeptChanged.at(closing.seq).of(&closing.chain));
+        }
+        // The clock of the row is not that of its event, but nearly.
+        let may_be_pruned = |before_ms: i64| closed_at_ms < before_ms.saturating_add(DAY_MILLIS);
+        if !self.pruned_before_ms.is_some_and(may_be_pruned) {
+            self.strangers.push(row.request_id.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Chain and place of the first event whose row was not found and had not to go.
+    pub(crate) fn first_missing(&self) -> Option<(&str, u64)> {
+        let missing = self.closings.iter();
+        let missing = missing.filter(|it| !it.is_kept && self.pruned_before_ms.is_none_or(|before| it.at_ms >= before));
+        let first = missing.min_by_key(|it| (it.chain, it.seq))?;
+        Some((&self.chains[usize::try_from(first.chain).ok()?], first.seq))
+    }
+
+    /// What is wrong with the row of such an event: it is gone, or stands there with other ids.
+    pub(crate) fn missing(&self, request_id: &str) -> Fault {
+        if self.strangers.iter().any(|stranger| stranger == request_id) {
+            Fault::KeptChanged
+        } else {
+            Fault::KeptMissing
         }
     }
 
-    /// The first event whose command is not kept as it tells, named with its chain.
-    pub(crate) fn judge(mut self) -> Result<(), Flaw> {
-        self.strangers.sort_unstable();
-        let places = self.by_digest.values();
-        let changed = places.filter(|place| self.strangers.binary_search(&place.name).is_ok());
-        match changed.min() {
-            Some(place) => Err(Fault::KeptChanged.at(place.seq).of(&self.chains[place.chain])),
-            None => Ok(()),
-        }
+    /// A row that no event tells of, by its request id.
+    pub(crate) fn stranger(&self) -> Option<&str> {
+        self.strangers.first().map(String::as_str)
     }
+}
+
+/// The request that a closing event is of.
+pub(crate) fn request_of(payload: &str) -> String {
+    let payload: Value = serde_json::from_str(payload).unwrap_or_default();
+    payload["request_id"].as_str().unwrap_or_default().to_owned()
+}
+
+/// How a row says that its command ended.
+fn status(result: &str) -> Value {
+    let result: Value = serde_json::from_str(result).unwrap_or_default();
+    result["status"].clone()
+}
+
+/// What is said of a row that was put there.
+pub(crate) fn added(request_id: &str) -> String {
+    format!("what is kept of a command `{request_id}` was added, no event tells of it")
 }

@@ -128,6 +128,10 @@ pub enum Fault {
     WitnessKey,
     /// The row is sound, and what is kept of its command is not what it tells.
     KeptChanged,
+    /// The row is sound, and nothing is kept of its command though it was not pruned.
+    KeptMissing,
+    /// The rows up to this one are sound, and what leads to them by their time does not.
+    SpanChanged,
 }
 
 impl fmt::Display for Fault {
@@ -154,6 +158,8 @@ impl fmt::Display for Fault {
             Self::WitnessKey => f.write_str("the record's key was replaced, the witness was told by another one"),
             Self::StartUnproven => f.write_str("missing rows before it, and no signed prune covers them"),
             Self::KeptChanged => f.write_str("the output or the result that is kept of its command was changed"),
+            Self::KeptMissing => f.write_str("the output and the result of its command are gone, and no prune took them"),
+            Self::SpanChanged => f.write_str("what leads to the rows up to here by their time was changed"),
             Self::Added => f.write_str("added, the record has no such row"),
         }
     }

@@ -34,12 +34,20 @@ impl PgStore {
         let chains = link
             .all(own, &[&self.site.key.public()], |row| Ok(row.try_get::<_, String>(0)?))
             .map_err(unsigned)?;
+        let mut is_noted = false;
         for chain in chains {
-            let up_to = self.sign_prune(&link, &chain, before, ids).map_err(unsigned)?;
+            let (up_to, noted) = self.sign_prune(&link, &chain, before, ids).map_err(unsigned)?;
+            is_noted |= noted;
             pruned.rows += delete_rows(&link, &chain, up_to).map_err(undeleted)?;
             if chain == self.site.node.name() {
                 pruned.up_to = up_to;
             }
+        }
+        // What is kept of commands goes by its own time, also of nodes whose chains are not this one's to prune. The record tells
+        // of it first, or their rows would be missed.
+        let old = "SELECT 1 FROM commands WHERE closed_at_ms < $1 LIMIT 1";
+        if !is_noted && link.exists(old, &[&before.as_millis()]).map_err(unsigned)? {
+            self.note_prune(&link, before, ids).map_err(unsigned)?;
         }
         pruned.commands = delete_others(&link, before).map_err(undeleted)?;
         Ok(pruned)
@@ -51,8 +59,19 @@ impl PgStore {
         self.prune(Timestamp::from_millis(before), ids)
     }
 
-    /// Gives the place up to which rows of a chain may go.
-    fn sign_prune(&self, link: &Link, chain: &str, before: Timestamp, ids: &IdSource) -> Result<u64, Trouble> {
+    /// Says that what is older goes, though no row of the chain does.
+    fn note_prune(&self, link: &Link, before: Timestamp, ids: &IdSource) -> Result<(), Trouble> {
+        let pruned = snapshot::pruned(link, self.site.node.name())?;
+        let mut ledger = Ledger::begin(link, &self.site)?;
+        let note = note(&self.site.options.clock.now(), ids, before, pruned);
+        ledger.append(&note, &note.timestamp.to_string())?;
+        let signed = writer::commit(ledger)?;
+        Witness::new(self.site.options.witness.clone()).tell(signed);
+        Ok(())
+    }
+
+    /// Gives the place up to which rows of a chain may go, and whether the record now tells of this prune.
+    fn sign_prune(&self, link: &Link, chain: &str, before: Timestamp, ids: &IdSource) -> Result<(u64, bool), Trouble> {
         // Before the chain is in hand: whoever wants to add to it would wait for as long as this takes. Rows do not
         // grow younger.
         let first_young = first_young_row(link, chain, before)?;
@@ -60,7 +79,7 @@ impl PgStore {
         let pruned = snapshot::pruned(link, chain)?;
         let Some((up_to, hash)) = last_old_row(link, chain, pruned, first_young)? else {
             ledger.roll_back();
-            return Ok(pruned);
+            return Ok((pruned, false));
         };
         let note = note(&self.site.options.clock.now(), ids, before, up_to);
         ledger.append(&note, &note.timestamp.to_string())?;
@@ -72,7 +91,7 @@ impl PgStore {
         link.execute(old, &[&chain, &up_to.cast_signed()])?;
         let signed = writer::commit(ledger)?;
         Witness::new(self.site.options.witness.clone()).tell(signed);
-        Ok(up_to)
+        Ok((up_to, true))
     }
 }
 

@@ -94,6 +94,7 @@ impl Records for PgStore {
                     None => flaw.fault.to_string(),
                 },
             }),
+            Err(VerifyError::Astray { what }) => Ok(Proved::Flawed { seq: 0, fault: what }),
             Err(VerifyError::Read { source }) => Err(RecordError::Unavailable(source.to_string())),
         })
     }

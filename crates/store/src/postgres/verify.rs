@@ -11,11 +11,12 @@ use countersign_gateway::audit::chain::Hash;
 use countersign_gateway::audit::kept::Kept;
 
 use super::PgStore;
+use super::link::Link;
 use super::query::{COLUMNS, read_row};
 use super::readers::Readers;
 use super::snapshot::Snapshot;
 use super::trouble::Trouble;
-use crate::kept::Told;
+use crate::kept::{self, Found, Told};
 use crate::prove::{self, Fault, Flaw, Leftovers, Report, Voucher, Walk};
 use crate::sqlite::verify::{Progress, Range, VerifyError};
 
@@ -38,6 +39,7 @@ pub(super) fn verify(
     progress: &(dyn Fn(Progress) + Sync),
 ) -> Result<Report, VerifyError> {
     loop {
+        let pruned = readers.read(last_prune)?;
         let chains = readers.read_at_once(Snapshot::all)?;
         let firsts: Vec<u64> = chains.iter().map(|chain| chain.first).collect();
         let rows_all = chains.iter().map(|it| it.last_row + 1 - it.first).sum();
@@ -53,7 +55,7 @@ pub(super) fn verify(
         // Rows that a prune took meanwhile look like missing ones.
         if outcome.is_err() {
             let now = readers.read_at_once(Snapshot::all)?;
-            if now.iter().map(|chain| chain.first).ne(firsts) {
+            if now.iter().map(|chain| chain.first).ne(firsts) || readers.read(last_prune)? != pruned {
                 continue;
             }
         }
@@ -191,30 +193,63 @@ impl Proof<'_> {
 
     /// What is kept of commands must be what their closing events tell.
     fn prove_kept(&mut self) -> Result<(), VerifyError> {
-        let sql = "SELECT owner, request_id, correlation_id, result, stdout, stderr FROM commands
+        let sql = "SELECT owner, request_id, correlation_id, result, stdout, stderr, closed_at_ms FROM commands
              WHERE (owner, request_id) > ($1, $2) ORDER BY owner, request_id LIMIT $3";
         let mut told = std::mem::take(&mut self.told);
+        told.settle();
         let mut behind = (String::new(), String::new());
-        let mut is_over = told.is_empty();
-        while !is_over {
-            let last = self.readers.read(|link| {
-                let seen = link.all(sql, &[&behind.0, &behind.1, &RANGE_COMMANDS], |row| {
-                    told.see(&Kept {
-                        owner: row.try_get(0)?,
-                        request_id: row.try_get(1)?,
-                        correlation_id: row.try_get(2)?,
-                        result: row.try_get(3)?,
-                        stdout: row.try_get(4)?,
-                        stderr: row.try_get(5)?,
-                    });
-                    Ok((row.try_get(0)?, row.try_get(1)?))
-                })?;
-                Ok(seen.into_iter().next_back())
-            })?;
-            is_over = last.is_none();
-            behind = last.unwrap_or_default();
+        loop {
+            let rows = self
+                .readers
+                .read(|link| link.query(sql, &[&behind.0, &behind.1, &RANGE_COMMANDS]))?;
+            for row in &rows {
+                self.see_command(&mut told, row)?;
+            }
+            let Some(last) = rows.last() else { break };
+            behind = (
+                last.try_get(0).map_err(Trouble::from)?,
+                last.try_get(1).map_err(Trouble::from)?,
+            );
         }
-        Ok(told.judge()?)
+        if let Some((chain, seq)) = told.first_missing() {
+            let row = self.rows(chain, seq, seq)?.pop().ok_or(Fault::Missing.at(seq).of(chain))?;
+            let fault = told.missing(&kept::request_of(&row.payload));
+            return Err(fault.at(seq).of(chain).into());
+        }
+        match told.stranger() {
+            Some(request_id) => Err(VerifyError::astray(kept::added(request_id))),
+            None => Ok(()),
+        }
+    }
+
+    fn see_command(&self, told: &mut Told, row: &tokio_postgres::Row) -> Result<(), VerifyError> {
+        let read = || {
+            let kept = Kept {
+                owner: row.try_get(0)?,
+                request_id: row.try_get(1)?,
+                correlation_id: row.try_get(2)?,
+                result: row.try_get(3)?,
+                stdout: row.try_get(4)?,
+                stderr: row.try_get(5)?,
+            };
+            Ok::<_, Trouble>((kept, row.try_get(6)?))
+        };
+        let (kept, closed_at_ms) = read()?;
+        if told.see(&kept.digest()) {
+            return Ok(());
+        }
+        let sql = "SELECT chain, seq, payload FROM flow_events
+             WHERE correlation_id = $1 AND event_type = 'command.completed' ORDER BY chain, seq";
+        let found = self.readers.read(|link| {
+            link.all(sql, &[&kept.correlation_id], |row| {
+                Ok(Found {
+                    chain: row.try_get(0)?,
+                    seq: row.try_get::<_, i64>(1)?.cast_unsigned(),
+                    payload: row.try_get(2)?,
+                })
+            })
+        })?;
+        Ok(told.judge(&kept, closed_at_ms, &found)?)
     }
 
     fn rows(&self, chain: &str, from: u64, to: u64) -> Result<Vec<countersign_gateway::audit::row::Row>, Trouble> {
@@ -278,6 +313,14 @@ impl Proof<'_> {
     }
 }
 
+/// The place of the last prune of any node: it takes what is kept of all.
+fn last_prune(link: &Link) -> Result<Option<i64>, Trouble> {
+    let sql = "SELECT max(place) FROM flow_events WHERE event_type = 'audit.pruned'
+             AND event_type <> 'command.received' AND event_type <> 'command.validated'
+             AND event_type <> 'command.dispatched' AND event_type <> 'command.completed'";
+    Ok(link.query_one(sql, &[])?.try_get(0)?)
+}
+
 /// The head row must name the last row, and no checkpoint may lie beyond it.
 fn prove_end(chain: &Snapshot, head: u64, head_hash: Hash, reached: Hash) -> Result<(), Flaw> {
     let beyond = chain.checkpoints.last().map_or(0, |it| it.seq);
@@ -294,6 +337,6 @@ fn prove_end(chain: &Snapshot, head: u64, head_hash: Hash, reached: Hash) -> Res
 fn named(error: VerifyError, chain: &str) -> VerifyError {
     match error {
         VerifyError::Flawed(flaw) => VerifyError::Flawed(flaw.of(chain)),
-        VerifyError::Read { source } => VerifyError::Read { source },
+        other @ (VerifyError::Astray { .. } | VerifyError::Read { .. }) => other,
     }
 }

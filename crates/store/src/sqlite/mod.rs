@@ -17,6 +17,7 @@ pub mod exchanges;
 mod express;
 mod github;
 mod jobs;
+mod leading;
 mod ledger;
 mod log;
 mod logins;

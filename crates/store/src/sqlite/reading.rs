@@ -102,6 +102,7 @@ impl Records for SqliteStore {
                     seq: flaw.seq,
                     fault: flaw.fault.to_string(),
                 }),
+                Err(VerifyError::Astray { what }) => Ok(Proved::Flawed { seq: 0, fault: what }),
                 Err(VerifyError::Read { source }) => Err(RecordError::Unavailable(source.to_string())),
             },
         )

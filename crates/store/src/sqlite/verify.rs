@@ -8,16 +8,17 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use countersign_gateway::audit::chain::{Columns, Hash};
-use countersign_gateway::audit::kept::{self, Kept};
+use countersign_gateway::audit::kept::Kept;
 use countersign_gateway::audit::row::Link;
 use rusqlite::Connection;
 
+use super::leading::{self, Covered};
 use super::readers::Readers;
 use super::snapshot::{self, Snapshot};
 use super::site::Site;
 use super::{CHAIN, SqliteStore, query};
 use crate::Trouble;
-use crate::kept::Told;
+use crate::kept::{self, Found, Told};
 use crate::prove::{self, Fault, Flaw, Leftovers, Report, Voucher, Walk};
 
 /// Rows read in one transaction.
@@ -52,8 +53,17 @@ pub struct Progress {
 pub enum VerifyError {
     #[error(transparent)]
     Flawed(#[from] Flaw),
+    /// Every row is sound, and something that leads to rows or stands beside them is not.
+    #[error("{what}")]
+    Astray { what: String },
     #[error("the record cannot be read: {source}")]
     Read { source: Trouble },
+}
+
+impl VerifyError {
+    pub(crate) fn astray(what: String) -> Self {
+        Self::Astray { what }
+    }
 }
 
 impl From<crate::postgres::Trouble> for VerifyError {
@@ -69,7 +79,8 @@ impl From<rusqlite::Error> for VerifyError {
 }
 
 impl SqliteStore {
-    /// Proves rows, head and checkpoints; the first flaw is the error.
+    /// Proves rows, head and checkpoints, and then what leads to rows and what is kept beside them; the first flaw is the
+    /// error.
     pub fn verify(&self, range: Range, progress: &(dyn Fn(Progress) + Sync)) -> Result<Report, VerifyError> {
         verify(&self.readers, &self.site, range, progress)
     }
@@ -91,6 +102,7 @@ pub(super) fn verify(
             progress,
             rows_done: AtomicU64::new(0),
             told: Mutex::default(),
+            covered: Mutex::default(),
         };
         let outcome = proof.run(range);
         // Rows that a prune took meanwhile look like missing ones.
@@ -109,6 +121,8 @@ struct Proof<'a> {
     rows_done: AtomicU64,
     /// What the rows walked so far tell of commands.
     told: Mutex<Told>,
+    /// Which moments they cover.
+    covered: Mutex<Covered>,
 }
 
 impl Proof<'_> {
@@ -138,6 +152,7 @@ impl Proof<'_> {
             end = self.site.sealer.prove(CHAIN, (head, head_hash), record.seal)?;
             prove::prove_spacing(&record.checkpoints, first, head)?;
             self.prove_leftovers(first)?;
+            self.prove_leading(first, last)?;
             self.prove_kept()?;
         }
         Ok(Report {
@@ -179,21 +194,39 @@ impl Proof<'_> {
         }
     }
 
+    /// Whoever asks for rows must be led to all of them.
+    fn prove_leading(&self, first: u64, last: u64) -> Result<(), VerifyError> {
+        let covered = std::mem::take(&mut *self.covered.lock().unwrap_or_else(PoisonError::into_inner));
+        self.readers.read(|connection| covered.prove(connection, first, last))??;
+        self.readers.read(|connection| Ok(leading::prove_shape(connection)))??;
+        self.readers.read(|connection| Ok(leading::prove_indexes(connection)))?
+    }
+
     /// What is kept of commands must be what their closing events tell.
     fn prove_kept(&self) -> Result<(), VerifyError> {
         let mut told = std::mem::take(&mut *self.told.lock().unwrap_or_else(PoisonError::into_inner));
-        if told.is_empty() {
-            return Ok(());
-        }
+        told.settle();
         let mut behind = i64::MIN;
+        // There is one chain here, which goes without saying.
+        let unnamed = |flaw| Flaw { chain: None, ..flaw };
         while let Some(last) = self
             .readers
             .read(|connection| see_commands(connection, &mut told, behind))?
+            .map_err(unnamed)?
         {
             behind = last;
         }
-        // There is one chain here, which goes without saying.
-        Ok(told.judge().map_err(|flaw| Flaw { chain: None, ..flaw })?)
+        if let Some((_, seq)) = told.first_missing() {
+            let payload = self.readers.read(|connection| {
+                let sql = "SELECT payload FROM flow_events WHERE seq = ?1";
+                connection.query_row(sql, [seq.cast_signed()], |row| row.get::<_, String>(0))
+            })?;
+            return Err(told.missing(&kept::request_of(&payload)).at(seq).into());
+        }
+        match told.stranger() {
+            Some(request_id) => Err(VerifyError::astray(kept::added(request_id))),
+            None => Ok(()),
+        }
     }
 
     fn walk_halves(&self, first: u64, last: u64, prev: Hash) -> Result<Hash, VerifyError> {
@@ -219,12 +252,13 @@ impl Proof<'_> {
     /// Proves the rows from `first` to `last`; gives the hash of the last.
     fn walk(&self, first: u64, last: u64, prev: Hash) -> Result<Hash, VerifyError> {
         let mut walk = Walk::new(first..=last, prev, &self.snapshot.checkpoints);
+        let mut covered = Covered::default();
         let rows_all = self.snapshot.last_row + 1 - self.snapshot.first;
         while walk.next() <= last {
             let from = walk.next();
             let to = last.min(from + RANGE_ROWS - 1);
             self.readers
-                .read(|connection| step_range(connection, &mut walk, &self.told, from, to))??;
+                .read(|connection| step_range(connection, &mut walk, &self.told, &mut covered, from, to))??;
             if walk.next() == from {
                 break;
             }
@@ -233,6 +267,8 @@ impl Proof<'_> {
             (self.progress)(Progress { rows_done, rows_all });
         }
         if walk.next() > last {
+            let mut all = self.covered.lock().unwrap_or_else(PoisonError::into_inner);
+            all.merge(covered);
             return Ok(walk.prev());
         }
         let fault = if self.snapshot.last_row >= walk.next() {
@@ -258,6 +294,7 @@ fn step_range(
     connection: &Connection,
     walk: &mut Walk,
     told: &Mutex<Told>,
+    covered: &mut Covered,
     from: u64,
     to: u64,
 ) -> rusqlite::Result<Result<(), Flaw>> {
@@ -265,7 +302,8 @@ fn step_range(
     let values = [from.cast_signed(), to.cast_signed()];
     step_rows(connection, place, values, |link| {
         walk.step(link)?;
-        if kept::is_closing(link.columns.event_type) {
+        covered.take_in(link.seq, link.columns.timestamp);
+        if Told::listens_to(link.columns.event_type) {
             let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
             told.hear(link.seq, &link.columns);
         }
@@ -302,8 +340,12 @@ fn step_rows(
 }
 
 /// Gives the last command seen.
-fn see_commands(connection: &Connection, told: &mut Told, behind: i64) -> rusqlite::Result<Option<i64>> {
-    let sql = "SELECT rowid, owner, request_id, correlation_id, result, stdout, stderr FROM commands
+fn see_commands(
+    connection: &Connection,
+    told: &mut Told,
+    behind: i64,
+) -> rusqlite::Result<Result<Option<i64>, Flaw>> {
+    let sql = "SELECT rowid, owner, request_id, correlation_id, result, stdout, stderr, closed_at_ms FROM commands
          WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([behind, RANGE_COMMANDS])?;
@@ -313,16 +355,38 @@ fn see_commands(connection: &Connection, told: &mut Told, behind: i64) -> rusqli
         // The table lets nothing but text and bytes in; bytes that are no text are told by whoever reads them.
         let text = |column: usize| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
         let bytes = |column: usize| row.get_ref(column)?.as_blob().map_err(rusqlite::Error::from);
-        told.see(&Kept {
+        let kept = Kept {
             owner: text(1)?,
             request_id: text(2)?,
             correlation_id: text(3)?,
             result: text(4)?,
             stdout: bytes(5)?,
             stderr: bytes(6)?,
-        });
+        };
+        if !told.see(&kept.digest()) {
+            let found = closings(connection, kept.correlation_id)?;
+            let judged = told.judge(&kept, row.get(7)?, &found);
+            if let Err(flaw) = judged {
+                return Ok(Err(flaw));
+            }
+        }
     }
-    Ok(last)
+    Ok(Ok(last))
+}
+
+/// The closing events of a call.
+fn closings(connection: &Connection, correlation_id: &str) -> rusqlite::Result<Vec<Found>> {
+    let sql = "SELECT chain, seq, payload FROM flow_events
+         WHERE correlation_id = ?1 AND event_type = 'command.completed' ORDER BY seq";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map([correlation_id], |row| {
+        Ok(Found {
+            chain: row.get(0)?,
+            seq: row.get::<_, i64>(1)?.cast_unsigned(),
+            payload: row.get(2)?,
+        })
+    })?;
+    found.collect()
 }
 
 fn borrow<'r>(row: &'r rusqlite::Row<'_>, seq: u64) -> Option<Link<'r>> {

@@ -165,7 +165,7 @@ impl<B: Backend> Bench<B> {
         }
     }
 
-    /// SQL by someone who also knows how to take the triggers away.
+    /// SQL by someone who also knows how to take the triggers away, and to put them back.
     pub(crate) fn force(&self, statement: &str) {
         if let Some((cluster, database)) = &self.database {
             let zeros = "CREATE OR REPLACE FUNCTION zeroblob(length INTEGER) RETURNS BYTEA LANGUAGE sql AS
@@ -174,17 +174,20 @@ impl<B: Backend> Bench<B> {
             return;
         }
         let connection = self.sql();
-        let triggers: Vec<String> = connection
-            .prepare("SELECT name FROM sqlite_schema WHERE type = 'trigger'")
+        let triggers: Vec<(String, String)> = connection
+            .prepare("SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'")
             .unwrap()
-            .query_map([], |row| row.get(0))
+            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
             .unwrap()
             .collect::<Result<_, _>>()
             .unwrap();
-        for trigger in triggers {
+        for (trigger, _) in &triggers {
             connection.execute_batch(&format!("DROP TRIGGER {trigger}")).unwrap();
         }
         connection.execute_batch(statement).unwrap();
+        for (_, text) in &triggers {
+            connection.execute_batch(text).unwrap();
+        }
     }
 
     pub(crate) fn draft(&self, payload: &Value) -> Draft {

@@ -5,6 +5,7 @@
 mod bench;
 mod cluster;
 mod files;
+mod leading;
 mod leases;
 mod migrations;
 mod moving;

@@ -84,6 +84,10 @@ fn live(flags: &Flags, witness: Option<&[Checkpoint]>) -> anyhow::Result<Proof> 
             }
         },
         Err(VerifyError::Flawed(flaw)) => Ok(unsound(&flaw)),
+        Err(VerifyError::Astray { what }) => Ok(Proof::Unsound {
+            row: None,
+            problem: what,
+        }),
         Err(error @ VerifyError::Read { .. }) => Err(error.into()),
     }
 }

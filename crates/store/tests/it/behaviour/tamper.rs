@@ -410,7 +410,7 @@ fn what_is_kept_of_a_command_is_held_against_its_closing_event() {
         let bench = Bench::new();
         with_commands(&bench);
         assert_eq!(found(&bench.open()), None);
-        let replaced = if seq == 2 { "one" } else { "" };
+        let replaced = if seq == 2 { "one" } else { "nobody" };
         bench.force(&format!(
             "DELETE FROM commands WHERE request_id = '{replaced}';
              UPDATE commands SET {change} WHERE request_id = 'two'"
@@ -420,15 +420,52 @@ fn what_is_kept_of_a_command_is_held_against_its_closing_event() {
 }
 
 #[test]
-fn what_is_no_longer_kept_and_what_no_event_tells_of_is_no_flaw() {
+fn what_is_kept_of_a_command_must_be_there_until_it_is_pruned() {
     let bench = Bench::new();
     with_commands(&bench);
-    let forged = bench.bytes("466f72676564");
-    bench.force(&format!(
-        "UPDATE commands SET stdout = {forged} WHERE request_id = 'older'"
-    ));
-    bench.force("DELETE FROM commands WHERE request_id = 'one'");
-    assert_eq!(found(&bench.open()), None);
+    bench.force("DELETE FROM commands WHERE request_id = 'two'");
+    assert_eq!(found(&bench.open()), at(4, Fault::KeptMissing));
+    let bench = Bench::new();
+    with_commands(&bench);
+    bench.force("UPDATE commands SET request_id = 'other' WHERE request_id = 'two'");
+    assert_eq!(found(&bench.open()), at(4, Fault::KeptMissing));
+    let bench = Bench::new();
+    with_commands(&bench);
+    let store = bench.open();
+    store.prune(later(), &bench.ids).unwrap();
+    assert_eq!(bench.run("SELECT count(*) FROM commands").unwrap(), "0");
+    assert_eq!(found(&store), None);
+}
+
+#[test]
+fn what_no_event_tells_of_was_added() {
+    let put = |request_id: &str, closed_at: &str| {
+        format!(
+            "INSERT INTO commands (owner, request_id, digest, correlation_id, opened_at_ms, closed_at_ms, result, stdout, stderr)
+                 SELECT owner, '{request_id}', digest, 'nothing', opened_at_ms, {closed_at}, result, stdout, stderr
+                 FROM commands WHERE request_id = 'two'"
+        )
+    };
+    for (is_pruned, closed_at) in [(false, "0"), (true, "closed_at_ms + 172800000")] {
+        let bench = Bench::new();
+        with_commands(&bench);
+        let store = bench.open();
+        bench.force(&put("forged", closed_at));
+        if is_pruned {
+            let earlier = countersign_gateway::clock::Timestamp::from_millis(later().as_millis() - 1_000);
+            store.prune(earlier, &bench.ids).unwrap();
+        }
+        let told = verify(&store).unwrap_err().to_string();
+        assert!(told.contains("`forged` was added"), "{told}");
+    }
+}
+
+#[test]
+fn a_command_of_a_program_that_told_no_digest_is_still_that_of_its_event() {
+    let bench = Bench::new();
+    with_commands(&bench);
+    bench.force("UPDATE commands SET result = replace(result, 'ok', 'failed') WHERE request_id = 'older'");
+    assert_eq!(found(&bench.open()), at(6, Fault::KeptChanged));
 }
 
 #[test]
