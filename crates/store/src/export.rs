@@ -34,7 +34,7 @@ pub enum FileError {
     EndMissing,
     #[error("line {line}: the last line's signature is bad")]
     EndSignature { line: u64 },
-    #[error("the file is signed by key `{found}`, expected `{expected}`")]
+    #[error("it is signed by key `{found}`, expected `{expected}`")]
     OtherKey { found: String, expected: String },
 }
 

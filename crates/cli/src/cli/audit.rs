@@ -32,6 +32,9 @@ pub(crate) enum Audit {
         /// What the witness was told (`audit.witness`), one checkpoint a line: the record must agree.
         #[arg(long, value_name = "FILE")]
         witness: Option<PathBuf>,
+        /// The public key that must have signed it. Without, a file's key is compared with the state directory's.
+        #[arg(long, value_name = "HEX")]
+        key: Option<String>,
         /// Print JSON.
         #[arg(long)]
         json: bool,

@@ -69,8 +69,14 @@ fn a_call_that_cannot_be_read_is_answered_and_found_under_its_own_request_id() {
     let bench = Bench::allowing("true");
     let mut server = Server::start(&bench);
     for (id, arguments) in [
-        ("mine-1", json!({"command": "true", "timeout_ms": 0, "request_id": "mine-1"})),
-        ("mine-2", json!({"command": "true", "unknown": 1, "request_id": "mine-2"})),
+        (
+            "mine-1",
+            json!({"command": "true", "timeout_ms": 0, "request_id": "mine-1"}),
+        ),
+        (
+            "mine-2",
+            json!({"command": "true", "unknown": 1, "request_id": "mine-2"}),
+        ),
     ] {
         let refused = server.call("execute_command", arguments);
         refused.refused("INVALID_ARGUMENTS");

@@ -258,12 +258,72 @@ fn an_export_is_private_stays_and_proves_itself() {
 
     let elsewhere = Stage::new();
     let proved = elsewhere.json(&["audit", "verify", "--json", name]);
-    assert_eq!(proved, stage.json(&["audit", "verify", "--json"]));
+    let mut live = stage.json(&["audit", "verify", "--json"]);
+    assert_eq!(live["end"], "seal");
+    (live["end"], live["key"]) = ("signature".into(), "not compared".into());
+    assert_eq!(proved, live);
     assert!(!elsewhere.state().exists());
     fs::write(&file, text.replacen("\"one\"", "\"eno\"", 1)).unwrap();
     elsewhere
         .run(&["audit", "verify", name])
         .failed(1, &format!("countersign: `{name}` is not sound: row 2: changed\n"));
+}
+
+#[test]
+fn a_file_is_held_against_the_key_that_must_have_signed_it() {
+    let stage = Stage::with_record();
+    let file = stage.work().join("record.jsonl");
+    let name = file.to_str().unwrap();
+    stage.run(&["audit", "export", "--output", name]);
+    let key = stage.json(&["audit", "verify", "--json"])["public_key"].clone();
+    let (key, other) = (key.as_str().unwrap(), "0".repeat(64));
+
+    let own = stage.json(&["audit", "verify", "--json", name]);
+    assert_eq!(own["key"], "own");
+    let ran = stage.run(&["audit", "verify", name]);
+    assert!(ran.stdout.ends_with(&format!(
+        "its end signed by {key}\nthe key is that of this state directory\n"
+    )));
+    // Another installation has another key, and one that has none can compare nothing.
+    let another = Stage::with_record();
+    assert_eq!(another.json(&["audit", "verify", "--json", name])["key"], "another");
+    let ran = another.run(&["audit", "verify", name]);
+    assert_eq!(ran.code, 0);
+    assert!(
+        ran.stderr
+            .contains("the key is another than that of this state directory"),
+        "{ran:?}"
+    );
+    let ran = Stage::new().run(&["audit", "verify", name]);
+    assert!(ran.stderr.contains("the key was compared with none"), "{ran:?}");
+
+    let named = another.json(&["audit", "verify", "--json", "--key", key, name]);
+    assert_eq!((&named["ok"], &named["key"]), (&true.into(), &"named".into()));
+    another.run(&["audit", "verify", "--key", &other, name]).failed(
+        1,
+        &format!("countersign: `{name}` is not sound: it is signed by key `{key}`, expected `{other}`\n"),
+    );
+    // The same of the live record.
+    assert_eq!(stage.run(&["audit", "verify", "--key", key]).code, 0);
+    stage.run(&["audit", "verify", "--key", &other]).failed(
+        1,
+        &format!("countersign: the record is not sound: it is signed by key `{key}`, expected `{other}`\n"),
+    );
+    assert_eq!(stage.run(&["audit", "verify", "--key", "zz", name]).code, 2);
+}
+
+#[test]
+fn a_witness_that_was_told_nothing_is_said_to_prove_nothing() {
+    let stage = Stage::with_record();
+    let empty = stage.work().join("empty.jsonl");
+    fs::write(&empty, "").unwrap();
+    let name = empty.to_str().unwrap();
+    let ran = stage.run(&["audit", "verify", "--witness", name]);
+    assert!(ran.stdout.contains("the witness proves nothing"), "{ran:?}");
+    assert_eq!(
+        stage.json(&["audit", "verify", "--json", "--witness", name])["witnessed"],
+        0
+    );
 }
 
 #[test]

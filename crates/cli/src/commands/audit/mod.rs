@@ -36,9 +36,18 @@ pub(crate) fn run(flags: &Flags, audit: &Audit) -> anyhow::Result<ExitCode> {
             tail::run(flags, form, *last as usize, until)?;
         }
         Audit::Query(asked) => query::run(flags, asked)?,
-        Audit::Verify { file, witness, json } => {
-            let form = Form::of(*json);
-            return verify::run(flags, file.as_deref(), witness.as_deref(), form);
+        Audit::Verify {
+            file,
+            witness,
+            key,
+            json,
+        } => {
+            let asked = verify::Asked {
+                file: file.as_deref(),
+                witness: witness.as_deref(),
+                key: key.as_deref(),
+            };
+            return verify::run(flags, &asked, Form::of(*json));
         }
         Audit::Export { output } => export::run(flags, output.as_deref())?,
         Audit::Prune { before, json } => prune::run(flags, before, Form::of(*json))?,

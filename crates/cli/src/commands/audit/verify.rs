@@ -12,13 +12,43 @@ use countersign_store::checkpoint::Checkpoint;
 use countersign_store::export::{FileError, verify_against};
 use countersign_store::prove::{Flaw, Report, Voucher};
 use countersign_store::sqlite::verify::{Progress, Range, VerifyError};
-use countersign_store::witness;
+use countersign_store::{key, witness};
 use serde_json::json;
 
-use super::{Form, Reading};
-use crate::config::Flags;
-use crate::start::{self, BadUsage};
+use super::{Form, Reading, is_there};
+use crate::config::{self, Flags, Surroundings};
+use crate::start::{self, BadConfiguration, BadUsage};
 use crate::terminal::{Page, Tone, count};
+
+/// What is to be proved, and held against what.
+pub(super) struct Asked<'a> {
+    pub(super) file: Option<&'a Path>,
+    pub(super) witness: Option<&'a Path>,
+    pub(super) key: Option<&'a str>,
+}
+
+/// Whose the key is that signed an exported file. Anybody can make a key and sign a file of their own with it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Signer {
+    /// The one that was named.
+    Named,
+    /// That of the state directory.
+    Own,
+    Another,
+    /// There was nothing to compare it with.
+    Unknown,
+}
+
+impl Signer {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Named => "named",
+            Self::Own => "own",
+            Self::Another => "another",
+            Self::Unknown => "not compared",
+        }
+    }
+}
 
 /// What came out.
 enum Proof {
@@ -26,23 +56,29 @@ enum Proof {
         report: Report,
         /// Checkpoints of a witness that were held against it, where one was named.
         witnessed: Option<u64>,
+        /// Of an exported file.
+        signer: Option<Signer>,
     },
     /// The first thing that is wrong, and its row where it has one.
-    Unsound {
-        row: Option<u64>,
-        problem: String,
-    },
+    Unsound { row: Option<u64>, problem: String },
 }
 
-pub(super) fn run(flags: &Flags, file: Option<&Path>, witness: Option<&Path>, form: Form) -> anyhow::Result<ExitCode> {
+pub(super) fn run(flags: &Flags, asked: &Asked<'_>, form: Form) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
-    let told = witness.map(told).transpose()?;
-    let (subject, proof) = match file {
-        None => ("the record".to_owned(), live(flags, told.as_deref())?),
+    let key = asked.key.map(public_key).transpose()?;
+    let told = asked.witness.map(told).transpose()?;
+    let (subject, proof) = match asked.file {
+        None => ("the record".to_owned(), live(flags, key.as_deref(), told.as_deref())?),
         Some(path) => {
             let unread = || format!("cannot read `{}`", path.display());
             let file = BufReader::new(named(path, &unread())?);
-            let proof = exported(file, None, told.as_deref()).with_context(unread)?;
+            let mut proof = exported(file, key.as_deref(), told.as_deref()).with_context(unread)?;
+            if let Proof::Sound { report, signer, .. } = &mut proof {
+                *signer = Some(match key {
+                    Some(_) => Signer::Named,
+                    None => compared(flags, report)?,
+                });
+            }
             (format!("`{}`", path.display()), proof)
         }
     };
@@ -58,6 +94,28 @@ pub(super) fn run(flags: &Flags, file: Option<&Path>, witness: Option<&Path>, fo
     })
 }
 
+/// A public key as it is printed.
+fn public_key(text: &str) -> Result<String, BadUsage> {
+    let fits = text.len() == 64 && text.bytes().all(|it| it.is_ascii_hexdigit());
+    let wrong =
+        || BadUsage("`--key` takes a public key, 64 hexadecimal digits, as `audit verify` prints it".to_owned());
+    fits.then(|| text.to_ascii_lowercase()).ok_or_else(wrong)
+}
+
+/// Holds the key of a file against that of the state directory, where there is one.
+fn compared(flags: &Flags, report: &Report) -> anyhow::Result<Signer> {
+    let directory = config::find_state_dir(&Surroundings::of_this_process()?, flags).map_err(BadConfiguration)?;
+    if !is_there(&directory, key::FILE_NAME)? {
+        return Ok(Signer::Unknown);
+    }
+    let own = key::Key::load_or_create(&directory)?;
+    Ok(if own.public() == report.public_key {
+        Signer::Own
+    } else {
+        Signer::Another
+    })
+}
+
 /// A file that was typed. One that is not there is a slip of the hand, not a record that is not sound.
 fn named(path: &Path, unread: &str) -> Result<File, BadUsage> {
     File::open(path).map_err(|error| BadUsage(format!("{unread}: {error}")))
@@ -70,18 +128,26 @@ fn told(path: &Path) -> anyhow::Result<Vec<Checkpoint>> {
     witness::read(BufReader::new(file)).with_context(unread)
 }
 
-fn live(flags: &Flags, witness: Option<&[Checkpoint]>) -> anyhow::Result<Proof> {
+fn live(flags: &Flags, key: Option<&str>, witness: Option<&[Checkpoint]>) -> anyhow::Result<Proof> {
     let record = Reading::open(flags)?;
+    if let Some(expected) = key.filter(|key| *key != record.public_key()) {
+        let (found, expected) = (record.public_key().to_owned(), expected.to_owned());
+        return Ok(Proof::Unsound {
+            row: None,
+            problem: FileError::OtherKey { found, expected }.to_string(),
+        });
+    }
     let meter = Meter::new();
     let proved = record.verify(Range::ALL, &|progress| meter.show(progress));
     meter.clear();
     match proved {
         Ok(report) => match witness {
             Some(witness) => witnessed(&record, report, witness),
-            None => {
-                let witnessed = None;
-                Ok(Proof::Sound { report, witnessed })
-            }
+            None => Ok(Proof::Sound {
+                report,
+                witnessed: None,
+                signer: None,
+            }),
         },
         Err(VerifyError::Flawed(flaw)) => Ok(unsound(&flaw)),
         Err(VerifyError::Astray { what }) => Ok(Proof::Unsound {
@@ -109,7 +175,11 @@ fn witnessed(record: &Reading, report: Report, witness: &[Checkpoint]) -> anyhow
             .join()
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         match proof {
-            Proof::Sound { witnessed, .. } => ended.map(|()| Proof::Sound { report, witnessed }),
+            Proof::Sound { witnessed, .. } => ended.map(|()| Proof::Sound {
+                report,
+                witnessed,
+                signer: None,
+            }),
             Proof::Unsound { .. } => Ok(proof),
         }
     })
@@ -119,7 +189,11 @@ fn exported(reader: impl BufRead, key: Option<&str>, witness: Option<&[Checkpoin
     match verify_against(reader, key, witness.unwrap_or_default()) {
         Ok(report) => {
             let witnessed = witness.map(|told| told.iter().filter(|it| is_compared(it, &report)).count() as u64);
-            Ok(Proof::Sound { report, witnessed })
+            Ok(Proof::Sound {
+                report,
+                witnessed,
+                signer: None,
+            })
         }
         Err(FileError::Flawed(flaw)) => Ok(unsound(&flaw)),
         Err(error @ FileError::Read { .. }) => Err(error.into()),
@@ -163,11 +237,18 @@ fn chain(report: &Report) -> serde_json::Value {
 
 fn as_json(proof: &Proof) -> serde_json::Value {
     match proof {
-        Proof::Sound { report, witnessed } => {
+        Proof::Sound {
+            report,
+            witnessed,
+            signer,
+        } => {
             let mut told = chain(report);
             told["ok"] = true.into();
             if let Some(witnessed) = witnessed {
                 told["witnessed"] = (*witnessed).into();
+            }
+            if let Some(signer) = signer {
+                told["key"] = signer.as_str().into();
             }
             // Of a record that several nodes write.
             if !report.others.is_empty() {
@@ -181,7 +262,11 @@ fn as_json(proof: &Proof) -> serde_json::Value {
 
 fn say(page: &mut Page, subject: &str, proof: &Proof, took: Duration) -> anyhow::Result<()> {
     match proof {
-        Proof::Sound { report, witnessed } => {
+        Proof::Sound {
+            report,
+            witnessed,
+            signer,
+        } => {
             let all: u64 = report.chains().map(|chain| chain.rows).sum();
             let speed = all as f64 / took.as_secs_f64().max(0.000_001);
             let checkpoints = report.chains().map(|chain| chain.checkpoints).sum();
@@ -195,18 +280,37 @@ fn say(page: &mut Page, subject: &str, proof: &Proof, took: Duration) -> anyhow:
             page.line(format_args!(
                 "{subject} is {sound}: {rows} and {checkpoints} proved ({speed:.0} rows/s), {vouched}"
             ))?;
-            for other in report.others.iter().filter(|it| it.unsigned > 0 && it.end == Voucher::Nothing) {
+            for other in report
+                .others
+                .iter()
+                .filter(|it| it.unsigned > 0 && it.end == Voucher::Nothing)
+            {
                 let rows = count(other.unsigned, "row");
                 page.line(format_args!(
                     "chain `{}`: {rows} behind its last checkpoint proved by links only; its own node can prove the seal",
                     other.chain
                 ))?;
             }
+            match signer {
+                Some(Signer::Own) => page.line(format_args!("the key is that of this state directory"))?,
+                Some(Signer::Another) => start::say(
+                    "countersign: the key is another than that of this state directory, and anybody can make one; `--key` names \
+                     the one that must have signed it",
+                ),
+                Some(Signer::Unknown) => start::say(
+                    "countersign: the key was compared with none, and anybody can make one; `--key` names the one that must have \
+                     signed it",
+                ),
+                Some(Signer::Named) | None => {}
+            }
             match witnessed {
                 Some(0) => page.line(format_args!(
                     "the witness proves nothing: it was told no checkpoint of a row that is here"
                 )),
-                Some(told) => page.line(format_args!("held against {} of the witness", count(*told, "checkpoint"))),
+                Some(told) => page.line(format_args!(
+                    "held against {} of the witness",
+                    count(*told, "checkpoint")
+                )),
                 None => Ok(()),
             }
         }
