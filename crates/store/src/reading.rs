@@ -106,7 +106,9 @@ pub(crate) fn unread(error: QueryError) -> RecordError {
 pub(crate) fn unexported(error: ExportError) -> RecordError {
     match error {
         ExportError::Read { source } => RecordError::Unavailable(source.to_string()),
-        ExportError::Write { .. } | ExportError::Payload { .. } | ExportError::Unsealed => RecordError::Unavailable(error.to_string()),
+        ExportError::Write { .. } | ExportError::Payload { .. } | ExportError::Unsealed => {
+            RecordError::Unavailable(error.to_string())
+        }
     }
 }
 

@@ -26,6 +26,10 @@ pub(crate) const FILE_NAME: &str = "record-sealed";
 pub(crate) const UNSEALED: &str = "the end of the record was changed by somebody who does not have its key (`countersign audit verify` \
      tells more); put back what was there, or remove the file `record-sealed` from the state directory if you put it there yourself";
 
+/// Why a process goes on behind nothing older than what it wrote itself.
+pub(crate) const SET_BACK: &str = "the record was set back to an older copy, which lacks rows that were written since; restore the newer one, \
+     or start the server anew to go on with the older";
+
 const PURPOSE: &str = "the head of a chain";
 
 pub(crate) type Seal = [u8; 32];

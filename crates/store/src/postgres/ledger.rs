@@ -4,6 +4,8 @@
 //! node share a chain, nodes never wait for each other's. Events are linked in memory and written together, with the
 //! head and the commit, at the end.
 
+use std::sync::atomic::Ordering;
+
 use countersign_gateway::audit::chain::{Hash, link};
 use countersign_gateway::audit::event::Draft;
 use countersign_gateway::audit::{CloseCommand, OpenCommand};
@@ -125,6 +127,10 @@ impl<'l> Ledger<'l> {
         let is_ours = |seal| site.sealer.is_sealed(site.node.name(), head.seq, &head.hash, &seal);
         if !seal(row, 4)?.is_some_and(is_ours) {
             return Err(Trouble::Unsealed);
+        }
+        // What this process wrote was acknowledged; an older copy does not have it.
+        if head.seq < site.reached.load(Ordering::Acquire) {
+            return Err(Trouble::SetBack);
         }
         Ok(Self {
             site,

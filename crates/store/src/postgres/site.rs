@@ -2,12 +2,13 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
-use super::ledger;
 use super::address::{Address, AddressError};
+use super::ledger;
 use super::link::{Exchange, Link};
 use super::migrations::{self, MigrateError};
 use super::node::{Node, NodeError};
@@ -34,6 +35,8 @@ pub(super) struct Site {
     pub(super) shared: Key,
     /// What all nodes share by a file, so that the database does not know it.
     pub(super) guarded: Key,
+    /// Place of the last event that this process wrote.
+    pub(super) reached: AtomicU64,
     /// Counts what this process wrote.
     pub(super) written: watch::Sender<u64>,
     pub(super) health: Health,
@@ -83,6 +86,7 @@ impl Site {
             key,
             node,
             shared: shared(&link).map_err(failed)?,
+            reached: AtomicU64::new(0),
             written: watch::Sender::new(0),
             health: Health::default(),
             options,
@@ -97,7 +101,8 @@ impl Site {
     }
 
     /// Whoever follows the record looks again.
-    pub(super) fn grew(&self) {
+    pub(super) fn grew(&self, to: u64) {
+        self.reached.fetch_max(to, Ordering::AcqRel);
         self.written.send_modify(|count| *count += 1);
     }
 

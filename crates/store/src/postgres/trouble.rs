@@ -3,7 +3,7 @@
 use countersign_gateway::audit::RecordError;
 use tokio_postgres::error::{DbError, SqlState};
 
-use crate::seal::UNSEALED;
+use crate::seal::{SET_BACK, UNSEALED};
 
 #[derive(Debug, thiserror::Error)]
 pub enum Trouble {
@@ -19,6 +19,9 @@ pub enum Trouble {
     /// The head was written by somebody without the node's key.
     #[error("{UNSEALED}")]
     Unsealed,
+    /// The record lacks what this process wrote into it.
+    #[error("{SET_BACK}")]
+    SetBack,
     /// The word for a change whose events are in the record already.
     #[error("an event of this id was written before")]
     WrittenBefore,
@@ -53,6 +56,7 @@ impl Trouble {
             | Self::Stopped
             | Self::NoRow
             | Self::Unsealed
+            | Self::SetBack
             | Self::WrittenBefore
             | Self::Damaged { .. }
             | Self::Random(_)
@@ -82,7 +86,12 @@ impl Trouble {
                 None => true,
             },
             Self::TimedOut | Self::Stopped | Self::Unknown | Self::Undone => true,
-            Self::NoRow | Self::Unsealed | Self::WrittenBefore | Self::Damaged { .. } | Self::Random(_) => false,
+            Self::NoRow
+            | Self::Unsealed
+            | Self::SetBack
+            | Self::WrittenBefore
+            | Self::Damaged { .. }
+            | Self::Random(_) => false,
         }
     }
 }

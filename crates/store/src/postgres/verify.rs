@@ -212,7 +212,10 @@ impl Proof<'_> {
             );
         }
         if let Some((chain, seq)) = told.first_missing() {
-            let row = self.rows(chain, seq, seq)?.pop().ok_or(Fault::Missing.at(seq).of(chain))?;
+            let row = self
+                .rows(chain, seq, seq)?
+                .pop()
+                .ok_or(Fault::Missing.at(seq).of(chain))?;
             let fault = told.missing(&kept::request_of(&row.payload));
             return Err(fault.at(seq).of(chain).into());
         }

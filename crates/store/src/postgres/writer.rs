@@ -227,6 +227,7 @@ impl Writer<'_> {
 /// Commits a transaction, and finds out what became of it when the connection goes meanwhile.
 pub(super) fn commit(ledger: Ledger<'_>) -> Result<Vec<Checkpoint>, Trouble> {
     let (site, xid, signed) = (ledger.site, ledger.xid(), ledger.signed());
+    let reached = ledger.head().seq;
     match ledger.commit() {
         Ok(()) => {}
         Err(CommitTrouble::Before(error)) => return Err(error),
@@ -235,7 +236,7 @@ pub(super) fn commit(ledger: Ledger<'_>) -> Result<Vec<Checkpoint>, Trouble> {
             resolve(site, &xid)?;
         }
     }
-    site.grew();
+    site.grew(reached);
     Ok(signed)
 }
 

@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use countersign_gateway::audit::chain::Hash;
 
 use super::readers::Readers;
-use super::snapshot::Snapshot;
 use super::site::Site;
+use super::snapshot::Snapshot;
 use super::{CHAIN, SqliteStore, query};
 use crate::Trouble;
 use crate::dump::write_chain;

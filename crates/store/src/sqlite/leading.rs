@@ -89,7 +89,9 @@ pub(super) fn prove_shape(connection: &Connection) -> Result<(), VerifyError> {
         }
     }
     match found.into_keys().next() {
-        Some(name) => Err(VerifyError::astray(format!("{name} was added, this program does not make it"))),
+        Some(name) => Err(VerifyError::astray(format!(
+            "{name} was added, this program does not make it"
+        ))),
         None => Ok(()),
     }
 }
@@ -109,7 +111,9 @@ pub(super) fn prove_indexes(connection: &Connection) -> Result<(), VerifyError> 
             |row| row.get::<_, String>(0),
         )?;
         if told != "ok" {
-            return Err(VerifyError::astray(format!("what leads to the rows of `{table}` is not right: {told}")));
+            return Err(VerifyError::astray(format!(
+                "what leads to the rows of `{table}` is not right: {told}"
+            )));
         }
     }
     Ok(())

@@ -124,6 +124,10 @@ impl<'c> Ledger<'c> {
         if !seal.is_some_and(is_ours) {
             return Err(trouble::unsealed());
         }
+        // What this process wrote was acknowledged; an older copy does not have it.
+        if head.seq < *self.site.written.borrow() {
+            return Err(trouble::set_back());
+        }
         Ok(head)
     }
 

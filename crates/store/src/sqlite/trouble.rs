@@ -3,7 +3,7 @@
 use countersign_gateway::audit::RecordError;
 use rusqlite::ErrorCode;
 
-use crate::seal::UNSEALED;
+use crate::seal::{SET_BACK, UNSEALED};
 
 /// Says in a sentence why the record cannot be used now.
 pub(super) fn unavailable(error: &rusqlite::Error) -> RecordError {
@@ -52,6 +52,12 @@ pub(super) fn replaced() -> rusqlite::Error {
 pub(super) fn unsealed() -> rusqlite::Error {
     let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR);
     rusqlite::Error::SqliteFailure(code, Some(UNSEALED.to_owned()))
+}
+
+/// The word for a record that lacks what this process wrote into it.
+pub(super) fn set_back() -> rusqlite::Error {
+    let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_ERROR);
+    rusqlite::Error::SqliteFailure(code, Some(SET_BACK.to_owned()))
 }
 
 /// The word for a change whose events are in the record already.

@@ -14,8 +14,8 @@ use rusqlite::Connection;
 
 use super::leading::{self, Covered};
 use super::readers::Readers;
-use super::snapshot::{self, Snapshot};
 use super::site::Site;
+use super::snapshot::{self, Snapshot};
 use super::{CHAIN, SqliteStore, query};
 use crate::Trouble;
 use crate::kept::{self, Found, Told};
@@ -197,7 +197,8 @@ impl Proof<'_> {
     /// Whoever asks for rows must be led to all of them.
     fn prove_leading(&self, first: u64, last: u64) -> Result<(), VerifyError> {
         let covered = std::mem::take(&mut *self.covered.lock().unwrap_or_else(PoisonError::into_inner));
-        self.readers.read(|connection| covered.prove(connection, first, last))??;
+        self.readers
+            .read(|connection| covered.prove(connection, first, last))??;
         self.readers.read(|connection| Ok(leading::prove_shape(connection)))??;
         self.readers.read(|connection| Ok(leading::prove_indexes(connection)))?
     }
@@ -340,11 +341,7 @@ fn step_rows(
 }
 
 /// Gives the last command seen.
-fn see_commands(
-    connection: &Connection,
-    told: &mut Told,
-    behind: i64,
-) -> rusqlite::Result<Result<Option<i64>, Flaw>> {
+fn see_commands(connection: &Connection, told: &mut Told, behind: i64) -> rusqlite::Result<Result<Option<i64>, Flaw>> {
     let sql = "SELECT rowid, owner, request_id, correlation_id, result, stdout, stderr, closed_at_ms FROM commands
          WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;

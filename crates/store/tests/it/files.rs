@@ -95,7 +95,16 @@ fn the_state_directory_and_its_files_are_their_owners_alone() {
         .map(|entry| entry.file_name().into_string().unwrap())
         .collect();
     names.sort();
-    assert_eq!(names, ["record-key", "record-sealed", "record.db", "record.db-shm", "record.db-wal"]);
+    assert_eq!(
+        names,
+        [
+            "record-key",
+            "record-sealed",
+            "record.db",
+            "record.db-shm",
+            "record.db-wal"
+        ]
+    );
 }
 
 #[test]

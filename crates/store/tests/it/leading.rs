@@ -25,15 +25,24 @@ fn found(statements: &str) -> Option<VerifyError> {
 fn a_span_that_is_changed_added_or_gone_is_found() {
     assert!(found("").is_none());
     for (change, at) in [
-        ("UPDATE spans SET latest = '2001-01-02T00:00:00.000Z' WHERE last_seq = 512", 512),
-        ("UPDATE spans SET earliest = '2001-01-02T00:00:00.000Z' WHERE last_seq = 1024", 1_024),
+        (
+            "UPDATE spans SET latest = '2001-01-02T00:00:00.000Z' WHERE last_seq = 512",
+            512,
+        ),
+        (
+            "UPDATE spans SET earliest = '2001-01-02T00:00:00.000Z' WHERE last_seq = 1024",
+            1_024,
+        ),
         ("DELETE FROM spans WHERE last_seq = 512", 1_024),
         ("DELETE FROM spans WHERE last_seq = 1024", 1_024),
         (
             "INSERT INTO spans SELECT max(seq), '2001-01-01T00:00:00.000Z', '2001-01-02T00:00:00.000Z' FROM flow_events",
             1_102,
         ),
-        ("INSERT INTO spans VALUES (512000, '2001-01-01T00:00:00.000Z', '2001-01-02T00:00:00.000Z')", 512_000),
+        (
+            "INSERT INTO spans VALUES (512000, '2001-01-01T00:00:00.000Z', '2001-01-02T00:00:00.000Z')",
+            512_000,
+        ),
     ] {
         let Some(VerifyError::Flawed(flaw)) = found(change) else {
             panic!("{change}")

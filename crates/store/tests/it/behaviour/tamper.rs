@@ -182,7 +182,8 @@ fn a_changed_head_is_found() {
     let truncated = Fault::Truncated { should_reach: 25 };
     assert_eq!(flaw_after(longer), at(21, truncated));
     // A head set back: the signed stop lies beyond it.
-    let shorter = "UPDATE chain_heads SET seq = 15, sealed_seq = 15, hash = (SELECT hash FROM flow_events WHERE seq = 15)";
+    let shorter =
+        "UPDATE chain_heads SET seq = 15, sealed_seq = 15, hash = (SELECT hash FROM flow_events WHERE seq = 15)";
     let truncated = Fault::Truncated { should_reach: ROWS };
     assert_eq!(flaw_after(shorter), at(16, truncated));
 }
@@ -272,7 +273,9 @@ fn a_program_that_does_not_know_seals_cannot_move_a_sealed_head() {
     let bench = Bench::new();
     let store = bench.open();
     fill(&bench, &store, ROWS);
-    let refused = bench.run("UPDATE chain_heads SET seq = 21, checkpointed = 20").unwrap_err();
+    let refused = bench
+        .run("UPDATE chain_heads SET seq = 21, checkpointed = 20")
+        .unwrap_err();
     assert!(refused.contains("start_this_one_anew"), "{refused}");
 }
 
@@ -501,4 +504,29 @@ fn a_head_set_back_stops_writing() {
         .unwrap();
     let store = bench.open();
     assert!(commit(&store, bench.note(1)).is_err());
+}
+
+#[test]
+fn a_process_does_not_go_on_behind_a_record_that_was_set_back_below_what_it_wrote() {
+    let bench = Bench::new();
+    let store = bench.open();
+    fill(&bench, &store, 5);
+    bench.force("CREATE TABLE saved AS SELECT * FROM chain_heads");
+    fill(&bench, &store, 3);
+    // An older copy, sealed as it was.
+    let older = "DELETE FROM flow_events WHERE seq > 5;
+         UPDATE chain_heads SET seq = (SELECT seq FROM saved), sealed_seq = (SELECT seq FROM saved),
+             hash = (SELECT hash FROM saved), seal = (SELECT seal FROM saved), checkpointed = 0;
+         DROP TABLE saved;";
+    bench.force(older);
+    for _ in 0..2 {
+        let refused = commit(&store, bench.note(1)).unwrap_err();
+        assert!(refused.to_string().contains("set back to an older copy"), "{refused}");
+    }
+    assert!(store.ready().is_err());
+    // Who comes later cannot know.
+    drop(store);
+    let store = bench.open();
+    assert_eq!(verify(&store).unwrap().rows, 5);
+    commit(&store, bench.note(2)).unwrap();
 }
