@@ -24,7 +24,8 @@ pub(crate) const FILE_NAME: &str = "record-sealed";
 
 /// Why nothing is written behind a head without one.
 pub(crate) const UNSEALED: &str = "the end of the record was changed by somebody who does not have its key (`countersign audit verify` \
-     tells more); put back what was there, or remove the file `record-sealed` from the state directory if you put it there yourself";
+     tells more); put back what was there; an older record without a seal, which you put there yourself, is taken over when \
+     `record-sealed*` is removed from the state directory";
 
 /// Why a process goes on behind nothing older than what it wrote itself.
 pub(crate) const SET_BACK: &str = "the record was set back to an older copy, which lacks rows that were written since; restore the newer one, \
