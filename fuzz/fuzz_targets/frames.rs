@@ -10,7 +10,7 @@ use countersign_gateway::audit::Pending;
 use countersign_gateway::catalog::definition::ToolDefinition;
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::ids::RequestId;
-use countersign_gateway::service::{Answer, RefusedEnvelope, Service, ToolCall};
+use countersign_gateway::service::{Answer, RefusedEnvelope, Room, Service, ToolCall};
 use countersign_gateway::session::lifetime::Unkept;
 use countersign_gateway::session::{Caller, Transport};
 use countersign_server::stdio::{ConformanceFixtures, StdioOptions, serve};
@@ -46,6 +46,7 @@ impl Service for Fake {
                         is_error: false,
                         command: None,
                         is_repeat: false,
+                        room: Room::default(),
                     })
                 }
                 "wait" => {
@@ -58,6 +59,7 @@ impl Service for Fake {
                     is_error: false,
                     command: Some(RequestId::trusted("long")),
                     is_repeat: false,
+                    room: Room::default(),
                 }),
                 _ => Err(Refusal::new(ErrorCode::UnknownTool, "there is no such tool")),
             }
