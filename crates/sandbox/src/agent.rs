@@ -20,6 +20,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::cgroup::{Cgroups, Leaf};
+use crate::keeper::is_absent;
 use crate::profile::{Identity, Limits};
 use crate::sys;
 
@@ -233,7 +234,7 @@ fn may_be_there(path: &Path, own: u32) -> bool {
     let is_own = |directory: &Path| fs::metadata(directory).is_ok_and(|found| found.uid() == own);
     match fs::metadata(path) {
         Ok(_) => true,
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => false,
+        Err(error) if is_absent(&error) => false,
         Err(_) => path.ancestors().skip(1).any(is_own),
     }
 }
