@@ -3,7 +3,9 @@
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use countersign_gateway::error::{ErrorCode, Refusal};
@@ -145,10 +147,11 @@ pub(crate) async fn follow(line: &mut Line, pipes: Pipes, spare: &Spare, plan: &
             }
         }
     });
+    let followed = AtomicBool::new(true);
     if let Ok((how, reply)) = soon.await {
         let all = stdout.take_rest(live) & stderr.take_rest(live);
         if !all {
-            drain(pump_both(stdout, stderr, live)).await;
+            drain(pump_both(stdout, stderr, live, &followed), &followed).await;
             return ended((how, reply));
         }
         let emptied = Some(Emptied {
@@ -157,7 +160,7 @@ pub(crate) async fn follow(line: &mut Line, pipes: Pipes, spare: &Spare, plan: &
         });
         return Followed { how, reply, emptied };
     }
-    let mut pump = pin!(pump_both(stdout, stderr, live));
+    let mut pump = pin!(pump_both(stdout, stderr, live, &followed));
     let mut pumped = false;
     let told = loop {
         tokio::select! {
@@ -167,18 +170,31 @@ pub(crate) async fn follow(line: &mut Line, pipes: Pipes, spare: &Spare, plan: &
         }
     };
     if !pumped {
-        drain(pump).await;
+        drain(pump, &followed).await;
     }
     ended(told)
 }
 
-/// The tree is gone, so the pipes have an end; the bound is for a kernel that disagrees.
-async fn drain(pump: impl Future<Output = ()>) {
+/// The tree is gone, so the pipes have an end; the bound is for a kernel that disagrees. Nobody has to make room for
+/// what is left: it is no more than pipes hold.
+async fn drain(pump: impl Future<Output = ()>, followed: &AtomicBool) {
+    followed.store(false, Ordering::Relaxed);
     let _ = tokio::time::timeout(DRAIN, pump).await;
 }
 
-async fn pump_both(stdout: Output, stderr: Output, live: &Live) {
-    tokio::join!(stdout.pump(live), stderr.pump(live));
+async fn pump_both(stdout: Output, stderr: Output, live: &Live, followed: &AtomicBool) {
+    tokio::join!(stdout.pump(live, followed), stderr.pump(live, followed));
+}
+
+/// Waits until whoever follows the output has room for more, as long as the command is `followed`. What ends that
+/// polls this again.
+async fn room(live: &Live, followed: &AtomicBool) {
+    let mut room = pin!(live.room());
+    std::future::poll_fn(|context| match followed.load(Ordering::Relaxed) {
+        true => room.as_mut().poll(context),
+        false => Poll::Ready(()),
+    })
+    .await;
 }
 
 /// Waits for the keeper's reply; at the deadline or when cancelled ends the tree, gently and then not.
@@ -328,7 +344,7 @@ impl Output {
         false
     }
 
-    async fn pump(self, live: &Live) {
+    async fn pump(self, live: &Live, followed: &AtomicBool) {
         let mut from = match pipe::Receiver::from_owned_fd_unchecked(self.from.into()) {
             Ok(from) => from,
             Err(error) => return tracing::error!(%error, "what a command says cannot be followed"),
@@ -344,6 +360,7 @@ impl Output {
                 Ok(0) | Err(_) => return,
                 Ok(_) => live.push(self.stream, &buffer),
             }
+            room(live, followed).await;
         }
     }
 }

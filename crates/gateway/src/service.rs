@@ -16,6 +16,7 @@ use crate::job::event::JobEvent;
 use crate::job::news::JobListener;
 use crate::limits;
 use crate::session::{Caller, Transport};
+use crate::tools::exec::request::Stream;
 
 /// The gateway, as transports use it.
 pub trait Service: Send + Sync + 'static {
@@ -149,6 +150,14 @@ pub struct RefusedEnvelope {
 pub trait Progress: Send + Sync + 'static {
     /// A piece of output, or a sign of life when there is none. Must not block.
     fn report(&self, message: &str);
+
+    /// What a command wrote, byte for byte and all of it. Must not block.
+    fn wrote(&self, _stream: Stream, _bytes: &[u8]) {}
+
+    /// Resolves when there is room for more of that. Until then the command waits, as for a pipe that nobody reads.
+    fn room(&self) -> Pending<()> {
+        Box::pin(std::future::ready(()))
+    }
 
     /// Something that happened to a job that the call waits for. Must not block.
     fn job(&self, _event: &JobEvent) {}

@@ -1,8 +1,9 @@
 //! `exec`: one command from a terminal, through the same pipeline.
 
-use std::io::{BufRead as _, BufReader, Write};
+use std::io::{BufRead as _, BufReader, Read as _, Write};
 use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::Duration;
 
 use crate::bench::Bench;
 use crate::client::eventually;
@@ -153,7 +154,7 @@ fn on_a_terminal(bench: &Bench, typed: &str) -> String {
     let mut stdout = child.stdout.take().unwrap();
     let mut buffer = [0; 4096];
     let mut answered = false;
-    while let Ok(count @ 1..) = std::io::Read::read(&mut stdout, &mut buffer) {
+    while let Ok(count @ 1..) = stdout.read(&mut buffer) {
         said.push_str(&String::from_utf8_lossy(&buffer[..count]));
         if !answered && said.contains("[y/N]") {
             stdin.write_all(typed.as_bytes()).unwrap();
@@ -273,10 +274,28 @@ fn whoever_stops_it_finds_the_code_of_their_signal_and_a_record_that_is_closed()
 }
 
 #[test]
-fn output_that_is_not_passed_on_whole_is_told_of() {
+fn output_is_passed_on_whole_and_byte_for_byte_however_little_is_kept_of_it() {
     let bench = Bench::configured("sh, seq", "output_limit_bytes: 1000\n");
+    let output = exec(&bench, &["--", "seq", "300000"], b"");
+    let all: String = (1..=300_000).map(|number| format!("{number}\n")).collect();
+    assert_eq!((output.status.code(), text(&output.stderr)), (Some(0), ""));
+    assert!(text(&output.stdout) == all, "{} bytes", output.stdout.len());
+    let output = exec(
+        &bench,
+        &["--", "sh", "-c", "printf '\\377\\0a' >&2; printf '\\376'"],
+        b"",
+    );
+    assert_eq!((&*output.stdout, &*output.stderr), (&b"\xfe"[..], &b"\xff\0a"[..]));
+}
+
+#[test]
+fn output_of_a_command_that_may_run_twice_is_that_of_its_last_run_and_what_is_left_out_is_told() {
+    let bench = Bench::new().config(
+        "workspace_root: .\napproval_policy: {mode: on-failure}\ncommand_policy: {allowlist: [sh, seq]}\n\
+         output_limit_bytes: 1000\n",
+    );
     let output = exec(&bench, &["--", "seq", "1000"], b"");
-    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(
         text(&output.stderr).contains("3893 bytes in all, was left out"),
         "{}",
@@ -285,5 +304,63 @@ fn output_that_is_not_passed_on_whole_is_told_of() {
     let output = exec(&bench, &["--", "sh", "-c", "printf '\\377'"], b"");
     assert!(text(&output.stderr).contains("not UTF-8"), "{}", text(&output.stderr));
     let output = exec(&bench, &["--", "seq", "3"], b"");
-    assert_eq!(text(&output.stderr), "");
+    assert_eq!((text(&output.stdout), text(&output.stderr)), ("1\n2\n3\n", ""));
+}
+
+/// `exec` with this script, its output to be read by whoever asked.
+fn script(bench: &Bench, script: &str) -> Child {
+    bench
+        .command()
+        .args(["exec", "--", "sh", "-c", script])
+        .current_dir(bench.work())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+#[test]
+fn output_is_passed_on_as_it_comes() {
+    let bench = Bench::allowing("sh,sleep");
+    let waits = "echo out; echo err >&2; until [ -e told ]; do sleep 0.05; done; echo end";
+    let mut child = script(&bench, waits);
+    let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
+    let mut stderr = BufReader::new(child.stderr.take().unwrap()).lines();
+    let first = [stdout.next(), stderr.next()].map(|line| line.unwrap().unwrap());
+    assert_eq!(first, ["out", "err"]);
+    std::fs::write(bench.work().join("told"), "").unwrap();
+    assert_eq!(stdout.next().unwrap().unwrap(), "end");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_command_waits_for_whoever_reads_its_output() {
+    let bench = Bench::allowing("sh,seq,touch");
+    let mut child = script(&bench, "touch begun; seq 500000; touch done");
+    eventually("it runs", || bench.work().join("begun").exists());
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(!bench.work().join("done").exists(), "nobody has read any of it");
+    let mut read = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut read).unwrap();
+    assert_eq!(read.lines().count(), 500_000);
+    assert!(child.wait().unwrap().success());
+    assert!(bench.work().join("done").exists());
+}
+
+#[test]
+fn a_command_that_writes_to_nobody_is_ended_as_by_a_pipe() {
+    let bench = Bench::allowing("sh,yes");
+    let mut child = script(&bench, "yes");
+    let mut line = String::new();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut line).unwrap();
+    drop(stdout);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(
+        (line.as_str(), output.status.code(), text(&output.stderr)),
+        ("y\n", Some(141), "")
+    );
+    assert_eq!(bench.count("SELECT count(*) FROM open_commands"), 0);
+    bench.prove();
 }

@@ -106,12 +106,20 @@ impl Live {
     pub fn push(&self, stream: Stream, bytes: &[u8]) {
         self.with(stream, |output| output.push(bytes));
         if let Some(progress) = &self.progress {
+            progress.wrote(stream, bytes);
             let whole = self.unfinished(stream, |unfinished| {
                 unfinished.extend(bytes);
                 let rest = unfinished.split_off(whole_characters(unfinished));
                 std::mem::replace(unfinished, rest)
             });
             report(&**progress, &whole);
+        }
+    }
+
+    /// Resolves when whoever follows the output has room for more.
+    pub async fn room(&self) {
+        if let Some(progress) = &self.progress {
+            progress.room().await;
         }
     }
 

@@ -1,5 +1,7 @@
 //! `exec`: one command through the whole pipeline, from a terminal.
 
+mod passing;
+
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Read as _, Write as _};
 use std::process::ExitCode;
@@ -14,11 +16,14 @@ use countersign_gateway::approval::{Approver, NobodyToAsk};
 use countersign_gateway::audit::Pending;
 use countersign_gateway::error::{ADVICE, ErrorCode, PROGRAM_MISSING};
 use countersign_gateway::limits;
-use countersign_gateway::service::{Answer, Cancel, Origin, Service, ToolCall};
+use countersign_gateway::policy::effective::Mode;
+use countersign_gateway::service::{Answer, Cancel, Origin, Progress, Service, ToolCall};
 use countersign_gateway::session::Caller;
+use rustix::process::Signal;
 use rustix::termios::{QueueSelector, tcflush};
 use serde_json::{Map, Value, json};
 
+use self::passing::Passing;
 use crate::approvers::{self, Approvers};
 use crate::cli::Exec;
 use crate::config::Flags;
@@ -77,10 +82,13 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
             }
         };
         let (cancel_handle, cancel) = Cancel::new();
+        let (passing, writer) = Passing::start();
+        // Where a command may run a second time, its first try is not its output.
+        let is_passed_on = started.policy.approval.mode != Mode::OnFailure;
         let call = ToolCall {
             tool: "execute_process".to_owned(),
             arguments,
-            progress: None,
+            progress: is_passed_on.then(|| passing.clone() as Arc<dyn Progress>),
             cancel,
             origin: Origin::default(),
             answer_within: None,
@@ -92,10 +100,14 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
             tokio::select! {
                 answer = &mut answer => break answer,
                 code = stop.next() => {
-                    if stopped.replace(code).is_some() {
+                    if let Some(Stopped::BySignal(_)) = stopped.replace(Stopped::BySignal(code)) {
                         leave(code);
                     }
                     is_stopped.store(true, Ordering::Relaxed);
+                    cancel_handle.cancel();
+                }
+                () = passing.unread(), if stopped.is_none() => {
+                    stopped = Some(Stopped::Unread);
                     cancel_handle.cancel();
                 }
             }
@@ -111,7 +123,14 @@ pub(crate) fn run(flags: &Flags, exec: &Exec, launchpad: Launchpad) -> anyhow::R
         };
         gateway.shutdown().await;
         // Whoever reads our output may not do so for a while.
-        let finished = tokio::task::spawn_blocking(move || finish(&answer, stopped));
+        let finished = tokio::task::spawn_blocking(move || {
+            let was_passed_on = passing.end();
+            writer.join()?;
+            if !was_passed_on {
+                pass_on(&answer)?;
+            }
+            Ok(finish(&answer, stopped))
+        });
         tokio::select! {
             finished = finished => finished.context("the output was not passed on")?,
             code = stop.next() => leave(code),
@@ -210,8 +229,8 @@ async fn wait_for_end(gateway: &dyn Service, user: &str, mut answer: Answer) -> 
     answer
 }
 
-/// Passes the output on and turns the result into an exit code; what was `stopped` by a signal has the one of that.
-fn finish(answer: &Answer, stopped: Option<u8>) -> anyhow::Result<ExitCode> {
+/// Passes on the output of a command that was not followed: it ran elsewhere, or might have run twice.
+fn pass_on(answer: &Answer) -> anyhow::Result<()> {
     let result = &answer.structured;
     let text = |name: &str| result[name].as_str().unwrap_or_default();
     let written = std::io::stdout()
@@ -239,13 +258,31 @@ fn finish(answer: &Answer, stopped: Option<u8>) -> anyhow::Result<ExitCode> {
             start::say(&format!("countersign: {what}"));
         }
     }
+    Ok(())
+}
+
+/// Why a command was ended before its time.
+#[derive(Clone, Copy)]
+enum Stopped {
+    /// With the exit code that shells know the signal by.
+    BySignal(u8),
+    /// Nobody reads what it writes.
+    Unread,
+}
+
+/// Turns the result into an exit code, and tells what the code does not.
+fn finish(answer: &Answer, stopped: Option<Stopped>) -> ExitCode {
+    let result = &answer.structured;
+    let text = |name: &str| result[name].as_str().unwrap_or_default();
     let explain = |word: &str| start::say(&format!("countersign: {word}: {}", text("error_message")));
     let code = match (text("status"), stopped) {
         ("ok", _) => 0,
-        (_, Some(code)) => {
+        (_, Some(Stopped::BySignal(code))) => {
             explain("stopped");
             code
         }
+        // As quietly as any program that writes to nobody.
+        (_, Some(Stopped::Unread)) => ENDED_BY_SIGNAL + Signal::PIPE.as_raw() as u8,
         ("timeout", None) => {
             explain("timeout");
             TIMED_OUT
@@ -273,7 +310,7 @@ fn finish(answer: &Answer, stopped: Option<u8>) -> anyhow::Result<ExitCode> {
             REFUSED
         }
     };
-    Ok(ExitCode::from(code))
+    ExitCode::from(code)
 }
 
 /// The terminal itself, whatever standard input is.
