@@ -93,12 +93,15 @@ pub fn advice(run_as: &RunAs, root: &Path, server_uid: u32) -> Option<String> {
     let runs_as_nobody = server_uid == 0 && run_as.non_root && run_as.user.is_none();
     let metadata = fs::metadata(root).ok().filter(|_| runs_as_nobody)?;
     (metadata.uid() == 0 && metadata.mode() & ANYBODY_WRITES == 0).then(|| {
-        format!(
-            "commands run as uid {NOBODY}, since root owns the workspace, and cannot write it; give it to a user with \
-             `chown USER {}`, or name one in `command_policy.run_as` that can write it",
-            root.display()
-        )
+        let remedy = remedy(root);
+        format!("commands run as uid {NOBODY}, since root owns the workspace, and cannot write it; {remedy}")
     })
+}
+
+/// How a workspace becomes one that commands can write.
+pub fn remedy(root: &Path) -> String {
+    let root = root.display();
+    format!("give it to a user with `chown USER {root}`, or name one in `command_policy.run_as` that can write it")
 }
 
 /// Finds a user by name or number among the machine's own.

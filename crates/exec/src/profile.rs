@@ -7,7 +7,7 @@ use countersign_gateway::policy::effective::{Layer, Network, SandboxMode};
 use countersign_gateway::policy::places::Steering;
 use countersign_gateway::policy::plan::{ExecRights, Plan};
 use countersign_sandbox as sandbox;
-use sandbox::{Identity, Limits, Mode, Profile};
+use sandbox::{Identity, Limits, Mode, Profile, is_absent};
 
 use crate::steering::{self, Parts};
 
@@ -80,7 +80,7 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>, server_uid: u32) -> Re
 fn may_be_there(path: &Path, root: &Path) -> bool {
     match path.metadata() {
         Ok(_) => true,
-        Err(error) => path.starts_with(root) && !steering::is_absent(&error),
+        Err(error) => path.starts_with(root) && !is_absent(&error),
     }
 }
 

@@ -6,6 +6,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use countersign_sandbox::is_absent;
 use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid, chownat, mkdirat, openat};
 
 /// Existing parts of the workspace that commands may read but not change: they steer programs that
@@ -89,11 +90,6 @@ fn is_there(path: &Path) -> Result<bool, Unprotected> {
             source,
         }),
     }
-}
-
-/// Whether an error says that there is nothing, rather than that nobody may look.
-pub(crate) fn is_absent(error: &io::Error) -> bool {
-    matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }
 
 /// Makes what a repository lacks of what git reads, empty, for the repository's owner. Commands could make it

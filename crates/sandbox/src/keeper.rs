@@ -31,7 +31,8 @@ use crate::wire;
 
 pub(crate) use child::{check_script, execute_descriptor};
 use mounts::Guard;
-pub(crate) use mounts::{is_absent, mask};
+pub use mounts::is_absent;
+pub(crate) use mounts::mask;
 pub(crate) use setup::namespace_flags;
 use standing::Standing;
 use tree::Tree;

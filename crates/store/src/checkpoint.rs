@@ -11,6 +11,11 @@ use crate::key::{self, Key};
 /// Rows between two checkpoints, at most.
 pub const EVERY_ROWS: u64 = 1_000;
 
+/// Whether the row at `seq` is to be signed. A last checkpoint beyond it is none that we made: signing at once ends that.
+pub(crate) fn is_due(last: u64, seq: u64) -> bool {
+    seq.checked_sub(last).is_none_or(|rows| rows >= EVERY_ROWS)
+}
+
 /// Why a checkpoint was signed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
@@ -164,6 +169,14 @@ impl Checkpoint {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_checkpoint_is_due_every_thousand_rows_and_behind_one_that_nobody_made() {
+        let due: Vec<bool> = [(0, 999), (0, 1_000), (500, 1_499), (500, 1_500), (u64::MAX, 7)]
+            .map(|(last, seq)| is_due(last, seq))
+            .to_vec();
+        assert_eq!(due, [false, true, false, true, true]);
+    }
 
     #[test]
     fn a_checkpoint_reads_back_and_every_field_is_under_the_signature() {

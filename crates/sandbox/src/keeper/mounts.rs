@@ -126,7 +126,7 @@ fn is_there(path: &Path) -> io::Result<bool> {
 }
 
 /// Whether an error says that there is nothing, rather than that nobody may look.
-pub(crate) fn is_absent(error: &io::Error) -> bool {
+pub fn is_absent(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 

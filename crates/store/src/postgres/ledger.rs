@@ -245,7 +245,7 @@ impl<'l> Ledger<'l> {
         rows.hash.push(hash.as_bytes().to_vec());
         self.head.seq = seq;
         self.head.hash = hash;
-        if seq - self.head.checkpointed >= checkpoint::EVERY_ROWS {
+        if checkpoint::is_due(self.head.checkpointed, seq) {
             self.checkpoint(Kind::Periodic)?;
         }
         Ok(())

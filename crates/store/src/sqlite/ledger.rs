@@ -209,7 +209,7 @@ impl<'c> Ledger<'c> {
             self.statement(INSERT_SPAN)?
                 .execute([seq.cast_signed(), SPAN_ROWS.cast_signed()])?;
         }
-        if seq - head.checkpointed >= checkpoint::EVERY_ROWS {
+        if checkpoint::is_due(head.checkpointed, seq) {
             self.checkpoint(head, Kind::Periodic)?;
         }
         Ok(())

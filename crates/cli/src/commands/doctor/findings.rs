@@ -6,7 +6,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use countersign_exec::probe::{LANDLOCK_PROMISES, LayerState, Probe};
-use countersign_exec::{ZygoteError, git_directory};
+use countersign_exec::{ZygoteError, git_directory, remedy_of_owner};
 use countersign_gateway::policy::effective::{CommandPolicy, SandboxMode};
 use countersign_gateway::policy::places::Steering;
 use countersign_store::db;
@@ -331,13 +331,8 @@ fn unusable(user: &str, non_root: bool, uid: u32) -> Option<String> {
 }
 
 fn unwritable(path: &Path, mode: u32) -> Option<String> {
-    if mode & 0o002 != 0 {
-        return None;
-    }
-    Some(format!(
-        "uid {NOBODY} cannot write it; give it to a user with `chown USER {}`, or name one in `command_policy.run_as` that can write it",
-        path.display()
-    ))
+    let is_writable = mode & 0o002 != 0;
+    (!is_writable).then(|| format!("uid {NOBODY} cannot write it; {}", remedy_of_owner(path)))
 }
 
 #[cfg(test)]
