@@ -126,8 +126,8 @@ pub enum Proved {
         last_hash: String,
         public_key: String,
     },
-    /// The first thing wrong, and where.
-    Flawed { seq: u64, fault: String },
+    /// The first thing wrong, and at which row, if it is one.
+    Flawed { seq: Option<u64>, fault: String },
 }
 
 impl Proved {

@@ -91,7 +91,7 @@ enum Proof {
         public_key: String,
     },
     Flawed {
-        seq: u64,
+        seq: Option<u64>,
         fault: Html,
     },
 }

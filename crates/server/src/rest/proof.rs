@@ -128,7 +128,7 @@ mod tests {
             watch::channel(0).1
         }
         fn prove(&self) -> Pending<Result<Proved, RecordError>> {
-            let seq = self.walks.fetch_add(1, Ordering::Relaxed) + 1;
+            let seq = Some(self.walks.fetch_add(1, Ordering::Relaxed) + 1);
             let ends = Arc::clone(&self.ends);
             Box::pin(async move {
                 ends.acquire().await.unwrap().forget();

@@ -88,13 +88,13 @@ impl Records for PgStore {
                 public_key: report.public_key,
             }),
             Err(VerifyError::Flawed(flaw)) => Ok(Proved::Flawed {
-                seq: flaw.seq,
+                seq: Some(flaw.seq),
                 fault: match &flaw.chain {
                     Some(chain) => format!("{} (chain `{chain}`)", flaw.fault),
                     None => flaw.fault.to_string(),
                 },
             }),
-            Err(VerifyError::Astray { what }) => Ok(Proved::Flawed { seq: 0, fault: what }),
+            Err(VerifyError::Astray { what }) => Ok(Proved::Flawed { seq: None, fault: what }),
             Err(VerifyError::Read { source }) => Err(RecordError::Unavailable(source.to_string())),
         })
     }

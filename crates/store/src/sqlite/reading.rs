@@ -99,10 +99,10 @@ impl Records for SqliteStore {
                     public_key: report.public_key,
                 }),
                 Err(VerifyError::Flawed(flaw)) => Ok(Proved::Flawed {
-                    seq: flaw.seq,
+                    seq: Some(flaw.seq),
                     fault: flaw.fault.to_string(),
                 }),
-                Err(VerifyError::Astray { what }) => Ok(Proved::Flawed { seq: 0, fault: what }),
+                Err(VerifyError::Astray { what }) => Ok(Proved::Flawed { seq: None, fault: what }),
                 Err(VerifyError::Read { source }) => Err(RecordError::Unavailable(source.to_string())),
             },
         )

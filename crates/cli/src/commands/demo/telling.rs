@@ -107,7 +107,12 @@ impl Teller {
                             count(*rows, "event")
                         ))?;
                     }
-                    Proved::Flawed { seq, fault } => page.line(format_args!("row {seq} is not sound: {fault}"))?,
+                    Proved::Flawed { seq: Some(seq), fault } => {
+                        page.line(format_args!("row {seq} is not sound: {fault}"))?;
+                    }
+                    Proved::Flawed { seq: None, fault } => {
+                        page.line(format_args!("the record is not sound: {fault}"))?;
+                    }
                 }
                 page.line("\nNext:")?;
                 page.line("  countersign connect claude-code --write   let your own agent ask")?;

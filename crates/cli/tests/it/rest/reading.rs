@@ -108,6 +108,20 @@ fn the_record_is_proved_and_exported_over_http() {
 }
 
 #[test]
+fn what_is_wrong_beside_the_rows_is_told_without_a_row() {
+    let bench = Bench::configured("echo", "");
+    let office = Office::open(&bench);
+    office
+        .post(AGENT, "/commands", json!({"file": "echo", "args": ["a"]}))
+        .ok();
+    let record = rusqlite::Connection::open(bench.state().join("record.db")).unwrap();
+    record.execute_batch("CREATE TABLE beside (a)").unwrap();
+    let proof = office.get(VIEWER, "/audit/verify").ok();
+    assert_eq!((&proof["ok"], &proof["row"]), (&json!(false), &Value::Null));
+    assert!(proof["problem"].as_str().unwrap().contains("beside"), "{proof}");
+}
+
+#[test]
 fn events_are_followed_from_any_process_and_taken_up_again() {
     let bench = Bench::allowing("echo");
     let office = Office::open(&bench);

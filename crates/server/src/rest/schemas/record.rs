@@ -128,7 +128,7 @@ pub(super) fn proof() -> Value {
         ],
     );
     let flawed = object(
-        json!({"ok": {"const": false}, "row": count(), "problem": text(), "proved_at": time()}),
+        json!({"ok": {"const": false}, "row": {"type": ["integer", "null"], "minimum": 0}, "problem": text(), "proved_at": time()}),
         &["ok", "row", "problem", "proved_at"],
     );
     json!({"oneOf": [sound, flawed]})
