@@ -3,9 +3,11 @@
 use std::convert::Infallible;
 use std::ffi::{CString, OsString};
 use std::fs::File;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use countersign_gateway::approval::Cleared;
 use countersign_gateway::audit::Pending;
@@ -13,9 +15,12 @@ use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::execution::live::Live;
 use countersign_gateway::execution::{Ended, Executor, Gate, How};
 use countersign_gateway::policy::allowlist::FoundProgram;
+use countersign_gateway::policy::effective::SandboxMode;
 use countersign_gateway::policy::plan::{Plan, PlannedAct};
 use countersign_sandbox::program::Program;
-use countersign_sandbox::{Body, Launch, Options, Profile, ProfileError, Reply, Zygote, ZygoteError, wire};
+use countersign_sandbox::{
+    Body, Launch, Layer, Options, Profile, ProfileError, Reply, SetupError, Zygote, ZygoteError, wire,
+};
 
 use crate::pool::{Directories, Keeper, Pool, StartError};
 use crate::runner::{ProgramRef, Script};
@@ -98,6 +103,10 @@ impl Executor for SandboxExecutor {
 
 /// How often a call asks for another keeper when the one it got had gone stale.
 const STALE_RETRIES: usize = 3;
+/// A keeper reads at once, unless it tidies up behind its last call; one that was stopped would stop the call with it.
+const TAKEN_WITHIN: Duration = Duration::from_secs(10);
+/// Time between two looks whether there is room for the rest of a launch that is longer than the socket holds.
+const ROOM_LOOK: Duration = Duration::from_millis(1);
 
 impl Inner {
     async fn run(&self, plan: Plan, gate: Gate, live: &Live) -> Ended {
@@ -148,6 +157,7 @@ impl Inner {
                 Some(Reply::Stale) | None => Pool::discard(keeper),
             }
             if matches!(how, How::Exited(code) if code != 0)
+                && plan.sandbox == SandboxMode::WorkspaceWrite
                 && let Some(advice) = identity::advice(&plan.identity, &plan.place.root, self.server_uid)
             {
                 live.advise(advice);
@@ -185,7 +195,7 @@ impl Inner {
                     format!("cannot make pipes for the command: {error}"),
                 )
             })?;
-            match send(&keeper, plan, &pipes) {
+            match send(&keeper, plan, &pipes).await {
                 Ok(()) => return Ok(Prepared { keeper, pipes }),
                 Err(error) => last = Some(error),
             }
@@ -229,6 +239,19 @@ fn unavailable(error: &StartError) -> Refusal {
     if let StartError::Keeper(ZygoteError::Gone | ZygoteError::Wire(_)) = error {
         return Refusal::new(ErrorCode::SandboxUnavailable, ZYGOTE_GONE);
     }
+    if let StartError::Keeper(ZygoteError::Setup(SetupError::LeftOut { layer })) = error {
+        let why = match layer {
+            Layer::Netns => "the network is allowed",
+            Layer::ExecList => "any program may run",
+            Layer::Uid => "commands run as the server's own user",
+            _ => "its profile does not use it",
+        };
+        let message = format!(
+            "`command_policy.require` names the layer `{layer}`, which this call does not have: {why}; take it off that list, or \
+             change what leaves it out"
+        );
+        return Refusal::new(ErrorCode::SandboxUnavailable, message);
+    }
     let mut message = error.to_string();
     let mut cause: Option<&dyn std::error::Error> = std::error::Error::source(error);
     while let Some(inner) = cause {
@@ -242,7 +265,7 @@ fn unavailable(error: &StartError) -> Refusal {
 }
 
 /// Sends the launch with its descriptors.
-fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::WireError> {
+async fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::WireError> {
     let env = environment::build(plan, &keeper.home, &keeper.tmp.path);
     let mut launch = Launch {
         argv: Vec::new(),
@@ -290,7 +313,15 @@ fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::WireErr
         }
     }
     fds.extend(opened.iter().map(|program| program.executable()));
-    wire::send_launch(keeper.line.as_fd(), &launch, &fds)
+    let mut outgoing = wire::Outgoing::new(&launch)?;
+    let deadline = Instant::now() + TAKEN_WITHIN;
+    while !outgoing.send(keeper.line.as_fd(), &fds)? {
+        if Instant::now() >= deadline {
+            return Err(wire::WireError::Send(io::ErrorKind::TimedOut.into()));
+        }
+        tokio::time::sleep(ROOM_LOOK).await;
+    }
+    Ok(())
 }
 
 fn reference(distinct: &mut Vec<Arc<Program>>, name: &str, program: Arc<Program>) -> ProgramRef {

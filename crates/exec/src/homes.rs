@@ -3,6 +3,7 @@
 //!
 //! Whoever uses a home holds a lock on it, in whichever process, so that nobody removes it meanwhile.
 
+use std::ffi::OsStr;
 use std::fs::{self, File, Metadata};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -16,6 +17,8 @@ use rustix::fs::{FlockOperation, flock};
 /// cannot keep us longer.
 const TRIES_MAX: usize = 100;
 const RETRY: Duration = Duration::from_millis(10);
+/// Behind the name of a home that is being removed.
+const LEAVING: &str = "leaving";
 
 /// A home that is being used.
 #[derive(Debug)]
@@ -71,7 +74,10 @@ pub fn forget_homes(homes: &Path, unused_for: Duration) -> io::Result<usize> {
     for entry in fs::read_dir(homes)?.flatten() {
         // Most are young, which one look tells; the second, under the lock, counts.
         let is_old = |entry: &fs::DirEntry| entry.metadata().is_ok_and(|it| it.is_dir() && is_unused(&it, before));
-        if entry.file_name().to_str().is_some_and(is_name_of_home) && is_old(&entry) {
+        if is_left(&entry.path()) {
+            // Somebody was stopped while it went, or still removes it.
+            let _ = emptying::remove(&entry.path());
+        } else if entry.file_name().to_str().is_some_and(is_name_of_home) && is_old(&entry) {
             match forget(&entry.path(), before) {
                 Ok(is_gone) => forgotten += usize::from(is_gone),
                 Err(error) => tracing::debug!(%error, home = %entry.path().display(), "a home stays"),
@@ -87,8 +93,17 @@ fn forget(home: &Path, before: SystemTime) -> io::Result<bool> {
     if !is_free || !is_unused(&directory.metadata()?, before) {
         return Ok(false);
     }
-    emptying::remove(home)?;
+    // Emptying may take long, and whoever wants a home meanwhile makes a new one.
+    let aside = home.with_extension(LEAVING);
+    fs::rename(home, &aside)?;
+    emptying::remove(&aside)?;
     Ok(true)
+}
+
+/// A home that was put aside to be removed.
+fn is_left(path: &Path) -> bool {
+    let home = path.file_stem().and_then(OsStr::to_str);
+    path.extension().is_some_and(|it| it == LEAVING) && home.is_some_and(is_name_of_home)
 }
 
 fn is_unused(home: &Metadata, before: SystemTime) -> bool {
@@ -159,7 +174,10 @@ mod tests {
         );
         // It was used until now.
         drop(inhabited);
+        // Somebody was stopped while another went.
+        fs::create_dir_all(at(&old).with_extension(LEAVING).join("a")).unwrap();
         assert_eq!(forget_homes(base.path(), minute).unwrap(), 0);
+        assert!(!at(&old).with_extension(LEAVING).exists());
         File::open(at(&used)).unwrap().set_modified(long_ago).unwrap();
         assert_eq!(forget_homes(base.path(), minute).unwrap(), 1);
     }

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,6 +32,10 @@ const IDLE_MAX: usize = 16;
 const REST: Duration = Duration::from_millis(2);
 /// A profile that has served this many calls gets a second keeper.
 const SECOND_AFTER: usize = 4;
+/// Profiles that are remembered though none of their keepers waits.
+const PROFILES_MAX: usize = 64;
+/// Rights to what is its user's alone.
+const PRIVATE: u32 = 0o700;
 
 /// Where private directories are made.
 #[derive(Clone, Debug)]
@@ -62,6 +66,8 @@ pub(crate) struct Keeper {
     pub(crate) home: PathBuf,
     pub(crate) tmp: Temporary,
     profile: Arc<Profile>,
+    /// The pool's when it was made.
+    generation: u64,
     /// None where the home cannot be locked.
     _inhabited: Option<Inhabited>,
 }
@@ -103,6 +109,8 @@ pub(crate) struct Pool {
     /// The times it was made anew that were told of.
     renewals_told: AtomicU64,
     mounted: Mounted,
+    /// Counts what was mounted and unmounted. Keepers of an earlier one see what was there before.
+    generation: AtomicU64,
     directories: Directories,
     next: AtomicU64,
     idle: Mutex<HashMap<Arc<Profile>, Idle>>,
@@ -114,6 +122,7 @@ impl Pool {
             zygote,
             renewals_told: AtomicU64::new(0),
             mounted: Mounted::watch(),
+            generation: AtomicU64::new(0),
             directories,
             next: AtomicU64::new(0),
             idle: Mutex::default(),
@@ -123,6 +132,8 @@ impl Pool {
     /// A keeper for a profile: one that waits, or a new one.
     pub(crate) async fn take(self: &Arc<Self>, profile: Profile) -> Result<Keeper, StartError> {
         if self.mounted.has_changed() {
+            // The kernel tells this once, also of keepers that are at work now.
+            self.generation.fetch_add(1, Ordering::Relaxed);
             let outdated = std::mem::take(&mut *self.idle());
             drop(outdated);
         }
@@ -166,6 +177,9 @@ impl Pool {
     /// have left any number of files there, so removing them is not the business of the thread that
     /// runs everything.
     pub(crate) fn give_back(self: &Arc<Self>, keeper: Keeper) {
+        if keeper.tmp.restore().is_err() {
+            return Self::discard(keeper);
+        }
         if directory::is_empty(keeper.tmp.opened.as_fd()).unwrap_or(false) {
             return self.keep(keeper);
         }
@@ -195,22 +209,36 @@ impl Pool {
         });
     }
 
+    /// Has a keeper wait for the next call. Where too many wait, one of another profile goes, or this one.
     fn keep(&self, keeper: Keeper) {
+        let leaving = self.make_room_and_keep(keeper);
+        // Without the lock: a keeper goes with its temporary directory.
+        drop(leaving);
+    }
+
+    /// Gives the keeper that found no room.
+    fn make_room_and_keep(&self, keeper: Keeper) -> Option<Keeper> {
+        if keeper.generation != self.generation.load(Ordering::Relaxed) {
+            return Some(keeper);
+        }
         let mut idle = self.idle();
-        if idle.values().map(|idle| idle.keepers.len()).sum::<usize>() >= IDLE_MAX {
-            // Whatever profile was used most rarely is as good as any: most servers have one.
-            let is_other =
-                |(profile, idle): &(&Arc<Profile>, &Idle)| **profile != keeper.profile && !idle.keepers.is_empty();
-            let other = idle.iter().find(is_other).map(|(profile, _)| profile.clone());
-            match other {
-                Some(other) => drop(idle.remove(&other)),
-                None => return,
+        let is_full = idle.values().map(|idle| idle.keepers.len()).sum::<usize>() >= IDLE_MAX;
+        let mut leaving = None;
+        if is_full {
+            let others = idle.iter_mut().filter(|(profile, _)| **profile != keeper.profile);
+            leaving = others.map(|(_, idle)| idle).find_map(|idle| idle.keepers.pop_front());
+            if leaving.is_none() {
+                return Some(keeper);
             }
         }
         idle.entry(keeper.profile.clone())
             .or_default()
             .keepers
             .push_back(keeper);
+        if idle.len() > PROFILES_MAX {
+            idle.retain(|_, idle| !idle.keepers.is_empty());
+        }
+        leaving
     }
 
     /// Lets go of the keepers made like this one: what made it useless happened to them too.
@@ -241,6 +269,8 @@ impl Pool {
     }
 
     fn make(&self, profile: Profile) -> Result<Keeper, StartError> {
+        // Read first: what is mounted meanwhile may or may not be seen.
+        let generation = self.generation.load(Ordering::Relaxed);
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let path = self.directories.temporary.join(format!("tmp-{number}"));
         let tmp = Temporary::make(path, profile.identity.as_ref())?;
@@ -265,6 +295,7 @@ impl Pool {
             home,
             tmp,
             profile: Arc::new(profile),
+            generation,
         })
     }
 
@@ -295,6 +326,14 @@ impl Temporary {
             Ok(opened) => Ok(Self { path, opened }),
             Err(source) => Err(StartError::Directory { path, source }),
         }
+    }
+
+    /// Its rights are those that it was made with, whatever a command made of them.
+    fn restore(&self) -> io::Result<()> {
+        if self.opened.metadata()?.permissions().mode() & 0o7777 == PRIVATE {
+            return Ok(());
+        }
+        self.opened.set_permissions(fs::Permissions::from_mode(PRIVATE))
     }
 }
 
@@ -328,7 +367,7 @@ fn private_directory(path: &Path, identity: Option<&Identity>) -> Result<(), Sta
         path: path.to_owned(),
         source,
     };
-    match fs::DirBuilder::new().mode(0o700).create(path) {
+    match fs::DirBuilder::new().mode(PRIVATE).create(path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             // Not through a link that somebody may have left here.

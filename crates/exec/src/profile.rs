@@ -63,17 +63,32 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>, server_uid: u32) -> Re
         tmp: None,
         limits: Limits {
             memory_bytes: Some(plan.limits.memory.get()),
-            cpu_millicores: u32::try_from(plan.limits.cpu.get()).ok(),
-            pids: u32::try_from(plan.limits.pids).ok(),
+            cpu_millicores: Some(u32::try_from(plan.limits.cpu.get()).unwrap_or(u32::MAX)),
+            pids: Some(u32::try_from(plan.limits.pids).unwrap_or(u32::MAX)),
             file_bytes: Some(FILE_BYTES_MAX),
             open_files: OPEN_FILES_MAX,
         },
-        require: plan
-            .require
-            .iter()
-            .filter_map(|layer| layer.as_str().parse().ok())
-            .collect(),
+        require: plan.require.iter().map(|layer| required(*layer)).collect(),
     })
+}
+
+/// A layer that policy requires, in the sandbox's words. One that it did not know would be required of nobody.
+fn required(layer: Layer) -> sandbox::Layer {
+    match layer {
+        Layer::Session => sandbox::Layer::Session,
+        Layer::Rlimits => sandbox::Layer::Rlimits,
+        Layer::Cgroup => sandbox::Layer::Cgroup,
+        Layer::Uid => sandbox::Layer::Uid,
+        Layer::NoNewPrivs => sandbox::Layer::NoNewPrivs,
+        Layer::Landlock => sandbox::Layer::Landlock,
+        Layer::ExecList => sandbox::Layer::ExecList,
+        Layer::Seccomp => sandbox::Layer::Seccomp,
+        Layer::Netns => sandbox::Layer::Netns,
+        Layer::Mountns => sandbox::Layer::Mountns,
+        Layer::ProtectedPaths => sandbox::Layer::ProtectedPaths,
+        Layer::Pidns => sandbox::Layer::Pidns,
+        Layer::Guardian => sandbox::Layer::Guardian,
+    }
 }
 
 /// Whether a path has to be covered. One in the root that cannot be looked at now may be opened by the command itself.
@@ -105,10 +120,22 @@ pub(crate) fn exec_rights(plan: &Plan) -> sandbox::ExecRights {
 
 /// The layers in force, in the gateway's words.
 pub(crate) fn layers(report: &[sandbox::Layer]) -> Vec<Layer> {
-    report
-        .iter()
-        .filter_map(|layer| Layer::parse(&layer.to_string()))
-        .collect()
+    let named = |layer: &sandbox::Layer| match layer {
+        sandbox::Layer::Session => Layer::Session,
+        sandbox::Layer::Rlimits => Layer::Rlimits,
+        sandbox::Layer::Cgroup => Layer::Cgroup,
+        sandbox::Layer::Uid => Layer::Uid,
+        sandbox::Layer::NoNewPrivs => Layer::NoNewPrivs,
+        sandbox::Layer::Landlock => Layer::Landlock,
+        sandbox::Layer::ExecList => Layer::ExecList,
+        sandbox::Layer::Seccomp => Layer::Seccomp,
+        sandbox::Layer::Netns => Layer::Netns,
+        sandbox::Layer::Mountns => Layer::Mountns,
+        sandbox::Layer::ProtectedPaths => Layer::ProtectedPaths,
+        sandbox::Layer::Pidns => Layer::Pidns,
+        sandbox::Layer::Guardian => Layer::Guardian,
+    };
+    report.iter().map(named).collect()
 }
 
 /// A root that commands may write to is nothing that steers others. Policy said so already; what a directory is may

@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, RenameFlags};
-use rustix::fs::{chmod, openat, renameat_with, statat, unlinkat};
+use rustix::fs::{chmod, fstat, openat, renameat_with, statat, unlinkat};
 use rustix::io::Errno;
 
 /// Names that are tried for one directory before it is given up: somebody makes them as fast as we look.
@@ -19,7 +19,8 @@ const TRIES_MAX: usize = 1_000;
 /// Removes everything in a directory, also what was made unreadable. A directory's directories are lifted out of it
 /// before it goes: a tree may be deeper than the stack, than a path may be long, and than files may be open.
 pub fn empty(path: &Path) -> io::Result<()> {
-    let top = openat(CWD, path, directory(OFlags::RDONLY), Mode::empty())?;
+    let found = openat(CWD, path, directory(OFlags::PATH), Mode::empty())?;
+    let top = open_whole(&found)?;
     let mut waiting = Vec::new();
     for entry in Dir::read_from(&top)? {
         let entry = entry?;
@@ -95,9 +96,16 @@ fn enter(within: BorrowedFd<'_>, name: &CStr) -> io::Result<Option<OwnedFd>> {
         }
         Err(error) => return Err(error.into()),
     };
-    // The very directory that was opened, whatever has its name by now.
-    chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), Mode::RWXU)?;
-    Ok(Some(openat(&found, c".", directory(OFlags::RDONLY), Mode::empty())?))
+    open_whole(&found).map(Some)
+}
+
+/// Opens the very directory that was found, whatever has its name by now, with all rights to it.
+fn open_whole(found: &OwnedFd) -> io::Result<OwnedFd> {
+    let rights = Mode::from_raw_mode(fstat(found)?.st_mode);
+    if !rights.contains(Mode::RWXU) {
+        chmod(format!("/proc/self/fd/{}", found.as_raw_fd()), Mode::RWXU)?;
+    }
+    Ok(openat(found, c".", directory(OFlags::RDONLY), Mode::empty())?)
 }
 
 /// Moves a directory to the top, under a name that is free; none where it has gone.
@@ -134,6 +142,7 @@ mod tests {
         for locked in ["a/b/c", "a/b", "lifted-0"] {
             fs::set_permissions(base.join(locked), fs::Permissions::from_mode(0o000)).unwrap();
         }
+        fs::set_permissions(base, fs::Permissions::from_mode(0o100)).unwrap();
         empty(base).unwrap();
         assert_eq!(fs::read_dir(base).unwrap().count(), 0);
         assert!(Path::new("/usr").exists());

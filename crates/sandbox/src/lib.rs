@@ -49,7 +49,7 @@ pub mod probe;
 mod sys;
 
 pub use keeper::is_absent;
-pub use keeper::report::KeeperReport;
+pub use keeper::report::{KeeperReport, SetupError};
 pub use landlock::{SYSTEM as READABLE_BY_ALL, abi as landlock_abi};
 pub use launch::{Body, Ending, ExecList, ExecRights, Hits, Launch, Outcome, Reply, ScriptCheck, Step, Usage};
 pub use layer::{Layer, UnknownLayer};

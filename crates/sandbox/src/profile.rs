@@ -121,6 +121,22 @@ impl Profile {
         roots.iter().chain(&self.home).chain(&self.tmp).map(PathBuf::as_path)
     }
 
+    /// Whether what `require` says of a layer counts for this profile. Full access was asked for by name and is not a
+    /// lack of anything; where nothing is protected, nothing goes unprotected.
+    pub(crate) fn heeds(&self, layer: Layer) -> bool {
+        match layer {
+            Layer::Session
+            | Layer::Rlimits
+            | Layer::Cgroup
+            | Layer::Uid
+            | Layer::NoNewPrivs
+            | Layer::Pidns
+            | Layer::Guardian => true,
+            Layer::Landlock | Layer::ExecList | Layer::Seccomp | Layer::Netns | Layer::Mountns => self.confines(),
+            Layer::ProtectedPaths => self.confines() && !self.protected.is_empty(),
+        }
+    }
+
     /// True where files and system calls are confined.
     pub(crate) fn confines(&self) -> bool {
         match self.mode {

@@ -75,6 +75,32 @@ pub fn send_launch(socket: BorrowedFd<'_>, launch: &Launch, fds: &[BorrowedFd<'_
     send(socket, launch, fds)
 }
 
+/// A launch that is being sent: it may be longer than a socket holds, and a keeper may not be reading.
+pub struct Outgoing {
+    frame: Vec<u8>,
+    sent: usize,
+}
+
+impl Outgoing {
+    pub fn new(launch: &Launch) -> Result<Self, WireError> {
+        let frame = encode(launch)?;
+        Ok(Self { frame, sent: 0 })
+    }
+
+    /// Sends what there is room for, on a socket that does not block; whether that was the last of it. The descriptors
+    /// (as [`send_launch`] knows them) go with the first of it.
+    pub fn send(&mut self, socket: BorrowedFd<'_>, fds: &[BorrowedFd<'_>]) -> Result<bool, WireError> {
+        while self.sent < self.frame.len() {
+            let fds = if self.sent == 0 { fds } else { &[] };
+            match offer(socket, &self.frame[self.sent..], fds)? {
+                Some(sent) => self.sent += sent,
+                None => return Ok(false),
+            }
+        }
+        Ok(true)
+    }
+}
+
 /// Sends one control byte.
 pub fn send_control(socket: BorrowedFd<'_>, control: u8) -> Result<(), WireError> {
     send_frame(socket, &[control], &[])
@@ -115,22 +141,28 @@ pub(crate) fn send<T: Serialize>(socket: BorrowedFd<'_>, value: &T, fds: &[Borro
 
 fn send_frame(socket: BorrowedFd<'_>, mut bytes: &[u8], mut fds: &[BorrowedFd<'_>]) -> Result<(), WireError> {
     while !bytes.is_empty() {
-        match sockets::send(socket, bytes, fds) {
-            Ok(sent) => {
+        match offer(socket, bytes, fds)? {
+            Some(sent) => {
                 bytes = &bytes[sent..];
                 fds = &[];
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                sockets::wait_writable(socket).map_err(WireError::Send)?
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
-                return Err(WireError::Closed);
-            }
-            Err(error) => return Err(WireError::Send(error)),
+            None => sockets::wait_writable(socket).map_err(WireError::Send)?,
         }
     }
     Ok(())
+}
+
+/// How many bytes were taken; `None` when a socket that does not block has no room.
+fn offer(socket: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> Result<Option<usize>, WireError> {
+    loop {
+        match sockets::send(socket, bytes, fds) {
+            Ok(sent) => return Ok(Some(sent)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(WireError::Closed),
+            Err(error) => return Err(WireError::Send(error)),
+        }
+    }
 }
 
 /// The next frame with its descriptors; `None` when the other end closed between two frames. Control bytes
@@ -212,11 +244,12 @@ fn body_bytes(header: &[u8; HEADER_BYTES]) -> Result<usize, WireError> {
 
 #[cfg(test)]
 mod tests {
+    use std::ffi::CString;
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::launch::Step;
+    use crate::launch::{Body, ExecRights, Step};
 
     #[test]
     fn late_control_bytes_are_skipped_before_a_frame() {
@@ -230,6 +263,32 @@ mod tests {
         assert_eq!(fds.len(), 1);
         drop(here);
         assert_eq!(receive::<Reply>(there.as_fd(), &mut fds).unwrap(), None);
+    }
+
+    #[test]
+    fn a_launch_that_nobody_reads_keeps_nobody_waiting() {
+        let (here, there) = UnixStream::pair().unwrap();
+        here.set_nonblocking(true).unwrap();
+        let launch = Launch {
+            argv: vec![CString::new(vec![b'a'; 2 << 20]).unwrap()],
+            env: Vec::new(),
+            cwd: c"/".to_owned(),
+            exec: ExecRights::Any,
+            cpu_seconds: None,
+            body: Body::Exec { script: None },
+        };
+        let mut outgoing = Outgoing::new(&launch).unwrap();
+        assert!(!outgoing.send(here.as_fd(), &[there.as_fd()]).unwrap());
+        assert!(!outgoing.send(here.as_fd(), &[there.as_fd()]).unwrap());
+        let reading = std::thread::spawn(move || {
+            let mut fds = Vec::new();
+            let received = receive::<Launch>(there.as_fd(), &mut fds).unwrap().unwrap();
+            (received.argv, fds.len())
+        });
+        while !outgoing.send(here.as_fd(), &[]).unwrap() {
+            std::thread::yield_now();
+        }
+        assert_eq!(reading.join().unwrap(), (launch.argv, 1));
     }
 
     #[test]

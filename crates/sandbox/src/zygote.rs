@@ -10,7 +10,8 @@ use std::net::Shutdown;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,8 @@ pub struct Options {
 #[derive(Debug)]
 pub struct Zygote {
     line: Mutex<Line>,
+    /// How often it was made anew; told without waiting for the line, which a keeper that is being made holds.
+    renewals: AtomicU64,
 }
 
 /// The zygote that is spoken to at the moment.
@@ -103,6 +106,7 @@ impl Zygote {
                     pid: child,
                     renewal: None,
                 }),
+                renewals: AtomicU64::new(0),
             }),
         }
     }
@@ -120,25 +124,30 @@ impl Zygote {
         self.line().pid
     }
 
-    /// Whether keepers can be made, by a new zygote if need be.
+    /// Whether keepers can be made, by a new zygote if need be. Whoever makes one just now knows better, and is not
+    /// waited for.
     pub fn is_there(&self) -> bool {
-        self.line().stand().is_ok()
+        match self.line.try_lock() {
+            Ok(mut line) => self.stand(&mut line).is_ok(),
+            Err(TryLockError::Poisoned(line)) => self.stand(&mut line.into_inner()).is_ok(),
+            Err(TryLockError::WouldBlock) => true,
+        }
     }
 
     /// How often it was made anew.
     pub fn renewals(&self) -> u64 {
-        self.line().renewal.as_ref().map_or(0, Renewal::made)
+        self.renewals.load(Ordering::Relaxed)
     }
 
     /// Asks for a keeper. Blocks for a few milliseconds.
     pub fn keeper(&self, profile: &Profile) -> Result<KeeperHandle, ZygoteError> {
         let mut line = self.line();
-        line.stand()?;
+        self.stand(&mut line)?;
         let asked = line.ask(profile);
         let (answer, mut fds) = match asked {
             // It was killed while it made the keeper, which nobody can reach now and which ends by itself.
             Err(error) if !error.leaves_in_step() => {
-                line.stand()?;
+                self.stand(&mut line)?;
                 line.ask(profile)?
             }
             asked => asked?,
@@ -160,13 +169,21 @@ impl Zygote {
         wait_for(pid, Patience::Block).map(drop)
     }
 
+    /// Sees to it that there is a zygote to speak to.
+    fn stand(&self, line: &mut Line) -> Result<(), ZygoteError> {
+        let stands = line.stand();
+        let made = line.renewal.as_ref().map_or(0, Renewal::made);
+        self.renewals.store(made, Ordering::Relaxed);
+        stands
+    }
+
     fn line(&self) -> MutexGuard<'_, Line> {
         self.line.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Line {
-    /// Sees to it that there is a zygote to speak to.
+    /// A zygote that hung up is made anew, if it may be.
     fn stand(&mut self) -> Result<(), ZygoteError> {
         if !sockets::is_hung_up(self.socket.as_fd()) {
             return Ok(());
@@ -202,5 +219,28 @@ impl Line {
                 Err(error)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_keeper_that_is_being_made_to_hear_how_things_stand() {
+        let options = Options {
+            temp_base: None,
+            namespaces: false,
+            runner: None,
+        };
+        let zygote = Zygote::start(options).unwrap();
+        let making = zygote.line();
+        let (told, answer) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(|| told.send((zygote.is_there(), zygote.renewals())));
+            assert_eq!(answer.recv_timeout(Duration::from_secs(60)), Ok((true, 0)));
+            drop(making);
+        });
+        zygote.finish().unwrap();
     }
 }

@@ -1,5 +1,8 @@
 //! Waiting for a person, with the real binary: asked by one process, decided in another, run once.
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::PathBuf;
 use std::process::{Child, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -64,6 +67,54 @@ fn approving_in_another_process_releases_the_call_that_waits() {
         server.end();
         bench.prove();
     });
+}
+
+#[test]
+fn full_access_that_a_person_grants_is_had_and_told() {
+    Bench::each(|bench| {
+        let bench = bench.config("approval_policy: {mode: on-request}\n");
+        let place = open_outside(&bench).join("made");
+        let mut server = Server::start(&bench);
+        let mut arguments = json!({"file": "touch", "args": [place]});
+        server
+            .call("execute_process", arguments.clone())
+            .failed("COMMAND_EXIT_NON_ZERO");
+        arguments["sandbox"] = json!("danger-full-access");
+        arguments["justification"] = json!("it belongs there");
+        let call = server.call_later("execute_process", arguments);
+        let (question, _) = bench.question();
+        decide(&bench, &["approve", &question]);
+        let outcome = server.result(call);
+        outcome.ok();
+        assert!(place.exists());
+        let layers = outcome.layers();
+        let is_told = |layer: &str| layers.contains(&layer);
+        assert!(is_told("rlimits") && is_told("guardian"), "{layers:?}");
+        assert!(!is_told("landlock") && !is_told("seccomp"), "{layers:?}");
+    });
+}
+
+#[test]
+fn a_command_that_its_confinement_made_fail_runs_again_without_it_when_a_person_says_so() {
+    Bench::each(|bench| {
+        let bench = bench.config("approval_policy: {mode: on-failure}\ncommand_policy: {allowlist: [touch]}\n");
+        let place = open_outside(&bench).join("made");
+        let mut server = Server::start(&bench);
+        let call = server.call_later("execute_process", json!({"file": "touch", "args": [place]}));
+        let (question, details) = bench.question();
+        assert_eq!(details["rule"], "mode on-failure");
+        assert!(!place.exists());
+        decide(&bench, &["approve", &question]);
+        server.result(call).ok();
+        assert!(place.exists());
+    });
+}
+
+/// A directory beside the workspace that everybody may write but for the sandbox.
+fn open_outside(bench: &Bench) -> PathBuf {
+    let outside = bench.path("outside");
+    fs::set_permissions(&outside, Permissions::from_mode(0o777)).unwrap();
+    outside
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::bench::Bench;
-use crate::client::Server;
+use crate::client::{Server, eventually};
 
 #[test]
 fn a_command_cannot_signal_the_server_or_its_neighbours() {
@@ -209,4 +209,38 @@ fn a_line_that_begins_with_a_dash_is_no_option_of_the_shell_that_runs_it() {
     for line in ["-s 2>/dev/null; for i in 1; do echo $i; done", "+x; echo $((0 + 1))"] {
         assert_eq!(server.line(line).stdout(), "1\n", "{line}");
     }
+}
+
+#[test]
+fn what_a_command_makes_of_its_temporary_directory_is_not_the_next_ones() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "sh,touch,chmod,mktemp,ls");
+        let mut server = Server::start(&bench);
+        for mode in ["000", "555", "1777"] {
+            let script = format!("touch $TMPDIR/left; chmod {mode} $TMPDIR");
+            server.process("sh", &["-c", &script]).ok();
+            assert_eq!(server.process("sh", &["-c", "ls -A $TMPDIR"]).ok(), "", "{mode}");
+            server.process("mktemp", &[]).ok();
+            server
+                .process("sh", &["-c", "ls -ld $TMPDIR"])
+                .ok()
+                .strip_prefix("drwx------")
+                .unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_here_document_is_passed_on_whole_to_a_user_who_has_many_pipes() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "perl,cat,wc");
+        let mut server = Server::start(&bench);
+        let hoard = "for (0..1199) { pipe(my $r, my $w) or die $!; push @k, $r, $w } open(F, '>made'); sleep 600";
+        let hoarder = server.call_later("execute_process", json!({"file": "perl", "args": ["-e", hoard]}));
+        eventually("there are many pipes", || bench.work().join("made").exists());
+        let text = "line\n".repeat(8 << 10);
+        let counted = server.line(&format!("cat <<'EOF' | wc -c\n{text}EOF\n"));
+        assert_eq!(counted.ok().trim(), text.len().to_string());
+        server.notify("notifications/cancelled", json!({"requestId": hoarder}));
+    });
 }

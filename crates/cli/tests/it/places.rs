@@ -1,6 +1,7 @@
 //! Working directories that are not what they seem.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
@@ -400,9 +401,23 @@ fn what_is_mounted_while_the_server_runs_is_what_commands_see() {
     let all = |text: &str| (text.to_owned(), text.to_owned());
     assert_eq!(both(), all("below"));
     let place = inner.to_str().unwrap();
-    there(&["mount", "-t", "tmpfs", "tmpfs", place]);
-    there(&["sh", "-c", &format!("printf above > {place}/name")]);
-    assert_eq!(both(), all("above"));
+    let fifo = outer.join("wait");
+    assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| name_in(&outer, "wait"));
+        // Opened once the command reads.
+        let mut told = OpenOptions::new().write(true).open(&fifo).unwrap();
+        there(&["mount", "-t", "tmpfs", "tmpfs", place]);
+        there(&["sh", "-c", &format!("printf above > {place}/name")]);
+        assert_eq!(both(), all("above"));
+        told.write_all(b"told").unwrap();
+        drop(told);
+        assert_eq!(waiting.join().unwrap(), "told");
+    });
+    // Nor does anybody get what that command saw.
+    for _ in 0..4 {
+        assert_eq!(both(), all("above"));
+    }
     there(&["umount", place]);
     assert_eq!(both(), all("below"));
 }

@@ -68,6 +68,24 @@ fn every_mode_does_what_it_says() {
 }
 
 #[test]
+fn a_required_layer_that_other_settings_leave_out_is_said_to_be_so_and_one_with_nothing_to_do_is_not_missed() {
+    for (require, more, why) in [
+        ("netns", "  network: allow\n", "the network is allowed"),
+        ("exec-list", "", "any program may run"),
+        ("protected-paths", "", ""),
+    ] {
+        let bench = Bench::configured("'*'", &format!("  require: [{require}]\n{more}"));
+        let outcome = Server::start(&bench).process("true", &[]);
+        if why.is_empty() {
+            outcome.ok();
+            continue;
+        }
+        let message = outcome.refused("SANDBOX_UNAVAILABLE").message();
+        assert!(message.contains(why) && !message.contains("doctor"), "{message}");
+    }
+}
+
+#[test]
 fn the_tool_matrix_denies_asks_and_hides() {
     let bench = Bench::configured(
         "touch",

@@ -220,6 +220,10 @@ fn a_command_that_may_not_write_says_who_it_ran_as() {
     assert!(!read.stderr.contains("uid 65534"), "{read:?}");
     let served = stage.listing("*").run(&["stdio"]);
     assert!(served.stderr.contains(&format!("warning: {advice}")), "{served:?}");
+    stage.operator("command_policy: {allowlist: ['*'], sandbox: read-only}\napproval_policy: {mode: never}\n");
+    let barred = stage.run(&["exec", "--", "touch", "made"]);
+    assert!(barred.code == 1 && !barred.stderr.contains("chown"), "{barred:?}");
+    assert_eq!(findings(&stage).1["workspace"]["advice"], Value::Null);
 }
 
 #[test]

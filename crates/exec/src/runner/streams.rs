@@ -8,9 +8,7 @@ use std::sync::Arc;
 
 use countersign_gateway::policy::line::tree::{Action, Redirection};
 use countersign_sandbox::runner;
-
-/// What a pipe holds without a reader on Linux; longer texts go through a file.
-const PIPE_BYTES: usize = 64 << 10;
+use rustix::pipe::fcntl_getpipe_size;
 
 pub(super) struct Streams([Stream; 3]);
 
@@ -105,8 +103,10 @@ fn open(path: &str, options: &OpenOptions) -> Result<Stream, String> {
 /// directory may be one that commands only read.
 fn here(text: &str, tmp: &Path) -> Result<Stream, String> {
     let failed = |error: std::io::Error| format!("cannot pass on the here-document: {error}");
-    if text.len() <= PIPE_BYTES {
-        let (reader, mut writer) = std::io::pipe().map_err(failed)?;
+    let (reader, mut writer) = std::io::pipe().map_err(failed)?;
+    // Less than usual for a user who has many pipes; nobody reads it yet.
+    let held = fcntl_getpipe_size(&writer).map_err(|error| failed(error.into()))?;
+    if text.len() <= held {
         writer.write_all(text.as_bytes()).map_err(failed)?;
         return Ok(Stream::Opened(Arc::new(reader.into())));
     }

@@ -25,6 +25,9 @@ pub enum SetupError {
     Act { act: Act, errno: i32 },
     #[error("layer `{layer}` is required: {reason}")]
     Required { layer: Layer, reason: String },
+    /// Nothing that the machine lacks.
+    #[error("layer `{layer}` is required, and other settings leave it out of this call")]
+    LeftOut { layer: Layer },
     #[error("only root can run commands as user {uid}")]
     OtherUser { uid: u32 },
     #[error("the keeper ended while it was made")]
@@ -82,7 +85,10 @@ impl SetupError {
                 | Act::Seccomp
                 | Act::Stack => false,
             },
-            SetupError::Required { .. } | SetupError::OtherUser { .. } | SetupError::Died => false,
+            SetupError::Required { .. }
+            | SetupError::LeftOut { .. }
+            | SetupError::OtherUser { .. }
+            | SetupError::Died => false,
         }
     }
 }

@@ -96,7 +96,7 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
     let landlocked = profile.confines() && landlock::abi() > 0;
     let filtered = profile.confines() && seccomp::available();
     let report = report(&profile, &namespaces, &leaf, &covers, is_root);
-    require(&profile.require, &report)?;
+    require(&profile, &report)?;
     let watch = has_namespaces.then(|| mounts::watch(&profile)).flatten();
     let most_files = sys::hard_limit(libc::RLIMIT_NOFILE).map_err(failed(Act::Rlimits))?;
     let stack = Stack::new().map_err(failed(Act::Stack))?;
@@ -133,16 +133,19 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
 }
 
 /// The first layer that must be there and is not.
-fn require(layers: &[Layer], report: &KeeperReport) -> Result<(), SetupError> {
-    let Some(layer) = layers.iter().find(|layer| !report.layers.contains(layer)) else {
+fn require(profile: &Profile, report: &KeeperReport) -> Result<(), SetupError> {
+    let is_lacking = |layer: &Layer| profile.heeds(*layer) && !report.layers.contains(layer);
+    let Some(layer) = profile.require.iter().copied().find(is_lacking) else {
         return Ok(());
     };
-    let known = report.missing.iter().find(|(missing, _)| missing == layer);
-    let reason = match known {
-        Some((_, reason)) => reason.clone(),
-        None => "this profile does not use it".to_owned(),
-    };
-    Err(SetupError::Required { layer: *layer, reason })
+    let known = report.missing.iter().find(|(missing, _)| *missing == layer);
+    Err(match known {
+        Some((_, reason)) => SetupError::Required {
+            layer,
+            reason: reason.clone(),
+        },
+        None => SetupError::LeftOut { layer },
+    })
 }
 
 fn failed(act: Act) -> impl Fn(io::Error) -> SetupError {

@@ -4,6 +4,7 @@
 
 use countersign_gateway::error::ErrorCode;
 use countersign_gateway::job::lifecycle::JobStatus;
+use countersign_gateway::policy::effective::Layer;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -12,23 +13,6 @@ use prometheus_client::registry::Registry;
 use serde_json::Value;
 
 use super::{CodeLabels, Word, set};
-
-/// The layers that a result may name (SPEC: a closed list).
-const LAYERS: [&str; 13] = [
-    "session",
-    "rlimits",
-    "cgroup",
-    "uid",
-    "no-new-privs",
-    "landlock",
-    "exec-list",
-    "seccomp",
-    "netns",
-    "mountns",
-    "protected-paths",
-    "pidns",
-    "guardian",
-];
 
 /// The codes by which the sandbox stops a command, or is not there to confine it.
 const REFUSALS: [ErrorCode; 4] = [
@@ -103,7 +87,7 @@ impl Standing {
     pub(super) fn answered(&self, result: &Value) {
         let layers = result["sandbox"].as_array().into_iter().flatten();
         for layer in layers.filter_map(Value::as_str) {
-            if let Some(layer) = LAYERS.into_iter().find(|known| *known == layer) {
+            if let Some(layer) = Layer::parse(layer).map(Layer::as_str) {
                 self.layers.get_or_create(&LayerLabels { layer: layer.into() }).inc();
             }
         }

@@ -250,7 +250,11 @@ impl Workspace {
     fn look(path: &Path, policy: &CommandPolicy, uid: u32) -> Self {
         let facts = fs::metadata(path).ok();
         let owner = facts.as_ref().map(MetadataExt::uid);
-        let mode = facts.as_ref().map_or(0, MetadataExt::mode);
+        let mode = match policy.sandbox {
+            // Where nobody may write, nobody lacks the right to.
+            SandboxMode::ReadOnly => 0o777,
+            SandboxMode::WorkspaceWrite | SandboxMode::DangerFullAccess => facts.as_ref().map_or(0, MetadataExt::mode),
+        };
         let (runs_as, advice) = match &policy.run_as {
             Some(user) => (
                 format!("user `{user}`, set by `run_as`"),
