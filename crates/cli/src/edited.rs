@@ -103,9 +103,8 @@ impl Found {
             _ => "",
         };
         let new = self.beside(&format!("new-{}", std::process::id()));
-        let placed = self
-            .make(&new, &format!("{mark}{text}"), keep)
-            .and_then(|()| place(&new));
+        self.make(&new, &format!("{mark}{text}"), keep)?;
+        let placed = place(&new);
         if placed.is_err() {
             // What could not be used is only in the way.
             let _ = fs::remove_file(&new);

@@ -198,8 +198,9 @@ impl Gateway {
         if held.is_some() {
             trace = trace.waiting();
         } else {
-            trace.step(Step::Receive, self.received(&admitted, &request, &live));
-            opening = Some(self.opening(&admitted, &live, &trace, &audit));
+            let open = self.opening(&admitted, &live, &trace, &audit);
+            trace.step(Step::Receive, self.received(&admitted, &request, &live, Some(&open)));
+            opening = Some(open);
             if !matches!(verdict, Verdict::Deny(_)) {
                 let context = in_force.policy.context(admitted.caller());
                 trace.step(

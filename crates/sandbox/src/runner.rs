@@ -146,9 +146,13 @@ fn connect(plan: &Plan) -> Result<(), (Step, i32)> {
     for (index, stream) in plan.streams.iter().enumerate() {
         // SAFETY: takes integers only.
         high[index] = unsafe { libc::fcntl(*stream, libc::F_DUPFD_CLOEXEC, 3) };
+        if high[index] == -1 {
+            // SAFETY: the thread's own error number.
+            return Err((Step::Streams, unsafe { *libc::__errno_location() }));
+        }
     }
     for (target, stream) in high.iter().enumerate() {
-        // SAFETY: takes integers only; a failed duplicate is -1 and refused here.
+        // SAFETY: takes integers only.
         if unsafe { libc::dup2(*stream, target as RawFd) } == -1 {
             // SAFETY: the thread's own error number.
             return Err((Step::Streams, unsafe { *libc::__errno_location() }));

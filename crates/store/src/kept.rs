@@ -4,11 +4,13 @@
 //! event tells of was put there, and an event whose row is gone is told too. Rows go with their time, which the event of a prune
 //! names; and commands of older programs, whose events tell no digest, must at least be those of their event.
 
+use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 
 use countersign_gateway::audit::chain::{Columns, Hash};
 use countersign_gateway::audit::event::EventType;
 use countersign_gateway::audit::kept::{self, Kept};
+use countersign_gateway::audit::opened::{self, Opened, Vouched};
 use countersign_gateway::clock::Timestamp;
 use serde_json::Value;
 
@@ -26,6 +28,14 @@ pub(crate) struct Told {
     pruned_before_ms: Option<i64>,
     /// Requests of which a row was found that no event tells of.
     strangers: Vec<String>,
+    /// Calls of which only one end was heard so far, by their correlation and request.
+    ends: HashMap<u64, End>,
+}
+
+/// One end of a call. Two parts of a chain are walked at once, so either may be heard first.
+enum End {
+    Opening { chain: String, seq: u64 },
+    Closing,
 }
 
 /// A closing event that tells of a row.
@@ -52,6 +62,24 @@ impl Told {
             let before = Timestamp::parse(before["before"].as_str().unwrap_or_default());
             self.pruned_before_ms = self.pruned_before_ms.max(before.map(Timestamp::as_millis).ok());
         }
+        if opened::is_opening(event.event_type)
+            && event.payload.contains(opened::FIELD)
+            && let Some(told) = opened::told(event.payload)
+        {
+            let call = self.names.hash_one((event.correlation_id, &*told.request_id));
+            let chain = event.chain.to_owned();
+            if self.ends.remove(&call).is_none() {
+                self.ends.insert(call, End::Opening { chain, seq });
+            }
+        }
+        if kept::is_closing(event.event_type)
+            && let Some(told) = opened::told(event.payload)
+        {
+            let call = self.names.hash_one((event.correlation_id, &*told.request_id));
+            if self.ends.remove(&call).is_none() {
+                self.ends.insert(call, End::Closing);
+            }
+        }
         if let Some((_, digest)) = kept::told(event.event_type, event.payload) {
             // Chains are walked one behind the other.
             if self.chains.last().is_none_or(|last| last != event.chain) {
@@ -69,7 +97,7 @@ impl Told {
 
     /// Whether events of this kind say anything here.
     pub(crate) fn listens_to(event_type: &str) -> bool {
-        kept::is_closing(event_type) || event_type == EventType::AuditPruned.as_str()
+        kept::is_closing(event_type) || opened::is_opening(event_type) || event_type == EventType::AuditPruned.as_str()
     }
 
     /// All events were heard; from now on rows are seen.
@@ -78,7 +106,11 @@ impl Told {
     }
 
     /// Whether a row is one that an event tells of.
-    pub(crate) fn see(&mut self, digest: &Hash) -> bool {
+    pub(crate) fn see(&mut self, row: &Kept<'_>) -> bool {
+        self.see_digest(&row.digest()) || self.see_digest(&row.earlier_digest())
+    }
+
+    fn see_digest(&mut self, digest: &Hash) -> bool {
         let digest = self.names.hash_one(digest);
         let found = self.closings.binary_search_by_key(&digest, |it| it.digest);
         found.map(|place| self.closings[place].is_kept = true).is_ok()
@@ -86,7 +118,7 @@ impl Told {
 
     /// Judges a row that no event was heard to tell of, by the closing events of its call as they stand now.
     pub(crate) fn judge(&mut self, row: &Kept<'_>, closed_at_ms: i64, found: &[Found]) -> Result<(), Flaw> {
-        let digest = row.digest();
+        let digests = [row.digest(), row.earlier_digest()];
         let mut other = None;
         for closing in found {
             let told: Value = serde_json::from_str(&closing.payload).unwrap_or_default();
@@ -95,7 +127,7 @@ impl Told {
             }
             match kept::told(EventType::CommandCompleted.as_str(), &closing.payload) {
                 // It was written meanwhile.
-                Some((_, told)) if told == digest => return Ok(()),
+                Some((_, told)) if digests.contains(&told) => return Ok(()),
                 Some(_) => other = other.or(Some(closing)),
                 None if told["status"] == status(row.result) => return Ok(()),
                 None => other = other.or(Some(closing)),
@@ -129,9 +161,39 @@ impl Told {
         }
     }
 
+    /// Chain and place of openings behind which no closing was heard: these calls are open, or were closed meanwhile.
+    pub(crate) fn unclosed(&self) -> Vec<(&str, u64)> {
+        let mut unclosed: Vec<_> = self.ends.values().filter_map(End::opening).collect();
+        unclosed.sort_unstable();
+        unclosed
+    }
+
     /// A row that no event tells of, by its request id.
     pub(crate) fn stranger(&self) -> Option<&str> {
         self.strangers.first().map(String::as_str)
+    }
+}
+
+impl End {
+    fn opening(&self) -> Option<(&str, u64)> {
+        match self {
+            Self::Opening { chain, seq } => Some((chain, *seq)),
+            Self::Closing => None,
+        }
+    }
+}
+
+/// Holds the row of an open command against the events of its call.
+pub(crate) fn prove_open<'e>(row: &Opened<'_>, events: impl IntoIterator<Item = &'e str>) -> Result<(), String> {
+    let request_id = row.request_id;
+    match row.vouched(events) {
+        Vouched::Whole | Vouched::Untold => Ok(()),
+        Vouched::Changed => Err(format!(
+            "what the open command `{request_id}` is to be closed with was changed, it is not what its opening tells of"
+        )),
+        Vouched::Added => Err(format!(
+            "an open command `{request_id}` was added, no event tells of it"
+        )),
     }
 }
 

@@ -130,6 +130,8 @@ pub enum Fault {
     KeptChanged,
     /// The row is sound, and nothing is kept of its command though it was not pruned.
     KeptMissing,
+    /// The row tells of an opening, and the command is neither open nor closed.
+    OpeningGone,
     /// The rows up to this one are sound, and what leads to them by their time does not.
     SpanChanged,
 }
@@ -159,6 +161,7 @@ impl fmt::Display for Fault {
             Self::StartUnproven => f.write_str("missing rows before it, and no signed prune covers them"),
             Self::KeptChanged => f.write_str("the output or the result that is kept of its command was changed"),
             Self::KeptMissing => f.write_str("the output and the result of its command are gone, and no prune took them"),
+            Self::OpeningGone => f.write_str("the command that was opened here is neither open nor closed, what was to close it is gone"),
             Self::SpanChanged => f.write_str("what leads to the rows up to here by their time was changed"),
             Self::Added => f.write_str("added, the record has no such row"),
         }

@@ -76,8 +76,13 @@ impl Store {
         })
     }
 
-    /// Opens it for somebody who only reads, also a file that cannot be written.
+    /// Opens it for somebody who only reads, also a file that cannot be written. An end without a seal stays without one:
+    /// whoever asks whether it was changed does not vouch for it.
     pub fn open_to_read(directory: &Path, options: Options) -> Result<Self, OpenError> {
+        let options = Options {
+            seals: false,
+            ..options
+        };
         match options.database {
             Some(_) => Self::open(directory, options),
             None => Ok(Self::Sqlite(SqliteStore::open_to_read(directory, options)?)),

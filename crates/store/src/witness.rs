@@ -5,7 +5,7 @@ use std::fs::OpenOptions;
 use std::io::{self, BufRead, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::checkpoint::Checkpoint;
 
@@ -25,36 +25,37 @@ pub trait Courier: Send + Sync {
     fn take(&self, checkpoints: &[Checkpoint]) -> io::Result<()>;
 }
 
+/// One for everybody in this process who signs: what one could not hand over goes with the next of another.
 pub(crate) struct Witness {
     at: Option<WitnessAt>,
-    waiting: VecDeque<Checkpoint>,
+    waiting: Mutex<VecDeque<Checkpoint>>,
 }
 
 impl Witness {
     pub(crate) fn new(at: Option<WitnessAt>) -> Self {
         Self {
             at,
-            waiting: VecDeque::new(),
+            waiting: Mutex::default(),
         }
     }
 
     /// Hands over checkpoints. The record does not wait for its witness: what cannot be written
     /// now is tried again with the next one.
-    pub(crate) fn tell(&mut self, checkpoints: impl IntoIterator<Item = Checkpoint>) {
-        let Some(at) = &self.at else { return };
-        self.waiting.extend(checkpoints);
-        let surplus = self.waiting.len().saturating_sub(WAITING_MAX);
-        self.waiting.drain(..surplus);
-        if self.waiting.is_empty() {
+    pub(crate) fn tell(&self, checkpoints: Vec<Checkpoint>) {
+        let Some(at) = self.at.as_ref().filter(|_| !checkpoints.is_empty()) else {
             return;
-        }
-        let waiting = self.waiting.make_contiguous();
+        };
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.extend(checkpoints);
+        let surplus = waiting.len().saturating_sub(WAITING_MAX);
+        waiting.drain(..surplus);
+        let offered = waiting.make_contiguous();
         let told = match at {
-            WitnessAt::File(path) => append(path, waiting).map_err(|error| format!("`{}`: {error}", path.display())),
-            WitnessAt::Elsewhere(courier) => courier.take(waiting).map_err(|error| error.to_string()),
+            WitnessAt::File(path) => append(path, offered).map_err(|error| format!("`{}`: {error}", path.display())),
+            WitnessAt::Elsewhere(courier) => courier.take(offered).map_err(|error| error.to_string()),
         };
         match told {
-            Ok(()) => self.waiting.clear(),
+            Ok(()) => waiting.clear(),
             Err(error) => tracing::warn!(
                 "the witness (`audit.witness`) was not told, and is told with the next checkpoint: {error}"
             ),

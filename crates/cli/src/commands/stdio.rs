@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use countersign_gateway::session::{Caller, Transport};
@@ -20,6 +21,9 @@ use crate::wiring::{self, Launchpad};
 /// A person who tries it would wait for ever.
 const ON_A_TERMINAL: &str = "countersign: speaking MCP with whoever types here, one JSON message a line; clients start this by \
                              themselves, and `countersign connect CLIENT` tells them how";
+
+/// How long the record may take to sign its end, beside the grace for everything before.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
     let started = Started::load(flags)?;
@@ -60,7 +64,10 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
             seal_key: wiring::seal_key(&joined.record),
             ..options
         };
+        let record = Arc::clone(&joined.record);
         let served = serve_stdio(Arc::new(joined.gateway), joined.sessions, caller, options, stop.next()).await;
+        // What could be written by now is; only the chain's end is left to sign.
+        record.stop_within(LAST_WORDS);
         workshop.leave(&started.settings).await;
         served.context("cannot go on serving")
     })

@@ -20,6 +20,8 @@ pub const FIELD: &str = "kept_digest";
 pub struct Kept<'a> {
     pub owner: &'a str,
     pub request_id: &'a str,
+    /// Of the request's content: by it the same request is known again.
+    pub digest: &'a str,
     pub correlation_id: &'a str,
     pub result: &'a str,
     pub stdout: &'a [u8],
@@ -29,9 +31,26 @@ pub struct Kept<'a> {
 impl Kept<'_> {
     /// SHA-256 over a line that names the purpose, and then each part behind its length in 8 big-endian bytes.
     pub fn digest(&self) -> Hash {
-        let mut hasher = Sha256::new_with_prefix("countersign kept 1\n");
-        let texts = [self.owner, self.request_id, self.correlation_id, self.result].map(str::as_bytes);
-        for part in texts.into_iter().chain([self.stdout, self.stderr]) {
+        let texts = [
+            self.owner,
+            self.request_id,
+            self.digest,
+            self.correlation_id,
+            self.result,
+        ];
+        self.over("countersign kept 2\n", &texts)
+    }
+
+    /// The same as earlier programs told it, which left the request's own digest out.
+    pub fn earlier_digest(&self) -> Hash {
+        let texts = [self.owner, self.request_id, self.correlation_id, self.result];
+        self.over("countersign kept 1\n", &texts)
+    }
+
+    fn over(&self, purpose: &str, texts: &[&str]) -> Hash {
+        let mut hasher = Sha256::new_with_prefix(purpose);
+        let texts = texts.iter().map(|text| text.as_bytes());
+        for part in texts.chain([self.stdout, self.stderr]) {
             hasher.update((part.len() as u64).to_be_bytes());
             hasher.update(part);
         }
@@ -69,6 +88,7 @@ mod tests {
         let kept = Kept {
             owner: "o",
             request_id: "r",
+            digest: "d",
             correlation_id: "c",
             result: "{}",
             stdout: b"out",
@@ -84,6 +104,7 @@ mod tests {
                 request_id: "s",
                 ..kept
             },
+            Kept { digest: "e", ..kept },
             Kept {
                 correlation_id: "d",
                 ..kept
@@ -99,7 +120,7 @@ mod tests {
             assert_ne!(other.digest(), kept.digest(), "{other:?}");
         }
         assert_eq!(
-            kept.digest().to_hex(),
+            kept.earlier_digest().to_hex(),
             "ccee1561214d219a63eab4308c3a87743a58e6837ad5e7792a2c4333df8cf0db"
         );
     }

@@ -13,6 +13,7 @@ pub mod event;
 pub mod invocation;
 pub mod kept;
 pub mod keyed;
+pub mod opened;
 pub mod outcome;
 pub mod payload;
 pub mod reading;
@@ -215,6 +216,19 @@ pub struct OpenCommand {
     pub asked: Option<Asked>,
 }
 
+impl OpenCommand {
+    pub fn opened(&self) -> opened::Opened<'_> {
+        opened::Opened {
+            owner: self.owner.as_str(),
+            request_id: self.request_id.as_str(),
+            digest: &self.digest,
+            correlation_id: self.correlation_id.as_str(),
+            opened_at: self.opened_at,
+            abandoned: &self.abandoned,
+        }
+    }
+}
+
 /// The end of a command.
 #[derive(Clone, PartialEq, Debug)]
 pub struct CloseCommand {
@@ -236,6 +250,7 @@ impl CloseCommand {
         kept::Kept {
             owner: self.owner.as_str(),
             request_id: self.request_id.as_str(),
+            digest: &self.digest,
             correlation_id: self.correlation_id.as_str(),
             result: &self.result,
             stdout: &self.stdout,
@@ -253,6 +268,26 @@ pub struct StoredCommand {
     /// What closes it later, while it is open.
     pub open: Option<StoredOpen>,
     pub end: Option<StoredEnd>,
+}
+
+impl StoredCommand {
+    /// Keeps of an open command what the events of its opening vouch for.
+    #[must_use]
+    pub fn vouched(mut self, owner: &CredentialId, events: &[String]) -> Self {
+        self.open = self.open.and_then(|open| {
+            let row = opened::Opened {
+                owner: owner.as_str(),
+                request_id: self.request_id.as_str(),
+                digest: &self.digest,
+                correlation_id: open.correlation_id.as_str(),
+                opened_at: self.opened_at,
+                abandoned: &open.abandoned,
+            };
+            let abandoned = row.closed_with(events.iter().map(String::as_str))?;
+            Some(StoredOpen { abandoned, ..open })
+        });
+        self
+    }
 }
 
 /// What an open command is closed with by whoever did not open it.

@@ -220,7 +220,7 @@ impl Gateway {
             live.redactor(&self.ports.redactor),
         );
         let mut trace = self.trace(admitted, live.correlation_id.clone());
-        trace.step(Step::Receive, self.received(admitted, request, live));
+        trace.step(Step::Receive, self.received(admitted, request, live, None));
         let redactor = live.redactor(&self.ports.redactor);
         self.refuse_aside(trace, &audit, live.request_id.clone(), refusal, redactor)
             .await

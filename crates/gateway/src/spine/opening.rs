@@ -9,7 +9,7 @@ use crate::audit::command::{CommandAuditRecord, End};
 use crate::audit::invocation::presentable_arguments;
 use crate::audit::payload::{Object, Payload};
 use crate::audit::trace::Trace;
-use crate::audit::{OpenCommand, RecordError};
+use crate::audit::{OpenCommand, RecordError, opened};
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::live::Live;
 use crate::policy::actor::Context;
@@ -45,7 +45,14 @@ impl Gateway {
         record
     }
 
-    pub(super) fn received(&self, admitted: &Admitted, request: &CommandRequest, live: &Live) -> Payload {
+    /// What was asked; `open` is the row that it is open with, if it gets so far.
+    pub(super) fn received(
+        &self,
+        admitted: &Admitted,
+        request: &CommandRequest,
+        live: &Live,
+        open: Option<&OpenCommand>,
+    ) -> Payload {
         let redactor = live.redactor(&self.ports.redactor);
         let clean = |text: &Option<String>| text.as_deref().map(|text| redactor.redact_text(text).into_owned());
         let (command, arguments) = match &request.act {
@@ -68,6 +75,10 @@ impl Gateway {
             .optional_text("job_id", admitted.caller().job_id())
             .optional_text("run_id", admitted.caller().run_id())
             .text("transport", admitted.caller().transport.as_str())
+            .optional_text(
+                opened::FIELD,
+                open.map(|open| open.opened().digest().to_hex()).as_deref(),
+            )
             .optional_text("digest", (!can_be_guessed).then_some(&request.digest))
             .optional_text("cwd", clean(&request.cwd).as_deref())
             .optional_text("justification", clean(&request.justification).as_deref())

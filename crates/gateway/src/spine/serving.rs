@@ -100,12 +100,13 @@ impl Service for Arc<Gateway> {
     fn shutdown(&self) -> Pending<()> {
         let gateway = self.clone();
         Box::pin(async move {
+            let deadline = Instant::now() + gateway.settings.acts_end_within;
             let running = gateway.commands.close();
             running.iter().for_each(|live| live.cancel());
             for live in running {
-                live.ended().await;
+                // One whose end cannot be written is among those that wait for that.
+                let _ = tokio::time::timeout_at(deadline, live.ended()).await;
             }
-            let deadline = Instant::now() + gateway.settings.acts_end_within;
             gateway.acts_ended(deadline).await;
             gateway.ends_written(deadline).await;
         })

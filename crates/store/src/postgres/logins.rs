@@ -17,7 +17,6 @@ use super::trouble::{self, Trouble};
 use super::{PgStore, writer};
 use crate::rows::logins::{BROWSER, CODE, Whose, event, secret, whose};
 use crate::waiting::aside;
-use crate::witness::Witness;
 
 impl Logins for PgStore {
     fn issue(&self, person: &Caller) -> Pending<Result<String, RecordError>> {
@@ -116,7 +115,7 @@ fn written<T>(
         Ok((value, writer::commit(ledger)?))
     });
     let (value, signed) = outcome.map_err(|error| trouble::unavailable(&error))?;
-    Witness::new(site.options.witness.clone()).tell(signed);
+    site.witness.tell(signed);
     Ok(value)
 }
 

@@ -14,7 +14,6 @@ use super::trouble::Trouble;
 use super::{PgStore, snapshot, writer};
 use crate::checkpoint::Kind;
 use crate::sqlite::prune::{DAY_MILLIS, LEFT_SESSIONS, PruneError, Pruned, note};
-use crate::witness::Witness;
 
 /// Rows deleted in one transaction.
 const DELETE_ROWS: i64 = 2_000;
@@ -66,7 +65,7 @@ impl PgStore {
         let note = note(&self.site.options.clock.now(), ids, before, pruned);
         ledger.append(&note, &note.timestamp.to_string())?;
         let signed = writer::commit(ledger)?;
-        Witness::new(self.site.options.witness.clone()).tell(signed);
+        self.site.witness.tell(signed);
         Ok(())
     }
 
@@ -90,7 +89,7 @@ impl PgStore {
         let old = "DELETE FROM checkpoints WHERE chain = $1 AND seq < $2";
         link.execute(old, &[&chain, &up_to.cast_signed()])?;
         let signed = writer::commit(ledger)?;
-        Witness::new(self.site.options.witness.clone()).tell(signed);
+        self.site.witness.tell(signed);
         Ok((up_to, true))
     }
 }

@@ -137,5 +137,20 @@ pub(super) fn command(
          WHERE owner = $1 AND request_id = $2",
         &[&owner.as_str(), &request_id.as_str()],
         |row| commands::command(row, request_id),
-    )
+    )?
+    .map(|stored| {
+        let events = match &stored.open {
+            Some(open) => openings(link, open.correlation_id.as_str())?,
+            None => Vec::new(),
+        };
+        Ok(stored.vouched(owner, &events))
+    })
+    .transpose()
+}
+
+/// The events of openings of a call.
+pub(super) fn openings(link: &Link, correlation_id: &str) -> Result<Vec<String>, Trouble> {
+    let sql = "SELECT payload FROM flow_events WHERE correlation_id = $1 AND event_type = 'command.received'
+         ORDER BY chain, seq";
+    link.all(sql, &[&correlation_id], |row| Ok(row.try_get(0)?))
 }

@@ -19,6 +19,7 @@ use crate::key::{Key, KeyError};
 use crate::rows::Cells as _;
 use crate::seal::{self, Sealer};
 use crate::sqlite::site as state_directory;
+use crate::witness::Witness;
 use crate::{Options, random};
 
 /// How much longer than for a lock an answer is waited for.
@@ -28,6 +29,7 @@ pub(super) struct Site {
     pub(super) address: Address,
     pub(super) exchange: Exchange,
     pub(super) options: Options,
+    pub(super) witness: Witness,
     pub(super) key: Key,
     pub(super) sealer: Sealer,
     pub(super) node: Node,
@@ -89,6 +91,7 @@ impl Site {
             reached: AtomicU64::new(0),
             written: watch::Sender::new(0),
             health: Health::default(),
+            witness: Witness::new(options.witness.clone()),
             options,
         };
         site.enter(&link)?;
@@ -127,7 +130,7 @@ impl Site {
             return Err(OpenError::OtherKey { chain });
         }
         self.node.sign(link).map_err(failed)?;
-        if !self.sealer.is_expected() {
+        if self.options.seals && !self.sealer.is_expected() {
             self.seal_first(link).map_err(failed)?;
             self.sealer.expect().map_err(|source| OpenError::Mark { source })?;
         }

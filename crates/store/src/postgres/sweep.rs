@@ -11,7 +11,7 @@ use countersign_gateway::limits;
 use super::link::Link;
 use super::node::Node;
 use super::trouble::Trouble;
-use super::{PgStore, approvals, trouble};
+use super::{PgStore, approvals, readers, trouble};
 use crate::rows::commands::{ORPHAN_COLUMNS, Orphan, orphan};
 use crate::waiting::count_swept;
 
@@ -26,8 +26,9 @@ impl PgStore {
         self.sweep_acts(now, ids)?;
         let mut waiting = Vec::new();
         for orphan in self.orphans(now)? {
-            let change = orphan.closing(now, ids);
-            waiting.push(self.send(change)?);
+            if let Some(change) = orphan.closing(now, ids) {
+                waiting.push(self.send(change)?);
+            }
         }
         count_swept(waiting)
     }
@@ -44,6 +45,7 @@ impl PgStore {
                 }
             }
             for orphan in &mut orphans {
+                orphan.vouch(&readers::openings(link, orphan.correlation_id.as_str())?);
                 let rest = "WHERE owner = $1 AND request_id = $2 ORDER BY created_at_ms DESC, arrival DESC LIMIT 1";
                 let key = (orphan.owner.as_str(), orphan.request_id.as_str());
                 orphan.question = approvals::select(link, rest, &[&key.0, &key.1])?.pop();

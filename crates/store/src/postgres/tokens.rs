@@ -26,7 +26,6 @@ use crate::rows::tokens::{
 };
 use crate::run_token;
 use crate::sqlite::tokens::{Made, Revoked, TokenError};
-use crate::witness::Witness;
 
 /// How long a change of another process may go unnoticed.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
@@ -197,7 +196,7 @@ impl PgStore {
         });
         match written {
             Ok(Some(signed)) => {
-                Witness::new(self.site.options.witness.clone()).tell(signed);
+                self.site.witness.tell(signed);
                 self.look_at_tokens();
                 Ok(true)
             }

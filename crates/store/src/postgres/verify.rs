@@ -9,11 +9,13 @@ use std::collections::HashMap;
 
 use countersign_gateway::audit::chain::Hash;
 use countersign_gateway::audit::kept::Kept;
+use countersign_gateway::audit::opened::Opened;
+use countersign_gateway::clock::Timestamp;
 
 use super::PgStore;
 use super::link::Link;
 use super::query::{COLUMNS, read_row};
-use super::readers::Readers;
+use super::readers::{self, Readers};
 use super::snapshot::Snapshot;
 use super::trouble::Trouble;
 use crate::kept::{self, Found, Told};
@@ -193,7 +195,7 @@ impl Proof<'_> {
 
     /// What is kept of commands must be what their closing events tell.
     fn prove_kept(&mut self) -> Result<(), VerifyError> {
-        let sql = "SELECT owner, request_id, correlation_id, result, stdout, stderr, closed_at_ms FROM commands
+        let sql = "SELECT owner, request_id, correlation_id, result, stdout, stderr, closed_at_ms, digest FROM commands
              WHERE (owner, request_id) > ($1, $2) ORDER BY owner, request_id LIMIT $3";
         let mut told = std::mem::take(&mut self.told);
         told.settle();
@@ -219,10 +221,10 @@ impl Proof<'_> {
             let fault = told.missing(&kept::request_of(&row.payload));
             return Err(fault.at(seq).of(chain).into());
         }
-        match told.stranger() {
-            Some(request_id) => Err(VerifyError::astray(kept::added(request_id))),
-            None => Ok(()),
+        if let Some(request_id) = told.stranger() {
+            return Err(VerifyError::astray(kept::added(request_id)));
         }
+        self.prove_open(&told)
     }
 
     fn see_command(&self, told: &mut Told, row: &tokio_postgres::Row) -> Result<(), VerifyError> {
@@ -234,25 +236,53 @@ impl Proof<'_> {
                 result: row.try_get(3)?,
                 stdout: row.try_get(4)?,
                 stderr: row.try_get(5)?,
+                digest: row.try_get(7)?,
             };
             Ok::<_, Trouble>((kept, row.try_get(6)?))
         };
         let (kept, closed_at_ms) = read()?;
-        if told.see(&kept.digest()) {
+        if told.see(&kept) {
             return Ok(());
         }
-        let sql = "SELECT chain, seq, payload FROM flow_events
-             WHERE correlation_id = $1 AND event_type = 'command.completed' ORDER BY chain, seq";
-        let found = self.readers.read(|link| {
-            link.all(sql, &[&kept.correlation_id], |row| {
-                Ok(Found {
-                    chain: row.try_get(0)?,
-                    seq: row.try_get::<_, i64>(1)?.cast_unsigned(),
-                    payload: row.try_get(2)?,
-                })
-            })
-        })?;
+        let found = self.readers.read(|link| closings(link, kept.correlation_id))?;
         Ok(told.judge(&kept, closed_at_ms, &found)?)
+    }
+
+    /// What is open must be what was opened, and what was opened must be open or closed.
+    fn prove_open(&self, told: &Told) -> Result<(), VerifyError> {
+        let sql = "SELECT owner, request_id, digest, correlation_id, opened_at_ms, abandoned FROM open_commands";
+        for row in self.readers.read(|link| link.query(sql, &[]))? {
+            let read = || {
+                Ok::<_, Trouble>(Opened {
+                    owner: row.try_get(0)?,
+                    request_id: row.try_get(1)?,
+                    digest: row.try_get(2)?,
+                    correlation_id: row.try_get(3)?,
+                    opened_at: Timestamp::from_millis(row.try_get(4)?),
+                    abandoned: row.try_get(5)?,
+                })
+            };
+            let open = read()?;
+            let events = self.readers.read(|link| readers::openings(link, open.correlation_id))?;
+            kept::prove_open(&open, events.iter().map(String::as_str)).map_err(VerifyError::astray)?;
+        }
+        for (chain, seq) in told.unclosed() {
+            // One that a prune took meanwhile has ended.
+            let Some(row) = self.rows(chain, seq, seq)?.pop() else {
+                continue;
+            };
+            let (correlation_id, request_id) = (row.correlation_id, kept::request_of(&row.payload));
+            let is_open = "SELECT 1 FROM open_commands WHERE request_id = $1 AND correlation_id = $2";
+            let found = self.readers.read(|link| {
+                let open = link.query(is_open, &[&request_id, &correlation_id])?;
+                Ok((!open.is_empty(), closings(link, &correlation_id)?))
+            })?;
+            let (is_open, closed) = found;
+            if !is_open && !closed.iter().any(|it| kept::request_of(&it.payload) == request_id) {
+                return Err(Fault::OpeningGone.at(seq).of(chain).into());
+            }
+        }
+        Ok(())
     }
 
     fn rows(&self, chain: &str, from: u64, to: u64) -> Result<Vec<countersign_gateway::audit::row::Row>, Trouble> {
@@ -314,6 +344,19 @@ impl Proof<'_> {
             None => Ok(()),
         }
     }
+}
+
+/// The closing events of a call.
+fn closings(link: &Link, correlation_id: &str) -> Result<Vec<Found>, Trouble> {
+    let sql = "SELECT chain, seq, payload FROM flow_events
+         WHERE correlation_id = $1 AND event_type = 'command.completed' ORDER BY chain, seq";
+    link.all(sql, &[&correlation_id], |row| {
+        Ok(Found {
+            chain: row.try_get(0)?,
+            seq: row.try_get::<_, i64>(1)?.cast_unsigned(),
+            payload: row.try_get(2)?,
+        })
+    })
 }
 
 /// The place of the last prune of any node: it takes what is kept of all.

@@ -19,7 +19,6 @@ use super::site::Site;
 use super::trouble::{self, Trouble};
 use crate::checkpoint::{Checkpoint, Kind};
 use crate::waiting::{BATCH_MAX, Job, Outcome};
-use crate::witness::Witness;
 
 /// Between two attempts to connect: at first, and at most.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
@@ -32,7 +31,6 @@ pub(super) fn run(site: &Arc<Site>, first: Link, queue: &Receiver<Box<Job>>) {
     let mut writer = Writer {
         site,
         queue,
-        witness: Witness::new(site.options.witness.clone()),
         batch: Vec::new(),
         link: Some(first),
         signed_at: Instant::now(),
@@ -58,7 +56,6 @@ pub(super) fn run(site: &Arc<Site>, first: Link, queue: &Receiver<Box<Job>>) {
 struct Writer<'a> {
     site: &'a Site,
     queue: &'a Receiver<Box<Job>>,
-    witness: Witness,
     /// Jobs of the transaction under way.
     #[expect(clippy::vec_box, reason = "they come boxed, which keeps the queue small")]
     batch: Vec<Box<Job>>,
@@ -192,7 +189,7 @@ impl Writer<'_> {
         for (job, outcome) in self.batch.drain(..).zip(outcomes) {
             job.answer(outcome);
         }
-        self.witness.tell(signed);
+        self.site.witness.tell(signed);
         Ok(())
     }
 
@@ -206,7 +203,7 @@ impl Writer<'_> {
             commit(ledger)
         });
         match signed {
-            Ok(signed) => self.witness.tell(signed),
+            Ok(signed) => self.site.witness.tell(signed),
             Err(error) => tracing::warn!(%error, "the last checkpoint was not signed"),
         }
         if let Err(error) = self.site.node.sign_off(&link) {

@@ -6,6 +6,7 @@ use countersign_gateway::approval::board;
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::command::closed_later;
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
+use countersign_gateway::audit::opened::Opened;
 use countersign_gateway::audit::{Asked, Change, CloseCommand, StoredCommand, StoredEnd, StoredOpen, chain, kept};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, RequestId};
@@ -48,7 +49,7 @@ pub(crate) fn orphan<R: Cells>(row: &R) -> Result<Orphan, R::Error> {
         digest: row.text(2)?,
         correlation_id: CorrelationId::trusted(row.text(3)?),
         opened_at: row.time(4)?,
-        abandoned: row.text(5)?,
+        abandoned: Some(row.text(5)?),
         asked: sessions::read_asked(row, 6)?,
         question: None,
     })
@@ -61,14 +62,36 @@ pub(crate) struct Orphan {
     pub(crate) digest: String,
     pub(crate) correlation_id: CorrelationId,
     pub(crate) opened_at: Timestamp,
-    pub(crate) abandoned: String,
+    /// None where no event tells of such a command.
+    pub(crate) abandoned: Option<String>,
     pub(crate) asked: Option<Asked>,
     /// The last question about it.
     pub(crate) question: Option<ApprovalRequest>,
 }
 
 impl Orphan {
-    pub(crate) fn closing(self, now: Timestamp, ids: &IdSource) -> Change {
+    /// Holds what it is to be closed with against the events of its opening.
+    pub(crate) fn vouch(&mut self, events: &[String]) {
+        let row = Opened {
+            owner: self.owner.as_str(),
+            request_id: self.request_id.as_str(),
+            digest: &self.digest,
+            correlation_id: self.correlation_id.as_str(),
+            opened_at: self.opened_at,
+            abandoned: self.abandoned.as_deref().unwrap_or_default(),
+        };
+        self.abandoned = row.closed_with(events.iter().map(String::as_str));
+    }
+
+    /// None where the record does not know of it: nothing is signed that somebody put there.
+    pub(crate) fn closing(self, now: Timestamp, ids: &IdSource) -> Option<Change> {
+        let Some(abandoned) = &self.abandoned else {
+            tracing::error!(
+                request_id = self.request_id.as_str(),
+                "an open command lies in the record that no event tells of; it is not closed, and `audit verify` tells of it"
+            );
+            return None;
+        };
         let mut change = Change {
             only_if_open: true,
             ..Change::default()
@@ -83,7 +106,7 @@ impl Orphan {
             change.approvals.push(approval);
         }
         let event_id = ids.event();
-        let mut payload = closed_later(&self.abandoned, &event_id, now, refusal.as_ref());
+        let mut payload = closed_later(abandoned, &event_id, now, refusal.as_ref());
         let close = CloseCommand {
             owner: self.owner,
             request_id: self.request_id,
@@ -105,6 +128,6 @@ impl Orphan {
             EventType::CommandCompleted,
             &payload,
         ));
-        change
+        Some(change)
     }
 }

@@ -40,6 +40,9 @@ pub(crate) fn write(directory: &Path, to: &Path) -> Result<u64, BackupError> {
         let flush = || {
             let file = File::open(to)?;
             file.sync_all()?;
+            // Its name too.
+            let directory = to.parent().filter(|it| !it.as_os_str().is_empty());
+            File::open(directory.unwrap_or(Path::new(".")))?.sync_all()?;
             Ok(file.metadata()?.len())
         };
         flush().map_err(|source| BackupError::Flush {

@@ -16,7 +16,6 @@ use super::ledger::{Ledger, Turn};
 use super::site::{Identity, Site};
 use super::trouble;
 use crate::waiting::{Job, Outcome};
-use crate::witness::Witness;
 
 pub(super) struct Express {
     site: Arc<Site>,
@@ -25,7 +24,6 @@ pub(super) struct Express {
 
 struct Lane {
     open: Option<Open>,
-    witness: Witness,
 }
 
 /// A connection, and the file that it writes.
@@ -43,10 +41,9 @@ pub(super) enum Tried {
 
 impl Express {
     pub(super) fn new(site: Arc<Site>) -> Self {
-        let witness = Witness::new(site.options.witness.clone());
         Self {
             site,
-            lane: Mutex::new(Lane { open: None, witness }),
+            lane: Mutex::new(Lane { open: None }),
         }
     }
 
@@ -90,7 +87,7 @@ impl Lane {
         match written {
             Ok((outcome, signed)) => {
                 site.health.wrote();
-                self.witness.tell(signed);
+                site.witness.tell(signed);
                 Ok(outcome)
             }
             Err(error) => {

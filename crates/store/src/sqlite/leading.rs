@@ -126,7 +126,11 @@ fn shape(connection: &Connection) -> rusqlite::Result<BTreeMap<String, String>> 
     let parts = statement.query_map([], |row| {
         let (kind, name): (String, String) = (row.get(0)?, row.get(1)?);
         let text: String = row.get(2)?;
-        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        // Line by line: where one ends decides what a comment takes in.
+        let lines = text
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+        let text = lines.collect::<Vec<_>>().join("\n");
         Ok((format!("the {kind} `{name}`"), text))
     })?;
     parts.collect()

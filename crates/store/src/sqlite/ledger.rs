@@ -170,7 +170,12 @@ impl<'c> Ledger<'c> {
         ])?;
         self.statement(COMMIT)?.execute([])?;
         // Whoever follows the record looks again.
-        self.site.written.send_replace(head.seq);
+        self.site.written.send_if_modified(|written| {
+            // Several connections write, and the later one may be told first.
+            let is_further = head.seq > *written;
+            *written = head.seq.max(*written);
+            is_further
+        });
         Ok(std::mem::take(&mut self.signed))
     }
 

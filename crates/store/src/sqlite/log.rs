@@ -3,8 +3,9 @@
 //! Two things would make commits slower than the disk. A log that grows makes every flush write the
 //! file's size too, which costs three times as much: so the log is given its full length once, filled
 //! with zeros (SQLite reads a frame only if its checksum fits), and keeps it over a clean stop, at which
-//! it holds nothing but zeros, so that the database file alone is the whole record. And SQLite would copy the log into the database in the middle of some unlucky commit: so that
-//! is done here instead, after the waiters have their answers, best when nobody waits.
+//! it holds nothing but zeros, so that the database file alone is the whole record. And SQLite would copy
+//! the log into the database in the middle of some unlucky commit: so that is done here instead, after the
+//! waiters have their answers, best when nobody waits.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -17,7 +17,6 @@ use super::site::Site;
 use super::{SqliteStore, trouble};
 use crate::rows::logins::{BROWSER, CODE, Whose, event, secret, whose};
 use crate::waiting::aside;
-use crate::witness::Witness;
 
 impl Logins for SqliteStore {
     fn issue(&self, person: &Caller) -> Pending<Result<String, RecordError>> {
@@ -130,7 +129,7 @@ fn written<T>(
     });
     match outcome {
         Ok((value, signed)) => {
-            Witness::new(site.options.witness.clone()).tell(signed);
+            site.witness.tell(signed);
             Ok(value)
         }
         Err(error) => {

@@ -90,6 +90,8 @@ pub struct Options {
     pub witness: Option<WitnessAt>,
     /// The address of a PostgreSQL database to keep the record in, instead of a file.
     pub database: Option<String>,
+    /// Whether the end of a record that has no seal is taken as it is, and sealed.
+    pub seals: bool,
 }
 
 impl Options {
@@ -100,6 +102,7 @@ impl Options {
             busy_timeout: BUSY_TIMEOUT,
             witness: None,
             database: None,
+            seals: true,
         }
     }
 

@@ -17,7 +17,6 @@ use super::log::{Log, Queue};
 use super::{SqliteStore, snapshot, spans};
 use crate::Trouble;
 use crate::checkpoint::Kind;
-use crate::witness::Witness;
 
 /// Rows deleted in one transaction: others write in between.
 const DELETE_ROWS: u64 = 2_000;
@@ -108,7 +107,7 @@ impl SqliteStore {
         let outcome = work();
         match outcome {
             Ok((up_to, signed)) => {
-                Witness::new(self.site.options.witness.clone()).tell(signed);
+                self.site.witness.tell(signed);
                 Ok(up_to)
             }
             Err(error) => {

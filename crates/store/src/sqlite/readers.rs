@@ -102,5 +102,23 @@ pub(super) fn command(
         .query_row([owner.as_str(), request_id.as_str()], |row| {
             commands::command(row, request_id)
         })
-        .optional()
+        .optional()?
+        .map(|stored| {
+            let events = match &stored.open {
+                Some(open) => openings(connection, open.correlation_id.as_str())?,
+                None => Vec::new(),
+            };
+            Ok(stored.vouched(owner, &events))
+        })
+        .transpose()
+}
+
+/// The events of openings of a call.
+pub(super) fn openings(connection: &Connection, correlation_id: &str) -> rusqlite::Result<Vec<String>> {
+    connection
+        .prepare_cached(
+            "SELECT payload FROM flow_events WHERE correlation_id = ?1 AND event_type = 'command.received' ORDER BY seq",
+        )?
+        .query_map([correlation_id], |row| row.get(0))?
+        .collect()
 }

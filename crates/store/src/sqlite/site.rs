@@ -24,6 +24,7 @@ use crate::key::{Key, KeyError};
 use crate::moved;
 use crate::process::Process;
 use crate::seal::{self, Sealer};
+use crate::witness::Witness;
 
 mod index;
 
@@ -77,6 +78,7 @@ pub(super) struct Site {
     beside: Mutex<Beside>,
     index: Index,
     pub(super) options: Options,
+    pub(super) witness: Witness,
     pub(super) key: Key,
     pub(super) sealer: Sealer,
     pub(super) process: Process,
@@ -149,7 +151,7 @@ impl Site {
             trouble,
         })?;
         migrations::apply(&mut connection)?;
-        if is_new || !site.sealer.is_expected() {
+        if is_new || (site.options.seals && !site.sealer.is_expected()) {
             let sealed = site.seal_first(&mut connection);
             sealed.map_err(|trouble| OpenError::Connect {
                 path: site.database.clone(),
@@ -212,6 +214,7 @@ impl Site {
             beside: Mutex::default(),
             index: Index::default(),
             database,
+            witness: Witness::new(options.witness.clone()),
             options,
         })
     }
@@ -295,7 +298,17 @@ impl Site {
 
     /// Whether the log of this database was taken away from under this process, or cut, once and for all.
     pub(super) fn has_lost_log(&self, database: Identity) -> bool {
-        let files = self.beside_at.each_ref().map(|path| fs::metadata(path).ok());
+        let files = self.beside_at.each_ref().map(fs::metadata);
+        // A look that failed says nothing of what is there.
+        let is_unknown =
+            |error: &io::Error| !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory);
+        if files.iter().any(|file| file.as_ref().is_err_and(is_unknown)) {
+            return matches!(
+                *self.beside.lock().unwrap_or_else(PoisonError::into_inner),
+                Beside::Lost | Beside::Cut
+            );
+        }
+        let files = files.map(Result::ok);
         let is_cut = files[0]
             .as_ref()
             .is_some_and(|log| self.index.finds_cut(&self.beside_at, log, self.growth.pages_written()));

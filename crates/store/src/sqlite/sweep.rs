@@ -9,7 +9,7 @@ use countersign_gateway::ids::IdSource;
 use countersign_gateway::limits;
 use rusqlite::Connection;
 
-use super::{SqliteStore, approvals, trouble};
+use super::{SqliteStore, approvals, readers, trouble};
 use crate::process::Process;
 use crate::rows::commands::{ORPHAN_COLUMNS, Orphan, orphan};
 use crate::waiting::count_swept;
@@ -23,8 +23,9 @@ impl SqliteStore {
         self.sweep_acts(now, ids)?;
         let mut waiting = Vec::new();
         for orphan in self.orphans(now)? {
-            let change = orphan.closing(now, ids);
-            waiting.push(self.send(change)?);
+            if let Some(change) = orphan.closing(now, ids) {
+                waiting.push(self.send(change)?);
+            }
         }
         count_swept(waiting)
     }
@@ -42,6 +43,7 @@ impl SqliteStore {
                 orphans.extend(left_by(connection, dead, unheard)?);
             }
             for orphan in &mut orphans {
+                orphan.vouch(&readers::openings(connection, orphan.correlation_id.as_str())?);
                 let rest = "WHERE owner = ?1 AND request_id = ?2 ORDER BY created_at_ms DESC, rowid DESC LIMIT 1";
                 let key = [orphan.owner.as_str(), orphan.request_id.as_str()];
                 orphan.question = approvals::select(connection, rest, key)?.pop();

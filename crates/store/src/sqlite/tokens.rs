@@ -25,7 +25,6 @@ use crate::rows::Cells as _;
 use crate::rows::tokens::{
     self, DIGEST, HOLDER, InForce, Known, SELECT, any_of_job, event, is_in_force, made, recognise, run_under_way, token,
 };
-use crate::witness::Witness;
 use crate::{Trouble, run_token};
 
 /// How long a token that another process revoked may still be taken for one in force.
@@ -239,7 +238,7 @@ impl SqliteStore {
         match written {
             Ok(Some(signed)) => {
                 self.tokens_changed.fetch_add(1, Ordering::Release);
-                Witness::new(self.site.options.witness.clone()).tell(signed);
+                self.site.witness.tell(signed);
                 Ok(true)
             }
             Ok(None) => {

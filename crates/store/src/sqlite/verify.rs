@@ -9,11 +9,13 @@ use std::thread;
 
 use countersign_gateway::audit::chain::{Columns, Hash};
 use countersign_gateway::audit::kept::Kept;
+use countersign_gateway::audit::opened::Opened;
 use countersign_gateway::audit::row::Link;
-use rusqlite::Connection;
+use countersign_gateway::clock::Timestamp;
+use rusqlite::{Connection, OptionalExtension as _};
 
 use super::leading::{self, Covered};
-use super::readers::Readers;
+use super::readers::{self, Readers};
 use super::site::Site;
 use super::snapshot::{self, Snapshot};
 use super::{CHAIN, SqliteStore, query};
@@ -224,10 +226,10 @@ impl Proof<'_> {
             })?;
             return Err(told.missing(&kept::request_of(&payload)).at(seq).into());
         }
-        match told.stranger() {
-            Some(request_id) => Err(VerifyError::astray(kept::added(request_id))),
-            None => Ok(()),
+        if let Some(request_id) = told.stranger() {
+            return Err(VerifyError::astray(kept::added(request_id)));
         }
+        self.readers.read(|connection| prove_open(connection, &told))?
     }
 
     fn walk_halves(&self, first: u64, last: u64, prev: Hash) -> Result<Hash, VerifyError> {
@@ -342,8 +344,8 @@ fn step_rows(
 
 /// Gives the last command seen.
 fn see_commands(connection: &Connection, told: &mut Told, behind: i64) -> rusqlite::Result<Result<Option<i64>, Flaw>> {
-    let sql = "SELECT rowid, owner, request_id, correlation_id, result, stdout, stderr, closed_at_ms FROM commands
-         WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
+    let sql = "SELECT rowid, owner, request_id, correlation_id, result, stdout, stderr, closed_at_ms, digest
+         FROM commands WHERE rowid > ?1 ORDER BY rowid LIMIT ?2";
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query([behind, RANGE_COMMANDS])?;
     let mut last = None;
@@ -359,8 +361,9 @@ fn see_commands(connection: &Connection, told: &mut Told, behind: i64) -> rusqli
             result: text(4)?,
             stdout: bytes(5)?,
             stderr: bytes(6)?,
+            digest: text(8)?,
         };
-        if !told.see(&kept.digest()) {
+        if !told.see(&kept) {
             let found = closings(connection, kept.correlation_id)?;
             let judged = told.judge(&kept, row.get(7)?, &found);
             if let Err(flaw) = judged {
@@ -369,6 +372,48 @@ fn see_commands(connection: &Connection, told: &mut Told, behind: i64) -> rusqli
         }
     }
     Ok(Ok(last))
+}
+
+/// What is open must be what was opened, and what was opened must be open or closed.
+fn prove_open(connection: &Connection, told: &Told) -> rusqlite::Result<Result<(), VerifyError>> {
+    let sql = "SELECT owner, request_id, digest, correlation_id, opened_at_ms, abandoned FROM open_commands";
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let text = |column: usize| row.get_ref(column)?.as_str().map_err(rusqlite::Error::from);
+        let open = Opened {
+            owner: text(0)?,
+            request_id: text(1)?,
+            digest: text(2)?,
+            correlation_id: text(3)?,
+            opened_at: Timestamp::from_millis(row.get(4)?),
+            abandoned: text(5)?,
+        };
+        let events = readers::openings(connection, open.correlation_id)?;
+        if let Err(what) = kept::prove_open(&open, events.iter().map(String::as_str)) {
+            return Ok(Err(VerifyError::astray(what)));
+        }
+    }
+    for (_, seq) in told.unclosed() {
+        let sql = "SELECT correlation_id, payload FROM flow_events WHERE seq = ?1";
+        let found = connection.query_row(sql, [seq.cast_signed()], |row| {
+            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
+        });
+        // One that a prune took meanwhile has ended.
+        let Some((correlation_id, payload)) = found.optional()? else {
+            continue;
+        };
+        let request_id = kept::request_of(&payload);
+        let is_open = "SELECT 1 FROM open_commands WHERE request_id = ?1 AND correlation_id = ?2";
+        let is_open = connection
+            .prepare_cached(is_open)?
+            .exists([&request_id, &correlation_id])?;
+        let mut closed = closings(connection, &correlation_id)?.into_iter();
+        if !is_open && !closed.any(|it| kept::request_of(&it.payload) == request_id) {
+            return Ok(Err(Fault::OpeningGone.at(seq).into()));
+        }
+    }
+    Ok(Ok(()))
 }
 
 /// The closing events of a call.

@@ -17,7 +17,6 @@ use super::site::Site;
 use super::trouble;
 use crate::checkpoint::Kind;
 use crate::waiting::{BATCH_MAX, Job, Outcome};
-use crate::witness::Witness;
 
 /// What is said from then on.
 const LOST_LOG: &str = "the log beside the database file was moved, deleted or cut while in use; end every server that uses it and start them anew";
@@ -34,7 +33,6 @@ pub(super) fn run(site: &Arc<Site>, first: Connection, queue: &Receiver<Message>
     let mut writer = Writer {
         site,
         queue,
-        witness: Witness::new(site.options.witness.clone()),
         batch: Vec::new(),
     };
     let mut connection = Some(first);
@@ -77,7 +75,6 @@ enum After {
 struct Writer<'a> {
     site: &'a Site,
     queue: &'a Receiver<Message>,
-    witness: Witness,
     /// Jobs of the transaction under way.
     #[expect(clippy::vec_box, reason = "they come boxed, which keeps the queue small")]
     batch: Vec<Box<Job>>,
@@ -237,7 +234,7 @@ impl Writer<'_> {
         for (job, outcome) in self.batch.drain(..).zip(outcomes) {
             job.answer(outcome);
         }
-        self.witness.tell(signed);
+        self.site.witness.tell(signed);
         Ok(())
     }
 
@@ -249,7 +246,7 @@ impl Writer<'_> {
             ledger.commit(&head)
         });
         match signed {
-            Ok(signed) => self.witness.tell(signed),
+            Ok(signed) => self.site.witness.tell(signed),
             Err(error) => {
                 ledger.roll_back();
                 tracing::warn!(%error, "the last checkpoint was not signed");

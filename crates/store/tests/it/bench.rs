@@ -211,17 +211,18 @@ impl<B: Backend> Bench<B> {
 
     pub(crate) fn opening(&self, request_id: &str, digest: &str) -> Change {
         let correlation_id = CorrelationId::trusted(format!("call-{request_id}"));
-        let mut draft = self.draft(&json!({"request_id": request_id}));
-        draft.correlation_id = correlation_id.clone();
         let open = OpenCommand {
             owner: owner(),
             request_id: RequestId::trusted(request_id),
             digest: digest.to_owned(),
             opened_at: noon(),
             abandoned: json!({"request_id": request_id, "status": "failed", "error_code": "ABANDONED"}).to_string(),
-            correlation_id,
+            correlation_id: correlation_id.clone(),
             asked: None,
         };
+        let opening_digest = open.opened().digest().to_hex();
+        let mut draft = self.draft(&json!({"request_id": request_id, "opening_digest": opening_digest}));
+        draft.correlation_id = correlation_id;
         Change {
             events: vec![draft],
             open: Some(open),

@@ -94,6 +94,11 @@ fn tables_indexes_and_triggers_are_those_that_this_program_makes() {
             "the index `commands_by_request_id` is not as this program makes it",
         ),
         (
+            "PRAGMA writable_schema = 1;
+             UPDATE sqlite_schema SET sql = replace(sql, char(10), ' ') WHERE name = 'commands'",
+            "the table `commands` is not as this program makes it",
+        ),
+        (
             "CREATE TRIGGER hide AFTER INSERT ON commands BEGIN DELETE FROM commands; END",
             "the trigger `hide` was added, this program does not make it",
         ),

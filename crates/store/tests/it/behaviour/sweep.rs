@@ -71,3 +71,55 @@ fn two_sweepers_close_a_command_once() {
     assert_eq!(closed, 20);
     assert_eq!(verify(&stores[0]).unwrap().rows, 60);
 }
+
+#[test]
+fn nothing_is_signed_that_somebody_put_among_open_commands() {
+    let bench = Bench::new();
+    assert!(crash::child(&bench, 1).wait().unwrap().success());
+    bench.force(
+        "INSERT INTO open_commands (owner, request_id, digest, correlation_id, opened_at_ms, process, abandoned)
+             SELECT owner, 'forged', digest, correlation_id, opened_at_ms, process, '{\"command\":\"rm\",\"status\":\"ok\"}'
+             FROM open_commands",
+    );
+    let store = bench.open();
+    assert_eq!(store.sweep_abandoned(noon(), &bench.ids).unwrap(), 1);
+    let records = store.query_commands(&Filter::everything()).unwrap();
+    let records: Vec<_> = records.into_iter().map(Result::unwrap).collect();
+    assert!(
+        records.iter().all(|record| record["request_id"] != "forged"),
+        "{records:?}"
+    );
+    let told = verify(&store).unwrap_err().to_string();
+    assert!(told.contains("an open command `forged` was added"), "{told}");
+}
+
+#[test]
+fn a_command_whose_stored_end_was_changed_is_closed_by_what_its_opening_says() {
+    let bench = Bench::new();
+    assert!(crash::child(&bench, 1).wait().unwrap().success());
+    bench.force("UPDATE open_commands SET abandoned = '{\"request_id\":\"r0\",\"command\":\"ls\",\"status\":\"ok\"}'");
+    let store = bench.open();
+    let told = verify(&store).unwrap_err().to_string();
+    assert!(told.contains("is to be closed with was changed"), "{told}");
+    assert_eq!(store.sweep_abandoned(noon(), &bench.ids).unwrap(), 1);
+    let records = store.query_commands(&Filter::everything()).unwrap();
+    let record = records.into_iter().next().unwrap().unwrap();
+    assert_eq!(
+        (&record["status"], &record["error_code"], &record["command"]),
+        (&json!("failed"), &json!("ABANDONED"), &Value::Null)
+    );
+    verify(&store).unwrap();
+}
+
+#[test]
+fn a_command_that_was_opened_is_open_or_closed() {
+    let bench = Bench::new();
+    let store = bench.open();
+    commit(&store, bench.opening("r1", "d1")).unwrap();
+    commit(&store, bench.opening("r2", "d2")).unwrap();
+    commit(&store, bench.closing("r1", "d1", "ok")).unwrap();
+    verify(&store).unwrap();
+    bench.force("DELETE FROM open_commands WHERE request_id = 'r2'");
+    let told = verify(&store).unwrap_err().to_string();
+    assert!(told.contains("neither open nor closed"), "{told}");
+}

@@ -406,6 +406,7 @@ fn what_is_kept_of_a_command_is_held_against_its_closing_event() {
         (format!("stderr = {forged}"), 4),
         ("result = replace(result, 'ok', 'no')".to_owned(), 4),
         ("owner = 'somebody'".to_owned(), 4),
+        ("digest = 'of other content'".to_owned(), 4),
         ("correlation_id = 'nothing'".to_owned(), 4),
         // Only its name is left to say whose it is.
         ("request_id = 'one'".to_owned(), 2),
