@@ -39,6 +39,8 @@ pub(crate) enum Unprotected {
     Unmade { path: PathBuf, source: io::Error },
     #[error("`{}` makes git take hooks and configuration from elsewhere, which cannot be protected from commands; remove it", .0.display())]
     Redirected(PathBuf),
+    #[error("`{}` is a symbolic link, which commands could put something else in the place of; put what it leads to there", .0.display())]
+    Linked(PathBuf),
 }
 
 /// Looked at before every command, so where there is no repository nothing in one is looked for.
@@ -46,9 +48,9 @@ pub(crate) fn parts(root: &Path, server_uid: u32) -> Result<Parts, Unprotected> 
     let mut parts = Parts::default();
     let ours = root.join(PROTECTED);
     if is_there(&ours)? {
-        parts.protected.push(ours);
+        parts.protected.push(not_a_link(ours)?);
     }
-    let git = root.join(".git");
+    let git = not_a_link(root.join(".git"))?;
     let found = match git.metadata() {
         Ok(found) => found,
         Err(error) if is_absent(&error) => return Ok(parts),
@@ -60,10 +62,8 @@ pub(crate) fn parts(root: &Path, server_uid: u32) -> Result<Parts, Unprotected> 
         return Ok(parts);
     }
     let is_repository = is_there(&git.join("config"))?;
-    let is_linked = git.is_symlink();
-    // Without a configuration there is no repository yet, and making one is a command's right. One elsewhere, to which a
-    // link leads, is not ours to change.
-    if is_repository && !is_linked {
+    // Without a configuration there is no repository yet, and making one is a command's right.
+    if is_repository {
         if is_there(&git.join(COMMON_DIRECTORY))? {
             return Err(Unprotected::Redirected(git.join(COMMON_DIRECTORY)));
         }
@@ -72,7 +72,7 @@ pub(crate) fn parts(root: &Path, server_uid: u32) -> Result<Parts, Unprotected> 
     for name in PROTECTED_OF_GIT {
         let path = git.join(name);
         if is_there(&path)? {
-            parts.protected.push(path);
+            parts.protected.push(not_a_link(path)?);
         } else if is_repository && name != "config" {
             parts.barred.push(path);
         }
@@ -90,6 +90,14 @@ fn is_there(path: &Path) -> Result<bool, Unprotected> {
             source,
         }),
     }
+}
+
+/// A mount protects what a link leads to, and not the link: whoever may write its directory makes another.
+fn not_a_link(path: PathBuf) -> Result<PathBuf, Unprotected> {
+    if path.is_symlink() {
+        return Err(Unprotected::Linked(path));
+    }
+    Ok(path)
 }
 
 /// Makes what a repository lacks of what git reads, empty, for the repository's owner. Commands could make it
@@ -182,14 +190,7 @@ mod tests {
         let protected = [".countersign", ".git/config", ".git/config.worktree", ".git/hooks"].map(str::to_owned);
         let barred = vec![".git/commondir".to_owned()];
         assert_eq!(found(), (protected.to_vec(), barred));
-        // A link to a repository elsewhere is one too, and left as it is.
         fs::rename(root.join(".git"), root.join("elsewhere")).unwrap();
-        fs::remove_dir(root.join("elsewhere/hooks")).unwrap();
-        std::os::unix::fs::symlink("elsewhere", root.join(".git")).unwrap();
-        let protected = [".countersign", ".git/config", ".git/config.worktree"].map(str::to_owned);
-        let barred = [".git/commondir", ".git/hooks"].map(str::to_owned);
-        assert_eq!(found(), (protected.to_vec(), barred.to_vec()));
-        fs::remove_file(root.join(".git")).unwrap();
         fs::write(root.join(".git"), "gitdir: elsewhere").unwrap();
         let linked = vec![".countersign".to_owned(), ".git".to_owned()];
         assert_eq!(found(), (linked, none));
@@ -226,6 +227,31 @@ mod tests {
         fs::write(git.join("commondir"), "../evil\n").unwrap();
         let refused = parts(dir.path(), 0).unwrap_err().to_string();
         assert!(refused.contains(".git/commondir` makes git take hooks"), "{refused}");
+    }
+
+    #[test]
+    fn a_workspace_in_which_a_link_steers_others_is_not_used() {
+        for part in [
+            ".countersign",
+            ".git",
+            ".git/hooks",
+            ".git/config",
+            ".git/config.worktree",
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let root = dir.path();
+            fs::create_dir_all(root.join(".git/hooks")).unwrap();
+            fs::create_dir(root.join(".countersign")).unwrap();
+            fs::write(root.join(".git/config"), "").unwrap();
+            fs::write(root.join(".git/config.worktree"), "").unwrap();
+            let us = owner(root).unwrap();
+            parts(root, us).unwrap();
+            fs::rename(root.join(part), root.join("elsewhere")).unwrap();
+            std::os::unix::fs::symlink(root.join("elsewhere"), root.join(part)).unwrap();
+            let refused = parts(root, us).unwrap_err().to_string();
+            let expected = format!("`{}` is a symbolic link", root.join(part).display());
+            assert!(refused.starts_with(&expected), "{refused}");
+        }
     }
 
     #[test]

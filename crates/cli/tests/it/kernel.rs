@@ -204,6 +204,25 @@ fn a_repository_that_is_pointed_elsewhere_is_not_worked_in() {
     });
 }
 
+#[test]
+fn hooks_that_are_a_link_are_not_replaced_by_a_command() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "git,find");
+        bench.repository();
+        let hooks = bench.work().join(".git/hooks");
+        fs::remove_dir_all(&hooks).unwrap();
+        bench.dir("shared");
+        std::os::unix::fs::symlink("../shared", &hooks).unwrap();
+        let mut server = Server::start(&bench);
+        let outcome = server.process("find", &[".git", "-maxdepth", "1", "-name", "hooks", "-delete"]);
+        let message = outcome.refused("CWD_NOT_ALLOWED").message();
+        assert!(message.contains(".git/hooks` is a symbolic link"), "{message}");
+        assert!(hooks.is_symlink());
+        fs::remove_file(&hooks).unwrap();
+        server.process("git", &["status"]).ok();
+    });
+}
+
 /// Whoever owns a directory can close it to the server, which is the same user, and open it again.
 #[test]
 fn a_repository_that_is_closed_to_the_server_is_not_worked_in() {
