@@ -21,15 +21,28 @@ fn every_field_of_a_request_is_read_and_recorded() {
     assert_eq!((outcome.ok(), outcome.id()), ("a b\n", "mine-1"));
     let record = bench.recorded(&outcome);
     assert_eq!(record["caller_id"], "builder");
-    let received: String = bench
-        .database()
-        .query_row(
-            "SELECT payload FROM flow_events WHERE event_type = 'command.received'",
-            [],
-            |row| row.get(0),
-        )
-        .unwrap();
-    assert!(received.contains("2026-11-15T10:00:00"), "{received}");
+    assert_eq!(
+        (&record["command"], &record["arguments"]),
+        (&json!("echo"), &json!(["a", "b"]))
+    );
+    let [received] = &payloads(&bench, "command.received")[..] else {
+        panic!("one request");
+    };
+    assert_eq!(received["timeout_ms"], 5_000, "{received}");
+    let requested_at = received["requested_at"].as_str().unwrap();
+    assert!(requested_at.starts_with("2026-11-15T10:00:00"), "{received}");
+    // What was asked for is what it got.
+    assert_eq!(payloads(&bench, "command.dispatched")[0]["timeout_ms"], 5_000);
+}
+
+/// What the events of a kind say, oldest first.
+fn payloads(bench: &Bench, kind: &str) -> Vec<Value> {
+    let database = bench.database();
+    let query = "SELECT payload FROM flow_events WHERE event_type = ?1 ORDER BY seq";
+    let mut statement = database.prepare(query).unwrap();
+    let rows = statement.query_map([kind], |row| row.get::<_, String>(0)).unwrap();
+    rows.map(|payload| serde_json::from_str(&payload.unwrap()).unwrap())
+        .collect()
 }
 
 #[test]
@@ -52,6 +65,16 @@ fn request_id_and_requested_at_are_filled_in() {
     assert_ne!(ids[0], ids[1]);
 }
 
+    let received = payloads(&bench, "command.received");
+    let times: Vec<&str> = received
+        .iter()
+        .map(|received| received["requested_at"].as_str().expect("filled in"))
+        .collect();
+    assert_eq!(times.len(), 2);
+    for time in &times {
+        assert!(countersign_gateway::clock::Timestamp::parse(time).is_ok(), "{time}");
+    }
+    assert!(times[0] <= times[1], "{times:?}");
 #[test]
 fn a_command_must_be_named_and_on_the_list() {
     let bench = Bench::allowing("true");

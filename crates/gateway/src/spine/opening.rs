@@ -71,6 +71,13 @@ impl Gateway {
             .text("tool", request.tool.name())
             .text("command", &command)
             .texts("arguments", arguments.iter().map(String::as_str))
+        // S0: filled in when absent. The other tools have no such argument.
+        let requested_at = match &request.tool {
+            CommandTool::RunCommand => Some(request.requested_at.unwrap_or(live.started_at)),
+            CommandTool::ExecuteCommand | CommandTool::ExecuteProcess | CommandTool::Declared(_) => {
+                request.requested_at
+            }
+        };
             .text("credential", admitted.caller().credential.as_str())
             .optional_text("job_id", admitted.caller().job_id())
             .optional_text("run_id", admitted.caller().run_id())
@@ -85,7 +92,7 @@ impl Gateway {
             .optional_text("caller_id", clean(&request.caller_id).as_deref())
             .optional_text("sandbox", request.sandbox.map(SandboxMode::as_str))
             .optional_text("network", request.network.map(Network::as_str))
-            .optional_text("requested_at", request.requested_at.map(|at| at.to_string()).as_deref());
+            .optional_text("requested_at", requested_at.map(|at| at.to_string()).as_deref());
         if let Some(timeout) = request.timeout {
             object = object.whole("timeout_ms", millis(timeout));
         }
