@@ -286,7 +286,7 @@ async fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::W
                 script: opened[0].script_check(),
             };
         }
-        PlannedAct::Shell { bash, line } => {
+        PlannedAct::Shell { bash, line, .. } => {
             opened = vec![open(bash)];
             let argv = ["bash", "--norc", "--noprofile", "-c", "--", line];
             launch.argv = argv.iter().map(|arg| c_string(arg.as_bytes())).collect();

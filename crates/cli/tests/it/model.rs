@@ -1,6 +1,8 @@
 //! The data model of safe commands: every field and rule of its four entities, and the states a
 //! request passes through, as they stand in the record.
 
+use std::path::Path;
+
 use serde_json::{Value, json};
 
 use crate::bench::Bench;
@@ -63,8 +65,6 @@ fn request_id_and_requested_at_are_filled_in() {
         "{ids:?}"
     );
     assert_ne!(ids[0], ids[1]);
-}
-
     let received = payloads(&bench, "command.received");
     let times: Vec<&str> = received
         .iter()
@@ -75,6 +75,8 @@ fn request_id_and_requested_at_are_filled_in() {
         assert!(countersign_gateway::clock::Timestamp::parse(time).is_ok(), "{time}");
     }
     assert!(times[0] <= times[1], "{times:?}");
+}
+
 #[test]
 fn a_command_must_be_named_and_on_the_list() {
     let bench = Bench::allowing("true");
@@ -245,6 +247,120 @@ fn every_terminal_state_has_a_record_with_the_same_status() {
         );
         assert!(record["audit_id"] == outcome.structured["audit_id"]);
     }
+}
+
+#[test]
+fn the_record_of_a_line_names_its_programs() {
+    let bench = Bench::allowing("ls,cat,true");
+    let mut server = Server::start(&bench);
+    let file = |name: &str| {
+        let found = ["/usr/bin", "/bin"].map(|directory| Path::new(directory).join(name).canonicalize());
+        let found = found.into_iter().flatten().next();
+        json!(found.expect("every machine has it"))
+    };
+    let (bash, ls, cat, id) = (file("bash"), file("ls"), file("cat"), file("id"));
+    for (line, expected) in [
+        ("ls | cat && ls", json!([ls, cat])),
+        ("for i in 1 2; do ls; done", json!([bash, ls])),
+        ("if ls; then cat /dev/null; fi | cat", json!([bash, ls, cat])),
+    ] {
+        let outcome = server.line(line);
+        outcome.ok();
+        assert_eq!(bench.recorded(&outcome)["arguments"], expected, "{line}");
+        let dispatched = payloads(&bench, "command.dispatched");
+        assert_eq!(dispatched.last().unwrap()["programs"], expected, "{line}");
+    }
+    // What is refused says what it was about as well.
+    for (line, expected) in [
+        ("ls | id; ls", json!([ls, id])),
+        ("for i in 1 2; do id; done", json!([id])),
+        ("ls (", json!([])),
+    ] {
+        let outcome = server.line(line);
+        outcome.refused("COMMAND_NOT_ALLOWED");
+        assert_eq!(bench.recorded(&outcome)["arguments"], expected, "{line}");
+    }
+}
+
+#[test]
+fn the_record_of_a_refusal_has_the_whole_path_of_its_directory() {
+    let bench = Bench::allowing("true");
+    bench.dir("sub");
+    let bench = bench.env("ALLOWED_CWD_ROOTS", ".");
+    let mut server = Server::start(&bench);
+    let work = bench.work().canonicalize().unwrap();
+    for (arguments, code, expected) in [
+        (json!({"command": "id"}), "COMMAND_NOT_ALLOWED", work.clone()),
+        (
+            json!({"command": "id", "cwd": "sub/../sub"}),
+            "COMMAND_NOT_ALLOWED",
+            work.join("sub"),
+        ),
+        (
+            json!({"command": "true", "timeout_ms": 999_999_999}),
+            "LIMIT_EXCEEDED",
+            work.clone(),
+        ),
+        (
+            json!({"command": "true", "cwd": "gone"}),
+            "CWD_NOT_FOUND",
+            work.join("gone"),
+        ),
+        (
+            json!({"command": "true", "cwd": "/usr"}),
+            "CWD_NOT_ALLOWED",
+            "/usr".into(),
+        ),
+        (
+            json!({"command": "true", "cwd": "sub", "nothing": 1}),
+            "INVALID_ARGUMENTS",
+            work.join("sub"),
+        ),
+        (json!({"command": "true", "cwd": 5}), "INVALID_ARGUMENTS", work.clone()),
+    ] {
+        let outcome = server.call("execute_command", arguments.clone());
+        outcome.refused(code);
+        let record = bench.recorded(&outcome);
+        assert_eq!(record["working_directory"], json!(expected), "{arguments}");
+    }
+}
+
+#[test]
+fn what_can_be_read_of_refused_arguments_is_recorded_without_its_secrets() {
+    let bench = Bench::allowing("true");
+    let mut server = Server::start(&bench);
+    for (tool, arguments, command, expected) in [
+        (
+            "execute_command",
+            json!({"command": "nothing --password hunter2x", "timeout_ms": 0}),
+            "nothing --password [redacted]",
+            json!(["nothing"]),
+        ),
+        (
+            "execute_process",
+            json!({"file": "mysql", "args": ["--password", "hunter2x", "db"], "timeout_ms": 0}),
+            "mysql",
+            json!(["--password", "[redacted]", "db"]),
+        ),
+        (
+            "run_command",
+            json!({"command": "touch", "args": ["a", 5], "working_directory": "."}),
+            "touch",
+            json!(["a"]),
+        ),
+        ("execute_command", json!({"command": 7}), "", json!([])),
+    ] {
+        let outcome = server.call(tool, arguments.clone());
+        outcome.refused("INVALID_ARGUMENTS");
+        let record = bench.recorded(&outcome);
+        assert_eq!(
+            (&record["command"], &record["arguments"]),
+            (&json!(command), &expected),
+            "{arguments}"
+        );
+    }
+    let payloads: i64 = bench.count("SELECT count(*) FROM flow_events WHERE payload LIKE '%hunter2x%'");
+    assert_eq!(payloads, 0);
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn a_command_record_holds_what_was_asked_and_what_came_of_it() {
         "status": "rejected",
         "timestamp": null,
         "tool": "execute_process",
-        "working_directory": ".",
+        "working_directory": stage.work().canonicalize().unwrap(),
     });
     assert_eq!(first, expected);
     assert_eq!(commands.as_array().unwrap().len(), 2);

@@ -89,14 +89,15 @@ fn a_verdict_is_explained_to_people() {
             .unwrap()
             .to_owned()
     };
-    assert_eq!(
-        how("cd x && cd y"),
-        "it would run as a line without a shell, with `cd`, `cd`"
-    );
-    let bash = std::fs::canonicalize("/usr/bin/bash").unwrap();
+    assert_eq!(how("cd x && cd y"), "it would run as a line without a shell, with `cd`");
+    let [bash, ls] = ["/usr/bin/bash", "/usr/bin/ls"].map(|program| std::fs::canonicalize(program).unwrap());
     assert_eq!(
         how("for i in 1 2; do ls; done"),
-        format!("it needs a shell and would run in `{}`", bash.display())
+        format!(
+            "it needs a shell and would run in `{}`, with `{}`",
+            bash.display(),
+            ls.display()
+        )
     );
     let denied = stage.listing("ls").run(&["policy", "explain", "--", "rm"]).stdout;
     assert_eq!(

@@ -73,7 +73,7 @@ fn resolved(key: &DigestKey, plan: &Plan) -> Value {
             let found = programs.iter().map(|program| program.as_ref().map(&file));
             json!({"programs": found.collect::<Vec<_>>()})
         }
-        PlannedAct::Shell { bash, line } => json!({"shell": path(&bash.path), "line": line}),
+        PlannedAct::Shell { bash, line, .. } => json!({"shell": path(&bash.path), "line": line}),
     };
     let env: Vec<_> = plan.env.iter().map(|(name, value)| json!([name, value])).collect();
     let exec = match &plan.exec {

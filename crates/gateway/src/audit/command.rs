@@ -1,5 +1,6 @@
 //! S0's CommandAuditRecord: what the closing event of every command request says.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -28,13 +29,13 @@ pub struct CommandAuditRecord {
 }
 
 impl CommandAuditRecord {
-    /// The request as asked, redacted. `programs` are the parsed programs of a shell line, and `cwd`
-    /// the canonical directory once it is known.
+    /// The request as asked, redacted. `programs` are the parsed programs of a shell line, and `cwd` is the directory
+    /// it works in or wanted to.
     pub fn of(
         request_id: RequestId,
         request: &CommandRequest,
         programs: &[String],
-        cwd: Option<&str>,
+        cwd: &Path,
         snapshot: Arc<Payload>,
         redactor: &Redactor,
     ) -> Self {
@@ -48,32 +49,17 @@ impl CommandAuditRecord {
                 redactor.redact_args(file, args),
             ),
         };
-        let directory = cwd.or(request.cwd.as_deref()).unwrap_or(".");
         Self {
             request_id,
             command,
             arguments,
-            working_directory: redactor.redact_text(directory).into_owned(),
+            working_directory: redactor.redact_text(&cwd.to_string_lossy()).into_owned(),
             policy_snapshot: snapshot,
             tool: request.tool.name().to_owned(),
             caller_id: request
                 .caller_id
                 .as_deref()
                 .map(|id| redactor.redact_text(id).into_owned()),
-            denied_by: None,
-        }
-    }
-
-    /// For arguments that could not even be read: what was asked is unknown.
-    pub fn unreadable(request_id: RequestId, tool: &str, snapshot: Arc<Payload>) -> Self {
-        Self {
-            request_id,
-            command: String::new(),
-            arguments: Vec::new(),
-            working_directory: String::new(),
-            policy_snapshot: snapshot,
-            tool: tool.to_owned(),
-            caller_id: None,
             denied_by: None,
         }
     }

@@ -220,4 +220,4 @@ fn wrong(message: String) -> Refusal {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -11,6 +11,7 @@ pub mod decide;
 pub mod explain;
 pub mod plan;
 mod planning;
+pub mod sought;
 mod talk;
 
 pub mod line;

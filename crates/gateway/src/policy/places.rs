@@ -116,11 +116,7 @@ pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories)
         Some(_) => resolve_roots(places, directories)?,
         None => None,
     };
-    let wanted = match (cwd, &places.workspace_root) {
-        (Some(given), base) => base.as_ref().unwrap_or(&places.start).join(given),
-        (None, Some(root)) => root.clone(),
-        (None, None) => places.start.clone(),
-    };
+    let wanted = wanted(places, cwd);
     let cwd = directories
         .open(&wanted)
         .map_err(|failure| not_opened(&wanted, failure))?;
@@ -154,6 +150,12 @@ pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories)
         (None, None) => (cwd.path.clone(), RootBy::Cwd),
     };
     Ok(Place { cwd, root, root_by })
+}
+
+/// Where a call wants to work, as it was asked.
+pub(super) fn wanted(places: &Places, cwd: Option<&str>) -> PathBuf {
+    let base = places.workspace_root.as_ref().unwrap_or(&places.start);
+    cwd.map_or_else(|| base.clone(), |given| base.join(given))
 }
 
 fn resolve_roots(places: &Places, directories: &dyn Directories) -> Result<Option<Vec<PathBuf>>, Misplaced> {

@@ -8,6 +8,7 @@ use super::allowlist::FoundProgram;
 use super::effective::{Layer, Network, ResourceLimits, SandboxMode};
 use super::line::tree::Tree;
 use super::places::Place;
+use super::sought::once_each;
 
 /// A decided command.
 #[derive(Clone, Debug)]
@@ -33,18 +34,19 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The files that would run; a builtin, or a name that no program has, stays as it is written.
+    /// The files that would run, in order and each once: for a line that needs a shell that shell, then what the line
+    /// names. A builtin, or a name that no program has, stays as it is written.
     pub fn program_names(&self) -> Vec<String> {
         let text = |program: &FoundProgram| program.path.to_string_lossy().into_owned();
         match &self.act {
             PlannedAct::Process { program, .. } => vec![text(program)],
             PlannedAct::Tree { tree, programs } => {
                 let named = tree.commands().zip(programs);
-                named
-                    .map(|(command, program)| program.as_ref().map_or_else(|| command.name.clone(), text))
-                    .collect()
+                once_each(named.map(|(command, program)| program.as_ref().map_or_else(|| command.name.clone(), text)))
             }
-            PlannedAct::Shell { bash, .. } => vec![text(bash)],
+            PlannedAct::Shell { bash, named, .. } => {
+                once_each(std::iter::once(text(bash)).chain(named.iter().cloned()))
+            }
         }
     }
 }
@@ -60,7 +62,12 @@ pub enum PlannedAct {
         programs: Vec<Option<FoundProgram>>,
     },
     /// A line that needs a shell.
-    Shell { bash: FoundProgram, line: String },
+    Shell {
+        bash: FoundProgram,
+        line: String,
+        /// What the line names, for whoever reads of it; empty where it could not be read. What runs is bash's to find.
+        named: Vec<String>,
+    },
 }
 
 /// Which programs the kernel lets the command start.

@@ -13,6 +13,7 @@ use super::line::tree::{Action, RUNNER_BUILTINS, Redirection, Tree};
 use super::line::{self, Line, LineError, Shape};
 use super::places::{self, Misplaced, Place, PlaceRule};
 use super::plan::{ExecRights, Plan, PlannedAct, RunAs};
+use super::sought;
 use super::whitelist::Asked;
 use crate::error::{ErrorCode, PROGRAM_MISSING, Refusal};
 use crate::limits;
@@ -39,6 +40,12 @@ impl Reading {
         }
     }
 }
+
+/// How much of a line is read.
+pub(super) const BOUNDS: line::Limits = line::Limits {
+    text_bytes_max: limits::LINE_BYTES_MAX,
+    ..line::Limits::STANDARD
+};
 
 /// Why a request cannot be planned, and what says so.
 pub(super) struct Unplanned {
@@ -204,24 +211,20 @@ fn read_act(
             Ok((PlannedAct::Process { program, argv }, uses, reading))
         }
         Act::Line(text) => {
-            let bounds = line::Limits {
-                text_bytes_max: limits::LINE_BYTES_MAX,
-                ..line::Limits::STANDARD
-            };
-            let line = match line::read(text, bounds) {
+            let line = match line::read(text, BOUNDS) {
                 Ok(line) => line,
                 // Where any program may run, what we cannot read is still bash's to read.
                 Err(LineError::Unreadable { .. } | LineError::TooDeep { .. } | LineError::TooMany { .. })
                     if *list == Allowlist::Any =>
                 {
-                    return Ok((shell(text, around)?, Vec::new(), Reading::Unread));
+                    return Ok((shell(text, Vec::new(), around)?, Vec::new(), Reading::Unread));
                 }
                 Err(error) => return Err(Refusal::new(ErrorCode::CommandNotAllowed, error.to_string())),
             };
             let uses = allowlist::check_line(&line, list, around.programs).map_err(not_allowed)?;
             let act = match &line.shape {
-                Shape::Plain(tree) => plan_tree(tree, text, place, around)?,
-                Shape::NeedsShell(_) => shell(text, around)?,
+                Shape::Plain(tree) => plan_tree(tree, text, &line, place, around)?,
+                Shape::NeedsShell(_) => shell(text, sought::named(&line, &place.cwd.path, around.programs), around)?,
             };
             Ok((act, uses, Reading::Line(Box::new(line))))
         }
@@ -229,7 +232,14 @@ fn read_act(
 }
 
 /// A plain line runs without a shell; a single plain command without even the runner.
-fn plan_tree(tree: &Tree, text: &str, place: &Place, around: &Surroundings<'_>) -> Result<PlannedAct, Refusal> {
+fn plan_tree(
+    tree: &Tree,
+    text: &str,
+    line: &Line,
+    place: &Place,
+    around: &Surroundings<'_>,
+) -> Result<PlannedAct, Refusal> {
+    let in_shell = || shell(text, sought::named(line, &place.cwd.path, around.programs), around);
     let commands: Vec<_> = tree.commands().collect();
     let is_builtin = |name: &str| RUNNER_BUILTINS.contains(&name);
     // The runner knows the three standard streams; anything further is a shell's business.
@@ -239,7 +249,7 @@ fn plan_tree(tree: &Tree, text: &str, place: &Place, around: &Surroundings<'_>) 
             || matches!(redirection.action, Action::CopyOf(fd) if fd > 2)
     };
     if commands.iter().any(|command| command.redirections.iter().any(beyond)) {
-        return shell(text, around);
+        return in_shell();
     }
     // After `cd` a relative program name means another file than it does now.
     let moves = commands.iter().any(|command| command.name == "cd");
@@ -248,7 +258,7 @@ fn plan_tree(tree: &Tree, text: &str, place: &Place, around: &Surroundings<'_>) 
             .iter()
             .any(|command| command.name.contains('/') && !command.name.starts_with('/'))
     {
-        return shell(text, around);
+        return in_shell();
     }
     let programs: Vec<_> = commands
         .iter()
@@ -280,11 +290,12 @@ fn plan_tree(tree: &Tree, text: &str, place: &Place, around: &Surroundings<'_>) 
     })
 }
 
-fn shell(text: &str, around: &Surroundings<'_>) -> Result<PlannedAct, Refusal> {
+fn shell(text: &str, named: Vec<String>, around: &Surroundings<'_>) -> Result<PlannedAct, Refusal> {
     match around.programs.find("bash") {
         Some(bash) => Ok(PlannedAct::Shell {
             bash,
             line: text.to_owned(),
+            named,
         }),
         None => {
             let message = "this line needs a shell, and there is no bash here; use plain commands, pipes and `&&`";
@@ -293,7 +304,7 @@ fn shell(text: &str, around: &Surroundings<'_>) -> Result<PlannedAct, Refusal> {
     }
 }
 
-fn find(word: &str, cwd: &Path, programs: &dyn Programs) -> Option<FoundProgram> {
+pub(super) fn find(word: &str, cwd: &Path, programs: &dyn Programs) -> Option<FoundProgram> {
     if word.contains('/') && !word.starts_with('/') {
         programs.find(cwd.join(word).to_str()?)
     } else {

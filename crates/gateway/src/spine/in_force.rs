@@ -9,7 +9,9 @@ use crate::audit::payload::Payload;
 use crate::catalog::definition::ToolDefinition;
 use crate::policy::actor::Context;
 use crate::policy::effective::EffectivePolicy;
+use crate::policy::sought::{self, Sought};
 use crate::session::{Caller, Role};
+use crate::tools::exec::request::CommandRequest;
 
 /// A policy with the snapshots that records repeat.
 pub(super) struct InForce {
@@ -46,6 +48,11 @@ impl InForce {
             Some((_, snapshot)) if context.is_plain() => snapshot.clone(),
             _ => Arc::new(with_keys(&self.snapshot, &context)),
         }
+    }
+
+    /// What a request that does not run was about.
+    pub(super) fn sought(&self, request: &CommandRequest) -> Sought {
+        sought::sought(&self.policy, request, &self.outlook.surroundings())
     }
 }
 

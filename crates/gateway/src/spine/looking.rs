@@ -21,9 +21,11 @@ use crate::call::Step;
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::live::Live;
 use crate::ids::RequestId;
+use crate::policy::sought::Sought;
 use crate::policy::tools::{Ruling, ToolUse};
 use crate::service::{Answer, ToolCall};
 use crate::session::Admitted;
+use crate::tools::exec::glimpse;
 use crate::tools::exec::request::{self, CommandRequest, CommandTool, StatusRequest};
 use crate::tools::exec::result::CommandResult;
 
@@ -211,11 +213,12 @@ impl Gateway {
     ) -> Answer {
         let in_force = self.in_force();
         let snapshot = in_force.snapshot_for(admitted.caller());
+        let Sought { programs, cwd } = in_force.sought(request);
         let audit = CommandAuditRecord::of(
             live.request_id.clone(),
             request,
-            &[],
-            None,
+            &programs,
+            &cwd,
             snapshot,
             live.redactor(&self.ports.redactor),
         );
@@ -241,14 +244,14 @@ impl Gateway {
             }
         };
         let request_id = chosen.unwrap_or_else(|| self.ports.ids.request());
-        let audit = CommandAuditRecord::unreadable(
-            request_id.clone(),
-            tool.name(),
-            self.in_force().snapshot_for(admitted.caller()),
-        );
         // Names nobody checked: as long as a message may be, and perhaps values that went to the wrong place.
         let own = self.redactor_of(call);
         let redactor = own.as_ref().unwrap_or(&self.ports.redactor);
+        let in_force = self.in_force();
+        let seen = glimpse::of(tool, &call.arguments);
+        let Sought { programs, cwd } = in_force.sought(&seen);
+        let snapshot = in_force.snapshot_for(admitted.caller());
+        let audit = CommandAuditRecord::of(request_id.clone(), &seen, &programs, &cwd, snapshot, redactor);
         let shown = |name: &String| redactor.redact_text(name).chars().take(64).collect::<String>();
         let fields: Vec<_> = call.arguments.keys().take(64).map(shown).collect();
         let received = self

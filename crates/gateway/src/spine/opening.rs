@@ -16,6 +16,7 @@ use crate::policy::actor::Context;
 use crate::policy::decide::{Rule, Verdict};
 use crate::policy::effective::{Network, SandboxMode};
 use crate::policy::plan::{Plan, PlannedAct};
+use crate::policy::sought::Sought;
 use crate::session::Admitted;
 use crate::tools::exec::request::{Act, CommandRequest, CommandTool};
 
@@ -29,13 +30,18 @@ impl Gateway {
         verdict: &Verdict,
         in_force: &InForce,
     ) -> CommandAuditRecord {
-        let programs: Vec<String> = verdict.plan().map(Plan::program_names).unwrap_or_default();
-        let cwd = verdict.plan().map(|plan| plan.place.cwd.path.to_string_lossy());
+        let Sought { programs, cwd } = match verdict.plan() {
+            Some(plan) => Sought {
+                programs: plan.program_names(),
+                cwd: plan.place.cwd.path.clone(),
+            },
+            None => in_force.sought(request),
+        };
         let mut record = CommandAuditRecord::of(
             live.request_id.clone(),
             request,
             &programs,
-            cwd.as_deref(),
+            &cwd,
             in_force.snapshot_for(admitted.caller()),
             live.redactor(&self.ports.redactor),
         );
@@ -65,12 +71,6 @@ impl Gateway {
         };
         // Whoever knows the rest could try out what is not shown until the digest fits.
         let can_be_guessed = !is_all_shown || request.input.is_some() || !request.env.is_empty();
-        let mut object = self
-            .with_origin(Object::new(), &live.origin)
-            .text("request_id", live.request_id.as_str())
-            .text("tool", request.tool.name())
-            .text("command", &command)
-            .texts("arguments", arguments.iter().map(String::as_str))
         // S0: filled in when absent. The other tools have no such argument.
         let requested_at = match &request.tool {
             CommandTool::RunCommand => Some(request.requested_at.unwrap_or(live.started_at)),
@@ -78,6 +78,12 @@ impl Gateway {
                 request.requested_at
             }
         };
+        let mut object = self
+            .with_origin(Object::new(), &live.origin)
+            .text("request_id", live.request_id.as_str())
+            .text("tool", request.tool.name())
+            .text("command", &command)
+            .texts("arguments", arguments.iter().map(String::as_str))
             .text("credential", admitted.caller().credential.as_str())
             .optional_text("job_id", admitted.caller().job_id())
             .optional_text("run_id", admitted.caller().run_id())

@@ -175,11 +175,14 @@ fn how(plan: &Plan) -> String {
         .iter()
         .map(|program| format!("`{}`", clean(program)))
         .collect();
-    let named = named.join(", ");
     match &plan.act {
-        PlannedAct::Process { .. } => format!("it would run {named} as a process, without a shell"),
-        PlannedAct::Tree { .. } => format!("it would run as a line without a shell, with {named}"),
-        PlannedAct::Shell { .. } => format!("it needs a shell and would run in {named}"),
+        PlannedAct::Process { .. } => format!("it would run {} as a process, without a shell", named.join(", ")),
+        PlannedAct::Tree { .. } => format!("it would run as a line without a shell, with {}", named.join(", ")),
+        PlannedAct::Shell { .. } => match named.split_first() {
+            Some((shell, [])) => format!("it needs a shell and would run in {shell}"),
+            Some((shell, rest)) => format!("it needs a shell and would run in {shell}, with {}", rest.join(", ")),
+            None => "it needs a shell".to_owned(),
+        },
     }
 }
 

@@ -35,7 +35,7 @@ const OTHERS: [&str; 24] = [
     "pushd", "popd", "caller", "help", "logout",
 ];
 
-pub(super) fn is_builtin(word: &str) -> bool {
+pub(in crate::policy) fn is_builtin(word: &str) -> bool {
     FREE.contains(&word) || REFUSED.contains(&word) || OTHERS.contains(&word) || word == "exec" || word == "command"
 }
 

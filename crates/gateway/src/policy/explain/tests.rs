@@ -13,7 +13,7 @@ use crate::policy::standing::tests::{World, policy};
 use crate::policy::whitelist::{RuleText, Source, WhitelistRule};
 
 /// A machine without some directories.
-struct Without(&'static str);
+pub(in crate::policy) struct Without(pub(in crate::policy) &'static str);
 
 impl Directories for Without {
     fn open(&self, path: &Path) -> Result<OpenDirectory, OpenFailure> {
@@ -28,7 +28,11 @@ impl Directories for Without {
     }
 }
 
-fn explained(policy: &EffectivePolicy, directories: &dyn Directories, arguments: Value) -> Explained {
+pub(in crate::policy) fn explained(
+    policy: &EffectivePolicy,
+    directories: &dyn Directories,
+    arguments: Value,
+) -> Explained {
     let environment = BTreeMap::new();
     let around = Surroundings {
         programs: &World,

@@ -4,6 +4,7 @@
 //! All three ways of asking become one [`request::CommandRequest`]; all answers are one
 //! [`result::CommandResult`].
 
+pub mod glimpse;
 pub mod request;
 pub mod result;
 pub mod schema;
