@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use countersign_gateway::approval::Cleared;
 use countersign_gateway::audit::Pending;
 use countersign_gateway::error::{ErrorCode, Refusal};
+use countersign_gateway::execution::advice::Advice;
 use countersign_gateway::execution::live::Live;
 use countersign_gateway::execution::{Ended, Executor, Gate, How};
 use countersign_gateway::policy::allowlist::FoundProgram;
@@ -138,6 +139,7 @@ impl Inner {
             }
             let Prepared { mut keeper, pipes } = prepared;
             let layers = keeper.layers.clone();
+            live.confined_by(&layers);
             let Followed { how, reply, emptied } =
                 running::follow(&mut keeper.line, pipes, &self.spare, &plan, live).await;
             attempts += 1;
@@ -158,9 +160,10 @@ impl Inner {
             }
             if matches!(how, How::Exited(code) if code != 0)
                 && plan.sandbox == SandboxMode::WorkspaceWrite
-                && let Some(advice) = identity::advice(&plan.identity, &plan.place.root, self.server_uid)
+                && let Some(text) = identity::advice(&plan.identity, &plan.place.root, self.server_uid)
             {
-                live.advise(advice);
+                let root = plan.place.root.clone();
+                live.advise(Advice { text, root });
             }
             return Ended { how, layers };
         }

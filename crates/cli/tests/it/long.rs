@@ -36,6 +36,20 @@ fn a_long_call_answers_running_and_is_looked_at_later() {
 }
 
 #[test]
+fn a_command_that_runs_names_the_layers_it_runs_under() {
+    let bench = bench();
+    let mut server = Server::start(&bench);
+    let first = server.line("sh -c 'sleep 1'");
+    assert_eq!(first.status(), "running", "{}", first.text);
+    let looked = server.call("command_status", json!({"request_id": first.id()}));
+    assert_eq!(looked.status(), "running", "{}", looked.text);
+    let end = ended(&mut server, first.id());
+    end.ok();
+    assert!(!end.layers().is_empty());
+    assert_eq!((first.layers(), looked.layers()), (end.layers(), end.layers()));
+}
+
+#[test]
 fn output_is_paged_by_bytes_of_either_stream() {
     let bench = bench();
     let mut server = Server::start(&bench);

@@ -218,6 +218,15 @@ fn a_command_that_may_not_write_says_who_it_ran_as() {
     );
     let read = stage.listing("*").run(&["exec", "--", "ls", "none"]);
     assert!(!read.stderr.contains("uid 65534"), "{read:?}");
+    let elsewhere = stage.listing("*").run(&["exec", "--", "cat", "/etc/shadow"]);
+    assert!(
+        elsewhere.code == 1 && elsewhere.stderr.contains("Permission denied"),
+        "{elsewhere:?}"
+    );
+    assert!(
+        !elsewhere.stderr.contains("chown"),
+        "it is not about the workspace: {elsewhere:?}"
+    );
     let served = stage.listing("*").run(&["stdio"]);
     assert!(served.stderr.contains(&format!("warning: {advice}")), "{served:?}");
     stage.operator("command_policy: {allowlist: ['*'], sandbox: read-only}\napproval_policy: {mode: never}\n");

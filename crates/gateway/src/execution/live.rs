@@ -5,11 +5,13 @@ use std::time::Instant;
 
 use tokio::sync::watch;
 
+use super::advice::Advice;
 use super::output::{Output, whole_characters};
 use crate::audit::Asked;
 use crate::audit::redact::Redactor;
 use crate::clock::Timestamp;
 use crate::ids::{ApprovalId, CorrelationId, RequestId};
+use crate::policy::effective::Layer;
 use crate::service::{Origin, Progress};
 use crate::tools::exec::request::{PageRequest, Stream};
 use crate::tools::exec::result::{CommandResult, StreamResult};
@@ -38,7 +40,9 @@ pub struct Live {
     attended: watch::Sender<usize>,
     /// The question it waits for.
     question: watch::Sender<Option<ApprovalId>>,
-    advice: OnceLock<String>,
+    /// The layers of confinement that it runs under; none before it is prepared.
+    layers: Mutex<Vec<Layer>>,
+    advice: OnceLock<Advice>,
     end: watch::Sender<Option<Arc<CommandResult>>>,
 }
 
@@ -68,23 +72,33 @@ impl Live {
             cancel: watch::Sender::new(false),
             attended: watch::Sender::new(0),
             question: watch::Sender::new(None),
+            layers: Mutex::default(),
             advice: OnceLock::new(),
             end: watch::Sender::new(None),
         }
     }
 
-    /// What to do about a command that was not permitted something.
-    pub fn advise(&self, advice: String) {
+    /// Whoever prepared the command says what confines it, before it begins.
+    pub fn confined_by(&self, layers: &[Layer]) {
+        *self.layers.lock().unwrap_or_else(PoisonError::into_inner) = layers.to_vec();
+    }
+
+    /// What confines it, as far as it is prepared.
+    pub(crate) fn layers(&self) -> Vec<Layer> {
+        self.layers.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What to do about a command that was not permitted something in its workspace.
+    pub fn advise(&self, advice: Advice) {
         // Only who runs it knows, and tells once.
         let _ = self.advice.set(advice);
     }
 
-    /// The advice, where the command says that something was not permitted.
+    /// The advice, where the command says that something was not permitted which may lie in its workspace.
     pub(crate) fn advice(&self) -> Option<&str> {
-        const DENIED: &str = "Permission denied";
         let advice = self.advice.get()?;
-        let says_so = |output: &mut Output| String::from_utf8_lossy(output.head()).contains(DENIED);
-        self.with(Stream::Stderr, says_so).then_some(advice)
+        let fits = |output: &mut Output| advice.fits(&String::from_utf8_lossy(output.head()));
+        self.with(Stream::Stderr, fits).then_some(advice.text.as_str())
     }
 
     /// Whatever is kept of the command goes through this one.
@@ -307,6 +321,7 @@ impl Live {
             self.with(stream, |output| *output = Output::with_limit(self.output_limit));
             self.unfinished(stream, Vec::clear);
         }
+        self.confined_by(&[]);
     }
 
     /// What is kept of a stream, and whether something was left out in between.

@@ -4,6 +4,7 @@
 //! much as it likes, but a program starts only behind the gate, and the gate opens only with proof
 //! that the record is durable. So preparing overlaps with writing, and *no record, no run* still holds.
 
+pub mod advice;
 pub mod live;
 pub mod output;
 

@@ -19,7 +19,7 @@ use crate::execution::live::Live;
 use crate::ids::{ApprovalId, RequestId};
 use crate::limits;
 use crate::policy::decide::Verdict;
-use crate::policy::effective::Mode;
+use crate::policy::effective::{Layer, Mode};
 use crate::service::{Answer, ToolCall};
 use crate::session::{Admitted, Caller, Transport};
 use crate::tools::exec::request::{self, CommandRequest, CommandTool};
@@ -298,7 +298,7 @@ impl Gateway {
             started_at: live.started_at,
             finished_at: None,
             audit_id: None,
-            sandbox: Vec::new(),
+            sandbox: live.layers().into_iter().map(Layer::as_str).collect(),
             approval_id: None,
             page: None,
         }

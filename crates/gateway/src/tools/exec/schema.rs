@@ -108,7 +108,7 @@ fn command_status() -> ToolDefinition {
         input_schema: object(
             json!({
                 "request_id": known_id(),
-                "wait_ms": {"type": "integer", "minimum": 0, "description": "How long to wait for its end."},
+                "wait_ms": {"type": "integer", "minimum": 0, "description": "How long to wait for its end; never longer than answer_within_ms of the server."},
                 "offset": {"type": "integer", "minimum": 0, "description": "First byte of the page."},
                 "limit": {"type": "integer", "minimum": 1, "description": "Bytes of the page."},
                 "stream": {"type": "string", "enum": ["stdout", "stderr"], "description": "Which stream to page."},
