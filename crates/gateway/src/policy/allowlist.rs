@@ -31,7 +31,7 @@ pub(super) use builtins::is_builtin;
 pub(super) use launchers::is_launcher;
 
 use super::line::{Arg, Line, Position, Shape, decides_locale, is_harmless_locale};
-use checker::{Caller, Checker};
+use checker::{At, Caller, Checker};
 
 /// The programs of the machine, as far as policy needs them.
 pub trait Programs {
@@ -93,7 +93,7 @@ pub fn check_line(line: &Line, list: &Allowlist, programs: &dyn Programs) -> Res
     }
     checker.define(&line.functions, &mut refusals);
     for command in &line.commands {
-        let checked = checker.command(&command.name, &command.args, Caller::Shell, Some(command.position));
+        let checked = checker.command(&command.name, &command.args, Caller::Shell, At::of(command));
         refusals.extend(checked.err());
     }
     // The first one in the text is the most useful to whoever wrote it; a command that is not
@@ -137,6 +137,6 @@ pub fn check_argv(file: &str, args: &[String], list: &Allowlist, programs: &dyn 
         return Ok(checker.uses);
     }
     let args: Vec<Arg> = args.iter().cloned().map(Arg::Static).collect();
-    checker.command(&name, &args, Caller::Program, None)?;
+    checker.command(&name, &args, Caller::Program, At::NOWHERE)?;
     Ok(checker.uses)
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Allowlist, FoundProgram, Programs, Refusal, Rule, Use, builtins, launchers};
 use crate::policy::line::tree::RUNNER_BUILTINS;
-use crate::policy::line::{Arg, FunctionUse, Position};
+use crate::policy::line::{Arg, CommandUse, FunctionUse, Position};
 
 /// Launchers inside launchers: `env nice timeout 5 ls` is three.
 const LAUNCHES_MAX: usize = 8;
@@ -14,6 +14,38 @@ const LAUNCHES_MAX: usize = 8;
 pub(super) enum Caller {
     Shell,
     Program,
+}
+
+/// Where a command and its arguments stand; an argument vector stands nowhere.
+#[derive(Clone, Copy)]
+pub(super) struct At<'a> {
+    command: Option<Position>,
+    args: &'a [Position],
+}
+
+impl<'a> At<'a> {
+    pub(super) const NOWHERE: Self = Self {
+        command: None,
+        args: &[],
+    };
+
+    pub(super) fn of(command: &'a CommandUse) -> Self {
+        Self {
+            command: Some(command.position),
+            args: &command.arg_positions,
+        }
+    }
+
+    /// The place of a command that begins at this argument.
+    fn arg(self, index: usize) -> Self {
+        match self.args.get(index..).and_then(<[Position]>::split_first) {
+            Some((command, args)) => Self {
+                command: Some(*command),
+                args,
+            },
+            None => Self { args: &[], ..self },
+        }
+    }
 }
 
 pub(super) struct Checker<'a> {
@@ -56,13 +88,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    pub(super) fn command(
-        &mut self,
-        name: &Arg,
-        args: &[Arg],
-        caller: Caller,
-        position: Option<Position>,
-    ) -> Result<(), Refusal> {
+    pub(super) fn command(&mut self, name: &Arg, args: &[Arg], caller: Caller, at: At<'_>) -> Result<(), Refusal> {
+        let position = at.command;
         let refuse = |rule| Refusal::new(name.shown(), position, rule);
         let Some(word) = name.known() else {
             return Err(refuse(Rule::ComputedCommand));
@@ -91,7 +118,7 @@ impl<'a> Checker<'a> {
                     let Some(inner) = args.get(index) else {
                         return Ok(());
                     };
-                    return self.command(inner, &args[index + 1..], Caller::Shell, position);
+                    return self.command(inner, &args[index + 1..], Caller::Shell, at.arg(index));
                 }
             }
         }
@@ -111,7 +138,8 @@ impl<'a> Checker<'a> {
         }
         let launched = launchers::launched(launcher, args).map_err(|failure| failure.refusal(word, position))?;
         for command in launched {
-            self.command(&command.name, &command.args, Caller::Program, position)?;
+            let at = command.index.map_or(at, |index| at.arg(index));
+            self.command(&command.name, &command.args, Caller::Program, at)?;
         }
         self.launches -= 1;
         Ok(())

@@ -16,6 +16,8 @@ use table::{LAUNCHERS, Launcher, MANY_IN_ONE, Manner, REFUSED_LAUNCHERS};
 pub(super) struct Launched {
     pub(super) name: Arg,
     pub(super) args: Vec<Arg>,
+    /// Which argument its name is; none for one that is not written.
+    pub(super) index: Option<usize>,
 }
 
 /// A launcher that was recognised.
@@ -87,8 +89,8 @@ pub(super) fn launched(launcher: Known, args: &[Arg]) -> Result<Vec<Launched>, F
     }
 }
 
-fn listed(launcher: &Launcher, args: &[Arg]) -> Result<Vec<Launched>, Failure> {
-    let mut rest = Words { args };
+fn listed(launcher: &Launcher, words: &[Arg]) -> Result<Vec<Launched>, Failure> {
+    let mut rest = Words { args: words };
     let replaced = options(launcher, &mut rest)?;
     for _ in 0..launcher.operands {
         if rest.args.is_empty() {
@@ -104,11 +106,13 @@ fn listed(launcher: &Launcher, args: &[Arg]) -> Result<Vec<Launched>, Failure> {
             Manner::RunsEchoWithout => Ok(vec![Launched {
                 name: Arg::Static("echo".to_owned()),
                 args: Vec::new(),
+                index: None,
             }]),
             Manner::RunsShellWithout => Err(Failure::Unclear("without a command it runs a shell")),
             Manner::Plain | Manner::SetsVariables => Ok(Vec::new()),
         };
     };
+    let index = words.len() - rest.args.len();
     let mut args = args.to_vec();
     if launcher.manner == Manner::RunsEchoWithout {
         if let Some(marker) = replaced {
@@ -125,6 +129,7 @@ fn listed(launcher: &Launcher, args: &[Arg]) -> Result<Vec<Launched>, Failure> {
     Ok(vec![Launched {
         name: name.clone(),
         args,
+        index: Some(index),
     }])
 }
 

@@ -135,13 +135,12 @@ fn chained_and_nested_commands_are_found_with_their_position() {
         ("((x=$(id)))", 7),
         ("x=$(id) ls", 5),
         ("export x=$(id)", 12),
-        ("command id", 1),
-        ("exec id", 1),
+        ("command id", 9),
+        ("exec id", 6),
         ("ls # ; id\nls; id", 0),
     ] {
         let expected = match column {
             0 => "`id` is not on the allowlist (line 2, column 5)".to_owned(),
-            // `command id` is reported where the line says `command`.
             column => not_listed(column),
         };
         refused(list, line, &expected);
@@ -521,4 +520,18 @@ fn lists_are_checked_when_they_are_made() {
     let any = Allowlist::from_comma_list("*").expect("valid");
     let line = read("PATH=. eval id; $x; ls", Limits::STANDARD).expect("readable");
     assert_eq!(check_line(&line, &any, &Machine).map(|uses| uses.len()), Ok(1));
+}
+
+#[test]
+fn a_refused_command_is_pointed_at_where_it_stands_behind_its_launcher() {
+    let list = "ls,find,xargs,env,nice";
+    for (line, place) in [
+        ("find . -exec id \\;", "line 1, column 14"),
+        ("find . -exec ls \\; -exec id \\;", "line 1, column 26"),
+        ("ls | xargs -0 id", "line 1, column 15"),
+        ("env A=1 nice id", "line 1, column 14"),
+        ("ls\nfind . -exec env id \\;", "line 2, column 18"),
+    ] {
+        refused(list, line, &format!("`id` is not on the allowlist ({place})"));
+    }
 }

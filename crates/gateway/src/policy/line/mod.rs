@@ -59,6 +59,8 @@ pub struct CommandUse {
     pub name: Arg,
     pub args: Vec<Arg>,
     pub position: Position,
+    /// Where each of the arguments stands.
+    pub arg_positions: Vec<Position>,
 }
 
 /// A word as far as it is known before the line runs.

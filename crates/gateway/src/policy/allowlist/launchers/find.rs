@@ -32,7 +32,10 @@ pub(super) fn launched(args: &[Arg]) -> Result<Vec<Launched>, Failure> {
     let mut is_followed = true;
     while let Some(arg) = rest.next() {
         match arg {
-            Arg::Static(text) if LAUNCHING.contains(&text.as_str()) => found.push(command(&mut rest)?),
+            Arg::Static(text) if LAUNCHING.contains(&text.as_str()) => {
+                let index = args.len() - rest.len();
+                found.push(command(index, &mut rest)?);
+            }
             Arg::Static(text) if is_followed && WITH_VALUE.contains(&text.as_str()) => {
                 if rest.as_slice().first().is_some_and(is_value) {
                     rest.next();
@@ -66,7 +69,7 @@ fn is_value(word: &Arg) -> bool {
 }
 
 /// The words up to `;` or `+`; those with `{}` become file names.
-fn command<'a>(rest: &mut impl Iterator<Item = &'a Arg>) -> Result<Launched, Failure> {
+fn command<'a>(index: usize, rest: &mut impl Iterator<Item = &'a Arg>) -> Result<Launched, Failure> {
     let mut words = Vec::new();
     for arg in rest {
         let ends = match arg.known() {
@@ -90,6 +93,7 @@ fn command<'a>(rest: &mut impl Iterator<Item = &'a Arg>) -> Result<Launched, Fai
         .ok_or(Failure::Unclear("its command is missing"))?;
     Ok(Launched {
         name,
+        index: Some(index),
         args: args.into_iter().map(|arg| replace(arg, "{}")).collect(),
     })
 }

@@ -37,17 +37,22 @@ impl Walker<'_> {
         let name = self.arg(word)?;
         // Bash knows them by the word as it is written: what follows `\export` is split like any other word.
         let declares = DECLARING.contains(&word.value.as_str());
-        let mut args = Vec::new();
+        let (mut args, mut arg_positions) = (Vec::new(), Vec::new());
         for item in simple.suffix.iter().flat_map(|suffix| &suffix.0) {
             match item {
                 Item::IoRedirect(redirection) => self.redirection(redirection)?,
-                Item::Word(word) => args.push(self.arg(word)?),
+                Item::Word(word) => {
+                    arg_positions.push(self.word_position(word));
+                    args.push(self.arg(word)?);
+                }
                 Item::AssignmentWord(assignment, word) if declares => {
+                    arg_positions.push(self.word_position(word));
                     self.assignment(assignment, word)?;
                     self.facts.lists.declared(assignment, position);
                     args.push(Arg::Static(assigned_name(assignment).to_owned()));
                 }
                 Item::AssignmentWord(assignment, word) => {
+                    arg_positions.push(self.word_position(word));
                     if matches!(assignment.value, AssignmentValue::Array(_)) {
                         self.unclear("an array among arguments", position);
                         self.assignment(assignment, word)?;
@@ -56,6 +61,7 @@ impl Walker<'_> {
                 }
                 Item::ProcessSubstitution(_, subshell) => {
                     self.list(&subshell.list)?;
+                    arg_positions.push(position);
                     args.push(Arg::Computed {
                         prefix: String::new(),
                         written: "<(…)".to_owned(),
@@ -73,7 +79,12 @@ impl Walker<'_> {
         }
         self.facts.numbers.given(&name, &args);
         self.facts.lists.given(&name, &args, position);
-        self.facts.commands.push(CommandUse { name, args, position });
+        self.facts.commands.push(CommandUse {
+            name,
+            args,
+            position,
+            arg_positions,
+        });
         Ok(())
     }
 
