@@ -51,7 +51,7 @@ use crate::catalog::{self, Resolved, Tool};
 use crate::clock::Clock;
 use crate::commands::Commands;
 use crate::delegation::desk::DelegationDesk;
-use crate::error::{ErrorCode, Refusal};
+use crate::error::Refusal;
 use crate::execution::live::Live;
 use crate::execution::{Executor, How};
 use crate::ids::{CorrelationId, IdSource};
@@ -64,7 +64,7 @@ use crate::service::{Answer, ToolCall};
 use crate::session::credential::Credentials;
 use crate::session::{self, Admitted, Caller};
 use crate::tools::acts::Toolbox;
-use crate::tools::exec::request::{CommandRequest, CommandTool};
+use crate::tools::exec::request::CommandRequest;
 pub use adopting::{Adopted, Outlook};
 use answering::Rooms;
 use in_force::InForce;
@@ -229,23 +229,13 @@ impl Gateway {
             Settled::Elsewhere => return self.follow_elsewhere(&admitted, &live).await,
         };
 
-        if let CommandTool::Declared(tool) = &request.tool
-            && let Err(refusal) = tool.usage.begin(tool.name(), self.ports.clock.now())
-        {
-            let given = approval.as_deref().filter(|approval| !approval.automatic);
-            self.unused(&admitted, given, &refusal.message).await;
-            return self.refuse(&admitted, trace, &audit, &live, refusal).await;
-        }
-        // Given up while it waits, a command does not begin.
-        let _turns = tokio::select! {
-            biased;
-            () = live.cancelled() => {
-                let refusal = Refusal::new(ErrorCode::Cancelled, "the command was cancelled before it began");
+        let _turns = match self.turns_for(&request, &live).await {
+            Ok(turns) => turns,
+            Err(refusal) => {
                 let given = approval.as_deref().filter(|approval| !approval.automatic);
                 self.unused(&admitted, given, &refusal.message).await;
                 return self.refuse(&admitted, trace, &audit, &live, refusal).await;
             }
-            turns = self.turns_for(&request) => turns,
         };
         let asks_again =
             in_force.policy.approval.mode == Mode::OnFailure && !in_force.policy.context(admitted.caller()).is_talk();

@@ -201,6 +201,31 @@ fn a_tool_is_used_no_more_often_than_its_file_says() {
 }
 
 #[test]
+fn a_call_that_is_given_up_while_it_waits_for_its_turn_is_no_use_of_its_tool() {
+    let limits = "  limits: {max_total: 2, concurrency: 1}\n";
+    let seconds = "{seconds: {type: string}}";
+    let bench = declaring(
+        &argv("rest", "none", seconds, "['sleep', '{{ args.seconds }}']", limits),
+        "",
+    );
+    let mut server = Server::start(&bench);
+    let first = server.call_later("rest", json!({"seconds": "15"}));
+    let dispatched = || bench.count("SELECT count(*) FROM flow_events WHERE event_type = 'command.dispatched'");
+    until("the first has its turn", || dispatched() == 1);
+    let second = server.call_later("rest", json!({"seconds": "16"}));
+    server.ping();
+    for call in [second, first] {
+        server.notify("notifications/cancelled", json!({"requestId": call}));
+        let ended = || bench.count("SELECT count(*) FROM flow_events WHERE event_type = 'command.completed'");
+        let expected = if call == second { 1 } else { 2 };
+        until("it is given up", || ended() == expected);
+    }
+    server.call("rest", json!({"seconds": "0"})).ok();
+    server.call("rest", json!({"seconds": "0"})).refused("LIMIT_EXCEEDED");
+    assert_eq!(dispatched(), 2);
+}
+
+#[test]
 fn another_file_is_in_force_without_a_new_start_and_a_broken_one_is_not() {
     let bench = declaring(&argv("first", "none", "{}", "['true']", ""), "");
     let mut server = Server::start(&bench);

@@ -43,14 +43,12 @@ impl Gateway {
         let owner = &admitted.caller().credential;
         // The same request came to another process, which asked: it goes on here under the same id.
         self.commands.forget(owner, live);
-        let Some(first) = self.resumed(admitted, request, other) else {
-            let refusal = Refusal::new(ErrorCode::QueueFull, "too many calls are in flight; try again");
-            live.finish(CommandResult::refused(
-                live.request_id.clone(),
-                self.ports.clock.now(),
-                refusal,
-            ));
-            return self.commands.forget(owner, live);
+        let first = match self.resumed(admitted, request, other) {
+            Ok(first) => first,
+            Err(refusal) => {
+                live.finish(self.refused(live.request_id.clone(), refusal));
+                return self.commands.forget(owner, live);
+            }
         };
         live.waits_for(Some(other.id.clone()));
         let end = tokio::select! {
@@ -69,23 +67,34 @@ impl Gateway {
         self.commands.forget(owner, live);
     }
 
-    /// The command of a question, going on in this process; attended. None when there is no room for it.
+    /// The command of a question, going on in this process; attended. Refused when policy no longer asks about it, and
+    /// when there is no room for it.
     pub(super) fn resumed(
         self: &Arc<Self>,
         admitted: &Admitted,
         request: &CommandRequest,
         held: &ApprovalRequest,
-    ) -> Option<Arc<Live>> {
+    ) -> Result<Arc<Live>, Refusal> {
         let in_force = self.in_force();
         let verdict = self.verdict(admitted, request, &in_force);
         if !matches!(verdict, Verdict::Ask(_)) {
-            return None;
+            let message = format!(
+                "the policy changed while this was asked (approval `{}`), and no longer asks about it; send the call again",
+                held.id
+            );
+            return Err(Refusal::new(ErrorCode::Conflict, message));
         }
         let live = self.live_of(held, request, None);
         match self.commands.enter(&admitted.caller().credential, &live) {
             Ok(()) => {}
-            Err(NotEntered::Known(known)) => return Some(known),
-            Err(NotEntered::Full | NotEntered::Closing) => return None,
+            Err(NotEntered::Known(known)) => return Ok(known),
+            Err(NotEntered::Full) => {
+                let message = "too many calls are in flight; try again";
+                return Err(Refusal::new(ErrorCode::QueueFull, message));
+            }
+            Err(NotEntered::Closing) => {
+                return Err(Refusal::new(ErrorCode::Cancelled, "the server is stopping"));
+            }
         }
         let considered = Considered {
             in_force,
@@ -93,7 +102,7 @@ impl Gateway {
             held: Some(held.clone()),
         };
         self.go_on(admitted.clone(), request.clone(), live.clone(), considered);
-        Some(live)
+        Ok(live)
     }
 
     /// Conducting may lead here again; a type of its own keeps the future from containing itself.
@@ -146,7 +155,9 @@ impl Gateway {
             live.finish(self.refused(live.request_id.clone(), refusal));
             return self.commands.forget(owner, live);
         }
+        let mut is_told = false;
         let result = loop {
+            let is_given_up = !live.is_attended() || live.is_cancelled();
             match self.ports.record.command(owner, &live.request_id).await {
                 Ok(Some(stored)) if stored.digest != live.digest => {
                     break self.refused(live.request_id.clone(), super::looking::conflict(&live.request_id));
@@ -155,12 +166,17 @@ impl Gateway {
                     if let Some(result) = CommandResult::restored(&stored, None) {
                         break result;
                     }
-                    if !live.is_attended() || live.is_cancelled() {
+                    if is_given_up {
                         break self.elsewhere(&stored);
                     }
                 }
                 Ok(None) => break self.refused(live.request_id.clone(), super::looking::unknown(&live.request_id)),
-                Err(error) => tracing::warn!(%error, "a command cannot be looked at, trying again"),
+                Err(error) if is_given_up => break self.refused(live.request_id.clone(), unread(&error)),
+                Err(_) if is_told => {}
+                Err(error) => {
+                    is_told = true;
+                    tracing::warn!(%error, "a command cannot be looked at, trying again");
+                }
             }
             tokio::time::sleep(LOOK_EVERY).await;
         };
@@ -339,6 +355,11 @@ impl Gateway {
         };
         Some((change, result))
     }
+}
+
+/// Another process has the command, and the record that would tell of it is away.
+fn unread(error: &RecordError) -> Refusal {
+    error.refusal("another process has this command; look at it with `command_status` when the record is back")
 }
 
 /// A question whose command waits in the store for it.

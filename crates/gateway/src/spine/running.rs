@@ -14,23 +14,40 @@ use crate::approval::request::{ApprovalChange, ApprovalRequest};
 use crate::audit::trace::Trace;
 use crate::audit::{Change, Committed, OpenCommand, Pending, RecordError, Recorded};
 use crate::call::Step;
+use crate::error::{ErrorCode, Refusal};
 use crate::execution::live::Live;
 use crate::execution::{Ended, Gate, How};
 use crate::policy::decide::Question;
 use crate::session::Admitted;
 use crate::tools::exec::request::{CommandRequest, CommandTool};
 
+/// Held while a command runs: its tool's turn, where that has only so many, and this process's.
+pub(super) type Turns = (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>);
+
 impl Gateway {
-    /// The right to run: one turn of this process, and one of its tool where that has only so many.
-    pub(super) async fn turns_for(
-        &self,
-        request: &CommandRequest,
-    ) -> (Option<OwnedSemaphorePermit>, Option<OwnedSemaphorePermit>) {
-        let own = match &request.tool {
-            CommandTool::Declared(tool) => tool.usage.turn().await,
-            CommandTool::ExecuteCommand | CommandTool::ExecuteProcess | CommandTool::RunCommand => None,
+    /// The right to run: one turn of this process, and one of its tool where that has only so many. A use of the tool
+    /// counts once it has its turn, so that one which is given up while it waits takes nothing from the others.
+    pub(super) async fn turns_for(&self, request: &CommandRequest, live: &Live) -> Result<Turns, Refusal> {
+        let waiting = async {
+            let own = match &request.tool {
+                CommandTool::Declared(tool) => tool.usage.turn().await,
+                CommandTool::ExecuteCommand | CommandTool::ExecuteProcess | CommandTool::RunCommand => None,
+            };
+            (own, self.turns.clone().acquire_owned().await.ok())
         };
-        (own, self.turns.clone().acquire_owned().await.ok())
+        // Given up while it waits, a command does not begin.
+        let turns = tokio::select! {
+            biased;
+            () = live.cancelled() => {
+                let message = "the command was cancelled before it began";
+                return Err(Refusal::new(ErrorCode::Cancelled, message));
+            }
+            turns = waiting => turns,
+        };
+        if let CommandTool::Declared(tool) = &request.tool {
+            tool.usage.begin(tool.name(), self.ports.clock.now())?;
+        }
+        Ok(turns)
     }
 
     /// Runs what is cleared; nothing starts before the record of it is durable. An approval is used up in

@@ -118,15 +118,18 @@ impl Gateway {
             .decision(admitted, live, &id, parks)
             .instrument(tracing::info_span!("approval"))
             .await;
-        if let Waited::Parked = decided {
-            let pending = self.pending(live, &id);
-            live.finish(pending);
-            return Settled::Parked;
-        }
-        live.waits_for(None);
         let approval = match decided {
-            Waited::Decided(approval) => approval,
-            Waited::Parked | Waited::Cancelled => {
+            Waited::Parked => {
+                let pending = self.pending(live, &id);
+                live.finish(pending);
+                return Settled::Parked;
+            }
+            Waited::Decided(approval) => {
+                live.waits_for(None);
+                approval
+            }
+            Waited::Cancelled => {
+                live.waits_for(None);
                 let message = "the call was cancelled while its question was open";
                 if let Err(error) = self
                     .ports
@@ -253,8 +256,8 @@ impl Gateway {
         match self.ports.board.held(owner, &binding.digest).await {
             Ok(Some(other)) => Settled::Joined(Box::new(other)),
             Ok(None) => Settled::Refused(Refusal::new(
-                ErrorCode::AuditUnavailable,
-                "the same was asked and settled at this moment; try again",
+                ErrorCode::Conflict,
+                "the same was asked and settled at this moment; send the call again",
             )),
             Err(error) => Settled::Refused(unrecorded(&error)),
         }

@@ -7,6 +7,7 @@ mod approvals;
 mod callbacks;
 mod consulting;
 mod invocations;
+mod joining;
 mod known;
 mod outputs;
 mod policy;

@@ -137,7 +137,7 @@ async fn every_decision_is_recorded_with_digest_sources_and_keys() {
     assert_eq!(*keys, json!({"role": "agent"}));
 }
 
-fn ana() -> Actor {
+pub(crate) fn ana() -> Actor {
     Actor {
         kind: ActorType::Human,
         id: "ana".to_owned(),
@@ -145,7 +145,7 @@ fn ana() -> Actor {
 }
 
 /// The same policy with one more rule in its whitelist.
-fn allowing(policy: &EffectivePolicy, pattern: &str) -> EffectivePolicy {
+pub(crate) fn allowing(policy: &EffectivePolicy, pattern: &str) -> EffectivePolicy {
     let text = RuleText {
         pattern,
         reason: "test",

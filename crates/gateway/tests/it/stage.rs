@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -67,6 +67,12 @@ struct Script {
     spares_openings: AtomicBool,
     /// Whether a change is written some time before whoever waits for it hears so.
     hesitates: AtomicBool,
+    /// How many looks for a question that is there find none, as if it were written a moment later.
+    overlooked: AtomicUsize,
+    /// Whether commands cannot be looked up.
+    is_away: AtomicBool,
+    /// How often that was tried.
+    vain_looks: AtomicUsize,
     /// What was committed, in order.
     changes: Mutex<Vec<Change>>,
     /// While this is held no program ends by itself.
@@ -137,6 +143,9 @@ impl Stage {
             failure: Mutex::default(),
             spares_openings: AtomicBool::new(false),
             hesitates: AtomicBool::new(false),
+            overlooked: AtomicUsize::new(0),
+            vain_looks: AtomicUsize::new(0),
+            is_away: AtomicBool::new(false),
             changes: Mutex::default(),
             hold: Arc::new(Semaphore::new(PERMITS)),
             payloads: Mutex::default(),
@@ -271,6 +280,21 @@ impl Stage {
         self
     }
 
+    /// So many looks for a question that is there find none.
+    pub(crate) fn overlook(&self, looks: usize) {
+        self.script.overlooked.store(looks, Ordering::Relaxed);
+    }
+
+    /// Commands cannot be looked up from now on.
+    pub(crate) fn fail_lookups(&self) {
+        self.script.is_away.store(true, Ordering::Relaxed);
+    }
+
+    /// How often somebody tried all the same.
+    pub(crate) fn vain_looks(&self) -> usize {
+        self.script.vain_looks.load(Ordering::Relaxed)
+    }
+
     pub(crate) fn fail_commits(&self, error: RecordError) {
         *self.script.failure.lock().unwrap() = Some(error);
     }
@@ -288,6 +312,11 @@ impl Stage {
     /// Programs go on until they are ended, and calls are answered before that.
     pub(crate) fn holding(mut self) -> Self {
         self.answer_within = Duration::from_millis(1);
+        self.holding_on()
+    }
+
+    /// Programs go on until they are ended.
+    pub(crate) fn holding_on(self) -> Self {
         self.script.hold.forget_permits(PERMITS);
         self
     }
@@ -524,7 +553,14 @@ impl Record for Script {
         let found = self
             .closed(owner, request_id)
             .or_else(|| self.opened(owner, request_id));
-        Box::pin(async move { Ok(found) })
+        let is_away = self.is_away.load(Ordering::Relaxed);
+        self.vain_looks.fetch_add(usize::from(is_away), Ordering::Relaxed);
+        Box::pin(async move {
+            match is_away {
+                true => Err(RecordError::Unavailable("the disk is gone".to_owned())),
+                false => Ok(found),
+            }
+        })
     }
 }
 
@@ -628,7 +664,12 @@ impl Approvals for Script {
             command.is_some_and(|command| self.closed(owner, &command.request_id).is_none())
         };
         let used = |it: &ApprovalRequest| matches!(it.state(), ApprovalState::Applied | ApprovalState::Failed);
+        let overlooks = |looks: usize| looks.checked_sub(1);
+        let is_overlooked = self
+            .overlooked
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, overlooks);
         let found = self.last(|it| it.owner == *owner && it.binding == binding && !used(it) && is_open(it));
+        let found = found.filter(|_| is_overlooked.is_err());
         Box::pin(async move { Ok(found) })
     }
 
