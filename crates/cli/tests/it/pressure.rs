@@ -57,6 +57,19 @@ fn a_memory_hog_hits_its_limit() {
     server.process("perl", &["-e", "1"]).ok();
 }
 
+/// With the limit of policy this takes more cores than a test can count on; the command lowers the very same one.
+#[test]
+fn a_command_that_burns_its_cpu_seconds_hits_its_limit() {
+    Bench::each(|bench| {
+        let bench = bench.configure("bash", "");
+        let mut server = Server::start(&bench);
+        let outcome = server.process("bash", &["-c", "ulimit -S -t 1; while :; do :; done"]);
+        outcome.failed("CPU_LIMIT_EXCEEDED");
+        bench.recorded(&outcome);
+        server.process("bash", &["-c", "exit 0"]).ok();
+    });
+}
+
 /// A megabyte on each stream, every byte of which has to be escaped, and once more where the text repeats it.
 const ZEROES: &str = "head -c 1048576 /dev/zero; head -c 1048576 /dev/zero >&2";
 
