@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use sha2::{Digest as _, Sha256};
 
+use crate::audit::redact::named;
+
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
         $(#[$doc])*
@@ -81,8 +83,13 @@ impl SessionId {
 
 /// Why a caller's `request_id` was not taken.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("`request_id` must be 1 to {max} printable characters without spaces", max = RequestId::LENGTH_MAX)]
-pub struct BadRequestId;
+pub enum BadRequestId {
+    #[error("`request_id` must be 1 to {max} printable characters without spaces", max = RequestId::LENGTH_MAX)]
+    Form,
+    /// An id is how a command is found again, so it is recorded as it is.
+    #[error("`request_id` looks like it holds a secret, and would be recorded; choose another")]
+    Secret,
+}
 
 impl RequestId {
     pub const LENGTH_MAX: usize = 128;
@@ -108,10 +115,12 @@ impl RequestId {
     /// Checks an id that came from a caller.
     pub fn parse(text: &str) -> Result<Self, BadRequestId> {
         let fits = !text.is_empty() && text.len() <= Self::LENGTH_MAX;
-        if fits && text.chars().all(|c| !c.is_whitespace() && !c.is_control()) {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(BadRequestId)
+        if !fits || text.chars().any(|c| c.is_whitespace() || c.is_control()) {
+            return Err(BadRequestId::Form);
+        }
+        match named::is_given_by(text) {
+            true => Err(BadRequestId::Secret),
+            false => Ok(Self(text.to_owned())),
         }
     }
 }
@@ -259,7 +268,24 @@ mod tests {
             assert!(RequestId::parse(good).is_ok(), "{good}");
         }
         for bad in ["", " ", "a b", "a\nb", "a\0", "x".repeat(129).as_str()] {
-            assert_eq!(RequestId::parse(bad), Err(BadRequestId), "{bad:?}");
+            assert_eq!(RequestId::parse(bad), Err(BadRequestId::Form), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_request_id_holds_no_secret() {
+        let token = format!("ghp_{}", "a1B2".repeat(9));
+        for bad in ["token=hunter2", "job-1;api_key=hunter2", token.as_str()] {
+            assert_eq!(RequestId::parse(bad), Err(BadRequestId::Secret), "{bad:?}");
+        }
+        for good in [
+            "auth:login:3",
+            "token-refresh-1",
+            "rotate/secret#2",
+            "attempt=2",
+            "max_tokens=5",
+        ] {
+            assert!(RequestId::parse(good).is_ok(), "{good}");
         }
     }
 }

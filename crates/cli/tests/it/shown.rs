@@ -50,6 +50,23 @@ fn nobody_is_asked_about_a_command_that_is_hidden_as_a_secret() {
 }
 
 #[test]
+fn a_secret_is_not_recorded_as_the_id_of_a_request() {
+    let bench = Bench::allowing("true");
+    let mut server = Server::start(&bench);
+    let refused = server.call(
+        "execute_process",
+        json!({"file": "true", "args": [], "request_id": "token=hunter2x"}),
+    );
+    refused.refused("INVALID_ARGUMENTS");
+    server.end();
+    for entry in fs::read_dir(bench.state()).unwrap() {
+        let path = entry.unwrap().path();
+        let holds = path.is_file() && String::from_utf8_lossy(&fs::read(&path).unwrap()).contains("hunter2x");
+        assert!(!holds, "{path:?}");
+    }
+}
+
+#[test]
 fn secrets_that_programs_take_in_their_own_way_do_not_reach_the_record() {
     let bench = Bench::allowing("sh,true,mysql,sshpass,docker,redis-cli,curl");
     let mut server = Server::start(&bench);

@@ -1,6 +1,9 @@
 //! Secrets that a call gives by name: a command may print them again without the name.
 
+use std::ops::Range;
+
 use super::script::Script;
+use super::shapes::TOKENS;
 use super::spans::named_spans;
 use super::{is_secret_name, words};
 
@@ -33,6 +36,12 @@ pub fn in_line(line: &str) -> Vec<String> {
 pub fn in_text(text: &str) -> impl Iterator<Item = &str> {
     let is_value = |value: &&str| !value.starts_with('$');
     named_spans(text).into_iter().map(|span| &text[span]).filter(is_value)
+}
+
+/// Whether a text that is meant to be a name gives a secret away: `token=X`, or a token itself. `auth:login` is a name.
+pub fn is_given_by(text: &str) -> bool {
+    let is_assigned = |span: &Range<usize>| text[..span.start].ends_with('=');
+    TOKENS.is_match(text) || named_spans(text).iter().any(is_assigned)
 }
 
 /// Values behind secret names among the words of a program and its arguments.
