@@ -10,8 +10,10 @@ mod cut;
 mod forms;
 mod keys;
 mod lines;
+mod manifests;
 mod name;
 pub mod named;
+mod pairs;
 mod reading;
 mod running;
 mod script;
@@ -201,6 +203,7 @@ impl Redactor {
         let redacted = fields.iter().map(|(name, value)| {
             let value = match (program, value) {
                 (Some(program), Value::Array(items)) if name == "args" => self.redact_items(program, items),
+                (_, value) if pairs::holds_secret(fields, name) => blank(value),
                 (_, value) => self.redact_field(name, value),
             };
             (self.redact_text(name).into_owned(), value)

@@ -53,7 +53,7 @@ pub(super) fn blocks(text: &str) -> Vec<Range<usize>> {
 }
 
 /// The lines below that stand deeper than what they are the value of, from what announces them on.
-fn block(text: &str, depth: usize, sign: Range<usize>) -> Option<Range<usize>> {
+pub(super) fn block(text: &str, depth: usize, sign: Range<usize>) -> Option<Range<usize>> {
     let mut end = sign.end;
     for line in text[sign.end..].split_inclusive('\n') {
         let is_deeper = line.len() - line.trim_start_matches(' ').len() > depth;

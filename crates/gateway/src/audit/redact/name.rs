@@ -91,6 +91,7 @@ const SECRET_WORDS: &[&str] = &[
 const SECRET_ENDINGS: &[&str] = &[
     "password",
     "passwd",
+    "passwort",
     "passphrase",
     "secret",
     "token",

@@ -47,7 +47,7 @@ pub(super) static TOKENS: LazyLock<Regex> = LazyLock::new(|| {
         r"sntry[su]_[A-Za-z0-9+/=_\-]{30,}",
         r"sq0(?:atp|csp)-[A-Za-z0-9_\-]{20,}",
         // The keys of bots that Telegram gives out.
-        r"(?-u:\b)[0-9]{8,10}:AA[A-Za-z0-9_\-]{32,34}",
+        r"(?:(?-u:\b)|bot)[0-9]{8,10}:(?:AA[A-Za-z0-9_\-]{32,34}|[A-Za-z0-9_\-]{35}(?-u:\b))",
         r"do[opr]_v1_[a-f0-9]{30,}",
         r"(?-u:\b)SG\.[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,}",
         // Our own.

@@ -7,7 +7,7 @@ use regex::Regex;
 
 use super::name::{ends_with, is_secret_name};
 use super::running::base;
-use super::{compiled, is_group, is_name_char, lines, words};
+use super::{compiled, is_group, is_name_char, lines, manifests, pairs, words};
 
 /// Values that stand behind a name that is a secret's.
 pub(super) fn named_spans(text: &str) -> Vec<Range<usize>> {
@@ -54,6 +54,10 @@ pub(super) fn named_spans(text: &str) -> Vec<Range<usize>> {
     if has(b':', b':') {
         spans.extend(lines::logins(text));
         spans.extend(lines::blocks(text));
+        spans.extend(manifests::spans(text));
+    }
+    if has(b'=', b':') || has(b'(', b'(') {
+        spans.extend(pairs::spans(text));
     }
     if has(b'=', b':') || has(b'%', b'%') {
         let mut resume = 0;
@@ -308,7 +312,7 @@ fn listed(text: &str, from: usize, items: &str) -> Vec<Range<usize>> {
 }
 
 /// The quote that a value begins with, escaped as it is written.
-fn opening(rest: &str) -> Option<&str> {
+pub(super) fn opening(rest: &str) -> Option<&str> {
     let escapes = rest.len() - rest.trim_start_matches('\\').len();
     let quotes = ["\"", "'", "&quot;", "&#34;", "%22"];
     let quote = quotes.into_iter().find(|quote| rest[escapes..].starts_with(quote))?;
@@ -345,7 +349,7 @@ fn command_before(text: &str) -> impl DoubleEndedIterator<Item = &str> + Clone {
 }
 
 /// Where a quoted value ends; an escaped quote does not end it.
-fn closing(inner: &str, quote: &str) -> usize {
+pub(super) fn closing(inner: &str, quote: &str) -> usize {
     let mut from = 0;
     while let Some(at) = inner[from..].find(quote) {
         let end = from + at;

@@ -387,7 +387,7 @@ fn a_planted_secret_never_survives() {
     let mut dice = Dice(0x5eed);
     for round in 0..20_000 {
         let secret = dice.letters(32);
-        let shaped = match dice.roll(8) {
+        let shaped = match dice.roll(14) {
             0 => format!(" ghp_{secret}"),
             1 => format!(" sk-{secret}"),
             2 => format!(" DB_PASSWORD={secret}"),
@@ -395,6 +395,12 @@ fn a_planted_secret_never_survives() {
             4 => format!(" https://ann:{secret}@host"),
             5 => format!("\nAuthorization: Bearer {secret}"),
             6 => format!(" xoxb-{secret}"),
+            7 => format!(" define('DB_PASSWORD', '{secret}')"),
+            8 => format!("\n- name: DB_PASSWORD\n  value: {secret}"),
+            9 => format!(" {{\"name\":\"API_TOKEN\",\"value\":\"{secret}\"}}"),
+            10 => format!(" <add key='Password' value='{secret}'/>"),
+            11 => format!("\n---\nkind: Secret\ndata:\n  a: {secret}\n---\n"),
+            12 => format!(" bot123456789:AAx{secret}"),
             _ => format!(" eyJ{secret}.{secret}.{secret}"),
         };
         let text = format!("{}{shaped} {}", dice.noise(), dice.noise());

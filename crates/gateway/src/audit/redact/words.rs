@@ -9,7 +9,7 @@ use habits::{HABITS, Habits, NONE, PROGRAMS};
 use regex::Regex;
 
 use super::name::{is_header_name, is_secret_name};
-use super::running::Running;
+use super::running::{Running, base};
 use super::spans::{credential_from, is_sentence, names_another};
 use super::{compiled, is_group, is_name};
 
@@ -27,7 +27,7 @@ pub(super) fn may_hold_any(text: &str) -> bool {
 }
 
 /// What else a secret may be given by: programs that read one, and an option.
-const OTHERS: &[&str] = &["--from-literal", "cryptsetup", "ssh-add", "sudo"];
+const OTHERS: &[&str] = &["--from-literal", "cryptsetup", "ssh-add", "sudo", "wrangler"];
 
 /// For each word the byte from which it is a secret, up to its end.
 pub(super) fn hidden(words: &[&str]) -> Vec<Option<usize>> {
@@ -55,12 +55,15 @@ pub(super) fn hidden(words: &[&str]) -> Vec<Option<usize>> {
             applies.copied().unwrap_or(habits)
         });
         expected = after(words.split_at(at + 1), habits, sets);
-        sets |= matches!(word, "set" | "config" | "configure");
+        sets |= matches!(word, "set" | "setx" | "config" | "configure");
     }
-    if let Some(last) = given.last_mut()
-        && habits.ends_with_it
-    {
-        *last = Some(0);
+    if habits.ends_with_it {
+        // `pulumi config set name X --secret`.
+        let said = words.iter().rposition(|word| !habits.when.contains(word));
+        let is_program = |at: &usize| habits.programs.contains(&base(words[*at]));
+        if let Some(last) = said.filter(|at| !is_program(at)) {
+            given[last] = Some(0);
+        }
     }
     given
 }
@@ -94,6 +97,7 @@ fn takes_it(program: &str, words: &[&str]) -> bool {
         "glab" => by(&["--stdin"]),
         "chpasswd" | "cryptsetup" => true,
         "passwd" => has(&["--stdin"]),
+        "wrangler" => words.contains(&"secret") && has(&["put"]),
         "gpg" | "gpg2" => {
             let is_first = |pair: &[&str]| pair == ["--passphrase-fd", "0"];
             has(&["--passphrase-fd=0"]) || words.windows(2).any(is_first)

@@ -64,6 +64,7 @@ pub(super) static HABITS: &[Habits] = &[
     },
     Habits {
         programs: &[
+            "beeline",
             "couchbase-cli",
             "cqlsh",
             "cypher-shell",
@@ -197,7 +198,7 @@ pub(super) static HABITS: &[Habits] = &[
     },
     Habits {
         programs: &["snmpbulkwalk", "snmpget", "snmpset", "snmptrap", "snmpwalk"],
-        next: &["-A", "-X"],
+        next: &["-A", "-X", "-c"],
         ..NONE
     },
     Habits {
@@ -214,6 +215,22 @@ pub(super) static HABITS: &[Habits] = &[
         programs: &["cargo", "wandb"],
         when: &["login"],
         next: &["login"],
+        ..NONE
+    },
+    Habits {
+        programs: &["bw"],
+        next: &["unlock"],
+        ..NONE
+    },
+    Habits {
+        programs: &["snyk"],
+        next: &["auth"],
+        ..NONE
+    },
+    Habits {
+        programs: &["npm", "pnpm", "yarn"],
+        next: &["--otp"],
+        glued: &["--otp="],
         ..NONE
     },
     Habits {

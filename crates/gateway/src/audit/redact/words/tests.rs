@@ -139,6 +139,19 @@ fn values_are_known_by_more_ways_of_naming_them() {
         "git clone https://aB30hunter2x@host/a",
         "gcloud deploy --secret hunter2x",
         "docker run image --secret hunter2x",
+        "setx GITHUB_TOKEN hunter2x",
+        "cmd.exe /c setx GITHUB_TOKEN hunter2x",
+        "npm publish --otp=hunter2x",
+        "npm publish --otp hunter2x",
+        "snyk auth hunter2x",
+        "bw unlock hunter2x",
+        "pulumi config set name hunter2x --secret",
+        "beeline -u jdbc:hive2://h -n u -p hunter2x",
+        "snmpwalk -v2c -c hunter2x host",
+        "echo hunter2x | wrangler secret put KEY",
+        "echo \"define('DB_PASSWORD', 'hunter2x');\"",
+        "echo \"<add key='Password' value='hunter2x'/>\"",
+        "cat > e.yaml <<E\n- name: DB_PASSWORD\n  value: hunter2x\nE",
     ] {
         let shown = plain().redact_line(text);
         assert!(!shown.contains("2x") && shown.contains(REPLACEMENT), "{text}\n{shown}");
