@@ -50,6 +50,65 @@ fn nobody_is_asked_about_a_command_that_is_hidden_as_a_secret() {
 }
 
 #[test]
+fn what_runs_out_of_a_variable_is_in_the_question_and_in_the_record() {
+    let bench = Bench::new();
+    let mut server = Server::start(&bench);
+    let script = format!("mkdir -p Q1 && cd Q1; {}echo finished", "touch made; ".repeat(20));
+    let code = "import os\nfor i in range(3): os.makedirs('made%d' % i)";
+    let argv = |file: &str, args: &[&str], name: &str, value: &str| {
+        let arguments = json!({"file": file, "args": args, "env": {name: value}});
+        ("execute_process", arguments, name.to_owned(), value.to_owned())
+    };
+    let line = |line: &str, name: &str, value: &str| {
+        let arguments = json!({"command": line, "env": {name: value}});
+        ("execute_command", arguments, name.to_owned(), value.to_owned())
+    };
+    for (tool, arguments, name, value) in [
+        argv(
+            "bash",
+            &["-c", "$0 -c \"$DB_PASSWORD\"", "bash"],
+            "DB_PASSWORD",
+            &script,
+        ),
+        argv("bash", &["-c", "eval \"$SESSION_TOKEN\""], "SESSION_TOKEN", &script),
+        argv(
+            "python3",
+            &["-c", "import os;exec(os.environ[\"API_KEY\"])"],
+            "API_KEY",
+            code,
+        ),
+        argv("git", &["-c", "alias.x=!$MY_SECRET", "x"], "MY_SECRET", "mkdir made"),
+        argv("bash", &["-c", "$DB_PASSWORD"], "DB_PASSWORD", "./make-it"),
+        line("eval \"$SESSION_TOKEN\"", "SESSION_TOKEN", &script),
+        line("bash -c \"$API_TOKEN\"", "API_TOKEN", "mkdir made"),
+    ] {
+        let details = asked(&bench, &mut server, tool, &arguments);
+        assert_eq!(details["env"][&name], json!(value), "{details}");
+        let risks = details["risks"].to_string();
+        assert!(
+            !risks.contains("withheld") && !risks.contains("only the first"),
+            "{risks}"
+        );
+        let quoted = value.replace('\'', "''");
+        let recorded = format!(
+            "SELECT count(*) FROM flow_events WHERE event_type = 'command.received' \
+             AND payload ->> '$.env_run.{name}' = '{quoted}'"
+        );
+        assert!(bench.count(&recorded) >= 1, "{arguments}");
+    }
+    let hidden = json!({"file": "touch", "args": ["a"], "env": {"DB_PASSWORD": "correct pony battery"}});
+    let details = asked(&bench, &mut server, "execute_process", &hidden);
+    assert_eq!(details["env"]["DB_PASSWORD"], "[redacted]");
+    let hidden = json!({"file": "bash", "args": ["-c", "echo $DB_PASSWORD"], "env": {"DB_PASSWORD": "hunter2x"}});
+    let details = asked(&bench, &mut server, "execute_process", &hidden);
+    assert_eq!(details["env"]["DB_PASSWORD"], "[redacted]");
+    assert_eq!(
+        bench.count("SELECT count(*) FROM flow_events WHERE payload LIKE '%pony%' OR payload LIKE '%hunter2x%'"),
+        0
+    );
+}
+
+#[test]
 fn a_secret_is_not_recorded_as_the_id_of_a_request() {
     let bench = Bench::allowing("true");
     let mut server = Server::start(&bench);

@@ -53,13 +53,20 @@ pub fn of_command(plan: &Plan, rule: &Rule, request: &CommandRequest, redactor: 
         put("input", json!(cut(&shown, limits::INPUT_CHARS_SHOWN)));
     }
     if !request.env.is_empty() {
+        let variables = request.variables();
         let mut env = Map::new();
         for (name, value) in &request.env {
-            let (what, shown) = (format!("`{name}`"), redactor.redact_field(name, &json!(value)));
-            let text = shown.as_str().unwrap_or_default();
-            unseen.extend(withheld::named(&what, value, &shown));
-            unseen.extend(withheld::rest(&what, text, limits::VARIABLE_CHARS_SHOWN));
-            env.insert(name.clone(), json!(cut(text, limits::VARIABLE_CHARS_SHOWN)));
+            let (what, shown) = (format!("`{name}`"), redactor.redact_variable(name, value, &variables));
+            let (note, chars_max) = match variables.may_run(name, value) {
+                true => (
+                    withheld::secret(&what, value, Reading::Anything, redactor),
+                    limits::INPUT_CHARS_SHOWN,
+                ),
+                false => (withheld::named(&what, value, &shown), limits::VARIABLE_CHARS_SHOWN),
+            };
+            unseen.extend(note);
+            unseen.extend(withheld::rest(&what, &shown, chars_max));
+            env.insert(name.clone(), json!(cut(&shown, chars_max)));
         }
         put("env", Value::Object(env));
     }

@@ -14,8 +14,8 @@ pub(crate) fn secret(what: &str, text: &str, reading: Reading, redactor: &Redact
 }
 
 /// Says that a text is withheld for its name; nothing where it is shown.
-pub(crate) fn named(what: &str, text: &str, shown: &Value) -> Option<String> {
-    (shown.as_str() != Some(text)).then(|| unseen(text.chars().count(), what))
+pub(crate) fn named(what: &str, text: &str, shown: &str) -> Option<String> {
+    (shown != text).then(|| unseen(text.chars().count(), what))
 }
 
 /// Says that only the beginning of a text is shown; nothing where that is all of it.

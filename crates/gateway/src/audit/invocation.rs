@@ -252,7 +252,10 @@ pub(super) fn arguments(entry: &Entry) -> Map<String, Value> {
     }
     if let Value::Array(names) = &payload["env_names"] {
         let names = names.iter().filter_map(Value::as_str);
-        let env: Map<_, _> = names.map(|name| (name.to_owned(), json!(REPLACEMENT))).collect();
+        let run = |name: &str| payload["env_run"].get(name).cloned();
+        let env: Map<_, _> = names
+            .map(|name| (name.to_owned(), run(name).unwrap_or_else(|| json!(REPLACEMENT))))
+            .collect();
         put("env", &Value::Object(env));
     }
     told

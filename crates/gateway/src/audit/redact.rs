@@ -20,6 +20,7 @@ mod script;
 mod shapes;
 mod spans;
 mod values;
+mod variables;
 mod words;
 
 use std::borrow::Cow;
@@ -35,6 +36,7 @@ pub use reading::Reading;
 use shapes::{TOKEN_BYTES_MIN, TOKENS};
 use spans::named_spans;
 use values::Values;
+pub use variables::Variables;
 
 /// What stands where a secret stood.
 pub const REPLACEMENT: &str = "[redacted]";

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde_json::{Map, Value};
+
 use super::Gateway;
 use super::in_force::InForce;
 use crate::approval::Cleared;
@@ -112,6 +114,18 @@ impl Gateway {
         }
         if !request.env.is_empty() {
             object = object.texts("env_names", request.env.keys().map(String::as_str));
+            // What runs is no less a command for standing in a variable.
+            let variables = request.variables();
+            let run = request
+                .env
+                .iter()
+                .filter(|(name, value)| variables.may_run(name, value));
+            let run: Map<String, Value> = run
+                .map(|(name, value)| (name.clone(), redactor.redact_variable(name, value, &variables).into()))
+                .collect();
+            if !run.is_empty() {
+                object = object.part("env_run", &Payload::from(&Value::Object(run)));
+            }
         }
         object.finish()
     }

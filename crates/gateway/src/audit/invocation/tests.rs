@@ -128,6 +128,18 @@ fn of_input_and_environment_only_the_shape_is_told() {
 }
 
 #[test]
+fn what_runs_out_of_a_variable_is_told() {
+    let opening = received(
+        "execute_command",
+        json!({"env_names": ["A", "B"], "env_run": {"B": "rm -rf work"}}),
+    );
+    assert_eq!(
+        arguments(&opening)["env"],
+        json!({"A": "[redacted]", "B": "rm -rf work"})
+    );
+}
+
+#[test]
 fn arguments_that_could_not_be_read_are_told_by_name() {
     let opening = received("execute_command", json!({"fields": ["comand", "env"]}));
     assert_eq!(

@@ -15,6 +15,8 @@ pub enum Reading {
     Line,
     /// Anything may run any part of it.
     Code,
+    /// A shell or anything else may run it, also where it was given as a secret.
+    Anything,
     /// Nobody runs it.
     Data,
     /// A program takes all of it for a secret.
@@ -85,16 +87,36 @@ impl Redactor {
         if reading == Reading::Secret {
             return std::iter::once(0..text.trim_end().len()).collect();
         }
+        if reading == Reading::Anything {
+            return self.spans_of_anything(text);
+        }
         let spans = self.spans(text);
         if spans.is_empty() && !words::may_hold_any(text) {
             return spans;
         }
         let script = match reading {
             Reading::Line => Script::read(text),
-            Reading::Code => Script::of_code(text),
+            Reading::Code | Reading::Anything => Script::of_code(text),
             Reading::Data | Reading::Secret => Script::of_text(text),
         };
         self.within_words(text, spans, &script)
+    }
+
+    /// What is hidden however it is read, but not for being known as a whole: it may be a command all the same.
+    fn spans_of_anything(&self, text: &str) -> Vec<Range<usize>> {
+        let whole = text.trim_end().len();
+        let mut spans = self.spans(text);
+        let shaped: Vec<_> = TOKENS.find_iter(text).map(|found| found.range()).collect();
+        spans.retain(|span| (span.start, span.end) != (0, whole) || shaped.contains(span));
+        let read = |script: &Script| merged(text, self.within_words(text, spans.clone(), script));
+        let mut hidden = both(&read(&Script::read(text)), &read(&Script::of_code(text)));
+        // Whoever is shown them could use them; but for keys, which were read above, they are one word each.
+        hidden.extend(
+            shaped
+                .into_iter()
+                .filter(|span| !text[span.clone()].contains(char::is_whitespace)),
+        );
+        hidden
     }
 
     /// Arguments of a program: a secret may stand in the argument behind its name.
@@ -142,6 +164,21 @@ impl Redactor {
         );
         kept
     }
+}
+
+/// What is in one of these and in one of those; each are in order and apart.
+fn both(these: &[Range<usize>], those: &[Range<usize>]) -> Vec<Range<usize>> {
+    let mut shared = Vec::new();
+    let (mut these, mut those) = (these.iter().peekable(), those.iter().peekable());
+    while let (Some(this), Some(that)) = (these.peek(), those.peek()) {
+        shared.push(this.start.max(that.start)..this.end.min(that.end));
+        match this.end < that.end {
+            true => these.next(),
+            false => those.next(),
+        };
+    }
+    shared.retain(|span| span.start < span.end);
+    shared
 }
 
 #[cfg(test)]

@@ -100,6 +100,8 @@ const GIT_RUNS: &[&str] = &["bisect", "filter-branch", "foreach", "rebase"];
 pub(super) struct Running<'w> {
     words: &'w [&'w str],
     program: &'w str,
+    /// Where the first of its words stands that runs others.
+    runner: Option<usize>,
     /// What it makes of all its words, and of what it reads.
     pub(super) all: Use,
 }
@@ -115,7 +117,13 @@ impl<'w> Running<'w> {
             Use::Data | Use::Text if BUILTINS.contains(&program) => Use::Script,
             all => all,
         };
-        Self { words, program, all }
+        let runner = words.iter().position(|word| of_program(word) != Use::Text);
+        Self {
+            words,
+            program,
+            runner,
+            all,
+        }
     }
 
     /// What one of its words is used for.
@@ -161,6 +169,42 @@ impl<'w> Running<'w> {
         LAUNCHERS.contains(&base(self.program))
     }
 
+    /// Words that are run as they are, rather than given to what runs. `bash deploy.sh "$TOKEN"` hands a secret on, and so
+    /// do options that are named after one.
+    pub(super) fn executed(&self, is_named: impl Fn(usize) -> bool) -> Vec<usize> {
+        if BUILTINS.contains(&self.program) {
+            return (0..self.words.len()).collect();
+        }
+        let program_at = self.words.iter().position(|word| !word.contains('='));
+        let started = self.words.iter().position(|word| is_plain(word));
+        let script_at = self.behind_runner(is_script_option);
+        let plain_at = self.behind_runner(|word| !word.starts_with('-'));
+        let is_run = |at: usize| match self.runner {
+            Some(by) if at <= by => false,
+            Some(by) if !is_interpreter(self.words[by]) => of_program(self.words[by]) == Use::Script,
+            Some(by) if of_program(self.words[by]) == Use::Script => {
+                script_at.is_some_and(|script| script < at) || plain_at == Some(at)
+            }
+            Some(by) => at == by + 1 || self.words[at - 1].starts_with('-'),
+            None => self.launches() && started == Some(at) || self.of_word(at) == Use::Code,
+        };
+        let takes_data = TAKE_DATA.contains(&base(self.program));
+        let executed =
+            (0..self.words.len()).filter(|&at| Some(at) == program_at || !takes_data && !is_named(at) && is_run(at));
+        executed.collect()
+    }
+
+    fn behind_runner(&self, is: impl Fn(&str) -> bool) -> Option<usize> {
+        let from = self.runner? + 1;
+        let at = self.words[from..].iter().position(|word| is(word))?;
+        Some(from + at)
+    }
+
+    /// Whether what it does may be written elsewhere, in a shell's words.
+    pub(super) fn may_have_aliases(&self) -> bool {
+        self.words.iter().any(|word| base(word) == "git")
+    }
+
     /// Whether its words are said to whoever reads them.
     pub(super) fn says_it(&self) -> bool {
         SAY_IT.contains(&base(self.program))
@@ -196,6 +240,17 @@ impl<'w> Running<'w> {
 /// Whether a text for one of [`CLIENTS`] starts another program.
 pub(super) fn escapes(text: &str) -> bool {
     ESCAPES.iter().any(|escape| text.contains(escape))
+}
+
+/// `-c`, also among other letters.
+fn is_script_option(word: &str) -> bool {
+    word.starts_with('-') && !word.starts_with("--") && word.ends_with('c')
+}
+
+/// Neither an option, nor a variable, nor a time, nor a program that starts others.
+fn is_plain(word: &str) -> bool {
+    let is_time = word.starts_with(|c: char| c.is_ascii_digit());
+    !is_time && !word.starts_with('-') && !word.contains('=') && !LAUNCHERS.contains(&base(word))
 }
 
 fn of_program(program: &str) -> Use {

@@ -8,6 +8,7 @@
 //! here: an unfinished quote reaches to the end.
 
 mod document;
+mod variables;
 mod word;
 
 use std::collections::HashSet;
@@ -33,6 +34,10 @@ pub(super) struct Script {
     /// Words that run, though they look like what a name stands for: `TOKEN= rm`, and `TOKEN=rm` where `$TOKEN` is a
     /// command.
     shown: HashSet<u32>,
+    /// A program in it runs texts, wherever it has them from.
+    pub(super) runs_texts: bool,
+    /// Variables that hold what is run, whatever they are called.
+    pub(super) executed: HashSet<String>,
 }
 
 /// One word, without its quotes.
@@ -118,6 +123,8 @@ impl Script {
             commands: reader.commands,
             quoted: reader.quoted,
             shown: reader.shown,
+            runs_texts: reader.runs_texts,
+            executed: reader.executed,
         }
     }
 
@@ -167,15 +174,6 @@ impl Word {
         !self.varies && self.quoted.is_empty() && self.text.strip_suffix('=').is_some_and(is_name)
     }
 
-    /// The variable of a secret that it begins with.
-    fn variable(&self) -> Option<String> {
-        let behind = self.text.strip_prefix('$')?;
-        let behind = behind.strip_prefix('{').unwrap_or(behind);
-        let end = behind.find(|c: char| !c.is_ascii_alphanumeric() && c != '_');
-        let name = &behind[..end.unwrap_or(behind.len())];
-        is_secret_name(name.trim_end_matches(['s', 'S'])).then(|| name.to_owned())
-    }
-
     /// The commands that say what a secret's variable is set to.
     fn substituted_secret(&self) -> Option<Range<usize>> {
         let (name, _) = self.text.split_once('=')?;
@@ -205,6 +203,9 @@ struct Reader {
     shown: HashSet<u32>,
     /// Variables that are used as commands.
     called: HashSet<String>,
+    /// Variables whose text itself is run, and whether anything runs texts.
+    executed: HashSet<String>,
+    runs_texts: bool,
     /// Variables that are set to lists, with the places of the commands that the lists were read as.
     lists: Vec<(String, Range<usize>)>,
     words: u32,
@@ -229,6 +230,8 @@ impl Reader {
             quoted: Vec::new(),
             shown: HashSet::new(),
             called: HashSet::new(),
+            executed: HashSet::new(),
+            runs_texts: false,
             lists: Vec::new(),
             words: 0,
             within: None,
@@ -512,7 +515,8 @@ impl Reader {
             || running.runs() && begun.words.iter().any(|word| word.varies)
             || begun.is_fed && running.runs_its_input();
         let called = begun.words.iter().filter(|word| running.runs() || is_program(word));
-        self.called.extend(called.filter_map(Word::variable));
+        self.called.extend(called.filter_map(Word::secret_variable));
+        self.note_variables(begun, running, varies);
         if running.runs() {
             self.run.extend(begun.words.iter().map(|word| name_of(&word.text)));
         } else {

@@ -7,11 +7,13 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::audit::chain;
+use crate::audit::redact::Variables;
 use crate::catalog::arguments::Arguments;
 use crate::clock::Timestamp;
 use crate::error::{ErrorCode, Refusal};
 use crate::ids::RequestId;
 use crate::limits;
+use crate::policy::decide::spoken;
 use crate::policy::effective::{Network, SandboxMode};
 use crate::service::Answer;
 use crate::tools::declared::DeclaredTool;
@@ -112,6 +114,17 @@ impl CommandRequest {
             caller_id: None,
             given: Map::new(),
             digest: String::new(),
+        }
+    }
+
+    /// What it makes of its variables. Of a declared tool the operator wrote what it runs, and what it may show.
+    pub fn variables(&self) -> Variables {
+        let variables = self.env.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+        match &self.tool {
+            CommandTool::Declared(_) => Variables::default(),
+            CommandTool::ExecuteCommand | CommandTool::ExecuteProcess | CommandTool::RunCommand => {
+                Variables::of_call(&spoken(&self.act), self.input.as_deref(), variables)
+            }
         }
     }
 }
