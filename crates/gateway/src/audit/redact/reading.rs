@@ -124,8 +124,13 @@ impl Redactor {
         let words: Vec<&str> = [program].into_iter().chain(args.iter().map(String::as_str)).collect();
         let hidden = words::hidden(&words).into_iter().enumerate().skip(1);
         let running = Running::new(&words);
+        let file = running.file();
         let redacted = args.iter().zip(hidden).map(|(arg, (at, from))| {
             let mut spans = self.spans(arg);
+            if file == Some(at) {
+                let known = self.values.spans(arg);
+                spans.retain(|span| span.start > 0 || known.contains(span));
+            }
             let script = match from {
                 // Unlike in a text, a value given in one argument reaches to its end, spaces included.
                 Some(from) if !running.runs_words() => {
@@ -134,10 +139,11 @@ impl Redactor {
                 }
                 Some(from) => {
                     spans.push(from..arg.len());
-                    Script::read(arg)
+                    Script::read(arg).without_verbs()
                 }
                 None if spans.is_empty() && !words::may_hold_any(arg) => return arg.clone(),
-                None => Script::of_argument(arg, running.of_word(at)),
+                None if running.is_script(at, false) => Script::of_argument(arg, running.of_word(at)),
+                None => Script::of_argument(arg, running.of_word(at)).without_verbs(),
             };
             replace(arg, self.within_words(arg, spans, &script)).into_owned()
         });
@@ -150,7 +156,10 @@ impl Redactor {
             let hidden = command.iter().zip(script::hidden(command));
             spans.extend(hidden.filter_map(|(word, from)| Some(word.written(from?))));
         }
-        let hides = |span: &Range<usize>| !script.runs_at(span.start) || TOKENS.is_match(&text[span.clone()]);
+        let hides = |span: &Range<usize>| {
+            let runs = script.runs_at(span.start) && !TOKENS.is_match(&text[span.clone()]);
+            !runs && !script.is_verb_at(span.start)
+        };
         let spans = spans.into_iter().filter(hides);
         let mut kept: Vec<_> = spans.flat_map(|span| script.within_word(span)).collect();
         kept.extend(keys::spans(text));

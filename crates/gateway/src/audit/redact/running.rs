@@ -194,6 +194,26 @@ impl<'w> Running<'w> {
         executed.collect()
     }
 
+    /// The file that an interpreter runs.
+    pub(super) fn file(&self) -> Option<usize> {
+        let is_started = |by: usize| std::ptr::eq(self.words[by], self.program) || self.launches();
+        let by = self
+            .runner
+            .filter(|&by| is_interpreter(self.words[by]) && is_started(by))?;
+        let at = self.behind_runner(|word| !word.starts_with('-'))?;
+        let is_shell = of_program(self.words[by]) == Use::Script;
+        let gives_code = |word: &&str| is_script_option(word) || !is_shell && word.ends_with(['e', 'E', 'x']);
+        (!self.words[by + 1..at].iter().any(gives_code)).then_some(at)
+    }
+
+    /// Whether a word is itself the script, rather than given to one: `bash -c X`, `eval X`, `ssh host X`.
+    pub(super) fn is_script(&self, at: usize, is_named: bool) -> bool {
+        let before = at.checked_sub(1).map_or("", |before| self.words[before]);
+        let is_behind_option = is_script_option(before) || RUN_OPTIONS.contains(&before);
+        let hands_on = |by: usize| by < at && !is_interpreter(self.words[by]);
+        is_behind_option || BUILTINS.contains(&self.program) || !is_named && self.runner.is_some_and(hands_on)
+    }
+
     fn behind_runner(&self, is: impl Fn(&str) -> bool) -> Option<usize> {
         let from = self.runner? + 1;
         let at = self.words[from..].iter().position(|word| is(word))?;

@@ -34,6 +34,8 @@ pub(super) struct Script {
     /// Words that run, though they look like what a name stands for: `TOKEN= rm`, and `TOKEN=rm` where `$TOKEN` is a
     /// command.
     shown: HashSet<u32>,
+    /// Where words begin that say what is done: programs, and the files that interpreters run.
+    verbs: HashSet<usize>,
     /// A program in it runs texts, wherever it has them from.
     pub(super) runs_texts: bool,
     /// Variables that hold what is run, whatever they are called.
@@ -123,6 +125,7 @@ impl Script {
             commands: reader.commands,
             quoted: reader.quoted,
             shown: reader.shown,
+            verbs: reader.verbs,
             runs_texts: reader.runs_texts,
             executed: reader.executed,
         }
@@ -132,6 +135,18 @@ impl Script {
     pub(super) fn runs_at(&self, at: usize) -> bool {
         let owner = self.owners.get(at).copied().flatten();
         owner.is_some_and(|owner| self.shown.contains(&owner))
+    }
+
+    /// Whether the word that begins here says what is done.
+    pub(super) fn is_verb_at(&self, at: usize) -> bool {
+        self.verbs.contains(&at)
+    }
+
+    /// The same, of what is given to a script rather than one itself.
+    #[must_use]
+    pub(super) fn without_verbs(mut self) -> Self {
+        self.verbs.clear();
+        self
     }
 
     /// What of a range belongs to the word that it begins in. Substitutions in it do not.
@@ -209,6 +224,11 @@ struct Reader {
     /// Variables that are set to lists, with the places of the commands that the lists were read as.
     lists: Vec<(String, Range<usize>)>,
     words: u32,
+    verbs: HashSet<usize>,
+    /// What is read is a value, or a list of them: no word of it is a program.
+    is_value: bool,
+    /// What is read stands between quotes of another language.
+    is_string: bool,
     /// All is part of this word, which nobody runs.
     within: Option<u32>,
     /// What is read may have been written for something else than a shell.
@@ -234,6 +254,9 @@ impl Reader {
             runs_texts: false,
             lists: Vec::new(),
             words: 0,
+            verbs: HashSet::new(),
+            is_value: false,
+            is_string: false,
             within: None,
             is_code: false,
             is_strict,
@@ -294,9 +317,10 @@ impl Reader {
     /// Commands that run before what they stand in: they are part of no word.
     fn substitution(&mut self, letters: &[Letter], opener: Range<usize>, closer: char, level: usize) -> usize {
         let within = self.within.take();
+        let is_value = std::mem::take(&mut self.is_value);
         self.disown(&letters[opener.clone()]);
         let end = self.list(letters, opener.end, Some(closer), level + 1);
-        self.within = within;
+        (self.within, self.is_value) = (within, is_value);
         end
     }
 
@@ -381,7 +405,9 @@ impl Reader {
                     let set = set.map(|word| word.text.trim_end_matches('=').to_owned());
                     self.finish(std::mem::take(&mut command), &mut line, level);
                     let first = self.commands.len();
+                    let is_value = std::mem::replace(&mut self.is_value, set.is_some());
                     at = self.list(letters, at + 1, Some(')'), level + 1);
+                    self.is_value = is_value;
                     self.lists.extend(set.map(|name| (name, first..self.commands.len())));
                 }
                 '#' => at = self.comment(letters, at),
@@ -389,6 +415,9 @@ impl Reader {
                     let (word, next) = self.word(letters, at, closer, level);
                     if std::mem::take(&mut command.writes) && self.within.is_none() {
                         self.written.insert(name_of(&word.text));
+                    }
+                    if self.is_code && !self.is_string && calls(&word, &letters[next..]) {
+                        self.shown.insert(word.id);
                     }
                     command.words.push(word);
                     at = next.max(at + 1);
@@ -461,6 +490,11 @@ impl Reader {
         self.note(&begun, &running);
         let program_at = texts.iter().position(|text| !text.contains('=')).unwrap_or(texts.len());
         let runs_words = running.runs_words();
+        if self.within.is_none() && !self.is_code && !self.is_value {
+            let verbs = [Some(program_at), running.file()].into_iter().flatten();
+            let begin = |at: usize| Some(begun.words.get(at)?.letters.first()?.written.start);
+            self.verbs.extend(verbs.filter_map(begin));
+        }
         for (at, (word, secret)) in begun.words.iter().zip(hidden(&begun.words)).enumerate() {
             let is_named = secret.is_some() && (at < program_at || !runs_words);
             let used = if is_named { Use::Data } else { self.used(&running, at) };
@@ -468,7 +502,11 @@ impl Reader {
             for quoted in &word.quoted {
                 let inner = &word.letters[quoted.clone()];
                 self.quoted.extend(between(inner).filter(|_| is_said));
+                let (is_string, is_value) = (self.is_string, self.is_value);
+                self.is_value |= !running.is_script(at, secret.is_some());
+                self.is_string |= self.is_code && matches!(running.of_word(at), Use::Data | Use::Text);
                 self.inner(inner, used, word.id, level);
+                (self.is_string, self.is_value) = (is_string, is_value);
             }
         }
         self.commands.push(begun.words);
@@ -537,6 +575,16 @@ impl Begun {
     fn reads_secret(&self) -> bool {
         words::read_secret(&self.texts())
     }
+}
+
+/// Whether a word, or what is assigned in it, is called: what stands behind it are its arguments.
+fn calls(word: &Word, behind: &[Letter]) -> bool {
+    let name = word.text.rsplit('=').next().unwrap_or_default();
+    // With figures, and nothing that it belongs to, it may be a password with a bracket in it.
+    let is_part =
+        |c: char| c.is_ascii_alphabetic() || matches!(c, '_' | '.' | ':') || c.is_ascii_digit() && name.contains('.');
+    let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_') && name.chars().all(is_part);
+    is_name && word.quoted.is_empty() && behind.first().is_some_and(|letter| letter.is == '(')
 }
 
 /// Of a file, however it is reached.

@@ -277,6 +277,54 @@ fn what_is_said_to_a_program_that_takes_it_for_a_secret_is_hidden() {
     }
 }
 
+/// What is done is not hidden for looking like a secret.
+#[test]
+fn no_verb_is_hidden_as_a_secret() {
+    let jwt = "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N_XgL0n3I9PlFUP0THsR8U";
+    for text in [
+        format!("bash {jwt}"),
+        format!("sudo bash -x {jwt} a"),
+        format!("python3 {jwt}"),
+        format!("{jwt} a; ls"),
+        format!("ls && {jwt}"),
+        format!("sh -c '{jwt} a'"),
+        "python3 -c 'import os; token = os.mkdir(\"P2\")'".to_owned(),
+        "python3 -c 'from os import*\npassword=mkdir(\"P3\")'".to_owned(),
+        "python3 <<E\nimport shutil\ntoken = shutil.rmtree(\"work\")\nE".to_owned(),
+        "node -e 'const apiKey = fs.rmSync(\"work\")'".to_owned(),
+    ] {
+        assert_eq!(plain().redact_line(&text), text);
+    }
+    assert_eq!(plain().redact_args("bash", &[jwt.to_owned()]), [jwt]);
+    let known = plain().hiding(["reboot-it"]).expect("one value");
+    assert_eq!(
+        known.redact_line("reboot-it; echo reboot-it"),
+        "reboot-it; echo [redacted]"
+    );
+    for text in [
+        format!("deploy {jwt}"),
+        format!("bash deploy.sh {jwt}"),
+        format!("bash -c deploy {jwt}"),
+        format!("bash deploy.sh '{jwt} a'"),
+        format!("sh -c 'echo \"$2\"' sh --password '{jwt} a'"),
+        format!("TOKENS=({jwt} b)"),
+        "python3 -c 'login(password=\"eyJhbGciOiJIUzI1NiJ9(a)\")'".to_owned(),
+    ] {
+        let shown = plain().redact_line(&text);
+        assert!(!shown.contains("eyJ"), "{shown}");
+    }
+    for args in [
+        &["deploy.sh", jwt][..],
+        &["-c", "echo \"$1\"", "sh", "-token", "eyJhunter2x"],
+        &["-c", "echo \"$1\"", "sh", "--password", "eyJargued secret"],
+        &["-c", "echo \"$1\"", "sh", jwt],
+    ] {
+        let args: Vec<String> = args.iter().map(|&arg| arg.to_owned()).collect();
+        let shown = plain().redact_args("sh", &args).concat();
+        assert!(!shown.contains("eyJ"), "{shown}");
+    }
+}
+
 #[test]
 fn any_text_can_be_taken_apart() {
     const PIECES: &[&str] = &[
