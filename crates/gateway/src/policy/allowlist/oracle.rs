@@ -26,7 +26,7 @@ const REAL: [&str; 5] = ["env", "xargs", "find", "timeout", "nice"];
 
 /// Pieces that lines are glued together from, with every construct that has fooled a reader before.
 #[rustfmt::skip]
-const FRAGMENTS: [&str; 235] = [
+const FRAGMENTS: [&str; 253] = [
     "ls", "id", "id", " ", " ", ";", "\n", " && ", " | ", " || ", " & ", "$(", ")", "`", "\"",
     "'", "\\", "${x:-", "}", "$x", "x=", "a=(", " <(", "(", "{ ", "; }", "#", " #", "<<E\n",
     "\nE\n", "<<'E'\n", "((", "))", "$((", "[[ ", " ]]", "case x in x) ", " ;; esac", "if ",
@@ -50,6 +50,7 @@ const FRAGMENTS: [&str; 235] = [
     "\"$(ls <<'E'\n", "\nE\n)\"", "$(ls <<E\n", "\nE\n)", "\nE )", "\"./$@\"", "\"a\"$x\"b\"", "\".\"$x\"\"",
     "printf -v a -v ", "-vPATH ", "%n ", "-exec id ';'", "getopts -- ", "find ",
     " -name ", " -path ", "\"$y\"", "-exec", "$", "\\\n(", "\\\n[", "${x\\\n[0]:=1}", "$(\\\n(1",
+    "~-", "~+", "~+", "${x/1/~+}", "${x:+~+}", "${x@a}", "${x/1/a}", "${x//1/a}", "${x#1}", "${x:1}", "${#x}", "+=", "+=~-", "=~+", "d=-", "d+=exec", "x=11", "unset x",
 ];
 
 /// Lines to start from; each is changed in a few places.
@@ -78,7 +79,7 @@ const SEEDS: [&str; 53] = [
 
 /// Steps that set variables, and steps whose arithmetic evaluates them. The environment holds one more text.
 #[rustfmt::skip]
-const STEPS: [&str; 174] = [
+const STEPS: [&str; 236] = [
     "x=1", "x=5", "a=1", "a5='b[$(id)]'", "a0='b[$(id)]'", "_=1", "REPLY=1", "PWD=1", "g=1",
     "FUNCNAME=1", "f='b[$(id)]'", "a=(1 2)", "x+=1", "x+='b[$(id)]'", "export x='b[$(id)]'",
     "export x=1", "read x <<< 'b[$(id)]'", "read <<< 'b[$(id)]'", "read -ra a <<< 'b[$(id)]'",
@@ -111,6 +112,12 @@ const STEPS: [&str; 174] = [
     "x=${f//[^0-9]/}", "g=${g//[^0-9]/}", "((${f//[^0-9]/}))", "((${g//[^0-9]/} + 1))", "[ ${f//[^0-9]/} -eq 1 ]", "declare a=${f//[^0-9]/}'($(id))'",
     "((a${x//[^0-9]/}))", "for x in {1..3}; do ((x)); done", "for x in {1,5} 2; do ls ${a[x]}; done", "for x in {1..$f}; do ((x)); done", "a=(${f//[^0-9]/})",
     ": ${x\\\n[0]:=1}", "ls ${a\\\n[0]=1}", "declare x='($(id))'", "f() { local x; : ${x\\\n[0]:=1}; local x='($(id))'; }",
+    "a='b[$(id)]'", "r='b[$(id)]'", "aa='b[$(id)]'", "a1='b[$(id)]'", "x=(1)", "x=11", "x=-5", "x=-", "x+=-", "x+=$((1-2))", "f() { local -r x=1; ((${x@a})); }",
+    "((${x@a}))", "ls $((${x@a}))", "[[ ${x@a} -eq 1 ]]", "((${x/1/a}))", "ls $((${x//1/a}))", "((${x/1/a&}))", "ls ${x[${x//1/a}]}", "((${x^}))",
+    "[[ ~+ -eq 1 ]]", "[[ 1 -lt ~+ ]]", "[[ x=~+ -eq 1 ]]", "((~+))", "((${x/1/~+}))", "[[ ${x:+~+} -eq 1 ]]", "((${x:+~+}))", "ls ${a[${x/1/~+}]}", "ls ${x:~+}", "a[~+]=1", "a=([~+]=1)",
+    "declare a=~-", "declare a+=~-", "f() { local a=(1); local a=~-; }", "read -ra a <<< 1", "x=~+", "d=~+", "x+=~+",
+    "d=-", "d=''-", "d=(-)", "d+=exec", "d+=-exec", "d+=-", "d=''", "d=5", "d=$((1-2))", "d+=${f//[^0-9]/}", "d=-${f//[^0-9]/}", "for d in -; do d+=exec; done", "find . \"$d\" id ';'",
+    "x=${#f}", "((${#f}))", "((${x:-${x}}))", "((${x#1}a))", "((${x:1}a))", "((a${x:1}))", "((a ${x%5}${x%5}))", "((${x:-5}a))", "((${x:+0x5}a))", "((${x##*}aa))", "unset x", "unset a f",
 ];
 
 /// A bash that reads nothing before the line.
@@ -120,6 +127,9 @@ const NOBODY: u32 = 65534;
 
 /// A text that runs a program when arithmetic evaluates it.
 const GIVEN: (&str, &str) = ("g", "b[$(id)]");
+
+/// What a tilde stands for, as a text of arithmetic and as a list. No line may set these; nor may one rely on that.
+const BEFORE: &str = "PWD='b[$(id)]' OLDPWD='($(id))'";
 
 struct Bench {
     directory: tempfile::TempDir,
@@ -172,7 +182,7 @@ impl Bench {
         let _ = fs::remove_file(self.log());
         let mut started = shell(&BASH, self.directory.path(), work);
         started
-            .args(["-c", line])
+            .args(["-c", &format!("{BEFORE}\n{line}")])
             .env("PATH", self.bin())
             .env("FUNCNEST", "20")
             .env(GIVEN.0, GIVEN.1);

@@ -4,9 +4,10 @@
 ///
 /// `TMPDIR` is missing on purpose: it moves files, and where files may be written the kernel says.
 /// `LANGUAGE` is here because the C library opens `/usr/share/locale/$LANGUAGE/…`, dots and all, and prints by the
-/// formats that it finds there. The last rows are shell variables that bash treats in a special way when they are set.
+/// formats that it finds there. The last rows are shell variables that bash treats in a special way when they are set;
+/// what the last three hold stands wherever a tilde does.
 #[rustfmt::skip]
-pub const GUARDED_VARIABLES: [&str; 248] = [
+pub const GUARDED_VARIABLES: [&str; 251] = [
     "LD_*", "DYLD_*", "LIBPATH", "SHLIB_PATH", "GCONV_PATH", "LOCPATH", "NLSPATH", "MALLOC_*",
     "LANGUAGE", "TEXTDOMAIN*", "GLIBC_TUNABLES", "GETCONF_DIR", "HOSTALIASES", "RES_OPTIONS",
     "LOCALDOMAIN", "TERMINFO*", "TERMCAP", "OPENSSL_*", "PATH", "CDPATH", "HOME", "XDG_*", "SHELL",
@@ -39,6 +40,7 @@ pub const GUARDED_VARIABLES: [&str; 248] = [
     "VAGRANT_*", "shell_escape", "GCCGO", "FC", "P4*", "ZIPOPT", "PRYRC",
     "BASH*", "SHELLOPTS", "POSIXLY_CORRECT", "PS0", "PS1", "PS2", "PS4", "PROMPT_*", "IFS",
     "GLOBIGNORE", "HIST*", "COMP_*", "SECONDS", "RANDOM", "SRANDOM", "LINENO", "OPTIND", "UID", "EUID",
+    "PWD", "OLDPWD", "DIRSTACK",
 ];
 
 /// Names that are guarded by a pattern only, and that say nothing about which code runs.

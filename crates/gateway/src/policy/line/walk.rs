@@ -18,6 +18,7 @@ use brush_parser::ast::{
 };
 use brush_parser::{SourceSpan, ast};
 
+use super::arithmetic::Place;
 use super::documents::Documents;
 use super::guard::{self, Limits, LineError};
 use super::joined::joined;
@@ -154,12 +155,12 @@ impl Walker<'_> {
                 if !self.is_arithmetic(&command.loc) {
                     self.unclear("parentheses that are no arithmetic to bash", self.span(&command.loc));
                 }
-                self.arithmetic(&command.expr.value, &command.loc)
+                self.arithmetic(&command.expr.value, Place::Expression, &command.loc)
             }
             CompoundCommand::ArithmeticForClause(clause) => {
                 let parts = [&clause.initializer, &clause.condition, &clause.updater];
                 for part in parts.into_iter().flatten() {
-                    self.arithmetic(&part.value, &clause.loc)?;
+                    self.arithmetic(&part.value, Place::Expression, &clause.loc)?;
                 }
                 self.list(&clause.body.list)
             }
@@ -291,7 +292,7 @@ impl Walker<'_> {
                     | Binary::ArithmeticGreaterThan
                     | Binary::ArithmeticGreaterThanOrEqualTo => {
                         for side in [left, right] {
-                            self.arithmetic(side.value.trim_matches('"'), loc)?;
+                            self.arithmetic(side.value.trim_matches('"'), Place::Operand, loc)?;
                         }
                         Context::Word
                     }

@@ -10,6 +10,8 @@ mod dollar;
 mod escapes;
 mod skip;
 
+pub(super) use dollar::DIGITS_ONLY;
+
 /// What a word is made of and what it would run.
 #[derive(Debug, Default)]
 pub(super) struct Parts {
@@ -21,8 +23,6 @@ pub(super) struct Parts {
     pub(super) arithmetic: Vec<String>,
     /// Variables set by `${x:=…}`.
     pub(super) assigned: Vec<String>,
-    /// `$x`, `${x}` and `${x…}`, for arithmetic over them.
-    pub(super) referenced: Vec<String>,
     /// What this reader does not understand.
     pub(super) odd: Vec<&'static str>,
 }
@@ -47,7 +47,7 @@ pub(super) enum Part {
 pub(super) enum Expansion {
     /// `$x`, `${…}`, `$(…)`.
     Value,
-    /// `$((…))`: always a number.
+    /// `$((…))` and `${#x}`: always a number.
     Number,
     /// `${x//[^0-9]/}`: digits, or nothing at all.
     Digits,

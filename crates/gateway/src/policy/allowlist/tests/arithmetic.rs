@@ -8,8 +8,8 @@ fn arithmetic_is_not_led_to_a_text_that_runs_commands() {
     for line in [
         "_=1; : 'a[$(id)]'; ((_))",
         "REPLY=1; read <<< 'a[$(id)]'; ((REPLY))",
-        "PWD=1; cd 'a[$(id)]'; ((1/$PWD))",
-        "OLDPWD=1; ls $((1/$OLDPWD))",
+        "cd 'a[$(id)]'; ((1/$PWD))",
+        "ls $((1/$OLDPWD))",
         "f='a[$(id)]'; FUNCNAME=1; f() { ((FUNCNAME)); }; f",
         "linux='a[$(id)]'; if false; then OSTYPE=1; fi; ((OSTYPE))",
         "xterm='a[$(id)]'; if false; then TERM=1; fi; ls $((TERM))",
@@ -41,7 +41,6 @@ fn arithmetic_is_not_led_to_a_text_that_runs_commands() {
         "a=1; a0='b[$(id)]'; ((a$#))",
         "a=1; a1='b[$(id)]'; ls $((a$((1))))",
         "a=1; x=''; ab='c[$(id)]'; ((a${x}b))",
-        "a=1; a5='b[$(id)]'; ((${x:-a}5))",
         "a=1; a1='b[$(id)]'; [[ a$((1)) -eq 0 ]]",
     ] {
         refused(list, line, "a name in arithmetic that is put together");
@@ -62,6 +61,117 @@ fn arithmetic_is_not_led_to_a_text_that_runs_commands() {
         "((EUID > 0))",
     ] {
         refused(list, line, "arithmetic over a value that may be no number");
+    }
+}
+
+#[test]
+fn an_expansion_in_arithmetic_leaves_nothing_but_a_number() {
+    for line in [
+        // A letter, which is a name.
+        "a='b[$(id)]'; x=(1); ls $(( ${x@a} ))",
+        "r='b[$(id)]'; f() { local -r x=1; ((${x@a})); }; f",
+        "a='b[$(id)]'; x=(1); [[ ${x@a} -eq 1 ]]; ls",
+        "a='b[$(id)]'; x=(1); ls \"${x[${x@a}]}\"",
+        "x=1; ((${x@Q}))",
+        "x=1; ((${x@K}))",
+        "x=1; ((${x^^}))",
+        "x=1; ((${x,}))",
+        // A name that is put together of the value and the word behind the operator.
+        "aa='b[$(id)]'; a=1; x=11; ls $(( ${x//1/a} ))",
+        "a2='b[$(id)]'; a=1; x=12; ((${x/1/a})); ls",
+        "a1='b[$(id)]'; a=1; x=1; ls $(( ${x/1/a&} ))",
+        "aa='b[$(id)]'; a=1; x=11; y=(1); ls \"${y[${x//1/a}]}\"",
+        "x=12; ((${x/#1/a}))",
+        "x=12; ((${x/%2/a}))",
+        "x=12; for ((i=${x/1/a}; i<3; i++)); do ls; done",
+        "x=12; ((${x//[^0-9]/a}))",
+        "a=1; a5='b[$(id)]'; ((${x:-a}5))",
+        "a=1; x=1; ((${x:+a}))",
+        "a=1; ((${x-a}))",
+        "x=1; ((${x:+~-}))",
+        "x=1; ((${x:+-}))",
+        "x=1; ((${x:+\"5\"}))",
+        "x=1; ((${x:?a}))",
+        "x=1; ((${x#a}))",
+        "x=1; ((${x#$y}))",
+        "x=1; ((${x%~-}))",
+        // A directory, in the place of a tilde.
+        "x=1; ls $(( ${x/1/~-} ))",
+        "x=1; (( ${x/1/~-} )); ls",
+        "x=1; ls ${a[${x/1/~-}]}",
+        "x=1; [[ ${x:+~-} -eq 1 ]]; ls",
+        // Many words, and names of names.
+        "x=(1 2); ((${x[@]}))",
+        "x=(1 2); ((${x[*]}))",
+        "x=1; ((${!x}))",
+        "x=1; ((${x:0:$y}))",
+        "((${@}))",
+        "(($*))",
+        "(($-))",
+    ] {
+        refused("ls", line, "cannot be checked against the allowlist");
+    }
+    for line in [
+        "[[ ~- -eq 1 ]]; ls",
+        "[[ ~+ -eq 1 ]]; ls",
+        "[[ 1 -eq ~- ]]",
+        "[[ ~5 -lt 1 || 1 -gt 2 ]]",
+        "[[ x=~- -eq 1 ]]",
+        "x=1; [[ x=~+ -ne 1 ]]",
+    ] {
+        refused("ls", line, "a tilde in a comparison of numbers");
+    }
+    for line in [
+        "x=5; ls $(( ${x:-0} + 1 )) $(( ${x-0x1f} )) $(( ${x:+7} )) $(( ${x:-} + 1 )) $(( ${x:--1} ))",
+        "x=5; y=1; ls $(( ${x:-$y} )) $(( ${x:-${y}} )) $(( ${x:-${y:-$((2 * y))}} ))",
+        "x=08; ls $(( ${x#0} )) $(( ${x##*0} )) $(( 10#$x )) $(( 10#${x%%8} ))",
+        "x=123; n=1; ls $(( ${x:1} + ${x:0:2} )) $(( ${x: -n} )) $(( ~x ))",
+        "a=(1 2 3); i=1; ls $(( ${a[$i]} + ${a[i + 1]} + ${#a[@]} + ${#a[*]} + ${#a} + ${#} + $# ))",
+        "s=text; n=${#s}; ls $((n + 1)) $(( ${#s} * 2 )) $(( ${#1} ))",
+        "((${1//[^0-9]/} > 2)) && ls",
+        "x=5; ls $(( $((x + 1)) * (2 + $(( ${x} )) ) ))",
+        "x=5; [[ ${x:-0} -gt 3 && \"$x\" -lt 9 && x -ge 0 ]]",
+    ] {
+        accepted("ls", line);
+    }
+}
+
+#[test]
+fn everyday_arithmetic_is_read() {
+    for line in [
+        "i=0; while ((i < 3)); do i=$((i+1)); done",
+        "i=0; while [[ $i -lt 3 ]]; do ((i++)); ls \"$i\"; done",
+        "x=3; ls $(( ${x:-0} + 1 ))",
+        "arr=(a b c); for i in 0 1 2; do ls \"${arr[$i]}\" ${arr[i]}; done",
+        "n=3; for ((i=0;i<n;i++)); do ls $i; done",
+        "n=4; [[ $n -gt 3 ]] && ls",
+        "x=5; ls $((x*2)) $((x % 2 == 0 ? 1 : 0)) $((x | 0xff & ~x)) $((x > 2 && x < 9))",
+        "total=0; for f in 1 2; do total=$((total + f)); ((total += 2, total -= 1)); done; ls $total",
+        "x=-5; ls $((x + 1))",
+        "x=1; x+=2; ls $((x))",
+        "a=(1 2); a+=(3); ls $((a[0] + a[2]))",
+    ] {
+        accepted("ls", line);
+    }
+}
+
+#[test]
+fn a_value_with_something_behind_it_is_still_looked_at() {
+    for line in [
+        "x=-; x+=5; ((x))",
+        "x=1; x+=-; ((x))",
+        "x=1; x+=-5; ((x))",
+        "x=1; x+=$((1 - 2)); ((x))",
+        "x=1; x+=a; ((x))",
+        "for x in -; do ((x)); done",
+        "x=(1 -); ((x))",
+        "x=--5; ((x))",
+        "x=5-; ((x))",
+    ] {
+        refused("ls", line, "arithmetic over a value that may be no number");
+    }
+    for line in ["x=1; x+=5; ((x)); ls", "x=1; x+=${y//[^0-9]/}; ((x)); ls"] {
+        accepted("ls", line);
     }
 }
 
@@ -197,10 +307,13 @@ fn no_value_is_read_again_as_a_list() {
         "declare -x -a a='($(id))'",
         "a=(1); declare a='($(id))'",
         "readonly -a a='($(id))'",
-        "declare DIRSTACK='($(id))'",
-        "typeset -x DIRSTACK='($(id))'",
-        "declare DIRSTACK=\"$x\"",
-        "declare 'DIRSTACK+=($(id))'",
+        "f() { local a; a=(1); local a=~-; }; f",
+        "f() { local a; read -a a <<< x; local a+=~+; }; f",
+        "declare -a a=~/x",
+        "declare PIPESTATUS='($(id))'",
+        "typeset -x MAPFILE='($(id))'",
+        "declare GROUPS=\"$x\"",
+        "declare 'COMPREPLY+=($(id))'",
         "mapfile <<< x; declare MAPFILE='($(id))'",
         "f() { local FUNCNAME='($(id))'; }; f",
     ] {
@@ -208,7 +321,8 @@ fn no_value_is_read_again_as_a_list() {
     }
     for line in [
         "f() { local a='(none)' b=\"$1\" c=$(ls); ls \"$a\"; }; f",
-        "f() { local a=(1 2); local b=\"$1\"; ls \"${a[0]}\"; }; f",
+        "f() { local a=(1 2); local b=\"$1\" c=~/x; ls \"${a[0]}\"; }; f",
+        "f() { local a=(1 2); local a='~-'; }; f",
         "a=(1 2); a='(x)'; ls \"${a[0]}\"",
         "export a='(x)'; ls",
     ] {

@@ -115,6 +115,21 @@ fn loader_and_interpreter_variables_cannot_be_set() {
         "ZIPOPT=x ls",
         "PRYRC=x ls",
         "POSIXLY_CORRECT=1",
+        "PWD=.",
+        "PWD=-exec; find \"$PWD\"",
+        "OLDPWD='b[$(id)]'; [[ ~- -eq 1 ]]; ls",
+        "PWD='b[$(id)]'; [[ ~+ -eq 1 ]]; ls",
+        "read -r OLDPWD <<< 'b[$(id)]'; [[ ~- -eq 1 ]]; ls",
+        "read -raPWD; find \"$PWD\"",
+        "f() { local a; a=(1); OLDPWD='($(id))'; local a=~-; }; f",
+        "OLDPWD+=x",
+        "printf -vOLDPWD x",
+        "for OLDPWD in x; do ls; done",
+        "unset OLDPWD",
+        "env OLDPWD=x ls",
+        "declare DIRSTACK='($(id))'",
+        "typeset -x DIRSTACK='($(id))'",
+        "DIRSTACK[1]=x; ls ~1",
     ] {
         refused(list, line, "may not be set");
     }

@@ -7,6 +7,7 @@ use brush_parser::ast::{
 
 use super::numbers::Certain;
 use super::{Walker, locale};
+use crate::policy::line::arithmetic::Place;
 use crate::policy::line::guard::LineError;
 use crate::policy::line::plain;
 use crate::policy::line::position::{Origin, Position};
@@ -117,7 +118,11 @@ impl Walker<'_> {
         }
         match &assignment.value {
             AssignmentValue::Scalar(value) => {
-                self.facts.numbers.assigned(name, Certain::of_value(value));
+                let certain = match assignment.append {
+                    true => Certain::of_appended(value),
+                    false => Certain::of_value(value),
+                };
+                self.facts.numbers.assigned(name, certain);
                 // The value stands at the end of the word; its own place is not recorded.
                 let origin = self.word_origin(word);
                 let skipped = word.value.chars().count() - value.value.chars().count();
@@ -149,7 +154,7 @@ impl Walker<'_> {
         if text.contains(['\'', '"', '\\', '`', '$', ' ']) {
             self.unclear("a subscript that is not understood", position);
         }
-        self.arithmetic_text(text, position)
+        self.arithmetic_text(text, Place::Expression, position)
     }
 
     pub(super) fn redirection(&mut self, redirection: &IoRedirect) -> Result<(), LineError> {

@@ -93,10 +93,12 @@ impl Lists {
     }
 }
 
-/// Whether a value begins with a parenthesis, as far as is known.
+/// Whether a value begins with a parenthesis, as far as is known. A tilde becomes a directory, which may begin with
+/// anything: `~-` is what `OLDPWD` holds.
 fn may_be_list(parts: &[Part]) -> bool {
     let first = parts.iter().find_map(|part| match part {
-        Part::Text(text) | Part::Quoted(text) => text.chars().next().map(|first| first == '('),
+        Part::Text(text) => text.chars().next().map(|first| "(~".contains(first)),
+        Part::Quoted(text) => text.chars().next().map(|first| first == '('),
         Part::Expansion(Expansion::Value) => Some(true),
         Part::Expansion(Expansion::Number) => Some(false),
         Part::Expansion(Expansion::Digits) => None,

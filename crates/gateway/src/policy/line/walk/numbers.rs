@@ -12,6 +12,7 @@ use brush_parser::ast::Word;
 
 use super::arguments::{DECLARING, is_name};
 use super::endings::Endings;
+use crate::policy::line::arithmetic::MAY_BE_TEXT;
 use crate::policy::line::plain;
 use crate::policy::line::position::Position;
 use crate::policy::line::word::{self, Context, Expansion, Part};
@@ -37,9 +38,11 @@ const PATHS_OF_BASH: [&str; 2] = ["PWD", "HOME"];
 /// Commands whose words need no quotes where they are numbers.
 const COUNTING: [&str; 3] = ["test", "[", "wait"];
 
-/// What is certain of a value, or of every value of a name.
+/// What is certain of a value, or of every value of a name. Values of both kinds may stand behind one another, as
+/// `x+=…` puts them, and are what they were: none begins with a dash but in front of a digit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Certain {
+    /// Digits, perhaps behind a dash, or empty.
     number: bool,
     /// Begins as a path, is a number, or is empty.
     path: bool,
@@ -54,6 +57,22 @@ impl Certain {
         number: true,
         path: true,
     };
+
+    /// Of a value that is put behind the one that a name has.
+    pub(super) fn of_appended(value: &Word) -> Self {
+        let Self { number, path } = Self::of_value(value);
+        let parts = word::parse(&value.value, Context::Word).parts;
+        // What arithmetic gives may be negative, and `5-3` is no number.
+        let may_be_signed = |part: &Part| match part {
+            Part::Text(text) | Part::Quoted(text) => text.contains('-'),
+            Part::Expansion(Expansion::Digits) => false,
+            Part::Expansion(Expansion::Number | Expansion::Value) => true,
+        };
+        Self {
+            number: number && !parts.iter().any(may_be_signed),
+            path,
+        }
+    }
 
     /// Of a value that is assigned: it stays one word.
     pub(super) fn of_value(value: &Word) -> Self {
@@ -133,7 +152,7 @@ impl Numbers {
             .iter()
             .filter(|read| !self.is_number(&read.name))
             .map(|read| Unclear {
-                what: "arithmetic over a value that may be no number (`${x//[^0-9]/}` takes the digits of `x`)",
+                what: MAY_BE_TEXT,
                 position: read.position,
             })
             .collect()
@@ -253,9 +272,15 @@ fn is_number_text(written: &str) -> bool {
         return true;
     }
     let parts = word::parse(written, Context::Word).parts;
+    let is_digits = |text: &str| text.chars().all(|c| c.is_ascii_digit());
+    // A dash that nothing follows is no number: `d=-; d+=exec`.
+    let is_signed = |text: &str| {
+        text.strip_prefix('-')
+            .is_some_and(|digits| !digits.is_empty() && is_digits(digits))
+    };
     !parts.is_empty()
-        && parts.iter().all(|part| match part {
-            Part::Text(text) | Part::Quoted(text) => text.chars().all(|c| c.is_ascii_digit() || c == '-'),
+        && parts.iter().enumerate().all(|(index, part)| match part {
+            Part::Text(text) | Part::Quoted(text) => is_digits(text) || index == 0 && is_signed(text),
             Part::Expansion(Expansion::Number | Expansion::Digits) => true,
             Part::Expansion(Expansion::Value) => false,
         })

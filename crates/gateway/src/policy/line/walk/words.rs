@@ -5,7 +5,7 @@ use brush_parser::ast::Word;
 
 use super::Walker;
 use super::numbers::Certain;
-use crate::policy::line::arithmetic;
+use crate::policy::line::arithmetic::{self, Place};
 use crate::policy::line::guard::LineError;
 use crate::policy::line::position::{Origin, Position};
 use crate::policy::line::word::{self, Context, Nested, Part};
@@ -29,18 +29,18 @@ impl Walker<'_> {
         }
         self.programs(&parts.programs, origin)?;
         for text in parts.arithmetic {
-            self.arithmetic_text(&text, here)?;
+            self.arithmetic_text(&text, Place::Expression, here)?;
         }
         Ok(parts.parts)
     }
 
-    pub(super) fn arithmetic(&mut self, text: &str, span: &SourceSpan) -> Result<(), LineError> {
+    pub(super) fn arithmetic(&mut self, text: &str, place: Place, span: &SourceSpan) -> Result<(), LineError> {
         let here = self.span(span);
-        self.arithmetic_text(text, here)
+        self.arithmetic_text(text, place, here)
     }
 
-    pub(super) fn arithmetic_text(&mut self, text: &str, here: Position) -> Result<(), LineError> {
-        let found = arithmetic::parse(text);
+    pub(super) fn arithmetic_text(&mut self, text: &str, place: Place, here: Position) -> Result<(), LineError> {
+        let found = arithmetic::parse(text, place);
         for what in found.odd {
             self.unclear(what, here);
         }

@@ -7,7 +7,7 @@ use super::{Expansion, Nested, Part, Quotes, Reader, Until, escapes};
 const TRANSFORMATIONS: &str = "UuLQEAaKk";
 
 /// Behind a name, what leaves nothing but the digits of its value.
-const DIGITS_ONLY: &str = "//[^0-9]/}";
+pub(in crate::policy::line) const DIGITS_ONLY: &str = "//[^0-9]/}";
 
 impl Reader<'_> {
     pub(super) fn dollar(&mut self, quotes: Quotes) {
@@ -24,8 +24,7 @@ impl Reader<'_> {
             (Some('['), _) => self.stop("`$[`"),
             (Some(c), _) if is_name_start(c) => {
                 self.at += 1;
-                let name = self.name();
-                self.out.referenced.push(name);
+                self.name();
                 self.expansion(Expansion::Value);
             }
             (Some(c), _) if is_special(c) => {
@@ -34,9 +33,6 @@ impl Reader<'_> {
                 } else {
                     Expansion::Value
                 });
-                if !"#?$".contains(c) {
-                    self.out.referenced.push(c.to_string());
-                }
                 self.at += 2;
             }
             (Some(_) | None, Quotes::None) => self.text('$'),
@@ -96,8 +92,8 @@ impl Reader<'_> {
 
     fn brace(&mut self, quotes: Quotes) {
         self.at += 2;
-        self.expansion(Expansion::Value);
         if self.peek(0) == Some('#') && self.peek(1).is_some_and(|c| c != '}') {
+            self.expansion(Expansion::Number);
             self.at += 1;
             if self.parameter().is_some() && self.peek(0) == Some('}') {
                 self.at += 1;
@@ -106,6 +102,7 @@ impl Reader<'_> {
             }
             return;
         }
+        self.expansion(Expansion::Value);
         let Some(name) = self.parameter() else {
             return self.stop("a parameter expansion that is not understood");
         };
@@ -114,7 +111,6 @@ impl Reader<'_> {
             self.out.parts.pop();
             return self.out.parts.push(Part::Expansion(Expansion::Digits));
         }
-        self.out.referenced.push(name.clone());
         let colon = usize::from(self.peek(0) == Some(':'));
         match (self.peek(0), self.peek(colon)) {
             (Some('}'), _) => {
