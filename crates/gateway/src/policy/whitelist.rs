@@ -4,7 +4,7 @@
 //! each command of a plain line in canonical form, never against the raw text, and every command
 //! must be covered. Never covered, whatever the rules say: lines that need a shell, redirections
 //! that open files (but `/dev/null`), calls with an environment of their own, launchers, and words
-//! that could become options when a pattern meets file names.
+//! that could become options or subcommands when a pattern meets file names (see [`globs`]).
 //!
 //! A pattern matches from the first word on and ends where a word ends: `^ls` does not cover `lsof`.
 //! For programs known to have options that write files or run programs (see [`cautions`]) those
@@ -13,6 +13,7 @@
 
 mod builtin;
 pub mod cautions;
+mod globs;
 mod idle;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use regex::Regex;
 use thiserror::Error;
 
 pub use builtin::{READ_ONLY, ReadOnly, builtin_rules, started_by};
+use globs::Glob;
 
 use super::allowlist::is_launcher;
 use super::line::tree::{Action, Command, Piece, Redirection};
@@ -171,7 +173,7 @@ pub(super) fn is_cautioned(command: Asked<'_>) -> bool {
 /// The rules that are off and take something of the command away from all others.
 pub(super) fn turned_off<'r>(rules: &'r [WhitelistRule], command: Asked<'_>) -> Vec<&'r WhitelistRule> {
     let words = words_of(command);
-    let is_met = |rule: &&WhitelistRule| !rule.enabled && words.iter().any(|words| rule.matches(words));
+    let is_met = |rule: &&WhitelistRule| !rule.enabled && words.iter().any(|words| rule.takes_away(words));
     rules.iter().filter(is_met).collect()
 }
 
@@ -249,7 +251,7 @@ fn covering(rules: &[WhitelistRule], words: &Words, input: Input) -> Option<usiz
     }
     // A rule that was turned off takes what it covers away from every other rule: that is how a
     // project asks to be asked.
-    if rules.iter().any(|rule| !rule.enabled && rule.matches(words)) {
+    if rules.iter().any(|rule| !rule.enabled && rule.takes_away(words)) {
         return None;
     }
     rules
@@ -349,11 +351,21 @@ impl WhitelistRule {
     }
 
     fn covers(&self, words: &Words) -> bool {
-        let is_exact = match &self.matcher {
-            Matcher::Pattern { exact, .. } => *exact,
-            Matcher::ReadOnly(_) => false,
+        let is_clear = match &self.matcher {
+            Matcher::Pattern { exact: true, .. } => true,
+            Matcher::Pattern { exact: false, .. } => !words.may_change_subcommand() && cautions::allow(words),
+            Matcher::ReadOnly(_) => cautions::allow(words),
         };
-        self.matches(words) && (is_exact || cautions::allow(words))
+        self.matches(words) && is_clear
+    }
+
+    /// Whether a rule that is off means the command, or what it may become.
+    fn takes_away(&self, words: &Words) -> bool {
+        let may_match = match &self.matcher {
+            Matcher::Pattern { regex, .. } => words.may_begin_with(&idle::first_text(regex.as_str())),
+            Matcher::ReadOnly(program) => !words.globs.is_empty() && program.program == words.name,
+        };
+        may_match || self.matches(words)
     }
 
     /// Whether the command is meant, with whatever options.
@@ -375,8 +387,8 @@ impl WhitelistRule {
 pub struct Words {
     name: String,
     args: Vec<String>,
-    /// Whether an argument may become several file names.
-    patterned: bool,
+    /// Arguments that may become several file names, in their order.
+    globs: Vec<Glob>,
     canonical: String,
 }
 
@@ -385,7 +397,7 @@ impl Words {
         Self {
             name: file.to_owned(),
             args: args.to_vec(),
-            patterned: false,
+            globs: Vec::new(),
             canonical: canonical_argv(file, args),
         }
     }
@@ -402,7 +414,12 @@ impl Words {
         (harmless && steady).then(|| Self {
             name: command.name.clone(),
             args: command.args.iter().map(|word| word.unmatched()).collect(),
-            patterned: command.args.iter().any(|word| word.literal().is_none()),
+            globs: command
+                .args
+                .iter()
+                .enumerate()
+                .filter_map(|(index, word)| Glob::of(index, word))
+                .collect(),
             canonical: canonical(command),
         })
     }

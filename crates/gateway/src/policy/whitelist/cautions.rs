@@ -7,6 +7,7 @@
 use std::path::Path;
 
 use super::Words;
+use super::globs::Glob;
 
 /// What is not covered for one program.
 #[derive(Debug)]
@@ -165,9 +166,12 @@ pub(super) fn allow(words: &Words) -> bool {
     };
     let mut more_letters = "";
     if name == "git" {
-        let Some((subcommand, _)) = git_subcommand(&words.args) else {
+        let Some((subcommand, rest)) = git_subcommand(&words.args) else {
             return false;
         };
+        if !words.globs.iter().all(|glob| is_git_operand(words, rest.len(), glob)) {
+            return false;
+        }
         let of_it = GIT_LETTERS.iter().find(|(name, _)| *name == subcommand);
         more_letters = of_it.map_or("", |(_, letters)| letters);
     }
@@ -180,17 +184,18 @@ pub(super) fn allow(words: &Words) -> bool {
         .filter(|(index, arg)| options_end.is_some_and(|end| *index > end) || !arg.starts_with('-') || *arg == "-");
     let is_operand_harmless = caution.first_operand.is_none_or(|is_harmless| {
         let first = operands.clone().next();
-        !words.patterned && first.is_none_or(|(_, word)| is_harmless(word))
+        words.globs.is_empty() && first.is_none_or(|(_, word)| is_harmless(word))
     });
     let in_bounds = caution
         .operands_max
-        .is_none_or(|max| !words.patterned && operands.count() <= max);
+        .is_none_or(|max| words.globs.is_empty() && operands.count() <= max);
     let first = words
         .args
         .first()
         .filter(|word| caution.dashless && !word.starts_with('-'));
     let is_first_harmless = first.is_none_or(|letters| !letters.contains(|c| caution.letters.contains(c)));
     in_bounds
+        && words.globs.iter().all(|glob| caution.allows_glob(glob))
         && is_first_harmless
         && is_operand_harmless
         && words.args.iter().all(|arg| caution.allows(arg, more_letters))
@@ -240,7 +245,25 @@ pub(super) fn git_subcommand(args: &[String]) -> Option<(&str, &[String])> {
     (!subcommand.starts_with('-')).then(|| (subcommand.as_str(), &args[index + 1..]))
 }
 
+/// Whether the names of files that stand for a word are certainly operands of the subcommand: the value of an option
+/// may be a format, and what looks like the address of a helper starts it.
+fn is_git_operand(words: &Words, behind_subcommand: usize, glob: &Glob) -> bool {
+    let subcommand = words.args.len() - behind_subcommand - 1;
+    let Some(before) = glob.index.checked_sub(1).map(|index| &words.args[index]) else {
+        return false;
+    };
+    let is_ended = words.args[..glob.index].iter().any(|arg| arg == "--");
+    glob.index > subcommand && (is_ended || !before.starts_with('-')) && !glob.may_begin_with("ext::")
+}
+
 impl Caution {
+    /// Whether no name of a file that stands for a word is one to be careful with. Of those of git more is known.
+    fn allows_glob(&self, glob: &Glob) -> bool {
+        let is_searched = !self.inside.is_empty() && self.program != "git";
+        let is_letters = self.dashless && glob.index == 0;
+        !is_searched && !is_letters && !self.words.iter().any(|word| glob.may_become(word))
+    }
+
     fn allows(&self, arg: &str, more_letters: &str) -> bool {
         if self.words.contains(&arg) || self.inside.iter().any(|text| arg.contains(text)) {
             return false;

@@ -26,8 +26,24 @@ impl WhitelistRule {
 /// The words that every command begins with that the pattern matches: its text up to the first sign that means more
 /// than itself. What is cut short by that sign counts as letters of options only, which stay what they are.
 fn first_words(pattern: &str) -> Vec<String> {
+    let (text, is_cut) = literal(pattern);
+    let mut words: Vec<String> = text.split(' ').map(str::to_owned).collect();
+    let is_letters = |word: &String| word.starts_with('-') && !word.starts_with("--");
+    if is_cut && !words.last().is_some_and(is_letters) {
+        words.pop();
+    }
+    words
+}
+
+/// The text that every command begins with that the pattern matches.
+pub(super) fn first_text(pattern: &str) -> String {
+    literal(pattern).0
+}
+
+/// That text, and whether a sign that means more than itself ends it.
+fn literal(pattern: &str) -> (String, bool) {
     if pattern.contains(['|', '\'']) || pattern.contains("(?") {
-        return Vec::new();
+        return (String::new(), true);
     }
     let mut text = String::new();
     let mut is_cut = false;
@@ -51,12 +67,7 @@ fn first_words(pattern: &str) -> Vec<String> {
             }
         }
     }
-    let mut words: Vec<String> = text.split(' ').map(str::to_owned).collect();
-    let is_letters = |word: &String| word.starts_with('-') && !word.starts_with("--");
-    if is_cut && !words.last().is_some_and(is_letters) {
-        words.pop();
-    }
-    words
+    (text, is_cut)
 }
 
 #[cfg(test)]

@@ -172,6 +172,90 @@ fn patterns_begin_with_the_command_and_end_with_a_word() {
 }
 
 #[test]
+fn a_glob_is_covered_only_where_no_name_of_a_file_changes_the_command() {
+    for (pattern, line, expected) in [
+        ("^tar", "tar f* a.tar", false),
+        ("^tar", "tar t?f a.tar", false),
+        ("^tar", "tar tf src/a*", true),
+        ("^git", "git ta? v1", false),
+        ("^git", "git t[a]g v2", false),
+        ("^git", "git --no-pager ta?", false),
+        ("^git", "git bisec* run", false),
+        ("^git", "git x bisec*", false),
+        ("^git add", "git add src/*.txt", true),
+        ("^git add", "git add t*.txt a?", true),
+        ("^git add", "git add -v -- src/*.txt", true),
+        ("^git add", "git add -v src/*.txt", false),
+        ("^git for-each-ref", "git for-each-ref --format a*", false),
+        ("^git fetch", "git fetch e*", false),
+        ("^git fetch", "git fetch ext::*", false),
+        ("^curl", "curl -w a* http://x", false),
+        ("^make", "make S*", false),
+        ("^less", "less src/*", false),
+        ("^sed", "sed s/a/b/ src/*", false),
+        ("^cargo", "cargo t*", false),
+        ("^cargo", "cargo --offline t?st", false),
+        ("^cargo", "cargo test t*", true),
+        (r"^cargo t\*$", "cargo t*", true),
+        ("^ls", "ls src/*.rs", true),
+        ("^ls", "ls -l a*.rs", true),
+        ("^grep", "grep x src/*.log a*", true),
+        ("^find", "find src/* -name x", true),
+    ] {
+        assert_eq!(covered(&[rule(pattern)], line), expected, "{pattern} and {line:?}");
+    }
+    let builtin = builtin_rules();
+    for line in [
+        "ls a*",
+        "cat src/*",
+        "wc -l a*.md",
+        "grep x a*.log",
+        "git diff src/*",
+        "git log -- a*",
+    ] {
+        assert!(covered(&builtin, line), "{line:?}");
+    }
+    for line in ["git log --format a*", "git sho? x", "git stash l*", "uniq a*"] {
+        assert!(!covered(&builtin, line), "{line:?}");
+    }
+}
+
+#[test]
+fn a_rule_that_is_off_takes_away_what_a_glob_may_become() {
+    let off = |pattern| WhitelistRule {
+        enabled: false,
+        ..rule(pattern)
+    };
+    for (pattern, line, expected) in [
+        ("^cargo publish", "cargo build src/*", true),
+        ("^cargo publish", "cargo p/*", true),
+        ("^cargo publish", "cargo publis*.x", false),
+        ("^cargo publish", "cargo -q p/*", true),
+        ("^cargo (publish|login)", "cargo build a*", false),
+        ("^cargo .*x", "cargo build a*", false),
+        ("^cargo build axe$", "cargo build a*", false),
+        ("^cargo build axe$", "cargo build b*", true),
+        ("^cargo build 'a b", "cargo build a*", false),
+        ("^rm", "cargo build b*", true),
+    ] {
+        let rules = [rule("^cargo"), off(pattern)];
+        assert_eq!(covered(&rules, line), expected, "{pattern} and {line:?}");
+    }
+    let rules = [rule("^git"), off("^git tag")];
+    for line in ["git tag v1", "git ta? v1", "git t[a]g v2"] {
+        assert!(!covered(&rules, line), "{line:?}");
+    }
+    assert!(covered(&rules, "git add src/*"));
+    let mut rules = builtin_rules();
+    for rule in &mut rules {
+        rule.enabled = rule.name() != "git";
+    }
+    rules.push(rule("^git"));
+    assert!(!covered(&rules, "git add src/*"));
+    assert!(covered(&rules, "cat src/*"));
+}
+
+#[test]
 fn the_built_in_list_only_reads() {
     let rules = builtin_rules();
     for line in [
