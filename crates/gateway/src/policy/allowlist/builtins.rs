@@ -16,9 +16,9 @@ pub(super) enum Verdict {
 }
 
 #[rustfmt::skip]
-const FREE: [&str; 17] = [
+const FREE: [&str; 18] = [
     "cd", ":", "true", "false", "test", "[", "printf", "read", "set", "shift", "local",
-    "export", "break", "continue", "return", "exit", "wait",
+    "export", "unset", "break", "continue", "return", "exit", "wait",
 ];
 
 /// Builtins that run text, change how commands are found, or change how text is read.
@@ -29,9 +29,9 @@ const REFUSED: [&str; 19] = [
 ];
 
 #[rustfmt::skip]
-const OTHERS: [&str; 24] = [
+const OTHERS: [&str; 23] = [
     "echo", "pwd", "type", "kill", "jobs", "fg", "bg", "disown", "declare", "typeset",
-    "readonly", "unset", "getopts", "mapfile", "readarray", "times", "ulimit", "umask", "dirs",
+    "readonly", "getopts", "mapfile", "readarray", "times", "ulimit", "umask", "dirs",
     "pushd", "popd", "caller", "help", "logout",
 ];
 

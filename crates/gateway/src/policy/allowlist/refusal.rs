@@ -68,7 +68,7 @@ impl Rule {
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word = &self.word;
+        let word = Shown(&self.word);
         match &self.rule {
             Rule::NotListed => write!(f, "`{word}` is not on the allowlist")?,
             Rule::NotFound => write!(f, "`{word}` is on the allowlist but no such program is installed")?,
@@ -95,5 +95,17 @@ impl fmt::Display for Refusal {
             Some(position) => write!(f, " ({position})"),
             None => Ok(()),
         }
+    }
+}
+
+/// A word in which nothing is invisible: with a carriage return behind it, `ls` would seem to be refused for its name.
+struct Shown<'a>(&'a str);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.chars().try_for_each(|c| match c {
+            '\'' | '"' | '\\' => write!(f, "{c}"),
+            c => write!(f, "{}", c.escape_debug()),
+        })
     }
 }

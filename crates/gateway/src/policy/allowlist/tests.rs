@@ -173,7 +173,7 @@ fn separators_and_multi_line_positions_are_bash_s_own() {
         "ls \u{e9}\u{1f600}; id",
         "`id` is not on the allowlist (line 1, column 8)",
     );
-    refused(list, "ls\rid", "`ls\rid` is not on the allowlist");
+    refused(list, "ls\rid", "`ls\\rid` is not on the allowlist");
     refused(list, "ls\u{a0}id", "is not on the allowlist");
     refused(
         list,
@@ -534,4 +534,12 @@ fn a_refused_command_is_pointed_at_where_it_stands_behind_its_launcher() {
     ] {
         refused(list, line, &format!("`id` is not on the allowlist ({place})"));
     }
+}
+
+#[test]
+fn what_is_invisible_in_a_word_is_shown() {
+    refused("ls", "ls\r\nls", "`ls\\r` is not on the allowlist");
+    refused("ls", "$'ls\\x0bls'", "`ls\\u{b}ls` is not on the allowlist");
+    refused("ls", "ls\u{200b}", "`ls\\u{200b}` is not on the allowlist");
+    refused("ls", "'é\"\\x'", "`é\"\\x` is not on the allowlist");
 }

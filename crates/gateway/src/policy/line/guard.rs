@@ -140,7 +140,8 @@ fn beyond_the_parser(text: &str) -> Option<&'static str> {
     } else if has("for") && text.contains('{') {
         Some("`for` with braces")
     } else if text.contains("[[") && text.contains(')') {
-        Some("a function of `[[`")
+        // A pattern like `@(a|b)`, or a test that is the body of a function.
+        Some("`[[` with these parentheses")
     } else {
         None
     }

@@ -245,7 +245,8 @@ fn text_that_cannot_be_read_is_refused() {
         "`case` here cannot be read",
     );
     check("(case x in x) ls;; esac)", "`case` here cannot be read");
-    check("f() [[ a ]]", "a function of `[[` cannot be read");
+    check("f() [[ a ]]", "`[[` with these parentheses cannot be read");
+    check("[[ a == @(a|b) ]]", "`[[` with these parentheses cannot be read");
     check("99999999999999999999>x ls", "a descriptor that does not exist");
     check("a\nls\0", "NUL character (line 2, column 3)");
     check(&"a".repeat(65_537), "65537 bytes long, at most 65536");

@@ -240,6 +240,34 @@ fn loader_and_interpreter_variables_cannot_be_set() {
 }
 
 #[test]
+fn a_plain_name_may_be_unset() {
+    for line in [
+        "unset FOO; ls",
+        "unset -v a b",
+        "x=1; unset x; ls \"$x\"",
+        "f() { ls; }; f; unset f",
+    ] {
+        accepted("ls", line);
+    }
+    for line in [
+        "unset -f f",
+        "unset -n x",
+        "unset 'a[$(id)]'",
+        "unset a[0]",
+        "unset \"$x\"",
+        "unset $x",
+    ] {
+        refused("ls", line, "`unset` is refused");
+    }
+    for line in ["unset PATH", "unset IFS x", "unset -v RANDOM"] {
+        refused("ls", line, "may not be set");
+    }
+    refused("ls", "x=1; unset x; ((x))", "may be no number");
+    refused("ls,find", "d=src; unset d; find \"$d\"", "is computed");
+    refused("ls", "unset LC_ALL; ls é", "beyond ASCII");
+}
+
+#[test]
 fn variables_that_lead_to_no_code_may_be_set() {
     let list = "ls,git,env";
     for line in [

@@ -26,8 +26,8 @@ const SET_BY_BASH: [&str; 17] = [
     "MACHTYPE", "OSTYPE", "TERM", "SHELL", "HOME", "TMPDIR",
 ];
 
-/// Builtins that set the variables they are given, and the one that may run them.
-pub(super) const SETTING: [&str; 6] = ["read", "printf", "getopts", "mapfile", "readarray", "command"];
+/// Builtins that set the variables they are given or take them away, and the one that may run them.
+pub(super) const SETTING: [&str; 7] = ["read", "printf", "getopts", "mapfile", "readarray", "unset", "command"];
 
 /// Names in which bash itself keeps a number; nothing else can be put there, since a line may not set them.
 const COUNTED_BY_BASH: [&str; 4] = ["RANDOM", "SRANDOM", "SECONDS", "LINENO"];
