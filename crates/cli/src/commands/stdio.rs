@@ -64,8 +64,13 @@ pub(crate) fn run(flags: &Flags, launchpad: Launchpad) -> anyhow::Result<()> {
             seal_key: wiring::seal_key(&joined.record),
             ..options
         };
-        let record = Arc::clone(&joined.record);
-        let served = serve_stdio(Arc::new(joined.gateway), joined.sessions, caller, options, stop.next()).await;
+        let (record, grace) = (Arc::clone(&joined.record), started.settings.shutdown_grace);
+        let stopped = async {
+            let code = stop.next().await;
+            record.stop_within(grace);
+            code
+        };
+        let served = serve_stdio(Arc::new(joined.gateway), joined.sessions, caller, options, stopped).await;
         // What could be written by now is; only the chain's end is left to sign.
         record.stop_within(LAST_WORDS);
         workshop.leave(&started.settings).await;
