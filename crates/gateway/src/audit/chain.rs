@@ -15,6 +15,16 @@ use sha2::{Digest, Sha256};
 pub struct Hash([u8; 32]);
 
 impl Hash {
+    /// SHA-256 over a line that names the purpose, and then each part behind its length in 8 big-endian bytes.
+    pub fn of_parts<'a>(purpose: &str, parts: impl IntoIterator<Item = &'a [u8]>) -> Self {
+        let mut hasher = Sha256::new_with_prefix(purpose);
+        for part in parts {
+            hasher.update((part.len() as u64).to_be_bytes());
+            hasher.update(part);
+        }
+        Self(hasher.finalize().into())
+    }
+
     /// What the first row of a chain names as the hash before it.
     pub const GENESIS: Self = Self([0; 32]);
 

@@ -7,7 +7,6 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
-use sha2::{Digest, Sha256};
 
 use super::chain::Hash;
 use super::event::EventType;
@@ -29,7 +28,6 @@ pub struct Kept<'a> {
 }
 
 impl Kept<'_> {
-    /// SHA-256 over a line that names the purpose, and then each part behind its length in 8 big-endian bytes.
     pub fn digest(&self) -> Hash {
         let texts = [
             self.owner,
@@ -48,13 +46,8 @@ impl Kept<'_> {
     }
 
     fn over(&self, purpose: &str, texts: &[&str]) -> Hash {
-        let mut hasher = Sha256::new_with_prefix(purpose);
         let texts = texts.iter().map(|text| text.as_bytes());
-        for part in texts.chain([self.stdout, self.stderr]) {
-            hasher.update((part.len() as u64).to_be_bytes());
-            hasher.update(part);
-        }
-        Hash::from_bytes(hasher.finalize().into())
+        Hash::of_parts(purpose, texts.chain([self.stdout, self.stderr]))
     }
 }
 

@@ -5,7 +5,6 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::chain::Hash;
 use super::event::EventType;
@@ -40,9 +39,7 @@ pub enum Vouched {
 }
 
 impl Opened<'_> {
-    /// SHA-256 over a line that names the purpose, and then each part behind its length in 8 big-endian bytes.
     pub fn digest(&self) -> Hash {
-        let mut hasher = Sha256::new_with_prefix("countersign opening 1\n");
         let opened_at = self.opened_at.as_millis().to_string();
         let parts = [
             self.owner,
@@ -52,11 +49,7 @@ impl Opened<'_> {
             &opened_at,
             self.abandoned,
         ];
-        for part in parts {
-            hasher.update((part.len() as u64).to_be_bytes());
-            hasher.update(part);
-        }
-        Hash::from_bytes(hasher.finalize().into())
+        Hash::of_parts("countersign opening 1\n", parts.map(str::as_bytes))
     }
 
     /// Holds the row against the events of openings that have its correlation.
