@@ -115,6 +115,8 @@ impl Object {
     pub fn finish(mut self) -> Payload {
         // Our names are ASCII, whose byte order is the order RFC 8785 asks for.
         self.fields.sort_unstable_by_key(|(name, _)| *name);
+        let is_twice = |pair: &[(&str, _)]| pair[0].0 == pair[1].0;
+        debug_assert!(!self.fields.windows(2).any(is_twice), "a field is written twice");
         let names: usize = self.fields.iter().map(|(name, _)| name.len() + 4).sum();
         let mut text = String::with_capacity(names + self.values.len() + 2);
         text.push('{');

@@ -102,10 +102,7 @@ impl Gateway {
             open.correlation_id.clone(),
             open.actor.clone(),
             EventType::ActRequested,
-            requested
-                .optional_text("approval_id", approval_id)
-                .optional_text("run_id", open.run_id.as_deref())
-                .finish(),
+            requested.optional_text("approval_id", approval_id).finish(),
         );
         let opening = Change {
             events: vec![event],

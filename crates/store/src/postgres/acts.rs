@@ -1,6 +1,5 @@
 //! Acts that are no commands while they are done, and the end of those whose process is gone.
 
-use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::RecordError;
 use countersign_gateway::audit::act::{ActChange, OpenAct, UsedApproval};
 use countersign_gateway::audit::outcome::{AskedAct, StoredAct};
@@ -13,7 +12,7 @@ use super::node::Node;
 use super::readers::Readers;
 use super::trouble::Trouble;
 use super::{PgStore, approvals, trouble};
-use crate::rows::acts::{self, LEFT_OPEN, abandoned, act, read_systems, stored, write_systems};
+use crate::rows::acts::{self, LEFT_OPEN, Left, act, read_systems, stored, write_systems};
 use crate::rows::sessions;
 
 const IS_GIVEN: &str = "SELECT 1 FROM approvals
@@ -30,6 +29,8 @@ const ENTER: &str = "INSERT INTO asked_acts (owner, request_id, act_id, session_
 const KEEP: &str = "UPDATE asked_acts SET outcome = $2, closed_at_ms = $3 WHERE act_id = $1 AND outcome IS NULL";
 const TAKE_BACK: &str = "DELETE FROM asked_acts WHERE act_id = $1 AND outcome IS NULL";
 const ASKED: &str = "SELECT outcome FROM asked_acts WHERE owner = $1 AND request_id = $2";
+const OPENING: &str = "SELECT payload FROM flow_events
+     WHERE correlation_id = $1 AND event_id = $2 AND event_type = 'mcp.tool.requested'";
 const PROCESS: &str = "SELECT process FROM open_acts WHERE act_id = $1";
 
 impl Ledger<'_> {
@@ -115,8 +116,9 @@ impl PgStore {
     /// Ends acts whose process is gone. What they left half done is put right by their tools. Blocks.
     pub(super) fn sweep_acts(&self, now: Timestamp, ids: &IdSource) -> Result<(), RecordError> {
         let left = self.readers.read(|link| self.left_open(link));
-        for (act, approval) in left.map_err(|error| trouble::unavailable(&error))? {
-            match self.send(abandoned(&act, approval, now, ids))?.wait() {
+        let left = left.map_err(|error| trouble::unavailable(&error))?;
+        for change in left.into_iter().filter_map(|left| left.closing(now, ids)) {
+            match self.send(change)?.wait() {
                 // Somebody else gave its approval up at this moment; the next sweep ends it.
                 Ok(_) | Err(RecordError::ApprovalMoved) => {}
                 Err(error) => return Err(error),
@@ -125,19 +127,21 @@ impl PgStore {
         Ok(())
     }
 
-    /// Acts of processes that are gone, with the approvals that let them go.
-    fn left_open(&self, link: &Link) -> Result<Vec<(OpenAct, Option<ApprovalRequest>)>, Trouble> {
+    /// Acts of processes that are gone.
+    fn left_open(&self, link: &Link) -> Result<Vec<Left>, Trouble> {
         let mut left = Vec::new();
         for row in link.query(LEFT_OPEN, &[])? {
             if self.site.node.is_alive(link, row.try_get(acts::PROCESS)?)? {
                 continue;
             }
             let act = act(&row)?;
+            let place: Values<'_> = &[&act.correlation_id.as_str(), &act.id.as_str()];
+            let opening = link.first(OPENING, place, |row| Ok(row.try_get(0)?))?;
             let approval = match &act.approval {
                 Some(used) => approvals::select(link, "WHERE approval_id = $1", &[&used.id.as_str()])?.pop(),
                 None => None,
             };
-            left.push((act, approval));
+            left.push(Left { act, opening, approval });
         }
         Ok(left)
     }

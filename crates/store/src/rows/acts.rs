@@ -8,6 +8,7 @@ use countersign_gateway::audit::event::{Actor, ActorType, ApprovalState};
 use countersign_gateway::audit::outcome::{KeptOutcome, StoredAct};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{ApprovalId, CorrelationId, EventId, IdSource};
+use serde_json::Value;
 
 use super::Cells;
 
@@ -17,6 +18,44 @@ pub(crate) const LEFT_OPEN: &str =
          systems, opened_at_ms, process
      FROM open_acts ORDER BY opened_at_ms LIMIT 500";
 pub(crate) const PROCESS: usize = 10;
+
+/// An act that its process left open.
+pub(crate) struct Left {
+    pub(crate) act: OpenAct,
+    /// What the event of its opening says; none where there is no such event.
+    pub(crate) opening: Option<String>,
+    /// The approval that let it go.
+    pub(crate) approval: Option<ApprovalRequest>,
+}
+
+impl Left {
+    /// Whether the record knows of the act as its row tells it.
+    fn is_vouched(&self) -> bool {
+        let told = self.opening.as_deref().map(serde_json::from_str::<Value>);
+        let Some(Ok(told)) = told else { return false };
+        let act = &self.act;
+        let row = [
+            ("tool", Some(act.tool.as_str())),
+            ("action", act.action.as_deref()),
+            ("approval_id", act.approval.as_ref().map(|used| used.id.as_str())),
+            ("run_id", act.run_id.as_deref()),
+        ];
+        row.into_iter().all(|(name, value)| told[name].as_str() == value)
+    }
+
+    /// Its end, which the sweeper tells. None where its row is not what the record knows of: nothing is signed that
+    /// somebody put there.
+    pub(crate) fn closing(self, now: Timestamp, ids: &IdSource) -> Option<Change> {
+        if self.is_vouched() {
+            return Some(abandoned(&self.act, self.approval, now, ids));
+        }
+        tracing::error!(
+            act = self.act.id.as_str(),
+            "an open act lies in the record that no event tells of like this; it is not ended, and its approval is not touched"
+        );
+        None
+    }
+}
 
 pub(crate) fn act<R: Cells>(row: &R) -> Result<OpenAct, R::Error> {
     Ok(OpenAct {
@@ -46,7 +85,7 @@ pub(crate) fn stored(outcome: Option<String>) -> StoredAct {
 }
 
 /// The end of an act whose process is gone: one event for each system that has not told how it went there.
-pub(crate) fn abandoned(act: &OpenAct, approval: Option<ApprovalRequest>, now: Timestamp, ids: &IdSource) -> Change {
+fn abandoned(act: &OpenAct, approval: Option<ApprovalRequest>, now: Timestamp, ids: &IdSource) -> Change {
     let event = |system: Option<&str>| act.ended(system, Ending::ABANDONED, Actor::system("sweeper"), now, ids);
     let events = act.untold(|_| false).map(event).collect();
     let given = approval.filter(|approval| approval.state() == ApprovalState::Approved);
@@ -72,5 +111,5 @@ pub(crate) fn read_systems(text: &str) -> Vec<String> {
 }
 
 pub(crate) fn write_systems(systems: &[String]) -> String {
-    serde_json::Value::from(systems).to_string()
+    Value::from(systems).to_string()
 }

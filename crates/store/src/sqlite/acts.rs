@@ -11,7 +11,7 @@ use super::ledger::Ledger;
 use super::readers::Readers;
 use super::{SqliteStore, approvals, trouble};
 use crate::process::Process;
-use crate::rows::acts::{self, LEFT_OPEN, abandoned, act, read_systems, stored, write_systems};
+use crate::rows::acts::{self, LEFT_OPEN, Left, act, read_systems, stored, write_systems};
 use crate::rows::{Cells as _, sessions};
 
 const IS_GIVEN: &str = "SELECT 1 FROM approvals WHERE approval_id = ?1 AND version = ?2 AND state = 'approved'";
@@ -27,6 +27,8 @@ const ENTER: &str = "INSERT INTO asked_acts (owner, request_id, act_id, session_
 const KEEP: &str = "UPDATE asked_acts SET outcome = ?2, closed_at_ms = ?3 WHERE act_id = ?1 AND outcome IS NULL";
 const TAKE_BACK: &str = "DELETE FROM asked_acts WHERE act_id = ?1 AND outcome IS NULL";
 const ASKED: &str = "SELECT outcome FROM asked_acts WHERE owner = ?1 AND request_id = ?2";
+const OPENING: &str = "SELECT payload FROM flow_events
+     WHERE correlation_id = ?1 AND event_id = ?2 AND event_type = 'mcp.tool.requested'";
 const PROCESS: &str = "SELECT process FROM open_acts WHERE act_id = ?1";
 
 impl Ledger<'_> {
@@ -116,16 +118,21 @@ impl SqliteStore {
             let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
             let dead = rows.into_iter().filter(|(_, process)| !Process::is_alive(process));
             dead.map(|(act, _)| {
+                let opening = connection
+                    .prepare_cached(OPENING)?
+                    .query_row([act.correlation_id.as_str(), act.id.as_str()], |row| row.get(0))
+                    .optional()?;
                 let approval = match &act.approval {
                     Some(used) => approvals::select(connection, "WHERE approval_id = ?1", [used.id.as_str()])?.pop(),
                     None => None,
                 };
-                Ok((act, approval))
+                Ok(Left { act, opening, approval })
             })
             .collect::<rusqlite::Result<Vec<_>>>()
         });
-        for (act, approval) in left.map_err(|error| trouble::unavailable(&error))? {
-            match self.send(abandoned(&act, approval, now, ids))?.wait() {
+        let left = left.map_err(|error| trouble::unavailable(&error))?;
+        for change in left.into_iter().filter_map(|left| left.closing(now, ids)) {
+            match self.send(change)?.wait() {
                 // Somebody else gave its approval up at this moment; the next sweep ends it.
                 Ok(_) | Err(RecordError::ApprovalMoved) => {}
                 Err(error) => return Err(error),

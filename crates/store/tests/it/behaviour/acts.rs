@@ -58,7 +58,9 @@ fn opening(bench: &Bench, approval: Option<&ApprovalRequest>, systems: &[&str]) 
         asked: None,
     };
     let (id, correlation) = (act.id.clone(), act.correlation_id.clone());
-    let event = Draft::new(id, noon(), correlation, agent(), EventType::ActRequested, &json!({}));
+    let approval_id = act.approval.as_ref().map(|used| used.id.as_str());
+    let said = json!({"tool": act.tool, "approval_id": approval_id, "run_id": act.run_id});
+    let event = Draft::new(id, noon(), correlation, agent(), EventType::ActRequested, &said);
     let change = Change {
         events: vec![event],
         act: Some(ActChange::Open(act.clone())),
@@ -262,6 +264,27 @@ fn an_act_that_a_crash_left_open_is_ended_once_in_each_system_that_had_not_told(
     let approval = block_on(store.find(&given.id)).unwrap().unwrap();
     assert_eq!(approval.state(), ApprovalState::Failed);
     verify(&store).unwrap();
+}
+
+#[test]
+fn nothing_is_signed_that_somebody_put_among_open_acts_and_no_approval_is_given_up_for_it() {
+    for forged in [
+        "UPDATE open_acts SET process = '', act_id = 'forged'",
+        "UPDATE open_acts SET process = '', tool = 'database.lifecycle'",
+        "UPDATE open_acts SET process = '', action = 'drop'",
+        "UPDATE open_acts SET process = '', run_id = 'run-2'",
+        "UPDATE open_acts SET process = '', correlation_id = 'another'",
+    ] {
+        let bench = Bench::new();
+        let store = bench.open();
+        let given = approved(&bench, &store);
+        commit(&store, opening(&bench, Some(&given), &[]).1).unwrap();
+        bench.force(forged);
+        store.sweep_abandoned(later(), &bench.ids).unwrap();
+        assert_eq!(failures(&store).len(), 0, "{forged}");
+        let approval = block_on(store.find(&given.id)).unwrap().unwrap();
+        assert_eq!(approval.state(), ApprovalState::Approved, "{forged}");
+    }
 }
 
 #[test]
