@@ -30,6 +30,13 @@ const LOOK: Duration = Duration::from_millis(100);
 /// How often a request is tried again that the record calls unrecorded.
 const ATTEMPTS_MAX: u8 = 8;
 
+/// A call to one of the command tools, as its caller made it.
+struct Submitted {
+    admitted: Admitted,
+    call: ToolCall,
+    started: Timestamp,
+}
+
 impl Gateway {
     /// A call to one of the command tools, answered as its tool promises.
     pub(super) async fn submit(
@@ -39,127 +46,132 @@ impl Gateway {
         call: ToolCall,
         started: Timestamp,
     ) -> Answer {
+        let asked = Submitted {
+            admitted,
+            call,
+            started,
+        };
         let mut attempt = 0;
         let answer = loop {
-            let answer = self
-                .clone()
-                .submit_command(admitted.clone(), tool.clone(), call.clone(), started, attempt)
-                .await;
+            let answer = self.submit_command(&asked, &tool, attempt).await;
             attempt += 1;
-            if !is_worth_another(&answer, &call) || attempt > ATTEMPTS_MAX {
+            if !is_worth_another(&answer, &asked.call) || attempt > ATTEMPTS_MAX {
                 break answer;
             }
         };
         tool.presented(answer)
     }
 
-    async fn submit_command(
-        self: Arc<Self>,
-        admitted: Admitted,
-        tool: CommandTool,
-        call: ToolCall,
-        started: Timestamp,
-        attempt: u8,
-    ) -> Answer {
+    async fn submit_command(self: &Arc<Self>, asked: &Submitted, tool: &CommandTool, attempt: u8) -> Answer {
+        let Submitted { admitted, call, .. } = asked;
         let request = match request::read(tool.clone(), &call.arguments) {
             Ok(request) => request,
-            Err(refusal) => return self.refuse_unreadable(&admitted, &tool, &call, refusal).await,
+            Err(refusal) => return self.refuse_unreadable(admitted, tool, call, refusal).await,
         };
-        let named = request.request_id.clone().or_else(|| call.origin.request_id(attempt));
-        let request_id = named.unwrap_or_else(|| self.ports.ids.request());
-        let live = Live::new(
-            request_id,
-            self.known_by(&request),
-            started,
-            self.settings.output_limit,
-            call.progress.clone(),
-            call.origin.clone(),
-            admitted.caller().correlation(&self.ports.ids),
-        );
-        let live = Arc::new(live.redacted_by(self.redactor_of(&call)));
+        let live = self.live_for(asked, &request, attempt);
         let looking = self.lookups.read().await;
         // Only an id that the caller chose can have been used before.
         let mut waits = None;
         if request.request_id.is_some() {
-            match self.earlier(&admitted, &request, &live).await {
+            match self.earlier(admitted, &request, &live).await {
                 Some(Earlier::Repeated(result)) => {
                     drop(looking);
                     let room = self.room_for(result.text_bytes()).await;
-                    let answer = fitted(*result, room);
-                    return self.called(admitted.caller(), &call, started, answer).await;
+                    return self.answered(asked, fitted(*result, room)).await;
                 }
                 Some(Earlier::Refused(answer)) => return answer,
                 Some(Earlier::Waits(question)) => waits = Some(*question),
                 None => {}
             }
         }
-        let (considered, live) = match self.consider(&admitted, &request, &call, live, waits).await {
+        let (considered, live) = match self.consider(admitted, &request, call, live, waits).await {
             Ok(considered) => considered,
             Err(Considering::Join(known)) => {
                 drop(looking);
-                let (answer, _) = self.wait(admitted.caller(), &known, &call).await;
-                return self.called(admitted.caller(), &call, started, answer).await;
+                return self.join(asked, &known).await;
             }
             Err(Considering::Refused(live, refusal)) => {
-                return self.refuse_entered(&admitted, &request, &live, refusal).await;
+                return self.refuse_entered(admitted, &request, &live, refusal).await;
             }
         };
         // A later round goes on with the question it began with. Once that is settled by another call, this
         // one hears what came of it instead of asking again.
         if let Some(resumed) = call.user.as_ref().and_then(|user| user.resumes())
             && considered.held.as_ref().is_none_or(|held| held.id != resumed.approval)
-            && self.went_on(&admitted, &resumed).await
+            && self.went_on(admitted, &resumed).await
         {
             drop(looking);
             let patience = self.settings.answer_within;
-            let answer = self.recall(&admitted, resumed.command, patience).await;
-            return self.called(admitted.caller(), &call, started, answer).await;
+            let answer = self.recall(admitted, resumed.command, patience).await;
+            return self.answered(asked, answer).await;
         }
-        let is_repeat = considered.held.is_some();
         let entered = self.commands.enter(&admitted.caller().credential, &live);
         drop(looking);
-        match entered {
-            Ok(()) => {
-                tokio::spawn(
-                    self.clone()
-                        .conduct(admitted.clone(), request, live.clone(), considered)
-                        .in_current_span(),
-                );
-                let (answer, reached) = self.wait(admitted.caller(), &live, &call).await;
-                let is_anothers = answer.command.as_ref() != Some(&live.request_id);
-                match reached {
-                    // The command's own events tell of the call that first asked for it, not of this one.
-                    Reached::End | Reached::Patience | Reached::Question if is_repeat || is_anothers => {
-                        return self.called(admitted.caller(), &call, started, answer).await;
-                    }
-                    Reached::End if answer.structured["status"] != Status::Pending.as_str() => {}
-                    Reached::End | Reached::Patience | Reached::Question => {
-                        self.answered_early(admitted.caller(), &live, &call, &answer).await;
-                    }
-                }
-                answer
+        let refusal = match entered {
+            Ok(()) => return self.attend(asked, request, &live, considered).await,
+            Err(NotEntered::Known(known)) if known.digest == live.digest => return self.join(asked, &known).await,
+            Err(NotEntered::Known(_)) => conflict(&live.request_id),
+            Err(NotEntered::Full) => full(),
+            Err(NotEntered::Closing) => Refusal::new(ErrorCode::Cancelled, "the server is stopping"),
+        };
+        self.refuse_entered(admitted, &request, &live, refusal).await
+    }
+
+    /// A command that nothing is known of yet.
+    fn live_for(&self, asked: &Submitted, request: &CommandRequest, attempt: u8) -> Arc<Live> {
+        let call = &asked.call;
+        let named = request.request_id.clone().or_else(|| call.origin.request_id(attempt));
+        let live = Live::new(
+            named.unwrap_or_else(|| self.ports.ids.request()),
+            self.known_by(request),
+            asked.started,
+            self.settings.output_limit,
+            call.progress.clone(),
+            call.origin.clone(),
+            asked.admitted.caller().correlation(&self.ports.ids),
+        );
+        Arc::new(live.redacted_by(self.redactor_of(call)))
+    }
+
+    /// Lets a command take its way, and waits for it.
+    async fn attend(
+        self: &Arc<Self>,
+        asked: &Submitted,
+        request: CommandRequest,
+        live: &Arc<Live>,
+        considered: Considered,
+    ) -> Answer {
+        let Submitted { admitted, call, .. } = asked;
+        let is_repeat = considered.held.is_some();
+        let conducted = self
+            .clone()
+            .conduct(admitted.clone(), request, live.clone(), considered);
+        tokio::spawn(conducted.in_current_span());
+        let (answer, reached) = self.wait(admitted.caller(), live, call).await;
+        let is_anothers = answer.command.as_ref() != Some(&live.request_id);
+        match reached {
+            // The command's own events tell of the call that first asked for it, not of this one.
+            Reached::End | Reached::Patience | Reached::Question if is_repeat || is_anothers => {
+                return self.answered(asked, answer).await;
             }
-            Err(NotEntered::Known(known)) if known.digest == live.digest => {
-                let (answer, _) = self.wait(admitted.caller(), &known, &call).await;
-                self.called(admitted.caller(), &call, started, answer).await
-            }
-            Err(NotEntered::Known(_)) => {
-                self.refuse_entered(&admitted, &request, &live, conflict(&live.request_id))
-                    .await
-            }
-            Err(NotEntered::Full) => {
-                let message = format!(
-                    "{} calls are already in flight; try again when some have ended",
-                    limits::CALLS_IN_FLIGHT_MAX
-                );
-                self.refuse_entered(&admitted, &request, &live, Refusal::new(ErrorCode::QueueFull, message))
-                    .await
-            }
-            Err(NotEntered::Closing) => {
-                let refusal = Refusal::new(ErrorCode::Cancelled, "the server is stopping");
-                self.refuse_entered(&admitted, &request, &live, refusal).await
+            Reached::End if answer.structured["status"] != Status::Pending.as_str() => {}
+            Reached::End | Reached::Patience | Reached::Question => {
+                self.answered_early(admitted.caller(), live, call, &answer).await;
             }
         }
+        answer
+    }
+
+    /// Waits for a command that another call asked for.
+    async fn join(&self, asked: &Submitted, known: &Arc<Live>) -> Answer {
+        let (answer, _) = self.wait(asked.admitted.caller(), known, &asked.call).await;
+        self.answered(asked, answer).await
+    }
+
+    /// The answer to a call that leaves no command of its own; the record has the call.
+    async fn answered(&self, asked: &Submitted, answer: Answer) -> Answer {
+        self.called(asked.admitted.caller(), &asked.call, asked.started, answer)
+            .await
     }
 
     /// What policy says of a request, and what waits for it already: a command of this process, or one in
@@ -303,6 +315,14 @@ impl Gateway {
             page: None,
         }
     }
+}
+
+fn full() -> Refusal {
+    let message = format!(
+        "{} calls are already in flight; try again when some have ended",
+        limits::CALLS_IN_FLIGHT_MAX
+    );
+    Refusal::new(ErrorCode::QueueFull, message)
 }
 
 /// Whether the record tells of this request that nothing was run because nothing could be written. It can now.
