@@ -14,11 +14,13 @@ const NOBODY: u32 = 65_534;
 /// Why the configured user cannot be used.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub(crate) enum IdentityError {
-    #[error("`run_as` names `{0}`, which is not a user of this machine")]
+    #[error("`run_as` names `{0}`, which is not a user of this machine; correct it")]
     UnknownUser(String),
-    #[error("`run_as` names `{0}`, which is root; commands are not run as root")]
+    #[error("`run_as` names `{0}`, which is root, and `run_as_non_root` forbids that; name another user")]
     Root(String),
-    #[error("`run_as` is set to `{0}`, but only a server that runs as root can change the user")]
+    #[error(
+        "`run_as` names `{0}`, but only a server that runs as root can change the user; start it as that user, or as root"
+    )]
     NotRoot(String),
 }
 
@@ -42,6 +44,13 @@ pub(crate) fn settle(run_as: &RunAs, root: &Path, server_uid: u32) -> Result<Opt
         None if server_uid != 0 || !run_as.non_root => Ok(None),
         None => Ok(Some(owner(root))),
     }
+}
+
+/// Why commands cannot run as the user of `run_as`, and what to do about it.
+pub fn obstacle(run_as: &RunAs, server_uid: u32) -> Option<String> {
+    // Where a user is named, the workspace has no say in it.
+    let settled = settle(run_as, Path::new("/"), server_uid);
+    settled.err().map(|error| error.to_string())
 }
 
 /// Whom agents run as, and where that user's home is, if it has one: never root, whatever commands may be.
@@ -183,6 +192,9 @@ mod tests {
             settle(&run_as(Some("daemon"), true), root, 1000),
             Err(IdentityError::NotRoot("daemon".into()))
         );
+        let told = |user: &str, uid: u32| obstacle(&run_as(Some(user), true), uid);
+        assert!(told("root", 0).unwrap().ends_with("name another user"));
+        assert_eq!((told("4242", 0), told("4242", 4242)), (None, None));
         assert_eq!(
             settle(&run_as(Some("4242"), true), root, 0),
             Ok(Some(Identity {

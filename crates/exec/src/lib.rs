@@ -23,7 +23,10 @@ mod machine;
 pub use countersign_sandbox::{Zygote, ZygoteError, first, fsize, memory, probe};
 pub use executor::SandboxExecutor;
 pub use homes::forget_homes;
-pub use identity::{AgentUser, advice as advice_on_user, of_agents as user_of_agents, remedy as remedy_of_owner};
+pub use identity::{
+    AgentUser, advice as advice_on_user, obstacle as obstacle_to_user, of_agents as user_of_agents,
+    remedy as remedy_of_owner,
+};
 pub use machine::Machine;
 pub use pool::Directories;
 pub use steering::git_directory;

@@ -6,9 +6,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use countersign_exec::probe::{LANDLOCK_PROMISES, LayerState, Probe};
-use countersign_exec::{ZygoteError, git_directory, remedy_of_owner};
+use countersign_exec::{ZygoteError, git_directory, obstacle_to_user, remedy_of_owner};
 use countersign_gateway::policy::effective::{CommandPolicy, SandboxMode};
 use countersign_gateway::policy::places::Steering;
+use countersign_gateway::policy::plan::RunAs;
 use countersign_store::db;
 use rustix::fs::{Access, access};
 use serde_json::{Value, json};
@@ -256,10 +257,16 @@ impl Workspace {
             SandboxMode::WorkspaceWrite | SandboxMode::DangerFullAccess => facts.as_ref().map_or(0, MetadataExt::mode),
         };
         let (runs_as, advice) = match &policy.run_as {
-            Some(user) => (
-                format!("user `{user}`, set by `run_as`"),
-                unusable(user, policy.run_as_non_root, uid),
-            ),
+            Some(user) => {
+                let run_as = RunAs {
+                    non_root: policy.run_as_non_root,
+                    user: Some(user.clone()),
+                };
+                (
+                    format!("user `{user}`, set by `run_as`"),
+                    obstacle_to_user(&run_as, uid),
+                )
+            }
             None => unnamed(path, owner, mode, policy.run_as_non_root, uid),
         };
         let is_without_user = policy.run_as.is_some() && advice.is_some();
@@ -312,28 +319,6 @@ fn unnamed(path: &Path, owner: Option<u32>, mode: u32, non_root: bool, uid: u32)
     }
 }
 
-/// Why the user of `run_as` cannot be had.
-fn unusable(user: &str, non_root: bool, uid: u32) -> Option<String> {
-    let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    let known = users
-        .lines()
-        .find_map(|line| match line.split(':').collect::<Vec<_>>().as_slice() {
-            [name, _, number, ..] if *name == user || *number == user => number.parse::<u32>().ok(),
-            _ => None,
-        });
-    match known.or_else(|| user.parse().ok()) {
-        None => Some(format!("`{user}` is not a user of this machine; correct `run_as`")),
-        Some(0) if non_root => Some(format!(
-            "`{user}` is root, and `run_as_non_root` forbids that; name another user"
-        )),
-        Some(wanted) if uid != 0 && wanted != uid => Some(
-            "only a server that is root can change to the user of `run_as`; start it as that user, or as root"
-                .to_owned(),
-        ),
-        Some(_) => None,
-    }
-}
-
 fn unwritable(path: &Path, mode: u32) -> Option<String> {
     let is_writable = mode & 0o002 != 0;
     (!is_writable).then(|| format!("uid {NOBODY} cannot write it; {}", remedy_of_owner(path)))
@@ -342,18 +327,6 @@ fn unwritable(path: &Path, mode: u32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_user_that_commands_cannot_have_is_told() {
-        let said = |user: &str, non_root: bool, uid: u32| unusable(user, non_root, uid).unwrap_or_default();
-        assert!(said("no such user", true, 0).contains("is not a user of this machine"));
-        assert!(said("root", true, 0).contains("is root"));
-        assert!(said("4242", true, 1000).starts_with("only a server that is root"));
-        assert_eq!(
-            (said("4242", true, 0), said("4242", true, 4242), said("root", false, 0)),
-            <_>::default()
-        );
-    }
 
     #[test]
     fn a_workspace_of_root_is_explained_only_where_nobody_cannot_write_it() {
