@@ -32,7 +32,8 @@ impl Surroundings {
             variables: std::env::vars_os()
                 .map(|(name, value)| (text(name), text(value)))
                 .collect(),
-            current_dir: std::env::current_dir().context("the current directory cannot be found")?,
+            current_dir: std::env::current_dir()
+                .context("the current directory cannot be found; change into one that exists")?,
             home: std::env::home_dir().filter(|home| home.is_absolute()),
         })
     }
