@@ -183,6 +183,12 @@ impl End {
     }
 }
 
+/// Whether a closing event of its call tells of a row.
+pub(crate) fn is_told(row: &Kept<'_>, found: &[Found]) -> bool {
+    let mut told = Told::default();
+    told.judge(row, i64::MAX, found).is_ok() && told.stranger().is_none()
+}
+
 /// Holds the row of an open command against the events of its call.
 pub(crate) fn prove_open<'e>(row: &Opened<'_>, events: impl IntoIterator<Item = &'e str>) -> Result<(), String> {
     let request_id = row.request_id;

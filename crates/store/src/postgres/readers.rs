@@ -10,7 +10,8 @@ use tokio_postgres::Row;
 use super::link::{Link, Values};
 use super::site::Site;
 use super::trouble::{self, Trouble};
-use crate::rows::commands;
+use crate::kept::Found;
+use crate::rows::commands::{self, Unvouched};
 
 /// Connections of one process that read at once; a server has room for a hundred or so, of all nodes.
 const LINKS_MAX: usize = 6;
@@ -79,8 +80,9 @@ impl Readers {
         owner: &CredentialId,
         request_id: &RequestId,
     ) -> Result<Option<StoredCommand>, RecordError> {
-        self.read(|link| command(link, owner, request_id))
-            .map_err(|error| trouble::unavailable(&error))
+        let found = self.read(|link| command(link, owner, request_id));
+        let found = found.map_err(|error| trouble::unavailable(&error))?;
+        Ok(found.transpose()?)
     }
 
     /// The rows of an answer, each read as something.
@@ -129,23 +131,24 @@ pub(super) fn command(
     link: &Link,
     owner: &CredentialId,
     request_id: &RequestId,
-) -> Result<Option<StoredCommand>, Trouble> {
-    link.first(
+) -> Result<Option<Result<StoredCommand, Unvouched>>, Trouble> {
+    let known = link.first(
         "SELECT digest, opened_at_ms, result, stdout, stderr, correlation_id, NULL::text FROM commands
          WHERE owner = $1 AND request_id = $2
          UNION ALL SELECT digest, opened_at_ms, NULL, NULL, NULL, correlation_id, abandoned FROM open_commands
          WHERE owner = $1 AND request_id = $2",
         &[&owner.as_str(), &request_id.as_str()],
         |row| commands::command(row, request_id),
-    )?
-    .map(|stored| {
-        let events = match &stored.open {
-            Some(open) => openings(link, open.correlation_id.as_str())?,
-            None => Vec::new(),
-        };
-        Ok(stored.vouched(owner, &events))
-    })
-    .transpose()
+    )?;
+    let Some(known) = known else { return Ok(None) };
+    let correlation_id = known.correlation_id.as_str();
+    Ok(Some(if known.has_ended() {
+        let closings = closings(link, correlation_id)?;
+        known.vouched_end(owner, &closings)
+    } else {
+        let openings = openings(link, correlation_id)?;
+        Ok(known.vouched_open(owner, &openings))
+    }))
 }
 
 /// The events of openings of a call.
@@ -153,4 +156,17 @@ pub(super) fn openings(link: &Link, correlation_id: &str) -> Result<Vec<String>,
     let sql = "SELECT payload FROM flow_events WHERE correlation_id = $1 AND event_type = 'command.received'
          ORDER BY chain, seq";
     link.all(sql, &[&correlation_id], |row| Ok(row.try_get(0)?))
+}
+
+/// The closing events of a call.
+pub(super) fn closings(link: &Link, correlation_id: &str) -> Result<Vec<Found>, Trouble> {
+    let sql = "SELECT chain, seq, payload FROM flow_events
+         WHERE correlation_id = $1 AND event_type = 'command.completed' ORDER BY chain, seq";
+    link.all(sql, &[&correlation_id], |row| {
+        Ok(Found {
+            chain: row.try_get(0)?,
+            seq: row.try_get::<_, i64>(1)?.cast_unsigned(),
+            payload: row.try_get(2)?,
+        })
+    })
 }

@@ -18,7 +18,7 @@ use super::query::{COLUMNS, read_row};
 use super::readers::{self, Readers};
 use super::snapshot::Snapshot;
 use super::trouble::Trouble;
-use crate::kept::{self, Found, Told};
+use crate::kept::{self, Told};
 use crate::prove::{self, Fault, Flaw, Leftovers, Report, Voucher, Walk};
 use crate::sqlite::verify::{Progress, Range, VerifyError};
 
@@ -244,7 +244,7 @@ impl Proof<'_> {
         if told.see(&kept) {
             return Ok(());
         }
-        let found = self.readers.read(|link| closings(link, kept.correlation_id))?;
+        let found = self.readers.read(|link| readers::closings(link, kept.correlation_id))?;
         Ok(told.judge(&kept, closed_at_ms, &found)?)
     }
 
@@ -275,7 +275,7 @@ impl Proof<'_> {
             let is_open = "SELECT 1 FROM open_commands WHERE request_id = $1 AND correlation_id = $2";
             let found = self.readers.read(|link| {
                 let open = link.query(is_open, &[&request_id, &correlation_id])?;
-                Ok((!open.is_empty(), closings(link, &correlation_id)?))
+                Ok((!open.is_empty(), readers::closings(link, &correlation_id)?))
             })?;
             let (is_open, closed) = found;
             if !is_open && !closed.iter().any(|it| kept::request_of(&it.payload) == request_id) {
@@ -344,19 +344,6 @@ impl Proof<'_> {
             None => Ok(()),
         }
     }
-}
-
-/// The closing events of a call.
-fn closings(link: &Link, correlation_id: &str) -> Result<Vec<Found>, Trouble> {
-    let sql = "SELECT chain, seq, payload FROM flow_events
-         WHERE correlation_id = $1 AND event_type = 'command.completed' ORDER BY chain, seq";
-    link.all(sql, &[&correlation_id], |row| {
-        Ok(Found {
-            chain: row.try_get(0)?,
-            seq: row.try_get::<_, i64>(1)?.cast_unsigned(),
-            payload: row.try_get(2)?,
-        })
-    })
 }
 
 /// The place of the last prune of any node: it takes what is kept of all.

@@ -6,15 +6,66 @@ use countersign_gateway::approval::board;
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::command::closed_later;
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
+use countersign_gateway::audit::kept::Kept;
 use countersign_gateway::audit::opened::Opened;
-use countersign_gateway::audit::{Asked, Change, CloseCommand, StoredCommand, StoredEnd, StoredOpen, chain, kept};
+use countersign_gateway::audit::{
+    Asked, Change, CloseCommand, RecordError, StoredCommand, StoredEnd, StoredOpen, chain, kept,
+};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, RequestId};
 
 use super::{Cells, sessions};
+use crate::kept::{Found, is_told};
+
+/// A command as its row tells of it, which whoever writes the database may have changed.
+pub(crate) struct Known {
+    pub(crate) correlation_id: CorrelationId,
+    stored: StoredCommand,
+}
+
+impl Known {
+    /// Whether it has ended.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.stored.end.is_some()
+    }
+
+    /// An open one, with what the events of its opening vouch for.
+    pub(crate) fn vouched_open(self, owner: &CredentialId, openings: &[String]) -> StoredCommand {
+        self.stored.vouched(owner, openings)
+    }
+
+    /// One that has ended, where the event of its end tells of what is kept of it.
+    pub(crate) fn vouched_end(self, owner: &CredentialId, closings: &[Found]) -> Result<StoredCommand, Unvouched> {
+        let Self { correlation_id, stored } = self;
+        let is_told = stored.end.as_ref().is_some_and(|end| {
+            let row = Kept {
+                owner: owner.as_str(),
+                request_id: stored.request_id.as_str(),
+                digest: &stored.digest,
+                correlation_id: correlation_id.as_str(),
+                result: &end.result,
+                stdout: &end.stdout,
+                stderr: &end.stderr,
+            };
+            is_told(&row, closings)
+        });
+        if is_told { Ok(stored) } else { Err(Unvouched) }
+    }
+}
+
+/// What is kept of a command is not what the event of its end tells of: nothing of it is given out.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("what is kept of this command is not what the record tells of its end; `audit verify` tells more")]
+pub(crate) struct Unvouched;
+
+impl From<Unvouched> for RecordError {
+    fn from(unvouched: Unvouched) -> Self {
+        Self::Unavailable(unvouched.to_string())
+    }
+}
 
 /// A row of `digest, opened_at_ms, result, stdout, stderr, correlation_id, abandoned`.
-pub(crate) fn command<R: Cells>(row: &R, request_id: &RequestId) -> Result<StoredCommand, R::Error> {
+pub(crate) fn command<R: Cells>(row: &R, request_id: &RequestId) -> Result<Known, R::Error> {
     let end = match row.any_text(2)? {
         Some(result) => Some(StoredEnd {
             result,
@@ -23,19 +74,21 @@ pub(crate) fn command<R: Cells>(row: &R, request_id: &RequestId) -> Result<Store
         }),
         None => None,
     };
-    Ok(StoredCommand {
+    let correlation_id = CorrelationId::trusted(row.text(5)?);
+    let stored = StoredCommand {
         request_id: request_id.clone(),
         digest: row.text(0)?,
         opened_at: row.time(1)?,
         open: match (&end, row.any_text(6)?) {
             (None, Some(abandoned)) => Some(StoredOpen {
-                correlation_id: CorrelationId::trusted(row.text(5)?),
+                correlation_id: correlation_id.clone(),
                 abandoned,
             }),
             (Some(_), _) | (None, None) => None,
         },
         end,
-    })
+    };
+    Ok(Known { correlation_id, stored })
 }
 
 /// The columns that [`orphan`] reads, in its order.

@@ -8,7 +8,8 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 
 use super::site::{Identity, Site};
 use super::trouble;
-use crate::rows::commands;
+use crate::kept::Found;
+use crate::rows::commands::{self, Unvouched};
 
 /// Connections kept for the next reader.
 const KEPT_MAX: usize = 2;
@@ -56,8 +57,9 @@ impl Readers {
         owner: &CredentialId,
         request_id: &RequestId,
     ) -> Result<Option<StoredCommand>, RecordError> {
-        self.read(|connection| command(connection, owner, request_id))
-            .map_err(|error| trouble::unavailable(&error))
+        let found = self.read(|connection| command(connection, owner, request_id));
+        let found = found.map_err(|error| trouble::unavailable(&error))?;
+        Ok(found.transpose()?)
     }
 
     /// Everything that a statement finds.
@@ -91,8 +93,8 @@ pub(super) fn command(
     connection: &Connection,
     owner: &CredentialId,
     request_id: &RequestId,
-) -> rusqlite::Result<Option<StoredCommand>> {
-    connection
+) -> rusqlite::Result<Option<Result<StoredCommand, Unvouched>>> {
+    let known = connection
         .prepare_cached(
             "SELECT digest, opened_at_ms, result, stdout, stderr, correlation_id, NULL FROM commands
              WHERE owner = ?1 AND request_id = ?2
@@ -102,15 +104,31 @@ pub(super) fn command(
         .query_row([owner.as_str(), request_id.as_str()], |row| {
             commands::command(row, request_id)
         })
-        .optional()?
-        .map(|stored| {
-            let events = match &stored.open {
-                Some(open) => openings(connection, open.correlation_id.as_str())?,
-                None => Vec::new(),
-            };
-            Ok(stored.vouched(owner, &events))
+        .optional()?;
+    let Some(known) = known else { return Ok(None) };
+    let correlation_id = known.correlation_id.as_str();
+    Ok(Some(if known.has_ended() {
+        let closings = closings(connection, correlation_id)?;
+        known.vouched_end(owner, &closings)
+    } else {
+        let openings = openings(connection, correlation_id)?;
+        Ok(known.vouched_open(owner, &openings))
+    }))
+}
+
+/// The closing events of a call.
+pub(super) fn closings(connection: &Connection, correlation_id: &str) -> rusqlite::Result<Vec<Found>> {
+    let sql = "SELECT chain, seq, payload FROM flow_events
+         WHERE correlation_id = ?1 AND event_type = 'command.completed' ORDER BY seq";
+    let mut statement = connection.prepare_cached(sql)?;
+    let found = statement.query_map([correlation_id], |row| {
+        Ok(Found {
+            chain: row.get(0)?,
+            seq: row.get::<_, i64>(1)?.cast_unsigned(),
+            payload: row.get(2)?,
         })
-        .transpose()
+    })?;
+    found.collect()
 }
 
 /// The events of openings of a call.

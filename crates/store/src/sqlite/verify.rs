@@ -20,7 +20,7 @@ use super::site::Site;
 use super::snapshot::{self, Snapshot};
 use super::{CHAIN, SqliteStore, query};
 use crate::Trouble;
-use crate::kept::{self, Found, Told};
+use crate::kept::{self, Told};
 use crate::prove::{self, Fault, Flaw, Leftovers, Report, Voucher, Walk};
 
 /// Rows read in one transaction.
@@ -364,7 +364,7 @@ fn see_commands(connection: &Connection, told: &mut Told, behind: i64) -> rusqli
             digest: text(8)?,
         };
         if !told.see(&kept) {
-            let found = closings(connection, kept.correlation_id)?;
+            let found = readers::closings(connection, kept.correlation_id)?;
             let judged = told.judge(&kept, row.get(7)?, &found);
             if let Err(flaw) = judged {
                 return Ok(Err(flaw));
@@ -408,27 +408,12 @@ fn prove_open(connection: &Connection, told: &Told) -> rusqlite::Result<Result<(
         let is_open = connection
             .prepare_cached(is_open)?
             .exists([&request_id, &correlation_id])?;
-        let mut closed = closings(connection, &correlation_id)?.into_iter();
+        let mut closed = readers::closings(connection, &correlation_id)?.into_iter();
         if !is_open && !closed.any(|it| kept::request_of(&it.payload) == request_id) {
             return Ok(Err(Fault::OpeningGone.at(seq).into()));
         }
     }
     Ok(Ok(()))
-}
-
-/// The closing events of a call.
-fn closings(connection: &Connection, correlation_id: &str) -> rusqlite::Result<Vec<Found>> {
-    let sql = "SELECT chain, seq, payload FROM flow_events
-         WHERE correlation_id = ?1 AND event_type = 'command.completed' ORDER BY seq";
-    let mut statement = connection.prepare_cached(sql)?;
-    let found = statement.query_map([correlation_id], |row| {
-        Ok(Found {
-            chain: row.get(0)?,
-            seq: row.get::<_, i64>(1)?.cast_unsigned(),
-            payload: row.get(2)?,
-        })
-    })?;
-    found.collect()
 }
 
 fn borrow<'r>(row: &'r rusqlite::Row<'_>, seq: u64) -> Option<Link<'r>> {

@@ -1,13 +1,15 @@
 //! Every way to change a record behind its back is found, and named by place and kind.
 
+use countersign_gateway::audit::Record as _;
 use countersign_gateway::audit::event::{Draft, EventType};
+use countersign_gateway::ids::RequestId;
 use countersign_store::Store;
 use countersign_store::prove::{Fault, Flaw, Voucher};
 use countersign_store::sqlite::verify::{Range, VerifyError};
 
 use serde_json::json;
 
-use super::super::bench::{Bench, commit, fill, later, verify};
+use super::super::bench::{Bench, block_on, commit, fill, later, owner, verify};
 
 const ROWS: u64 = 20;
 
@@ -420,6 +422,35 @@ fn what_is_kept_of_a_command_is_held_against_its_closing_event() {
              UPDATE commands SET {change} WHERE request_id = 'two'"
         ));
         assert_eq!(found(&bench.open()), at(seq, Fault::KeptChanged), "{change}");
+    }
+}
+
+#[test]
+fn nothing_is_answered_from_what_was_put_among_kept_results() {
+    let forged = Bench::new().bytes("466f72676564");
+    for change in [
+        format!("stdout = {forged}"),
+        "result = replace(result, 'ok', 'no')".to_owned(),
+        "digest = 'of other content'".to_owned(),
+        "correlation_id = 'nothing'".to_owned(),
+        "request_id = 'three'".to_owned(),
+    ] {
+        let bench = Bench::new();
+        with_commands(&bench);
+        let store = bench.open();
+        let kept = |id: &str| block_on(store.command(&owner(), &RequestId::trusted(id)));
+        assert!(kept("two").unwrap().unwrap().end.is_some());
+        bench.force(&format!("UPDATE commands SET {change} WHERE request_id = 'two'"));
+        let id = if change.starts_with("request_id") {
+            "three"
+        } else {
+            "two"
+        };
+        let told = kept(id).unwrap_err().to_string();
+        assert!(told.contains("`audit verify` tells more"), "{change}: {told}");
+        for untouched in ["one", "older"] {
+            assert!(kept(untouched).unwrap().unwrap().end.is_some(), "{change}: {untouched}");
+        }
     }
 }
 
