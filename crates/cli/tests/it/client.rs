@@ -192,6 +192,19 @@ impl Server {
         self.result(id)
     }
 
+    /// Holds the content of an answer against what the tool promises of it, as clients do.
+    pub(crate) fn assert_promised(&mut self, tool: &str, content: &Value) {
+        let id = self.request("tools/list", json!({}));
+        let tools = self.answer(id)["result"]["tools"].take();
+        let tools = tools.as_array().unwrap();
+        let Some(tool) = tools.iter().find(|it| it["name"] == tool) else {
+            return;
+        };
+        let schema = jsonschema::validator_for(&tool["outputSchema"]).unwrap();
+        let broken: Vec<_> = schema.iter_errors(content).map(|error| error.to_string()).collect();
+        assert!(broken.is_empty(), "{broken:?}\n{content}");
+    }
+
     /// A shell line.
     pub(crate) fn line(&mut self, line: &str) -> Outcome {
         self.call("execute_command", json!({"command": line}))

@@ -49,6 +49,7 @@ fn call(server: &mut Server, tool: &str, arguments: Value) -> (Value, bool) {
     let answer = server.answer(id);
     let result = &answer["result"];
     assert!(result.is_object(), "{answer}");
+    server.assert_promised(tool, &result["structuredContent"]);
     (result["structuredContent"].clone(), result["isError"] == true)
 }
 

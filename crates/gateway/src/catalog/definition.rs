@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// Words that stand in this program, or in a file that declares a tool.
 pub type Words = Cow<'static, str>;
@@ -18,6 +18,22 @@ pub struct ToolDefinition {
     pub output_schema: Value,
     pub version: Words,
     pub hints: Hints,
+}
+
+/// What a tool promises of its result, or else what every tool says of a call that is not done, not done yet or went
+/// wrong. Clients hold these against the schema too.
+pub fn unless_refused(promised: &Value) -> Value {
+    let refused = json!({
+        "type": "object",
+        "properties": {
+            "status": {"type": "string", "enum": ["running", "pending", "rejected", "failed", "timeout"]},
+            "request_id": {"type": "string"}, "message": {"type": "string"},
+            "error_code": {"type": ["string", "null"], "description": "One of countersign://errors."},
+            "error_message": {"type": ["string", "null"]}, "error_details": {"type": "object"},
+        },
+        "required": ["status"],
+    });
+    json!({"type": "object", "anyOf": [promised, refused]})
 }
 
 /// What the protocol calls annotations: hints to the client, never relied upon here.

@@ -13,7 +13,7 @@ use crate::approval::question::Offer;
 use crate::approval::request::ApprovalType;
 use crate::audit::Pending;
 use crate::catalog::arguments::Arguments;
-use crate::catalog::definition::{Hints, ToolDefinition};
+use crate::catalog::definition::{Hints, ToolDefinition, unless_refused};
 use crate::error::{ErrorCode, Refusal};
 use crate::limits::{ANSWER_CHARS_MAX, QUESTION_CHARS_MAX};
 use crate::tools::acts::{Act, Asked, Toolbox};
@@ -130,7 +130,7 @@ fn definition() -> ToolDefinition {
             "required": ["question", "options"],
             "additionalProperties": false,
         }),
-        output_schema: json!({
+        output_schema: unless_refused(&json!({
             "type": "object",
             "properties": {
                 "request_id": optional("string"), "approval_state": optional("string"),
@@ -139,7 +139,7 @@ fn definition() -> ToolDefinition {
                 "selected_option": optional("string"), "selected_index": optional("integer"), "custom": optional("string"),
             },
             "required": ["request_id", "approval_state", "question", "options", "dry_run", "message"],
-        }),
+        })),
         version: "1.0.0".into(),
         hints: Hints {
             read_only: false,

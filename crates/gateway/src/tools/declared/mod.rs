@@ -21,7 +21,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::audit::chain;
-use crate::catalog::definition::ToolDefinition;
+use crate::catalog::definition::{ToolDefinition, unless_refused};
 use crate::error::{ErrorCode, Refusal};
 use crate::policy::effective::ToolApproval;
 use crate::policy::matrix::KnownTool;
@@ -57,23 +57,15 @@ pub enum Executor {
 }
 
 /// What a tool's answer looks like to clients: what the author promises, or what it has without a promise;
-/// and in either case an answer that comes before the end.
+/// and in either case an answer that comes before the end, or instead of one.
 pub fn published_output(executor: &Executor, promised: Option<&Schema>) -> Value {
-    let not_yet = json!({
-        "type": "object",
-        "properties": {
-            "status": {"type": "string", "enum": ["running", "pending"]},
-            "request_id": {"type": "string"}, "message": {"type": "string"},
-        },
-        "required": ["status", "request_id"],
-    });
     match (promised, executor) {
-        (Some(promised), _) => json!({"type": "object", "anyOf": [promised.written(), not_yet]}),
+        (Some(promised), _) => unless_refused(promised.written()),
         (None, Executor::Argv(_)) => crate::tools::exec::schema::output(),
         (None, Executor::Http(_)) => json!({
             "type": "object",
             "properties": {
-                "status": {"type": "string", "enum": ["success", "pending"]}, "result": {},
+                "status": {"type": "string", "enum": ["success", "pending", "rejected", "failed"]}, "result": {},
                 "request_id": {"type": "string"}, "correlation_id": {"type": "string"}, "message": {"type": "string"},
             },
             "required": ["status"],
