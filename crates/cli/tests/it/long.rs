@@ -171,6 +171,19 @@ fn the_same_id_and_content_never_run_twice() {
 }
 
 #[test]
+fn the_same_id_in_another_workspace_is_another_request() {
+    let bench = Bench::configured("ls", "");
+    bench.file("here", "");
+    let arguments = json!({"command": "ls", "request_id": "list"});
+    let mut server = Server::start(&bench);
+    assert_eq!(server.call("execute_command", arguments.clone()).ok(), "here\n");
+    server.end();
+    let bench = bench.config("workspace_root: ../outside\napproval_policy: {mode: never}\n");
+    let mut server = Server::start(&bench);
+    server.call("execute_command", arguments).refused("CONFLICT");
+}
+
+#[test]
 fn calls_with_the_same_id_at_once_run_once() {
     let bench = bench();
     let mut server = Server::start(&bench);

@@ -153,7 +153,7 @@ pub fn settle(places: &Places, cwd: Option<&str>, directories: &dyn Directories)
 }
 
 /// Where a call wants to work, as it was asked.
-pub(super) fn wanted(places: &Places, cwd: Option<&str>) -> PathBuf {
+pub(crate) fn wanted(places: &Places, cwd: Option<&str>) -> PathBuf {
     let base = places.workspace_root.as_ref().unwrap_or(&places.start);
     cwd.map_or_else(|| base.clone(), |given| base.join(given))
 }

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::json;
 
 use super::Gateway;
 use super::answering::fitted;
@@ -21,6 +21,7 @@ use crate::call::Step;
 use crate::error::{ErrorCode, Refusal, Status};
 use crate::execution::live::Live;
 use crate::ids::RequestId;
+use crate::policy::places;
 use crate::policy::sought::Sought;
 use crate::policy::tools::{Ruling, ToolUse};
 use crate::service::{Answer, ToolCall};
@@ -166,9 +167,12 @@ impl Gateway {
         }
     }
 
-    /// What the same request is known again by.
+    /// What the same request is known again by: its content, and the directory that it means. Servers of several
+    /// workspaces may share a record, and `ls` in one is not `ls` in the other.
     pub(super) fn known_by(&self, request: &CommandRequest) -> String {
-        self.ports.digests.digest(&Value::from(request.digest.as_str()))
+        let directory = places::wanted(&self.in_force().policy.places, request.cwd.as_deref());
+        let content = json!({"request": request.digest, "directory": directory.to_string_lossy()});
+        self.ports.digests.digest(&content)
     }
 
     /// The answer a request id already has: from this process, or from the record, where one of an earlier version is
