@@ -28,15 +28,23 @@ pub(crate) struct Told {
     pruned_before_ms: Option<i64>,
     /// Requests of which a row was found that no event tells of.
     strangers: Vec<String>,
-    /// Calls of which only one end was heard so far, by their correlation and request.
-    ends: HashMap<u64, End>,
+    /// Calls of which not as many ends as beginnings were heard so far, by their correlation and request.
+    calls: HashMap<u64, Call>,
 }
 
-/// One end of a call. Two parts of a chain are walked at once, so either may be heard first.
-enum End {
-    Opening { chain: String, seq: u64 },
-    Closing,
+/// What was heard of a call. Two parts of a chain are walked at once, so its end may be heard first.
+#[derive(Default)]
+struct Call {
+    /// Beginnings less ends.
+    balance: i32,
+    /// A beginning that left a row, by chain and place.
+    opening: Option<(String, u64)>,
+    /// An end, by chain, place and time.
+    closing: Option<(String, u64, i64)>,
 }
+
+/// How long a command may have been open whose beginning was pruned: what waits for an answer is asked about for days.
+const OPEN_MILLIS_MAX: i64 = 30 * DAY_MILLIS;
 
 /// A closing event that tells of a row.
 struct Closing {
@@ -62,24 +70,7 @@ impl Told {
             let before = Timestamp::parse(before["before"].as_str().unwrap_or_default());
             self.pruned_before_ms = self.pruned_before_ms.max(before.map(Timestamp::as_millis).ok());
         }
-        if opened::is_opening(event.event_type)
-            && event.payload.contains(opened::FIELD)
-            && let Some(told) = opened::told(event.payload)
-        {
-            let call = self.names.hash_one((event.correlation_id, &*told.request_id));
-            let chain = event.chain.to_owned();
-            if self.ends.remove(&call).is_none() {
-                self.ends.insert(call, End::Opening { chain, seq });
-            }
-        }
-        if kept::is_closing(event.event_type)
-            && let Some(told) = opened::told(event.payload)
-        {
-            let call = self.names.hash_one((event.correlation_id, &*told.request_id));
-            if self.ends.remove(&call).is_none() {
-                self.ends.insert(call, End::Closing);
-            }
-        }
+        self.hear_of_call(seq, event);
         if let Some((_, digest)) = kept::told(event.event_type, event.payload) {
             // Chains are walked one behind the other.
             if self.chains.last().is_none_or(|last| last != event.chain) {
@@ -92,6 +83,31 @@ impl Told {
                 chain: u32::try_from(self.chains.len() - 1).unwrap_or(u32::MAX),
                 is_kept: false,
             });
+        }
+    }
+
+    fn hear_of_call(&mut self, seq: u64, event: &Columns<'_>) {
+        let (begins, ends) = (opened::is_opening(event.event_type), kept::is_closing(event.event_type));
+        if !begins && !ends {
+            return;
+        }
+        let Some(told) = opened::told(event.payload) else {
+            return;
+        };
+        let name = self.names.hash_one((event.correlation_id, &*told.request_id));
+        let call = self.calls.entry(name).or_default();
+        if begins {
+            call.balance += 1;
+            if told.opening_digest.is_some() {
+                call.opening = Some((event.chain.to_owned(), seq));
+            }
+        } else {
+            call.balance -= 1;
+            let at_ms = Timestamp::parse(event.timestamp).map_or(i64::MAX, Timestamp::as_millis);
+            call.closing = Some((event.chain.to_owned(), seq, at_ms));
+        }
+        if call.balance == 0 {
+            self.calls.remove(&name);
         }
     }
 
@@ -163,23 +179,35 @@ impl Told {
 
     /// Chain and place of openings behind which no closing was heard: these calls are open, or were closed meanwhile.
     pub(crate) fn unclosed(&self) -> Vec<(&str, u64)> {
-        let mut unclosed: Vec<_> = self.ends.values().filter_map(End::opening).collect();
+        let open = self.calls.values().filter(|call| call.balance > 0);
+        let mut unclosed: Vec<_> = open.filter_map(|call| call.opening.as_ref()).collect();
         unclosed.sort_unstable();
         unclosed
+            .into_iter()
+            .map(|(chain, seq)| (chain.as_str(), *seq))
+            .collect()
+    }
+
+    /// Chain and place of ends before which no beginning was heard, and none can have been pruned.
+    pub(crate) fn unopened(&self) -> Vec<(&str, u64)> {
+        let pruned_ms = self
+            .pruned_before_ms
+            .map(|before| before.saturating_add(OPEN_MILLIS_MAX));
+        let ended = self.calls.values().filter(|call| call.balance < 0);
+        let mut unopened: Vec<_> = ended
+            .filter_map(|call| call.closing.as_ref())
+            .filter(|(_, _, at_ms)| pruned_ms.is_none_or(|pruned| *at_ms >= pruned))
+            .collect();
+        unopened.sort_unstable();
+        unopened
+            .into_iter()
+            .map(|(chain, seq, _)| (chain.as_str(), *seq))
+            .collect()
     }
 
     /// A row that no event tells of, by its request id.
     pub(crate) fn stranger(&self) -> Option<&str> {
         self.strangers.first().map(String::as_str)
-    }
-}
-
-impl End {
-    fn opening(&self) -> Option<(&str, u64)> {
-        match self {
-            Self::Opening { chain, seq } => Some((chain, *seq)),
-            Self::Closing => None,
-        }
     }
 }
 

@@ -132,6 +132,8 @@ pub enum Fault {
     KeptMissing,
     /// The row tells of an opening, and the command is neither open nor closed.
     OpeningGone,
+    /// The row tells of the end of a command, and none of its beginning.
+    EndAlone,
     /// The rows up to this one are sound, and what leads to them by their time does not.
     SpanChanged,
 }
@@ -162,6 +164,7 @@ impl fmt::Display for Fault {
             Self::KeptChanged => f.write_str("the output or the result that is kept of its command was changed"),
             Self::KeptMissing => f.write_str("the output and the result of its command are gone, and no prune took them"),
             Self::OpeningGone => f.write_str("the command that was opened here is neither open nor closed, what was to close it is gone"),
+            Self::EndAlone => f.write_str("a command ends here and no row tells of its beginning, somebody had this end written"),
             Self::SpanChanged => f.write_str("what leads to the rows up to here by their time was changed"),
             Self::Added => f.write_str("added, the record has no such row"),
         }

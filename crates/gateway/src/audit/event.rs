@@ -12,7 +12,7 @@ macro_rules! names {
 
         impl $kind {
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
-            pub fn as_str(self) -> &'static str {
+            pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
             pub fn parse(text: &str) -> Option<Self> {

@@ -171,11 +171,26 @@ impl Sessions for Desk {
 }
 
 /// A step of a session, as recorded. The session must be presentable already, as every stored one is.
+/// Whoever ends a session in its client's place knows it from its row alone, and tells no more than which one it was: the
+/// rest stands in the events of its beginning.
 pub fn event(kind: EventType, session: &Session, actor: Actor, now: Timestamp, ids: &IdSource) -> Draft {
     let mark = session.id.mark();
+    let mut object = Object::new().text("session_id", &mark);
+    if actor.kind != ActorType::System {
+        object = introduced(object, kind, session);
+    }
+    if kind == EventType::SessionExpired {
+        object = object.text("last_activity_at", &session.last_activity_at.to_string());
+    }
+    // One thread through the record from a session's beginning to its end.
+    let correlation = CorrelationId::trusted(mark);
+    Draft::new(ids.event(), now, correlation, actor, kind, object.finish())
+}
+
+/// Who the client is and what it says of itself.
+fn introduced(object: Object, kind: EventType, session: &Session) -> Object {
     let client = &session.client;
-    let mut object = Object::new()
-        .text("session_id", &mark)
+    let mut object = object
         .text("transport", session.transport.as_str())
         .text("credential", session.credential.as_str())
         .optional_text("client_name", client.name.as_deref())
@@ -188,12 +203,7 @@ pub fn event(kind: EventType, session: &Session, actor: Actor, now: Timestamp, i
     if kind == EventType::SessionInitialized {
         object = object.optional_text("rpc_id", client.rpc_id.as_deref());
     }
-    if kind == EventType::SessionExpired {
-        object = object.text("last_activity_at", &session.last_activity_at.to_string());
-    }
-    // One thread through the record from a session's beginning to its end.
-    let correlation = CorrelationId::trusted(mark);
-    Draft::new(ids.event(), now, correlation, actor, kind, object.finish())
+    object
 }
 
 /// The event of the step that led to a state.

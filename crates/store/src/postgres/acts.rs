@@ -11,7 +11,7 @@ use super::link::{Link, Values};
 use super::node::Node;
 use super::readers::Readers;
 use super::trouble::Trouble;
-use super::{PgStore, approvals, trouble};
+use super::{PgStore, approvals, proving, trouble};
 use crate::rows::acts::{self, LEFT_OPEN, Left, act, read_systems, stored, write_systems};
 use crate::rows::sessions;
 
@@ -29,8 +29,6 @@ const ENTER: &str = "INSERT INTO asked_acts (owner, request_id, act_id, session_
 const KEEP: &str = "UPDATE asked_acts SET outcome = $2, closed_at_ms = $3 WHERE act_id = $1 AND outcome IS NULL";
 const TAKE_BACK: &str = "DELETE FROM asked_acts WHERE act_id = $1 AND outcome IS NULL";
 const ASKED: &str = "SELECT outcome FROM asked_acts WHERE owner = $1 AND request_id = $2";
-const OPENING: &str = "SELECT payload FROM flow_events
-     WHERE correlation_id = $1 AND event_id = $2 AND event_type = 'mcp.tool.requested'";
 const PROCESS: &str = "SELECT process FROM open_acts WHERE act_id = $1";
 
 impl Ledger<'_> {
@@ -129,14 +127,17 @@ impl PgStore {
 
     /// Acts of processes that are gone.
     fn left_open(&self, link: &Link) -> Result<Vec<Left>, Trouble> {
-        let mut left = Vec::new();
+        let mut dead = Vec::new();
         for row in link.query(LEFT_OPEN, &[])? {
-            if self.site.node.is_alive(link, row.try_get(acts::PROCESS)?)? {
-                continue;
+            if !self.site.node.is_alive(link, row.try_get(acts::PROCESS)?)? {
+                dead.push(act(&row)?);
             }
-            let act = act(&row)?;
-            let place: Values<'_> = &[&act.correlation_id.as_str(), &act.id.as_str()];
-            let opening = link.first(OPENING, place, |row| Ok(row.try_get(0)?))?;
+        }
+        let calls = dead.iter().map(|act| act.correlation_id.as_str());
+        let openings = proving::events_of(link, &self.site, calls, &[acts::OPENING])?;
+        let mut left = Vec::new();
+        for act in dead {
+            let opening = acts::opening_of(&act, &openings);
             let approval = match &act.approval {
                 Some(used) => approvals::select(link, "WHERE approval_id = $1", &[&used.id.as_str()])?.pop(),
                 None => None,

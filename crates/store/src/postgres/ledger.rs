@@ -4,8 +4,6 @@
 //! node share a chain, nodes never wait for each other's. Events are linked in memory and written together, with the
 //! head and the commit, at the end.
 
-use std::sync::atomic::Ordering;
-
 use countersign_gateway::audit::chain::{Hash, link};
 use countersign_gateway::audit::event::Draft;
 use countersign_gateway::audit::{CloseCommand, OpenCommand};
@@ -15,8 +13,10 @@ use countersign_gateway::ids::{CredentialId, RequestId};
 use super::link::{CommitTrouble, Link};
 use super::places;
 use super::site::Site;
+use super::snapshot;
 use super::trouble::Trouble;
 use crate::checkpoint::{self, Checkpoint, Kind, OtherHead};
+use crate::known::Found;
 use crate::rows::events::columns;
 use crate::rows::{Cells as _, sessions};
 use crate::seal::Seal;
@@ -46,6 +46,27 @@ pub(super) struct Ledger<'l> {
     rows: Rows,
     /// Checkpoints of the transaction under way.
     signed: Vec<Checkpoint>,
+}
+
+/// What this process wrote was acknowledged; an older copy does not have it.
+fn prove_continued(link: &Link, site: &Site, head: Head) -> Result<(), Trouble> {
+    let chain = site.node.name();
+    let goes_on = match site.known.find(head.seq, head.hash) {
+        Found::Continued => true,
+        Found::SetBack => false,
+        Found::If(seq, known) => {
+            let at = "SELECT hash FROM flow_events WHERE chain = $1 AND seq = $2";
+            match link.first(at, &[&chain, &seq.cast_signed()], |row| hash(row, 0))? {
+                Some(found) => found == known,
+                None => seq <= snapshot::pruned(link, chain)?,
+            }
+        }
+    };
+    if !goes_on {
+        return Err(Trouble::SetBack);
+    }
+    site.known.is_now(head.seq, head.hash);
+    Ok(())
 }
 
 /// Events to be written, a column each.
@@ -128,10 +149,7 @@ impl<'l> Ledger<'l> {
         if !seal(row, 4)?.is_some_and(is_ours) {
             return Err(Trouble::Unsealed);
         }
-        // What this process wrote was acknowledged; an older copy does not have it.
-        if head.seq < site.reached.load(Ordering::Acquire) {
-            return Err(Trouble::SetBack);
-        }
+        prove_continued(link, site, head)?;
         Ok(Self {
             site,
             link,

@@ -25,6 +25,7 @@ mod logins;
 pub mod migrations;
 pub mod node;
 mod places;
+mod proving;
 mod prune;
 mod query;
 mod readers;

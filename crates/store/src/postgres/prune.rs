@@ -8,10 +8,10 @@ use countersign_gateway::audit::chain::Hash;
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::IdSource;
 
-use super::ledger::{Ledger, hash};
+use super::ledger::Ledger;
 use super::link::{Link, Values};
 use super::trouble::Trouble;
-use super::{PgStore, snapshot, writer};
+use super::{PgStore, snapshot, verify, writer};
 use crate::checkpoint::Kind;
 use crate::sqlite::prune::{DAY_MILLIS, LEFT_SESSIONS, PruneError, Pruned, note};
 
@@ -35,7 +35,7 @@ impl PgStore {
             .map_err(unsigned)?;
         let mut is_noted = false;
         for chain in chains {
-            let (up_to, noted) = self.sign_prune(&link, &chain, before, ids).map_err(unsigned)?;
+            let (up_to, noted) = self.prune_chain(&link, &chain, before, ids)?;
             is_noted |= noted;
             pruned.rows += delete_rows(&link, &chain, up_to).map_err(undeleted)?;
             if chain == self.site.node.name() {
@@ -70,16 +70,42 @@ impl PgStore {
     }
 
     /// Gives the place up to which rows of a chain may go, and whether the record now tells of this prune.
-    fn sign_prune(&self, link: &Link, chain: &str, before: Timestamp, ids: &IdSource) -> Result<(u64, bool), Trouble> {
+    fn prune_chain(
+        &self,
+        link: &Link,
+        chain: &str,
+        before: Timestamp,
+        ids: &IdSource,
+    ) -> Result<(u64, bool), PruneError> {
+        let unsigned = |source: Trouble| PruneError::Checkpoint { source: source.into() };
         // Before the chain is in hand: whoever wants to add to it would wait for as long as this takes. Rows do not
-        // grow younger.
-        let first_young = first_young_row(link, chain, before)?;
-        let mut ledger = Ledger::begin(link, &self.site)?;
-        let pruned = snapshot::pruned(link, chain)?;
-        let Some((up_to, hash)) = last_old_row(link, chain, pruned, first_young)? else {
-            ledger.roll_back();
+        // grow younger, and those of commands that are opened later stand behind them.
+        let first_young = first_young_row(link, chain, before).map_err(unsigned)?;
+        let pruned = snapshot::pruned(link, chain).map_err(unsigned)?;
+        let Some(up_to) = last_old_row(link, chain, pruned, first_young).map_err(unsigned)? else {
             return Ok((pruned, false));
         };
+        let proved = verify::prove_old(&self.readers, chain, up_to, before);
+        let hash = proved.map_err(|source| PruneError::Unproved { source })?;
+        self.sign_prune(link, chain, (up_to, hash), before, ids)
+            .map_err(unsigned)
+    }
+
+    /// The same of a place that was proved.
+    fn sign_prune(
+        &self,
+        link: &Link,
+        chain: &str,
+        (up_to, hash): (u64, Hash),
+        before: Timestamp,
+        ids: &IdSource,
+    ) -> Result<(u64, bool), Trouble> {
+        let mut ledger = Ledger::begin(link, &self.site)?;
+        let pruned = snapshot::pruned(link, chain)?;
+        if pruned >= up_to {
+            ledger.roll_back();
+            return Ok((pruned, false));
+        }
         let note = note(&self.site.options.clock.now(), ids, before, up_to);
         ledger.append(&note, &note.timestamp.to_string())?;
         ledger.sign_at(chain, up_to, hash, Kind::Prune)?;
@@ -110,16 +136,16 @@ fn first_young_row(link: &Link, chain: &str, before: Timestamp) -> Result<i64, T
     }
 }
 
-/// The last row of those at the start that are all old and that no open command needs.
-fn last_old_row(link: &Link, chain: &str, pruned: u64, first_young: i64) -> Result<Option<(u64, Hash)>, Trouble> {
+/// The last row of those at the start that are all old, as far as they say, and that no open command needs.
+fn last_old_row(link: &Link, chain: &str, pruned: u64, first_young: i64) -> Result<Option<u64>, Trouble> {
     let found = link.first(
-        "SELECT seq, hash FROM flow_events WHERE chain = $1 AND seq > $2 AND seq < least($3,
+        "SELECT seq FROM flow_events WHERE chain = $1 AND seq > $2 AND seq < least($3,
                  coalesce((SELECT min(seq) FROM flow_events
                            WHERE chain = $1 AND seq > $2 AND correlation_id IN
                                (SELECT correlation_id FROM open_commands)), $3))
              ORDER BY seq DESC LIMIT 1",
         &[&chain, &pruned.cast_signed(), &first_young],
-        |row| Ok((row.try_get::<_, i64>(0)?.cast_unsigned(), hash(row, 1)?)),
+        |row| Ok(row.try_get::<_, i64>(0)?.cast_unsigned()),
     )?;
     Ok(found)
 }

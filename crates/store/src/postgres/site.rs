@@ -2,9 +2,9 @@
 
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use countersign_gateway::audit::chain::Hash;
 use tokio::sync::watch;
 
 use super::address::{Address, AddressError};
@@ -16,6 +16,7 @@ use super::tls::TlsError;
 use super::trouble::Trouble;
 use crate::health::Health;
 use crate::key::{Key, KeyError};
+use crate::known::KnownEnd;
 use crate::rows::Cells as _;
 use crate::seal::{self, Sealer};
 use crate::sqlite::site as state_directory;
@@ -37,8 +38,7 @@ pub(super) struct Site {
     pub(super) shared: Key,
     /// What all nodes share by a file, so that the database does not know it.
     pub(super) guarded: Key,
-    /// Place of the last event that this process wrote.
-    pub(super) reached: AtomicU64,
+    pub(super) known: KnownEnd,
     /// Counts what this process wrote.
     pub(super) written: watch::Sender<u64>,
     pub(super) health: Health,
@@ -88,7 +88,7 @@ impl Site {
             key,
             node,
             shared: shared(&link).map_err(failed)?,
-            reached: AtomicU64::new(0),
+            known: KnownEnd::default(),
             written: watch::Sender::new(0),
             health: Health::default(),
             witness: Witness::new(options.witness.clone()),
@@ -104,8 +104,8 @@ impl Site {
     }
 
     /// Whoever follows the record looks again.
-    pub(super) fn grew(&self, to: u64) {
-        self.reached.fetch_max(to, Ordering::AcqRel);
+    pub(super) fn grew(&self, to: u64, hash: Hash) {
+        self.known.is_now(to, hash);
         self.written.send_modify(|count| *count += 1);
     }
 

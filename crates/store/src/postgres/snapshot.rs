@@ -72,25 +72,32 @@ impl Snapshot {
             &[&snapshot.chain],
         )?;
         for row in rows {
-            let seq = row.try_get::<_, i64>(0)?.cast_unsigned();
-            let kind = Kind::parse(row.try_get(4)?);
-            let heads = OtherHead::list_from_text(row.try_get(7)?);
-            match kind.zip(heads) {
-                Some((kind, heads)) => snapshot.checkpoints.push(Checkpoint {
-                    chain: row.try_get(1)?,
-                    seq,
-                    hash: hash(&row, 2)?,
-                    timestamp: row.try_get(3)?,
-                    kind,
-                    public_key: row.try_get(5)?,
-                    heads,
-                    signature: row.try_get(6)?,
-                }),
-                None => snapshot.unreadable = Some(seq),
+            match checkpoint(&row)? {
+                Some(checkpoint) => snapshot.checkpoints.push(checkpoint),
+                None => snapshot.unreadable = Some(row.try_get::<_, i64>(0)?.cast_unsigned()),
             }
         }
         Ok(snapshot)
     }
+}
+
+/// A row of `seq, chain, hash, timestamp, kind, public_key, signature, heads`; none where it cannot be read as a checkpoint.
+pub(super) fn checkpoint(row: &tokio_postgres::Row) -> Result<Option<Checkpoint>, Trouble> {
+    let kind = Kind::parse(row.try_get(4)?);
+    let heads = OtherHead::list_from_text(row.try_get(7)?);
+    let Some((kind, heads)) = kind.zip(heads) else {
+        return Ok(None);
+    };
+    Ok(Some(Checkpoint {
+        chain: row.try_get(1)?,
+        seq: row.try_get::<_, i64>(0)?.cast_unsigned(),
+        hash: hash(row, 2)?,
+        timestamp: row.try_get(3)?,
+        kind,
+        public_key: row.try_get(5)?,
+        heads,
+        signature: row.try_get(6)?,
+    }))
 }
 
 /// Place of the last row of a chain that a prune allows to be missing; 0 if nothing was pruned.

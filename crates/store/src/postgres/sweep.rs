@@ -11,8 +11,8 @@ use countersign_gateway::limits;
 use super::link::Link;
 use super::node::Node;
 use super::trouble::Trouble;
-use super::{PgStore, approvals, readers, trouble};
-use crate::rows::commands::{ORPHAN_COLUMNS, Orphan, orphan};
+use super::{PgStore, approvals, proving, trouble};
+use crate::rows::commands::{ORPHAN_COLUMNS, Orphan, VOUCHING, orphan};
 use crate::waiting::count_swept;
 
 impl PgStore {
@@ -45,10 +45,14 @@ impl PgStore {
                 }
             }
             for orphan in &mut orphans {
-                orphan.vouch(&readers::openings(link, orphan.correlation_id.as_str())?);
                 let rest = "WHERE owner = $1 AND request_id = $2 ORDER BY created_at_ms DESC, arrival DESC LIMIT 1";
                 let key = (orphan.owner.as_str(), orphan.request_id.as_str());
                 orphan.question = approvals::select(link, rest, &[&key.0, &key.1])?.pop();
+            }
+            let calls: Vec<_> = orphans.iter().flat_map(Orphan::calls).collect();
+            let events = proving::events_of(link, &self.site, calls, &VOUCHING)?;
+            for orphan in &mut orphans {
+                orphan.vouch(&events);
             }
             Ok(orphans)
         });

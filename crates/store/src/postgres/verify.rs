@@ -10,16 +10,19 @@ use std::collections::HashMap;
 use countersign_gateway::audit::chain::Hash;
 use countersign_gateway::audit::kept::Kept;
 use countersign_gateway::audit::opened::Opened;
+use countersign_gateway::audit::row::Row;
 use countersign_gateway::clock::Timestamp;
 
 use super::PgStore;
 use super::link::Link;
+use super::proving;
 use super::query::{COLUMNS, read_row};
 use super::readers::{self, Readers};
 use super::snapshot::Snapshot;
 use super::trouble::Trouble;
 use crate::kept::{self, Told};
 use crate::prove::{self, Fault, Flaw, Leftovers, Report, Voucher, Walk};
+use crate::proved::OldRows;
 use crate::sqlite::verify::{Progress, Range, VerifyError};
 
 /// Rows read at once.
@@ -63,6 +66,36 @@ pub(super) fn verify(
         }
         return outcome;
     }
+}
+
+/// Proves that the rows of a chain of this node's key up to this place are what was written, and old: whoever sets them back
+/// would have them pruned. They must lead to what only that key can make. Gives the hash of the last.
+pub(super) fn prove_old(readers: &Readers, chain: &str, up_to: u64, before: Timestamp) -> Result<Hash, VerifyError> {
+    let site = &readers.site;
+    let chains = readers.read_at_once(Snapshot::all)?;
+    let found = chains.iter().find(|it| it.chain == chain);
+    let snapshot = found.ok_or(Fault::HeadChanged.at(up_to))?;
+    prove::prove_signatures(&snapshot.checkpoints, site.key.public())?;
+    let anchor = readers.read(|link| proving::anchor(link, site, chain, up_to))?;
+    let anchor = anchor.ok_or(Fault::HeadForged.at(up_to))?;
+    let start = prove::start(snapshot.first, &snapshot.checkpoints)?;
+    let mut walk = OldRows::new(snapshot.first, start, &snapshot.checkpoints, (up_to, before), anchor);
+    while walk.next() <= anchor.seq {
+        let from = walk.next();
+        let to = anchor.seq.min(from + RANGE_ROWS - 1);
+        for row in rows(readers, chain, from, to)? {
+            walk.step(&row.as_link())?;
+        }
+        if walk.next() == from {
+            break;
+        }
+    }
+    Ok(walk.finish()?)
+}
+
+fn rows(readers: &Readers, chain: &str, from: u64, to: u64) -> Result<Vec<Row>, Trouble> {
+    let sql = format!("SELECT {COLUMNS} FROM flow_events WHERE chain = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq");
+    readers.read(|link| link.all(&sql, &[&chain, &from.cast_signed(), &to.cast_signed()], read_row))
 }
 
 struct Proof<'a> {
@@ -149,7 +182,7 @@ impl Proof<'_> {
         while walk.next() <= last {
             let from = walk.next();
             let to = last.min(from + RANGE_ROWS - 1);
-            for row in self.rows(&chain.chain, from, to)? {
+            for row in rows(self.readers, &chain.chain, from, to)? {
                 let link = row.as_link();
                 walk.step(&link)?;
                 self.told.hear(link.seq, &link.columns);
@@ -214,8 +247,7 @@ impl Proof<'_> {
             );
         }
         if let Some((chain, seq)) = told.first_missing() {
-            let row = self
-                .rows(chain, seq, seq)?
+            let row = rows(self.readers, chain, seq, seq)?
                 .pop()
                 .ok_or(Fault::Missing.at(seq).of(chain))?;
             let fault = told.missing(&kept::request_of(&row.payload));
@@ -268,7 +300,7 @@ impl Proof<'_> {
         }
         for (chain, seq) in told.unclosed() {
             // One that a prune took meanwhile has ended.
-            let Some(row) = self.rows(chain, seq, seq)?.pop() else {
+            let Some(row) = rows(self.readers, chain, seq, seq)?.pop() else {
                 continue;
             };
             let (correlation_id, request_id) = (row.correlation_id, kept::request_of(&row.payload));
@@ -282,17 +314,21 @@ impl Proof<'_> {
                 return Err(Fault::OpeningGone.at(seq).of(chain).into());
             }
         }
+        for (chain, seq) in told.unopened() {
+            let Some(row) = rows(self.readers, chain, seq, seq)?.pop() else {
+                continue;
+            };
+            let openings = self.readers.read(|link| readers::openings(link, &row.correlation_id))?;
+            let request_id = kept::request_of(&row.payload);
+            if !openings.iter().any(|it| kept::request_of(it) == request_id) {
+                return Err(Fault::EndAlone.at(seq).of(chain).into());
+            }
+        }
         Ok(())
     }
 
-    fn rows(&self, chain: &str, from: u64, to: u64) -> Result<Vec<countersign_gateway::audit::row::Row>, Trouble> {
-        let sql = format!("SELECT {COLUMNS} FROM flow_events WHERE chain = $1 AND seq BETWEEN $2 AND $3 ORDER BY seq");
-        self.readers
-            .read(|link| link.all(&sql, &[&chain, &from.cast_signed(), &to.cast_signed()], read_row))
-    }
-
     fn hash_before(&self, chain: &Snapshot, seq: u64) -> Result<Hash, VerifyError> {
-        let before = self.rows(&chain.chain, seq - 1, seq - 1)?;
+        let before = rows(self.readers, &chain.chain, seq - 1, seq - 1)?;
         Ok(before.first().map(|row| row.hash).ok_or(Fault::Missing.at(seq - 1))?)
     }
 

@@ -224,7 +224,7 @@ impl Writer<'_> {
 /// Commits a transaction, and finds out what became of it when the connection goes meanwhile.
 pub(super) fn commit(ledger: Ledger<'_>) -> Result<Vec<Checkpoint>, Trouble> {
     let (site, xid, signed) = (ledger.site, ledger.xid(), ledger.signed());
-    let reached = ledger.head().seq;
+    let reached = ledger.head();
     match ledger.commit() {
         Ok(()) => {}
         Err(CommitTrouble::Before(error)) => return Err(error),
@@ -233,7 +233,7 @@ pub(super) fn commit(ledger: Ledger<'_>) -> Result<Vec<Checkpoint>, Trouble> {
             resolve(site, &xid)?;
         }
     }
-    site.grew(reached);
+    site.grew(reached.seq, reached.hash);
     Ok(signed)
 }
 

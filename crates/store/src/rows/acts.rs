@@ -4,13 +4,14 @@ use countersign_gateway::approval::lifecycle::ApprovalStep;
 use countersign_gateway::approval::request::{ApprovalChange, ApprovalRequest};
 use countersign_gateway::audit::Change;
 use countersign_gateway::audit::act::{ActChange, Ending, OpenAct, UsedApproval};
-use countersign_gateway::audit::event::{Actor, ActorType, ApprovalState};
+use countersign_gateway::audit::event::{Actor, ActorType, ApprovalState, EventType};
 use countersign_gateway::audit::outcome::{KeptOutcome, StoredAct};
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{ApprovalId, CorrelationId, EventId, IdSource};
 use serde_json::Value;
 
 use super::Cells;
+use crate::proved::Proved;
 
 /// Acts as [`act`] reads them, and at [`PROCESS`] whose each is.
 pub(crate) const LEFT_OPEN: &str =
@@ -18,6 +19,16 @@ pub(crate) const LEFT_OPEN: &str =
          systems, opened_at_ms, process
      FROM open_acts ORDER BY opened_at_ms LIMIT 500";
 pub(crate) const PROCESS: usize = 10;
+
+/// The event that opens an act.
+pub(crate) const OPENING: &str = EventType::ActRequested.as_str();
+
+/// What the event of its opening says of an act, which has its id.
+pub(crate) fn opening_of(act: &OpenAct, proved: &[Proved]) -> Option<String> {
+    let of_it =
+        |event: &&Proved| event.event_id == act.id.as_str() && event.correlation_id == act.correlation_id.as_str();
+    proved.iter().find(of_it).map(|event| event.payload.clone())
+}
 
 /// An act that its process left open.
 pub(crate) struct Left {

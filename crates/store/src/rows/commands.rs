@@ -5,17 +5,20 @@ use std::sync::Arc;
 use countersign_gateway::approval::board;
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::audit::command::closed_later;
-use countersign_gateway::audit::event::{Actor, Draft, EventType};
+use countersign_gateway::audit::event::{Actor, ApprovalState, Draft, EventType};
 use countersign_gateway::audit::kept::Kept;
-use countersign_gateway::audit::opened::Opened;
+use countersign_gateway::audit::opened::{self, Opened};
 use countersign_gateway::audit::{
     Asked, Change, CloseCommand, RecordError, StoredCommand, StoredEnd, StoredOpen, chain, kept,
 };
 use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, RequestId};
 
+use serde_json::Value;
+
 use super::{Cells, sessions};
 use crate::kept::{Found, is_told};
+use crate::proved::Proved;
 
 /// A command as its row tells of it, which whoever writes the database may have changed.
 pub(crate) struct Known {
@@ -122,9 +125,29 @@ pub(crate) struct Orphan {
     pub(crate) question: Option<ApprovalRequest>,
 }
 
+/// The events that say what an orphan may be closed with.
+pub(crate) const VOUCHING: [&str; 5] = [
+    EventType::CommandReceived.as_str(),
+    EventType::ApprovalRequested.as_str(),
+    EventType::ApprovalDenied.as_str(),
+    EventType::ApprovalExpired.as_str(),
+    EventType::ApprovalWithdrawn.as_str(),
+];
+
 impl Orphan {
-    /// Holds what it is to be closed with against the events of its opening.
-    pub(crate) fn vouch(&mut self, events: &[String]) {
+    /// Under which its events stand.
+    pub(crate) fn calls(&self) -> impl Iterator<Item = &str> {
+        let question = self.question.as_ref().map(|it| it.correlation_id.as_str());
+        std::iter::once(self.correlation_id.as_str()).chain(question)
+    }
+
+    /// Holds what it is to be closed with, and how its question was answered, against events that were proved.
+    pub(crate) fn vouch(&mut self, events: &[Proved]) {
+        let question = self.question.take();
+        self.question = question.and_then(|question| self.vouched_question(question, events));
+        let openings = events.iter().filter(|event| {
+            event.correlation_id == self.correlation_id.as_str() && opened::is_opening(&event.event_type)
+        });
         let row = Opened {
             owner: self.owner.as_str(),
             request_id: self.request_id.as_str(),
@@ -133,7 +156,33 @@ impl Orphan {
             opened_at: self.opened_at,
             abandoned: self.abandoned.as_deref().unwrap_or_default(),
         };
-        self.abandoned = row.closed_with(events.iter().map(String::as_str));
+        self.abandoned = row.closed_with(openings.map(|event| event.payload.as_str()));
+    }
+
+    /// The question as its events tell of it; none where they do not.
+    fn vouched_question(&self, mut question: ApprovalRequest, events: &[Proved]) -> Option<ApprovalRequest> {
+        let told_by = match question.state() {
+            ApprovalState::Pending => EventType::ApprovalRequested,
+            ApprovalState::Denied => EventType::ApprovalDenied,
+            ApprovalState::Expired => EventType::ApprovalExpired,
+            ApprovalState::Withdrawn => EventType::ApprovalWithdrawn,
+            // Nothing is said of these.
+            ApprovalState::Approved | ApprovalState::AutoApproved | ApprovalState::Applied | ApprovalState::Failed => {
+                return None;
+            }
+        };
+        let told = events.iter().find_map(|event| {
+            let told: Value = serde_json::from_str(&event.payload).ok()?;
+            let is_of_it = event.event_type == told_by.as_str()
+                && event.correlation_id == question.correlation_id.as_str()
+                && told["approval_id"] == question.id.as_str()
+                && told["request_id"] == self.request_id.as_str();
+            is_of_it.then_some(told)
+        })?;
+        let said = |name: &str| told[name].as_str().map(str::to_owned);
+        question.decided_by = said("decided_by");
+        question.decision_reason = said("reason");
+        Some(question)
     }
 
     /// None where the record does not know of it: nothing is signed that somebody put there.

@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 
 use super::ledger::Ledger;
 use super::readers::Readers;
-use super::{SqliteStore, approvals, trouble};
+use super::{SqliteStore, approvals, proving, trouble};
 use crate::process::Process;
 use crate::rows::acts::{self, LEFT_OPEN, Left, act, read_systems, stored, write_systems};
 use crate::rows::{Cells as _, sessions};
@@ -27,8 +27,6 @@ const ENTER: &str = "INSERT INTO asked_acts (owner, request_id, act_id, session_
 const KEEP: &str = "UPDATE asked_acts SET outcome = ?2, closed_at_ms = ?3 WHERE act_id = ?1 AND outcome IS NULL";
 const TAKE_BACK: &str = "DELETE FROM asked_acts WHERE act_id = ?1 AND outcome IS NULL";
 const ASKED: &str = "SELECT outcome FROM asked_acts WHERE owner = ?1 AND request_id = ?2";
-const OPENING: &str = "SELECT payload FROM flow_events
-     WHERE correlation_id = ?1 AND event_id = ?2 AND event_type = 'mcp.tool.requested'";
 const PROCESS: &str = "SELECT process FROM open_acts WHERE act_id = ?1";
 
 impl Ledger<'_> {
@@ -117,18 +115,18 @@ impl SqliteStore {
             let rows = left.query_map([], |row| Ok((act(row)?, row.text(acts::PROCESS)?)))?;
             let rows = rows.collect::<rusqlite::Result<Vec<_>>>()?;
             let dead = rows.into_iter().filter(|(_, process)| !Process::is_alive(process));
-            dead.map(|(act, _)| {
-                let opening = connection
-                    .prepare_cached(OPENING)?
-                    .query_row([act.correlation_id.as_str(), act.id.as_str()], |row| row.get(0))
-                    .optional()?;
+            let dead: Vec<_> = dead.map(|(act, _)| act).collect();
+            let calls = dead.iter().map(|act| act.correlation_id.as_str());
+            let openings = proving::events_of(connection, &self.site, calls, &[acts::OPENING])?;
+            let with_their_approvals = dead.into_iter().map(|act| {
+                let opening = acts::opening_of(&act, &openings);
                 let approval = match &act.approval {
                     Some(used) => approvals::select(connection, "WHERE approval_id = ?1", [used.id.as_str()])?.pop(),
                     None => None,
                 };
                 Ok(Left { act, opening, approval })
-            })
-            .collect::<rusqlite::Result<Vec<_>>>()
+            });
+            with_their_approvals.collect::<rusqlite::Result<Vec<_>>>()
         });
         let left = left.map_err(|error| trouble::unavailable(&error))?;
         for change in left.into_iter().filter_map(|left| left.closing(now, ids)) {

@@ -16,8 +16,9 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, params};
 
 use super::site::Site;
 use super::spans::SPAN_ROWS;
-use super::{CHAIN, trouble};
+use super::{CHAIN, snapshot, trouble};
 use crate::checkpoint::{self, Checkpoint, Kind};
+use crate::known::Found;
 use crate::rows::events::columns;
 use crate::rows::sessions;
 use crate::seal::Seal;
@@ -48,6 +49,7 @@ const ROLLBACK: &str = "ROLLBACK";
 const HEAD: &str = "SELECT seq, hash, checkpointed, seal FROM chain_heads WHERE chain = ?1";
 const MOVE_HEAD: &str = "UPDATE chain_heads SET seq = ?2, hash = ?3, checkpointed = ?4, seal = ?5, sealed_seq = ?2
      WHERE chain = ?1";
+const HASH_AT: &str = "SELECT hash FROM flow_events WHERE seq = ?1";
 const INSERT_EVENT: &str = "INSERT INTO flow_events (chain, seq, event_id, timestamp, correlation_id, actor_type,
          actor_id, event_type, approval_state, payload, prev_hash, hash)
      VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
@@ -124,11 +126,30 @@ impl<'c> Ledger<'c> {
         if !seal.is_some_and(is_ours) {
             return Err(trouble::unsealed());
         }
-        // What this process wrote was acknowledged; an older copy does not have it.
-        if head.seq < *self.site.written.borrow() {
+        self.prove_continued(&head)?;
+        Ok(head)
+    }
+
+    /// What this process wrote was acknowledged; an older copy does not have it.
+    fn prove_continued(&self, head: &Head) -> rusqlite::Result<()> {
+        let goes_on = match self.site.known.find(head.seq, head.hash) {
+            Found::Continued => true,
+            Found::SetBack => false,
+            Found::If(seq, hash) => {
+                let row = self
+                    .statement(HASH_AT)?
+                    .query_row([seq.cast_signed()], |row| row.get(0));
+                match row.optional()?.map(Hash::from_bytes) {
+                    Some(found) => found == hash,
+                    None => seq <= snapshot::pruned(self.connection)?,
+                }
+            }
+        };
+        if !goes_on {
             return Err(trouble::set_back());
         }
-        Ok(head)
+        self.site.known.is_now(head.seq, head.hash);
+        Ok(())
     }
 
     /// Waits for the right to write. SQLite itself would sleep for milliseconds, several times as
@@ -169,6 +190,7 @@ impl<'c> Ledger<'c> {
             self.site.sealer.seal(CHAIN, head.seq, &head.hash),
         ])?;
         self.statement(COMMIT)?.execute([])?;
+        self.site.known.is_now(head.seq, head.hash);
         // Whoever follows the record looks again.
         self.site.written.send_if_modified(|written| {
             // Several connections write, and the later one may be told first.

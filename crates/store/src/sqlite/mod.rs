@@ -22,6 +22,7 @@ mod ledger;
 mod log;
 mod logins;
 pub mod migrations;
+mod proving;
 pub mod prune;
 pub mod query;
 mod readers;

@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::ledger::{Ledger, Turn};
 use super::log::{Log, Queue};
+use super::verify::{self, VerifyError};
 use super::{SqliteStore, snapshot, spans};
 use crate::Trouble;
 use crate::checkpoint::Kind;
@@ -47,6 +48,8 @@ pub struct Pruned {
 
 #[derive(Debug, thiserror::Error)]
 pub enum PruneError {
+    #[error("nothing is removed from a record that is not sound, {source}; `audit verify` tells more")]
+    Unproved { source: VerifyError },
     #[error("the prune checkpoint cannot be written: {source}")]
     Checkpoint { source: Trouble },
     #[error("old rows cannot be deleted: {source}")]
@@ -60,9 +63,17 @@ impl SqliteStore {
             .site
             .connect()
             .map_err(|source| PruneError::Checkpoint { source: source.into() })?;
-        let up_to = self
-            .sign_prune(&connection, before, ids)
-            .map_err(|source| PruneError::Checkpoint { source: source.into() })?;
+        let unsigned = |source: rusqlite::Error| PruneError::Checkpoint { source: source.into() };
+        let pruned = snapshot::pruned(&connection).map_err(unsigned)?;
+        let up_to = match last_old_row(&connection, pruned, before).map_err(unsigned)? {
+            Some(up_to) => {
+                let proved = verify::prove_old(&self.readers, &self.site, up_to, before);
+                let hash = proved.map_err(|source| PruneError::Unproved { source })?;
+                self.sign_prune(&connection, (up_to, hash), before, ids)
+                    .map_err(unsigned)?
+            }
+            None => pruned,
+        };
         self.erase(&connection, up_to, before)
             .map_err(|source| PruneError::Delete { source: source.into() })
     }
@@ -87,16 +98,22 @@ impl SqliteStore {
         self.prune(Timestamp::from_millis(before), ids)
     }
 
-    /// Gives the place up to which rows may go.
-    fn sign_prune(&self, connection: &Connection, before: Timestamp, ids: &IdSource) -> rusqlite::Result<u64> {
+    /// Gives the place up to which rows may go: the one that was proved, or what another prune has signed meanwhile.
+    fn sign_prune(
+        &self,
+        connection: &Connection,
+        (up_to, hash): (u64, Hash),
+        before: Timestamp,
+        ids: &IdSource,
+    ) -> rusqlite::Result<u64> {
         let mut ledger = Ledger::over(connection, &self.site);
         let mut work = || {
             let mut head = ledger.begin(Turn::Wait)?;
             let pruned = snapshot::pruned(connection)?;
-            let Some((up_to, hash)) = last_old_row(connection, pruned, before)? else {
+            if pruned >= up_to {
                 ledger.roll_back();
                 return Ok((pruned, Vec::new()));
-            };
+            }
             let note = note(&self.site.options.clock.now(), ids, before, up_to);
             ledger.append(&mut head, &note, &note.timestamp.to_string())?;
             ledger.sign_at(up_to, hash, Kind::Prune)?;
@@ -125,9 +142,10 @@ pub(crate) fn note(now: &Timestamp, ids: &IdSource, before: Timestamp, up_to: u6
     Draft::new(ids.event(), *now, ids.correlation(), actor, kind, &payload)
 }
 
-/// The last row of those at the start that are all old and that no open command needs.
-fn last_old_row(connection: &Connection, pruned: u64, before: Timestamp) -> rusqlite::Result<Option<(u64, Hash)>> {
-    // Others wait to write meanwhile, so only the stretch in which the first young row must be is gone through.
+/// The last row of those at the start that are all old, as far as they say, and that no open command needs. Rows do not grow
+/// younger, and those of commands that are opened later stand behind them.
+fn last_old_row(connection: &Connection, pruned: u64, before: Timestamp) -> rusqlite::Result<Option<u64>> {
+    // Only the stretch in which the first young row must be is gone through.
     let all_old = spans::places(connection, Some(before), None)?.behind;
     let first_kept = connection.query_row(
         "SELECT min(coalesce((SELECT seq FROM flow_events
@@ -139,12 +157,9 @@ fn last_old_row(connection: &Connection, pruned: u64, before: Timestamp) -> rusq
     )?;
     connection
         .query_row(
-            "SELECT seq, hash FROM flow_events WHERE seq > ?1 AND seq < ?2 ORDER BY seq DESC LIMIT 1",
+            "SELECT seq FROM flow_events WHERE seq > ?1 AND seq < ?2 ORDER BY seq DESC LIMIT 1",
             (pruned.cast_signed(), first_kept),
-            |row| {
-                let hash = Hash::from_bytes(row.get(1)?);
-                Ok((row.get::<_, i64>(0)?.cast_unsigned(), hash))
-            },
+            |row| Ok(row.get::<_, i64>(0)?.cast_unsigned()),
         )
         .optional()
 }

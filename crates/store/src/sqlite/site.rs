@@ -21,6 +21,7 @@ use super::migrations::{self, MigrateError};
 use super::{CHAIN, Durability, Options, trouble};
 use crate::health::Health;
 use crate::key::{Key, KeyError};
+use crate::known::KnownEnd;
 use crate::moved;
 use crate::process::Process;
 use crate::seal::{self, Sealer};
@@ -83,6 +84,7 @@ pub(super) struct Site {
     pub(super) sealer: Sealer,
     pub(super) process: Process,
     pub(super) growth: Arc<Growth>,
+    pub(super) known: KnownEnd,
     /// Place of the last event that this process wrote.
     pub(super) written: watch::Sender<u64>,
     pub(super) health: Health,
@@ -204,6 +206,7 @@ impl Site {
             key,
             process: Process::current(),
             growth: Arc::default(),
+            known: KnownEnd::default(),
             written: watch::Sender::new(0),
             health: Health::default(),
             beside_at: ["-wal", "-shm"].map(|end| {

@@ -62,23 +62,30 @@ impl Snapshot {
         )?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let seq = row.get::<_, i64>(0)?.cast_unsigned();
-            match Kind::parse(&row.get::<_, String>(4)?) {
-                Some(kind) => snapshot.checkpoints.push(Checkpoint {
-                    chain: row.get(1)?,
-                    seq,
-                    hash: Hash::from_bytes(row.get(2)?),
-                    timestamp: row.get(3)?,
-                    kind,
-                    public_key: row.get(5)?,
-                    heads: Vec::new(),
-                    signature: row.get(6)?,
-                }),
-                None => snapshot.unreadable = Some(seq),
+            match checkpoint(row)? {
+                Some(checkpoint) => snapshot.checkpoints.push(checkpoint),
+                None => snapshot.unreadable = Some(row.get::<_, i64>(0)?.cast_unsigned()),
             }
         }
         Ok(snapshot)
     }
+}
+
+/// A row of `seq, chain, hash, timestamp, kind, public_key, signature`; none where it cannot be read as a checkpoint.
+pub(super) fn checkpoint(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Checkpoint>> {
+    let Some(kind) = Kind::parse(&row.get::<_, String>(4)?) else {
+        return Ok(None);
+    };
+    Ok(Some(Checkpoint {
+        chain: row.get(1)?,
+        seq: row.get::<_, i64>(0)?.cast_unsigned(),
+        hash: Hash::from_bytes(row.get(2)?),
+        timestamp: row.get(3)?,
+        kind,
+        public_key: row.get(5)?,
+        heads: Vec::new(),
+        signature: row.get(6)?,
+    }))
 }
 
 /// Place of the last row that a prune allows to be missing; 0 if nothing was pruned.

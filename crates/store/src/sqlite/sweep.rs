@@ -9,9 +9,9 @@ use countersign_gateway::ids::IdSource;
 use countersign_gateway::limits;
 use rusqlite::Connection;
 
-use super::{SqliteStore, approvals, readers, trouble};
+use super::{SqliteStore, approvals, proving, trouble};
 use crate::process::Process;
-use crate::rows::commands::{ORPHAN_COLUMNS, Orphan, orphan};
+use crate::rows::commands::{ORPHAN_COLUMNS, Orphan, VOUCHING, orphan};
 use crate::waiting::count_swept;
 
 impl SqliteStore {
@@ -43,10 +43,14 @@ impl SqliteStore {
                 orphans.extend(left_by(connection, dead, unheard)?);
             }
             for orphan in &mut orphans {
-                orphan.vouch(&readers::openings(connection, orphan.correlation_id.as_str())?);
                 let rest = "WHERE owner = ?1 AND request_id = ?2 ORDER BY created_at_ms DESC, rowid DESC LIMIT 1";
                 let key = [orphan.owner.as_str(), orphan.request_id.as_str()];
                 orphan.question = approvals::select(connection, rest, key)?.pop();
+            }
+            let calls: Vec<_> = orphans.iter().flat_map(Orphan::calls).collect();
+            let events = proving::events_of(connection, &self.site, calls, &VOUCHING)?;
+            for orphan in &mut orphans {
+                orphan.vouch(&events);
             }
             Ok(orphans)
         });

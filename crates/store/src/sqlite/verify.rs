@@ -18,10 +18,11 @@ use super::leading::{self, Covered};
 use super::readers::{self, Readers};
 use super::site::Site;
 use super::snapshot::{self, Snapshot};
-use super::{CHAIN, SqliteStore, query};
+use super::{CHAIN, SqliteStore, proving, query};
 use crate::Trouble;
 use crate::kept::{self, Told};
 use crate::prove::{self, Fault, Flaw, Leftovers, Report, Voucher, Walk};
+use crate::proved::OldRows;
 
 /// Rows read in one transaction.
 const RANGE_ROWS: u64 = 4_096;
@@ -113,6 +114,27 @@ pub(super) fn verify(
         }
         return outcome;
     }
+}
+
+/// Proves that the rows up to this place are what was written, and old: whoever sets them back would have them pruned. They must
+/// lead to what only the record's key can make. Gives the hash of the last.
+pub(super) fn prove_old(readers: &Readers, site: &Site, up_to: u64, before: Timestamp) -> Result<Hash, VerifyError> {
+    let snapshot = Snapshot::take(readers)?;
+    prove::prove_signatures(&snapshot.checkpoints, site.key.public())?;
+    let anchor = readers.read(|connection| proving::anchor(connection, site, up_to))?;
+    let anchor = anchor.ok_or(Fault::HeadForged.at(up_to))?;
+    let start = prove::start(snapshot.first, &snapshot.checkpoints)?;
+    let mut walk = OldRows::new(snapshot.first, start, &snapshot.checkpoints, (up_to, before), anchor);
+    while walk.next() <= anchor.seq {
+        let from = walk.next();
+        let places = [from, anchor.seq.min(from + RANGE_ROWS - 1)].map(u64::cast_signed);
+        let place = "seq BETWEEN ?1 AND ?2 ORDER BY seq";
+        readers.read(|connection| step_rows(connection, place, places, |link| walk.step(link)))??;
+        if walk.next() == from {
+            break;
+        }
+    }
+    Ok(walk.finish()?)
 }
 
 struct Proof<'a> {
@@ -320,7 +342,7 @@ fn step_back(connection: &Connection, leftovers: &mut Leftovers) -> rusqlite::Re
     step_rows(connection, place, values, |link| leftovers.step(link))
 }
 
-fn step_rows(
+pub(super) fn step_rows(
     connection: &Connection,
     place: &str,
     values: [i64; 2],
@@ -395,15 +417,10 @@ fn prove_open(connection: &Connection, told: &Told) -> rusqlite::Result<Result<(
         }
     }
     for (_, seq) in told.unclosed() {
-        let sql = "SELECT correlation_id, payload FROM flow_events WHERE seq = ?1";
-        let found = connection.query_row(sql, [seq.cast_signed()], |row| {
-            Ok((row.get::<_, String>(0)?, row.get::<_, String>(1)?))
-        });
         // One that a prune took meanwhile has ended.
-        let Some((correlation_id, payload)) = found.optional()? else {
+        let Some((correlation_id, request_id)) = call_of(connection, seq)? else {
             continue;
         };
-        let request_id = kept::request_of(&payload);
         let is_open = "SELECT 1 FROM open_commands WHERE request_id = ?1 AND correlation_id = ?2";
         let is_open = connection
             .prepare_cached(is_open)?
@@ -413,7 +430,25 @@ fn prove_open(connection: &Connection, told: &Told) -> rusqlite::Result<Result<(
             return Ok(Err(Fault::OpeningGone.at(seq).into()));
         }
     }
+    for (_, seq) in told.unopened() {
+        let Some((correlation_id, request_id)) = call_of(connection, seq)? else {
+            continue;
+        };
+        let openings = readers::openings(connection, &correlation_id)?;
+        if !openings.iter().any(|it| kept::request_of(it) == request_id) {
+            return Ok(Err(Fault::EndAlone.at(seq).into()));
+        }
+    }
     Ok(Ok(()))
+}
+
+/// Correlation and request of the call that a row tells of.
+fn call_of(connection: &Connection, seq: u64) -> rusqlite::Result<Option<(String, String)>> {
+    let sql = "SELECT correlation_id, payload FROM flow_events WHERE seq = ?1";
+    let found = connection.query_row(sql, [seq.cast_signed()], |row| {
+        Ok((row.get(0)?, kept::request_of(&row.get::<_, String>(1)?)))
+    });
+    found.optional()
 }
 
 fn borrow<'r>(row: &'r rusqlite::Row<'_>, seq: u64) -> Option<Link<'r>> {

@@ -47,7 +47,8 @@ fn asked(name: &str) -> ApprovalRequest {
 }
 
 fn event(bench: &Bench, approval: &ApprovalRequest, kind: EventType) -> Draft {
-    let payload = json!({"approval_id": approval.id.as_str()});
+    let request_id = approval.command.as_ref().map(|command| command.request_id.as_str());
+    let payload = json!({"approval_id": approval.id.as_str(), "request_id": request_id});
     let correlation = approval.correlation_id.clone();
     Draft::new(bench.ids.event(), noon(), correlation, agent(), kind, &payload).in_state(approval.state())
 }
@@ -342,6 +343,23 @@ fn a_command_that_waits_for_an_answer_is_not_abandoned() {
     assert_eq!(store.sweep_abandoned(tomorrow, &bench.ids).unwrap(), 1);
     assert_eq!(ended("refused"), Some(json!("APPROVAL_DENIED")));
     assert_eq!(ended("waits"), None);
+}
+
+#[test]
+fn an_answer_that_no_event_tells_of_does_not_say_how_a_command_ended() {
+    let bench = Bench::new();
+    assert!(child(&bench, "waits", "").wait().unwrap().success());
+    let store = bench.open();
+    bench.force(
+        "UPDATE approvals SET state = 'denied', decided_by = 'alice', decision_reason = 'never ran',
+             resolved_at_ms = created_at_ms",
+    );
+    let tomorrow = noon().after(Duration::from_secs(25 * 3_600));
+    assert_eq!(store.sweep_abandoned(tomorrow, &bench.ids).unwrap(), 1);
+    let records = store.query_commands(&Filter::everything()).unwrap();
+    let record = records.into_iter().next().unwrap().unwrap();
+    assert_eq!(record["error_code"], "ABANDONED", "{record}");
+    assert!(!record.to_string().contains("alice"), "{record}");
 }
 
 #[test]

@@ -1,11 +1,12 @@
 //! Commands that a dead process left open are closed; a living one keeps its own.
 
 use countersign_gateway::audit::Record;
+use countersign_gateway::audit::opened::Opened;
 use countersign_gateway::audit::reading::Filter;
 use countersign_gateway::ids::RequestId;
 use serde_json::{Value, json};
 
-use super::super::bench::{Bench, NOON, block_on, commit, noon, owner, verify};
+use super::super::bench::{Bench, NOON, block_on, commit, fill, noon, owner, verify};
 use super::crash;
 
 #[test]
@@ -91,6 +92,75 @@ fn nothing_is_signed_that_somebody_put_among_open_commands() {
     );
     let told = verify(&store).unwrap_err().to_string();
     assert!(told.contains("an open command `forged` was added"), "{told}");
+}
+
+/// What an opening would say of a row that somebody puts among the open commands.
+fn forged_opening(abandoned: &str) -> String {
+    let owner = owner();
+    let row = Opened {
+        owner: owner.as_str(),
+        request_id: "forged",
+        digest: "d",
+        correlation_id: "call-forged",
+        opened_at: noon(),
+        abandoned,
+    };
+    json!({"request_id": "forged", "opening_digest": row.digest().to_hex()}).to_string()
+}
+
+#[test]
+fn an_opening_that_was_put_among_the_events_vouches_for_nothing() {
+    let abandoned = r#"{"command":"rm","request_id":"forged","status":"ok"}"#;
+    let opening = forged_opening(abandoned);
+    let row = format!(
+        "INSERT INTO open_commands (owner, request_id, digest, correlation_id, opened_at_ms, process, abandoned)
+             SELECT owner, 'forged', 'd', 'call-forged', opened_at_ms, process, '{abandoned}' FROM open_commands"
+    );
+    for opening in [
+        format!(
+            "INSERT INTO flow_events (chain, seq, event_id, timestamp, correlation_id, actor_type, actor_id, event_type,
+                     payload, prev_hash, hash)
+                 SELECT chain, -7, 'forged', timestamp, 'call-forged', actor_type, actor_id, event_type,
+                     '{opening}', prev_hash, hash
+                 FROM flow_events WHERE seq = 1"
+        ),
+        format!("UPDATE flow_events SET correlation_id = 'call-forged', payload = '{opening}' WHERE seq = 1"),
+    ] {
+        let bench = Bench::new();
+        assert!(crash::child(&bench, 1).wait().unwrap().success());
+        bench.force(&format!("{row}; {opening}"));
+        let store = bench.open();
+        store.sweep_abandoned(noon(), &bench.ids).unwrap();
+        let records = store.query_commands(&Filter::everything()).unwrap();
+        let records: Vec<_> = records.into_iter().map(Result::unwrap).collect();
+        assert!(
+            records.iter().all(|record| record["request_id"] != "forged"),
+            "{records:?}"
+        );
+    }
+}
+
+#[test]
+fn an_opening_is_believed_however_much_was_written_since() {
+    let bench = Bench::new();
+    assert!(crash::child(&bench, 1).wait().unwrap().success());
+    let store = bench.open();
+    fill(&bench, &store, 2_500);
+    assert!(crash::child(&bench, 1).wait().unwrap().success());
+    assert_eq!(store.sweep_abandoned(noon(), &bench.ids).unwrap(), 2);
+    verify(&store).unwrap();
+}
+
+#[test]
+fn an_end_without_a_beginning_is_told() {
+    let bench = Bench::new();
+    let store = bench.open();
+    commit(&store, bench.opening("r1", "d1")).unwrap();
+    commit(&store, bench.closing("r1", "d1", "ok")).unwrap();
+    verify(&store).unwrap();
+    commit(&store, bench.closing("r2", "d2", "ok")).unwrap();
+    let told = verify(&store).unwrap_err().to_string();
+    assert!(told.contains("no row tells of its beginning"), "{told}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use countersign_gateway::audit::Record as _;
 use countersign_gateway::audit::event::{Draft, EventType};
+use countersign_gateway::clock::Timestamp;
 use countersign_gateway::ids::RequestId;
 use countersign_store::Store;
 use countersign_store::prove::{Fault, Flaw, Voucher};
@@ -9,7 +10,7 @@ use countersign_store::sqlite::verify::{Range, VerifyError};
 
 use serde_json::json;
 
-use super::super::bench::{Bench, block_on, commit, fill, later, owner, verify};
+use super::super::bench::{Bench, block_on, commit, fill, later, noon, owner, verify};
 
 const ROWS: u64 = 20;
 
@@ -312,6 +313,24 @@ fn a_forged_checkpoint_is_found() {
 }
 
 #[test]
+fn rows_that_were_set_back_in_time_are_not_pruned() {
+    let earlier = Timestamp::from_millis(noon().as_millis() - 1_000);
+    for change in [
+        "timestamp = '2020-01-01T00:00:00.000Z' WHERE seq <= 5",
+        "payload = '{}', timestamp = '2020-01-01T00:00:00.000Z' WHERE seq = 1",
+    ] {
+        let bench = Bench::new();
+        let store = bench.open();
+        fill(&bench, &store, ROWS);
+        bench.force(&format!("UPDATE flow_events SET {change}"));
+        let refused = store.prune(earlier, &bench.ids).unwrap_err().to_string();
+        assert!(refused.contains("a record that is not sound"), "{refused}");
+        assert_eq!(bench.run("SELECT count(*) FROM flow_events").unwrap(), ROWS.to_string());
+        assert_eq!(found(&store), at(1, Fault::Changed));
+    }
+}
+
+#[test]
 fn a_forged_prune_does_not_excuse_missing_rows() {
     let statement = "INSERT INTO checkpoints (chain, seq, hash, timestamp, kind, public_key, signature)
              SELECT chain, 5, hash, timestamp, 'prune', public_key, signature FROM checkpoints;
@@ -539,18 +558,40 @@ fn a_head_set_back_stops_writing() {
 }
 
 #[test]
+fn a_process_does_not_go_on_behind_what_others_wrote_after_the_record_was_set_back() {
+    let bench = Bench::new();
+    let store = bench.open();
+    fill(&bench, &store, 5);
+    bench.force("CREATE TABLE saved AS SELECT * FROM chain_heads");
+    fill(&bench, &store, 3);
+    bench.force(OLDER_COPY);
+    let another = bench.open();
+    fill(&bench, &another, 6);
+    let refused = commit(&store, bench.note(1)).unwrap_err();
+    assert!(refused.to_string().contains("set back to an older copy"), "{refused}");
+    commit(&another, bench.note(2)).unwrap();
+    // Nor is it in the way that others write, or prune what was known.
+    let third = bench.open();
+    commit(&third, bench.note(3)).unwrap();
+    commit(&another, bench.note(4)).unwrap();
+    third.prune(later(), &bench.ids).unwrap();
+    commit(&another, bench.note(5)).unwrap();
+}
+
+/// Rows and head as they were when the head was saved, sealed as it was.
+const OLDER_COPY: &str = "DELETE FROM flow_events WHERE seq > 5;
+     UPDATE chain_heads SET seq = (SELECT seq FROM saved), sealed_seq = (SELECT seq FROM saved),
+         hash = (SELECT hash FROM saved), seal = (SELECT seal FROM saved), checkpointed = 0;
+     DROP TABLE saved;";
+
+#[test]
 fn a_process_does_not_go_on_behind_a_record_that_was_set_back_below_what_it_wrote() {
     let bench = Bench::new();
     let store = bench.open();
     fill(&bench, &store, 5);
     bench.force("CREATE TABLE saved AS SELECT * FROM chain_heads");
     fill(&bench, &store, 3);
-    // An older copy, sealed as it was.
-    let older = "DELETE FROM flow_events WHERE seq > 5;
-         UPDATE chain_heads SET seq = (SELECT seq FROM saved), sealed_seq = (SELECT seq FROM saved),
-             hash = (SELECT hash FROM saved), seal = (SELECT seal FROM saved), checkpointed = 0;
-         DROP TABLE saved;";
-    bench.force(older);
+    bench.force(OLDER_COPY);
     for _ in 0..2 {
         let refused = commit(&store, bench.note(1)).unwrap_err();
         assert!(refused.to_string().contains("set back to an older copy"), "{refused}");
