@@ -11,7 +11,7 @@ use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
 use countersign_gateway::audit::chain;
 
-use crate::{Trouble, hex, once, random};
+use crate::{Trouble, hex, once, random, seal};
 
 pub const FILE_NAME: &str = "record-key";
 /// Where a node of a database keeps what all of them share and the database must not know.
@@ -29,6 +29,10 @@ pub enum KeyError {
     Read { path: PathBuf, source: io::Error },
     #[error("the signing key `{path}` cannot be created")]
     Create { path: PathBuf, source: io::Error },
+    #[error(
+        "the signing key `{path}` is gone, and the record here was written with it; put it back, or name another `--state-dir`"
+    )]
+    Gone { path: PathBuf },
     #[error("`{path}` does not hold a signing key")]
     Malformed { path: PathBuf },
 }
@@ -46,9 +50,14 @@ pub enum GuardedKeyError {
 }
 
 impl Key {
-    /// Reads the key, or makes one when the directory has none.
+    /// Reads the key, or makes one when the directory has none; not beside a record that another one sealed.
     pub fn load_or_create(directory: &Path) -> Result<Self, KeyError> {
-        Self::load_or(directory.join(FILE_NAME), random::secret)
+        let path = directory.join(FILE_NAME);
+        let is_there = path.try_exists().unwrap_or(true);
+        if !is_there && directory.join(seal::FILE_NAME).exists() {
+            return Err(KeyError::Gone { path });
+        }
+        Self::load_or(path, random::secret)
     }
 
     /// Whether a directory has another key than this one: it was replaced, and a new record begun in it.
@@ -172,6 +181,15 @@ mod tests {
         assert_ne!(key.derived("a"), key.derived("b"));
         assert_ne!(key.derived("a"), Key::from_seed(&[8; 32]).derived("a"));
         assert_ne!(key.derived("a"), [7; 32]);
+    }
+
+    #[test]
+    fn no_key_is_made_beside_a_record_that_another_one_sealed() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join(seal::FILE_NAME), "").unwrap();
+        let refused = Key::load_or_create(dir.path());
+        assert!(matches!(refused, Err(KeyError::Gone { .. })));
+        assert!(!dir.path().join(FILE_NAME).exists());
     }
 
     #[test]
