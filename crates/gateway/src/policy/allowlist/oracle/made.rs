@@ -56,7 +56,9 @@ const KINDS: [Kind; 5] = [
             "d=-", "d=''-", "d=\\-", "d=(-)", "d=''", "d=5", "d=$((1-2))", "d=-5", "d=src", "d=-${x//[^0-9]/}", "d=${x//[^0-9]/}", "d=${#d}", "d[0]=-", "d+=exec", "d+=exec", "d+=-exec", "d+=-", "d+=5",
             "d[0]+=exec", "d+=(-exec)", "d+=${x//[^0-9]/}", "for d in -; do d+=exec; done", "for d in {-,}; do :; done", "unset d", "x=5", "((d=5))", "export d+=exec", "d+=~-", "d=~-",
         ],
-        &["find . \"$d\" id ';'", "find . -maxdepth 0 \"$d\" id ';'", "find . \"${d}\" id ';'", "find \"$d/x\" id ';'", "find . -name \"$d\" id ';'", "find . \"$d\"exec id ';'", "find . \"$d$d\" id ';'"],
+        &["find . \"$d\" id ';'", "find . -maxdepth 0 \"$d\" id ';'", "find . \"${d}\" id ';'", "find \"$d/x\" id ';'", "find . -name \"$d\" id ';'", "find . \"$d\"exec id ';'", "find . \"$d$d\" id ';'",
+            "find x -fprintf -ok ls -exec id ';'", "find x -fprintf y -ok ls -exec id ';'", "find -D -ok ls -maxdepth 0 -exec id ';'", "find x -fls -ok ls -exec id ';'", "find x -files0-from -ok ls -exec id ';'",
+            "find x -exec ls + -exec id ';'", "find x -ok ls {} + -exec id ';'", "find x -unknown -exec ls -exec id ';'", "find x -newermt -ok ls -exec id ';'"],
     ),
 ];
 

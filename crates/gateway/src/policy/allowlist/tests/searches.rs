@@ -33,16 +33,9 @@ fn a_search_is_refused_where_a_word_could_launch_something() {
         "find . -name \"a\"$x\"b\"",
         "find . -name \"$@\"",
         "find . -name \"${a[@]}\"",
-        "find . -path -name \"$x\"",
-        "find . -newer -name \"$x\"",
-        "find . -mtime -print \"$x\"",
-        "find -D -name \"$x\"",
-        "find . -newerXY -name \"$x\"",
-        "find . -context -name \"$x\"",
         "find . -name \"$x\" \"$y\"",
         "find . -name x \"$y\"",
         "find . -empty \"$x\"",
-        "find . -unknown -name \"$x\"",
         "find \"$d\"",
         "d=-exec; find \"$d\" ls \\;",
         "d=src; d=$(ls); find \"$d\"",
@@ -87,4 +80,48 @@ fn a_search_is_refused_where_a_word_could_launch_something() {
     let given = |name: &str| check_given(&line, &list, &[(name.to_owned(), "-exec".to_owned())]).is_ok();
     assert!(!given("d"));
     assert!(given("x"));
+}
+
+#[test]
+fn a_search_is_refused_where_a_word_could_be_read_in_another_role() {
+    let (unknown, no_value) = ("begins with `-` is not known", "stands where a value is due");
+    for (line, because) in [
+        ("find . -unknown -name \"$x\"", unknown),
+        ("find . -newerXY -name \"$x\"", unknown),
+        ("find . -newermtx y", unknown),
+        ("find . -capable -exec ls \\; -exec id \\;", unknown),
+        ("find -Dexec ls", unknown),
+        ("find -dx .", unknown),
+        ("find . -exit -exec ls \\;", unknown),
+        ("find . -path -name \"$x\"", no_value),
+        ("find . -newer -name \"$x\"", no_value),
+        ("find . -mtime -print \"$x\"", no_value),
+        ("find . -context -name \"$x\"", no_value),
+        ("find -D -name \"$x\"", no_value),
+        ("find -D -exec ls -maxdepth 0 -exec id {} \\;", no_value),
+        ("find f -fprintf -exec ls -exec id {} \\;", no_value),
+        ("find f -fprintf x -exec ls -exec id {} \\;", no_value),
+        ("find f -files0-from -exec ls -exec id {} \\;", no_value),
+        ("find f -fls -exec ls -exec id {} \\;", no_value),
+        ("find f -neweraB -exec ls -exec id {} \\;", no_value),
+        ("find -fprintf \"$x\" \"$y\" id \\;", "is computed"),
+        ("find . -fprintf a* \"$x\" id \\;", "is computed"),
+        ("find . -exec ls -exec id \\;", "among its words"),
+        ("find . -exec ls ';x' -execdir id \\;", "among its words"),
+        ("find . -exec ls + -ok id \\;", "among its words"),
+        ("find . -ok ls {} + -name x", "only `;` ends"),
+    ] {
+        refused("ls,git,find", line, because);
+    }
+    for line in [
+        "find -H -O3 -D tree,exec . -maxdepth 1 -type f -print0",
+        "find -- src -mtime -7 -size +10k -perm -u+x -nouser",
+        "find src -newerct '1 day ago' -fprintf out '%p\\n' -fls all -o -fprint0 names -quit",
+        "find - -files0-from - -context 'a:b' -noleaf -nowarn -printf '-%p'",
+        "find . -name a* -exec ls {} + -ok ls {} \\; -okdir ls \\;",
+        "find -E . -regex '.*x' -xattrname y -depth",
+        "find . ! \\( -name -7 -o -false , -true \\)",
+    ] {
+        accepted("ls,git,find", line);
+    }
 }
