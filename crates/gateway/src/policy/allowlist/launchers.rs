@@ -96,9 +96,16 @@ fn listed(launcher: &Launcher, words: &[Arg]) -> Result<Vec<Launched>, Failure> 
         if rest.args.is_empty() {
             return Ok(Vec::new());
         }
-        rest.known()?;
+        let operand = rest.known()?;
+        // With some policies newer versions take the command where a priority may be missing.
+        if launcher.name == "chrt" && !operand.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(Failure::Unclear("its priority is no number"));
+        }
     }
-    if launcher.manner == Manner::SetsVariables {
+    // Behind `--` a word with `=` is the command to `sudo`.
+    let before = words.get(..words.len() - rest.args.len()).and_then(<[Arg]>::last);
+    let is_ended = launcher.name == "sudo" && before.is_some_and(|word| word.known() == Some("--"));
+    if launcher.manner == Manner::SetsVariables && !is_ended {
         assignments(&mut rest)?;
     }
     let Some((name, args)) = rest.args.split_first() else {
@@ -155,7 +162,12 @@ fn options(launcher: &Launcher, rest: &mut Words<'_>) -> Result<Option<String>, 
             rest.known()?;
             break;
         }
-        if !text.starts_with('-') || text == "-" && launcher.name != "env" {
+        if text == "-" && launcher.name == "env" {
+            // It stands for `-i`, and no option is read behind it.
+            rest.known()?;
+            break;
+        }
+        if !text.starts_with('-') || text == "-" {
             break;
         }
         rest.known()?;
@@ -165,12 +177,8 @@ fn options(launcher: &Launcher, rest: &mut Words<'_>) -> Result<Option<String>, 
                 None => (long, None),
             };
             if launcher.long_values.contains(&name) {
-                let value = match value {
-                    Some(value) => value,
-                    None => rest.known()?,
-                };
-                if name == "replace" {
-                    replaced = Some(value.to_owned());
+                if value.is_none() {
+                    rest.known()?;
                 }
             } else if !launcher.long_flags.contains(&name) || value.is_some() {
                 return Err(Failure::Unclear("an option is not known"));
@@ -223,6 +231,10 @@ fn assignments(rest: &mut Words<'_>) -> Result<(), Failure> {
         if first.known().is_none() {
             return Err(Failure::Unclear("a word before the command is computed"));
         }
+        // To `sudo` this is the command.
+        if name.contains('/') {
+            return Err(Failure::Unclear("a variable's name is a path"));
+        }
         if is_guarded_value(name, Some(value)) {
             return Err(Failure::Guarded(name.to_owned()));
         }
@@ -239,7 +251,8 @@ fn ssh(args: &[Arg]) -> Result<Vec<Launched>, Failure> {
     while !rest.args.is_empty() {
         let text = rest.known()?;
         match text.strip_prefix('-') {
-            Some(letters) if operands == 0 && letters.chars().all(|c| "46ACGnNqTtvVxy".contains(c)) => {}
+            Some(letters)
+                if operands == 0 && !letters.is_empty() && letters.chars().all(|c| "46ACGnNqTtvVxy".contains(c)) => {}
             Some("p" | "l" | "i") if operands == 0 => drop(rest.known()?),
             Some(_) => return Err(Failure::Unclear("an option is not known")),
             None => operands += 1,

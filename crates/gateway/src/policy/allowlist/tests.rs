@@ -17,9 +17,9 @@ use crate::policy::line::{Limits, read};
 /// A machine where `/bin` is a link to `/usr/bin` and every usual program exists.
 struct Machine;
 
-const INSTALLED: [&str; 24] = [
+const INSTALLED: [&str; 26] = [
     "ls", "git", "find", "id", "env", "xargs", "timeout", "nice", "sudo", "sh", "bash", "cat", "echo", "printf", "[",
-    "rm", "grep", "wc", "head", "nohup", "flock", "stdbuf", "busybox", "vi",
+    "rm", "grep", "wc", "head", "nohup", "flock", "stdbuf", "busybox", "vi", "chrt", "ssh",
 ];
 
 impl Programs for Machine {
@@ -272,7 +272,7 @@ fn launchers_are_checked_by_what_they_launch() {
             refused("ls,git,find", line, &format!("`{name}` is not on the allowlist"));
         }
     }
-    let list = "ls,git,find,env,xargs,timeout,nice,sudo,nohup,flock,stdbuf,sh,busybox,vi";
+    let list = "ls,git,find,env,xargs,timeout,nice,sudo,nohup,flock,stdbuf,sh,busybox,vi,chrt,ssh";
     for line in [
         "env id",
         "env -i id",
@@ -297,6 +297,8 @@ fn launchers_are_checked_by_what_they_launch() {
         "sudo id",
         "sudo -u root id",
         "sudo A=b id",
+        "env - id",
+        "chrt -o 0 id",
         "nohup id",
         "flock x id",
         "stdbuf -o0 id",
@@ -335,6 +337,11 @@ fn launchers_are_checked_by_what_they_launch() {
         "find \"a\"$x\"b\"",
         "timeout --sig KILL 5 ls",
         "busybox id",
+        "sudo /tmp/x=1 ls",
+        "env ./x=1 ls",
+        "chrt -o id ls",
+        "ssh - host",
+        "xargs --replace=x ls x",
         "find . -exec $X \\;",
         "env -*",
         "nice {ls,id}",
@@ -342,6 +349,9 @@ fn launchers_are_checked_by_what_they_launch() {
         refused(list, line, "cannot be told");
     }
     refused(list, "find . -exec {} \\;", "is computed at run time");
+    // Behind these the words are the command, whatever they look like.
+    refused(list, "env - -u X ls", "`-u` is not on the allowlist");
+    refused(list, "sudo -- A=b ls", "`A=b` is not on the allowlist");
     refused("ls,xargs", "xargs", "`echo` is not on the allowlist");
     refused(list, "find . -exec ./ls \\;", "relative path");
     for line in [
@@ -351,7 +361,10 @@ fn launchers_are_checked_by_what_they_launch() {
         "find . -exec ls -l {} +",
         "env ls",
         "env A=b ls",
+        "env -- A=b ls",
+        "env - A=b ls",
         "env",
+        "chrt -b 0 ls",
         "xargs -0 ls -l",
         "timeout 5 ls $X",
         "xargs -I {} ls {}",
