@@ -1,6 +1,7 @@
 //! Attacks and honest lines, one per row.
 
 mod arithmetic;
+mod braces;
 mod continued;
 mod documents;
 mod enclosed;

@@ -165,8 +165,7 @@ pub(super) fn word(parts: &[Part]) -> Result<Word, NotPlain> {
             Part::Quoted(_) | Part::Expansion(_) => "",
         })
         .collect();
-    let list = unquoted.contains(',') || unquoted.contains("..");
-    if unquoted.contains('{') && unquoted.contains('}') && list {
+    if word::may_expand_braces(parts) {
         return Err(NotPlain::Rewritten("a brace expansion"));
     }
     if matches!(parts.first(), Some(Part::Text(text)) if text.starts_with('~'))

@@ -6,10 +6,12 @@
 //! understand as *odd*. An unquoted operator inside a word is odd too: it means that the two readers
 //! cut the line in different places.
 
+mod braces;
 mod dollar;
 mod escapes;
 mod skip;
 
+pub(super) use braces::may_expand as may_expand_braces;
 pub(super) use dollar::DIGITS_ONLY;
 
 /// What a word is made of and what it would run.

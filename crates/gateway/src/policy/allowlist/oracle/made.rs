@@ -8,7 +8,7 @@ use proptest::sample::select;
 type Kind = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 #[rustfmt::skip]
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 6] = [
     // Letters that are names.
     (
         "a='b[$(id)]'; r='b[$(id)]'",
@@ -47,6 +47,17 @@ const KINDS: [Kind; 5] = [
             "declare a=~-", "declare a+=~-", "declare a=\"\"~-", "declare a=x:~-", "declare a=:~-", "declare a='~-'", "declare a=\\~-", "declare a=~-/x", "export a=~-", "export a+=~-", "declare a=${#a}",
             "declare a=$((1))~-", "declare a=\"$x\"", "f() { local a=(1); local a=~-; }; f", "f() { local a; a=(1); local a+=~-; }; f", "declare -x a=~-", "command declare a=~-", "a=~-", "a+=~-", "a=(~-)",
             "declare MAPFILE=~-", "declare PIPESTATUS=~-", "declare \"a=~-\"", "declare a[0]=~-", "declare -A a=~-",
+        ],
+    ),
+    // The same behind braces.
+    (
+        ":",
+        &["a=(1)", "a[0]=1", "read -ra a <<< 1", "mapfile a <<< 1", "declare -a a", "a=1", "unset a", "x='($(id))'"],
+        &[
+            "declare a={x,'($(id))'}", "declare a={'($(id))',x}", "declare a=''{'($(id))',}", "declare a=x{'($(id))',}", "declare a+={x,'($(id))'}", "declare a={1..2}'($(id))'", "export a={x,'($(id))'}",
+            "declare {a,b}='($(id))'", "declare {a,b}={x,'($(id))'}", "declare a={x,\"$x\"}", "declare a={,~-}", "declare a='{x,($(id))}'", "declare a=({x,'($(id))'})", "declare a[{0,1}]='($(id))'",
+            "f() { local a; a=(1); local a={x,'($(id))'}; }; f", "f() { local a; a=(1); local a={,'($(id))'}; }; f", "a={x,'($(id))'}", "a={x,'($(id))'} ls", "a=({x,'[$(id)]=1'})", "a=([0]={x,'($(id))'})",
+            "command declare a={x,'($(id))'}", "\\declare a={x,'($(id))'}", "declare \"a={x,($(id))}\"", "read {a,b} <<< '($(id))'", "printf -v {a,b} %s 1", "mapfile {-t,a} <<< 1",
         ],
     ),
     // Words of a search.

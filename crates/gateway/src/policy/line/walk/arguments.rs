@@ -48,6 +48,11 @@ impl Walker<'_> {
                 }
                 Item::AssignmentWord(assignment, word) if declares => {
                     arg_positions.push(self.word_position(word));
+                    // Bash expands them here, but not in `x=…` before a command: `local x={y,'($(id))'}` sets `x` twice.
+                    let is_list = matches!(assignment.value, AssignmentValue::Array(_));
+                    if !is_list && word::may_expand_braces(&word::parse(&word.value, Context::Word).parts) {
+                        self.unclear("braces in a declaration", position);
+                    }
                     self.assignment(assignment, word)?;
                     self.facts.lists.declared(assignment, position);
                     args.push(Arg::Static(assigned_name(assignment).to_owned()));
@@ -135,7 +140,11 @@ impl Walker<'_> {
                     fallback: self.word_origin(word).fallback,
                 };
                 for (key, value) in elements {
-                    certain = certain.and(Certain::of_words(value));
+                    // With braces behind it a key is text: the elements of `([0]={1,2})` are `[0]=1` and `[0]=2`.
+                    certain = certain.and(match key {
+                        Some(_) => Certain::of_value(value),
+                        None => Certain::of_words(value),
+                    });
                     if let Some(key) = key {
                         self.arithmetic_at(&key.value, position)?;
                     } else if value.value.starts_with('[') {
