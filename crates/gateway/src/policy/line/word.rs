@@ -74,7 +74,11 @@ pub(super) fn parse(word: &str, context: Context) -> Parts {
         out: Parts::default(),
     };
     match context {
-        Context::Word => reader.unquoted(Until::End, |c| OPERATORS.contains(c)),
+        Context::Word => {
+            reader.unquoted(Until::End, |c| OPERATORS.contains(c));
+            let made = braces::made(&reader.out.parts);
+            reader.out.odd.extend(made);
+        }
         Context::Regex => reader.unquoted(Until::End, |c| ";&<>\n".contains(c)),
         Context::Body => reader.body(),
     }

@@ -8,7 +8,7 @@ use proptest::sample::select;
 type Kind = (&'static str, &'static [&'static str], &'static [&'static str]);
 
 #[rustfmt::skip]
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 7] = [
     // Letters that are names.
     (
         "a='b[$(id)]'; r='b[$(id)]'",
@@ -58,6 +58,17 @@ const KINDS: [Kind; 6] = [
             "declare {a,b}='($(id))'", "declare {a,b}={x,'($(id))'}", "declare a={x,\"$x\"}", "declare a={,~-}", "declare a='{x,($(id))}'", "declare a=({x,'($(id))'})", "declare a[{0,1}]='($(id))'",
             "f() { local a; a=(1); local a={x,'($(id))'}; }; f", "f() { local a; a=(1); local a={,'($(id))'}; }; f", "a={x,'($(id))'}", "a={x,'($(id))'} ls", "a=({x,'[$(id)]=1'})", "a=([0]={x,'($(id))'})",
             "command declare a={x,'($(id))'}", "\\declare a={x,'($(id))'}", "declare \"a={x,($(id))}\"", "read {a,b} <<< '($(id))'", "printf -v {a,b} %s 1", "mapfile {-t,a} <<< 1",
+        ],
+    ),
+    // What braces put together.
+    (
+        "a='b[$(id)]'; y='$(id)'",
+        &["x=1", "x='$'", "x=(1)", "set -- 1"],
+        &[
+            "ls {$,}{y@P}", "ls {x,$}{y@P}", "ls {$,}[a]", "ls {a$,b}[a]", "ls {{$,x},y}[a]", "for x in {$,}[a]; do :; done", "x=({$,}[a])", "x=({x,$}{y@P})", "x={$,}[a]", "x={$,}{y@P}", "ls <<< {$,}[a]",
+            "ls > {$,}[a]", "case {$,}[a] in x) :;; esac", "[[ {$,}[a] == x ]]", "ls \"{$,}[a]\"", "ls {'$',}[a]", "ls {\\$,}[a]", "ls {$x,}[a]", "ls {\"$x\",}[a]", "ls {$#,}[a]", "ls {$,}'(id)'", "ls {$,}'a'",
+            "ls {Z..a..6}id{Z..a..6}'`'", "ls {a..Z}id", "ls {Y..d..3}'$(id)'", "ls {d..Y..-3}'$(id)'", "ls {A..z}'$(id)'", "ls {a..d}'$(id)'", "ls {A..D..2}'`id`'", "ls {1..3}'$(id)'", "x=({Y..d..3}'$(id)')",
+            "for x in {Y..d..3}'$(id)'; do :; done", "find . -name {$,}[a]", "[ {$,}[a] = x ]", "printf %s {$,}[a]", "export z={Y..d..3}'$(id)'", "z={Y..d..3}'$(id)'", "ls {\"Y\"..d..3}'$(id)'", "ls {Y..\\d..3}'$(id)'",
         ],
     ),
     // Words of a search.

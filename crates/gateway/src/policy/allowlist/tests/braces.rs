@@ -52,3 +52,31 @@ fn braces_in_a_declaration_hide_no_value_and_no_name() {
         accepted(list, line);
     }
 }
+
+#[test]
+fn braces_put_no_expansion_together() {
+    let dollar = "a dollar sign at the end of an alternative in braces";
+    let letters = "a sequence of letters in braces that goes over other characters";
+    for (line, because) in [
+        ("y='$(id)'; ls {$,}{y@P}", dollar),
+        ("y='$(id)'; ls {x,a$}{y@P}", dollar),
+        ("y='$(id)'; ls {{x,$},z}{y@P}", dollar),
+        ("a='b[$(id)]'; ls {$,}[a]", dollar),
+        ("a='b[$(id)]'; for x in {$,}[a]; do :; done", dollar),
+        ("a='b[$(id)]'; x=({$,}[a])", dollar),
+        ("ls {Z..a..6}id{Z..a..6}'`'", letters),
+        ("ls {Y..d..3}'$(id)'", letters),
+        ("ls {x,{d..Y..3}}'$(id)'", letters),
+        ("ls {A..\\\nz}'$(id)'", letters),
+        ("ls {A..é}", letters),
+    ] {
+        refused("ls", line, because);
+    }
+    for line in [
+        "ls {a..z} {A..F..2} {1..10} {-3..3} {01..10..2}",
+        "ls ../{a,b}/..c {$x,b} {\"$\",b} a$ '{$,}' \"{Z..a}\"",
+        "ls {src,tests}/*.rs {}",
+    ] {
+        accepted("ls", line);
+    }
+}
