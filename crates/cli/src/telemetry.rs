@@ -27,9 +27,10 @@ use lines::LogLines;
 
 /// Where spans of calls are made; everything else stays out of the traces.
 const SPANS: &str = "countersign_gateway::spine";
-/// It logs whole answers of a cluster that it does not understand, as warnings, and Secrets are among them. What went
-/// wrong is told without them by whoever asked.
-const TELLS_SECRETS: &str = "kube_client::client";
+/// Whatever is asked for, these stay silent. The first logs whole answers of a cluster that it does not understand, as
+/// warnings, and Secrets are among them. The others belong to the parser of shell lines, which logs those lines as they
+/// were given. What went wrong is told without them by whoever asked.
+const TELL_SECRETS: &[&str] = &["kube_client::client", "arithmetic", "expansion", "parse", "tokenize"];
 /// How long a collector may take; spans wait in memory meanwhile, and the oldest are dropped first.
 const COLLECTOR_PATIENCE: Duration = Duration::from_secs(5);
 /// A collector's answer is a status and a few words.
@@ -77,7 +78,8 @@ fn log_lines() -> Box<dyn Layer<Registry> + Send + Sync> {
         ));
         Targets::new().with_default(LevelFilter::WARN)
     });
-    let filter = filter.with_target(TELLS_SECRETS, LevelFilter::OFF);
+    let silent = TELL_SECRETS.iter().map(|target| (*target, LevelFilter::OFF));
+    let filter = filter.with_targets(silent);
     let lines = tracing_subscriber::fmt::layer().with_writer(|| LogLines);
     match std::env::var("COUNTERSIGN_LOG_FORMAT").as_deref() {
         Ok("json") => return lines.json().flatten_event(true).with_filter(filter).boxed(),

@@ -15,4 +15,5 @@ pub mod stdio;
 mod strict;
 
 pub mod limits;
+mod logged;
 mod metrics;

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::thread::JoinHandle;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::bench::Bench;
 use crate::client::Server;
@@ -88,7 +88,7 @@ fn logs_are_json_when_asked_for() {
         .env("COUNTERSIGN_LOG", "debug")
         .env("COUNTERSIGN_LOG_FORMAT", "json");
     let mut server = Server::start(&bench);
-    let id = server.request("no/such/method", serde_json::json!({}));
+    let id = server.request("no/such/method", json!({}));
     assert_eq!(server.answer(id)["error"]["code"], -32601);
     assert!(server.end().success());
     let logs = server.stderr();
@@ -99,4 +99,39 @@ fn logs_are_json_when_asked_for() {
         .collect();
     let refused = lines.iter().find(|line| line["message"] == "refused");
     assert_eq!(refused.unwrap()["code"], "METHOD_NOT_FOUND", "{logs}");
+}
+
+/// Each secret is planted where only its name gives it away.
+#[test]
+fn no_secret_is_logged_however_much_is_asked_for() {
+    for wanted in [
+        "trace",
+        "debug,parse=trace,tokenize=trace,expansion=trace,arithmetic=trace",
+    ] {
+        let bench = Bench::allowing("echo").env("COUNTERSIGN_LOG", wanted);
+        let mut server = Server::start(&bench);
+        let call = |tool: &str, command: &str| json!({"name": tool, "arguments": {"command": command}});
+        for (method, params) in [
+            ("tools/call", call("execute_command", "echo --password=plantedLine1")),
+            (
+                "tools/call",
+                call("execute_command", "echo $((1 + token)) --token plantedLine2; ("),
+            ),
+            ("tools/call", call("deploy_token=plantedTool3", "echo")),
+            ("prompts/get", json!({"name": "password=plantedPrompt4"})),
+            ("resources/read", json!({"uri": "https://ann:plantedUri5@host/"})),
+            ("secret=plantedMethod6", json!({})),
+        ] {
+            let id = server.request(method, params);
+            server.answer(id);
+        }
+        let reason = json!({"requestId": "token=plantedId7", "reason": "password=plantedReason8"});
+        server.notify("notifications/cancelled", reason);
+        assert!(server.end().success());
+        let logs = server.stderr();
+        assert!(!logs.contains("planted"), "{logs}");
+        for told in ["the client cancelled a request", "refused", "password=[redacted]"] {
+            assert!(logs.contains(told), "{told}: {logs}");
+        }
+    }
 }

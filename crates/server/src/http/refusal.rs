@@ -11,6 +11,7 @@ use countersign_gateway::service::RefusedEnvelope;
 use countersign_gateway::session::{Caller, Transport};
 use serde_json::{Value, json};
 
+use crate::logged::logged;
 use crate::mcp::host::Host;
 use crate::mcp::jsonrpc::{Id, Incoming, Message};
 use crate::mcp::wire;
@@ -23,7 +24,7 @@ pub(crate) fn answer(status: StatusCode, refusal: Refusal, ids: &IdSource) -> Re
 pub(crate) fn answer_with(status: StatusCode, refusal: Refusal, result: Option<Value>, ids: &IdSource) -> Response {
     // Under the name that the record has for it, where it has one.
     let correlation = refusal.correlation_id.map_or_else(|| ids.correlation(), |id| *id);
-    tracing::debug!(%correlation, code = refusal.code.name(), reason = refusal.message, "refused");
+    tracing::debug!(%correlation, code = refusal.code.name(), reason = logged(&refusal.message), "refused");
     let mut body = json!({"error": {
         "errorCode": refusal.code.name(),
         "message": refusal.message,
@@ -76,7 +77,7 @@ impl<'a> Refused<'a> {
             Some(Incoming::One(Message::Response(_)) | Incoming::Batch(_)) | None => (self.id, String::new(), None),
         };
         let body = wire::error(id.as_ref(), refusal.code.json_rpc(), &refusal, &correlation);
-        tracing::debug!(%correlation, code = refusal.code.name(), reason = refusal.message, "refused");
+        tracing::debug!(%correlation, code = refusal.code.name(), reason = logged(&refusal.message), "refused");
         let written = host.service.refused(RefusedEnvelope {
             caller: self.caller.cloned(),
             transport: self.transport,

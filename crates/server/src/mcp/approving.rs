@@ -23,6 +23,7 @@ use super::revision::Era;
 use super::rounds::{Inputs, input_required};
 use super::seal::Bound;
 use crate::limits::{APPROVAL_STATE_TTL, QUESTION_PATIENCE, ROUNDS_MAX};
+use crate::logged::logged;
 
 /// What the form is called among the questions of an answer.
 const FORM: &str = "approval";
@@ -76,7 +77,7 @@ impl ClientUser for ByRequest {
             match conversation.ask(id, &form::of(&question), QUESTION_PATIENCE).await {
                 Ok(answer) => form::word(&question, &answer).map_or(Heard::Nothing, Heard::Said),
                 Err(refusal) => {
-                    tracing::debug!(reason = refusal.message, "the client's user did not answer");
+                    tracing::debug!(reason = logged(&refusal.message), "the client's user did not answer");
                     Heard::Nothing
                 }
             }

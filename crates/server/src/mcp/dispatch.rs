@@ -24,6 +24,7 @@ use super::subject::Subject;
 use super::wire::{self, Occasion};
 use super::{job, methods, modern};
 use crate::limits::{ANSWERS_AWAITED_MAX, BATCH_MAX, IDS_REMEMBERED};
+use crate::logged::logged;
 
 /// A command whose end is told again, and the tool that was called for it, where that is known.
 struct Told {
@@ -103,8 +104,12 @@ impl Connection {
             return;
         }
         if let Some(Ok(id)) = params.remove("requestId").map(Id::try_from) {
-            let reason = params.get("reason").and_then(Value::as_str);
-            tracing::debug!(?id, reason, "the client cancelled a request");
+            let reason = params.get("reason").and_then(Value::as_str).unwrap_or_default();
+            tracing::debug!(
+                id = logged(&id.to_json()),
+                reason = logged(reason),
+                "the client cancelled a request"
+            );
             let released = self.0.state().calls.cancel(&id);
             if released.is_empty() {
                 self.cancel_elsewhere(id);

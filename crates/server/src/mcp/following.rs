@@ -24,6 +24,7 @@ use super::revision::Era;
 use super::tools;
 use super::wire::{self, Occasion};
 use crate::limits::ANSWERS_AWAITED_MAX;
+use crate::logged::logged;
 
 /// A job to begin.
 pub(super) struct Beginning {
@@ -259,7 +260,7 @@ impl Shared {
             (ErrorCode::ResourceNotFound, Some(Era::Modern)) => ErrorCode::InvalidParams.json_rpc(),
             (code, _) => code.json_rpc(),
         };
-        tracing::debug!(%correlation, code = refusal.code.name(), reason = refusal.message, "refused");
+        tracing::debug!(%correlation, code = refusal.code.name(), reason = logged(&refusal.message), "refused");
         Outgoing::error(wire::error(id, code, refusal, correlation), refusal.code)
     }
 }
