@@ -23,7 +23,7 @@ const TAKE_DATA: &[&str] = &[
 ];
 
 /// Of these, such as say their arguments, which somebody else may run.
-const SAY_IT: &[&str] = &["echo", "printf"];
+const SAY_IT: &[&str] = &["echo", "jq", "printf"];
 
 /// Shells, and programs that hand a text to one.
 const RUN_SCRIPTS: &[&str] = &[

@@ -496,7 +496,8 @@ impl Reader {
             self.verbs.extend(verbs.filter_map(begin));
         }
         for (at, (word, secret)) in begun.words.iter().zip(hidden(&begun.words)).enumerate() {
-            let is_named = secret.is_some() && (at < program_at || !runs_words);
+            let may_be_run = runs_words || self.is_strict && running.says_it();
+            let is_named = secret.is_some() && (at < program_at || !may_be_run);
             let used = if is_named { Use::Data } else { self.used(&running, at) };
             let is_said = !self.is_strict && matches!(running.of_word(at), Use::Data | Use::Text);
             for quoted in &word.quoted {

@@ -277,6 +277,22 @@ fn what_is_said_to_a_program_that_takes_it_for_a_secret_is_hidden() {
     }
 }
 
+/// What another command says, or a variable holds, runs whatever it is called.
+#[test]
+fn no_command_is_hidden_where_it_is_said_or_called() {
+    for line in [
+        "printf '%.0s%s' --password 'rm -rf work' | sh",
+        "jq -rn --arg token 'rm -rf work' '$token' | sh",
+        "jq -rn '{token:\"rm -rf work\"}|.token' | sh",
+    ] {
+        let shown = plain().redact_line(line);
+        assert!(shown.contains("-rf work"), "{line}\n{shown}");
+    }
+    for line in ["pass=rm; $pass -rf work", "DB_PASS=rm; \"$DB_PASS\" -rf work"] {
+        assert_eq!(plain().redact_line(line), line);
+    }
+}
+
 /// What is done is not hidden for looking like a secret.
 #[test]
 fn no_verb_is_hidden_as_a_secret() {

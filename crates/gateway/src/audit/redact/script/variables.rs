@@ -40,7 +40,10 @@ impl Word {
 
     /// The same, if it is a secret's.
     pub(super) fn secret_variable(&self) -> Option<String> {
-        let is_secret = |name: &&str| is_secret_name(name.trim_end_matches(['s', 'S']));
+        let is_secret = |name: &&str| {
+            let is_one = is_secret_name(name) || name.eq_ignore_ascii_case("pass");
+            is_one || is_secret_name(name.trim_end_matches(['s', 'S']))
+        };
         self.variable().filter(is_secret).map(str::to_owned)
     }
 }
