@@ -6,6 +6,7 @@
 //! allocates nothing; a text without secrets is handed back as it came. What is kept is the name, so
 //! that a reader sees that a secret was given, and to what.
 
+mod colours;
 mod cut;
 mod forms;
 mod keys;
@@ -19,6 +20,7 @@ mod running;
 mod script;
 mod shapes;
 mod spans;
+mod structures;
 mod values;
 mod variables;
 mod words;
@@ -30,8 +32,8 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 pub(crate) use forms::forms;
-use name::counts_tokens;
 pub use name::is_secret_name;
+use name::{counts_tokens, is_figure};
 pub use reading::Reading;
 use shapes::{TOKEN_BYTES_MIN, TOKENS};
 use spans::named_spans;
@@ -125,7 +127,9 @@ impl Redactor {
     }
 
     pub fn redact_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        replace(text, self.spans(text))
+        let mut spans = self.spans(text);
+        spans.extend(structures::spans(text));
+        replace(text, spans)
     }
 
     /// Where secrets stand.
@@ -189,7 +193,7 @@ impl Redactor {
     pub fn redact_field(&self, name: &str, value: &Value) -> Value {
         if counts_tokens(name) {
             figures(value)
-        } else if is_secret_name(name) {
+        } else if is_secret_name(name) || value.is_string() && name.eq_ignore_ascii_case("pass") {
             blank(value)
         } else if let Value::String(text) = value
             && let Some(reading) = Reading::of_field(name)
@@ -288,6 +292,7 @@ fn is_group(password: &str) -> bool {
 fn figures(value: &Value) -> Value {
     match value {
         Value::Number(_) => value.clone(),
+        Value::String(text) if is_figure(text) => value.clone(),
         Value::Array(items) => items.iter().map(figures).collect(),
         Value::Object(fields) => {
             let figure = |(name, value): (&String, &Value)| {

@@ -1,8 +1,12 @@
 //! Names that hold secrets: of variables, options, headers and fields.
 
+/// What a name has in it that may be a secret's, for the patterns that look for names in a text.
+pub(super) const PARTS: &str =
+    r"pass|pwd|pswd|secret|token|key|cred|auth|cookie|bearer|jwt|pat|pw|otp|psk|phpsessid|access[_.\-]?signature";
+
 /// Whether a variable, option or field of this name holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
-    let mut before = "";
+    let (mut owner, mut before) = ("", "");
     let mut words = 0;
     let mut found = false;
     let is_option = name.starts_with('-');
@@ -24,6 +28,9 @@ pub fn is_secret_name(name: &str) -> bool {
             // Alone it is what a test says of itself.
             let is_plain = PLAIN_PASSES.iter().any(|it| before.eq_ignore_ascii_case(it));
             found || words > 1 && !is_plain || is_option || name == "PASS"
+        } else if is(&["signature"]) {
+            // Others are there to be looked at.
+            found || before.eq_ignore_ascii_case("access")
         } else if is(&["id"]) && before.eq_ignore_ascii_case("secret") {
             // An option names a secret by it; elsewhere it is one half of a login.
             found && !is_option
@@ -32,9 +39,11 @@ pub fn is_secret_name(name: &str) -> bool {
         } else {
             found || is(SECRET_WORDS) || SECRET_ENDINGS.iter().any(|it| ends_with(word, it))
         };
-        before = word;
+        (owner, before) = (before, word);
     }
-    found || before.eq_ignore_ascii_case("auth")
+    // Behind most words they are counted: `max_tokens`.
+    let are_tokens = before.eq_ignore_ascii_case("tokens") && (words == 1 || is_among(KEY_OWNERS, owner));
+    found || are_tokens || before.eq_ignore_ascii_case("auth")
 }
 
 /// Whether a secret's name is that of a header rather than any word with a colon behind it.
@@ -46,8 +55,8 @@ fn is_among(list: &[&str], word: &str) -> bool {
     list.iter().any(|it| word.eq_ignore_ascii_case(it))
 }
 
-/// Whether a field of this name tells how many tokens a model took, as `tokenUsage` and `token_usage` do. It is
-/// a secret's name all the same: only its numbers are harmless.
+/// Whether a field of this name may tell how many tokens a model took, as `tokenUsage`, `token_usage` and `tokens` do. It
+/// is a secret's name all the same: only its numbers are harmless.
 pub(super) fn counts_tokens(name: &str) -> bool {
     let mut words = Words(name);
     let mut is = |list: &[&str]| {
@@ -55,7 +64,21 @@ pub(super) fn counts_tokens(name: &str) -> bool {
             .next()
             .is_some_and(|word| list.iter().any(|it| word.eq_ignore_ascii_case(it)))
     };
-    is(&["token", "tokens"]) && is(&["usage"]) && Words(name).count() == 2
+    let is_usage = is(&["token", "tokens"]) && is(&["usage"]) && Words(name).count() == 2;
+    let are_tokens = || Words(name).last().is_some_and(|last| is_among(&["tokens"], last));
+    is_usage || are_tokens() && is_secret_name(name)
+}
+
+/// Whether a name and its value tell no more than that.
+pub(super) fn tells_count(name: &str, value: &str) -> bool {
+    counts_tokens(name) && is_figure(value)
+}
+
+/// Whether a value is a number, or more than one: `512`, `1,024`, `512/4096`.
+pub(super) fn is_figure(value: &str) -> bool {
+    let value = value.trim_end_matches([',', '.', ')', ']', '}']);
+    let is_part = |byte: u8| byte.is_ascii_digit() || b",._/%".contains(&byte);
+    value.starts_with(|c: char| c.is_ascii_digit()) && value.bytes().all(is_part)
 }
 
 /// Whether what is given under this name runs, as with `--exec` and `core.pager`.
@@ -86,18 +109,27 @@ const SECRET_WORDS: &[&str] = &[
     "keypass",
     "dbpass",
     "userpass",
+    "otp",
+    "totp",
+    "psk",
+    "phpsessid",
 ];
 /// Also at the end of a longer word, as in `PGPASSWORD`.
 const SECRET_ENDINGS: &[&str] = &[
     "password",
     "passwd",
     "passwort",
+    "pswd",
     "passphrase",
     "secret",
     "token",
     "apikey",
+    "apikeys",
     "accesskey",
+    "accesssignature",
     "privatekey",
+    "privkey",
+    "sshkey",
     "secretkey",
     "authkey",
 ];
@@ -106,21 +138,35 @@ const KEY_OWNERS: &[&str] = &[
     "api",
     "access",
     "account",
+    "admin",
+    "aes",
+    "app",
     "auth",
     "client",
+    "consumer",
+    "crypto",
+    "decryption",
     "deploy",
     "encryption",
+    "functions",
+    "hmac",
     "host",
+    "license",
     "master",
     "private",
+    "recovery",
     "secret",
     "server",
     "service",
+    "session",
     "shared",
     "signing",
     "ssh",
     "storage",
+    "subscription",
     "token",
+    "vault",
+    "webhook",
 ];
 /// `pass` is none behind one of these.
 const PLAIN_PASSES: &[&str] = &[

@@ -2,14 +2,17 @@
 
 use std::ops::Range;
 
+use super::name::tells_count;
 use super::script::Script;
 use super::shapes::TOKENS;
 use super::spans::named_spans;
-use super::{is_secret_name, words};
+use super::{is_secret_name, structures, words};
 
 /// Values of secret variables.
 pub fn in_variables<'v>(variables: impl IntoIterator<Item = (&'v str, &'v str)>) -> impl Iterator<Item = &'v str> {
-    let secret = variables.into_iter().filter(|(name, _)| is_secret_name(name));
+    let secret = variables
+        .into_iter()
+        .filter(|(name, value)| is_secret_name(name) && !tells_count(name, value));
     secret.map(|(_, value)| value)
 }
 
@@ -35,7 +38,8 @@ pub fn in_line(line: &str) -> Vec<String> {
 /// Values behind secret names of any text.
 pub fn in_text(text: &str) -> impl Iterator<Item = &str> {
     let is_value = |value: &&str| !value.starts_with('$');
-    named_spans(text).into_iter().map(|span| &text[span]).filter(is_value)
+    let spans = named_spans(text).into_iter().chain(structures::spans(text));
+    spans.map(|span| &text[span]).filter(is_value)
 }
 
 /// Whether a text that is meant to be a name gives a secret away: `token=X`, or a token itself. `auth:login` is a name.

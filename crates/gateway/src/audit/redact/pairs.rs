@@ -13,7 +13,7 @@ use super::name::is_secret_name;
 use super::spans::{closing, opening, token_end};
 
 /// What stands around words, escaped as it may be.
-const QUOTE: &str = r#"(?:\\*["']|&quot;|&#34;)"#;
+pub(super) const QUOTE: &str = r#"(?:\\*["']|&quot;|&#34;)"#;
 /// What stands between two fields: a comma, the ends of lines, also written out.
 const BETWEEN: &str = r"(?:[ \t\r\n,]|\\[nrt])";
 
@@ -76,7 +76,7 @@ fn is_secret(name: &str) -> bool {
     is_secret_name(name.rsplit(':').next().unwrap_or_default())
 }
 
-fn quoted(text: &str, from: usize) -> Option<Range<usize>> {
+pub(super) fn quoted(text: &str, from: usize) -> Option<Range<usize>> {
     let quote = opening(&text[from..])?;
     let from = from + quote.len();
     Some(from..from + closing(&text[from..], quote))

@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use super::running::Running;
 use super::script::{self, Script};
-use super::{Redactor, TOKENS, keys, merged, replace, words};
+use super::{Redactor, TOKENS, keys, merged, replace, structures, words};
 
 /// What becomes of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -163,6 +163,9 @@ impl Redactor {
         let spans = spans.into_iter().filter(hides);
         let mut kept: Vec<_> = spans.flat_map(|span| script.within_word(span)).collect();
         kept.extend(keys::spans(text));
+        let data = structures::spans(text).into_iter();
+        let data = data.filter(|span| script.is_data_at(span.start));
+        kept.extend(data.flat_map(|span| script.within_word(span)));
         // No agent chose the operator's secrets; a pattern may fit anything.
         kept.extend(self.values.spans(text));
         let matches = self.patterns.iter().flat_map(|pattern| pattern.find_iter(text));

@@ -31,6 +31,8 @@ pub(super) struct Script {
     pub(super) commands: Vec<Command>,
     /// What stands between quotes without any in it, and is not itself a program's script, in order.
     quoted: Vec<Range<usize>>,
+    /// Words that nobody runs, nor a part of them.
+    data: HashSet<u32>,
     /// Words that run, though they look like what a name stands for: `TOKEN= rm`, and `TOKEN=rm` where `$TOKEN` is a
     /// command.
     shown: HashSet<u32>,
@@ -124,6 +126,7 @@ impl Script {
             owners: reader.owners,
             commands: reader.commands,
             quoted: reader.quoted,
+            data: reader.data,
             shown: reader.shown,
             verbs: reader.verbs,
             runs_texts: reader.runs_texts,
@@ -135,6 +138,12 @@ impl Script {
     pub(super) fn runs_at(&self, at: usize) -> bool {
         let owner = self.owners.get(at).copied().flatten();
         owner.is_some_and(|owner| self.shown.contains(&owner))
+    }
+
+    /// Whether what stands here is part of a word that nobody runs.
+    pub(super) fn is_data_at(&self, at: usize) -> bool {
+        let owner = self.owners.get(at).copied().flatten();
+        owner.is_some_and(|owner| self.data.contains(&owner))
     }
 
     /// Whether the word that begins here says what is done.
@@ -215,6 +224,7 @@ struct Reader {
     owners: Vec<Option<u32>>,
     commands: Vec<Command>,
     quoted: Vec<Range<usize>>,
+    data: HashSet<u32>,
     shown: HashSet<u32>,
     /// Variables that are used as commands.
     called: HashSet<String>,
@@ -248,6 +258,7 @@ impl Reader {
             owners: vec![None; bytes],
             commands: Vec::new(),
             quoted: Vec::new(),
+            data: HashSet::new(),
             shown: HashSet::new(),
             called: HashSet::new(),
             executed: HashSet::new(),
@@ -285,6 +296,9 @@ impl Reader {
     /// What stands in a word, by what becomes of it.
     fn inner(&mut self, letters: &[Letter], used: Use, word: u32, level: usize) {
         let (within, is_code) = (self.within, self.is_code);
+        if !is_code && matches!(used, Use::Data | Use::Text) {
+            self.data.insert(within.unwrap_or(word));
+        }
         match used {
             _ if !could_be_script(letters) => self.substitutions(letters, level),
             Use::Data => self.substitutions(letters, level),

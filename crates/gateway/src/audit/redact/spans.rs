@@ -5,12 +5,16 @@ use std::sync::LazyLock;
 
 use regex::Regex;
 
-use super::name::{ends_with, is_secret_name};
+use super::name::{PARTS, counts_tokens, ends_with, is_figure, is_secret_name, tells_count};
 use super::running::base;
-use super::{compiled, is_group, is_name_char, lines, manifests, pairs, words};
+use super::{colours, compiled, is_group, is_name_char, lines, manifests, pairs, structures, words};
 
 /// Values that stand behind a name that is a secret's.
 pub(super) fn named_spans(text: &str) -> Vec<Range<usize>> {
+    colours::through(text, spans_in)
+}
+
+fn spans_in(text: &str) -> Vec<Range<usize>> {
     let mut spans = Vec::new();
     // Each of these needs a character that most texts do not have; to look for that is quicker.
     let has = |one: u8, other: u8| text.bytes().any(|byte| byte == one || byte == other);
@@ -38,6 +42,10 @@ pub(super) fn named_spans(text: &str) -> Vec<Range<usize>> {
             assigned(text, it.start()..it.end() - usize::from(is_quoted))
         });
         spans.extend(stated);
+        let set = SET.captures_iter(text).filter(|it| is_secret_name(&it[1]));
+        spans.extend(set.map(|it| assigned(text, it.get_match().range())));
+        let generated = GENERATED.captures_iter(text);
+        spans.extend(generated.filter_map(|it| Some(it.get(1)?.range())));
     }
     if has(b'<', b'<') {
         let elements = ELEMENT.captures_iter(text).filter(|it| is_secret_name(&it[1]));
@@ -73,19 +81,15 @@ pub(super) fn named_spans(text: &str) -> Vec<Range<usize>> {
     spans
 }
 
-/// Whether what [`ASSIGNMENT`] found is a secret's name. `pass` alone says how a test went, unless what follows is a
-/// text of its own.
+/// Whether what [`ASSIGNMENT`] found is a secret's name.
 fn names_secret(text: &str, found: &Range<usize>) -> bool {
     let written = &text[found.clone()];
     let before = &text[..found.start];
-    let name = uncoloured(before, name_in(written));
+    let name = name_in(written);
     let value = &text[found.end..];
-    // `Server=h;Pwd=X` and `user=a,pass=X`.
+    // `Server=h;Pwd=X`.
     if name.eq_ignore_ascii_case("pwd") && before.ends_with(';') {
         return !value.starts_with(['/', '$', '~', '.']);
-    }
-    if name == "pass" && before.ends_with(',') && written.ends_with('=') {
-        return !is_group(&value[..token_end(value, 0)]);
     }
     if written.ends_with(": ") && is_sentence(name, value.split(' ')) {
         return false;
@@ -96,14 +100,59 @@ fn names_secret(text: &str, found: &Range<usize>) -> bool {
         return false;
     }
     if name.eq_ignore_ascii_case("pass") {
-        return text[found.end..].starts_with(['"', '\'']) || name == "PASS" && written.ends_with('=');
+        return name == "PASS" && written.ends_with('=') || is_given_pass(before, written, value);
+    }
+    if counts_tokens(name) {
+        return is_given_tokens(value);
     }
     let is_several = value.starts_with('(') && is_secret_name(name.trim_end_matches(['s', 'S']));
     is_secret_name(name) || is_several
 }
 
+/// Whether `pass` is given a password. Elsewhere it says how a test went, or how many did: `pass: 12`.
+fn is_given_pass(before: &str, written: &str, value: &str) -> bool {
+    const TELL: &[&str] = &["false", "no", "none", "null", "ok", "true", "yes"];
+    if opening(value).is_some() {
+        return true;
+    }
+    let word = &value[..token_end(value, 0)];
+    let tells = word.starts_with(['$', '=']) || TELL.iter().any(|it| word.eq_ignore_ascii_case(it));
+    if word.is_empty() || tells || is_figure(word) {
+        return false;
+    }
+    // Below the name of what it is for, and alone in its line.
+    let is_below = || before.ends_with([' ', '\t']) && lines::is_begun(before);
+    let is_alone = || {
+        value[word.len()..]
+            .lines()
+            .next()
+            .is_none_or(|rest| rest.trim().is_empty())
+    };
+    let sign = written.trim_end();
+    sign.ends_with('=') || sign.ends_with(':') && is_below() && is_alone()
+}
+
+/// Whether `tokens` are given as such. They are counted as well, and in many languages they are parts of a text.
+fn is_given_tokens(value: &str) -> bool {
+    if value.starts_with('(') {
+        return true;
+    }
+    let quote = opening(value).map_or(0, str::len);
+    let word = &value[quote..token_end(value, quote)];
+    let has_figures = word.bytes().any(|byte| byte.is_ascii_digit());
+    (quote > 0 || has_figures) && !is_figure(word)
+}
+
 /// What people also write about.
-const SUBJECTS: &[&str] = &["auth", "credential", "credentials", "secret", "secrets", "token"];
+const SUBJECTS: &[&str] = &[
+    "auth",
+    "credential",
+    "credentials",
+    "secret",
+    "secrets",
+    "token",
+    "tokens",
+];
 
 /// Whether a name, a colon and a word are what some program is to do: `rails credentials:edit`.
 fn names_task(name: &str, word: &str) -> bool {
@@ -142,26 +191,18 @@ pub(super) fn is_sentence<'w>(name: &str, behind: impl Iterator<Item = &'w str>)
     SUBJECTS.contains(&name) && behind.take(WORDS_MIN).filter(is_word).count() == WORDS_MIN
 }
 
-/// A name without the end of the colour before it, `34m`.
-fn uncoloured<'t>(before: &str, name: &'t str) -> &'t str {
-    let is_figure = |c: char| c.is_ascii_digit() || c == ';';
-    let is_colour = before.trim_end_matches(is_figure).ends_with("\u{1b}[");
-    let rest = name.trim_start_matches(is_figure).strip_prefix('m');
-    rest.filter(|_| is_colour).unwrap_or(name)
-}
-
 /// A name that may be a secret's, and what stands between it and the value.
 static ASSIGNMENT: LazyLock<Regex> = LazyLock::new(|| {
-    compiled(
-        r#"[A-Za-z0-9_.\-]*(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat|pw)[A-Za-z0-9_.\-]*(?:\\*["']|&quot;|&#34;|%22)?\]?(?:\x1b\[[0-9;]*m|[ \t])*(?:=>|:=|\+=|[=:]|%3[AaDd])(?:\x1b\[[0-9;]*m|[ \t])*"#,
-    )
+    compiled(&format!(
+        r#"[A-Za-z0-9_.\-]*(?i-u:{PARTS})[A-Za-z0-9_.\-]*(?:\\*["']|&quot;|&#34;|%22)?\]?[ \t]*(?:=>|:{{1,3}}=|[?+]=|[=:]|%3[AaDd])[ \t]*"#
+    ))
 });
 
 /// An option that may be a secret's, as in a shell line; the value is the next word.
 static OPTION: LazyLock<Regex> = LazyLock::new(|| {
-    compiled(
-        r"(?:--|(?:\A|[^A-Za-z0-9_.\-])-)[A-Za-z0-9_.\-]*(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat|pw)[A-Za-z0-9_.\-]*(?:[ \t]|\\\n)+",
-    )
+    compiled(&format!(
+        r"(?:--|(?:\A|[^A-Za-z0-9_.\-])-)[A-Za-z0-9_.\-]*(?i-u:{PARTS})[A-Za-z0-9_.\-]*(?:[ \t]|\\\n)+"
+    ))
 });
 
 /// `password` and a value behind it, where a language puts no sign between: SQL, and the file of logins that `curl`
@@ -171,6 +212,14 @@ static STATED: LazyLock<Regex> = LazyLock::new(|| {
         r#"(?i:(?-u:\b)(?:password|passwd|identified[ \t]+by|identified[ \t]+by[ \t]+password|with[ \t]+password)[ \t]+['"]|(?:(?-u:\b)|\\[nrt])login[ \t]+[^ \t\r\n\\]+(?:[ \t\r\n]|\\[nrt])+password[ \t]+|(?-u:\b)(?:requirepass|masterauth)[ \t]+)"#,
     )
 });
+
+/// What sets a variable without a sign: the line of a Dockerfile, and `csh`.
+static SET: LazyLock<Regex> =
+    LazyLock::new(|| compiled(r"(?m)(?:^[ \t]*ENV|(?-u:\b)setenv)[ \t]+([A-Za-z0-9_.\-]+)[ \t]+"));
+
+/// The password that MySQL begins with.
+static GENERATED: LazyLock<Regex> =
+    LazyLock::new(|| compiled(r"(?i:password is generated for) [^ \t\r\n]+: ([^ \t\r\n]+)"));
 
 /// An element of XML, its name and what stands in it.
 static ELEMENT: LazyLock<Regex> = LazyLock::new(|| compiled(r"<([A-Za-z0-9_.\-]+)(?:[ \t][^<>]*)?>([^<>]+)</"));
@@ -244,6 +293,9 @@ fn name_in(found: &str) -> &str {
 
 /// All that follows a name and its separator: one value, or a list of them.
 fn values(text: &str, found: Range<usize>) -> Vec<Range<usize>> {
+    if structures::begin(&text[found.end..]) {
+        return Vec::new();
+    }
     let list = text[found.end..].strip_prefix('(');
     match list.filter(|_| text[found.clone()].ends_with('=')) {
         Some(items) => listed(text, found.end + 1, items),
@@ -316,7 +368,11 @@ pub(super) fn opening(rest: &str) -> Option<&str> {
     let escapes = rest.len() - rest.trim_start_matches('\\').len();
     let quotes = ["\"", "'", "&quot;", "&#34;", "%22"];
     let quote = quotes.into_iter().find(|quote| rest[escapes..].starts_with(quote))?;
-    Some(&rest[..escapes + quote.len()])
+    let length = escapes + quote.len();
+    let (one, behind) = rest.split_at(length);
+    // Some languages put three around a text.
+    let has_three = behind.strip_prefix(one).is_some_and(|behind| behind.starts_with(one));
+    Some(&rest[..if has_three { 3 * length } else { length }])
 }
 
 /// The word behind an option, if the option is a secret's and the word is not an option itself.
@@ -327,7 +383,8 @@ fn optional(text: &str, found: Range<usize>) -> Option<Range<usize>> {
     let takes_it = is_secret_name(name) && !text[found.end..].starts_with("--") && !names_another(name, before());
     let may_be_file = name == "--cookie" && before().any(|word| word == "curl");
     let value = takes_it.then(|| assigned(text, found))?;
-    (!may_be_file || text[value.clone()].contains('=')).then_some(value)
+    let is_other = may_be_file && !text[value.clone()].contains('=') || tells_count(name, &text[value.clone()]);
+    (!is_other).then_some(value)
 }
 
 /// The password in the word behind an option.

@@ -48,6 +48,26 @@ fn names_of_secrets_are_known_and_others_left() {
         "STRIPE_KEY",
         "DD_APP_KEY",
         "pw",
+        "session_key",
+        "hmacKey",
+        "webhook_key",
+        "admin_key",
+        "aes-key",
+        "decryption_key",
+        "subscription_key",
+        "consumer_key",
+        "Ocp-Apim-Subscription-Key",
+        "X-Functions-Key",
+        "tokens",
+        "sshkey",
+        "otp",
+        "apikeys",
+        "privkey",
+        "pswd",
+        "wifi_psk",
+        "totp",
+        "sharedAccessSignature",
+        "PHPSESSID",
     ];
     for name in secret {
         assert!(is_secret_name(name), "{name}");
@@ -84,6 +104,16 @@ fn names_of_secrets_are_known_and_others_left() {
         "credential.helper",
         "RESTIC_PASSWORD_COMMAND",
         "--password-stdin",
+        "total_tokens",
+        "foreign_key",
+        "public_key",
+        "sort-key",
+        "key_file",
+        "--key-file",
+        "OTP_VERSION",
+        "signature",
+        "access",
+        "session_id",
     ];
     for name in harmless {
         assert!(!is_secret_name(name), "{name}");
@@ -205,6 +235,81 @@ fn secrets_leave_a_text_and_their_names_stay() {
         ),
         ("token%3Da", "token%3D[redacted]"),
         ("https://Zq001hunTer0@host", "https://[redacted]@host"),
+        (
+            "\u{1b}[01;31m\u{1b}[KDB_PASSWORD\u{1b}[m\u{1b}[K=a b\n",
+            "\u{1b}[01;31m\u{1b}[KDB_PASSWORD\u{1b}[m\u{1b}[K=[redacted]\n",
+        ),
+        (
+            "1:DB_\u{1b}[31mPASS\u{1b}[m\u{1b}[KWORD=é\u{1b}[1mb\u{1b}[0m c=d",
+            "1:DB_\u{1b}[31mPASS\u{1b}[m\u{1b}[KWORD=[redacted]\u{1b}[0m c=d",
+        ),
+        (
+            "FROM x\nENV TOKEN a\nENV LANG C",
+            "FROM x\nENV TOKEN [redacted]\nENV LANG C",
+        ),
+        (
+            "setenv API_TOKEN a\nsetenv EDITOR vi",
+            "setenv API_TOKEN [redacted]\nsetenv EDITOR vi",
+        ),
+        ("API_TOKEN ?= a\nCC ?= gcc", "API_TOKEN ?= [redacted]\nCC ?= gcc"),
+        (
+            "API_TOKEN?=a\nTOKEN:=b\nTOKEN ::= c\nTOKEN += d",
+            "API_TOKEN?=[redacted]\nTOKEN:=[redacted]\nTOKEN ::= [redacted]\nTOKEN += [redacted]",
+        ),
+        (
+            "db:\n  user: ann\n  pass: a\n  n: 1",
+            "db:\n  user: ann\n  pass: [redacted]\n  n: 1",
+        ),
+        ("user=ann\npass=a\n", "user=ann\npass=[redacted]\n"),
+        (
+            "https://h/?user=ann&pass=a&b=c",
+            "https://h/?user=ann&pass=[redacted]&b=c",
+        ),
+        (
+            "PASSWORD = \"\"\"a b\"\"\"\nn = 1",
+            "PASSWORD = \"\"\"[redacted]\"\"\"\nn = 1",
+        ),
+        (
+            r#"{\"token\": \"\"\"a\"\"\"}"#,
+            r#"{\"token\": \"\"\"[redacted]\"\"\"}"#,
+        ),
+        (
+            "db:\n  password:\n    a\n  n: 1",
+            "db:\n  password:\n    [redacted]\n  n: 1",
+        ),
+        (
+            "\"password\":\n  \"a b\",\nn: 1",
+            "\"password\":\n  \"[redacted]\",\nn: 1",
+        ),
+        (
+            "secret:\n- a\n- 'b c'\nn: 1",
+            "secret:\n- [redacted]\n- '[redacted]'\nn: 1",
+        ),
+        (
+            r#"{"password": ["a", "b c"], "n": ["d"]}"#,
+            r#"{"password": ["[redacted]", "[redacted]"], "n": ["d"]}"#,
+        ),
+        ("tokens = [\n  'a',\n]", "tokens = [\n  '[redacted]',\n]"),
+        (
+            r#"{"token": {"type": "b", "value": "a"}, "n": {"value": "c"}}"#,
+            r#"{"token": {"type": "b", "value": "[redacted]"}, "n": {"value": "c"}}"#,
+        ),
+        (
+            r#"{"credentials": {"value": "a"}}"#,
+            r#"{"credentials": {"value": "[redacted]"}}"#,
+        ),
+        ("tokens: a1\nn: 1", "tokens: [redacted]\nn: 1"),
+        ("{\"tokens\": \"a\"}", "{\"tokens\": \"[redacted]\"}"),
+        (
+            "psk=a otp: b PHPSESSID=c",
+            "psk=[redacted] otp: [redacted] PHPSESSID=[redacted]",
+        ),
+        ("sharedAccessSignature=a", "sharedAccessSignature=[redacted]"),
+        ("x --otp a", "x --otp [redacted]"),
+        (
+            "A temporary password is generated for root@localhost: a;b>c,d\nn",
+            "A temporary password is generated for root@localhost: [redacted]\nn",
+        ),
     ];
     for (text, expected) in cases {
         assert_eq!(plain().redact_text(text), expected, "{text}");
@@ -259,6 +364,27 @@ fn a_text_without_secrets_is_handed_back_as_it_came() {
         "NAME | TOKEN | AGE",
         "TOKEN\tNAME\tAGE",
         "https://bitbucketuser@bitbucket.org/a",
+        "tokens: 512, total_tokens: 93, tokens=1,024 of 4096",
+        "{\"tokens\": 512, \"total_tokens\": 93}",
+        "let tokens: Vec<Token> = lex(text); let tokens = lex(text);",
+        "tokens: keep them no longer",
+        "x --tokens 512 --max-tokens=512 --tokens=512",
+        "  pass: 12\n  fail: 0\n",
+        "  pass: true",
+        "  pass: TestToken in time",
+        "pass: keys.test",
+        "pass=12 fail=0",
+        "pass=true fail=$((fail + 1)) pass=$((pass + 1))",
+        "bypass: x compass=y",
+        "token:\n  The token to use.\n",
+        "credentials:\n  user: ann\n",
+        "password:\nuser",
+        "\u{1b}[0mPWD=/tmp",
+        "\u{1b}[1mkeyboard\u{1b}[0m: us",
+        "ENV PATH /bin\nENVIRONMENT token x",
+        "{\"password\": {\"type\": \"string\", \"description\": \"of a user\"}}",
+        "--key-file path token_count: 3",
+        "the signature: x",
     ] {
         let redacted = plain().redact_text(text);
         assert!(matches!(redacted, Cow::Borrowed(_)), "{text} -> {redacted}");
@@ -290,12 +416,14 @@ fn arguments_are_read_with_the_ones_before_them() {
 #[test]
 fn json_is_redacted_by_name_and_by_content() {
     let given = json!({
+        "login": {"pass": "x"}, "report": {"pass": 12, "tokens": 512}, "tokens": ["x"],
         "command": "curl", "args": ["--token", "abc", "https://a:b@c"],
         "env": {"API_KEY": "abc", "HOME": "/root", "COUNT": 3},
         "password": 1234, "secret": {"a": ["b", null, true]}, "token": null,
         "list": [{"text": "password=x"}, 1],
     });
     let expected = json!({
+        "login": {"pass": "[redacted]"}, "report": {"pass": 12, "tokens": 512}, "tokens": ["[redacted]"],
         "command": "curl", "args": ["--token", "[redacted]", "https://a:[redacted]@c"],
         "env": {"API_KEY": "[redacted]", "HOME": "/root", "COUNT": 3},
         "password": "[redacted]", "secret": {"a": ["[redacted]", null, true]}, "token": null,

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 use habits::{HABITS, Habits, NONE, PROGRAMS};
 use regex::Regex;
 
-use super::name::{is_header_name, is_secret_name};
+use super::name::{PARTS, is_header_name, is_secret_name, tells_count};
 use super::running::{Running, base};
 use super::spans::{credential_from, is_sentence, names_another};
 use super::{compiled, is_group, is_name};
@@ -18,10 +18,7 @@ pub(super) fn may_hold_any(text: &str) -> bool {
     static SIGNS: LazyLock<Regex> = LazyLock::new(|| {
         let programs = HABITS.iter().flat_map(|habits| habits.programs).copied();
         let names: Vec<&str> = programs.chain(OTHERS.iter().copied()).collect();
-        compiled(&format!(
-            "(?i-u:pass|pwd|secret|token|key|cred|auth|cookie|bearer|jwt|pat|pw)|{}",
-            names.join("|")
-        ))
+        compiled(&format!("(?i-u:{PARTS})|{}", names.join("|")))
     });
     SIGNS.is_match(text)
 }
@@ -39,8 +36,9 @@ pub(super) fn hidden(words: &[&str]) -> Vec<Option<usize>> {
     for (at, &word) in words.iter().enumerate() {
         let before = &words[..at];
         let own = |word| own(word, habits, before);
+        let is_count = || before.last().is_some_and(|name| tells_count(name, word));
         let from = match expected {
-            Expected::Secret if !word.starts_with("--") => Some(0),
+            Expected::Secret if !word.starts_with("--") && !is_count() => Some(0),
             Expected::UserAnd(separator) => password_from(word, separator).or_else(|| own(word)),
             Expected::Cookie => word.contains('=').then_some(0),
             Expected::Proxy => proxy_password_from(word).or_else(|| own(word)),
@@ -55,7 +53,7 @@ pub(super) fn hidden(words: &[&str]) -> Vec<Option<usize>> {
             applies.copied().unwrap_or(habits)
         });
         expected = after(words.split_at(at + 1), habits, sets);
-        sets |= matches!(word, "set" | "setx" | "config" | "configure");
+        sets |= matches!(word, "set" | "setenv" | "setx" | "config" | "configure");
     }
     if habits.ends_with_it {
         // `pulumi config set name X --secret`.
@@ -142,7 +140,8 @@ fn own(word: &str, habits: &Habits, before: &[&str]) -> Option<usize> {
         if habits.cookies && name == "--cookie" {
             return value.contains('=').then_some(name.len() + 1);
         }
-        let is_secret = || is_secret_name(name) && !names_another(name, before.iter().copied());
+        let is_other = || tells_count(name, value) || names_another(name, before.iter().copied());
+        let is_secret = || is_secret_name(name) && !is_other();
         if habits.pairs || is_secret() {
             return Some(name.len() + 1);
         }
@@ -199,7 +198,7 @@ fn header(word: &str, place: Place) -> Option<usize> {
         .strip_prefix(' ')
         .unwrap_or(if is_one { value } else { "" })
         .trim_start_matches(' ');
-    if value.is_empty() || !is_name(name) || !is_secret_name(name) {
+    if value.is_empty() || !is_name(name) || !is_secret_name(name) || tells_count(name, value) {
         return None;
     }
     if !is_one && !is_header_name(name) && value.contains(' ') {
@@ -261,6 +260,11 @@ fn after((words, behind): (&[&str], &[&str]), habits: &Habits, sets: bool) -> Ex
         let name = word.rsplit([':', '/']).next().unwrap_or_default();
         sets && is_name(name) && is_secret_name(name)
     };
+    // `jq --arg password X`.
+    let is_argument = || {
+        let names_it = matches!(before.last(), Some(&("--arg" | "--argjson" | "--argstr")));
+        names_it && is_name(word) && is_secret_name(word)
+    };
     match word {
         "-u" | "--user" if names_user(before.iter().copied()) => Expected::Anything,
         "-u" | "--user" | "--proxy-user" => Expected::UserAnd(':'),
@@ -268,7 +272,8 @@ fn after((words, behind): (&[&str], &[&str]), habits: &Habits, sets: bool) -> Ex
         "-x" | "--proxy" | "--preproxy" if habits.cookies => Expected::Proxy,
         "-H" | "--header" | "--proxy-header" => Expected::Header,
         "--from-literal" => Expected::Pair,
-        _ if habits.next.contains(&word) || is_option || is_header() || is_setting() => Expected::Secret,
+        _ if habits.next.contains(&word) || is_option || is_header() => Expected::Secret,
+        _ if is_setting() || is_argument() => Expected::Secret,
         _ => Expected::Anything,
     }
 }

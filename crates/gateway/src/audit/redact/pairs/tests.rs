@@ -108,6 +108,16 @@ fn long_texts_of_pairs_and_manifests_come_to_an_end() {
         "set('token', \"",
         " ",
         "\\n",
+        "token:\n  a\n",
+        "token:\n- a\n",
+        "token:\n",
+        "token:[\"a\",",
+        "token:{value:",
+        "token:{a:b,",
+        "\u{1b}[31mpass",
+        "\u{1b}]",
+        "token=\"\"\"",
+        "ENV TOKEN ",
     ] {
         let text = format!("kind: Secret\nname: token{}", piece.repeat(512 * 1024 / piece.len()));
         let _ = plain().redact_text(&text);

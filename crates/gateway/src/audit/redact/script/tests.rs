@@ -277,6 +277,23 @@ fn what_is_said_to_a_program_that_takes_it_for_a_secret_is_hidden() {
     }
 }
 
+/// Lists and lines below a name hold commands as well as secrets.
+#[test]
+fn no_command_is_hidden_below_a_name_or_in_its_list() {
+    for text in [
+        "password:\n  reboot",
+        "token:\n- reboot\n",
+        "python3 -c 'import subprocess; password = [\"rm\",\"-rf\",\"work\"]; subprocess.run(password)'",
+        "python3 <<E\ntoken = [ \"rm\", \"-rf\", \"work\" ]\nE",
+        "node -e 'x({token: {value: \"rm -rf work\"}})'",
+    ] {
+        for shown in [plain().redact_line(text), plain().redact_script(text)] {
+            let commands = ["reboot", "-rf"].into_iter().filter(|it| text.contains(it));
+            commands.for_each(|command| assert!(shown.contains(command), "{text}\n{shown}"));
+        }
+    }
+}
+
 /// What another command says, or a variable holds, runs whatever it is called.
 #[test]
 fn no_command_is_hidden_where_it_is_said_or_called() {
@@ -406,6 +423,8 @@ fn deep_and_long_texts_come_to_an_end() {
         "sh -c '",
         "<<E\n",
         "token=\"$(",
+        "token:[\"",
+        "\u{1b}[mtoken=",
     ] {
         let text = format!("token={}", piece.repeat(128 * 1024 / piece.len()));
         let _ = plain().redact_line(&text);

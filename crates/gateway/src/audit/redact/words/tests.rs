@@ -81,6 +81,9 @@ fn what_only_speaks_about_a_secret_is_shown() {
         "curl -F file=@a:b https://host",
         r#"curl -d {"to":"a@b"} https://host"#,
         "cd /tmp;PWD=/tmp",
+        "jq --arg name value .",
+        "deploy --tokens 512 --max-tokens 512 --key-file path",
+        "deploy tokens=512 pass=12",
     ] {
         assert_eq!(plain().redact_line(text), text);
         assert_eq!(plain().redact_text(text), text);
@@ -152,6 +155,18 @@ fn values_are_known_by_more_ways_of_naming_them() {
         "echo \"define('DB_PASSWORD', 'hunter2x');\"",
         "echo \"<add key='Password' value='hunter2x'/>\"",
         "cat > e.yaml <<E\n- name: DB_PASSWORD\n  value: hunter2x\nE",
+        "jq -n --arg password hunter2x '$password'",
+        "jq --argjson api_token hunter2x .",
+        "csh -c 'setenv API_TOKEN hunter2x'",
+        "cat > Dockerfile <<E\nENV TOKEN hunter2x\nE",
+        "cat > c.yaml <<E\npassword:\n  hunter2x\nE",
+        "curl -d '{\"password\": [\"a hunter2x\"]}' https://host",
+        "curl -d '{\"token\": {\"value\": \"a hunter2x\"}}' https://host",
+        "curl -H 'Ocp-Apim-Subscription-Key: hunter2x' https://host",
+        "curl -H 'X-Functions-Key: hunter2x' https://host",
+        "deploy --psk hunter2x",
+        "deploy --tokens hunter2x",
+        "deploy pass=hunter2x",
     ] {
         let shown = plain().redact_line(text);
         assert!(!shown.contains("2x") && shown.contains(REPLACEMENT), "{text}\n{shown}");
