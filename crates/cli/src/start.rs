@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context as _;
-use countersign_exec::{advice_on_user, forget_homes, memory};
+use countersign_exec::{advice_on_user, forget_homes, git_directory, memory};
 use countersign_gateway::approval::Approver;
 use countersign_gateway::approval::board::Board;
 use countersign_gateway::audit::event::{Actor, Draft, EventType};
@@ -19,6 +19,7 @@ use countersign_gateway::clock::Clock;
 use countersign_gateway::delegation::desk::DelegationDesk;
 use countersign_gateway::ids::IdSource;
 use countersign_gateway::policy::effective::{EffectivePolicy, SandboxMode};
+use countersign_gateway::policy::places::{Boundless, Steering};
 use countersign_gateway::policy::plan::RunAs;
 use countersign_gateway::session::credential::Credentials;
 use countersign_gateway::session::lifetime::Sessions;
@@ -379,9 +380,31 @@ pub(crate) fn warn(started: &Started) {
     }
 }
 
-/// Tells the operator of a server that its commands will not be able to write.
+/// Why no command may have the workspace, and what to do about it. Where there is none, calls name their directory.
+pub(crate) fn obstacle_of_workspace(started: &Started) -> Option<String> {
+    let sandbox = started.policy.command.sandbox;
+    let real = started.settings.places.workspace_root.as_ref()?.canonicalize().ok()?;
+    if let Some(boundless) = Boundless::of(&real, sandbox) {
+        return Some(format!("{}; {}", boundless.reason(), Boundless::remedy()));
+    }
+    let steering = match sandbox {
+        SandboxMode::ReadOnly => None,
+        SandboxMode::WorkspaceWrite | SandboxMode::DangerFullAccess => Steering::around(&real, git_directory),
+    };
+    steering.map(|steering| format!("{}; correct `workspace_root`", steering.reason()))
+}
+
+/// Tells the operator of a server that its commands will not run, or not be able to write.
 pub(crate) fn warn_of_workspace(started: &Started) {
     let (command, places) = (&started.policy.command, &started.settings.places);
+    let workspace = places.workspace_root.as_ref().unwrap_or(&places.start);
+    if let Some(obstacle) = obstacle_of_workspace(started) {
+        let workspace = workspace.display();
+        say(&format!(
+            "warning: commands will be refused: the workspace is `{workspace}`, and {obstacle}"
+        ));
+        return;
+    }
     if command.sandbox == SandboxMode::ReadOnly {
         return;
     }
@@ -389,7 +412,6 @@ pub(crate) fn warn_of_workspace(started: &Started) {
         non_root: command.run_as_non_root,
         user: command.run_as.clone(),
     };
-    let workspace = places.workspace_root.as_ref().unwrap_or(&places.start);
     if let Some(advice) = advice_on_user(&run_as, workspace, wiring::uid()) {
         say(&format!("warning: {advice}"));
     }

@@ -19,9 +19,7 @@ use countersign_gateway::policy::allowlist::FoundProgram;
 use countersign_gateway::policy::effective::SandboxMode;
 use countersign_gateway::policy::plan::{Plan, PlannedAct};
 use countersign_sandbox::program::Program;
-use countersign_sandbox::{
-    Body, Launch, Layer, Options, Profile, ProfileError, Reply, SetupError, Zygote, ZygoteError, wire,
-};
+use countersign_sandbox::{Body, Launch, Layer, Options, Profile, Reply, SetupError, Zygote, ZygoteError, wire};
 
 use crate::pool::{Directories, Keeper, Pool, StartError};
 use crate::runner::{ProgramRef, Script};
@@ -223,22 +221,7 @@ struct Prepared {
 }
 
 fn unavailable(error: &StartError) -> Refusal {
-    // Not something the machine lacks: nobody could confine a command that may write everywhere.
-    if let StartError::Keeper(ZygoteError::Profile(ProfileError::RootTooWide(root))) = error {
-        let message = format!(
-            "working directory `{}` is not allowed: commands may write below it, and it holds the whole system; use one inside it",
-            root.display()
-        );
-        return Refusal::new(ErrorCode::CwdNotAllowed, message);
-    }
-    if let StartError::Keeper(ZygoteError::Profile(ProfileError::RootOfKernel(root))) = error {
-        let message = format!(
-            "working directory `{}` is not allowed: there are no files but devices and the kernel's own; use another",
-            root.display()
-        );
-        return Refusal::new(ErrorCode::CwdNotAllowed, message);
-    }
-    // Nor this; and whoever can start the server anew should know that it helps.
+    // Not something the machine lacks; and whoever can start the server anew should know that it helps.
     if let StartError::Keeper(ZygoteError::Gone | ZygoteError::Wire(_)) = error {
         return Refusal::new(ErrorCode::SandboxUnavailable, ZYGOTE_GONE);
     }

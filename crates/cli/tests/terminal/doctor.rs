@@ -137,6 +137,46 @@ fn where_no_record_can_be_kept_or_no_command_can_run_nothing_is_ready() {
 }
 
 #[test]
+fn a_workspace_that_is_the_whole_system_is_told_alike_by_all_who_look_at_it() {
+    let stage = Stage::new();
+    let at_root = |args: &[&str]| {
+        let mut command = stage.command(args);
+        command.current_dir("/");
+        ran(command)
+    };
+    let advice = "no command may write it, since it holds the whole system, with the record and what commands must never see; \
+                  set `workspace_root` in the operator's file to the directory to work in";
+    let ended = at_root(&["doctor", "--json"]);
+    let found: Value = serde_json::from_str(&ended.stdout).unwrap();
+    assert_eq!((ended.code, &found["ok"]), (1, &json!(false)), "{found}");
+    assert_eq!(found["workspace"]["advice"], advice);
+
+    let refused = format!("the workspace is `/`, and {advice}; until then `sandbox` `read-only` works");
+    let explained = at_root(&["policy", "explain", "--json", "--", "ls"]).json();
+    assert_eq!(
+        [
+            &explained["verdict"],
+            &explained["rule"],
+            &explained["error_code"],
+            &explained["reason"]
+        ],
+        ["deny", "workspace", "CONFIGURATION_ERROR", &refused]
+    );
+    let ended = at_root(&["exec", "--cwd", stage.work().to_str().unwrap(), "--", "ls"]);
+    assert!(ended.code == 126 && ended.stderr.contains(&refused), "{ended:?}");
+    let ended = at_root(&["stdio"]);
+    let warning = format!("warning: commands will be refused: the workspace is `/`, and {advice}\n");
+    assert!(ended.code == 0 && ended.stderr.contains(&warning), "{ended:?}");
+
+    stage.operator("workspace_root: /\ncommand_policy: {sandbox: read-only}\n");
+    let explained = at_root(&["policy", "explain", "--json", "--", "ls"]).json();
+    assert_eq!(
+        explained["verdict"], "allow",
+        "what only reads writes nothing: {explained}"
+    );
+}
+
+#[test]
 fn where_the_database_does_not_answer_nothing_is_ready() {
     let stage = Stage::new();
     // Nobody listens on the port of a listener that is gone.

@@ -166,6 +166,7 @@ pub(super) fn refusing(policy: &EffectivePolicy, unplanned: &Unplanned) -> Rule 
         Step::Place(PlaceRule::Roots) => ("allowed working directories", sources.cwd_roots.as_str()),
         Step::Place(PlaceRule::Hidden) => ("hidden places", matrix::SOURCE),
         Step::Place(PlaceRule::Steering) => ("what steers others", matrix::SOURCE),
+        Step::Place(PlaceRule::Boundless) => ("what cannot be confined", matrix::SOURCE),
         Step::Timeout => ("timeout_seconds_max", sources.timeout.as_str()),
         Step::Variables => ("guarded variables", matrix::SOURCE),
         Step::Programs => ("allowlist", sources.allowlist.as_str()),

@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::effective::Places;
+use super::effective::{Places, SandboxMode};
 use crate::error::{ErrorCode, Refusal};
 
 /// A directory that is open, and its canonical path at that moment.
@@ -70,6 +70,8 @@ pub enum PlaceRule {
     Hidden,
     /// What others are steered by.
     Steering,
+    /// What nothing could confine.
+    Boundless,
 }
 
 impl PlaceRule {
@@ -317,6 +319,84 @@ pub fn check_writable(place: &Place, directories: &dyn Directories) -> Result<()
             ),
         ),
         RootBy::Cwd => not_among(&place.root, &steering),
+    })
+}
+
+/// A root that no sandbox could hold commands to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Boundless {
+    /// `/`: whoever writes below it writes everything, the state directory and devices included.
+    System,
+    /// Devices, and what the kernel shows of processes and of itself.
+    Kernel,
+}
+
+impl Boundless {
+    /// Shared memory lies among the devices and holds files like any other.
+    const SHARED_MEMORY: &str = "/dev/shm";
+
+    /// What of the kind a canonical path is, for commands in this sandbox.
+    pub fn of(root: &Path, sandbox: SandboxMode) -> Option<Self> {
+        let is_kernels = ["/proc", "/dev", "/sys"]
+            .iter()
+            .any(|kernels| root.starts_with(kernels));
+        match sandbox {
+            SandboxMode::DangerFullAccess => None,
+            SandboxMode::WorkspaceWrite if root == Path::new("/") => Some(Self::System),
+            SandboxMode::WorkspaceWrite | SandboxMode::ReadOnly => {
+                (is_kernels && !root.starts_with(Self::SHARED_MEMORY)).then_some(Self::Kernel)
+            }
+        }
+    }
+
+    /// What is wrong with such a root.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::System => {
+                "no command may write it, since it holds the whole system, with the record and what commands must never see"
+            }
+            Self::Kernel => "there are no files but devices and the kernel's own",
+        }
+    }
+
+    /// What the operator does about it.
+    pub fn remedy() -> &'static str {
+        "set `workspace_root` in the operator's file to the directory to work in"
+    }
+}
+
+/// Refuses to work where nothing could confine a command.
+pub fn check_bounds(place: &Place, sandbox: SandboxMode) -> Result<(), Misplaced> {
+    let Some(boundless) = Boundless::of(&place.root, sandbox) else {
+        return Ok(());
+    };
+    let (root, reason) = (place.root.display(), boundless.reason());
+    Err(match place.root_by {
+        RootBy::Workspace => {
+            let meanwhile = match boundless {
+                Boundless::System => "; until then `sandbox` `read-only` works",
+                Boundless::Kernel => "",
+            };
+            let message = format!(
+                "the workspace is `{root}`, and {reason}; {}{meanwhile}",
+                Boundless::remedy()
+            );
+            PlaceRule::Workspace.refuses(ErrorCode::ConfigurationError, message)
+        }
+        RootBy::Roots => PlaceRule::Roots.refuses(
+            ErrorCode::ConfigurationError,
+            format!("`ALLOWED_CWD_ROOTS` names `{root}`, and {reason}; the operator must correct it"),
+        ),
+        RootBy::Cwd => {
+            let instead = match boundless {
+                Boundless::System => "use one inside it, or `sandbox` `read-only`",
+                Boundless::Kernel => "use another",
+            };
+            PlaceRule::Boundless.refuses(
+                ErrorCode::CwdNotAllowed,
+                format!("working directory `{root}` is not allowed: {reason}; {instead}"),
+            )
+        }
     })
 }
 

@@ -6,9 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use countersign_exec::probe::{LANDLOCK_PROMISES, LayerState, Probe};
-use countersign_exec::{ZygoteError, git_directory, obstacle_to_user, remedy_of_owner};
+use countersign_exec::{ZygoteError, obstacle_to_user, remedy_of_owner};
 use countersign_gateway::policy::effective::{CommandPolicy, SandboxMode};
-use countersign_gateway::policy::places::Steering;
 use countersign_gateway::policy::plan::RunAs;
 use countersign_store::db;
 use rustix::fs::{Access, access};
@@ -123,7 +122,7 @@ impl Findings {
                 .collect(),
             state: StateDirectory::look(&settings.state_dir),
             database: settings.database.as_ref().map(|(url, _)| Database::look(url)),
-            workspace: Workspace::look(workspace, command, wiring::uid()),
+            workspace: Workspace::look(workspace, start::obstacle_of_workspace(started), command, wiring::uid()),
             cgroups: probed.cgroup_version,
             landlock_abi: probed.landlock_abi,
             missing: missing.map(str::to_owned).collect(),
@@ -248,7 +247,7 @@ impl Database {
 }
 
 impl Workspace {
-    fn look(path: &Path, policy: &CommandPolicy, uid: u32) -> Self {
+    fn look(path: &Path, obstacle: Option<String>, policy: &CommandPolicy, uid: u32) -> Self {
         let facts = fs::metadata(path).ok();
         let owner = facts.as_ref().map(MetadataExt::uid);
         let mode = match policy.sandbox {
@@ -270,19 +269,9 @@ impl Workspace {
             None => unnamed(path, owner, mode, policy.run_as_non_root, uid),
         };
         let is_without_user = policy.run_as.is_some() && advice.is_some();
-        let steering = match policy.sandbox {
-            SandboxMode::ReadOnly => None,
-            SandboxMode::WorkspaceWrite | SandboxMode::DangerFullAccess => {
-                let real = path.canonicalize().ok();
-                real.and_then(|real| Steering::around(&real, git_directory))
-            }
-        };
-        let is_unusable = steering.is_some() || facts.as_ref().is_none_or(|facts| !facts.is_dir());
+        let is_unusable = obstacle.is_some() || facts.as_ref().is_none_or(|facts| !facts.is_dir());
         let advice = match facts {
-            Some(facts) if facts.is_dir() => match steering {
-                Some(steering) => Some(format!("{}; correct `workspace_root`", steering.reason())),
-                None => advice,
-            },
+            Some(facts) if facts.is_dir() => obstacle.or(advice),
             Some(_) => Some("it is not a directory; correct `workspace_root`".to_owned()),
             None => Some("it does not exist; correct `workspace_root`, or make it".to_owned()),
         };
