@@ -109,7 +109,7 @@ fn a_command_record_holds_what_was_asked_and_what_came_of_it() {
         "command": "rm",
         "duration_ms": null,
         "error_code": "COMMAND_NOT_ALLOWED",
-        "error_message": "`rm` is not on the allowlist",
+        "error_message": "`rm` is not on the allowlist; on it: `ls`",
         "exit_code": null,
         "kept_digest": null,
         "policy_snapshot": null,

@@ -47,7 +47,7 @@ fn a_verdict_is_explained_to_programs() {
         json!({
             "verdict": "deny", "rule": "allowlist", "source": "environment ALLOWED_COMMANDS",
             "sources": ["default", "environment ALLOWED_COMMANDS"],
-            "reason": "`rm` is not on the allowlist (line 1, column 5)", "programs": [], "warnings": [],
+            "reason": "`rm` is not on the allowlist (line 1, column 5); on it: `ls`", "programs": [], "warnings": [],
             "error_code": "COMMAND_NOT_ALLOWED", "keys": {"role": "agent"},
             "took_part": [{"rule": "allowlist", "source": "environment ALLOWED_COMMANDS", "effect": "deny"}],
         })
@@ -103,9 +103,36 @@ fn a_verdict_is_explained_to_people() {
     assert_eq!(
         denied,
         "deny: it would be refused with COMMAND_NOT_ALLOWED\n\
-         the rule is allowlist, from environment ALLOWED_COMMANDS: `rm` is not on the allowlist\n\
+         the rule is allowlist, from environment ALLOWED_COMMANDS: `rm` is not on the allowlist; on it: `ls`\n\
          allowlist says deny, from environment ALLOWED_COMMANDS\n"
     );
+}
+
+#[test]
+fn whoever_names_what_is_not_listed_hears_what_would_do() {
+    let stage = Stage::new();
+    let explained = |list: &str, words: &[&str]| {
+        let explain = ["policy", "explain", "--json", "--tool", "run_command", "--"];
+        stage.listing(list).run(&[&explain, words].concat()).json()["reason"].clone()
+    };
+    let many: Vec<String> = (1..=14).map(|number| format!("p{number}")).collect();
+    assert_eq!(
+        explained(&many.join(","), &["curl"]),
+        "`curl` is not on the allowlist; on it are `p1`, `p2`, `p3`, `p4`, `p5`, `p6`, `p7`, `p8`, `p9`, `p10`, `p11`, `p12` \
+         and 2 more, which the resource `countersign://policy` names"
+    );
+    assert_eq!(
+        explained("ls,/usr/bin/git", &["curl"]),
+        "`curl` is not on the allowlist; on it: `ls`, `/usr/bin/git`"
+    );
+    for list in ["ls", "*"] {
+        let told = explained(list, &["ls -la"]);
+        let told = told.as_str().unwrap();
+        assert!(
+            told.ends_with("; all of this was taken for the name of a program: its arguments go into `args`"),
+            "{told}"
+        );
+    }
 }
 
 #[test]

@@ -41,6 +41,9 @@ impl Reading {
     }
 }
 
+/// Entries of a list that a refusal names.
+const LISTED_TOLD_MAX: usize = 12;
+
 /// How much of a line is read.
 pub(super) const BOUNDS: line::Limits = line::Limits {
     text_bytes_max: limits::LINE_BYTES_MAX,
@@ -98,7 +101,8 @@ pub(super) fn plan(
     let env = settle_env(policy, request, around).map_err(Step::Variables.refuses())?;
     let (act, used, reading) = read_act(policy, request, &place, around).map_err(Step::Programs.refuses())?;
     if let Reading::Line(line) = &reading {
-        let given = allowlist::check_given(line, &command.allowlist, &env).map_err(not_allowed);
+        let list = &command.allowlist;
+        let given = allowlist::check_given(line, list, &env).map_err(not_allowed(list));
         given.map_err(Step::Programs.refuses())?;
     }
     let exec = exec_rights(policy, &act, &used, around);
@@ -200,9 +204,11 @@ fn read_act(
                 CommandTool::Declared(_) => &Allowlist::Any,
                 CommandTool::ExecuteCommand | CommandTool::ExecuteProcess | CommandTool::RunCommand => list,
             };
-            let uses = allowlist::check_argv(file, args, list, around.programs).map_err(not_allowed)?;
+            let uses = allowlist::check_argv(file, args, list, around.programs)
+                .map_err(not_allowed(list))
+                .map_err(|refusal| apart(file, refusal))?;
             let Some(program) = find(file, &place.cwd.path, around.programs) else {
-                return Err(not_found(file, &policy.command.path));
+                return Err(apart(file, not_found(file, &policy.command.path)));
             };
             let argv: Vec<String> = std::iter::once(file).chain(args).cloned().collect();
             let reading = Reading::Argv {
@@ -222,7 +228,7 @@ fn read_act(
                 }
                 Err(error) => return Err(Refusal::new(ErrorCode::CommandNotAllowed, error.to_string())),
             };
-            let uses = allowlist::check_line(&line, list, around.programs).map_err(not_allowed)?;
+            let uses = allowlist::check_line(&line, list, around.programs).map_err(not_allowed(list))?;
             let act = match &line.shape {
                 Shape::Plain(tree) => plan_tree(tree, text, &line, place, around)?,
                 Shape::NeedsShell(_) => shell(text, sought::named(&line, &place.cwd.path, around.programs), around)?,
@@ -375,8 +381,40 @@ pub(super) fn with_chains(programs: &[FoundProgram]) -> Vec<PathBuf> {
         .collect()
 }
 
-fn not_allowed(refusal: allowlist::Refusal) -> Refusal {
-    Refusal::new(ErrorCode::CommandNotAllowed, refusal.to_string())
+fn not_allowed(list: &Allowlist) -> impl Fn(allowlist::Refusal) -> Refusal {
+    move |refusal| {
+        let instead = match refusal.rule == allowlist::Rule::NotListed {
+            true => listed(list),
+            false => String::new(),
+        };
+        Refusal::new(ErrorCode::CommandNotAllowed, format!("{refusal}{instead}"))
+    }
+}
+
+/// What there is on a list, for whoever named something else.
+fn listed(list: &Allowlist) -> String {
+    let names = list.names().iter().map(|name| format!("`{name}`"));
+    let paths = list.paths().iter().map(|path| format!("`{}`", path.display()));
+    let told: Vec<_> = names.chain(paths).collect();
+    match told.split_at_checked(LISTED_TOLD_MAX) {
+        _ if told.is_empty() => "; nothing is on it".to_owned(),
+        Some((first, more)) if !more.is_empty() => format!(
+            "; on it are {} and {} more, which the resource `countersign://policy` names",
+            first.join(", "),
+            more.len()
+        ),
+        Some(_) | None => format!("; on it: {}", told.join(", ")),
+    }
+}
+
+/// Tells whoever gave a whole line for the name of a program where the rest of it belongs.
+fn apart(file: &str, mut refusal: Refusal) -> Refusal {
+    if file.contains(char::is_whitespace) {
+        refusal
+            .message
+            .push_str("; all of this was taken for the name of a program: its arguments go into `args`");
+    }
+    refusal
 }
 
 fn not_found(file: &str, path: &[PathBuf]) -> Refusal {
