@@ -36,6 +36,11 @@ fn a_fork_bomb_hits_its_limit_and_is_gone() {
         let outcome = server.result(call);
         if outcome.layers().contains(&"cgroup") {
             outcome.failed("PROCESS_LIMIT_EXCEEDED");
+            assert_eq!(
+                outcome.message(),
+                "the command started more processes than it may; those beyond the limit were not started; it is \
+                 `command_policy.pids_limit`"
+            );
         }
         assert_eq!(outcome.status(), "failed", "{}", outcome.text);
         // The next command is not the worse for it.
@@ -52,6 +57,8 @@ fn a_memory_hog_hits_its_limit() {
     assert_eq!((outcome.status(), outcome.stdout()), ("failed", ""), "{}", outcome.text);
     if outcome.layers().contains(&"cgroup") {
         outcome.failed("MEMORY_LIMIT_EXCEEDED");
+        let setting = "the limit is `command_policy.memory_limit`";
+        assert!(outcome.message().ends_with(setting), "{}", outcome.text);
     }
     bench.recorded(&outcome);
     server.process("perl", &["-e", "1"]).ok();

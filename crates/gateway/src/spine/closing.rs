@@ -252,7 +252,10 @@ fn outcome(how: &How, live: &Live) -> (Status, Option<i32>, Option<ResultError>)
         let refusal = Refusal::new(code, message);
         (refusal.status(), exit, Some(refusal.into()))
     };
-    let limit = |code: ErrorCode, exit: &Option<i32>| failed(code, *exit, format!("{}; it was ended", code.template()));
+    let limit = |code: ErrorCode, exit: &Option<i32>, more: &str| {
+        let message = format!("{}; {more}", code.template());
+        failed(code, *exit, message)
+    };
     match how {
         How::Exited(0) => (Status::Ok, Some(0), None),
         How::Exited(code) => {
@@ -280,9 +283,21 @@ fn outcome(how: &How, live: &Live) -> (Status, Option<i32>, Option<ResultError>)
             failed(ErrorCode::CommandTimeout, None, message)
         }
         How::Cancelled => failed(ErrorCode::Cancelled, None, ErrorCode::Cancelled.template().to_owned()),
-        How::MemoryLimit(exit) => limit(ErrorCode::MemoryLimitExceeded, exit),
-        How::ProcessLimit(exit) => limit(ErrorCode::ProcessLimitExceeded, exit),
-        How::CpuLimit(exit) => limit(ErrorCode::CpuLimitExceeded, exit),
+        How::MemoryLimit(exit) => limit(
+            ErrorCode::MemoryLimitExceeded,
+            exit,
+            "it was ended, or a part of it; the limit is `command_policy.memory_limit`",
+        ),
+        How::ProcessLimit(exit) => limit(
+            ErrorCode::ProcessLimitExceeded,
+            exit,
+            "those beyond the limit were not started; it is `command_policy.pids_limit`",
+        ),
+        How::CpuLimit(exit) => limit(
+            ErrorCode::CpuLimitExceeded,
+            exit,
+            "it was ended; the limit is the time it may take on each core of `command_policy.cpu_limit`",
+        ),
         How::Lost(refusal) | How::NotStarted(refusal) => (refusal.status(), None, Some(refusal.clone().into())),
         How::NotRecorded(error) => {
             let refusal = unrecorded(error);
