@@ -141,7 +141,7 @@ impl Inner {
             let Followed { how, reply, emptied } =
                 running::follow(&mut keeper.line, pipes, &self.spare, &plan, live).await;
             attempts += 1;
-            match reply {
+            match &reply {
                 Some(Reply::Exited(_) | Reply::LaunchFailed { .. } | Reply::Aborted) => {
                     self.pool.give_back_soon(keeper, emptied);
                 }
@@ -156,15 +156,24 @@ impl Inner {
                 }
                 Some(Reply::Stale) | None => Pool::discard(keeper),
             }
-            if matches!(how, How::Exited(code) if code != 0)
-                && plan.sandbox == SandboxMode::WorkspaceWrite
-                && let Some(text) = identity::advice(&plan.identity, &plan.place.root, self.server_uid)
-            {
-                let root = plan.place.root.clone();
-                live.advise(Advice { text, root });
-            }
+            let how = match how {
+                How::Exited(code) if code != 0 => {
+                    live.advise(&plan, code, self.advice_on_workspace(&plan));
+                    how
+                }
+                How::NotStarted(refusal) => How::NotStarted(running::advised(refusal, reply.as_ref(), &plan)),
+                how => how,
+            };
             return Ended { how, layers };
         }
+    }
+
+    fn advice_on_workspace(&self, plan: &Plan) -> Option<Advice> {
+        if plan.sandbox != SandboxMode::WorkspaceWrite {
+            return None;
+        }
+        let root = plan.place.root.clone();
+        identity::advice(&plan.identity, &root, self.server_uid).map(|text| Advice { text, root })
     }
 
     /// Has a keeper prepare the plan, up to the gate.

@@ -8,9 +8,9 @@ use std::sync::{Mutex, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use countersign_gateway::error::{ErrorCode, Refusal};
-use countersign_gateway::execution::How;
+use countersign_gateway::error::{ADVICE, ErrorCode, Refusal};
 use countersign_gateway::execution::live::Live;
+use countersign_gateway::execution::{How, advice};
 use countersign_gateway::limits;
 use countersign_gateway::policy::plan::Plan;
 use countersign_gateway::tools::exec::request::Stream;
@@ -31,6 +31,8 @@ const FIRST_READ_BYTES: usize = 4 << 10;
 const READ_BYTES: usize = 64 << 10;
 /// The kernel's number for a file that it does not know how to execute (`ENOEXEC`).
 const NO_FORMAT: i32 = 8;
+/// The kernel's number for what is not permitted (`EACCES`).
+const DENIED: i32 = 13;
 /// More than a pipe holds.
 const READS_MAX: usize = 32;
 
@@ -304,6 +306,20 @@ fn not_launched(step: Step, errno: i32) -> Refusal {
             format!("{other} failed: {cause}; nothing was run"),
         ),
     }
+}
+
+/// The refusal of a program that the kernel did not let the command execute, with what to do about it.
+pub(crate) fn advised(mut refusal: Refusal, reply: Option<&Reply>, plan: &Plan) -> Refusal {
+    if let Some(Reply::LaunchFailed {
+        step: Step::Exec,
+        errno: DENIED,
+    }) = reply
+        && let Some(advice) = advice::on_unreadable(plan)
+    {
+        refusal.message = format!("{}; {advice}", refusal.message);
+        return refusal.with(ADVICE, advice);
+    }
+    refusal
 }
 
 /// Why the kernel did not execute a program. A shell would take a text without a first line for a script of its own.

@@ -38,6 +38,7 @@ mod prompt;
 mod pressure;
 mod trees;
 
+mod advised;
 mod arguments;
 mod long;
 mod queue;

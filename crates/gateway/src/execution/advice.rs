@@ -1,7 +1,80 @@
-//! Advice about a workspace that commands cannot write, given only where a command complains of something that may lie
-//! there.
+//! Advice about commands that failed, given only where they complain of what their confinement may have kept from them: a
+//! workspace that they cannot write, the network, programs beside those of the list. A guess, and worded as one.
 
 use std::path::{Path, PathBuf};
+
+use crate::policy::again;
+use crate::policy::effective::Layer;
+use crate::policy::plan::Plan;
+
+const NO_NETWORK: &str = "commands have no network, since `command_policy.network` is `deny`; `execute_command` and \
+                          `execute_process` ask for it with `network: allow`";
+const NOT_LISTED: &str = "if it was a program that it could not start: the kernel runs only what the allowlist, or the rule of the \
+                          whitelist, names, and what `command_policy.helpers` adds to that, such as `helpers: {make: [gcc]}`";
+
+/// What to do about a command that failed with this status and said this on standard error.
+pub(super) fn on_failure(
+    plan: &Plan,
+    status: i32,
+    said: &str,
+    layers: &[Layer],
+    workspace: Option<Advice>,
+) -> Option<String> {
+    let is_listed = layers.contains(&Layer::ExecList);
+    if is_listed && says_not_started(said) {
+        return Some(NOT_LISTED.to_owned());
+    }
+    if said.contains(DENIED)
+        && let Some(advice) = on_unreadable(plan)
+    {
+        return Some(advice);
+    }
+    if let Some(advice) = workspace.filter(|advice| advice.fits(said)) {
+        return Some(advice.text);
+    }
+    if again::lacks_network(plan, status, &said.to_lowercase()) {
+        return Some(NO_NETWORK.to_owned());
+    }
+    (is_listed && said.lines().any(|line| denies_program(plan, line))).then(|| NOT_LISTED.to_owned())
+}
+
+/// What to do about a program that commands may not read.
+pub fn on_unreadable(plan: &Plan) -> Option<String> {
+    let file = plan.out_of_reach()?;
+    let directory = file.parent().unwrap_or(file).display();
+    Some(format!(
+        "commands cannot read `{directory}`, where it lies; add that to `command_policy.read_paths`"
+    ))
+}
+
+/// Whether something says in so many words that it could not start a program.
+fn says_not_started(said: &str) -> bool {
+    const SIGNS: [&str; 4] = [
+        "cannot exec",
+        "could not execute process",
+        "unable to execute",
+        "execvp",
+    ];
+    said.contains(DENIED) && SIGNS.iter().any(|sign| said.contains(sign))
+}
+
+/// Whether what a line says to be denied may be a program: a name alone, or a file where programs are.
+fn denies_program(plan: &Plan, line: &str) -> bool {
+    let Some((before, _)) = line.split_once(DENIED) else {
+        return false;
+    };
+    let denied = before.trim_end_matches([':', ' ', '(']);
+    let denied = denied.rsplit(": ").next().unwrap_or(denied);
+    let is_program = |path: &Path| {
+        let mut places = plan.search_path.iter().map(PathBuf::as_path);
+        places.any(|place| path.starts_with(place))
+            || path.starts_with("/usr/lib")
+            || path.starts_with("/usr/libexec")
+            || path.starts_with(&plan.place.root)
+    };
+    let is_word = !denied.is_empty() && !denied.contains(char::is_whitespace);
+    is_word && (!denied.starts_with('/') || is_program(Path::new(denied)))
+}
 
 /// What to do about a workspace that is not writable.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -1,17 +1,18 @@
 //! A command while it runs: its output so far, its end when it comes, and the way to cancel it.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
 use tokio::sync::watch;
 
-use super::advice::Advice;
+use super::advice::{self, Advice};
 use super::output::{Output, whole_characters};
 use crate::audit::Asked;
 use crate::audit::redact::Redactor;
 use crate::clock::Timestamp;
 use crate::ids::{ApprovalId, CorrelationId, RequestId};
 use crate::policy::effective::Layer;
+use crate::policy::plan::Plan;
 use crate::service::{Origin, Progress};
 use crate::tools::exec::request::{PageRequest, Stream};
 use crate::tools::exec::result::{CommandResult, StreamResult};
@@ -42,7 +43,8 @@ pub struct Live {
     question: watch::Sender<Option<ApprovalId>>,
     /// The layers of confinement that it runs under; none before it is prepared.
     layers: Mutex<Vec<Layer>>,
-    advice: OnceLock<Advice>,
+    /// What to do about its failure.
+    advice: Mutex<Option<String>>,
     end: watch::Sender<Option<Arc<CommandResult>>>,
 }
 
@@ -73,7 +75,7 @@ impl Live {
             attended: watch::Sender::new(0),
             question: watch::Sender::new(None),
             layers: Mutex::default(),
-            advice: OnceLock::new(),
+            advice: Mutex::default(),
             end: watch::Sender::new(None),
         }
     }
@@ -88,17 +90,15 @@ impl Live {
         self.layers.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What to do about a command that was not permitted something in its workspace.
-    pub fn advise(&self, advice: Advice) {
-        // Only who runs it knows, and tells once.
-        let _ = self.advice.set(advice);
+    /// Looks for what to do about a command that failed, by what it said.
+    pub fn advise(&self, plan: &Plan, status: i32, workspace: Option<Advice>) {
+        let said = self.with(Stream::Stderr, |output| output.render().text);
+        let advice = advice::on_failure(plan, status, &said, &self.layers(), workspace);
+        *self.advice.lock().unwrap_or_else(PoisonError::into_inner) = advice;
     }
 
-    /// The advice, where the command says that something was not permitted which may lie in its workspace.
-    pub(crate) fn advice(&self) -> Option<&str> {
-        let advice = self.advice.get()?;
-        let fits = |output: &mut Output| advice.fits(&String::from_utf8_lossy(output.head()));
-        self.with(Stream::Stderr, fits).then_some(advice.text.as_str())
+    pub(crate) fn advice(&self) -> Option<String> {
+        self.advice.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whatever is kept of the command goes through this one.
@@ -322,6 +322,7 @@ impl Live {
             self.unfinished(stream, Vec::clear);
         }
         self.confined_by(&[]);
+        *self.advice.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// What is kept of a stream, and whether something was left out in between.

@@ -60,9 +60,7 @@ fn seems_refused(plan: &Plan, how: &How, output: &str) -> bool {
         How::Exited(0) => false,
         How::Exited(status) => {
             let output = output.to_lowercase();
-            let says = |signs: &[&str]| signs.iter().any(|sign| output.contains(sign));
-            says(&SIGNS)
-                || plan.network == Network::Deny && (says(&SIGNS_WITHOUT_NETWORK) || reached_nobody(plan, *status))
+            says(&SIGNS, &output) || lacks_network(plan, *status, &output)
         }
         How::TimedOut
         | How::Cancelled
@@ -73,6 +71,17 @@ fn seems_refused(plan: &Plan, how: &How, output: &str) -> bool {
         | How::NotStarted(_)
         | How::NotRecorded(_) => false,
     }
+}
+
+fn says(signs: &[&str], output: &str) -> bool {
+    signs.iter().any(|sign| output.contains(sign))
+}
+
+/// Whether a command that failed seems to lack the network, which it does not have; `output` in small letters.
+pub(crate) fn lacks_network(plan: &Plan, status: i32, output: &str) -> bool {
+    plan.sandbox != SandboxMode::DangerFullAccess
+        && plan.network == Network::Deny
+        && (says(&SIGNS_WITHOUT_NETWORK, output) || reached_nobody(plan, status))
 }
 
 /// Whether a program of the plan means by this status that it reached nobody.

@@ -1,13 +1,13 @@
 //! What will run, exactly, once it is cleared. Made by `decide` only; the executor adds nothing to it
 //! but the private directories.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::allowlist::FoundProgram;
 use super::effective::{Layer, Network, ResourceLimits, SandboxMode};
 use super::line::tree::Tree;
-use super::places::Place;
+use super::places::{self, Place};
 use super::sought::once_each;
 
 /// A decided command.
@@ -48,6 +48,33 @@ impl Plan {
                 once_each(std::iter::once(text(bash)).chain(named.iter().cloned()))
             }
         }
+    }
+
+    /// Whether the command may read what lies at a path, as far as no secret does.
+    pub(super) fn reads(place: &Place, read_paths: &[PathBuf], path: &Path) -> bool {
+        places::is_within(path, &place.root)
+            || read_paths.iter().any(|read| places::is_within(path, read))
+            || places::READABLE_BY_ALL
+                .iter()
+                .any(|read| places::is_within(path, Path::new(read)))
+    }
+
+    /// The first file, of those that must run, which lies where the command may not read.
+    pub fn out_of_reach(&self) -> Option<&Path> {
+        if self.sandbox == SandboxMode::DangerFullAccess {
+            return None;
+        }
+        let programs: Vec<&FoundProgram> = match &self.act {
+            PlannedAct::Process { program, .. } => vec![program],
+            PlannedAct::Tree { programs, .. } => programs.iter().flatten().collect(),
+            PlannedAct::Shell { bash, .. } => vec![bash],
+        };
+        let mut files = programs
+            .into_iter()
+            .flat_map(|program| std::iter::once(&program.path).chain(&program.interpreter_chain));
+        files
+            .find(|file| !Self::reads(&self.place, &self.read_paths, file))
+            .map(PathBuf::as_path)
     }
 }
 

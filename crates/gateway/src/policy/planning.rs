@@ -106,18 +106,11 @@ pub(super) fn plan(
         given.map_err(Step::Programs.refuses())?;
     }
     let exec = exec_rights(policy, &act, &used, around);
-    let is_readable = |path: &Path| {
-        places::is_within(path, &place.root)
-            || command.read_paths.iter().any(|read| places::is_within(path, read))
-            || places::READABLE_BY_ALL
-                .iter()
-                .any(|read| places::is_within(path, Path::new(read)))
-    };
     let hidden = policy
         .places
         .hidden
         .iter()
-        .filter(|path| is_readable(path))
+        .filter(|path| Plan::reads(&place, &command.read_paths, path))
         .cloned()
         .collect();
     let plan = Plan {
