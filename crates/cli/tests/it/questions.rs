@@ -15,6 +15,7 @@ use countersign_store::{Durability, Options, SqliteStore};
 use serde_json::{Value, json};
 
 use crate::bench::Bench;
+use crate::client::Server;
 use crate::web::Web;
 
 /// Asks through the board, as a tool that wants to know something does; gives the question's id.
@@ -51,6 +52,22 @@ fn ask(bench: &Bench) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     runtime.block_on(store.commit(change)).unwrap();
     question.id.as_str().to_owned()
+}
+
+#[test]
+fn whoever_asks_hears_what_is_missing() {
+    let bench = Bench::new().config("answer_within_ms: 300\n");
+    let mut server = Server::start(&bench);
+    let mut asked = |arguments: Value| {
+        let id = server.call_later("owner.feedback.request", arguments);
+        server.answer(id)["result"]["content"][0]["text"].to_string()
+    };
+    let question = "Which of the branches is it to be?";
+    let told = asked(json!({"question": question}));
+    assert!(
+        told.contains("`options` is missing") && !told.contains("`[]`"),
+        "{told}"
+    );
 }
 
 #[test]

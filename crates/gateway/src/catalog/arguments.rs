@@ -72,10 +72,20 @@ impl<'a> Arguments<'a> {
         }
     }
 
+    /// A list that may be empty, and must be there.
     pub fn strings(&mut self, name: &'static str) -> Vec<String> {
+        self.required_strings(name, "; give `[]` for none")
+    }
+
+    /// A list that must be there, with something in it; how much, whoever asks for it says.
+    pub fn some_strings(&mut self, name: &'static str) -> Vec<String> {
+        self.required_strings(name, "")
+    }
+
+    fn required_strings(&mut self, name: &'static str, instead: &str) -> Vec<String> {
         if self.is_absent(name) {
             self.known.insert(name);
-            self.problem(format!("`{name}` is missing; give `[]` for none"));
+            self.problem(format!("`{name}` is missing{instead}"));
             return Vec::new();
         }
         self.optional_strings(name).unwrap_or_default()

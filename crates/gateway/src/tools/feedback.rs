@@ -44,7 +44,7 @@ impl Toolbox for FeedbackTool {
     fn read(&self, asked: &Asked<'_>) -> Result<Box<dyn Act>, Refusal> {
         let mut arguments = Arguments::new(&asked.call.arguments);
         let question = arguments.string("question");
-        let options = arguments.strings("options");
+        let options = arguments.some_strings("options");
         let allow_custom = arguments.optional_flag("allow_custom").unwrap_or(false);
         let dry_run = arguments.optional_flag("dry_run").unwrap_or(false);
         let length = question.trim().chars().count();

@@ -94,7 +94,7 @@ enum Least {
 
 fn labels(arguments: &mut Arguments<'_>, name: &'static str, least: Least) -> Vec<String> {
     let given = match least {
-        Least::One => Some(arguments.strings(name)),
+        Least::One => Some(arguments.some_strings(name)),
         Least::None => arguments.optional_strings(name),
     };
     let given = given.unwrap_or_default();
