@@ -55,7 +55,7 @@ fn ask(bench: &Bench) -> String {
 }
 
 #[test]
-fn whoever_asks_hears_what_is_missing() {
+fn whoever_asks_hears_what_is_missing_and_how_a_person_answers() {
     let bench = Bench::new().config("answer_within_ms: 300\n");
     let mut server = Server::start(&bench);
     let mut asked = |arguments: Value| {
@@ -68,6 +68,8 @@ fn whoever_asks_hears_what_is_missing() {
         told.contains("`options` is missing") && !told.contains("`[]`"),
         "{told}"
     );
+    let told = asked(json!({"question": question, "options": ["main", "next"]}));
+    assert!(told.contains("--option …`, one of `main`, `next`"), "{told}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::Gateway;
 use super::in_force::InForce;
 use super::opening::unrecorded;
 use super::performing::used;
-use super::waiting::{full, waits};
+use super::waiting::{full, waits_for_answer};
 use crate::approval::binding::{self, Binding};
 use crate::approval::request::{ApprovalRequest, ApprovalType};
 use crate::approval::{ClearedAct, board, clear_act, withheld};
@@ -98,7 +98,7 @@ impl Gateway {
             }
             () = self.consult_about(caller, call, &approval.id) => unreachable!("it never resolves"),
             () = self.unless_stopping(patience) => {
-                let pending = Refusal::new(ErrorCode::ApprovalPending, waits(&approval.id));
+                let pending = Refusal::new(ErrorCode::ApprovalPending, waits_for_answer(&approval));
                 return Err(pending.with("approval_id", approval.id.as_str()));
             }
         };

@@ -13,6 +13,7 @@ use super::in_force::InForce;
 use super::opening::unrecorded;
 use crate::approval::binding::{self, Binding};
 use crate::approval::board::{self, Opening};
+use crate::approval::question::Offer;
 use crate::approval::request::{ApprovalRequest, ApprovalType, AskedFor};
 use crate::approval::{self, Cleared, details};
 use crate::audit::event::ApprovalState;
@@ -314,6 +315,20 @@ pub(super) fn waits(id: &ApprovalId) -> String {
     format!(
         "this waits for a person's approval, `{id}`; repeat the same call to learn the decision. \
          Whoever runs this server decides with `countersign approve {id}`"
+    )
+}
+
+/// What is said of a question on the board, which is about an act or has answers of its own.
+pub(super) fn waits_for_answer(approval: &ApprovalRequest) -> String {
+    let id = &approval.id;
+    let Some(offer) = Offer::of(approval) else {
+        return waits(id);
+    };
+    let options: Vec<_> = offer.options().iter().map(|option| format!("`{option}`")).collect();
+    format!(
+        "this waits for a person's answer, `{id}`; repeat the same call to learn it. Whoever runs this server answers with \
+         `countersign approve {id} --option …`, one of {}",
+        options.join(", ")
     )
 }
 

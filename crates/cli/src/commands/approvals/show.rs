@@ -1,7 +1,7 @@
 //! `approvals show`: everything a person needs to decide, and what was decided.
 
 use countersign_gateway::approval::ballot::Choice;
-use countersign_gateway::approval::question::{Answered, Offer};
+use countersign_gateway::approval::question::{Answered, OPTIONS, Offer};
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::clock::{Clock, Timestamp};
 use serde_json::Value;
@@ -29,6 +29,9 @@ pub(super) fn run(flags: &Flags, id: &str, form: Form) -> anyhow::Result<()> {
     }
     page.flush()
 }
+
+/// As many as a question has options.
+const OPTION_NAMES: [&str; *OPTIONS.end()] = ["option 1", "option 2", "option 3", "option 4", "option 5"];
 
 /// What has a place of its own among the facts, or says nothing beyond another.
 const PLACED: [&str; 19] = [
@@ -74,8 +77,8 @@ pub(super) fn facts(approval: &ApprovalRequest, now: Timestamp) -> Vec<Fact> {
     match Offer::of(approval) {
         Some(offer) => {
             put("asks", Tone::Strong, offer.question());
-            for option in offer.options() {
-                put("option", Tone::Plain, option);
+            for (name, option) in OPTION_NAMES.iter().zip(offer.options()) {
+                put(name, Tone::Plain, option);
             }
             if offer.allows_custom() {
                 put("option", Tone::Quiet, "or words of your own, with --custom");

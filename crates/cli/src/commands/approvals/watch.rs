@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
 use countersign_gateway::approval::ApprovalFilter;
-use countersign_gateway::approval::ballot::Choice;
+use countersign_gateway::approval::ballot::{Ballot, Choice};
+use countersign_gateway::approval::question::{Given, Offer};
 use countersign_gateway::approval::request::ApprovalRequest;
 use countersign_gateway::clock::Clock;
 use countersign_gateway::ids::ApprovalId;
@@ -114,6 +115,8 @@ struct Screen {
 enum Wish {
     Nothing,
     Decide(ApprovalId, Choice, String),
+    /// Answer a question by one of its options.
+    Answer(ApprovalId, String),
     /// Show what would let it go from now on.
     Propose(ApprovalId),
     /// Approve it, and write the rule.
@@ -141,12 +144,10 @@ async fn live(office: &Office) -> anyhow::Result<()> {
         match screen.press(key, Instant::now()) {
             Wish::Nothing => {}
             Wish::Quit => return Ok(()),
-            Wish::Decide(id, choice, reason) => {
-                screen.decided = Some(id.clone());
-                screen.said = match office.board.decide(&id, office.ballot(choice, &reason, None)).await {
-                    Ok(decided) => decide::sentence(&decided),
-                    Err(error) => error.to_string(),
-                };
+            Wish::Decide(id, choice, reason) => screen.decide(office, id, office.ballot(choice, &reason, None)).await,
+            Wish::Answer(id, option) => {
+                let ballot = office.ballot(Choice::Allow, "answered on the terminal", Some(Given::Option(option)));
+                screen.decide(office, id, ballot).await;
             }
             Wish::Propose(id) => screen.propose(office, id),
             Wish::Always(id, rule) => {
@@ -176,6 +177,19 @@ async fn allow_from_now_on(office: &Office, id: &ApprovalId, rule: ProposedRule)
 }
 
 impl Screen {
+    async fn decide(&mut self, office: &Office, id: ApprovalId, ballot: Ballot) {
+        self.decided = Some(id.clone());
+        self.said = match office.board.decide(&id, ballot).await {
+            Ok(decided) => decide::sentence(&decided),
+            Err(error) => error.to_string(),
+        };
+    }
+
+    /// What the chosen question offers; none where it is about an act.
+    fn offer(&self) -> Option<Offer> {
+        Offer::of(self.open.get(self.place()?)?)
+    }
+
     fn propose(&mut self, office: &Office, id: ApprovalId) {
         let Some(question) = self.open.iter().find(|approval| approval.id == id) else {
             return;
@@ -274,18 +288,27 @@ impl Screen {
         }
         self.said.clear();
         let place = self.place().unwrap_or(0);
-        match (key, self.chosen.clone()) {
-            (Key::Text('q') | Key::Escape, _) => return Wish::Quit,
-            (Key::Up | Key::Text('k'), _) => self.choose(place.saturating_sub(1)),
-            (Key::Down | Key::Text('j'), _) => self.choose(place + 1),
-            (Key::Enter, _) => self.slipped = None,
-            (Key::Text('a' | 'A'), Some(id)) => match self.hesitates(&id, now) {
+        match (key, self.chosen.clone(), self.offer()) {
+            (Key::Text('q') | Key::Escape, _, _) => return Wish::Quit,
+            (Key::Up | Key::Text('k'), _, _) => self.choose(place.saturating_sub(1)),
+            (Key::Down | Key::Text('j'), _, _) => self.choose(place + 1),
+            (Key::Enter, _, _) => self.slipped = None,
+            (Key::Text('a' | 'A'), Some(_), Some(offer)) => self.said = choices(&offer),
+            (Key::Text(digit @ '1'..='9'), Some(id), Some(offer)) => {
+                let option = offer.options().get(digit as usize - '1' as usize);
+                match (option, self.hesitates(&id, now)) {
+                    (None, _) => self.said = choices(&offer),
+                    (Some(_), Some(why)) => self.said = why,
+                    (Some(option), None) => return Wish::Answer(id, option.clone()),
+                }
+            }
+            (Key::Text('a' | 'A'), Some(id), None) => match self.hesitates(&id, now) {
                 Some(why) => self.said = why,
                 None if key == Key::Text('A') => return Wish::Propose(id),
                 None => return Wish::Decide(id, Choice::Allow, "approved on the terminal".to_owned()),
             },
-            (Key::Text('d'), Some(id)) => self.typing = Some((id, String::new())),
-            (Key::Text(_) | Key::Erase | Key::Quit, _) => {}
+            (Key::Text('d'), Some(id), _) => self.typing = Some((id, String::new())),
+            (Key::Text(_) | Key::Erase | Key::Quit, _, _) => {}
         }
         Wish::Nothing
     }
@@ -356,10 +379,18 @@ impl Screen {
                 format!("{GONE}; enter or esc to go on")
             }
             (Some((_, reason)), _) => format!("deny because: {reason}_   (enter to deny, esc to leave it)"),
-            (None, "") => "a approve   A always   d deny   j/k choose   q quit".to_owned(),
+            (None, "") => match self.offer() {
+                Some(offer) => format!("{}   d deny   j/k choose   q quit", choices(&offer)),
+                None => "a approve   A always   d deny   j/k choose   q quit".to_owned(),
+            },
             (None, said) => said.to_owned(),
         }
     }
+}
+
+/// The keys that answer a question.
+fn choices(offer: &Offer) -> String {
+    format!("1-{} answer by that option", offer.options().len())
 }
 
 #[cfg(test)]

@@ -61,6 +61,36 @@ fn keys_choose_and_decide() {
 }
 
 #[test]
+fn a_question_is_answered_by_the_number_of_an_option() {
+    let mut question = asked("one");
+    question.kind = ApprovalType::Question;
+    let offer = Offer::new("Which?", &["main".to_owned(), "next".to_owned()], false).unwrap();
+    question.details = offer.details();
+    let mut screen = Screen::default();
+    screen.take(vec![question, asked("two")], Instant::now());
+    let drawn = screen.drawn(80, 24).join("\n");
+    assert!(
+        drawn.contains("option 2") && drawn.ends_with("1-2 answer by that option   d deny   j/k choose   q quit"),
+        "{drawn}"
+    );
+    for key in ['a', 'A', '3'] {
+        assert_eq!(press(&mut screen, Key::Text(key)), Wish::Nothing, "{key} is no answer");
+        assert_eq!(screen.said, "1-2 answer by that option");
+    }
+    assert_eq!(
+        press(&mut screen, Key::Text('2')),
+        Wish::Answer(ApprovalId::trusted("one"), "next".to_owned())
+    );
+    press(&mut screen, Key::Down);
+    assert_eq!(
+        press(&mut screen, Key::Text('2')),
+        Wish::Nothing,
+        "an act has no options"
+    );
+    assert_eq!(press(&mut screen, Key::Text('a')), allow("two"));
+}
+
+#[test]
 fn denying_asks_for_a_reason_and_letters_are_then_letters() {
     let mut screen = screen(&["one"]);
     press(&mut screen, Key::Text('d'));
