@@ -109,6 +109,21 @@ fn a_verdict_is_explained_to_people() {
 }
 
 #[test]
+fn nobody_is_asked_about_a_program_that_there_is_none_of() {
+    let stage = Stage::new();
+    let explained = |tool: &str, word: &str| stage.json(&["policy", "explain", "--json", "--tool", tool, "--", word]);
+    let process = explained("execute_process", "no-such-program");
+    let line = explained("execute_command", "no-such-program");
+    assert_eq!(line["error_code"], "COMMAND_EXECUTION_FAILED");
+    assert_eq!(line["reason"], process["reason"]);
+    // What comes behind it may run all the same.
+    assert_eq!(
+        explained("execute_command", "no-such-program || touch x")["verdict"],
+        "ask"
+    );
+}
+
+#[test]
 fn whoever_names_what_is_not_listed_hears_what_would_do() {
     let stage = Stage::new();
     let explained = |list: &str, words: &[&str]| {

@@ -106,7 +106,9 @@ mod tests {
 
     /// The plan of a line, with or without a network.
     fn plan(line: &str, network: Network) -> Plan {
-        let mut plan = explained(&policy(), &World, json!({"command": line}))
+        let mut policy = policy();
+        policy.approval.mode = Mode::OnFailure;
+        let mut plan = explained(&policy, &World, json!({"command": line}))
             .plan
             .expect("it is planned");
         plan.network = network;

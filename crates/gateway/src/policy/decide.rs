@@ -148,14 +148,23 @@ pub fn decide(
             if let CommandTool::Declared(tool) = &request.tool {
                 return judge_declared(ruling, tool, plan);
             }
-            judge(policy, ruling, request, plan, &reading, around.programs)
+            let verdict = judge(policy, ruling, request, plan, &reading, around.programs);
+            match &verdict {
+                Verdict::Ask(question) => match planning::nothing_to_run(question.plan()) {
+                    Some(unplanned) => refused(policy, unplanned),
+                    None => verdict,
+                },
+                Verdict::Allow(_) | Verdict::Deny(_) => verdict,
+            }
         }
-        Err(unplanned) => {
-            let rule = refusing(policy, &unplanned);
-            let refusal = unplanned.refusal;
-            Verdict::Deny(Denial { refusal, rule })
-        }
+        Err(unplanned) => refused(policy, unplanned),
     }
+}
+
+fn refused(policy: &EffectivePolicy, unplanned: Unplanned) -> Verdict {
+    let rule = refusing(policy, &unplanned);
+    let refusal = unplanned.refusal;
+    Verdict::Deny(Denial { refusal, rule })
 }
 
 /// The rule behind a request that cannot even be planned.

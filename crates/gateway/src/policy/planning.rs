@@ -290,6 +290,21 @@ fn plan_tree(
     })
 }
 
+/// Why a line of a single command is nothing to ask a person about: there is no such program. One that runs unasked tells
+/// of it as a shell does, and a file may be there by the time of the answer.
+pub(super) fn nothing_to_run(plan: &Plan) -> Option<Unplanned> {
+    let PlannedAct::Tree { tree, programs } = &plan.act else {
+        return None;
+    };
+    let commands: Vec<_> = tree.commands().collect();
+    match (commands.as_slice(), programs.as_slice()) {
+        ([command], [None]) if !command.name.contains('/') && !RUNNER_BUILTINS.contains(&command.name.as_str()) => {
+            Some(Step::Programs.refuses()(not_found(&command.name, &plan.search_path)))
+        }
+        _ => None,
+    }
+}
+
 fn shell(text: &str, named: Vec<String>, around: &Surroundings<'_>) -> Result<PlannedAct, Refusal> {
     match around.programs.find("bash") {
         Some(bash) => Ok(PlannedAct::Shell {
