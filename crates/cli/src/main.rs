@@ -1,6 +1,7 @@
 //! The binary: reads what was typed, prepares what must come first, and hands over to a command.
 #![forbid(unsafe_code)]
 
+mod absent;
 mod agents;
 mod approvers;
 mod cli;

@@ -76,7 +76,7 @@ impl Origin {
     }
 
     /// How a message about this place begins.
-    fn lead(&self) -> String {
+    pub(crate) fn lead(&self) -> String {
         let name = match &self.source {
             Source::Default => "built-in default".to_owned(),
             Source::Environment(name) | Source::Flag(name) => format!("`{name}`"),

@@ -1,6 +1,6 @@
 //! What would happen, by which rule, and what is in force.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::stage::Stage;
 
@@ -121,6 +121,41 @@ fn nobody_is_asked_about_a_program_that_there_is_none_of() {
         explained("execute_command", "no-such-program || touch x")["verdict"],
         "ask"
     );
+}
+
+#[test]
+fn programs_that_this_machine_does_not_have_are_warned_about() {
+    let stage = Stage::new();
+    let policy = "command_policy:\n  allowlist: [ls, nosuchprog, /nowhere/prog, ulimit]\n  \
+                  helpers: {cargoo: [nosuch], ls: [cat, workspace, /usr/lib, /nowhere/lib]}\n";
+    let file = stage.operator(policy);
+    let warned = |key: &str, line: usize, word: &str| {
+        let ends = match word.starts_with('/') {
+            true => "and no such program is on this machine",
+            false => {
+                "and on this machine no such program is in `command_policy.path`; what lies elsewhere is named by its whole path"
+            }
+        };
+        let file = file.display();
+        format!("{file}: line {line}, column 3: `command_policy.{key}` names `{word}`, {ends}")
+    };
+    let expected = [
+        warned("allowlist", 2, "nosuchprog"),
+        warned("allowlist", 2, "/nowhere/prog"),
+        warned("helpers", 3, "cargoo"),
+        warned("helpers", 3, "nosuch"),
+        warned("helpers", 3, "/nowhere/lib"),
+    ];
+    let ran = stage.run(&["policy", "check", file.to_str().unwrap()]);
+    let told: Vec<_> = ran
+        .stderr
+        .lines()
+        .filter_map(|line| line.strip_prefix("warning: "))
+        .collect();
+    assert_eq!((ran.code, told), (0, expected.iter().map(String::as_str).collect()));
+    let ran = stage.run(&["doctor", "--json"]);
+    let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(found["warnings"], json!(expected));
 }
 
 #[test]

@@ -22,12 +22,12 @@ mod variables;
 
 use std::path::PathBuf;
 
+pub use builtins::is_builtin;
 pub use entries::{Allowlist, AllowlistError};
 pub use opened::Opened;
 pub use refusal::{Refusal, Rule};
 pub use variables::{GUARDED_VARIABLES, is_guarded_value, is_guarded_variable};
 
-pub(super) use builtins::is_builtin;
 pub(super) use launchers::is_launcher;
 
 use super::line::{Arg, Line, Position, Shape, decides_locale, is_harmless_locale};

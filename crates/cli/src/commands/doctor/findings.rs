@@ -13,6 +13,7 @@ use countersign_store::db;
 use rustix::fs::{Access, access};
 use serde_json::{Value, json};
 
+use crate::absent;
 use crate::config::show;
 use crate::interpreters;
 use crate::start::{self, Started};
@@ -118,6 +119,7 @@ impl Findings {
             sources: settings.sources.clone(),
             warnings: start::warnings(started)
                 .chain(cautions.iter().map(|entry| interpreters::caution(entry)))
+                .chain(absent::programs(settings, command))
                 .chain(others.iter().map(|(_, problem)| problem.to_string()))
                 .collect(),
             state: StateDirectory::look(&settings.state_dir),

@@ -3,6 +3,7 @@
 
 use std::path::Path;
 
+use crate::absent;
 use crate::config::{self, Flags, Problem, Problems, Settings, Source, Surroundings};
 use crate::idle;
 use crate::policy;
@@ -39,7 +40,9 @@ pub(super) fn run(flags: &Flags, file: &Path) -> anyhow::Result<()> {
                     // Where it is used the variables may be set, and the files there.
                     let missing = settings.missing_secrets(&surroundings).into_iter();
                     let missing = missing.map(|(_, problem)| problem.to_string());
-                    (Vec::new(), idle::entries(&policy).into_iter().chain(missing).collect())
+                    let absent = absent::programs(&settings, &policy.command);
+                    let warnings = idle::entries(&policy).into_iter().chain(missing).chain(absent);
+                    (Vec::new(), warnings.collect())
                 }
                 Err(error) => (of_policy(&settings, &error), Vec::new()),
             },

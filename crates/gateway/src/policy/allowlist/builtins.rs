@@ -35,7 +35,7 @@ const OTHERS: [&str; 23] = [
     "pushd", "popd", "caller", "help", "logout",
 ];
 
-pub(in crate::policy) fn is_builtin(word: &str) -> bool {
+pub fn is_builtin(word: &str) -> bool {
     FREE.contains(&word) || REFUSED.contains(&word) || OTHERS.contains(&word) || word == "exec" || word == "command"
 }
 
