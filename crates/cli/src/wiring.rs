@@ -190,5 +190,30 @@ pub(crate) fn person() -> Actor {
 pub(crate) fn user() -> String {
     let named = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
     let named = named.ok().filter(|name| !name.is_empty());
-    named.unwrap_or_else(|| format!("uid-{}", uid()))
+    let uid = uid();
+    named
+        .or_else(|| name_in(&std::fs::read_to_string("/etc/passwd").ok()?, uid))
+        .unwrap_or_else(|| format!("uid-{uid}"))
+}
+
+/// What a list of users such as `/etc/passwd` calls one.
+fn name_in(users: &str, uid: u32) -> Option<String> {
+    users.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (name, number) = (fields.next()?, fields.nth(1)?);
+        (number.parse() == Ok(uid) && !name.is_empty()).then(|| name.to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_person_has_the_name_that_the_machine_knows() {
+        let users = "root:x:0:0:root:/root:/bin/bash\nbroken\nada:x:1000:1000::/home/ada:/bin/sh\n";
+        assert_eq!(name_in(users, 0).as_deref(), Some("root"));
+        assert_eq!(name_in(users, 1000).as_deref(), Some("ada"));
+        assert_eq!(name_in(users, 7), None);
+    }
 }
