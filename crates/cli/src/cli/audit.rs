@@ -41,7 +41,7 @@ pub(crate) enum Audit {
     },
     /// Write the record as JSON Lines that verify without a server.
     Export {
-        /// Where to write; standard output when left out.
+        /// Where to write; standard output when left out, or `-`.
         #[arg(long, value_name = "FILE")]
         output: Option<PathBuf>,
     },

@@ -249,6 +249,8 @@ fn an_export_is_private_stays_and_proves_itself() {
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
     let text = fs::read_to_string(&file).unwrap();
     assert_eq!(stage.run(&["audit", "export"]).stdout, text);
+    assert_eq!(stage.run(&["audit", "export", "--output", "-"]).stdout, text);
+    assert!(!stage.work().join("-").exists());
 
     stage.run(&["audit", "export", "--output", name]).failed(
         1,

@@ -15,7 +15,8 @@ use crate::terminal::{Page, told};
 pub(super) fn run(flags: &Flags, output: Option<&Path>) -> anyhow::Result<()> {
     let record = Reading::open(flags)?;
     let mut page = Page::stdout();
-    match output {
+    // As everywhere, a dash is standard output; `./-` is a file of that name.
+    match output.filter(|path| *path != Path::new("-")) {
         None => match record.export(page.raw()) {
             Err(ExportError::Write { source }) => told(Err(source))?,
             exported => exported?,
