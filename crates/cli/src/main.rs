@@ -32,6 +32,7 @@ mod signals;
 mod telemetry;
 mod terminal;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser as _;
@@ -54,7 +55,7 @@ fn main() -> ExitCode {
         return ExitCode::from(NOT_UNDERSTOOD);
     }
     fsize::fail_instead_of_ending();
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::try_parse_from(typed()) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             let text = error.render().to_string();
@@ -80,6 +81,16 @@ fn main() -> ExitCode {
             ExitCode::from(if understood { FAILED } else { NOT_UNDERSTOOD })
         }
     }
+}
+
+/// The command line, where `help COMMAND` is another way to write `COMMAND --help`.
+fn typed() -> Vec<OsString> {
+    let mut words: Vec<_> = std::env::args_os().collect();
+    if words.get(1).is_some_and(|word| word == "help") {
+        words.remove(1);
+        words.push("--help".into());
+    }
+    words
 }
 
 /// Whether a program is to run, and nothing says where it begins.

@@ -39,6 +39,18 @@ fn every_command_explains_itself() {
 }
 
 #[test]
+fn help_is_also_a_command() {
+    let stage = Stage::new();
+    for (asked, flag) in [
+        (&["help"][..], &["--help"][..]),
+        (&["help", "policy", "explain"], &["policy", "explain", "--help"]),
+    ] {
+        let (asked, flag) = (stage.run(asked), stage.run(flag));
+        assert_eq!((asked.code, asked.stdout), (0, flag.stdout));
+    }
+}
+
+#[test]
 fn what_is_not_understood_is_said_in_our_voice() {
     let ran = Stage::new().run(&["audits"]);
     assert!(
