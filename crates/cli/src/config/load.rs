@@ -258,7 +258,7 @@ fn trusted(state_dir: &Path, workspace: &Path, problems: &mut Vec<Problem>, warn
     let mut doubt = |reason: String| {
         warnings.push(Warning {
             origin: Origin::of(Source::Default),
-            key: "state_dir".to_owned(),
+            key: "--state-dir".to_owned(),
             reason,
         });
         Trusted::default()

@@ -193,10 +193,12 @@ impl Settings {
         let workspace = places.workspace_root.as_ref().unwrap_or(&places.start);
         if inside(&state_dir, workspace) {
             let reason =
-                "the state directory is inside the workspace; commands run only where it can be masked".to_owned();
+                "the state directory is inside the workspace; commands run only where it can be masked; this flag, or \
+                          `COUNTERSIGN_STATE_DIR`, names another"
+                    .to_owned();
             warnings.push(Warning {
                 origin: state_dir_origin.clone(),
-                key: "state_dir".to_owned(),
+                key: "--state-dir".to_owned(),
                 reason,
             });
         }
