@@ -201,6 +201,7 @@ fn the_entry_starts_the_server_as_it_would_start_here() {
     command
         .env("ALLOWED_COMMANDS", "ls")
         .env("XDG_STATE_HOME", "/somewhere")
+        .env("XDG_CACHE_HOME", "/cached")
         .env("COUNTERSIGN_CACHE_DIR", "/elsewhere");
     let entry = ran(command).json()["entry"].take();
     let (config, state) = (stage.work().join("policy.yaml"), stage.work().join("near"));
@@ -212,6 +213,7 @@ fn the_entry_starts_the_server_as_it_would_start_here() {
             "env": {
                 "ALLOWED_COMMANDS": "ls",
                 "XDG_STATE_HOME": "/somewhere",
+                "XDG_CACHE_HOME": "/cached",
                 "COUNTERSIGN_CACHE_DIR": "/elsewhere",
             },
         })

@@ -25,6 +25,7 @@ const CARRIED: &[&str] = &[
     "ALLOWED_CWD_ROOTS",
     "XDG_CONFIG_HOME",
     "XDG_STATE_HOME",
+    "XDG_CACHE_HOME",
     "COUNTERSIGN_CACHE_DIR",
 ];
 
