@@ -9,10 +9,12 @@ fn a_verdict_is_explained_to_programs() {
     let stage = Stage::new();
     let programs = |name: &str| json!([std::fs::canonicalize(format!("/usr/bin/{name}")).unwrap()]);
     let explain = |args: &[&str]| stage.json(&[&["policy", "explain", "--json"], args].concat());
+    let cwd = stage.work().canonicalize().unwrap();
     assert_eq!(
         explain(&["--", "ls", "-l"]),
         json!({
             "verdict": "allow", "rule": "whitelist `ls`", "source": "built-in", "sources": ["default"],
+            "cwd": cwd, "timeout_ms": 30_000, "sandbox": "read-only", "network": "deny",
             "reason": "only reads", "programs": programs("ls"), "warnings": [], "keys": {"role": "agent"},
             "took_part": [
                 {"rule": "allowlist", "source": "default", "effect": "allow"},
@@ -27,6 +29,7 @@ fn a_verdict_is_explained_to_programs() {
             "verdict": "ask", "rule": "mode untrusted", "source": "default", "sources": ["default"],
             "reason": "no whitelist rule covers every command of it", "programs": programs("rm"), "warnings": [],
             "keys": {"role": "agent"},
+            "cwd": cwd, "timeout_ms": 30_000, "sandbox": "workspace-write", "network": "deny",
             "took_part": [
                 {"rule": "allowlist", "source": "default", "effect": "allow"},
                 {"rule": "mode untrusted", "source": "default", "effect": "ask"},

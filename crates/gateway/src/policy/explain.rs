@@ -176,6 +176,12 @@ impl Explained {
             "keys": self.keys,
             "programs": self.plan.as_ref().map(Plan::program_names).unwrap_or_default(),
         });
+        if let Some(plan) = &self.plan {
+            answer["cwd"] = json!(plan.place.cwd.path.to_string_lossy());
+            answer["timeout_ms"] = json!(plan.timeout.as_millis());
+            answer["sandbox"] = json!(plan.sandbox.as_str());
+            answer["network"] = json!(plan.network.as_str());
+        }
         if let Some(code) = self.code {
             answer["error_code"] = json!(code.name());
         }

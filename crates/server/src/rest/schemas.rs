@@ -284,6 +284,10 @@ fn explanation() -> Value {
             "keys": {"type": "object"},
             "programs": texts(),
             "error_code": text(),
+            "cwd": text(),
+            "timeout_ms": count(),
+            "sandbox": words(["read-only", "workspace-write", "danger-full-access"]),
+            "network": words(["deny", "allow"]),
         }),
         &[
             "verdict",
