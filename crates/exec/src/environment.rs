@@ -10,12 +10,17 @@ use countersign_gateway::policy::plan::Plan;
 /// Settings every git gets: the workspace may belong to another user than the command runs as.
 const GIT_ALWAYS: [(&str, &str); 1] = [("safe.directory", "*")];
 
-/// Settings of a git that runs unasked: nothing the workspace configured starts a program.
-const GIT_NEUTRAL: [(&str, &str); 5] = [
+/// Settings of a git that runs unasked: nothing the workspace configured starts a program. Converters and programs for
+/// differences cannot be turned off this way. The list of programs holds them: git may start itself and its loader, which
+/// can map nothing from the workspace.
+const GIT_NEUTRAL: [(&str, &str); 7] = [
     ("core.fsmonitor", "false"),
     ("core.hooksPath", "/dev/null"),
     ("core.pager", "cat"),
+    ("log.showSignature", "false"),
     ("protocol.ext.allow", "never"),
+    // A directory that merely looks like a repository is no configuration: a clone can bring one along.
+    ("safe.bareRepository", "explicit"),
     ("submodule.recurse", "false"),
 ];
 

@@ -85,7 +85,7 @@ pub struct Profile {
     pub barred: Vec<PathBuf>,
     /// Launches come with a list of programs; programs made at run time in memory are refused.
     pub exec_list: bool,
-    /// Roots, home and temporary directory are mounted `noexec`.
+    /// Roots, home and temporary directory are mounted `noexec`, whether they are writable or not.
     pub noexec: bool,
     /// Private and writable.
     pub home: Option<PathBuf>,
@@ -119,6 +119,12 @@ impl Profile {
             Mode::WorkspaceWrite | Mode::DangerFullAccess => &self.roots,
         };
         roots.iter().chain(&self.home).chain(&self.tmp).map(PathBuf::as_path)
+    }
+
+    /// The roots, the home and the temporary directory, in every mode.
+    pub(crate) fn private_and_roots(&self) -> impl Iterator<Item = &Path> {
+        let paths = self.roots.iter().chain(&self.home).chain(&self.tmp);
+        paths.map(PathBuf::as_path)
     }
 
     /// Whether what `require` says of a layer counts for this profile. Full access was asked for by name and is not a

@@ -95,12 +95,14 @@ fn the_loader_does_not_start_a_workspace_program() {
     let elf = bench.program("copy", fs::read("/usr/bin/id").unwrap());
     let mut server = Server::start(&bench);
     let loader = "/lib64/ld-linux-x86-64.so.2";
-    let outcome = server.process(
-        "perl",
-        &["-e", "exec @ARGV or print qq(no: $!\n)", loader, elf.to_str().unwrap()],
-    );
-    if outcome.layers().contains(&"mountns") {
-        nothing_ran(&bench, &outcome, "the loader");
+    let script = "exec @ARGV or print qq(no: $!\n)";
+    for mode in ["workspace-write", "read-only"] {
+        let args = ["-e", script, loader, elf.to_str().unwrap()];
+        let arguments = json!({"file": "perl", "args": args, "sandbox": mode});
+        let outcome = server.call("execute_process", arguments);
+        if outcome.layers().contains(&"mountns") {
+            nothing_ran(&bench, &outcome, mode);
+        }
     }
 }
 

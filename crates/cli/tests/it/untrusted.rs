@@ -143,6 +143,59 @@ fn git_runs_nothing_that_the_workspace_configured() {
     });
 }
 
+/// The loader is no program of the workspace, and git may start it: it is git's own.
+const CONVERTER: &str = "[diff \"x\"]\n\ttextconv = /lib64/ld-linux-x86-64.so.2\n";
+
+#[test]
+fn git_runs_no_program_of_the_workspace_by_the_loader() {
+    Bench::each(|bench| {
+        configured(&bench, CONVERTER);
+        bench.dir("d");
+        bench.program("d/mine", fs::read("/usr/bin/id").unwrap());
+        bench.file(".gitattributes", "d/mine diff=x\n");
+        let added = bench.as_agents_do("git").args(["add", "-N", "d/mine"]).status();
+        assert!(added.unwrap().success());
+        let mut server = Server::start(&bench);
+        for mode in ["workspace-write", "read-only"] {
+            let outcome = server.call("execute_command", json!({"command": "git diff", "sandbox": mode}));
+            if outcome.layers().contains(&"mountns") {
+                let refused = "failed to map segment";
+                assert!(!outcome.stdout().contains("uid="), "{mode}: {}", outcome.text);
+                assert!(outcome.stderr().contains(refused), "{mode}: {}", outcome.text);
+            }
+        }
+    });
+}
+
+#[test]
+fn git_takes_no_settings_from_a_directory_that_looks_like_a_repository() {
+    Bench::each(|bench| {
+        bench.repository();
+        let (git, copy) = (bench.work().join(".git"), bench.dir("copy"));
+        for part in ["objects", "refs", "info"] {
+            fs::create_dir(copy.join(part)).unwrap();
+        }
+        fs::copy(git.join("HEAD"), copy.join("HEAD")).unwrap();
+        let evil = bench.program("evil", "#!/bin/sh\ntouch canary\ncat\n");
+        let settings = format!(
+            "[core]\n\tbare = false\n\tworktree = ..\n\tfsmonitor = {}\n",
+            evil.display()
+        );
+        fs::write(copy.join("config"), settings + CONVERTER).unwrap();
+        fs::write(copy.join("info/attributes"), "* diff=x\n").unwrap();
+        bench.give_all(&copy);
+        let mut server = Server::start(&bench);
+        for (line, said) in [
+            ("git status", "safe.bareRepository"),
+            ("git diff", "Not a git repository"),
+        ] {
+            let arguments = json!({"command": line, "cwd": "copy", "sandbox": "read-only"});
+            let outcome = server.call("execute_command", arguments);
+            assert!(outcome.stderr().contains(said), "{line}: {}", outcome.text);
+        }
+    });
+}
+
 #[test]
 fn a_script_beside_git_does_not_lend_it_a_shell() {
     let bench = Bench::new();

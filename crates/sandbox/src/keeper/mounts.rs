@@ -60,7 +60,8 @@ impl Guard {
 pub(super) fn arrange(profile: &Profile) -> io::Result<Covers> {
     let mut covers = Covers::none();
     if profile.noexec {
-        for path in profile.writable().filter(|path| path.exists()) {
+        // The roots also where they are only read: whoever maps a program from there need not write it.
+        for path in profile.private_and_roots().filter(|path| path.exists()) {
             mounts::pin(path)?;
             mounts::add_attributes(path, mounts::NO_EXEC)?;
         }

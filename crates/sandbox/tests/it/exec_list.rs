@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use countersign_sandbox::{ExecRights, Launch, Layer, Reply, Step};
+use countersign_sandbox::{ExecRights, Launch, Layer, Mode, Reply, Step};
 
 use crate::setting::{ALL, WITH_NAMESPACES, in_settings};
 use crate::support::{Server, exec, find, has, launch, only, run, sh};
@@ -76,28 +76,32 @@ fn the_loader_runs_no_program_from_the_workspace() {
         WITH_NAMESPACES,
         |setting| {
             let server = Server::start(setting);
-            let keeper = server.keeper(&strict(&server));
-            if !has(&keeper, Layer::Mountns) {
-                return;
-            }
             let elf = server.file("mine", fs::read("/usr/bin/id").unwrap(), 0o755);
             let find_program = find("find");
             let loader = find_program.loader.clone().unwrap();
-            let done = exec(
-                &keeper,
-                &server.workspace,
-                &[
-                    "find",
-                    "mine",
-                    "-exec",
-                    loader.to_str().unwrap(),
-                    elf.to_str().unwrap(),
-                    ";",
-                ],
-                only(&[&find_program]),
-            );
-            assert!(!done.stdout.contains("uid="), "{done:?}");
-            assert!(done.stderr.contains("failed to map segment"), "{done:?}");
+            for mode in [Mode::WorkspaceWrite, Mode::ReadOnly] {
+                let mut profile = strict(&server);
+                profile.mode = mode;
+                let keeper = server.keeper(&profile);
+                if !has(&keeper, Layer::Mountns) {
+                    return;
+                }
+                let done = exec(
+                    &keeper,
+                    &server.workspace,
+                    &[
+                        "find",
+                        "mine",
+                        "-exec",
+                        loader.to_str().unwrap(),
+                        elf.to_str().unwrap(),
+                        ";",
+                    ],
+                    only(&[&find_program]),
+                );
+                assert!(!done.stdout.contains("uid="), "{mode:?}: {done:?}");
+                assert!(done.stderr.contains("failed to map segment"), "{mode:?}: {done:?}");
+            }
         },
     );
 }
