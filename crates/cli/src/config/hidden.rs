@@ -1,10 +1,12 @@
 //! Places that no command may read: ours, and those in which people keep credentials.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::approvers::HttpApproverSettings;
 use super::merge::Effective;
 use super::secret::Secret;
+use super::surroundings::Surroundings;
 
 /// Among them what agents themselves log in with, which a job's agent needs.
 pub(crate) const AGENTS_OWN: [&str; 4] = [".claude", ".claude.json", ".codex", ".config/anthropic"];
@@ -84,19 +86,15 @@ pub(super) fn secret_files(effective: &Effective, approvers: &[HttpApproverSetti
     keys.chain(headers).filter_map(file).collect()
 }
 
-/// All hidden places: the state directory, the configuration in use, credentials under the home.
-pub(super) fn places(state_dir: &Path, configuration: &[PathBuf], home: Option<&Path>) -> Vec<PathBuf> {
-    let credentials = home
-        .into_iter()
-        .flat_map(|home| CREDENTIALS_UNDER_HOME.iter().map(|name| home.join(name)));
-    let mut places: Vec<PathBuf> = Vec::new();
-    for place in std::iter::once(state_dir.to_owned())
+/// All hidden places: the state directory, the configuration in use, credentials under our home and under those of
+/// whoever commands may run as.
+pub(super) fn places(state_dir: &Path, configuration: &[PathBuf], surroundings: &Surroundings) -> Vec<PathBuf> {
+    let homes = surroundings.home.iter().chain(&surroundings.other_homes);
+    let credentials = homes.flat_map(|home| CREDENTIALS_UNDER_HOME.iter().map(|name| home.join(name)));
+    let mut seen = BTreeSet::new();
+    std::iter::once(state_dir.to_owned())
         .chain(configuration.iter().cloned())
         .chain(credentials)
-    {
-        if !places.contains(&place) {
-            places.push(place);
-        }
-    }
-    places
+        .filter(|place| seen.insert(place.clone()))
+        .collect()
 }

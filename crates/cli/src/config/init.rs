@@ -121,6 +121,7 @@ mod tests {
             variables: Default::default(),
             current_dir: "/usr".into(),
             home: Some(home.into()),
+            other_homes: Vec::new(),
         }
     }
 

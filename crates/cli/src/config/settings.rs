@@ -188,7 +188,7 @@ impl Settings {
             workspace_root: read.path("workspace_root"),
             cwd_roots,
             start: surroundings.current_dir.clone(),
-            hidden: hidden::places(&state_dir, &ours, surroundings.home.as_deref()),
+            hidden: hidden::places(&state_dir, &ours, surroundings),
         };
         let workspace = places.workspace_root.as_ref().unwrap_or(&places.start);
         if inside(&state_dir, workspace) {

@@ -182,6 +182,7 @@ mod tests {
             variables: Default::default(),
             current_dir: "/".into(),
             home: Some(dir.path().into()),
+            other_homes: Vec::new(),
         };
         let flags = Flags {
             config: Some(config),

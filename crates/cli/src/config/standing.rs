@@ -333,6 +333,7 @@ mod tests {
                 variables: variables.collect(),
                 current_dir: root.join("work"),
                 home: Some(root.join("home")),
+                other_homes: Vec::new(),
             },
             record,
             board,

@@ -4,7 +4,9 @@
 //! on this value, so a test can give any other.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
@@ -14,6 +16,8 @@ pub(crate) struct Surroundings {
     pub(crate) variables: BTreeMap<String, String>,
     pub(crate) current_dir: PathBuf,
     pub(crate) home: Option<PathBuf>,
+    /// Where we are root, the homes of those whom commands may run as.
+    pub(crate) other_homes: Vec<PathBuf>,
 }
 
 /// The global flags, as typed.
@@ -35,6 +39,10 @@ impl Surroundings {
             current_dir: std::env::current_dir()
                 .context("the current directory cannot be found; change into one that exists")?,
             home: std::env::home_dir().filter(|home| home.is_absolute()),
+            other_homes: match crate::wiring::uid() {
+                0 => homes_of(&fs::read_to_string("/etc/passwd").unwrap_or_default(), owner),
+                _ => Vec::new(),
+            },
         })
     }
 
@@ -73,5 +81,52 @@ impl Surroundings {
             .map(PathBuf::from)
             .filter(|dir| dir.is_absolute());
         named.or_else(|| self.home.as_ref().map(|home| home.join(under_home)))
+    }
+}
+
+/// Numbers of people begin here; below are those of services.
+const UID_OF_PEOPLE: u32 = 1000;
+
+/// The homes in a table of users, each once. Those of people and those that belong to their user: a service is often given
+/// a directory of the system, in which nobody keeps credentials.
+fn homes_of(users: &str, owner: impl Fn(&Path) -> Option<u32>) -> Vec<PathBuf> {
+    let of_line = |line: &str| {
+        let mut fields = line.split(':').skip(2);
+        let uid: u32 = fields.next()?.parse().ok()?;
+        let home = PathBuf::from(fields.nth(2)?);
+        let owner = owner(&home)?;
+        let is_home = home.is_absolute() && home.parent().is_some() && (uid >= UID_OF_PEOPLE || owner == uid);
+        is_home.then_some(home)
+    };
+    let mut homes: Vec<PathBuf> = users.lines().filter_map(of_line).collect();
+    homes.sort();
+    homes.dedup();
+    homes
+}
+
+/// Whose a directory is.
+fn owner(path: &Path) -> Option<u32> {
+    let found = fs::metadata(path).ok().filter(fs::Metadata::is_dir)?;
+    Some(found.uid())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn homes_are_those_of_people_and_of_services_that_have_one_of_their_own() {
+        let users = "root:x:0:0:root:/root:/bin/bash\nbin:x:2:2::/bin:/bin/sh\nnet:x:998:998::/:/bin/sh\n\
+                     pg:x:101:101::/var/lib/pg:/bin/sh\nana:x:1000:1000:Ana,,,:/home/ana:/bin/sh\n\
+                     ben:x:1001:1001::/home/shared:/bin/sh\neva:x:1002:1002::/home/shared:/bin/sh\n\
+                     gone:x:1003:1003::/home/gone:/bin/sh\nbroken\n";
+        let owner = |path: &Path| match path.to_str() {
+            Some("/root" | "/bin" | "/" | "/home/shared") => Some(0),
+            Some("/var/lib/pg") => Some(101),
+            Some("/home/ana") => Some(1000),
+            _ => None,
+        };
+        let expected = ["/home/ana", "/home/shared", "/root", "/var/lib/pg"].map(PathBuf::from);
+        assert_eq!(homes_of(users, owner), expected);
     }
 }

@@ -192,6 +192,7 @@ mod tests {
             variables: [("PATH".to_owned(), path)].into(),
             current_dir: "/".into(),
             home: Some(home.clone()),
+            other_homes: Vec::new(),
         };
         let proposal = look(&surroundings);
         assert_eq!(proposal.found, ["cargo"]);
@@ -222,6 +223,7 @@ mod tests {
             variables: [("PATH".to_owned(), "relative:/nowhere".to_owned())].into(),
             current_dir: "/".into(),
             home: None,
+            other_homes: Vec::new(),
         };
         assert_eq!(look(&surroundings), Proposal::default());
     }

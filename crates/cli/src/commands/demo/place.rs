@@ -62,6 +62,7 @@ impl Place {
             variables: BTreeMap::new(),
             current_dir: self.workspace(),
             home: Some(self.home()),
+            other_homes: Vec::new(),
         };
         let flags = Flags {
             state_dir: Some(self.base.join("state")),

@@ -12,6 +12,7 @@ fn problems(text: &str) -> Vec<String> {
         variables: BTreeMap::new(),
         current_dir: dir.path().to_owned(),
         home: None,
+        other_homes: Vec::new(),
     };
     let found = problems_of(&path, &surroundings).expect("a tool file");
     let place = |at: Option<Position>| at.map(|at| format!("{}:{} ", at.line, at.column)).unwrap_or_default();
@@ -124,6 +125,7 @@ fn the_shipped_tool_files_have_no_problems() {
         variables: BTreeMap::new(),
         current_dir: folder.clone(),
         home: None,
+        other_homes: Vec::new(),
     };
     surroundings
         .variables

@@ -30,6 +30,17 @@ fn without_configuration_it_is_useful_and_safe() {
 }
 
 #[test]
+fn credentials_are_hidden_in_the_homes_of_all_whom_commands_may_run_as() {
+    let mut world = World::new();
+    world.surroundings.other_homes = vec!["/home/ana".into(), "/home/ben".into()];
+    let hidden = world.settings().places.hidden;
+    for place in ["/home/ana/.ssh", "/home/ben/.aws", "/home/ben/.cargo/credentials.toml"] {
+        assert!(hidden.contains(&PathBuf::from(place)), "{place}");
+    }
+    assert!(hidden.contains(&world.path("home/.ssh")));
+}
+
+#[test]
 fn allowed_commands_makes_a_policy_of_its_own() {
     for (list, expected) in [
         ("ls,cat", &["ls", "cat"][..]),

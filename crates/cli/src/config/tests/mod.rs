@@ -29,6 +29,7 @@ impl World {
             variables: Default::default(),
             current_dir: root.join("work"),
             home: Some(root.join("home")),
+            other_homes: Vec::new(),
         };
         Self {
             dir,
