@@ -19,7 +19,9 @@ use countersign_gateway::policy::allowlist::FoundProgram;
 use countersign_gateway::policy::effective::SandboxMode;
 use countersign_gateway::policy::plan::{Plan, PlannedAct};
 use countersign_sandbox::program::Program;
-use countersign_sandbox::{Body, Launch, Layer, Options, Profile, Reply, SetupError, Zygote, ZygoteError, wire};
+use countersign_sandbox::{
+    Body, Launch, Layer, Options, Profile, Reply, SetupError, Unchanged, Zygote, ZygoteError, wire,
+};
 
 use crate::pool::{Directories, Keeper, Pool, StartError};
 use crate::runner::{ProgramRef, Script};
@@ -268,7 +270,9 @@ async fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::W
         cwd: c_string(plan.place.cwd.path.as_os_str().as_bytes()),
         exec: profile::exec_rights(plan),
         cpu_seconds: Some(cpu_seconds(plan)),
-        body: Body::Exec { script: None },
+        body: Body::Exec {
+            unchanged: Unchanged::default(),
+        },
     };
     let mut fds: Vec<BorrowedFd<'_>> = vec![plan.place.cwd.handle.as_fd()];
     fds.extend(pipes.theirs());
@@ -278,7 +282,7 @@ async fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::W
             opened = vec![open(program)];
             launch.argv = opened[0].arguments(argv.iter().map(|arg| c_string(arg.as_bytes())).collect());
             launch.body = Body::Exec {
-                script: opened[0].script_check(),
+                unchanged: unchanged(program, &opened[0]),
             };
         }
         PlannedAct::Shell { bash, line, .. } => {
@@ -294,7 +298,7 @@ async fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::W
                 .map(|(command, program)| {
                     program
                         .as_ref()
-                        .map(|program| reference(&mut distinct, &command.name, open(program)))
+                        .map(|program| reference(&mut distinct, &command.name, program))
                 })
                 .collect();
             let script = Script {
@@ -319,9 +323,10 @@ async fn send(keeper: &Keeper, plan: &Plan, pipes: &Pipes) -> Result<(), wire::W
     Ok(())
 }
 
-fn reference(distinct: &mut Vec<Arc<Program>>, name: &str, program: Arc<Program>) -> ProgramRef {
+fn reference(distinct: &mut Vec<Arc<Program>>, name: &str, found: &FoundProgram) -> ProgramRef {
+    let program = open(found);
     let lead = program.arguments(vec![c_string(name.as_bytes())]);
-    let script = program.script_check();
+    let unchanged = unchanged(found, &program);
     let index = distinct
         .iter()
         .position(|other| Arc::ptr_eq(other, &program))
@@ -329,7 +334,7 @@ fn reference(distinct: &mut Vec<Arc<Program>>, name: &str, program: Arc<Program>
             distinct.push(program);
             distinct.len() - 1
         });
-    ProgramRef { index, lead, script }
+    ProgramRef { index, lead, unchanged }
 }
 
 /// The file that policy looked at.
@@ -338,6 +343,15 @@ fn open(found: &FoundProgram) -> Arc<Program> {
         .opened
         .get::<Program>()
         .expect("every program of a plan was opened by the machine")
+}
+
+/// What is looked at again just before it runs. Programs of the machine are left out of that: nobody but its owner writes
+/// them, who may well be updating one.
+fn unchanged(found: &FoundProgram, program: &Program) -> Unchanged {
+    Unchanged {
+        scripts: program.script_checks(),
+        executable: (!found.on_trusted_path).then(|| program.executable_identity()),
+    }
 }
 
 /// Arguments hold no NUL: they were checked when the call was read.

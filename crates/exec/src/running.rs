@@ -279,6 +279,9 @@ fn ended(ending: &Ending) -> How {
     }
 }
 
+/// What is said of a program that is not what policy, or a person, was shown.
+pub(crate) const CHANGED: &str = "the program changed between the check and the start";
+
 fn lost() -> How {
     let message = "the sandbox died under the command, and the command with it";
     How::Lost(Refusal::new(ErrorCode::CommandExecutionFailed, message))
@@ -297,10 +300,7 @@ fn not_launched(step: Step, errno: i32) -> Refusal {
             );
             Refusal::new(ErrorCode::CommandExecutionFailed, message)
         }
-        Step::Script => Refusal::new(
-            ErrorCode::CommandExecutionFailed,
-            "the script changed between the check and the start",
-        ),
+        Step::Unchanged => Refusal::new(ErrorCode::CommandExecutionFailed, CHANGED),
         other => Refusal::new(
             ErrorCode::SandboxUnavailable,
             format!("{other} failed: {cause}; nothing was run"),

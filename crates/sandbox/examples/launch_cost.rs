@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use countersign_sandbox::{
     Body, ExecList, ExecRights, Identity, KeeperHandle, Launch, Layer, Limits, Mode, Network, Options, Outcome,
-    Profile, Reply, Zygote, directory, program, wire,
+    Profile, Reply, Unchanged, Zygote, directory, program, wire,
 };
 
 struct Row {
@@ -164,7 +164,9 @@ fn launcher(zygote: &Zygote, profile: &Profile, kind: Kind) -> Box<dyn Fn() + Se
         exec: ExecRights::Only(ExecList::new(program.exec_paths(&directories))),
         cpu_seconds: Some(60),
         body: match kind {
-            Kind::Exec | Kind::Abort => Body::Exec { script: None },
+            Kind::Exec | Kind::Abort => Body::Exec {
+                unchanged: Unchanged::default(),
+            },
             Kind::Run => Body::Run { payload: vec![] },
         },
     };

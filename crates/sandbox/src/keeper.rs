@@ -29,7 +29,7 @@ use crate::sys::process::{Stack, exit_now};
 use crate::sys::watch::Watch;
 use crate::wire;
 
-pub(crate) use child::{check_script, execute_descriptor};
+pub(crate) use child::{check_unchanged, execute_descriptor};
 use mounts::Guard;
 pub use mounts::is_absent;
 pub(crate) use mounts::mask;

@@ -27,11 +27,19 @@ pub struct Launch {
 /// What runs behind the gate.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Body {
-    /// The program descriptor is executed. For a `#!` script it is the interpreter, and the script must
-    /// still be the file that was looked at.
-    Exec { script: Option<ScriptCheck> },
+    /// The program descriptor is executed; for a `#!` script it is the interpreter.
+    Exec { unchanged: Unchanged },
     /// The function registered with the zygote runs with this payload.
     Run { payload: Vec<u8> },
+}
+
+/// What must still be as it was when it was looked at, just before a program is executed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Unchanged {
+    /// The scripts on the way to the executed file, which interpreters find by their paths.
+    pub scripts: Vec<ScriptCheck>,
+    /// The executed file, where others may write it: a descriptor leads to the same file whatever is in it by then.
+    pub executable: Option<FileIdentity>,
 }
 
 /// A script's path and the file that was found there.
@@ -152,8 +160,8 @@ pub enum Step {
     Landlock,
     #[error("closing other descriptors")]
     Close,
-    #[error("checking that the script is still the same file")]
-    Script,
+    #[error("checking that the program is still the same")]
+    Unchanged,
     #[error("executing the program")]
     Exec,
 }

@@ -51,7 +51,9 @@ mod sys;
 pub use keeper::is_absent;
 pub use keeper::report::{KeeperReport, SetupError};
 pub use landlock::{SYSTEM as READABLE_BY_ALL, abi as landlock_abi};
-pub use launch::{Body, Ending, ExecList, ExecRights, Hits, Launch, Outcome, Reply, ScriptCheck, Step, Usage};
+pub use launch::{
+    Body, Ending, ExecList, ExecRights, Hits, Launch, Outcome, Reply, ScriptCheck, Step, Unchanged, Usage,
+};
 pub use layer::{Layer, UnknownLayer};
 pub use profile::{Identity, Limits, Mode, Network, Profile, ProfileError};
 pub use zygote::{KeeperHandle, Options, Zygote, ZygoteError, serve_on_stdin};

@@ -2,7 +2,7 @@
 //!
 //! A `#!` script cannot be executed by descriptor without leaving that descriptor open in the interpreter,
 //! so its interpreter is what gets executed, with the script's path as an argument, and the script's identity
-//! is checked again just before.
+//! is checked again just before. So is that of a program that others may write to while somebody is asked.
 
 mod elf;
 
@@ -190,6 +190,14 @@ impl Program {
         }
     }
 
+    /// The identity of that file.
+    pub fn executable_identity(&self) -> Identity {
+        match &self.interpreter {
+            None => self.identity,
+            Some(interpreter) => interpreter.program.executable_identity(),
+        }
+    }
+
     /// The arguments to execute it with, made from the ones meant for the program.
     pub fn arguments(&self, argv: Vec<CString>) -> Vec<CString> {
         let Some(interpreter) = &self.interpreter else {
@@ -204,14 +212,16 @@ impl Program {
         interpreter.program.arguments(full)
     }
 
-    /// What must be checked just before the execution; nothing for a program that is no script.
-    pub fn script_check(&self) -> Option<ScriptCheck> {
-        self.interpreter.as_ref()?;
-        let path = CString::new(self.path.as_os_str().as_bytes()).ok()?;
-        Some(ScriptCheck {
+    /// The scripts that must be checked just before the execution: none for a program that is no script.
+    pub fn script_checks(&self) -> Vec<ScriptCheck> {
+        let Some(interpreter) = &self.interpreter else {
+            return Vec::new();
+        };
+        let own = CString::new(self.path.as_os_str().as_bytes()).map(|path| ScriptCheck {
             path,
             identity: self.identity,
-        })
+        });
+        own.into_iter().chain(interpreter.program.script_checks()).collect()
     }
 
     /// Every file that must be executable for this program to run: itself, its loader, and the same of its
@@ -284,7 +294,7 @@ mod tests {
                 c"one".into()
             ]
         );
-        assert!(script.script_check().is_some());
+        assert_eq!(script.script_checks().len(), 1);
         let sh = fs::canonicalize("/bin/sh").unwrap();
         assert!(script.exec_paths(&bin()).contains(&sh));
         assert!(script.exec_paths(&bin()).contains(&env));

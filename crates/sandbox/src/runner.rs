@@ -9,7 +9,7 @@ use std::ffi::{CString, c_char, c_int, c_void};
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-use crate::launch::{Outcome, ScriptCheck, Step};
+use crate::launch::{Outcome, Step, Unchanged};
 use crate::sys::errno_of;
 use crate::sys::process::{Patience, Stack, Waited, wait_for};
 
@@ -35,8 +35,8 @@ pub struct Command<'a> {
     pub stdin: BorrowedFd<'a>,
     pub stdout: BorrowedFd<'a>,
     pub stderr: BorrowedFd<'a>,
-    /// For a `#!` script, checked just before its interpreter is executed.
-    pub script: Option<&'a ScriptCheck>,
+    /// Checked just before it is executed.
+    pub unchanged: &'a Unchanged,
 }
 
 /// A program that was started.
@@ -83,7 +83,7 @@ impl Spawner {
             program: command.program.as_raw_fd(),
             argv: argv.as_ptr(),
             envp: envp.as_ptr(),
-            script: command.script.map(|script| (script.path.as_ptr(), script.identity)),
+            unchanged: command.unchanged,
             failure: None,
         };
         // SAFETY: the entry keeps to system calls and the plan, which lives until the child has exec'ed or
@@ -119,19 +119,19 @@ pub fn wait_all(children: &[Child]) -> io::Result<Vec<Outcome>> {
     children.iter().map(|child| child.wait()).collect()
 }
 
-struct Plan {
+struct Plan<'a> {
     streams: [RawFd; 3],
     program: RawFd,
     argv: *const *const c_char,
     envp: *const *const c_char,
-    script: Option<(*const c_char, crate::program::Identity)>,
+    unchanged: &'a Unchanged,
     failure: Option<(Step, i32)>,
 }
 
 /// Runs in the child: system calls only.
 extern "C" fn start(plan: *mut c_void) -> c_int {
     // SAFETY: `Stack::run_child` is given a pointer to a plan, whose owner is stopped until we exec or exit.
-    let plan = unsafe { &mut *plan.cast::<Plan>() };
+    let plan = unsafe { &mut *plan.cast::<Plan<'_>>() };
     if let Err(failure) = connect(plan) {
         // SAFETY: the compiler must not think that nobody reads this after `_exit`.
         unsafe { std::ptr::write_volatile(&raw mut plan.failure, Some(failure)) };
@@ -140,7 +140,7 @@ extern "C" fn start(plan: *mut c_void) -> c_int {
     unsafe { libc::_exit(127) }
 }
 
-fn connect(plan: &Plan) -> Result<(), (Step, i32)> {
+fn connect(plan: &Plan<'_>) -> Result<(), (Step, i32)> {
     // Moved above the standard streams first: one of them may be another's new place.
     let mut high = [0; 3];
     for (index, stream) in plan.streams.iter().enumerate() {
@@ -163,8 +163,6 @@ fn connect(plan: &Plan) -> Result<(), (Step, i32)> {
         // SAFETY: the thread's own error number.
         return Err((Step::Close, unsafe { *libc::__errno_location() }));
     }
-    if let Some((path, identity)) = plan.script {
-        crate::keeper::check_script(path, identity)?;
-    }
+    crate::keeper::check_unchanged(plan.unchanged, plan.program)?;
     crate::keeper::execute_descriptor(plan.program, plan.argv, plan.envp)
 }

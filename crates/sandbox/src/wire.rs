@@ -249,7 +249,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
 
     use super::*;
-    use crate::launch::{Body, ExecRights, Step};
+    use crate::launch::{Body, ExecRights, Step, Unchanged};
 
     #[test]
     fn late_control_bytes_are_skipped_before_a_frame() {
@@ -275,7 +275,9 @@ mod tests {
             cwd: c"/".to_owned(),
             exec: ExecRights::Any,
             cpu_seconds: None,
-            body: Body::Exec { script: None },
+            body: Body::Exec {
+                unchanged: Unchanged::default(),
+            },
         };
         let mut outgoing = Outgoing::new(&launch).unwrap();
         assert!(!outgoing.send(here.as_fd(), &[there.as_fd()]).unwrap());

@@ -70,6 +70,25 @@ fn approving_in_another_process_releases_the_call_that_waits() {
 }
 
 #[test]
+fn a_program_that_is_written_over_while_a_person_is_asked_does_not_run() {
+    Bench::each(|bench| {
+        let mut server = Server::start(&bench);
+        let alone = json!({"file": "./mine", "args": []});
+        let twice = json!({"command": "./mine && ./mine"});
+        for (tool, arguments) in [("execute_process", alone), ("execute_command", twice)] {
+            let path = bench.program("mine", fs::read("/usr/bin/true").unwrap());
+            let call = server.call_later(tool, arguments);
+            let (question, _) = bench.question();
+            fs::write(&path, fs::read("/usr/bin/id").unwrap()).unwrap();
+            run(&bench, &["approve", &question]);
+            let outcome = server.result(call);
+            assert!(outcome.text.contains("changed"), "{tool}: {}", outcome.text);
+            assert!(!outcome.stdout().contains("uid="), "{tool}: {}", outcome.text);
+        }
+    });
+}
+
+#[test]
 fn full_access_that_a_person_grants_is_had_and_told() {
     Bench::each(|bench| {
         let bench = bench.config("approval_policy: {mode: on-request}\n");

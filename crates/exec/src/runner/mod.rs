@@ -16,7 +16,7 @@ use std::path::{Component, Path, PathBuf};
 
 use countersign_gateway::policy::line::tree::{Command, Joint, List, Pipeline, RUNNER_BUILTINS, Tree};
 use countersign_sandbox::runner::{self, Child, RunnerInput, Spawner};
-use countersign_sandbox::{Outcome, ScriptCheck, Step};
+use countersign_sandbox::{Outcome, Step, Unchanged};
 use serde::{Deserialize, Serialize};
 
 use streams::Streams;
@@ -35,7 +35,7 @@ pub(crate) struct ProgramRef {
     pub(crate) index: usize,
     /// What stands for `argv[0]`: for a `#!` script its interpreter and path.
     pub(crate) lead: Vec<CString>,
-    pub(crate) script: Option<ScriptCheck>,
+    pub(crate) unchanged: Unchanged,
 }
 
 const NOT_FOUND: i32 = 127;
@@ -157,7 +157,7 @@ impl Line<'_> {
             stdin: streams.stdin(),
             stdout: streams.stdout(),
             stderr: streams.stderr(),
-            script: program.script.as_ref(),
+            unchanged: &program.unchanged,
         });
         match started {
             Ok(child) => Part::Running(child),
@@ -296,6 +296,7 @@ fn missing(name: &str) -> (i32, &'static str) {
 fn reason(error: &runner::SpawnError) -> String {
     match error.step {
         Step::Exec => crate::running::not_executed(error.errno),
+        Step::Unchanged => crate::running::CHANGED.to_owned(),
         _ => error.to_string(),
     }
 }

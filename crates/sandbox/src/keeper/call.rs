@@ -136,15 +136,15 @@ impl Keeper {
             program: -1,
             argv: argv.as_ptr(),
             envp: envp.as_ptr(),
-            script: None,
+            unchanged: None,
             note: Note::Running,
         };
-        if let Body::Exec { script } = &launch.body {
+        if let Body::Exec { unchanged } = &launch.body {
             let (Some(program), false) = (programs.first(), launch.argv.is_empty()) else {
                 return Err((Step::Receive, libc::EINVAL));
             };
             plan.program = program.as_raw_fd();
-            plan.script = script.as_ref().map(|script| (script.path.as_ptr(), script.identity));
+            plan.unchanged = Some(unchanged);
         }
         self.standing.as_ref().inspect(|standing| standing.lower());
         let started = match &launch.body {
@@ -155,7 +155,7 @@ impl Keeper {
         started
     }
 
-    fn execute(&mut self, plan: &mut Plan, exec: &ExecRights) -> Result<Started, (Step, i32)> {
+    fn execute(&mut self, plan: &mut Plan<'_>, exec: &ExecRights) -> Result<Started, (Step, i32)> {
         loop {
             // SAFETY: the entry keeps to system calls and the plan, which lives until it has exec'ed or
             // exited; a keeper has one thread.
@@ -188,7 +188,7 @@ impl Keeper {
     /// Forks a runner. Until it has passed the gate it alone reads our socket, and tells us by a pipe.
     fn run(
         &mut self,
-        plan: &Plan,
+        plan: &Plan<'_>,
         launch: &Launch,
         payload: &[u8],
         programs: &[OwnedFd],

@@ -11,12 +11,12 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::os::fd::RawFd;
 
-use crate::launch::Step;
+use crate::launch::{Step, Unchanged};
 use crate::program::Identity;
 use crate::wire;
 
 /// Everything a child needs, prepared by the keeper.
-pub(super) struct Plan {
+pub(super) struct Plan<'a> {
     pub(super) streams: [RawFd; 3],
     pub(super) directory: RawFd,
     /// Read for one byte before anything runs; -1 when the gate is already open.
@@ -33,7 +33,8 @@ pub(super) struct Plan {
     pub(super) program: RawFd,
     pub(super) argv: *const *const c_char,
     pub(super) envp: *const *const c_char,
-    pub(super) script: Option<(*const c_char, Identity)>,
+    /// None where no program is executed.
+    pub(super) unchanged: Option<&'a Unchanged>,
     pub(super) note: Note,
 }
 
@@ -68,7 +69,7 @@ macro_rules! act {
 /// Entry of a child that executes a program.
 pub(super) extern "C" fn execute(plan: *mut c_void) -> c_int {
     // SAFETY: `Stack::run_child` is given a pointer to a plan, whose owner is stopped until we exec or exit.
-    let plan = unsafe { &mut *plan.cast::<Plan>() };
+    let plan = unsafe { &mut *plan.cast::<Plan<'_>>() };
     let note = match confine(plan) {
         Err((step, errno)) => Note::Failed { step, errno },
         Ok(()) if !pass_gate(plan.gate) => Note::Aborted,
@@ -84,7 +85,7 @@ pub(super) extern "C" fn execute(plan: *mut c_void) -> c_int {
 }
 
 /// Confines the calling process as planned.
-pub(super) fn confine(plan: &Plan) -> Result<(), Failure> {
+pub(super) fn confine(plan: &Plan<'_>) -> Result<(), Failure> {
     act!(Step::Session, libc::SYS_setsid);
     for (target, stream) in plan.streams.iter().enumerate() {
         act!(Step::Streams, libc::SYS_dup3, *stream, target, 0);
@@ -142,7 +143,7 @@ pub(super) fn pass_gate(gate: RawFd) -> bool {
     }
 }
 
-fn exec(plan: &Plan) -> Result<(), Failure> {
+fn exec(plan: &Plan<'_>) -> Result<(), Failure> {
     // Everything is close-on-exec already; this holds even if one day something is not.
     act!(
         Step::Close,
@@ -151,8 +152,8 @@ fn exec(plan: &Plan) -> Result<(), Failure> {
         u32::MAX,
         libc::CLOSE_RANGE_CLOEXEC
     );
-    if let Some((path, identity)) = plan.script {
-        check_script(path, identity)?;
+    if let Some(unchanged) = plan.unchanged {
+        check_unchanged(unchanged, plan.program)?;
     }
     crate::sys::process::unblock_signals();
     execute_descriptor(plan.program, plan.argv, plan.envp)
@@ -176,14 +177,27 @@ pub(crate) fn execute_descriptor(
     Ok(())
 }
 
-/// Looks whether a path still leads to the file it led to when the script was examined.
-pub(crate) fn check_script(path: *const c_char, expected: Identity) -> Result<(), Failure> {
+/// Looks whether the program and its scripts are still what they were when they were examined.
+pub(crate) fn check_unchanged(unchanged: &Unchanged, program: RawFd) -> Result<(), Failure> {
+    for script in &unchanged.scripts {
+        // SAFETY: the path is NUL-terminated and `found` is writable. A plain stat takes no lock.
+        check_identity(script.identity, |found| unsafe {
+            libc::stat(script.path.as_ptr(), found)
+        })?;
+    }
+    match unchanged.executable {
+        // SAFETY: the descriptor is open and `found` is writable.
+        Some(identity) => check_identity(identity, |found| unsafe { libc::fstat(program, found) }),
+        None => Ok(()),
+    }
+}
+
+fn check_identity(expected: Identity, look: impl FnOnce(*mut libc::stat) -> c_int) -> Result<(), Failure> {
     // SAFETY: an all-zero stat is a valid value to be overwritten.
     let mut found: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: the path is a NUL-terminated string of the plan; `found` is writable. A plain stat takes no lock.
-    if unsafe { libc::stat(path, &raw mut found) } == -1 {
+    if look(&raw mut found) == -1 {
         // SAFETY: the thread's own error number.
-        return Err((Step::Script, unsafe { *libc::__errno_location() }));
+        return Err((Step::Unchanged, unsafe { *libc::__errno_location() }));
     }
     let found = Identity {
         device: found.st_dev,
@@ -197,7 +211,7 @@ pub(crate) fn check_script(path: *const c_char, expected: Identity) -> Result<()
     if found == expected {
         Ok(())
     } else {
-        Err((Step::Script, libc::ESTALE))
+        Err((Step::Unchanged, libc::ESTALE))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd};
 
-use countersign_sandbox::{Launch, Layer, Outcome, Reply, Step, directory, wire};
+use countersign_sandbox::{Body, Launch, Layer, Outcome, Reply, Step, Unchanged, directory, wire};
 
 use crate::setting::{ALL, Setting, WITH_NAMESPACES, am_root, in_settings, own_uid};
 use crate::support::{self, Server, c, control, exec, find, has, launch, open_files_max, run, send, sh};
@@ -301,7 +301,49 @@ fn a_script_runs_by_its_interpreter_unless_it_changed() {
             assert_eq!(fs::metadata(&path).unwrap().modified().unwrap(), modified);
             let done = run(&keeper, &order, &[script.executable()]);
             assert!(
-                matches!(done.reply, Reply::LaunchFailed { step: Step::Script, .. }),
+                matches!(
+                    done.reply,
+                    Reply::LaunchFailed {
+                        step: Step::Unchanged,
+                        ..
+                    }
+                ),
+                "{done:?}"
+            );
+        },
+    );
+}
+
+#[test]
+fn a_program_that_was_written_over_is_not_run() {
+    in_settings(
+        "launching::a_program_that_was_written_over_is_not_run",
+        ALL,
+        |setting| {
+            let server = Server::start(setting);
+            let keeper = server.keeper(&server.profile());
+            let path = server.file("mine", fs::read("/usr/bin/true").unwrap(), 0o755);
+            let program = countersign_sandbox::program::open(&path).unwrap();
+            let order = Launch {
+                body: Body::Exec {
+                    unchanged: Unchanged {
+                        scripts: Vec::new(),
+                        executable: Some(program.executable_identity()),
+                    },
+                },
+                ..launch(&program, &server.workspace, &["mine"])
+            };
+            run(&keeper, &order, &[program.executable()]).succeeded();
+            fs::write(&path, fs::read("/usr/bin/id").unwrap()).unwrap();
+            let done = run(&keeper, &order, &[program.executable()]);
+            assert!(
+                matches!(
+                    done.reply,
+                    Reply::LaunchFailed {
+                        step: Step::Unchanged,
+                        ..
+                    }
+                ),
                 "{done:?}"
             );
         },

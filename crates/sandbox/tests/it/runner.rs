@@ -4,7 +4,7 @@ use std::io::Write;
 use std::os::fd::AsFd;
 
 use countersign_sandbox::runner::{Command, RunnerInput, Spawner, standard_streams, wait_all};
-use countersign_sandbox::{Body, Launch, Outcome, Reply, Step, directory, wire};
+use countersign_sandbox::{Body, Launch, Outcome, Reply, Step, Unchanged, directory, wire};
 
 use crate::setting::{ALL, in_settings};
 use crate::support::{Server, c, control, find, launch, only, run as run_launch, send};
@@ -25,7 +25,7 @@ pub(crate) fn run(name: &str, input: &RunnerInput<'_>) -> i32 {
                 stdin,
                 stdout: writer.as_fd(),
                 stderr,
-                script: None,
+                unchanged: &Unchanged::default(),
             };
             let first = spawner.spawn(&first).unwrap();
             drop(writer);
@@ -36,7 +36,7 @@ pub(crate) fn run(name: &str, input: &RunnerInput<'_>) -> i32 {
                 stdin: reader.as_fd(),
                 stdout,
                 stderr,
-                script: None,
+                unchanged: &Unchanged::default(),
             };
             let second = spawner.spawn(&second).unwrap();
             drop(reader);
@@ -55,7 +55,7 @@ pub(crate) fn run(name: &str, input: &RunnerInput<'_>) -> i32 {
                 stdin,
                 stdout,
                 stderr,
-                script: None,
+                unchanged: &Unchanged::default(),
             };
             spawner.spawn(&ls).unwrap().wait().unwrap();
             0
@@ -75,7 +75,7 @@ pub(crate) fn run(name: &str, input: &RunnerInput<'_>) -> i32 {
                 stdin,
                 stdout: stderr,
                 stderr: stdout,
-                script: None,
+                unchanged: &Unchanged::default(),
             };
             spawner.spawn(&ls).unwrap().wait().unwrap();
             0
@@ -88,7 +88,7 @@ pub(crate) fn run(name: &str, input: &RunnerInput<'_>) -> i32 {
                 stdin,
                 stdout,
                 stderr,
-                script: None,
+                unchanged: &Unchanged::default(),
             };
             let error = spawner.spawn(&id).unwrap_err();
             i32::from((error.step, error.errno) != (Step::Exec, libc::EACCES))

@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 use countersign_sandbox::program::{self, Program};
 use countersign_sandbox::{
     Body, Ending, ExecList, ExecRights, Identity, KeeperHandle, Launch, Layer, Limits, Mode, Network, Options, Outcome,
-    Profile, Reply, Zygote, directory, wire,
+    Profile, Reply, Unchanged, Zygote, directory, wire,
 };
 
 use crate::attacks;
@@ -192,7 +192,10 @@ pub(crate) fn launch(program: &Program, cwd: &Path, argv: &[&str]) -> Launch {
         exec: ExecRights::Any,
         cpu_seconds: Some(60),
         body: Body::Exec {
-            script: program.script_check(),
+            unchanged: Unchanged {
+                scripts: program.script_checks(),
+                executable: None,
+            },
         },
     }
 }
