@@ -102,7 +102,8 @@ fn make_homes(cache: &Path, mode: u32) -> io::Result<PathBuf> {
     for own in [cache, &homes] {
         fs::set_permissions(own, fs::Permissions::from_mode(mode))?;
     }
-    Ok(homes)
+    // As the kernel names it: whatever is made in it is reached by no link.
+    fs::canonicalize(homes)
 }
 
 #[cfg(test)]

@@ -4,8 +4,9 @@ use std::convert::Infallible;
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -220,9 +221,16 @@ impl Inner {
     }
 
     fn profile(&self, plan: &Plan) -> Result<Profile, Refusal> {
-        let identity = identity::settle(&plan.identity, &plan.place.root, self.server_uid)
+        let private = self.pool.private();
+        if let Some(refusal) = profile::refuse_private(plan, private) {
+            return Err(refusal);
+        }
+        let root = profile::open_root(plan)?;
+        // Whose the very directory is, whatever is at its path by now.
+        let itself = PathBuf::from(format!("/proc/self/fd/{}", root.as_raw_fd()));
+        let identity = identity::settle(&plan.identity, &itself, self.server_uid)
             .map_err(|error| Refusal::new(ErrorCode::ConfigurationError, error.to_string()))?;
-        profile::of(plan, identity, self.server_uid)
+        profile::of(plan, root.as_fd(), private, identity, self.server_uid)
     }
 }
 
@@ -232,7 +240,13 @@ struct Prepared {
 }
 
 fn unavailable(error: &StartError) -> Refusal {
-    // Not something the machine lacks; and whoever can start the server anew should know that it helps.
+    // Not something the machine lacks.
+    if let StartError::Keeper(ZygoteError::Setup(SetupError::Moved)) = error {
+        let message =
+            "the working directory was moved or replaced while the command was being prepared; nothing was run";
+        return Refusal::new(ErrorCode::CwdNotFound, message);
+    }
+    // Nor this; and whoever can start the server anew should know that it helps.
     if let StartError::Keeper(ZygoteError::Gone | ZygoteError::Wire(_)) = error {
         return Refusal::new(ErrorCode::SandboxUnavailable, ZYGOTE_GONE);
     }

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use countersign_gateway::policy::effective::Layer;
+use countersign_sandbox::directory::Seen;
 use countersign_sandbox::emptying::{self, empty};
 use countersign_sandbox::mounted::Mounted;
 use countersign_sandbox::{Identity, Profile, Zygote, ZygoteError, directory};
@@ -112,6 +113,7 @@ pub(crate) struct Pool {
     /// Counts what was mounted and unmounted. Keepers of an earlier one see what was there before.
     generation: AtomicU64,
     directories: Directories,
+    private: [PathBuf; 2],
     next: AtomicU64,
     idle: Mutex<HashMap<Arc<Profile>, Idle>>,
 }
@@ -123,6 +125,7 @@ impl Pool {
             renewals_told: AtomicU64::new(0),
             mounted: Mounted::watch(),
             generation: AtomicU64::new(0),
+            private: [directories.homes.clone(), directories.temporary.clone()],
             directories,
             next: AtomicU64::new(0),
             idle: Mutex::default(),
@@ -275,15 +278,14 @@ impl Pool {
         let path = self.directories.temporary.join(format!("tmp-{number}"));
         let tmp = Temporary::make(path, profile.identity.as_ref())?;
         let home = self.directories.homes.join(home_name(&profile));
-        let inhabited = Inhabited::enter(&home, || private_directory(&home, profile.identity.as_ref()))?;
-        let mut masked = profile.masked.clone();
-        masked.extend(self.homes_within(&profile.roots).filter(|other| *other != home));
-        let complete = Profile {
+        let inhabited = Inhabited::enter(&home, || private_directory(&home, profile.identity.as_ref()).map(drop))?;
+        let mut complete = Profile {
             home: Some(home.clone()),
             tmp: Some(tmp.path.clone()),
-            masked,
             ..profile.clone()
         };
+        complete.seen.push(seen(&tmp.path, tmp.opened.as_fd())?);
+        complete.seen.push(seen(&home, unlinked(&home)?.as_fd())?);
         let handle = self.zygote.keeper(&complete).map_err(StartError::Keeper);
         self.tell_of_renewals();
         let handle = handle?;
@@ -299,12 +301,9 @@ impl Pool {
         })
     }
 
-    /// All homes, where they lie inside of a workspace, as they do in somebody's own home.
-    fn homes_within(&self, roots: &[PathBuf]) -> impl Iterator<Item = PathBuf> {
-        let homes = fs::canonicalize(&self.directories.homes).ok();
-        let homes = homes.filter(|homes| roots.iter().any(|root| homes.starts_with(root)));
-        let entries = homes.and_then(|homes| fs::read_dir(homes).ok());
-        entries.into_iter().flatten().flatten().map(|entry| entry.path())
+    /// The directories in which those of commands lie. A command sees its own ones only.
+    pub(crate) fn private(&self) -> &[PathBuf; 2] {
+        &self.private
     }
 
     fn idle(&self) -> std::sync::MutexGuard<'_, HashMap<Arc<Profile>, Idle>> {
@@ -321,8 +320,8 @@ pub(crate) struct Temporary {
 
 impl Temporary {
     fn make(path: PathBuf, identity: Option<&Identity>) -> Result<Self, StartError> {
-        private_directory(&path, identity)?;
-        match File::open(&path) {
+        let made = private_directory(&path, identity)?;
+        match File::open(itself(&made)) {
             Ok(opened) => Ok(Self { path, opened }),
             Err(source) => Err(StartError::Directory { path, source }),
         }
@@ -362,24 +361,39 @@ fn home_name(profile: &Profile) -> String {
     }
 }
 
-fn private_directory(path: &Path, identity: Option<&Identity>) -> Result<(), StartError> {
-    let fail = |source| StartError::Directory {
-        path: path.to_owned(),
-        source,
-    };
+/// Makes a directory, or takes the one that is there, and gives it to its user. No link leads to it, neither now nor when
+/// it is given away.
+fn private_directory(path: &Path, identity: Option<&Identity>) -> Result<OwnedFd, StartError> {
     match fs::DirBuilder::new().mode(PRIVATE).create(path) {
         Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            // Not through a link that somebody may have left here.
-            if !fs::symlink_metadata(path).map_err(fail)?.is_dir() {
-                return Err(fail(error));
-            }
-        }
-        Err(error) => return Err(fail(error)),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(not_made(path, error)),
     }
-    match identity {
-        Some(identity) => std::os::unix::fs::lchown(path, Some(identity.uid), Some(identity.gid)).map_err(fail),
-        None => Ok(()),
+    let opened = unlinked(path)?;
+    if let Some(identity) = identity {
+        let (uid, gid) = (Some(identity.uid), Some(identity.gid));
+        std::os::unix::fs::chown(itself(&opened), uid, gid).map_err(|error| not_made(path, error))?;
+    }
+    Ok(opened)
+}
+
+fn unlinked(path: &Path) -> Result<OwnedFd, StartError> {
+    directory::open_unlinked(path).map_err(|error| not_made(path, error))
+}
+
+fn seen(path: &Path, opened: BorrowedFd<'_>) -> Result<Seen, StartError> {
+    Seen::of(path, opened).map_err(|error| not_made(path, error))
+}
+
+/// A path that leads to what was opened, whatever has its name by now.
+fn itself(opened: &OwnedFd) -> PathBuf {
+    format!("/proc/self/fd/{}", opened.as_raw_fd()).into()
+}
+
+fn not_made(path: &Path, source: io::Error) -> StartError {
+    StartError::Directory {
+        path: path.to_owned(),
+        source,
     }
 }
 
@@ -404,6 +418,7 @@ mod tests {
             noexec: false,
             home: None,
             tmp: None,
+            seen: Vec::new(),
             limits: Limits {
                 memory_bytes: None,
                 cpu_millicores: None,

@@ -1,12 +1,16 @@
 //! From a plan to the sandbox's own words.
 
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use countersign_gateway::error::{ErrorCode, Refusal};
 use countersign_gateway::policy::effective::{Layer, Network, SandboxMode};
 use countersign_gateway::policy::places::Steering;
 use countersign_gateway::policy::plan::{ExecRights, Plan};
 use countersign_sandbox as sandbox;
+use sandbox::directory::{self, Seen};
 use sandbox::{Identity, Limits, Mode, Profile, is_absent};
 
 use crate::steering::{self, Parts};
@@ -15,9 +19,34 @@ use crate::steering::{self, Parts};
 const FILE_BYTES_MAX: u64 = 16 << 30;
 const OPEN_FILES_MAX: u64 = 4096;
 
-/// The profile of a plan, less the private directories.
-pub(crate) fn of(plan: &Plan, identity: Option<Identity>, server_uid: u32) -> Result<Profile, Refusal> {
+/// The root of a plan, opened: what policy decided on, and nothing that a link leads to by now.
+pub(crate) fn open_root(plan: &Plan) -> Result<Arc<OwnedFd>, Refusal> {
+    let place = &plan.place;
+    if place.root == place.cwd.path {
+        return Ok(place.cwd.handle.clone());
+    }
+    let opened = directory::open_unlinked(&place.root).map(Arc::new);
+    opened.map_err(|error| gone(&place.root, &error))
+}
+
+fn gone(root: &Path, error: &io::Error) -> Refusal {
+    let message = format!(
+        "`{}`, in which commands work, cannot be opened: {error}",
+        root.display()
+    );
+    Refusal::new(ErrorCode::CwdNotFound, message)
+}
+
+/// The profile of a plan whose root was opened, less the private directories. What lies around those is covered.
+pub(crate) fn of(
+    plan: &Plan,
+    opened: BorrowedFd<'_>,
+    private: &[PathBuf; 2],
+    identity: Option<Identity>,
+    server_uid: u32,
+) -> Result<Profile, Refusal> {
     let root = plan.place.root.clone();
+    let seen = Seen::of(&root, opened).map_err(|error| gone(&root, &error))?;
     let exec_list = plan.exec != ExecRights::Any;
     let noexec = match &plan.exec {
         ExecRights::Any | ExecRights::Only { workspace: true, .. } => false,
@@ -36,6 +65,7 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>, server_uid: u32) -> Re
         // Where nothing can be written, or nothing is confined, nothing is protected.
         (Err(_), SandboxMode::ReadOnly | SandboxMode::DangerFullAccess) => Parts::default(),
     };
+    let read_paths: Vec<PathBuf> = plan.read_paths.iter().filter(|path| path.exists()).cloned().collect();
     Ok(Profile {
         mode: match plan.sandbox {
             SandboxMode::ReadOnly => Mode::ReadOnly,
@@ -49,27 +79,40 @@ pub(crate) fn of(plan: &Plan, identity: Option<Identity>, server_uid: u32) -> Re
         identity,
         protected,
         barred,
-        masked: plan
-            .hidden
-            .iter()
-            .filter(|path| may_be_there(path, &root))
-            .cloned()
-            .collect(),
+        masked: masked(plan, &read_paths, private),
         roots: vec![root],
-        read_paths: plan.read_paths.iter().filter(|path| path.exists()).cloned().collect(),
+        read_paths,
         exec_list,
         noexec,
         home: None,
         tmp: None,
-        limits: Limits {
-            memory_bytes: Some(plan.limits.memory.get()),
-            cpu_millicores: Some(u32::try_from(plan.limits.cpu.get()).unwrap_or(u32::MAX)),
-            pids: Some(u32::try_from(plan.limits.pids).unwrap_or(u32::MAX)),
-            file_bytes: Some(FILE_BYTES_MAX),
-            open_files: OPEN_FILES_MAX,
-        },
+        seen: vec![seen],
+        limits: limits(plan),
         require: plan.require.iter().map(|layer| required(*layer)).collect(),
     })
+}
+
+fn limits(plan: &Plan) -> Limits {
+    Limits {
+        memory_bytes: Some(plan.limits.memory.get()),
+        cpu_millicores: Some(u32::try_from(plan.limits.cpu.get()).unwrap_or(u32::MAX)),
+        pids: Some(u32::try_from(plan.limits.pids).unwrap_or(u32::MAX)),
+        file_bytes: Some(FILE_BYTES_MAX),
+        open_files: OPEN_FILES_MAX,
+    }
+}
+
+/// What is covered: the hidden places that are there, and among what is opened the private directories of commands. Full
+/// access covers nothing, and may always reach those.
+fn masked(plan: &Plan, read_paths: &[PathBuf], private: &[PathBuf; 2]) -> Vec<PathBuf> {
+    let root = &plan.place.root;
+    let is_opened = |path: &&PathBuf| path.starts_with(root) || read_paths.iter().any(|read| path.starts_with(read));
+    let private = match plan.sandbox {
+        SandboxMode::ReadOnly | SandboxMode::WorkspaceWrite => private.as_slice(),
+        SandboxMode::DangerFullAccess => &[],
+    };
+    let hidden = plan.hidden.iter().filter(|path| may_be_there(path, root));
+    hidden.chain(private.iter().filter(is_opened)).cloned().collect()
 }
 
 /// A layer that policy requires, in the sandbox's words. One that it did not know would be required of nobody.
@@ -147,6 +190,18 @@ pub(crate) fn refuse_steering(root: &Path, sandbox: SandboxMode) -> Option<Refus
             Steering::around(root, steering::git_directory).map(|steering| steering.refusal(root))
         }
     }
+}
+
+/// Nobody works among the private directories of commands, of which others are swapped and read from there.
+pub(crate) fn refuse_private(plan: &Plan, private: &[PathBuf; 2]) -> Option<Refusal> {
+    let (root, cwd) = (&plan.place.root, &plan.place.cwd.path);
+    let around = private.iter().find(|it| root.starts_with(it) || cwd.starts_with(it))?;
+    let message = format!(
+        "working directory `{}` is inside `{}`, which commands and agents never see",
+        cwd.display(),
+        around.display()
+    );
+    Some(Refusal::new(ErrorCode::CwdNotAllowed, message))
 }
 
 /// A root in which something secret could not be hidden is not used.

@@ -57,6 +57,7 @@ fn main() {
         noexec: false,
         home: None,
         tmp: None,
+        seen: Vec::new(),
         limits: Limits {
             memory_bytes: Some(512 << 20),
             cpu_millicores: None,

@@ -6,6 +6,8 @@ use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
+
 use crate::sys;
 
 /// An opened directory and where it is.
@@ -25,6 +27,32 @@ pub enum DirectoryError {
     NotADirectory { path: PathBuf },
     #[error("cannot open directory `{}`", path.display())]
     Open { path: PathBuf, source: io::Error },
+}
+
+/// Which directory was at a path when somebody decided what may be done there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Seen {
+    pub path: PathBuf,
+    device: u64,
+    inode: u64,
+}
+
+impl Seen {
+    /// The directory that was opened at a path.
+    pub fn of(path: &Path, opened: BorrowedFd<'_>) -> io::Result<Seen> {
+        let (device, inode) = sys::identity(opened)?;
+        let path = path.to_owned();
+        Ok(Seen { path, device, inode })
+    }
+
+    pub(crate) fn is(&self, opened: BorrowedFd<'_>) -> bool {
+        sys::identity(opened).is_ok_and(|found| found == (self.device, self.inode))
+    }
+}
+
+/// Opens a directory that no link leads to, not even further up, so that its name and its owner can be asked.
+pub fn open_unlinked(path: &Path) -> io::Result<OwnedFd> {
+    sys::open_how(&sys::c_path(path)?, libc::O_PATH | libc::O_DIRECTORY, sys::NO_LINKS)
 }
 
 /// Whether a directory that was opened for reading has no entries.
@@ -75,8 +103,7 @@ fn open_without_links(path: &Path) -> Option<Directory> {
         return None;
     }
     let name = sys::c_path(path).ok()?;
-    let no_links = libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS;
-    let fd = sys::open_how(&name, libc::O_PATH | libc::O_DIRECTORY, no_links).ok()?;
+    let fd = sys::open_how(&name, libc::O_PATH | libc::O_DIRECTORY, sys::NO_LINKS).ok()?;
     Some(Directory {
         fd,
         path: path.to_owned(),

@@ -23,6 +23,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::cgroup::{Counters, Leaf};
 use crate::landlock::SharedMemory;
 use crate::launch::{ExecRights, Launch};
+use crate::opened::Opened;
 use crate::profile::Profile;
 use crate::runner::Runner;
 use crate::sys::process::{Stack, exit_now};
@@ -61,6 +62,7 @@ pub(crate) enum Namespaces {
 pub(crate) struct Keeper {
     socket: UnixStream,
     profile: Profile,
+    opened: Opened,
     tree: Tree,
     guards: Vec<Guard>,
     counters: Counters,

@@ -7,13 +7,14 @@
 //! A rule opens everything beneath a directory. Where a place that must not be seen lies in one that everybody may
 //! read and no mount covers it, the entries around it are opened one by one.
 
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use crate::launch::ExecRights;
+use crate::launch::{ExecList, ExecRights};
+use crate::opened::{self, Opened};
 use crate::profile::{Network, Profile};
 use crate::sys::check;
 
@@ -109,6 +110,7 @@ impl Masks {
 /// A finished ruleset for one profile and one list of programs.
 pub(crate) fn ruleset(
     profile: &Profile,
+    opened: &Opened,
     exec: &ExecRights,
     shared_memory: SharedMemory,
     masks: Masks,
@@ -126,7 +128,7 @@ pub(crate) fn ruleset(
             rules.allow_all_but(beside_programs().iter().map(PathBuf::as_path), READ, left_out)?;
             // Names in program directories are no secret and shells look for them.
             rules.allow(Path::new("/usr"), READ_DIR)?;
-            rules.allow_all(list.paths(), READ | EXECUTE)?;
+            rules.allow_listed(list, profile, opened)?;
         }
     }
     rules.allow_all(KERNEL.iter().map(Path::new), READ)?;
@@ -138,11 +140,17 @@ pub(crate) fn ruleset(
     if shared_memory == SharedMemory::Private {
         rules.allow(Path::new(SHARED_MEMORY), rules.handled & !EXECUTE)?;
     }
-    rules.allow_all(
-        profile.roots.iter().chain(&profile.read_paths).map(PathBuf::as_path),
-        READ | execute,
-    )?;
-    rules.allow_all(profile.writable(), (rules.handled & !EXECUTE & !IOCTL_DEV) | execute)?;
+    for directory in profile
+        .roots
+        .iter()
+        .chain(&profile.read_paths)
+        .filter_map(|path| opened.get(path))
+    {
+        rules.allow_opened(directory, READ | execute)?;
+    }
+    for directory in profile.writable().filter_map(|path| opened.get(path)) {
+        rules.allow_opened(directory, (rules.handled & !EXECUTE & !IOCTL_DEV) | execute)?;
+    }
     Ok(rules.fd)
 }
 
@@ -265,6 +273,23 @@ impl Rules {
         paths.into_iter().try_for_each(|path| self.allow(path, rights))
     }
 
+    /// Programs that may be executed. Where commands can write, one is opened by a path without links: what a link leads
+    /// to could be anything.
+    fn allow_listed(&self, list: &ExecList, profile: &Profile, opened: &Opened) -> io::Result<()> {
+        for path in list.paths() {
+            if let Some(directory) = opened.get(path) {
+                self.allow_opened(directory, READ | EXECUTE)?;
+            } else if profile.private_and_roots().any(|place| path.starts_with(place)) {
+                if let Some(program) = opened::open(path).ok().flatten() {
+                    self.allow_opened(&program, READ | EXECUTE)?;
+                }
+            } else {
+                self.allow(path, READ | EXECUTE)?;
+            }
+        }
+        Ok(())
+    }
+
     /// The same for what lies around hidden places. A directory may be reached by a link, as `/lib` often is.
     fn allow_all_but<'a>(
         &self,
@@ -283,12 +308,6 @@ impl Rules {
 
     /// Adds rights for a file or everything beneath a directory. A missing path gets none.
     fn allow(&self, path: &Path, rights: u64) -> io::Result<()> {
-        #[repr(C, packed)]
-        struct PathBeneath {
-            allowed: u64,
-            parent: RawFd,
-        }
-        const PATH_BENEATH: u32 = 1;
         let file = match fs::OpenOptions::new().read(true).custom_flags(libc::O_PATH).open(path) {
             Ok(file) => file,
             Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::EACCES)) => {
@@ -296,6 +315,17 @@ impl Rules {
             }
             Err(error) => return Err(error),
         };
+        self.allow_opened(&file, rights)
+    }
+
+    /// The same for what was opened.
+    fn allow_opened(&self, file: &File, rights: u64) -> io::Result<()> {
+        #[repr(C, packed)]
+        struct PathBeneath {
+            allowed: u64,
+            parent: RawFd,
+        }
+        const PATH_BENEATH: u32 = 1;
         let mut allowed = rights & self.handled;
         if !file.metadata()?.is_dir() {
             allowed &= ON_FILES;

@@ -44,6 +44,7 @@ pub mod runner;
 
 pub mod memory;
 pub mod mounted;
+mod opened;
 pub mod probe;
 
 mod sys;

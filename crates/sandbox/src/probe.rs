@@ -93,6 +93,7 @@ fn everything() -> Profile {
         noexec: true,
         home: None,
         tmp: None,
+        seen: Vec::new(),
         limits: Limits {
             memory_bytes: Some(64 << 20),
             cpu_millicores: Some(1000),

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use crate::Layer;
+use crate::directory::Seen;
 use crate::landlock::SHARED_MEMORY;
 
 /// How much of the file system a command may change.
@@ -91,6 +92,9 @@ pub struct Profile {
     pub home: Option<PathBuf>,
     /// Private and writable.
     pub tmp: Option<PathBuf>,
+    /// The directories among the roots, home and temporary directory as the server saw them. Another one in such a place
+    /// is not opened to commands.
+    pub seen: Vec<Seen>,
     pub limits: Limits,
     /// Without these no keeper is made.
     pub require: Vec<Layer>,

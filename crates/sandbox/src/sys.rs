@@ -32,6 +32,9 @@ pub(crate) fn c_path(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| io::Error::from_raw_os_error(libc::EINVAL))
 }
 
+/// A path without links, so that nothing can be swapped in on the way.
+pub(crate) const NO_LINKS: u64 = libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS;
+
 /// Opens a path with `openat2`, so that the way it may be resolved can be limited.
 pub(crate) fn open_how(path: &std::ffi::CStr, flags: i32, resolve: u64) -> io::Result<OwnedFd> {
     #[repr(C)]

@@ -6,6 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 
@@ -353,6 +354,55 @@ fn a_directory_that_holds_secrets_is_not_worked_in() {
             "rejected" => assert_eq!(outcome.code(), "CWD_NOT_ALLOWED"),
             _ => assert!(!outcome.stdout().contains("record"), "{}", outcome.text),
         }
+    });
+}
+
+#[test]
+fn nobody_works_among_the_private_directories_of_commands() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "ls");
+        let mut server = Server::start(&bench);
+        server.line("ls").ok();
+        let homes = bench.path("cache/homes");
+        let base = fs::read_dir(bench.path("tmp")).unwrap().next().unwrap().unwrap().path();
+        let within = |path: &Path| fs::read_dir(path).unwrap().next().unwrap().unwrap().path();
+        for cwd in [homes.clone(), within(&homes), base.clone(), within(&base)] {
+            let outcome = server.call("execute_command", json!({"command": "ls", "cwd": cwd}));
+            outcome.refused("CWD_NOT_ALLOWED");
+        }
+        // Around them one sees one's own, where the others can be covered.
+        for place in [&homes, &base] {
+            let arguments = json!({"file": "ls", "args": [place], "cwd": place.parent().unwrap()});
+            let outcome = server.call("execute_process", arguments);
+            match outcome.status() {
+                "rejected" => assert_eq!(outcome.code(), "CWD_NOT_ALLOWED"),
+                _ => assert_eq!(outcome.ok().lines().count(), 1, "{}", outcome.text),
+            }
+        }
+    });
+}
+
+#[test]
+fn a_directory_that_flips_to_a_link_opens_nothing_beyond_it() {
+    Bench::each(|bench| {
+        let bench = bench.env("ALLOWED_COMMANDS", "cat,perl");
+        let flipping = bench.dir("flipping");
+        let mut server = Server::start(&bench);
+        let secret = bench.state().join("secret");
+        fs::write(&secret, "the secret").unwrap();
+        bench.give_all(&secret);
+        symlink(bench.state(), bench.work().join("link")).unwrap();
+        // renameat2 with RENAME_EXCHANGE, by number.
+        let script = "my ($a, $b) = ('flipping', 'link'); my $end = time + 4; \
+                      while (time < $end) { syscall(316, -100, $a, -100, $b, 2) }";
+        let flips = server.call_later("execute_process", json!({"file": "perl", "args": ["-e", script]}));
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(3) {
+            let arguments = json!({"file": "cat", "args": [&secret], "cwd": &flipping});
+            let outcome = server.call("execute_process", arguments);
+            assert!(!outcome.text.contains("the secret"), "{}", outcome.text);
+        }
+        server.result(flips).ok();
     });
 }
 

@@ -22,8 +22,6 @@ use crate::wire;
 
 /// Rulesets kept; a server has few different lists of programs.
 const RULESETS_MAX: usize = 16;
-/// A path without links, so that nothing can be swapped in on the way.
-const NO_LINKS: u64 = libc::RESOLVE_NO_SYMLINKS | libc::RESOLVE_NO_MAGICLINKS;
 
 /// Where a started command stands.
 enum Started {
@@ -243,7 +241,7 @@ impl Keeper {
             return Ok(None);
         }
         let fail = |error: io::Error| (Step::Directory, errno_of(&error));
-        let found = sys::open_how(path, libc::O_PATH | libc::O_DIRECTORY, NO_LINKS).map_err(fail)?;
+        let found = sys::open_how(path, libc::O_PATH | libc::O_DIRECTORY, sys::NO_LINKS).map_err(fail)?;
         if sys::identity(given.as_fd()).map_err(fail)? == sys::identity(found.as_fd()).map_err(fail)? {
             Ok(Some(found))
         } else {
@@ -272,7 +270,7 @@ impl Keeper {
         if let (ExecRights::Any, true) = (exec, self.profile.exec_list) {
             return Err((Step::Rules, libc::EPERM));
         }
-        let made = landlock::ruleset(&self.profile, exec, self.shared_memory, masks)
+        let made = landlock::ruleset(&self.profile, &self.opened, exec, self.shared_memory, masks)
             .map_err(|error| (Step::Rules, errno_of(&error)))?;
         if self.rulesets.len() == RULESETS_MAX {
             self.rulesets.remove(0);
@@ -366,7 +364,7 @@ fn clear(path: &Path) -> io::Result<bool> {
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         return Ok(false);
     };
-    let parent = sys::open_how(&sys::c_path(parent)?, libc::O_PATH | libc::O_DIRECTORY, NO_LINKS)?;
+    let parent = sys::open_how(&sys::c_path(parent)?, libc::O_PATH | libc::O_DIRECTORY, sys::NO_LINKS)?;
     let opened = format!("/proc/self/fd/{}", parent.as_raw_fd());
     if !matches!(
         mounts::presence(&sys::c_path(Path::new(&format!("{opened}/.")))?),

@@ -7,15 +7,17 @@
 
 use std::collections::BTreeSet;
 use std::ffi::CString;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 
 use crate::landlock::{SHARED_MEMORY, SharedMemory};
+use crate::opened::{Opened, moved};
 use crate::profile::Profile;
-use crate::sys::c_path;
 use crate::sys::mounts::{self, Presence};
 use crate::sys::watch::Watch;
+use crate::sys::{self, c_path};
 
 /// Files in a command's shared memory; each takes memory of its own that their size does not tell.
 const SHARED_FILES_MAX: u32 = 1 << 16;
@@ -51,19 +53,30 @@ impl Guard {
         Ok(Guard { path, expected })
     }
 
+    /// The same for a path that is covered or protected, if anything is there. Where it is neither, something was moved
+    /// while that was done. A link is looked at elsewhere.
+    fn covering(path: &Path) -> io::Result<Guard> {
+        let guard = Guard::after(path)?;
+        match guard.expected {
+            Presence::Present(..) if !path.is_symlink() => Err(moved()),
+            Presence::Absent | Presence::Present(..) | Presence::MountPoint(..) => Ok(guard),
+        }
+    }
+
     pub(super) fn holds(&self) -> bool {
         mounts::presence(&self.path) == self.expected
     }
 }
 
 /// Changes the mount namespace of this process as the profile asks.
-pub(super) fn arrange(profile: &Profile) -> io::Result<Covers> {
+pub(super) fn arrange(profile: &Profile, opened: &Opened) -> io::Result<Covers> {
     let mut covers = Covers::none();
     if profile.noexec {
         // The roots also where they are only read: whoever maps a program from there need not write it.
-        for path in profile.private_and_roots().filter(|path| path.exists()) {
+        for path in profile.private_and_roots().filter(|path| opened.get(path).is_some()) {
             mounts::pin(path)?;
             mounts::add_attributes(path, mounts::NO_EXEC)?;
+            Guard::covering(path)?;
         }
     }
     for path in &profile.protected {
@@ -76,7 +89,7 @@ pub(super) fn arrange(profile: &Profile) -> io::Result<Covers> {
         if leads_elsewhere || path.is_symlink() {
             covers.linked.get_or_insert_with(|| path.clone());
         }
-        covers.guards.push(Guard::after(path)?);
+        covers.guards.push(Guard::covering(path)?);
     }
     // Private shared memory comes before the masks: one of them could be inside.
     if !touches_shared_memory(profile) && Path::new(SHARED_MEMORY).is_dir() {
@@ -86,8 +99,8 @@ pub(super) fn arrange(profile: &Profile) -> io::Result<Covers> {
     }
     for path in &profile.masked {
         pin_parents(profile, path)?;
-        mask(path)?;
-        covers.guards.push(Guard::after(path)?);
+        mask_around(profile, opened, path)?;
+        covers.guards.push(Guard::covering(path)?);
     }
     Ok(covers)
 }
@@ -106,15 +119,25 @@ pub(super) fn watch(profile: &Profile) -> Option<Watch> {
     Some(watch)
 }
 
-/// Guards for the directories that Landlock's rules are about.
-pub(super) fn guard_roots(profile: &Profile) -> io::Result<Vec<Guard>> {
-    let opened = profile
-        .roots
-        .iter()
-        .chain(&profile.read_paths)
-        .chain(&profile.home)
-        .chain(&profile.tmp);
-    opened.map(|path| Guard::after(path)).collect()
+/// Guards for the directories that Landlock's rules are about. They are at their paths still, and pinned where they were to
+/// be.
+pub(super) fn guard_opened(profile: &Profile, opened: &Opened) -> io::Result<Vec<Guard>> {
+    let mut guards = Vec::new();
+    for path in profile.private_and_roots() {
+        let guard = Guard::after(path)?;
+        let found = opened
+            .get(path)
+            .map(|opened| sys::identity(opened.as_fd()))
+            .transpose()?;
+        if found.is_some_and(|found| guard.expected.file() != Some(found)) {
+            return Err(moved());
+        }
+        guards.push(guard);
+    }
+    for path in &profile.read_paths {
+        guards.push(Guard::after(path)?);
+    }
+    Ok(guards)
 }
 
 /// Whether a path leads somewhere. What cannot be looked at may lead to anything.
@@ -149,6 +172,31 @@ fn pin_parents(profile: &Profile, path: &Path) -> io::Result<()> {
         }
         if !matches!(mounts::presence(&c_path(parent)?), Presence::MountPoint(..)) {
             mounts::pin(parent)?;
+        }
+    }
+    Ok(())
+}
+
+/// Covers a path. What of the command's own lies in it is put back.
+fn mask_around(profile: &Profile, opened: &Opened, path: &Path) -> io::Result<()> {
+    let own = profile
+        .home
+        .iter()
+        .chain(&profile.tmp)
+        .filter(|own| own.starts_with(path));
+    let own: Vec<(&PathBuf, &File)> = own.filter_map(|own| Some((own, opened.get(own)?))).collect();
+    if own.is_empty() {
+        return mask(path);
+    }
+    mounts::tmpfs(path, c"mode=0755,size=4k")?;
+    for (own, _) in &own {
+        fs::create_dir_all(own)?;
+    }
+    mounts::add_attributes(path, mounts::READ_ONLY)?;
+    for (own, opened) in own {
+        mounts::bind(Path::new(&format!("/proc/self/fd/{}", opened.as_raw_fd())), own)?;
+        if profile.noexec {
+            mounts::add_attributes(own, mounts::NO_EXEC)?;
         }
     }
     Ok(())

@@ -30,6 +30,8 @@ pub enum SetupError {
     LeftOut { layer: Layer },
     #[error("only root can run commands as user {uid}")]
     OtherUser { uid: u32 },
+    #[error("a directory that commands are given was moved or replaced")]
+    Moved,
     #[error("the keeper ended while it was made")]
     Died,
 }
@@ -88,6 +90,7 @@ impl SetupError {
             SetupError::Required { .. }
             | SetupError::LeftOut { .. }
             | SetupError::OtherUser { .. }
+            | SetupError::Moved
             | SetupError::Died => false,
         }
     }

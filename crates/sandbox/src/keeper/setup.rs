@@ -9,6 +9,7 @@ use super::tree::Tree;
 use super::{Keeper, Namespaces, Seat, mounts};
 use crate::Layer;
 use crate::landlock;
+use crate::opened::Opened;
 use crate::profile::{Network, Profile};
 use crate::rlimit::{self, ProcessCount};
 use crate::seccomp;
@@ -58,15 +59,19 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
     if has_namespaces {
         sys::mounts::make_private().map_err(failed(Act::PrivateMounts))?;
         sys::mounts::fresh_proc().map_err(failed(Act::MountProc))?;
-        if profile.confines() {
-            covers = mounts::arrange(&profile).map_err(failed(Act::Cover))?;
-        }
     } else {
         sys::set_child_subreaper().map_err(failed(Act::Reaper))?;
     }
-    covers
-        .guards
-        .extend(mounts::guard_roots(&profile).map_err(failed(Act::Cover))?);
+    let landlocked = profile.confines() && landlock::abi() > 0;
+    let mut opened = Opened::nothing();
+    if landlocked || has_namespaces && profile.confines() {
+        opened = Opened::of(&profile).map_err(not_covered)?;
+    }
+    if has_namespaces && profile.confines() {
+        covers = mounts::arrange(&profile, &opened).map_err(not_covered)?;
+    }
+    let guards = mounts::guard_opened(&profile, &opened).map_err(not_covered)?;
+    covers.guards.extend(guards);
     let count = match (&leaf, &namespaces) {
         (Ok(_), _) => ProcessCount::Cgroup,
         (Err(_), Namespaces::User { .. }) => ProcessCount::OwnUserNamespace,
@@ -93,7 +98,6 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
     sys::set_dumpable(false).map_err(failed(Act::Undumpable))?;
     sys::set_no_new_privs().map_err(failed(Act::NoNewPrivs))?;
 
-    let landlocked = profile.confines() && landlock::abi() > 0;
     let filtered = profile.confines() && seccomp::available();
     let report = report(&profile, &namespaces, &leaf, &covers, is_root);
     require(&profile, &report)?;
@@ -127,6 +131,7 @@ pub(super) fn prepare(seat: Seat) -> Result<(Keeper, KeeperReport), SetupError> 
         rulesets: Vec::new(),
         stack,
         runner,
+        opened,
         profile,
     };
     Ok((keeper, report))
@@ -152,6 +157,14 @@ fn failed(act: Act) -> impl Fn(io::Error) -> SetupError {
     move |error| SetupError::Act {
         act,
         errno: sys::errno_of(&error),
+    }
+}
+
+/// What is wrong where paths cannot be covered. A directory that was swapped meanwhile is nothing that the machine lacks.
+fn not_covered(error: io::Error) -> SetupError {
+    match error.raw_os_error() {
+        Some(libc::ESTALE) => SetupError::Moved,
+        _ => failed(Act::Cover)(error),
     }
 }
 

@@ -105,6 +105,18 @@ pub(crate) enum Presence {
     MountPoint(u32, u32, u64),
 }
 
+impl Presence {
+    /// Device and number of the file that is there.
+    pub(crate) fn file(self) -> Option<(u64, u64)> {
+        match self {
+            Presence::Absent => None,
+            Presence::Present(major, minor, inode) | Presence::MountPoint(major, minor, inode) => {
+                Some((libc::makedev(major, minor), inode))
+            }
+        }
+    }
+}
+
 /// Looks which file is at `path` and whether it is mounted there.
 pub(crate) fn presence(path: &CStr) -> Presence {
     // SAFETY: an all-zero statx is a valid value to be overwritten.

@@ -1,12 +1,14 @@
 //! What a command can read and write.
 
 use std::fs;
-use std::path::PathBuf;
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
 
-use countersign_sandbox::{Layer, Mode, Reply};
+use countersign_sandbox::directory::{self, Seen};
+use countersign_sandbox::{ExecList, ExecRights, Layer, Mode, Profile, Reply, SetupError, ZygoteError};
 
 use crate::setting::{ALL, Setting, WITH_NAMESPACES, in_settings};
-use crate::support::{NOBODY, Server, attack, has, open_files_max, sh};
+use crate::support::{NOBODY, Server, attack, exec, find, has, only, open_files_max, sh};
 
 #[test]
 fn the_workspace_is_writable_and_the_rest_is_not() {
@@ -471,6 +473,92 @@ fn a_workspace_that_was_replaced_asks_for_a_new_keeper() {
             fs::create_dir(&server.workspace).unwrap();
             assert_eq!(sh(&keeper, &server.workspace, "true").reply, Reply::Stale);
             sh(&server.keeper(&server.profile()), &server.workspace, "ls").succeeded();
+        },
+    );
+}
+
+#[test]
+fn a_link_or_a_stranger_in_the_place_of_a_root_is_not_opened() {
+    in_settings(
+        "files::a_link_or_a_stranger_in_the_place_of_a_root_is_not_opened",
+        ALL,
+        |setting| {
+            let server = Server::start(setting);
+            let decided = directory::open_unlinked(&server.workspace).unwrap();
+            let mut profile = server.profile();
+            profile.seen = vec![Seen::of(&server.workspace, decided.as_fd()).unwrap()];
+            sh(&server.keeper(&profile), &server.workspace, "true").succeeded();
+            let moved = |profile: &Profile| match server.zygote.keeper(profile) {
+                Err(ZygoteError::Setup(error)) => error == SetupError::Moved,
+                _ => false,
+            };
+            fs::rename(&server.workspace, server.base.path().join("old")).unwrap();
+            std::os::unix::fs::symlink(&server.outside, &server.workspace).unwrap();
+            assert!(moved(&profile), "a link");
+            assert!(moved(&server.profile()), "a link where nobody looked before");
+            fs::remove_file(&server.workspace).unwrap();
+            fs::create_dir(&server.workspace).unwrap();
+            assert!(moved(&profile), "another directory");
+        },
+    );
+}
+
+#[test]
+fn a_link_in_the_place_of_a_listed_program_opens_nothing() {
+    in_settings(
+        "files::a_link_in_the_place_of_a_listed_program_opens_nothing",
+        ALL,
+        |setting| {
+            let server = Server::start(setting);
+            let mut profile = server.profile();
+            profile.exec_list = true;
+            let keeper = server.keeper(&profile);
+            let listed = server.workspace.join("listed");
+            std::os::unix::fs::symlink(&server.outside, &listed).unwrap();
+            let cat = find("cat");
+            let ExecRights::Only(programs) = only(&[&cat]) else {
+                unreachable!("a list was asked for");
+            };
+            let list = programs.paths().map(Path::to_owned).chain([listed]);
+            let rights = ExecRights::Only(ExecList::new(list));
+            let secret = server.outside.join("secret");
+            let words = ["cat", secret.to_str().unwrap()];
+            exec(&keeper, &server.workspace, &words, rights).refused("the secret");
+        },
+    );
+}
+
+#[test]
+fn a_command_has_its_own_home_where_the_others_are_covered() {
+    in_settings(
+        "files::a_command_has_its_own_home_where_the_others_are_covered",
+        WITH_NAMESPACES,
+        |setting| {
+            let server = Server::start(setting);
+            server.file("cache/homes/mine/kept", "mine\n", 0o644);
+            server.file("cache/homes/other/kept", "the secret", 0o644);
+            let homes = server.workspace.join("cache/homes");
+            let mut profile = server.profile();
+            profile.masked = vec![homes.clone()];
+            profile.home = Some(homes.join("mine"));
+            profile.noexec = true;
+            let keeper = server.keeper(&profile);
+            if !has(&keeper, Layer::Mountns) {
+                return;
+            }
+            let sh = |line: &str| sh(&keeper, &server.workspace, line);
+            let seen = sh("ls cache/homes; cat cache/homes/mine/kept; echo new > cache/homes/mine/new");
+            assert_eq!(seen.succeeded(), "mine\nmine\n");
+            assert_eq!(fs::read_to_string(homes.join("mine/new")).unwrap(), "new\n");
+            for line in [
+                "cat cache/homes/other/kept",
+                "mv cache/homes elsewhere",
+                "mv cache elsewhere",
+                "mv cache/homes/mine elsewhere",
+                "echo x > cache/homes/new",
+            ] {
+                sh(line).refused("the secret");
+            }
         },
     );
 }

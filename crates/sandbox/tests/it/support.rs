@@ -77,6 +77,7 @@ impl Server {
             noexec: false,
             home: None,
             tmp: Some(fs::canonicalize(self.base.path()).unwrap().join("tmp")),
+            seen: Vec::new(),
             limits: Limits {
                 memory_bytes: None,
                 cpu_millicores: None,
