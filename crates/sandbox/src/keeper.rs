@@ -6,6 +6,7 @@
 //! empty bounding set, no-new-privs and the system call filter. User, capabilities, Landlock and the limits
 //! that differ by call are the child's own, so that no command can signal, trace or read its keeper.
 
+mod aliases;
 mod call;
 mod child;
 mod mounts;

@@ -12,6 +12,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::{Path, PathBuf};
 
+use super::aliases;
 use crate::landlock::{SHARED_MEMORY, SharedMemory};
 use crate::opened::{Opened, moved};
 use crate::profile::Profile;
@@ -27,6 +28,8 @@ pub(super) struct Covers {
     pub(super) guards: Vec<Guard>,
     /// A protected path that is reached by a link, which could be replaced: mounts hold files, not links.
     pub(super) linked: Option<PathBuf>,
+    /// A directory that can be reached by another name, at which nothing is covered.
+    pub(super) doubled: Option<PathBuf>,
     pub(super) shared_memory: SharedMemory,
 }
 
@@ -35,6 +38,7 @@ impl Covers {
         Covers {
             guards: Vec::new(),
             linked: None,
+            doubled: None,
             shared_memory: SharedMemory::Host,
         }
     }
@@ -71,6 +75,9 @@ impl Guard {
 /// Changes the mount namespace of this process as the profile asks.
 pub(super) fn arrange(profile: &Profile, opened: &Opened) -> io::Result<Covers> {
     let mut covers = Covers::none();
+    // While the table of mounts has nothing of ours in it.
+    let aliases = aliases::of(profile, opened)?;
+    covers.doubled = aliases.around;
     if profile.noexec {
         // The roots also where they are only read: whoever maps a program from there need not write it.
         for path in profile.private_and_roots().filter(|path| opened.get(path).is_some()) {
@@ -97,7 +104,7 @@ pub(super) fn arrange(profile: &Profile, opened: &Opened) -> io::Result<Covers> 
         mounts::add_attributes(Path::new(SHARED_MEMORY), mounts::NO_EXEC)?;
         covers.shared_memory = SharedMemory::Private;
     }
-    for path in &profile.masked {
+    for path in profile.masked.iter().chain(&aliases.found) {
         pin_parents(profile, path)?;
         mask_around(profile, opened, path)?;
         covers.guards.push(Guard::covering(path)?);

@@ -213,11 +213,12 @@ fn report(
             note(Layer::Netns, spaces.clone());
         }
         if !profile.protected.is_empty() {
-            let links = match &covers.linked {
-                None => Ok(()),
-                Some(path) => Err(format!("`{}` is reached by a symbolic link", path.display())),
+            let ways = match (&covers.linked, &covers.doubled) {
+                (None, None) => Ok(()),
+                (Some(path), _) => Err(format!("`{}` is reached by a symbolic link", path.display())),
+                (None, Some(path)) => Err(format!("`{}` is mounted a second time, around itself", path.display())),
             };
-            note(Layer::ProtectedPaths, spaces.clone().and(links));
+            note(Layer::ProtectedPaths, spaces.clone().and(ways));
         }
         let rules = if landlock::abi() > 0 {
             Ok(())

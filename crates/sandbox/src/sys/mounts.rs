@@ -2,6 +2,7 @@
 
 use std::ffi::CStr;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
 
 use super::{c_path, check};
@@ -94,6 +95,16 @@ pub(crate) fn add_attributes(path: &Path, attributes: u64) -> io::Result<()> {
         )
     })
     .map(drop)
+}
+
+/// The number of the mount by which something was opened, as the table of mounts has it.
+pub(crate) fn mount_id(opened: BorrowedFd<'_>) -> io::Result<u64> {
+    // SAFETY: an all-zero statx is a valid value to be overwritten.
+    let mut found: libc::statx = unsafe { std::mem::zeroed() };
+    let (flags, wanted) = (libc::AT_EMPTY_PATH, libc::STATX_MNT_ID);
+    // SAFETY: the descriptor is open, the path is NUL-terminated and `found` is writable.
+    check(unsafe { libc::statx(opened.as_raw_fd(), c"".as_ptr(), flags, wanted, &raw mut found) })?;
+    Ok(found.stx_mnt_id)
 }
 
 /// What a path is to this namespace.

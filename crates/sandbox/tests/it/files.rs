@@ -562,3 +562,56 @@ fn a_command_has_its_own_home_where_the_others_are_covered() {
         },
     );
 }
+
+#[test]
+fn nothing_covered_is_reached_where_the_workspace_is_mounted_a_second_time() {
+    in_settings(
+        "files::nothing_covered_is_reached_where_the_workspace_is_mounted_a_second_time",
+        &[Setting::Root],
+        |setting| {
+            // In mounts of its own, which end with it.
+            const INSIDE: &str = "COUNTERSIGN_TEST_UNSHARED";
+            if std::env::var_os(INSIDE).is_none() {
+                let name = "files::nothing_covered_is_reached_where_the_workspace_is_mounted_a_second_time";
+                let mut again = std::process::Command::new("unshare");
+                again.args(["--mount", "--propagation", "private"]);
+                again.arg(std::env::current_exe().unwrap()).args(["--exact", name]);
+                assert!(again.env(INSIDE, "1").status().unwrap().success());
+                return;
+            }
+            let server = Server::start(setting);
+            let state = with_state_directory(&server);
+            server.file("protected", "kept", 0o644);
+            server.file("mine", fs::read("/usr/bin/id").unwrap(), 0o755);
+            let (alias, within) = (server.base.path().join("alias"), server.workspace.join("within"));
+            for place in [&alias, &within] {
+                fs::create_dir(place).unwrap();
+            }
+            for (what, place) in [(&server.workspace, &alias), (&state, &within)] {
+                let mount = std::process::Command::new("mount")
+                    .arg("--bind")
+                    .args([what, place])
+                    .status();
+                assert!(mount.unwrap().success());
+            }
+            let mut profile = server.profile();
+            profile.masked = vec![state];
+            profile.protected = vec![server.workspace.join("protected")];
+            let keeper = server.keeper(&profile);
+            if !has(&keeper, Layer::Mountns) {
+                return;
+            }
+            assert!(has(&keeper, Layer::ProtectedPaths));
+            let alias = alias.display();
+            for line in [
+                format!("cat {alias}/state/key"),
+                "cat within/key".to_owned(),
+                format!("echo x > {alias}/protected"),
+                format!("cat {alias}/mine"),
+            ] {
+                sh(&keeper, &server.workspace, &line).refused("the secret");
+            }
+            assert_eq!(fs::read_to_string(server.workspace.join("protected")).unwrap(), "kept");
+        },
+    );
+}
