@@ -16,6 +16,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use crate::landlock::SYSTEM;
 use crate::launch::ScriptCheck;
 
 /// Interpreters that are scripts themselves are followed this far, like the kernel does.
@@ -228,7 +229,7 @@ impl Program {
     /// interpreters. A script that starts with `env` also runs the program that `env` is told to find.
     pub fn exec_paths(&self, directories: &[PathBuf]) -> Vec<PathBuf> {
         let mut paths = vec![self.path.clone()];
-        paths.extend(self.loader.clone());
+        paths.extend(self.loader.as_deref().and_then(loader_of_the_system));
         if let Some(interpreter) = &self.interpreter {
             paths.extend(interpreter.program.exec_paths(directories));
             if interpreter.program.path.file_name().is_some_and(|name| name == "env") {
@@ -246,6 +247,13 @@ impl Program {
         }
         paths
     }
+}
+
+/// A loader that lies among the machine's own files. Any other is a name that whoever wrote the program chose, of a file
+/// that commands would be given to read.
+fn loader_of_the_system(loader: &Path) -> Option<PathBuf> {
+    let real = fs::canonicalize(loader).ok()?;
+    SYSTEM.iter().any(|place| real.starts_with(place)).then_some(real)
 }
 
 #[cfg(test)]
@@ -272,6 +280,32 @@ mod tests {
             );
         }
         assert!(find("ls", &["relative".into()]).is_err());
+    }
+
+    #[test]
+    fn a_program_does_not_have_any_file_opened_as_its_loader() {
+        let directory = tempfile::Builder::new()
+            .prefix("l")
+            .rand_bytes(4)
+            .tempdir_in("/tmp")
+            .unwrap();
+        let secret = directory.path().join("key");
+        fs::write(&secret, "the secret").unwrap();
+        let known = open(Path::new("/usr/bin/true")).unwrap().loader.unwrap();
+        let (known, other) = (known.as_os_str().as_bytes(), secret.as_os_str().as_bytes());
+        assert!(other.len() <= known.len());
+        let mut bytes = fs::read("/usr/bin/true").unwrap();
+        let at = bytes.windows(known.len()).position(|window| window == known).unwrap();
+        bytes[at..at + known.len()].fill(0);
+        bytes[at..at + other.len()].copy_from_slice(other);
+        let program = directory.path().join("program");
+        fs::write(&program, bytes).unwrap();
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+        let program = open(&program).unwrap();
+        assert_eq!(program.loader.as_deref(), Some(secret.as_path()));
+        assert_eq!(program.exec_paths(&bin()), std::slice::from_ref(&program.path));
+        let system = find("ls", &bin()).unwrap();
+        assert_eq!(system.exec_paths(&bin()).len(), 2);
     }
 
     #[test]
