@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::aliases;
 use crate::landlock::{SHARED_MEMORY, SharedMemory};
-use crate::opened::{Opened, moved};
+use crate::opened::{self, Opened, moved};
 use crate::profile::Profile;
 use crate::sys::mounts::{self, Presence};
 use crate::sys::watch::Watch;
@@ -80,10 +80,10 @@ pub(super) fn arrange(profile: &Profile, opened: &Opened) -> io::Result<Covers> 
     covers.doubled = aliases.around;
     if profile.noexec {
         // The roots also where they are only read: whoever maps a program from there need not write it.
-        for path in profile.private_and_roots().filter(|path| opened.get(path).is_some()) {
-            mounts::pin(path)?;
-            mounts::add_attributes(path, mounts::NO_EXEC)?;
-            Guard::covering(path)?;
+        for path in profile.private_and_roots() {
+            if let Some(itself) = opened.get(path) {
+                forbid_execution(path, itself)?;
+            }
         }
     }
     for path in &profile.protected {
@@ -110,6 +110,28 @@ pub(super) fn arrange(profile: &Profile, opened: &Opened) -> io::Result<Covers> 
         covers.guards.push(Guard::covering(path)?);
     }
     Ok(covers)
+}
+
+/// Mounts an opened directory over itself, without the right to execute. By its path another could be meant meanwhile, and
+/// what was opened may lie under the mount of a root around it.
+fn forbid_execution(path: &Path, itself: &File) -> io::Result<()> {
+    mounts::pin(&by_descriptor(&on_top(path, itself)?))?;
+    mounts::add_attributes(&by_descriptor(&on_top(path, itself)?), mounts::NO_EXEC)?;
+    Guard::covering(path).map(drop)
+}
+
+/// The same directory as its path leads to it now.
+fn on_top(path: &Path, itself: &File) -> io::Result<File> {
+    let found = opened::open(path)?.ok_or_else(moved)?;
+    if sys::identity(found.as_fd())? == sys::identity(itself.as_fd())? {
+        Ok(found)
+    } else {
+        Err(moved())
+    }
+}
+
+fn by_descriptor(opened: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", opened.as_raw_fd()).into()
 }
 
 /// Watches the directories in which something must not come into being. Where that cannot be had it is looked for when
@@ -201,7 +223,7 @@ fn mask_around(profile: &Profile, opened: &Opened, path: &Path) -> io::Result<()
     }
     mounts::add_attributes(path, mounts::READ_ONLY)?;
     for (own, opened) in own {
-        mounts::bind(Path::new(&format!("/proc/self/fd/{}", opened.as_raw_fd())), own)?;
+        mounts::bind(&by_descriptor(opened), own)?;
         if profile.noexec {
             mounts::add_attributes(own, mounts::NO_EXEC)?;
         }
