@@ -16,9 +16,10 @@ pub(crate) fn write(path: &Path, line: &str) -> io::Result<()> {
         .truncate(true)
         .mode(0o600)
         .open(&draft)?;
-    file.write_all(format!("{line}\n").as_bytes())?;
-    file.sync_all()?;
-    let linked = fs::hard_link(&draft, path);
+    let written = file
+        .write_all(format!("{line}\n").as_bytes())
+        .and_then(|()| file.sync_all());
+    let linked = written.and_then(|()| fs::hard_link(&draft, path));
     fs::remove_file(&draft)?;
     match linked {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
