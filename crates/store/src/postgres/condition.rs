@@ -76,13 +76,14 @@ fn chains(link: &Link) -> Result<Vec<ChainEnd>, Trouble> {
     let sql = "SELECT chain, seq, hash, checkpointed, public_key FROM chain_heads ORDER BY chain";
     link.all(sql, &[], |row| {
         let chain: String = row.try_get(0)?;
+        let key: Option<String> = row.try_get(4)?;
         Ok(ChainEnd {
-            first_seq: snapshot::pruned(link, &chain)? + 1,
+            first_seq: snapshot::pruned(link, &chain, key.as_deref().unwrap_or_default())? + 1,
             chain,
             last_seq: row.try_get::<_, i64>(1)?.cast_unsigned(),
             hash: hex::encode(row.try_get(2)?),
             checkpointed: row.try_get::<_, i64>(3)?.cast_unsigned(),
-            public_key: row.try_get(4)?,
+            public_key: key,
         })
     })
 }

@@ -58,7 +58,7 @@ fn prove_continued(link: &Link, site: &Site, head: Head) -> Result<(), Trouble> 
             let at = "SELECT hash FROM flow_events WHERE chain = $1 AND seq = $2";
             match link.first(at, &[&chain, &seq.cast_signed()], |row| hash(row, 0))? {
                 Some(found) => found == known,
-                None => seq <= snapshot::pruned(link, chain)?,
+                None => seq <= snapshot::pruned(link, chain, site.key.public())?,
             }
         }
     };

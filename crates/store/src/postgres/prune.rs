@@ -60,7 +60,7 @@ impl PgStore {
 
     /// Says that what is older goes, though no row of the chain does.
     fn note_prune(&self, link: &Link, before: Timestamp, ids: &IdSource) -> Result<(), Trouble> {
-        let pruned = snapshot::pruned(link, self.site.node.name())?;
+        let pruned = snapshot::pruned(link, self.site.node.name(), self.site.key.public())?;
         let mut ledger = Ledger::begin(link, &self.site)?;
         let note = note(&self.site.options.clock.now(), ids, before, pruned);
         ledger.append(&note, &note.timestamp.to_string())?;
@@ -80,8 +80,8 @@ impl PgStore {
         let unsigned = |source: Trouble| PruneError::Checkpoint { source: source.into() };
         // Before the chain is in hand: whoever wants to add to it would wait for as long as this takes. Rows do not
         // grow younger, and those of commands that are opened later stand behind them.
-        let first_young = first_young_row(link, chain, before).map_err(unsigned)?;
-        let pruned = snapshot::pruned(link, chain).map_err(unsigned)?;
+        let pruned = snapshot::pruned(link, chain, self.site.key.public()).map_err(unsigned)?;
+        let first_young = first_young_row(link, chain, pruned, before).map_err(unsigned)?;
         let Some(up_to) = last_old_row(link, chain, pruned, first_young).map_err(unsigned)? else {
             return Ok((pruned, false));
         };
@@ -101,7 +101,7 @@ impl PgStore {
         ids: &IdSource,
     ) -> Result<(u64, bool), Trouble> {
         let mut ledger = Ledger::begin(link, &self.site)?;
-        let pruned = snapshot::pruned(link, chain)?;
+        let pruned = snapshot::pruned(link, chain, self.site.key.public())?;
         if pruned >= up_to {
             ledger.roll_back();
             return Ok((pruned, false));
@@ -121,10 +121,9 @@ impl PgStore {
 }
 
 /// The place of the first row that is not old; behind all that there are where each is.
-fn first_young_row(link: &Link, chain: &str, before: Timestamp) -> Result<i64, Trouble> {
+fn first_young_row(link: &Link, chain: &str, pruned: u64, before: Timestamp) -> Result<i64, Trouble> {
     // First, so that rows which come meanwhile are behind it.
     let end = link.query_one("SELECT seq FROM chain_heads WHERE chain = $1", &[&chain])?;
-    let pruned = snapshot::pruned(link, chain)?;
     let young = link.first(
         "SELECT seq FROM flow_events WHERE chain = $1 AND seq > $2 AND timestamp >= $3 ORDER BY seq LIMIT 1",
         &[&chain, &pruned.cast_signed(), &before.to_string()],
@@ -142,7 +141,8 @@ fn last_old_row(link: &Link, chain: &str, pruned: u64, first_young: i64) -> Resu
         "SELECT seq FROM flow_events WHERE chain = $1 AND seq > $2 AND seq < least($3,
                  coalesce((SELECT min(seq) FROM flow_events
                            WHERE chain = $1 AND seq > $2 AND correlation_id IN
-                               (SELECT correlation_id FROM open_commands)), $3))
+                               (SELECT correlation_id FROM open_commands
+                                UNION ALL SELECT correlation_id FROM open_acts)), $3))
              ORDER BY seq DESC LIMIT 1",
         &[&chain, &pruned.cast_signed(), &first_young],
         |row| Ok(row.try_get::<_, i64>(0)?.cast_unsigned()),

@@ -57,7 +57,7 @@ impl Snapshot {
 
     /// The same with what its rows and checkpoints say.
     fn with_rows(self, link: &Link) -> Result<Self, Trouble> {
-        let pruned = pruned(link, &self.chain)?;
+        let pruned = pruned(link, &self.chain, &self.public_key)?;
         let last_row = link
             .query_one("SELECT max(seq) FROM flow_events WHERE chain = $1", &[&self.chain])?
             .try_get::<_, Option<i64>>(0)?;
@@ -100,8 +100,11 @@ pub(super) fn checkpoint(row: &tokio_postgres::Row) -> Result<Option<Checkpoint>
     }))
 }
 
-/// Place of the last row of a chain that a prune allows to be missing; 0 if nothing was pruned.
-pub(super) fn pruned(link: &Link, chain: &str) -> Result<u64, Trouble> {
-    let sql = "SELECT coalesce(max(seq), 0) FROM checkpoints WHERE kind = 'prune' AND chain = $1";
-    Ok(link.query_one(sql, &[&chain])?.try_get::<_, i64>(0)?.cast_unsigned())
+/// Place of the last row of a chain that a prune allows to be missing, one that was signed with its key; 0 if nothing was pruned.
+pub(super) fn pruned(link: &Link, chain: &str, public_key: &str) -> Result<u64, Trouble> {
+    let sql = "SELECT seq, chain, hash, timestamp, kind, public_key, signature, heads FROM checkpoints
+         WHERE kind = 'prune' AND chain = $1 ORDER BY seq DESC, id DESC";
+    let prunes = link.all(sql, &[&chain], checkpoint)?;
+    let signed = prunes.into_iter().flatten().find(|it| it.is_signed_by(public_key));
+    Ok(signed.map_or(0, |it| it.seq))
 }

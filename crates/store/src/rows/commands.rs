@@ -17,7 +17,7 @@ use countersign_gateway::ids::{CorrelationId, CredentialId, IdSource, RequestId}
 use serde_json::Value;
 
 use super::{Cells, sessions};
-use crate::kept::{Found, is_told};
+use crate::kept::{Found, is_told, request_of};
 use crate::proved::Proved;
 
 /// A command as its row tells of it, which whoever writes the database may have changed.
@@ -126,8 +126,9 @@ pub(crate) struct Orphan {
 }
 
 /// The events that say what an orphan may be closed with.
-pub(crate) const VOUCHING: [&str; 5] = [
+pub(crate) const VOUCHING: [&str; 6] = [
     EventType::CommandReceived.as_str(),
+    EventType::CommandCompleted.as_str(),
     EventType::ApprovalRequested.as_str(),
     EventType::ApprovalDenied.as_str(),
     EventType::ApprovalExpired.as_str(),
@@ -145,9 +146,13 @@ impl Orphan {
     pub(crate) fn vouch(&mut self, events: &[Proved]) {
         let question = self.question.take();
         self.question = question.and_then(|question| self.vouched_question(question, events));
-        let openings = events.iter().filter(|event| {
-            event.correlation_id == self.correlation_id.as_str() && opened::is_opening(&event.event_type)
-        });
+        let of_call = |event: &&Proved| event.correlation_id == self.correlation_id.as_str();
+        let has_ended = events
+            .iter()
+            .filter(of_call)
+            .any(|event| kept::is_closing(&event.event_type) && request_of(&event.payload) == self.request_id.as_str());
+        let openings = events.iter().filter(of_call);
+        let openings = openings.filter(|event| opened::is_opening(&event.event_type) && !has_ended);
         let row = Opened {
             owner: self.owner.as_str(),
             request_id: self.request_id.as_str(),

@@ -5,7 +5,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags};
 
 use super::site::{self, OpenError, Site};
-use super::{BUSY_TIMEOUT, Options, migrations, snapshot};
+use super::{BUSY_TIMEOUT, Options, migrations};
 use crate::db::{ChainEnd, Condition, ConditionError, Migrated};
 use crate::{Trouble, hex, moved};
 
@@ -62,7 +62,11 @@ fn look(connection: &Connection) -> rusqlite::Result<Condition> {
         let rows: i64 = moment.query_row(&sql, [], |row| row.get(0))?;
         condition.tables.push((name, rows.cast_unsigned()));
     }
-    let pruned = snapshot::pruned(&moment)?;
+    // As the tables tell it; nothing follows from it.
+    let pruned = "SELECT coalesce(max(seq), 0) FROM checkpoints WHERE kind = 'prune'";
+    let pruned = moment
+        .query_row(pruned, [], |row| row.get::<_, i64>(0))?
+        .cast_unsigned();
     let mut statement = moment.prepare("SELECT chain, seq, hash, checkpointed FROM chain_heads ORDER BY chain")?;
     let ends = statement.query_map([], |row| {
         Ok(ChainEnd {

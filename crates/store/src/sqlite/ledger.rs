@@ -141,7 +141,7 @@ impl<'c> Ledger<'c> {
                     .query_row([seq.cast_signed()], |row| row.get(0));
                 match row.optional()?.map(Hash::from_bytes) {
                     Some(found) => found == hash,
-                    None => seq <= snapshot::pruned(self.connection)?,
+                    None => seq <= snapshot::pruned(self.connection, &self.site.key)?,
                 }
             }
         };

@@ -64,7 +64,7 @@ impl SqliteStore {
             .connect()
             .map_err(|source| PruneError::Checkpoint { source: source.into() })?;
         let unsigned = |source: rusqlite::Error| PruneError::Checkpoint { source: source.into() };
-        let pruned = snapshot::pruned(&connection).map_err(unsigned)?;
+        let pruned = snapshot::pruned(&connection, &self.site.key).map_err(unsigned)?;
         let up_to = match last_old_row(&connection, pruned, before).map_err(unsigned)? {
             Some(up_to) => {
                 let proved = verify::prove_old(&self.readers, &self.site, up_to, before);
@@ -109,7 +109,7 @@ impl SqliteStore {
         let mut ledger = Ledger::over(connection, &self.site);
         let mut work = || {
             let mut head = ledger.begin(Turn::Wait)?;
-            let pruned = snapshot::pruned(connection)?;
+            let pruned = snapshot::pruned(connection, &self.site.key)?;
             if pruned >= up_to {
                 ledger.roll_back();
                 return Ok((pruned, Vec::new()));
@@ -151,7 +151,8 @@ fn last_old_row(connection: &Connection, pruned: u64, before: Timestamp) -> rusq
         "SELECT min(coalesce((SELECT seq FROM flow_events
                               WHERE seq > max(?1, ?4) AND timestamp >= ?2 ORDER BY seq LIMIT 1), ?3),
                     coalesce((SELECT min(seq) FROM flow_events WHERE seq > ?1 AND correlation_id IN
-                              (SELECT correlation_id FROM open_commands)), ?3))",
+                              (SELECT correlation_id FROM open_commands
+                               UNION ALL SELECT correlation_id FROM open_acts)), ?3))",
         (pruned.cast_signed(), before.to_string(), i64::MAX, all_old),
         |row| row.get::<_, i64>(0),
     )?;

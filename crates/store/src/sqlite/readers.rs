@@ -9,6 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row};
 use super::site::{Identity, Site};
 use super::trouble;
 use crate::kept::Found;
+use crate::key::Key;
 use crate::rows::commands::{self, Unvouched};
 
 /// Connections kept for the next reader.
@@ -50,6 +51,11 @@ impl Readers {
             kept.push(Kept { file, connection });
         }
         Ok(outcome)
+    }
+
+    /// The key of the record that is read.
+    pub(super) fn key(&self) -> &Key {
+        &self.site.key
     }
 
     pub(super) fn command(

@@ -6,6 +6,7 @@ use rusqlite::{Connection, OptionalExtension};
 use super::CHAIN;
 use super::readers::Readers;
 use crate::checkpoint::{Checkpoint, Kind};
+use crate::key::Key;
 use crate::seal::Seal;
 
 pub(super) struct Snapshot {
@@ -27,13 +28,13 @@ impl Snapshot {
     pub(super) fn take(readers: &Readers) -> rusqlite::Result<Self> {
         readers.read(|connection| {
             let transaction = connection.unchecked_transaction()?;
-            let snapshot = Self::read(&transaction)?;
+            let snapshot = Self::read(&transaction, readers.key())?;
             transaction.finish()?;
             Ok(snapshot)
         })
     }
 
-    pub(super) fn read(connection: &Connection) -> rusqlite::Result<Self> {
+    pub(super) fn read(connection: &Connection, key: &Key) -> rusqlite::Result<Self> {
         let head = connection
             .query_row(
                 "SELECT seq, hash, seal FROM chain_heads WHERE chain = ?1",
@@ -44,7 +45,7 @@ impl Snapshot {
                 },
             )
             .optional()?;
-        let pruned = pruned(connection)?;
+        let pruned = pruned(connection, key)?;
         let last_row = connection.query_row("SELECT max(seq) FROM flow_events", [], |row| {
             row.get::<_, Option<i64>>(0)
         })?;
@@ -88,11 +89,18 @@ pub(super) fn checkpoint(row: &rusqlite::Row<'_>) -> rusqlite::Result<Option<Che
     }))
 }
 
-/// Place of the last row that a prune allows to be missing; 0 if nothing was pruned.
-pub(super) fn pruned(connection: &Connection) -> rusqlite::Result<u64> {
-    connection.query_row(
-        "SELECT coalesce(max(seq), 0) FROM checkpoints WHERE kind = 'prune'",
-        [],
-        |row| row.get::<_, i64>(0).map(i64::cast_unsigned),
-    )
+/// Place of the last row that a prune allows to be missing, one that was signed with the record's key; 0 if nothing was pruned.
+pub(super) fn pruned(connection: &Connection, key: &Key) -> rusqlite::Result<u64> {
+    let mut statement = connection.prepare_cached(
+        "SELECT seq, chain, hash, timestamp, kind, public_key, signature FROM checkpoints
+         WHERE kind = 'prune' ORDER BY seq DESC, id DESC",
+    )?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let signed = checkpoint(row)?.filter(|it| it.chain == CHAIN && it.is_signed_by(key.public()));
+        if let Some(signed) = signed {
+            return Ok(signed.seq);
+        }
+    }
+    Ok(0)
 }

@@ -152,6 +152,22 @@ fn an_opening_is_believed_however_much_was_written_since() {
 }
 
 #[test]
+fn a_command_that_has_ended_is_not_ended_again_by_its_open_row_put_back() {
+    let bench = Bench::new();
+    let store = bench.open();
+    commit(&store, bench.opening("r1", "d1")).unwrap();
+    bench.force("CREATE TABLE saved AS SELECT * FROM open_commands");
+    commit(&store, bench.closing("r1", "d1", "ok")).unwrap();
+    bench.force(
+        "DELETE FROM commands; INSERT INTO open_commands SELECT * FROM saved; DROP TABLE saved;
+         UPDATE open_commands SET process = ''",
+    );
+    assert_eq!(store.sweep_abandoned(noon(), &bench.ids).unwrap(), 0);
+    let records = store.query_commands(&Filter::everything()).unwrap();
+    assert_eq!(records.len(), 1);
+}
+
+#[test]
 fn an_end_without_a_beginning_is_told() {
     let bench = Bench::new();
     let store = bench.open();

@@ -331,6 +331,20 @@ fn rows_that_were_set_back_in_time_are_not_pruned() {
 }
 
 #[test]
+fn a_prune_that_nobody_signed_takes_no_row_along() {
+    let bench = Bench::new();
+    let store = bench.open();
+    fill(&bench, &store, ROWS);
+    drop(store);
+    bench.force("UPDATE checkpoints SET kind = 'prune', seq = 1000000");
+    let store = bench.open();
+    let earlier = Timestamp::from_millis(noon().as_millis() - 1_000);
+    assert_eq!(store.prune(earlier, &bench.ids).unwrap().rows, 0);
+    let left: u64 = bench.run("SELECT count(*) FROM flow_events").unwrap().parse().unwrap();
+    assert!(left >= ROWS, "{left}");
+}
+
+#[test]
 fn a_forged_prune_does_not_excuse_missing_rows() {
     let statement = "INSERT INTO checkpoints (chain, seq, hash, timestamp, kind, public_key, signature)
              SELECT chain, 5, hash, timestamp, 'prune', public_key, signature FROM checkpoints;
