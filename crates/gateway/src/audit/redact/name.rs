@@ -6,6 +6,10 @@ pub(super) const PARTS: &str =
 
 /// Whether a variable, option or field of this name holds a secret.
 pub fn is_secret_name(name: &str) -> bool {
+    // What an alias of git stands for is run, whatever the alias is called.
+    if name.starts_with("alias.") {
+        return false;
+    }
     let (mut owner, mut before) = ("", "");
     let mut words = 0;
     let mut found = false;

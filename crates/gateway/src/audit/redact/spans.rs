@@ -87,6 +87,10 @@ fn names_secret(text: &str, found: &Range<usize>) -> bool {
     let before = &text[..found.start];
     let name = name_in(written);
     let value = &text[found.end..];
+    // What an alias of git stands for is run.
+    if before.ends_with("alias.") {
+        return false;
+    }
     // `Server=h;Pwd=X`.
     if name.eq_ignore_ascii_case("pwd") && before.ends_with(';') {
         return !value.starts_with(['/', '$', '~', '.']);

@@ -77,7 +77,7 @@ impl Redactor {
 /// data, unless it has blanks that may be anything.
 fn could_be_code(value: &str) -> bool {
     static CALLS: LazyLock<Regex> =
-        LazyLock::new(|| compiled(r#"\$\(|`|[A-Za-z0-9_\])](?:\([^)]*\)|"[^"]*"|'[^']*')"#));
+        LazyLock::new(|| compiled(r#"\$[({]|`|[A-Za-z0-9_\])](?:\([^)]*\)|"[^"]*"|'[^']*')"#));
     let value = value.trim();
     let is_document = || value.starts_with(['{', '[']) && serde_json::from_str::<Value>(value).is_ok();
     value.contains(char::is_whitespace) || CALLS.is_match(value) && !is_document()

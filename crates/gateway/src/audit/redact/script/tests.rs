@@ -359,6 +359,16 @@ fn no_verb_is_hidden_as_a_secret() {
 }
 
 #[test]
+fn what_an_alias_stands_for_is_shown_whatever_it_is_called() {
+    for name in ["password", "token", "api-key"] {
+        let line = format!("git -c 'alias.{name}=!touch hidden; echo done' {name}");
+        assert_eq!(plain().redact_line(&line), line);
+        let args = ["-c".to_owned(), format!("alias.{name}=!touch hidden; echo done")];
+        assert_eq!(plain().redact_args("git", &args).concat(), args.concat());
+    }
+}
+
+#[test]
 fn any_text_can_be_taken_apart() {
     const PIECES: &[&str] = &[
         "'",

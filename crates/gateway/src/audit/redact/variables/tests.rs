@@ -47,6 +47,8 @@ fn no_script_is_hidden_as_the_secret_of_a_variable() {
         "xargs -I{} sh -c '$SESSION_TOKEN'",
     ] {
         assert_eq!(shown(line, "SESSION_TOKEN", SCRIPT), SCRIPT, "{line}");
+        let without_blanks = "touch${IFS}hidden";
+        assert_eq!(shown(line, "SESSION_TOKEN", without_blanks), without_blanks, "{line}");
         let code = "import os\nfor i in range(3): os.makedirs(\"Q3/%d\" % i)\nprint(open(\"/etc/passwd\").read()[:20])";
         assert_eq!(shown(line, "API_KEY", code), code, "{line}");
     }
