@@ -256,3 +256,22 @@ fn a_command_that_cannot_be_run_is_told_as_bash_tells_it() {
     assert!(told.ok().contains("nowhere: No such file"), "{}", told.stdout());
     assert_eq!(told.stderr(), "");
 }
+
+#[test]
+fn a_program_that_a_line_makes_or_changes_runs_as_it_is_then() {
+    let bench = Bench::configured("'*'", "");
+    bench.program("tool", "#!/bin/sh\necho one\n");
+    let mut server = Server::start(&bench);
+    for (line, said) in [
+        ("cp /bin/echo made && ./made new", "new\n"),
+        (
+            "printf '#!/bin/sh\\necho made\\n' > script; chmod +x script; ./script",
+            "made\n",
+        ),
+        ("chmod +x tool && ./tool", "one\n"),
+        ("sed -i s/one/two/ tool && ./tool", "two\n"),
+        ("./tool && ./tool", "two\ntwo\n"),
+    ] {
+        assert_eq!(server.line(line).ok(), said, "{line}");
+    }
+}

@@ -223,8 +223,12 @@ fn read_act(
             };
             let uses = allowlist::check_line(&line, list, around.programs).map_err(not_allowed(list))?;
             let act = match &line.shape {
-                Shape::Plain(tree) => plan_tree(tree, text, &line, place, around)?,
-                Shape::NeedsShell(_) => shell(text, sought::named(&line, &place.cwd.path, around.programs), around)?,
+                Shape::Plain(tree) if !may_make_programs(tree, place, around) => {
+                    plan_tree(tree, text, &line, place, around)?
+                }
+                Shape::Plain(_) | Shape::NeedsShell(_) => {
+                    shell(text, sought::named(&line, &place.cwd.path, around.programs), around)?
+                }
             };
             Ok((act, uses, Reading::Line(Box::new(line))))
         }
@@ -287,6 +291,19 @@ fn plan_tree(
     Ok(PlannedAct::Tree {
         tree: tree.clone(),
         programs,
+    })
+}
+
+/// Whether a command of a line is a file that one before it may have made or changed, as in `make && ./test`: it is meant as it
+/// is then, and bash looks for it then.
+fn may_make_programs(tree: &Tree, place: &Place, around: &Surroundings<'_>) -> bool {
+    let first: &[_] = tree.lists.first().map_or(&[], |list| &list.first.commands);
+    let is_first = |name: &str| first.iter().any(|first| first.name == name);
+    tree.commands().any(|command| {
+        let is_trusted = |found: FoundProgram| found.on_trusted_path;
+        command.name.contains('/')
+            && !is_first(&command.name)
+            && !find(&command.name, &place.cwd.path, around.programs).is_some_and(is_trusted)
     })
 }
 
