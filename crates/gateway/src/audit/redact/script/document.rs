@@ -1,6 +1,7 @@
 //! What commands are told: documents between delimiters, and what others say to them.
 
-use super::{Command, LEVELS_MAX, Letter, Reader, Word};
+use super::reader::{LEVELS_MAX, Reader};
+use super::{Command, Letter, Word};
 use crate::audit::redact::is_secret_name;
 use crate::audit::redact::running::{self, Use};
 

@@ -2,7 +2,9 @@
 
 use std::collections::HashSet;
 
-use super::{Begun, Reader, Word, hidden};
+use super::command::Begun;
+use super::reader::Reader;
+use super::{Word, hidden};
 use crate::audit::redact::is_secret_name;
 use crate::audit::redact::running::{Running, Use};
 

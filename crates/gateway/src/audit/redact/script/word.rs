@@ -2,7 +2,8 @@
 
 use std::ops::Range;
 
-use super::{Letter, Reader, Word};
+use super::reader::Reader;
+use super::{Letter, Word};
 
 impl Reader {
     pub(super) fn word(
