@@ -16,7 +16,9 @@ use crate::tools::exec::request::{Act, CommandRequest};
 /// S1's ExecCommandApproval (`command`, `cwd`, `reason`) and what policy knows beyond it.
 pub fn of_command(plan: &Plan, rule: &Rule, request: &CommandRequest, redactor: &Redactor) -> Map<String, Value> {
     let clean = |text: &str| redactor.redact_text(text).into_owned();
-    let programs: Vec<String> = plan.program_names().iter().map(|name| clean(name)).collect();
+    // Whatever the call calls a secret, what it acts with and where is seen.
+    let target = |text: &str| redactor.redact_target(text).into_owned();
+    let programs: Vec<String> = plan.program_names().iter().map(|name| target(name)).collect();
     let mut details = Map::new();
     let mut put = |name: &str, value: Value| {
         details.insert(name.to_owned(), value);
@@ -28,7 +30,7 @@ pub fn of_command(plan: &Plan, rule: &Rule, request: &CommandRequest, redactor: 
     put("command", json!(redactor.redact_line(&command)));
     put("programs", json!(programs));
     put("how", json!(how(plan)));
-    put("cwd", json!(clean(&plan.place.cwd.path.to_string_lossy())));
+    put("cwd", json!(target(&plan.place.cwd.path.to_string_lossy())));
     put("reason", json!(rule.reason));
     put("rule", json!(rule.name));
     put("source", json!(rule.source));

@@ -6,8 +6,10 @@
 //! allocates nothing; a text without secrets is handed back as it came. What is kept is the name, so
 //! that a reader sees that a secret was given, and to what.
 
+mod code;
 mod colours;
 mod cut;
+mod files;
 mod forms;
 mod keys;
 mod lines;
@@ -127,21 +129,25 @@ impl Redactor {
     }
 
     pub fn redact_text<'t>(&self, text: &'t str) -> Cow<'t, str> {
-        let mut spans = self.spans(text);
+        let mut spans = self.held_spans(text);
+        spans.extend(named_spans(text));
+        spans.extend(self.given_values.spans(text));
         spans.extend(structures::spans(text));
         replace(text, spans)
     }
 
-    /// Where secrets stand.
-    fn spans(&self, text: &str) -> Vec<Range<usize>> {
-        let mut spans = Vec::new();
+    /// A program or a place that is acted upon. Whatever an agent calls it, only what the operator holds secret is hidden.
+    pub fn redact_target<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        replace(text, self.held_spans(text))
+    }
+
+    /// What is known by its shape or held secret by the operator, wherever it stands.
+    fn held_spans(&self, text: &str) -> Vec<Range<usize>> {
         let may_be_token = text.len() >= TOKEN_BYTES_MIN;
-        for pattern in self.patterns.iter().chain(may_be_token.then_some(&*TOKENS)) {
-            spans.extend(pattern.find_iter(text).map(|found| found.range()));
-        }
+        let patterns = self.patterns.iter().chain(may_be_token.then_some(&*TOKENS));
+        let matches = patterns.flat_map(|pattern| pattern.find_iter(text));
+        let mut spans: Vec<_> = matches.map(|found| found.range()).collect();
         spans.extend(self.values.spans(text));
-        spans.extend(self.given_values.spans(text));
-        spans.extend(named_spans(text));
         spans.retain(|span| !span.is_empty());
         spans
     }

@@ -467,6 +467,20 @@ async fn several_people_must_agree_where_policy_says_so() {
 }
 
 #[tokio::test]
+async fn programs_and_places_are_shown_whatever_the_call_calls_a_secret() {
+    let stage = impatient();
+    let cwd = stage.policy.places.workspace_root.clone().unwrap();
+    let cwd = cwd.to_str().unwrap();
+    let env = json!({"API_KEY": "/bin/true", "TOKEN": cwd});
+    stage
+        .call("execute_process", json!({"file": "true", "args": ["a b"], "env": env}))
+        .await;
+    let details = Value::Object(stage.asked().await.details.clone());
+    assert_eq!(details["programs"], json!(["/bin/true"]));
+    assert_eq!(details["cwd"], json!(cwd));
+}
+
+#[tokio::test]
 async fn what_is_asked_shows_what_will_run_and_the_events_say_who_decided() {
     let stage = impatient();
     let arguments =

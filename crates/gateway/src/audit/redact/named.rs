@@ -6,7 +6,7 @@ use super::name::tells_count;
 use super::script::Script;
 use super::shapes::TOKENS;
 use super::spans::named_spans;
-use super::{is_secret_name, structures, words};
+use super::{files, is_secret_name, structures, words};
 
 /// Values of secret variables.
 pub fn in_variables<'v>(variables: impl IntoIterator<Item = (&'v str, &'v str)>) -> impl Iterator<Item = &'v str> {
@@ -51,9 +51,10 @@ pub fn is_given_by(text: &str) -> bool {
 /// Values behind secret names among the words of a program and its arguments.
 pub fn in_args<'v>(words: &[&'v str]) -> Vec<&'v str> {
     let mut values = Vec::new();
-    for (word, from) in words.iter().zip(words::hidden(words)) {
+    for (at, (word, from)) in words.iter().zip(words::hidden(words)).enumerate() {
         match from {
             Some(from) => values.push(&word[from..]),
+            None if files::sent_by(word, &words[..at]).is_some() => {}
             None => values.extend(in_text(word)),
         }
     }

@@ -4,15 +4,19 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::running::Running;
+use super::code::{Code, Kind};
+use super::running::{Running, Use};
 use super::script::{self, Script};
-use super::{Redactor, TOKENS, keys, merged, replace, structures, words};
+use super::spans::{is_mixed, named_spans};
+use super::{Redactor, TOKENS, files, keys, merged, replace, structures, words};
 
 /// What becomes of a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
     /// A shell runs it.
     Line,
+    /// An interpreter runs it.
+    Program,
     /// Anything may run any part of it.
     Code,
     /// A shell or anything else may run it, also where it was given as a secret.
@@ -49,10 +53,20 @@ impl Reading {
         Self::of_input(&[words.collect()], input)
     }
 
+    /// Whether something runs it.
+    pub(super) fn runs(self) -> bool {
+        match self {
+            Self::Line | Self::Program | Self::Code | Self::Anything => true,
+            Self::Data | Self::Secret => false,
+        }
+    }
+
     /// Any of the commands may be the one that reads it.
     fn of_input(commands: &[Vec<&str>], input: &str) -> Self {
         let runs = |words: &Vec<&str>| Running::new(words).may_run(input);
-        if commands.iter().any(runs) {
+        if commands.iter().any(|words| Running::new(words).all == Use::Code) {
+            Self::Program
+        } else if commands.iter().any(runs) {
             Self::Code
         } else if commands.iter().any(|words| words::read_secret(words)) {
             Self::Secret
@@ -90,26 +104,39 @@ impl Redactor {
         if reading == Reading::Anything {
             return self.spans_of_anything(text);
         }
-        let spans = self.spans(text);
-        if spans.is_empty() && !words::may_hold_any(text) {
-            return spans;
+        let found = self.found(text);
+        if found.is_empty() && !words::may_hold_any(text) {
+            return Vec::new();
         }
         let script = match reading {
             Reading::Line => Script::read(text),
-            Reading::Code | Reading::Anything => Script::of_code(text),
+            Reading::Program | Reading::Anything => Script::of_code(text, Kind::Program),
+            Reading::Code => Script::of_code(text, Kind::File),
             Reading::Data | Reading::Secret => Script::of_text(text),
         };
-        self.within_words(text, spans, &script)
+        self.within_words(text, found, &script)
+    }
+
+    fn found(&self, text: &str) -> Found {
+        Found {
+            held: self.held_spans(text),
+            named: named_spans(text).into_iter().filter(|span| !span.is_empty()).collect(),
+            given: self.given_values.spans(text),
+        }
     }
 
     /// What is hidden however it is read, but not for being known as a whole: it may be a command all the same.
     fn spans_of_anything(&self, text: &str) -> Vec<Range<usize>> {
         let whole = text.trim_end().len();
-        let mut spans = self.spans(text);
+        let mut found = self.found(text);
         let shaped: Vec<_> = TOKENS.find_iter(text).map(|found| found.range()).collect();
-        spans.retain(|span| (span.start, span.end) != (0, whole) || shaped.contains(span));
-        let read = |script: &Script| merged(text, self.within_words(text, spans.clone(), script));
-        let mut hidden = both(&read(&Script::read(text)), &read(&Script::of_code(text)));
+        let is_part = |span: &Range<usize>| (span.start, span.end) != (0, whole) || shaped.contains(span);
+        found.held.retain(is_part);
+        found.named.retain(is_part);
+        found.given.retain(is_part);
+        let read = |script: &Script| merged(text, self.within_words(text, found.clone(), script));
+        let code = Script::of_code(text, Kind::Program);
+        let mut hidden = both(&read(&Script::read(text)), &read(&code));
         // Whoever is shown them could use them; but for keys, which were read above, they are one word each.
         hidden.extend(
             shaped
@@ -125,43 +152,68 @@ impl Redactor {
         let hidden = words::hidden(&words).into_iter().enumerate().skip(1);
         let running = Running::new(&words);
         let file = running.file();
+        let has_targets = !running.takes_data() && !words::take_secrets(program, &words);
+        let is_target = |arg: &str, secret: Option<usize>| {
+            let is_word = !arg.starts_with('-') && !arg.contains("://");
+            has_targets && is_word && secret.is_none()
+        };
         let redacted = args.iter().zip(hidden).map(|(arg, (at, from))| {
-            let mut spans = self.spans(arg);
+            let mut found = self.found(arg);
             if file == Some(at) {
                 let known = self.values.spans(arg);
-                spans.retain(|span| span.start > 0 || known.contains(span));
+                found.held.retain(|span| span.start > 0 || known.contains(span));
+                found.named.retain(|span| span.start > 0);
+            }
+            if let Some(name) = files::sent_by(arg, &words[..at]) {
+                found.named.retain(|span| span.start <= name.len());
+            }
+            if file == Some(at) || is_target(arg, from) {
+                found.given.retain(|span| looks_made(&arg[span.clone()]));
             }
             let script = match from {
+                Some(_) if running.is_program(at, true) => Script::of_argument(arg, Use::Code),
                 // Unlike in a text, a value given in one argument reaches to its end, spaces included.
                 Some(from) if !running.runs_words() => {
-                    spans.push(from..arg.len());
+                    found.named.push(from..arg.len());
                     Script::of_data(arg)
                 }
                 Some(from) => {
-                    spans.push(from..arg.len());
+                    found.named.push(from..arg.len());
                     Script::read(arg).without_verbs()
                 }
-                None if spans.is_empty() && !words::may_hold_any(arg) => return arg.clone(),
+                None if found.is_empty() && !words::may_hold_any(arg) => return arg.clone(),
                 None if running.is_script(at, false) => Script::of_argument(arg, running.of_word(at)),
                 None => Script::of_argument(arg, running.of_word(at)).without_verbs(),
             };
-            replace(arg, self.within_words(arg, spans, &script)).into_owned()
+            replace(arg, self.within_words(arg, found, &script)).into_owned()
         });
         redacted.collect()
     }
 
     /// These and what the words of its commands hold, each within its word; and what nobody would run.
-    fn within_words(&self, text: &str, mut spans: Vec<Range<usize>>, script: &Script) -> Vec<Range<usize>> {
+    fn within_words(&self, text: &str, found: Found, script: &Script) -> Vec<Range<usize>> {
+        let mut named = found.named;
         for command in &script.commands {
             let hidden = command.iter().zip(script::hidden(command));
-            spans.extend(hidden.filter_map(|(word, from)| Some(word.written(from?))));
+            named.extend(hidden.filter_map(|(word, from)| Some(word.written(from?))));
         }
         let hides = |span: &Range<usize>| {
             let runs = script.runs_at(span.start) && !TOKENS.is_match(&text[span.clone()]);
             !runs && !script.is_verb_at(span.start)
         };
-        let spans = spans.into_iter().filter(hides);
-        let mut kept: Vec<_> = spans.flat_map(|span| script.within_word(span)).collect();
+        let code = Code::new(text);
+        let named = named.into_iter().filter(hides);
+        let named = named.filter_map(|span| code.hidden(span, |at| script.code_at(at)));
+        // What was called a secret elsewhere is acted upon here.
+        let is_target = |at: usize| script.is_target_at(at) || script.code_at(at) == Some(Kind::Program);
+        let given = found.given.into_iter().filter(hides);
+        let given = given.filter(|span| !is_target(span.start) || looks_made(&text[span.clone()]));
+        let spans = found.held.into_iter().filter(hides).chain(named).chain(given);
+        let kept = spans.flat_map(|span| match code.is_text_at(span.start, script.code_at(span.start)) {
+            true => vec![span],
+            false => script.within_word(span),
+        });
+        let mut kept: Vec<_> = kept.collect();
         kept.extend(keys::spans(text));
         let data = structures::spans(text).into_iter();
         let data = data.filter(|span| script.is_data_at(span.start));
@@ -176,6 +228,28 @@ impl Redactor {
         );
         kept
     }
+}
+
+/// Where secrets stand in a text.
+#[derive(Clone)]
+struct Found {
+    /// By their shape, and by what the operator holds secret.
+    held: Vec<Range<usize>>,
+    /// By the names before them.
+    named: Vec<Range<usize>>,
+    /// By what the call gave as one elsewhere.
+    given: Vec<Range<usize>>,
+}
+
+impl Found {
+    fn is_empty(&self) -> bool {
+        self.held.is_empty() && self.named.is_empty() && self.given.is_empty()
+    }
+}
+
+/// Whether a value is what programs make for secrets, and no file, branch or name that people have.
+fn looks_made(value: &str) -> bool {
+    is_mixed(value) && !value.contains(['/', '.', '-', '_', ' ']) || TOKENS.is_match(value)
 }
 
 /// What is in one of these and in one of those; each are in order and apart.

@@ -66,6 +66,9 @@ const RUN_SCRIPTS: &[&str] = &[
 /// Programs with a language of their own in which others are started, besides interpreters.
 const RUN_CODE: &[&str] = &["ansible", "gmake", "lftp", "make", "salt", "sed", "socat"];
 
+/// Interpreters whose program is the first word that is no option.
+const TAKE_PROGRAMS: &[&str] = &["awk", "gawk", "mawk", "nawk", "sed"];
+
 /// Builtins of the shell that run what they are given. To all others these are words like any.
 const BUILTINS: &[&str] = &[".", "alias", "bind", "complete", "eval", "mapfile", "source", "trap"];
 
@@ -128,7 +131,7 @@ impl<'w> Running<'w> {
 
     /// What one of its words is used for.
     pub(super) fn of_word(&self, at: usize) -> Use {
-        if TAKE_DATA.contains(&base(self.program)) {
+        if self.takes_data() {
             return Use::Data;
         }
         let by_option = || !self.is_client() && self.is_run_by_option(at);
@@ -188,7 +191,7 @@ impl<'w> Running<'w> {
             Some(by) => at == by + 1 || self.words[at - 1].starts_with('-'),
             None => self.launches() && started == Some(at) || self.of_word(at) == Use::Code,
         };
-        let takes_data = TAKE_DATA.contains(&base(self.program));
+        let takes_data = self.takes_data();
         let executed =
             (0..self.words.len()).filter(|&at| Some(at) == program_at || !takes_data && !is_named(at) && is_run(at));
         executed.collect()
@@ -212,6 +215,25 @@ impl<'w> Running<'w> {
         let is_behind_option = is_script_option(before) || RUN_OPTIONS.contains(&before);
         let hands_on = |by: usize| by < at && !is_interpreter(self.words[by]);
         is_behind_option || BUILTINS.contains(&self.program) || !is_named && self.runner.is_some_and(hands_on)
+    }
+
+    /// Whether a word is the text of a program that an interpreter runs, and not what such a program is given. What is
+    /// named after a secret is that only where the text is expected.
+    pub(super) fn is_program(&self, at: usize, is_named: bool) -> bool {
+        if self.all != Use::Code || self.of_word(at) != Use::Code {
+            return false;
+        }
+        let before = at.checked_sub(1).map_or("", |before| self.words[before]);
+        let is_first = || {
+            let by = self.runner.filter(|&by| TAKE_PROGRAMS.contains(&base(self.words[by])));
+            by.is_some() && self.behind_runner(|word| !word.starts_with('-')) == Some(at)
+        };
+        !is_named || gives_program(before) || is_first()
+    }
+
+    /// Whether it says its words, or sends them to somebody.
+    pub(super) fn takes_data(&self) -> bool {
+        TAKE_DATA.contains(&base(self.program))
     }
 
     fn behind_runner(&self, is: impl Fn(&str) -> bool) -> Option<usize> {
@@ -260,6 +282,21 @@ impl<'w> Running<'w> {
 /// Whether a text for one of [`CLIENTS`] starts another program.
 pub(super) fn escapes(text: &str) -> bool {
     ESCAPES.iter().any(|escape| text.contains(escape))
+}
+
+/// An option behind which the text of a program stands, also among other letters.
+fn gives_program(option: &str) -> bool {
+    const LONG: &[&str] = &[
+        "--command",
+        "--eval",
+        "--execute",
+        "--expression",
+        "--print",
+        "--run",
+        "--source",
+    ];
+    let is_cluster = || !option.starts_with("--") && option.ends_with(['c', 'e', 'E', 'p', 'r', 'x']);
+    option.starts_with('-') && (LONG.contains(&option) || is_cluster())
 }
 
 /// `-c`, also among other letters.

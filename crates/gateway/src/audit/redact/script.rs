@@ -18,6 +18,7 @@ use std::ops::Range;
 
 use reader::Reader;
 
+use super::code::Kind;
 use super::running::Use;
 use super::{is_name, is_secret_name, words};
 
@@ -37,6 +38,10 @@ pub(super) struct Script {
     shown: HashSet<u32>,
     /// Where words begin that say what is done: programs, and the files that interpreters run.
     verbs: HashSet<usize>,
+    /// Words that are acted upon: what a command is given, and what it is to do.
+    targets: HashSet<u32>,
+    /// For each byte of which kind of code it is a part.
+    code: Vec<Option<Kind>>,
     /// A program in it runs texts, wherever it has them from.
     pub(super) runs_texts: bool,
     /// Variables that hold what is run, whatever they are called.
@@ -74,8 +79,10 @@ impl Script {
     }
 
     /// Text in any language, of which any part may run.
-    pub(super) fn of_code(text: &str) -> Self {
-        Self::begun(text, Use::Code)
+    pub(super) fn of_code(text: &str, kind: Kind) -> Self {
+        let mut script = Self::begun(text, Use::Code);
+        script.code.fill(Some(kind));
+        script
     }
 
     /// One of the words of a command.
@@ -114,6 +121,8 @@ impl Script {
             data: reader.data,
             shown: reader.shown,
             verbs: reader.verbs,
+            targets: reader.targets,
+            code: reader.code,
             runs_texts: reader.runs_texts,
             executed: reader.executed,
         }
@@ -134,6 +143,17 @@ impl Script {
     /// Whether the word that begins here says what is done.
     pub(super) fn is_verb_at(&self, at: usize) -> bool {
         self.verbs.contains(&at)
+    }
+
+    /// Of which kind of code this is a part.
+    pub(super) fn code_at(&self, at: usize) -> Option<Kind> {
+        self.code.get(at).copied().flatten()
+    }
+
+    /// Whether the word here is acted upon, rather than said or sent to somebody.
+    pub(super) fn is_target_at(&self, at: usize) -> bool {
+        let owner = self.owners.get(at).copied().flatten();
+        self.is_verb_at(at) || owner.is_some_and(|owner| self.targets.contains(&owner))
     }
 
     /// The same, of what is given to a script rather than one itself.

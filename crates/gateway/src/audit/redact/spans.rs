@@ -7,7 +7,7 @@ use regex::Regex;
 
 use super::name::{PARTS, counts_tokens, ends_with, is_figure, is_secret_name, tells_count};
 use super::running::base;
-use super::{colours, compiled, is_group, is_name_char, lines, manifests, pairs, structures, words};
+use super::{colours, compiled, files, is_group, is_name_char, lines, manifests, pairs, structures, words};
 
 /// Values that stand behind a name that is a secret's.
 pub(super) fn named_spans(text: &str) -> Vec<Range<usize>> {
@@ -100,6 +100,8 @@ fn names_secret(text: &str, found: &Range<usize>) -> bool {
     }
     if written.ends_with(':') && names_task(name, &value[..token_end(value, 0)])
         || names_another(name, command_before(before))
+        || value.starts_with(['@', '<'])
+            && files::is_sent(name, &value[..1 + token_end(&value[1..], 0)], command_before(before))
     {
         return false;
     }
@@ -460,7 +462,7 @@ fn password(found: &str, at: usize) -> Option<Range<usize>> {
 }
 
 /// Whether it is a user that nobody would be called.
-fn is_mixed(user: &str) -> bool {
+pub(super) fn is_mixed(user: &str) -> bool {
     const CHARS_MIN: usize = 12;
     let has = |test: fn(&u8) -> bool| user.bytes().any(|byte| test(&byte));
     user.len() >= CHARS_MIN && has(u8::is_ascii_digit) && has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase)

@@ -33,7 +33,7 @@ impl Variables {
         let mut found = Self::default();
         found.look_into(line);
         let short = input.filter(|input| input.len() <= limits::LINE_BYTES_MAX);
-        if let Some(input) = short.filter(|input| Reading::of_input_to_line(line, input) == Reading::Code) {
+        if let Some(input) = short.filter(|input| Reading::of_input_to_line(line, input).runs()) {
             found.look_into(input);
         }
         // `PAGER`, `GIT_SSH_COMMAND`, and what `git` takes for an alias.

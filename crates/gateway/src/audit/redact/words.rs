@@ -11,7 +11,7 @@ use regex::Regex;
 use super::name::{PARTS, is_header_name, is_secret_name, tells_count};
 use super::running::{Running, base};
 use super::spans::{credential_from, is_sentence, names_another};
-use super::{compiled, is_group, is_name};
+use super::{compiled, files, is_group, is_name};
 
 /// Whether any word of a text could hold a secret; most texts say no at once.
 pub(super) fn may_hold_any(text: &str) -> bool {
@@ -64,6 +64,12 @@ pub(super) fn hidden(words: &[&str]) -> Vec<Option<usize>> {
         }
     }
     given
+}
+
+/// Whether secrets are expected among the words of this program.
+pub(super) fn take_secrets(program: &str, words: &[&str]) -> bool {
+    let habits = PROGRAMS.get(base(program)).into_iter().flatten();
+    habits.into_iter().any(|habits| habits.apply_to(words, &mut Vec::new()))
 }
 
 /// Whether a program takes what it reads for a secret. Only such as run nothing of it: what is said to them is hidden.
@@ -140,7 +146,9 @@ fn own(word: &str, habits: &Habits, before: &[&str]) -> Option<usize> {
         if habits.cookies && name == "--cookie" {
             return value.contains('=').then_some(name.len() + 1);
         }
-        let is_other = || tells_count(name, value) || names_another(name, before.iter().copied());
+        let before = || before.iter().copied();
+        let is_other =
+            || tells_count(name, value) || names_another(name, before()) || files::is_sent(name, value, before());
         let is_secret = || is_secret_name(name) && !is_other();
         if habits.pairs || is_secret() {
             return Some(name.len() + 1);

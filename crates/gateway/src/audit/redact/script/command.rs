@@ -6,6 +6,7 @@ use std::ops::Range;
 use super::document::{Line, what_it_says_is_secret, what_it_sets_is_secret};
 use super::reader::Reader;
 use super::{Command, Letter, Word, hidden};
+use crate::audit::redact::code::Kind;
 use crate::audit::redact::running::{Running, Use};
 use crate::audit::redact::words;
 
@@ -60,11 +61,22 @@ impl Reader {
             let verbs = [Some(program_at), running.file()].into_iter().flatten();
             let begin = |at: usize| Some(begun.words.get(at)?.letters.first()?.written.start);
             self.verbs.extend(verbs.filter_map(begin));
+            if !running.takes_data() && !words::take_secrets(running.program(), &texts) {
+                self.targets.extend(targets(&begun.words, program_at));
+            }
         }
         for (at, (word, secret)) in begun.words.iter().zip(hidden(&begun.words)).enumerate() {
             let may_be_run = runs_words || self.is_strict && running.says_it();
             let is_named = secret.is_some() && (at < program_at || !may_be_run);
-            let used = if is_named { Use::Data } else { self.used(&running, at) };
+            let used = match is_named && !running.is_program(at, true) {
+                true => Use::Data,
+                false => self.used(&running, at),
+            };
+            match used {
+                Use::Code if running.is_program(at, secret.is_some()) => self.mark(&word.letters, Kind::Program),
+                Use::Script if running.of_word(at) != Use::Script => self.mark(&word.letters, Kind::File),
+                Use::Data | Use::Text | Use::Script | Use::Code => {}
+            }
             let is_said = !self.is_strict && matches!(running.of_word(at), Use::Data | Use::Text);
             for quoted in &word.quoted {
                 let inner = &word.letters[quoted.clone()];
@@ -100,6 +112,10 @@ impl Reader {
             let name = word.text.split_once('=').map(|(name, _)| name.trim_end_matches('+'));
             if name.is_some_and(|name| self.called.contains(name)) {
                 self.shown.insert(word.id);
+                // Also where it was looked into.
+                for letter in &word.letters {
+                    self.owners[letter.written.clone()].fill(Some(word.id));
+                }
             }
         }
         let lists = self.lists.iter().filter(|(name, _)| self.called.contains(name));
@@ -142,6 +158,16 @@ impl Begun {
     fn reads_secret(&self) -> bool {
         words::read_secret(&self.texts())
     }
+}
+
+/// Words that a command is given to act upon: neither options, nor secrets, nor addresses, in which secrets stand.
+fn targets(words: &Command, program_at: usize) -> Vec<u32> {
+    let given = words.iter().zip(hidden(words)).skip(program_at);
+    let is_target = |(word, secret): &(&Word, Option<usize>)| {
+        let is_option = word.text.starts_with('-');
+        secret.is_none() && !is_option && !word.text.contains("://")
+    };
+    given.filter(is_target).map(|(word, _)| word.id).collect()
 }
 
 /// Whether a word, or what is assigned in it, is called: what stands behind it are its arguments.

@@ -2,6 +2,7 @@
 
 use super::reader::{LEVELS_MAX, Reader};
 use super::{Command, Letter, Word};
+use crate::audit::redact::code::Kind;
 use crate::audit::redact::is_secret_name;
 use crate::audit::redact::running::{self, Use};
 
@@ -38,7 +39,14 @@ impl Reader {
         let end = at.min(letters.len());
         let said = &letters[from.min(end)..end];
         let used = match line.used(said) {
-            Use::Data | Use::Text if self.is_strict || self.is_code => Use::Script,
+            Use::Data | Use::Text if self.is_strict || self.is_code => {
+                self.mark(said, Kind::File);
+                Use::Script
+            }
+            Use::Code => {
+                self.mark(said, Kind::Program);
+                Use::Code
+            }
             used => used,
         };
         if line.reads_secret && used == Use::Text {

@@ -7,6 +7,7 @@ use std::ops::Range;
 use super::command::{Begun, calls, name_of};
 use super::document::Line;
 use super::{Command, Letter};
+use crate::audit::redact::code::Kind;
 use crate::audit::redact::running::Use;
 
 /// Scripts in scripts that are looked into. What lies deeper is shown as it is.
@@ -27,6 +28,8 @@ pub(super) struct Reader {
     pub(super) lists: Vec<(String, Range<usize>)>,
     pub(super) words: u32,
     pub(super) verbs: HashSet<usize>,
+    pub(super) targets: HashSet<u32>,
+    pub(super) code: Vec<Option<Kind>>,
     /// What is read is a value, or a list of them: no word of it is a program.
     pub(super) is_value: bool,
     /// What is read stands between quotes of another language.
@@ -58,6 +61,8 @@ impl Reader {
             lists: Vec::new(),
             words: 0,
             verbs: HashSet::new(),
+            targets: HashSet::new(),
+            code: vec![None; bytes],
             is_value: false,
             is_string: false,
             within: None,
@@ -76,6 +81,7 @@ impl Reader {
             }
             Use::Code => {
                 self.is_code = true;
+                self.mark(letters, Kind::Program);
                 self.list(letters, 0, None, 0);
             }
             Use::Data | Use::Text => {
@@ -107,6 +113,13 @@ impl Reader {
             }
         }
         (self.within, self.is_code) = (within, is_code);
+    }
+
+    /// These are code, and stay what they were marked as first.
+    pub(super) fn mark(&mut self, letters: &[Letter], kind: Kind) {
+        for code in letters.iter().flat_map(|letter| letter.written.clone()) {
+            self.code[code].get_or_insert(kind);
+        }
     }
 
     pub(super) fn own(&mut self, written: Range<usize>, word: u32) {
